@@ -1,0 +1,32 @@
+# Every target sets up .venv first if it is missing; only python3 and make are needed.
+.PHONY: help venv test test-all lint bench constraints
+PY = .venv/bin/python
+WORKERS ?= 2
+
+help:
+	@echo 'make test      lint and the test suite'
+	@echo 'make test-all  the suite with the long checks'
+	@echo 'make bench     the benchmarks (tables with CPU seconds)'
+
+venv:
+	@sh .ci/venv
+
+test: venv
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m pytest -n $(WORKERS) -m 'not slow'
+
+test-all: venv
+	@$(PY) -m pytest -n $(WORKERS)
+
+lint: venv
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m pyright
+
+bench: venv
+	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+constraints: venv
+	@$(PY) -m pip install --quiet uv
+	@$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-header --extra data --extra hf --extra dev pyproject.toml -o constraints.txt

@@ -1,0 +1,21 @@
+"""What a user did wrong, said in one line: what was expected, what came, what is possible."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake of the caller. Commands print it without a traceback; a library call raises it."""
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """ " Did you mean 'query'?" when a choice is close to `name`, else the empty string."""
+    close = difflib.get_close_matches(str(name), [str(c) for c in choices], n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
+    """The error for a name that is not among its choices."""
+    choices = sorted(str(c) for c in choices)
+    hint = did_you_mean(name, choices)
+    return UserError(f"unknown {kind} {name!r}.{hint} The choices are: {', '.join(choices)}.")

@@ -1,0 +1,96 @@
+"""The mathematics of token mixing as pure functions: modules and theory share these lines.
+
+Shape letters: B batch, T (or S) tokens, H heads, K width of a head, N width of the model.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.errors import UserError, unknown
+
+MIXING_SCALES = ("theory", "head", "spread")
+
+
+def causal_mask(length: int) -> jax.Array:
+    """(T, T) booleans: token t sees the sources s <= t."""
+    return jnp.tril(jnp.ones((length, length), bool))
+
+
+def rotary(x_BxTxHxK: jax.Array, base: float = 10_000.0) -> jax.Array:
+    """Rotary positions, rotate-half layout: the pair (x_k, x_{k+K/2}) turns by t * base^(-2k/K)."""
+    length, width = x_BxTxHxK.shape[-3], x_BxTxHxK.shape[-1]
+    if width % 2:
+        raise UserError(f"rotary positions need an even head dimension, got {width}.")
+    rates_k = base ** (-jnp.arange(0, width, 2) / width)
+    angles_Txk = jnp.arange(length)[:, None] * rates_k[None, :]
+    cos_Tx1xk = jnp.cos(angles_Txk)[:, None, :].astype(x_BxTxHxK.dtype)
+    sin_Tx1xk = jnp.sin(angles_Txk)[:, None, :].astype(x_BxTxHxK.dtype)
+    batch_axes = tuple(range(x_BxTxHxK.ndim - 3))
+    cos, sin = jnp.expand_dims(cos_Tx1xk, batch_axes), jnp.expand_dims(sin_Tx1xk, batch_axes)
+    first, second = jnp.split(x_BxTxHxK, 2, axis=-1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def attention_scores(q_BxTxHxK: jax.Array, k_BxSxHxK: jax.Array, accumulate=None) -> jax.Array:
+    """a_ts = q_t . k_s / sqrt(K), in the dtype `accumulate` (default: that of q)."""
+    scale = q_BxTxHxK.shape[-1] ** -0.5
+    return scale * jnp.einsum(
+        "...thk,...shk->...hts", q_BxTxHxK, k_BxSxHxK, preferred_element_type=accumulate
+    )
+
+
+def attention_weights(scores_BxHxTxS: jax.Array, mask_TxS: jax.Array | None = None) -> jax.Array:
+    """A_ts = softmax over the sources s that the mask lets through."""
+    if mask_TxS is not None:
+        mask = jnp.expand_dims(mask_TxS, tuple(range(scores_BxHxTxS.ndim - mask_TxS.ndim)))
+        scores_BxHxTxS = jnp.where(mask, scores_BxHxTxS, -jnp.inf)
+    return jax.nn.softmax(scores_BxHxTxS, axis=-1)
+
+
+def mix(weights_BxHxTxS: jax.Array, v_BxSxHxK: jax.Array) -> jax.Array:
+    """out_t = sum_s A_ts v_s, per head; the weights may be one for all of the batch (HxTxS)."""
+    if weights_BxHxTxS.ndim == 3 and v_BxSxHxK.ndim == 4:
+        return jnp.einsum("hts,bshk->bthk", weights_BxHxTxS, v_BxSxHxK)
+    return jnp.einsum("...hts,...shk->...thk", weights_BxHxTxS, v_BxSxHxK)
+
+
+def mixing_matrix(
+    key: jax.Array, heads: int, length: int, std: float | jax.Array, causal: bool = True
+) -> jax.Array:
+    """MixiT's fixed mixing A = I + W - rowmean(W), W_ij ~ N(0, std^2), (H, T, T); rows sum to 1.
+
+    out_t = sum_s A_ts v_s. In the paper's orientation h (I + W - Wbar) this is the transpose, whose
+    columns sum to 1. Causal: W is lower triangular and row t is centred by the mean over its t + 1
+    visible entries, so row 0 is (1, 0, .., 0) and a shorter sequence may take A[:, :T, :T].
+    `std` is a number, or one number a head.
+    """
+    w_HxTxT = jax.random.normal(key, (heads, length, length))
+    w_HxTxT *= jnp.reshape(jnp.asarray(std, w_HxTxT.dtype), (-1, 1, 1))
+    visible_TxT = causal_mask(length) if causal else jnp.ones((length, length), bool)
+    w_HxTxT = jnp.where(visible_TxT[None], w_HxTxT, 0)
+    mean_HxTx1 = w_HxTxT.sum(-1, keepdims=True) / visible_TxT.sum(-1)[None, :, None]
+    identity_TxT = jnp.eye(length, dtype=w_HxTxT.dtype)
+    return identity_TxT[None] + jnp.where(visible_TxT[None], w_HxTxT - mean_HxTx1, 0)
+
+
+def mixing_std(
+    key: jax.Array, scale: str | float, heads: int, length: int, width: int
+) -> jax.Array:
+    """The standard deviation of W, one a head.
+
+    "theory": 1/sqrt(n m), the variance of the covariance SDE (the paper prints it as 1/sqrt(n m)).
+    "head":   1/sqrt(n_h m), with the width n_h = n/H of a head.
+    "spread": one draw a head from U[1/sqrt(n_h m), 1/sqrt(m)], as the authors' code does.
+    """
+    low, high = (width // heads * length) ** -0.5, length**-0.5
+    if scale == "theory":
+        return jnp.full((heads,), (width * length) ** -0.5)
+    if scale == "head":
+        return jnp.full((heads,), low)
+    if scale == "spread":
+        return jax.random.uniform(key, (heads,), minval=low, maxval=high)
+    if isinstance(scale, str):
+        raise unknown("mixing scale", scale, (*MIXING_SCALES, "a number"))
+    if not scale >= 0:
+        raise UserError(f"the mixing scale must be at least 0, got {scale}.")
+    return jnp.full((heads,), scale)

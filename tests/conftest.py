@@ -1,0 +1,13 @@
+"""Tripwires for every test: silent broadcasting raises, warnings are errors."""
+
+import os
+from pathlib import Path
+
+# Two workers on two cores: one thread each, or they fight.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import jax
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
