@@ -14,10 +14,10 @@ venv:
 test: venv
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
-	@$(PY) -m pytest -n $(WORKERS) -m 'not slow'
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
 
 test-all: venv
-	@$(PY) -m pytest -n $(WORKERS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile
 
 lint: venv
 	@$(PY) -m ruff check .

@@ -94,3 +94,11 @@ def mixing_std(
     if not scale >= 0:
         raise UserError(f"the mixing scale must be at least 0, got {scale}.")
     return jnp.full((heads,), scale)
+
+
+def sink(length: int) -> jax.Array:
+    """The authors' head 0: half on the token itself, half on token 0; row 0 is (1, 0, .., 0).
+
+    (Their code leaves 0.5 at (0, 0), so that row sums to one half.)
+    """
+    return 0.5 * jnp.eye(length) + jnp.zeros((length, length)).at[:, 0].set(0.5)

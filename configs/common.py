@@ -1,0 +1,137 @@
+"""What configs share: parsing "variant=...,scale=...", the whole of a training config, variants."""
+
+import difflib
+
+from ml_collections import ConfigDict
+
+SCALES = ("tiny", "small", "paper")
+PRESETS = ("paper", "authors")
+
+# variant -> (mixer, rules). The first rule that matches a parameter's whole path decides.
+VARIANTS = {
+    "standard": ("softmax", ((".*", "train"),)),
+    "frozen_qk": ("softmax", ((".*/(query|key)/.*", "frozen"), (".*", "train"))),
+    "frozen_mlp": ("softmax", ((".*/mlp/.*", "frozen"), (".*", "train"))),
+    "mixit": ("mixit", ((".*/mix", "frozen"), (".*", "train"))),
+    "random": ("softmax", (("(embed|unembed)/.*", "train"), (".*", "frozen"))),
+    "random_mixit": ("mixit", (("(embed|unembed|positions)/.*", "train"), (".*", "frozen"))),
+}
+
+
+class ConfigError(ValueError):
+    """A wrong word after the colon of --config, said in one line."""
+
+
+def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
+    """{"variant": "mixit", "scale": "tiny"} of "variant=mixit,scale=tiny".
+
+    Each keyword names an argument and its choices; the first choice is the default.
+    """
+    values = {name: options[0] for name, options in choices.items()}
+    for word in filter(None, (arg or "").split(",")):
+        name, equals, value = word.partition("=")
+        if not equals or name not in choices:
+            hint = _hint(name, choices)
+            raise ConfigError(f"unknown config argument {word!r}.{hint} Say {_usage(choices)}.")
+        if value not in choices[name]:
+            hint = _hint(value, choices[name])
+            options = ", ".join(choices[name])
+            raise ConfigError(f"unknown {name} {value!r}.{hint} The choices are: {options}.")
+        values[name] = value
+    return values
+
+
+def training(name: str, arguments: dict[str, str]) -> ConfigDict:
+    """A whole config for the recipe `train`, to be changed field by field."""
+    return ConfigDict(
+        dict(
+            name=name,
+            recipe="train",
+            **arguments,
+            seed=0,  # of the first member: initialisation, fixed mixing and training stream
+            n_seeds=1,
+            task=dict(),
+            data=dict(
+                seed=12345,  # of the held-out sets, common to all members
+                train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
+                test_size=1000,
+                validation_size=1000,
+            ),
+            model=dict(),
+            partition=((".*", "train"),),
+            optim=dict(
+                learning_rate=(1e-3,),  # several are tried; validation chooses, test reports
+                schedule="cosine",
+                warmup=50,
+                clip=1.0,  # global norm over the trainable leaves; 0 is off
+                labels=dict(train=adamw()),
+            ),
+            train=dict(
+                batch_size=128,
+                steps=1000,
+                log_every=10,
+                eval_every=100,
+                # Members one after the other in one program, or side by side ("vmap": faster
+                # where one member does not fill the device, at n times the memory).
+                members="map",
+                # Stop when all seeds of some learning rate reach it in validation; above 1: never.
+                target=2.0,
+            ),
+        )
+    )
+
+
+def adamw(weight_decay: float = 1e-3) -> dict:
+    """The optimizer of one label; `multiplier` scales this label's learning rate."""
+    return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)
+
+
+def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
+    """Sets config.model and config.partition for config.variant and config.preset."""
+    mixer, config.partition = VARIANTS[config.variant]
+    fixed = mixer == "mixit"
+    config.model = dict(
+        name="decoder",
+        width=width,
+        layers=layers,
+        heads=heads,
+        mlp_width=4 * width,
+        mixer=mixer,
+        # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (a range), or a number
+        mixing_scale="head",
+        sink_head=False,
+        learned_positions=fixed,
+        use_bias=False,
+        act="silu",
+        # fan_in is 1/sqrt(inputs). The papers' 0.02 suits n = 1024; at n = 64 it makes frozen
+        # attention almost uniform, and then Frozen-QK learns nothing.
+        init_std="fan_in",
+        qk_init_std="fan_in",
+        embed_init_std=1.0,
+        residual_scale=1.0,
+        branch_scale=1.0,
+        use_norm=True,
+        use_mlp=True,
+        remat=False,
+        dtype="float32",
+        param_dtype="float32",
+    )
+    if config.scale == "paper" or config.preset == "authors":
+        config.model.update(init_std="0.02", qk_init_std="0.02", embed_init_std=0.02)
+    if config.preset == "authors":
+        # What their code does and the paper does not say; biases explain Table 4's counts.
+        config.model.use_bias = True
+        config.model.branch_scale = 1 / layers  # depth_alpha = 1, base depth 1
+        if fixed:
+            config.model.update(mixing_scale="spread", sink_head=True, act="shaped_leaky")
+            config.model.residual_scale = 0.5**0.5
+            config.model.branch_scale = 0.5**0.5 / layers
+
+
+def _usage(choices: dict[str, tuple[str, ...]]) -> str:
+    return ",".join(f"{name}={'|'.join(options)}" for name, options in choices.items())
+
+
+def _hint(word: str, words) -> str:
+    close = difflib.get_close_matches(word, list(words), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

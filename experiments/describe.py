@@ -1,0 +1,48 @@
+"""What a run says in words: the table of what is trained, and what came out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from jaxformer import paths
+from jaxformer.partition import FROZEN, Partition
+from jaxformer.records import Workdir
+
+
+def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
+    """The claim of the experiment: every parameter, its label and its size."""
+    flat, labels = paths.flatten(params), paths.flatten(partition.labels(params))
+    table = Table("parameter", "shape", "size", "label", box=None, pad_edge=False)
+    for path, leaf in flat.items():
+        style = "dim" if labels[path] == FROZEN else ""
+        shape = " x ".join(map(str, leaf.shape))
+        table.add_row(path, shape, f"{int(np.prod(leaf.shape)):,}", labels[path], style=style)
+    _console().print(table)
+    counts = partition.count(params)
+    print("parameters:", ", ".join(f"{n:,} {label}" for label, n in sorted(counts.items())))
+
+
+def print_result(workdir: Workdir) -> None:
+    """The metrics of a finished run beside the trivial baselines."""
+    result = workdir.read("result.json")
+    table = Table("metric", "mean", "sem", "n", box=None, pad_edge=False)
+    for name, value in result["metrics"].items():
+        table.add_row(name, number(value["mean"]), number(value["sem"]), str(value["n"]))
+    for name, value in result.get("baselines", {}).items():
+        table.add_row(f"baseline {name}", number(value), "", "", style="dim")
+    _console().print(table)
+    print(f"the run is in {workdir.path}")
+
+
+def number(value: float | None) -> str:
+    """Four digits, and a dash where there is no number."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _console() -> Console:
+    # Wide enough for the longest path also where the output is a file.
+    console = Console()
+    return console if console.is_terminal else Console(width=120)

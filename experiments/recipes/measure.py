@@ -1,0 +1,100 @@
+"""Measures networks at initialisation: captured arrays in float64, one statistic each, over seeds.
+
+build -> init -> capture -> statistics -> record
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from experiments import describe, plots, watch
+from jaxformer import build, statistics
+from jaxformer.capture import capture
+from jaxformer.errors import UserError, unknown
+from jaxformer.records import Workdir, environment
+from jaxformer.train.metrics import over_seeds
+from jaxformer.train.population import population
+
+STATISTICS = {
+    "attention_entropy": statistics.attention_entropy,
+    "token_cosine": statistics.token_cosine,
+    "token_covariance": statistics.token_covariance,
+}
+
+
+def run(config, workdir: Workdir) -> int:
+    with jax.enable_x64(True):
+        return _run(config, workdir)
+
+
+def _run(config, workdir: Workdir) -> int:
+    clock = watch.Stopwatch()
+    task, model, seeds, wanted = setup(config)
+    describe.print_labels(build.partition(config), shapes(model))
+    test = jax.tree.map(jnp.asarray, build.source(config, task).heldout().test)
+
+    @jax.jit
+    def measure(key):
+        params = model.init(key, test.inputs[:1])["params"]
+        names = [name for name, _ in wanted]
+        arrays = capture(model, params, test.inputs, names=names)
+        return {f"{s}/{n}": STATISTICS[s](arrays[n]).mean() for n, s in wanted}
+
+    # One seed after the other: memory stays that of one network, and one program serves all.
+    members = [
+        jax.device_get(measure(key)) for key in population(config.seed, seeds, (1.0,)).init_keys()
+    ]
+    metrics = {name: over_seeds([m[name] for m in members]) for name in members[0]}
+    held = workdir.read("config.json")
+    result = {
+        **{name: held[name] for name in ("config", "overrides", "config_hash")},
+        "scale": config.scale,
+        "seeds": list(range(config.seed, config.seed + seeds)),
+        "metrics": metrics,
+        "members": [
+            {"seed": config.seed + i, "learning_rate": None, "metrics": m, "diverged_at": None}
+            for i, m in enumerate(members)
+        ],
+        "baselines": {},
+        "parameters": build.partition(config).count(shapes(model)),
+        "environment": environment(),
+        "seconds": clock.seconds(),
+    }
+    plots.by_layer(workdir / "by_layer.png", {config.variant: metrics})
+    workdir.write("result.json", result)
+    report(workdir)
+    return 0
+
+
+report = describe.print_result
+
+
+def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
+    """(task, model, seeds, [(captured name, statistic)]), checked before anything runs."""
+    with jax.enable_x64(True):
+        task = build.task(config)
+        model = build.model(config, task)
+    wanted = [(name, statistic) for name, statistic in config.measure]
+    for _, statistic in wanted:
+        if statistic not in STATISTICS:
+            raise unknown("statistic", statistic, STATISTICS)
+    if config.n_seeds < 1:
+        raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
+    build.partition(config).labels(shapes(model))
+    return task, model, config.n_seeds, wanted
+
+
+def shapes(model) -> Any:
+    """The shapes of the parameters; nothing is computed."""
+    tokens = jnp.zeros((1, 1), jnp.int32)
+    with jax.enable_x64(True):
+        return jax.eval_shape(lambda key: model.init(key, tokens)["params"], jax.random.key(0))
+
+
+def dry_run(config) -> None:
+    """Prints the parameters and what would be measured."""
+    _, model, seeds, wanted = setup(config)
+    describe.print_labels(build.partition(config), shapes(model))
+    print(f"would measure {len(wanted)} statistics over {seeds} seeds:")
+    print(*(f"  {statistic} of {name}" for name, statistic in wanted), sep="\n")

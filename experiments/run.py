@@ -1,0 +1,83 @@
+"""Runs one experiment: a config names everything, a folder keeps everything.
+
+    python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny
+
+  --config=FILE:ARGUMENTS   a config of configs/; its docstring says what it shows, how long it
+                            takes and what to expect. ARGUMENTS: variant=...,scale=tiny|small|paper
+  --config.FIELD=VALUE      overrides any field, e.g. --config.optim.learning_rate=1e-3
+  --workdir=DIR             where the run lives (default: runs/NAME in the current folder). The same
+                            command on the same folder resumes an interrupted run.
+  --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
+  --help                    this text and the list of configs
+
+Ctrl-C or SIGTERM saves and stops; a second one stops at once.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments import flags
+
+RECIPES = ("train", "measure")
+
+
+def main(argv: Sequence[str]) -> int:
+    from jaxformer.errors import UserError
+
+    try:
+        command = flags.parse(argv)
+        if command is None:
+            print(__doc__)
+            print("Configs:", *flags.known_configs(), sep="\n  ")
+            return 0
+        return run(command)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(command: flags.Command) -> int:
+    from jaxformer.errors import unknown
+    from jaxformer.records import config_hash, open_workdir
+
+    _cache_compilations()
+    config = command.config.copy_and_resolve_references()
+    if config.recipe not in RECIPES:
+        raise unknown("recipe", config.recipe, RECIPES)
+    recipe = importlib.import_module(f"experiments.recipes.{config.recipe}")
+    if command.dry_run:
+        recipe.dry_run(config)
+        return 0
+    held = {
+        "config": flags.plain(config),
+        "config_file": command.config_string,
+        "overrides": command.overrides,
+    }
+    held["config_hash"] = config_hash(held["config"])
+    with open_workdir(command.workdir or default_workdir(config, held), held) as workdir:
+        if (workdir / "result.json").exists():
+            print(f"{workdir.path} holds the finished run of this config:")
+            recipe.report(workdir)
+            return 0
+        return recipe.run(config, workdir)
+
+
+def _cache_compilations() -> None:
+    """Keeps compiled programs between runs, so that the second run starts at once."""
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
+
+
+def default_workdir(config, held) -> Path:
+    words = [config.name.replace("/", "_"), getattr(config, "variant", ""), config.scale]
+    return Path("runs") / "-".join([*filter(None, words), held["config_hash"]])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

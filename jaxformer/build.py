@@ -1,0 +1,125 @@
+"""Config in, typed nouns out: the border below which no function sees a config.
+
+Sections: task, model, partition, optim, data, train. A field that the noun does not have is an
+error with the closest name; there are no hidden defaults, a config is whole.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxformer import optim
+from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.models.decoder import DecoderSpec, decoder
+from jaxformer.partition import Partition
+from jaxformer.tasks.memorize import Memorize
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.tasks.source import Source
+from jaxformer.tasks.task import Task
+
+TASKS: dict[str, type[Task]] = {"memorization": Memorize, "retrieval": Retrieval}
+# name -> (function of the fields, the dataclass that lists them)
+MODELS: dict[str, tuple[Callable, type]] = {"decoder": (decoder, DecoderSpec)}
+OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+
+
+def task(config: Any) -> Task:
+    """The task of `config.task`."""
+    name, given = _named(config.task, "task", TASKS)
+    return _make(f"task {name!r}", TASKS[name], TASKS[name], given)
+
+
+def model(config: Any, task: Task) -> Any:
+    """The model of `config.model`, sized for the task."""
+    name, given = _named(config.model, "model", MODELS)
+    function, spec = MODELS[name]
+    for field in ("dtype", "param_dtype"):
+        given[field] = _dtype(given[field])
+    sizes = {"vocab_size": task.vocab_size, "length": task.length}
+    return _make(f"model {name!r}", function, spec, sizes | _numbers(given))
+
+
+def partition(config: Any) -> Partition:
+    """The rules of `config.partition`, a sequence of (pattern, label)."""
+    try:
+        rules = [(pattern, label) for pattern, label in config.partition]
+    except (TypeError, ValueError):
+        raise UserError(
+            f"partition must be a sequence of (pattern, label) pairs, got {config.partition!r}."
+        ) from None
+    return Partition(rules)
+
+
+def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation:
+    """The transformation of `config.optim`; the learning rates stay in the state."""
+    section = config.optim
+    specs = {}
+    for label, given in section.labels.items():
+        name, given = _named(given, "optimizer", OPTIMIZERS)
+        specs[label] = _make(f"optimizer {name!r}", OPTIMIZERS[name], OPTIMIZERS[name], given)
+    factor = optim.schedule(section.schedule, config.train.steps, section.warmup)
+    return optim.optimizer(partition, specs, section.clip, factor)
+
+
+def source(config: Any, task: Task) -> Source:
+    """Where the batches of `config.data` come from."""
+    for name in ("test_size", "validation_size"):
+        if config.data[name] < 1:
+            raise UserError(f"data.{name} must be at least 1, got {config.data[name]}.")
+    if config.data.train_size < 0 or config.train.batch_size < 1:
+        raise UserError(
+            "data.train_size must be at least 0 (0 streams) and train.batch_size at least 1, got "
+            f"{config.data.train_size} and {config.train.batch_size}."
+        )
+    return Source(
+        task,
+        jax.random.key(config.data.seed),
+        config.train.batch_size,
+        config.data.train_size,
+        config.data.test_size,
+        config.data.validation_size,
+    )
+
+
+def _named(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):
+    given = dict(section)
+    name = given.pop("name")
+    if name not in choices:
+        raise unknown(kind, name, choices)
+    return name, given
+
+
+def _make(what: str, function: Callable, spec: type, given: Mapping[str, Any]) -> Any:
+    known = [field.name for field in fields(spec)]
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UserError(f"{what} has no field {name!r}.{hint} It has: {', '.join(known)}.")
+    return function(**given)
+
+
+def _numbers(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A field such as init_std is a name or a number; a flag gives both as strings."""
+    return {name: _number(value) for name, value in given.items()}
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _dtype(name: str) -> Any:
+    if name not in DTYPES:
+        raise unknown("dtype", name, DTYPES)
+    if name == "float64" and not jax.config.jax_enable_x64:
+        raise UserError("float64 needs x64; recipes that train run in float32 or bfloat16.")
+    return jnp.dtype(name)

@@ -1,0 +1,214 @@
+"""The decoder of the MixiT papers: Llama's, with softmax attention or MixiT's fixed mixing.
+
+    h_0 = E[x]                                              (+ learned positions for MixiT)
+    h <- r h + b Wo concat_h(A_h v_h)                       v_h = Wv_h RMSNorm(h)
+    h <- r h + b Wd(phi(Wg y) * (Wu y))                     y = RMSNorm(h), Wg, Wu: n -> 4n
+    logits = Whead RMSNorm(h)
+
+A_h is the causal softmax of q k^T / sqrt(n_h) with rotary positions, or the fixed
+I + W - rowmean(W). The default r = b = 1 is the paper's text; the authors' skip and depth scalings
+are other numbers.
+
+Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
+block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
+paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel; "bias" beside a block's kernels if use_bias.
+Captures: block_i/attn/weights, block_i/states, final/states.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxformer.errors import UserError, unknown
+from jaxformer.models import attention
+from jaxformer.models.layers import RMSNorm, activation, keep_last, normal
+
+MIXERS = ("softmax", "mixit")
+
+
+@dataclass(frozen=True)
+class DecoderSpec:
+    """Every number of a decoder. A standard deviation may be "fan_in": 1/sqrt(inputs)."""
+
+    vocab_size: int
+    length: int  # m, the longest sequence: the size of MixiT's matrices and positions
+    width: int  # n
+    layers: int  # L
+    heads: int  # H
+    mlp_width: int  # 4n in the papers
+    mixer: str = "softmax"
+    mixing_scale: float | str = "head"  # std of W: theory | head | spread | a number
+    sink_head: bool = False
+    learned_positions: bool = False
+    use_bias: bool = False
+    act: str = "silu"
+    init_std: float | str = 0.02
+    qk_init_std: float | str = 0.02  # on its own: it decides whether Frozen-QK works
+    embed_init_std: float = 0.02
+    residual_scale: float = 1.0  # r
+    branch_scale: float = 1.0  # b
+    use_norm: bool = True
+    use_mlp: bool = True
+    remat: bool = False  # recompute a block's activations in the backward pass
+    dtype: Any = float  # of the computation; Python's float is float32, or float64 under x64
+    param_dtype: Any = float
+
+    def __post_init__(self):
+        if self.mixer not in MIXERS:
+            raise unknown("mixer", self.mixer, MIXERS)
+        for name in ("vocab_size", "length", "width", "layers", "heads", "mlp_width"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.width % self.heads:
+            raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
+        if self.mixer == "softmax" and self.width // self.heads % 2:
+            raise UserError(
+                f"rotary positions need an even head dimension, got width {self.width} / "
+                f"{self.heads} heads = {self.width // self.heads}."
+            )
+        activation(self.act, self.width)
+        for name in ("init_std", "qk_init_std", "embed_init_std"):
+            normal(getattr(self, name))
+
+    def dense(self, features: int, name: str, std: float | str) -> nn.Dense:
+        return nn.Dense(features, self.use_bias, **self.dtypes, kernel_init=normal(std), name=name)
+
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "param_dtype": self.param_dtype}
+
+
+class Attention(nn.Module):
+    """Wo concat_h(A_h v_h); only for the queries at `positions_BxK` if they are given."""
+
+    spec: DecoderSpec
+
+    @nn.compact
+    def __call__(self, x_BxTxN: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+        spec = self.spec
+        v_BxTxHxD = self._heads(spec.dense(spec.width, "value", spec.init_std)(x_BxTxN))
+        if spec.mixer == "mixit":
+            weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK)
+        else:
+            weights_HxTxT = self._softmax(x_BxTxN, positions_BxK)
+        self.sow("intermediates", "weights", weights_HxTxT, reduce_fn=keep_last)
+        mixed_BxKxHxD = attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD)
+        mixed_BxKxN = mixed_BxKxHxD.reshape(*mixed_BxKxHxD.shape[:2], spec.width)
+        return spec.dense(spec.width, "out", spec.init_std)(mixed_BxKxN)
+
+    def _softmax(self, x_BxTxN, positions_BxK):
+        spec = self.spec
+        q = self._heads(spec.dense(spec.width, "query", spec.qk_init_std)(x_BxTxN))
+        k = self._heads(spec.dense(spec.width, "key", spec.qk_init_std)(x_BxTxN))
+        q, k = attention.rotary(q), attention.rotary(k)
+        mask = attention.causal_mask(x_BxTxN.shape[1])
+        if positions_BxK is not None:
+            q, mask = take_positions(q, positions_BxK), mask[positions_BxK][:, None]
+        scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
+        return attention.attention_weights(scores_BxHxKxT, mask)
+
+    def _fixed_mixing(self, length, positions_BxK):
+        mix_HxTxT = self.param("mix", self._draw_mixing)[:, :length, :length]
+        if positions_BxK is None:
+            return mix_HxTxT
+        return jnp.moveaxis(mix_HxTxT[:, positions_BxK], 0, 1)
+
+    def _draw_mixing(self, key):
+        spec = self.spec
+        std_key, key = jax.random.split(key)
+        std_H = attention.mixing_std(
+            std_key, spec.mixing_scale, spec.heads, spec.length, spec.width
+        )
+        mix_HxTxT = attention.mixing_matrix(key, spec.heads, spec.length, std_H)
+        if spec.sink_head:
+            mix_HxTxT = mix_HxTxT.at[0].set(attention.sink(spec.length))
+        return mix_HxTxT.astype(spec.param_dtype)
+
+    def _heads(self, x_BxTxN):
+        heads = self.spec.heads
+        return x_BxTxN.reshape(*x_BxTxN.shape[:2], heads, x_BxTxN.shape[2] // heads)
+
+
+class GatedMLP(nn.Module):
+    """Wd(phi(Wg y) * (Wu y)): SwiGLU for phi = silu."""
+
+    spec: DecoderSpec
+
+    @nn.compact
+    def __call__(self, y_BxTxN: jax.Array) -> jax.Array:
+        spec = self.spec
+        phi = activation(spec.act, spec.width)
+        gate_BxTxM = phi(spec.dense(spec.mlp_width, "gate", spec.init_std)(y_BxTxN))
+        up_BxTxM = spec.dense(spec.mlp_width, "in", spec.init_std)(y_BxTxN)
+        return spec.dense(spec.width, "out", spec.init_std)(gate_BxTxM * up_BxTxM)
+
+
+class Block(nn.Module):
+    """h <- r h + b Attention(h); h <- r h + b MLP(h)."""
+
+    spec: DecoderSpec
+
+    @nn.compact
+    def __call__(self, h_BxTxN: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+        spec = self.spec
+        r, b = spec.residual_scale, spec.branch_scale
+        branch = Attention(spec, name="attn")(self._norm("attn_norm", h_BxTxN), positions_BxK)
+        h = r * take_positions(h_BxTxN, positions_BxK) + b * branch
+        if spec.use_mlp:
+            h = r * h + b * GatedMLP(spec, name="mlp")(self._norm("mlp_norm", h))
+        self.sow("intermediates", "states", h, reduce_fn=keep_last)
+        return h
+
+    def _norm(self, name, h):
+        return RMSNorm(name=name, **self.spec.dtypes)(h) if self.spec.use_norm else h
+
+
+class Decoder(nn.Module):
+    """tokens (B, T) -> logits (B, T, V), or the same numbers at `positions_BxK` only, (B, K, V)."""
+
+    spec: DecoderSpec
+
+    @nn.compact
+    def __call__(self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+        spec, length = self.spec, tokens_BxT.shape[1]
+        if length > spec.length:
+            raise UserError(f"the model holds {spec.length} tokens, got {length}.")
+        h = self._embed("embed", spec.vocab_size, tokens_BxT)
+        if spec.learned_positions:
+            h += self._embed("positions", spec.length, jnp.arange(length)[None])
+        block = nn.remat(Block) if spec.remat else Block
+        for i in range(spec.layers):
+            # Only the last block may drop tokens: every other block's are sources of the next.
+            h = block(spec, name=f"block_{i}")(h, positions_BxK if i == spec.layers - 1 else None)
+        if spec.use_norm:
+            h = RMSNorm(name="final_norm", **spec.dtypes)(h)
+        self.sow("intermediates", "final", h, reduce_fn=keep_last)
+        return nn.Dense(
+            spec.vocab_size,
+            use_bias=False,
+            kernel_init=normal(spec.init_std),
+            name="unembed",
+            **spec.dtypes,
+        )(h)
+
+    def _embed(self, name, rows, index):
+        init = normal(self.spec.embed_init_std)
+        return nn.Embed(rows, self.spec.width, embedding_init=init, name=name, **self.spec.dtypes)(
+            index
+        )
+
+
+def decoder(**numbers) -> Decoder:
+    """The decoder with the numbers of a `DecoderSpec`."""
+    return Decoder(DecoderSpec(**numbers))
+
+
+def take_positions(x_BxTx: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+    """x at the positions, whatever axes follow: (B, T, ...) -> (B, K, ...); None takes all."""
+    if positions_BxK is None:
+        return x_BxTx
+    index = jnp.expand_dims(positions_BxK, tuple(range(2, x_BxTx.ndim)))
+    return jnp.take_along_axis(x_BxTx, index, axis=1)

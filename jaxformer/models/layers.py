@@ -1,0 +1,64 @@
+"""Small modules that several models share. The widths are the papers': n, 4n, H, n_h = n/H."""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxformer.errors import UserError, unknown
+
+FAN_IN = "fan_in"
+
+
+def normal(std: float | str) -> Callable:
+    """N(0, std^2); "fan_in" is the standard deviation 1/sqrt(number of inputs)."""
+    if std == FAN_IN:
+        # variance_scaling would truncate the normal; the papers do not.
+        return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * shape[0] ** -0.5
+    if isinstance(std, str):
+        raise unknown("initialisation", std, (FAN_IN, "a standard deviation"))
+    if not std >= 0:
+        raise UserError(f"a standard deviation must be at least 0, got {std}.")
+    return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * jnp.asarray(std, dtype)
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) times a learned gain. Statistics in the dtype of the parameters."""
+
+    eps: float = 1e-6
+    dtype: jnp.dtype | None = None
+    param_dtype: jnp.dtype | None = None
+
+    @nn.compact
+    def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
+        gain_N = self.param("scale", nn.initializers.ones, (x_BxTxN.shape[-1],), self.param_dtype)
+        x = x_BxTxN.astype(gain_N.dtype)
+        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        gain = jnp.expand_dims(gain_N, tuple(range(x.ndim - 1)))
+        return (x * gain).astype(self.dtype)
+
+
+def shaped_leaky_relu(width: int, c: float = -1.0) -> Callable:
+    """The authors' almost linear activation: LeakyReLU of slope 1 + c/sqrt(n), second moment 1."""
+    slope = 1 + c / width**0.5
+    gain = (2 / (1 + slope**2)) ** 0.5
+    return lambda x: gain * jnp.where(x >= 0, x, slope * x)
+
+
+def activation(name: str, width: int) -> Callable:
+    """The function of an MLP by its name; `width` is n, for the shaped one."""
+    choices = {
+        "silu": jax.nn.silu,
+        "relu": jax.nn.relu,
+        "tanh": jnp.tanh,
+        "shaped_leaky": shaped_leaky_relu(width),
+    }
+    if name not in choices:
+        raise unknown("activation", name, choices)
+    return choices[name]
+
+
+def keep_last(_, new):
+    """For `sow`: store the array itself, not a tuple of all that was sown."""
+    return new

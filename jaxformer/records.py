@@ -1,0 +1,246 @@
+"""A run is a folder: one writer at a time, files whole or absent, every number with its settings.
+
+config.json    the whole config, its hash, where it came from
+env.json       versions, device, cores, commit of the code
+metrics.jsonl  one row a logged step; lists have one entry a member of the population
+result.json    what the finished run found
+ckpt/          checkpoints
+"""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxformer.errors import UserError
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
+
+
+class Workdir:
+    """The reader and writer of one run's folder; use `open_workdir` to write."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path).absolute()
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A JSON file of the folder."""
+        file = self.path / name
+        try:
+            return json.loads(file.read_text())
+        except FileNotFoundError:
+            raise UserError(f"{self.path} has no {name}: no run, or not a finished one.") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{file} is damaged: {error}.") from None
+
+    def write(self, name: str, value: Mapping[str, Any]) -> None:
+        write_json(self.path / name, value)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl; a last line cut short by a kill is left out."""
+        file = self.path / "metrics.jsonl"
+        if not file.exists():
+            return []
+        lines = file.read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines[:-1]]
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Adds rows; each is whole once its line end is written."""
+        with open(self.path / "metrics.jsonl", "a") as file:
+            file.write("".join(dumps(row) + "\n" for row in rows))
+
+    def cut(self, step: int) -> None:
+        """Forgets the rows beyond a step, which a resumed run will write again."""
+        kept = [row for row in self.rows() if row["step"] <= step]
+        text = "".join(dumps(row) + "\n" for row in kept)
+        write_atomically(self.path / "metrics.jsonl", text.encode())
+
+
+@contextmanager
+def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdir]:
+    """The folder of a run, made if missing, locked, and checked to hold this config or none.
+
+    `config` is what config.json holds: {"config": .., "config_hash": .., ..}.
+    """
+    workdir = Workdir(path)
+    try:
+        workdir.path.mkdir(parents=True, exist_ok=True)
+        lock = open(workdir / ".lock", "a+")  # noqa: SIM115 (held until the run ends)
+    except OSError as error:
+        raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
+    with lock:
+        _lock(lock, workdir)
+        if (workdir / "config.json").exists():
+            _check_same_config(workdir, config)
+        elif _others(workdir):
+            raise UserError(
+                f"the workdir {workdir.path} has files but no config.json; choose an empty folder."
+            )
+        else:
+            workdir.write("config.json", config)
+        _stamp(workdir)
+        yield workdir
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Twelve digits that change when a setting does."""
+    return hashlib.sha256(dumps(config).encode()).hexdigest()[:12]
+
+
+def environment() -> dict[str, Any]:
+    """What bit-equality depends on: versions, device, cores; and the commit of the code."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "absent"
+    device = jax.devices()[0]
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "platform": device.platform,
+        "device": device.device_kind if device.platform != "cpu" else _processor(),
+        "devices": jax.device_count(),
+        "cores": _cores(),
+        "commit": _git("rev-parse", "HEAD"),
+        "clean": _git("status", "--porcelain") == "",
+    }
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """JSON with sorted names; numbers that JSON does not have become null."""
+    return json.dumps(_plain(value), sort_keys=True, indent=indent, allow_nan=False)
+
+
+def write_json(file: Path, value: Any) -> None:
+    write_atomically(file, (dumps(value, indent=1) + "\n").encode())
+
+
+def write_atomically(file: Path, content: bytes) -> None:
+    """The file is the old one or the new one, whatever happens in between."""
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with open(descriptor, "wb") as temporary:
+            temporary.write(content)
+            temporary.flush()
+            os.fsync(temporary.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return _plain(np.asarray(value).tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _lock(lock, workdir: Workdir) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        raise UserError(
+            f"the workdir {workdir.path} is in use by process {holder}; wait for it, or give "
+            "another --workdir."
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+
+
+def _others(workdir: Workdir) -> list[Path]:
+    # Names with a dot are the lock and what an interrupted write left behind.
+    return [file for file in workdir.path.iterdir() if not file.name.startswith(".")]
+
+
+def _stamp(workdir: Workdir) -> None:
+    """Writes env.json; a run that goes on elsewhere is told that its bits may differ."""
+    now = environment()
+    if (workdir / "env.json").exists():
+        before = workdir.read("env.json")
+        for name in ("versions", "platform", "device", "devices", "cores"):
+            if before.get(name) != now[name]:
+                print(
+                    f"warning: {name} was {before.get(name)} when this run began and is "
+                    f"{now[name]} now; results may differ in the last bits.",
+                    file=sys.stderr,
+                )
+    workdir.write("env.json", now)
+
+
+def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
+    held = workdir.read("config.json")
+    if held["config_hash"] == config["config_hash"]:
+        return
+    old, new = flat(held["config"]), flat(_plain(config["config"]))
+    changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+    name = changed[0]
+    raise UserError(
+        f"the workdir {workdir.path} holds another config: {len(changed)} fields differ, such as "
+        f"{name} = {old.get(name)!r} there and {new.get(name)!r} now; give another --workdir."
+    )
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"optim.learning_rate": value} of a nested config."""
+    fields = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            fields |= flat(value, f"{prefix}{name}.")
+        else:
+            fields[f"{prefix}{name}"] = value
+    return fields
+
+
+def _git(*words: str) -> str | None:
+    folder = Path(__file__).parents[1]
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cores() -> int:
+    # Cores that this process may use, where the system can tell.
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        return names[0]
+    except (OSError, IndexError):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,43 @@
+"""What a hidden state or an attention map looks like, in one number an example.
+
+Pure functions of captured arrays; (B, ...) -> (B,) averaged over layers' heads and tokens.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def attention_entropy(weights_BxHxTxT: jax.Array) -> jax.Array:
+    """Mean Shannon entropy of a causal attention row over ln(number of visible tokens), (B,).
+
+    1 is uniform attention, 0 looks at one token. Row 0, which sees one token, is left out. Fixed
+    mixing has negative entries and no entropy.
+    """
+    length = weights_BxHxTxT.shape[-1]
+    p = weights_BxHxTxT
+    nats_BxHxT = -jnp.where(p > 0, p * jnp.log(jnp.where(p > 0, p, 1)), 0).sum(-1)
+    most_T = jnp.log(jnp.arange(2, length + 1))
+    return (nats_BxHxT[..., 1:] / most_T[None, None]).mean((1, 2))
+
+
+def token_cosine(states_BxTxN: jax.Array) -> jax.Array:
+    """Mean cosine between the states of different tokens, (B,): 1 is rank collapse."""
+    norms_BxTx1 = jnp.linalg.norm(states_BxTxN, axis=-1, keepdims=True)
+    return _mean_pair(states_BxTxN / jnp.maximum(norms_BxTx1, 1e-30))
+
+
+def token_covariance(states_BxTxN: jax.Array) -> jax.Array:
+    """Mean covariance over features between different tokens, (B,): version B's Table 6.
+
+    C = cov of the rows of H (m x n); its mean off-diagonal entry mixes scale with similarity, so
+    report it beside `token_cosine`.
+    """
+    centred = states_BxTxN - states_BxTxN.mean(-1, keepdims=True)
+    return _mean_pair(centred) / (states_BxTxN.shape[-1] - 1)
+
+
+def _mean_pair(x_BxTxN: jax.Array) -> jax.Array:
+    """The mean of x_s . x_t over s != t."""
+    length = x_BxTxN.shape[1]
+    total_B = (x_BxTxN.sum(1) ** 2).sum(-1) - (x_BxTxN**2).sum((1, 2))
+    return total_B / (length * (length - 1))

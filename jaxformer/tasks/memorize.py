@@ -1,0 +1,67 @@
+"""Memorisation: a random table of size x size entries, learned by heart.
+
+    (k_1, k_2 + size) -> value ~ U{0..size-1}, one fixed draw for each of the size^2 pairs
+
+There is no test set: the training accuracy is the number. A table entry is log2(size) bits, so a
+model that knows a fraction `acc` of N entries stores N acc log2(size) bits; by cross-entropy
+it stores N max(0, log2(size) - CE/ln 2), which does not credit a lucky guess.
+"""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from jaxformer.tasks.task import Batch, Task, most_frequent
+
+
+@dataclass(frozen=True)
+class Memorize(Task):
+    symbols: int = 512  # of each key and of the values
+    table_seed: int = 0  # draws the table, one for all members and variants
+
+    def __post_init__(self):
+        if self.symbols < 2:
+            raise UserError(f"memorize needs at least 2 symbols, got {self.symbols}.")
+
+    @property
+    def vocab_size(self) -> int:
+        return 2 * self.symbols
+
+    @property
+    def length(self) -> int:
+        return 3
+
+    @property
+    def n_scored(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> int:
+        return self.symbols**2
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        del key  # enumerated: the index says which entry of the table
+        index = jnp.asarray(index, jnp.int32)
+        table_key = jax.random.fold_in(jax.random.key(self.table_seed), index)
+        value = jax.random.randint(table_key, (), 0, self.symbols, jnp.int32)
+        inputs = jnp.stack([index // self.symbols, index % self.symbols + self.symbols])
+        return Batch(inputs, jnp.stack([jnp.zeros_like(value), value]), jnp.array([0.0, 1.0]))
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        weights = np.asarray(batch.weights)
+        return {
+            "best_constant": most_frequent(np.asarray(batch.targets), weights),
+            "uniform_value": 1 / self.symbols,
+        }
+
+    def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
+        bits, per_parameter = math.log2(self.symbols), self.size / trainable
+        by_loss = max(0.0, bits - means["loss"] / math.log(2))
+        return {
+            "bits_per_parameter": per_parameter * bits * means["accuracy"],
+            "bits_per_parameter_by_loss": per_parameter * by_loss,
+        }

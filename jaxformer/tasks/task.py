@@ -1,0 +1,111 @@
+"""What a task is: a frozen value that makes one example from a key and an index, and scores it.
+
+Everything is a pure function, so that a batch is made inside the compiled step, a run resumes from
+one integer and all variants see the same data. Draws are int32 whether x64 is on or not.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """Tokens, the next token at each position, and how much that position counts.
+
+    Without the leading axis it is one example. Scored at K gathered positions, targets and weights
+    have the shape (B, K).
+    """
+
+    inputs: jax.Array  # (B, T) int32
+    targets: jax.Array  # (B, T) int32
+    weights: jax.Array  # (B, T) float
+
+
+class Scores(NamedTuple):
+    """One number an example and the weight with which it enters the mean."""
+
+    value: jax.Array  # (B,)
+    weight: jax.Array  # (B,)
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """The base: subclasses give sizes, `example` and `baselines`, and may add metrics."""
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Number of different tokens."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Tokens of the longest whole sequence, answers included; inputs may be shorter."""
+
+    @property
+    @abstractmethod
+    def n_scored(self) -> int:
+        """The most positions that count in an example: the head is applied only there."""
+
+    @property
+    def size(self) -> int:
+        """Number of different examples if they are enumerated by the index, else 0."""
+        return 0
+
+    @abstractmethod
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        """One example; enumerated tasks use the index, sampled ones the key folded with it."""
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        """Per-example scores by name; `batch` may be gathered at the scored positions."""
+        return token_metrics(logits_BxKxV, batch)
+
+    @abstractmethod
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        """Accuracies of trivial predictors on this very set: what chance level means here."""
+
+    def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
+        """Numbers that follow from the means and the count of trained parameters, if any."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """The task's settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def token_metrics(logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+    """loss (nats) and accuracy a scored token, exact_match a sequence."""
+    # The loss is taken in the precision of the weights, also when the model computes in less.
+    logp_BxKxV = jax.nn.log_softmax(logits_BxKxV.astype(batch.weights.dtype))
+    nats_BxK = -jnp.take_along_axis(logp_BxKxV, batch.targets[..., None], axis=-1)[..., 0]
+    correct_BxK = jnp.argmax(logits_BxKxV, -1) == batch.targets
+    scored_B = batch.weights.sum(-1)
+    wrong_B = ((batch.weights > 0) & ~correct_BxK).any(-1)
+
+    def mean(x_BxK):
+        return Scores((x_BxK * batch.weights).sum(-1) / jnp.maximum(scored_B, 1e-9), scored_B)
+
+    return {
+        "loss": mean(nats_BxK),
+        "accuracy": mean(correct_BxK),
+        "exact_match": Scores((~wrong_B).astype(scored_B.dtype), (scored_B > 0) * 1.0),
+    }
+
+
+def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Batch]:
+    """(positions (B, K), the batch gathered there); (None, batch) if every position may count."""
+    if n_scored >= batch.weights.shape[1]:
+        return None, batch
+    _, positions_BxK = jax.lax.top_k(batch.weights, n_scored)
+    gathered = (jnp.take_along_axis(x, positions_BxK, axis=1) for x in batch[1:])
+    return positions_BxK, Batch(batch.inputs, *gathered)
+
+
+def most_frequent(targets: np.ndarray, weights: np.ndarray) -> float:
+    """Accuracy of the best constant answer."""
+    counts = np.bincount(np.asarray(targets).ravel(), np.asarray(weights, float).ravel())
+    return float(counts.max() / counts.sum())

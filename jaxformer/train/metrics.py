@@ -1,0 +1,31 @@
+"""Per-example scores in, means with standard errors out. Averaged once, in float64."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Mean(NamedTuple):
+    """A mean, the standard error of it (nan for a single value) and the number of values."""
+
+    mean: float
+    sem: float
+    n: int
+
+
+def weighted_mean(value, weight) -> Mean:
+    """sum(w v) / sum(w); the error is that of a ratio: sqrt(sum w^2 (v - mean)^2) / sum(w)."""
+    value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
+    n, total = int((weight > 0).sum()), weight.sum()
+    if n == 0:
+        return Mean(float("nan"), float("nan"), 0)
+    mean = float((weight * value).sum() / total)
+    if n == 1:
+        return Mean(mean, float("nan"), 1)
+    spread = np.sqrt((weight**2 * (value - mean) ** 2).sum() * n / (n - 1))
+    return Mean(mean, float(spread / total), n)
+
+
+def over_seeds(values) -> Mean:
+    """Mean and standard error over independent runs."""
+    return weighted_mean(values, np.ones(len(values)))

@@ -1,0 +1,133 @@
+"""One training step of a population: members differ in seed and learning rate, not in program.
+
+Only the trainable half of the parameters is differentiated: a frozen weight has no gradient, no
+optimizer state, no decay and no say in the clip, and XLA never computes what it would have cost.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxformer.errors import unknown
+from jaxformer.partition import Partition
+from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
+
+Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
+
+
+class TrainState(NamedTuple):
+    """Everything that a step changes; all but `step` have a leading axis of members."""
+
+    step: jax.Array
+    trainable: Any
+    frozen: Any
+    opt_state: Any
+    learning_rate: jax.Array
+    diverged_at: jax.Array  # the step whose loss was not finite, -1 while all is well
+
+
+MEMBERS = ("map", "vmap")
+AXES = TrainState(None, 0, 0, 0, 0, 0)
+
+
+def create(
+    init: Callable[[jax.Array], Any],
+    partition: Partition,
+    tx: optax.GradientTransformation,
+    member_keys: jax.Array,
+    learning_rates: jax.Array,
+) -> TrainState:
+    """The state at step 0: `init(key)` draws a member's parameters."""
+
+    def member(key, learning_rate):
+        params = init(key)
+        trainable, frozen = partition.split(params)
+        never = jnp.full((), -1, jnp.int32)
+        zero = jnp.zeros((), jnp.int32)
+        return TrainState(zero, trainable, frozen, tx.init(trainable), learning_rate, never)
+
+    partition.labels(jax.eval_shape(init, member_keys[0]))  # uncovered or idle rules raise here
+    return jax.jit(jax.vmap(member, out_axes=AXES))(member_keys, learning_rates)
+
+
+def make_step(apply: Apply, task: Task, tx: optax.GradientTransformation, members: str = "vmap"):
+    """step(state, batch) -> (state, metrics); batch and metrics have the axis of members.
+
+    members="vmap" computes them side by side, "map" one after the other in the same program: less
+    memory, and faster where one member fills the device.
+    """
+    if members not in MEMBERS:
+        raise unknown("way to compute members", members, MEMBERS)
+
+    def loss_of(trainable, frozen, batch):
+        params = Partition.merge(trainable, frozen)
+        scores = task_scores(apply, task, params, batch)
+        return token_weighted(scores["loss"])
+
+    def member_step(state: TrainState, batch: Batch):
+        loss, gradient = jax.value_and_grad(loss_of)(state.trainable, state.frozen, batch)
+        norm = optax.global_norm(gradient)
+        updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
+        updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
+        trainable = optax.apply_updates(state.trainable, updates)
+
+        # A diverging member keeps its last good state and never stops the others.
+        good = jnp.isfinite(loss) & jnp.isfinite(norm) & (state.diverged_at < 0)
+        trainable, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(good, new, old),
+            (trainable, opt_state),
+            (state.trainable, state.opt_state),
+        )
+        bad_now = ~good & (state.diverged_at < 0)
+        diverged_at = jnp.where(bad_now, state.step, state.diverged_at)
+        state = TrainState(
+            state.step + 1, trainable, state.frozen, opt_state, state.learning_rate, diverged_at
+        )
+        return state, {"loss": loss, "gradient_norm": norm}
+
+    if members == "vmap":
+        return jax.vmap(member_step, in_axes=(AXES, 0), out_axes=(AXES, 0))
+
+    def step_in_turn(state: TrainState, batch: Batch):
+        def one(args):
+            mine, my_batch = args
+            mine, metrics = member_step(state._replace(**mine), my_batch)
+            return {name: getattr(mine, name) for name in changing}, metrics
+
+        changing = [name for name, axis in AXES._asdict().items() if axis == 0]
+        mine = {name: getattr(state, name) for name in changing}
+        mine, metrics = jax.lax.map(one, (mine, batch))
+        return state._replace(step=state.step + 1, **mine), metrics
+
+    return step_in_turn
+
+
+def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str, Scores]:
+    """The task's per-example scores, with the head applied only where positions are scored."""
+    positions_BxK, gathered = scored_positions(batch, task.n_scored)
+    return task.metrics(apply(params, batch.inputs, positions_BxK), gathered)
+
+
+def token_weighted(scores: Scores) -> jax.Array:
+    """The mean over the scored tokens of the batch, whatever example they are in."""
+    return (scores.value * scores.weight).sum() / jnp.maximum(scores.weight.sum(), 1e-9)
+
+
+def make_evaluate(apply: Apply, task: Task, batch_size: int):
+    """evaluate(trainable, frozen, batch) -> per-example Scores, (members, examples)."""
+
+    def evaluate(trainable, frozen, batch: Batch):
+        params = Partition.merge(trainable, frozen)
+        return jax.lax.map(
+            lambda example: jax.tree.map(
+                lambda x: x[0],
+                task_scores(apply, task, params, jax.tree.map(lambda x: x[None], example)),
+            ),
+            batch,
+            batch_size=batch_size,
+        )
+
+    return jax.jit(jax.vmap(evaluate, in_axes=(0, 0, None)))

@@ -1,0 +1,50 @@
+"""Runs of the real command, small enough for the suite."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.run import main
+
+ROOT = Path(__file__).parents[2]
+# The smallest model that still has every part; one program for all tests that can share it.
+TINY = (
+    "--config=configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny",
+    "--config.model.width=16",
+    "--config.model.mlp_width=64",
+    "--config.task.max_pairs=3",
+    "--config.task.vocab=16",
+    "--config.data.test_size=40",
+    "--config.data.validation_size=40",
+    "--config.train.batch_size=8",
+    "--config.train.steps=60",
+    "--config.train.eval_every=20",
+)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A finished tiny run, for tests that only read."""
+    workdir = tmp_path_factory.mktemp("finished") / "run"
+    assert main([*TINY, f"--workdir={workdir}"]) == 0
+    return workdir
+
+
+@pytest.fixture(scope="session")
+def in_process():
+    """in_process(code) runs Python code beside this checkout, with the warm compilation cache."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+    }
+
+    def run(code):
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+
+    return run

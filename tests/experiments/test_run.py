@@ -1,0 +1,177 @@
+"""The command as users run it: records, resume after a kill, signals, locks, damage, loading."""
+
+import fcntl
+import json
+import os
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+import jaxformer
+from experiments import compare
+from experiments.run import main
+from jaxformer.partition import Partition
+from jaxformer.records import Workdir
+from tests.experiments.conftest import TINY
+
+
+def rows(workdir):
+    return Workdir(workdir).rows()
+
+
+def one_line(capsys):
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    return error
+
+
+def test_a_finished_run_is_a_whole_record(finished):
+    result = json.loads((finished / "result.json").read_text())
+    assert set(result) >= {
+        "config", "overrides", "config_hash", "scale", "seeds", "metrics", "members", "baselines",
+        "parameters", "environment", "seconds",
+    }  # fmt: skip
+    assert result["scale"] == "tiny" and result["seeds"] == [0]
+    assert set(result["metrics"]["accuracy"]) == {"mean", "sem", "n"}
+    member = result["members"][0]
+    assert member["learning_rate"] == 1e-2 and member["diverged_at"] is None
+    assert member["metrics"]["accuracy"]["n"] == 40
+    assert result["baselines"]["in_context_guess"] > result["baselines"]["uniform_value"]
+    assert result["parameters"]["frozen"] == 4 * 16 * 16
+    assert result["environment"]["versions"]["jax"] == jax.__version__
+    assert result["overrides"]["model.width"] == 16
+    steps = [row["step"] for row in rows(finished) if "loss" in row]
+    assert steps == [10, 20, 30, 40, 50, 60]
+    assert [row["step"] for row in rows(finished) if "validation" in row] == [20, 40, 60]
+    assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_load_gives_the_trained_network_and_its_frozen_weights(finished):
+    model, params, config = jaxformer.load(finished)
+    assert config.model.width == 16
+    query = params["block_0"]["attn"]["query"]["kernel"]
+    key = jax.random.fold_in(jax.random.key(0), 0)
+    fresh = jax.jit(model.init)(key, np.zeros((1, 1), int))["params"]
+    np.testing.assert_array_equal(query, fresh["block_0"]["attn"]["query"]["kernel"])
+    assert (params["embed"]["embedding"] != fresh["embed"]["embedding"]).any()
+    assert Partition(config.partition).count(params)["frozen"] == 4 * 16 * 16
+    with pytest.raises(jaxformer.errors.UserError, match="members 0 to 0, got 3"):
+        jaxformer.load(finished, member=3)
+
+
+def test_the_same_command_again_shows_the_result_and_changes_nothing(finished, capsys):
+    before = (finished / "result.json").read_bytes()
+    assert main([*TINY, f"--workdir={finished}"]) == 0
+    assert "holds the finished run" in capsys.readouterr().out
+    assert (finished / "result.json").read_bytes() == before
+
+
+# Sends itself a signal at a chosen moment: after a row is written, or as a checkpoint starts.
+INTERRUPTED = """
+import os, sys
+from experiments import run
+from experiments.recipes.train import Session
+call, sent = Session.{method}, []
+def and_then_signal(self, *args):
+    out = call(self, *args)
+    if args[{step_argument}] >= {step} and not sent:
+        sent.append(1)
+        os.kill(os.getpid(), {signal})
+    return out
+Session.{method} = and_then_signal
+sys.exit(run.main({words!r}))
+"""
+AFTER_ROWS = dict(method="record", step_argument=0)
+WHILE_SAVING = dict(method="save", step_argument=1)
+
+
+def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, in_process, tmp_path):
+    workdir = tmp_path / "killed"
+    words = [*TINY, f"--workdir={workdir}"]
+
+    def interrupted(moment, step, number):
+        return in_process(INTERRUPTED.format(**moment, step=step, signal=int(number), words=words))
+
+    stopped = interrupted(AFTER_ROWS, 10, signal.SIGTERM)
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    assert "the same command goes on" in stopped.stdout
+    killed = interrupted(WHILE_SAVING, 30, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
+    with open(workdir / "metrics.jsonl", "a") as file:
+        file.write('{"step": 999999, "loss": [')  # a row cut short by the kill
+    assert not (workdir / "result.json").exists()
+
+    assert main(words) == 0
+    assert rows(workdir) == rows(finished)
+    assert comparable(workdir) == comparable(finished)
+    mine, whole = jaxformer.load(workdir)[1], jaxformer.load(finished)[1]
+    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def comparable(workdir):
+    """result.json without times and without the stamp of where it ran."""
+    result = json.loads((workdir / "result.json").read_text())
+    return {name: result[name] for name in result if name not in ("seconds", "environment")}
+
+
+def test_a_locked_workdir_is_refused(tmp_path, capsys):
+    workdir = tmp_path / "busy"
+    workdir.mkdir()
+    with open(workdir / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        assert main([*TINY, f"--workdir={workdir}"]) == 2
+    assert f"in use by process {os.getpid()}" in one_line(capsys)
+
+
+@pytest.mark.parametrize("case", ["other config", "a file", "someone's files"])
+def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path, capsys):
+    workdir = {"other config": finished}.get(case, tmp_path / "place")
+    if case == "a file":
+        workdir.write_text("mine")
+    if case == "someone's files":
+        workdir.mkdir()
+        (workdir / "thesis.tex").write_text("mine")
+    extra = ["--config.train.steps=70"] if case == "other config" else []
+    words = {
+        "other config": "holds another config: 1 fields differ, such as train.steps = 60 there",
+        "a file": "cannot write to the workdir",
+        "someone's files": "has files but no config.json",
+    }
+    capsys.readouterr()
+    assert main([*TINY, *extra, f"--workdir={workdir}"]) == 2
+    assert words[case] in one_line(capsys)
+    if case == "someone's files":
+        assert [f.name for f in workdir.iterdir() if f.suffix] == ["thesis.tex"]
+
+
+def test_a_nan_loss_stops_names_the_step_and_keeps_the_last_good_state(tmp_path, capsys):
+    workdir = tmp_path / "diverged"
+    high = ("--config.optim.learning_rate=1e35", "--config.optim.clip=0")
+    assert main([*TINY, *high, f"--workdir={workdir}"]) == 2
+    error = capsys.readouterr().err
+    assert "error: the loss was not finite at step" in error and "Traceback" not in error
+    assert not (workdir / "result.json").exists()
+
+
+def test_the_dry_run_says_what_it_would_cost_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*TINY, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    for words in ("1,024 frozen", "FLOPs a step", "memory: about", "time: about"):
+        assert words in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_compare_shows_differences_and_numbers(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert compare.main([str(finished), str(finished)]) == 0
+    assert "accuracy" in capsys.readouterr().out and (tmp_path / "compare.png").exists()
+    assert compare.main([str(finished)]) == 2
+    assert "at least two run folders" in one_line(capsys)
+    assert compare.main([str(finished), str(tmp_path / "nothing")]) == 2
+    assert "has no config.json" in one_line(capsys)

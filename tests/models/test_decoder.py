@@ -1,0 +1,155 @@
+"""The decoder: counts of the papers, causality by gradient, golden numbers, gathered positions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.common import VARIANTS
+from jaxformer.capture import capture, names
+from jaxformer.errors import UserError
+from jaxformer.models import attention
+from jaxformer.models.decoder import decoder
+from jaxformer.models.layers import shaped_leaky_relu
+from jaxformer.partition import Partition
+
+SMALL = dict(vocab_size=11, length=7, width=8, layers=2, heads=2, mlp_width=32)
+INIT = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
+MIXERS = {
+    "softmax": dict(mixer="softmax"),
+    "mixit": dict(mixer="mixit", mixing_scale=0.5, learned_positions=True),
+}
+TOKENS = jax.random.randint(jax.random.key(1), (3, 6), 0, 11)
+
+
+@pytest.fixture(scope="module", params=MIXERS)
+def built(request):
+    model = decoder(**SMALL, **INIT, **MIXERS[request.param])
+    return request.param, model, jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
+
+
+# Table 4 of the papers (n = 128, L = 2, V = 1024, three tokens): with biases to the unit.
+TABLE_4 = {"standard": 790400, "frozen_mlp": 394880, "frozen_qk": 724352, "mixit": 724736}
+WITHOUT_BIASES = {"standard": 787072, "frozen_mlp": 393856, "frozen_qk": 721536, "mixit": 721920}
+
+
+@pytest.mark.parametrize("variant", TABLE_4)
+@pytest.mark.parametrize("use_bias, expected", [(True, TABLE_4), (False, WITHOUT_BIASES)])
+def test_trainable_parameters_of_table_4(variant, use_bias, expected):
+    mixer, rules = VARIANTS[variant]
+    sizes = dict(vocab_size=1024, length=3, width=128, layers=2, heads=4, mlp_width=512)
+    fixed = mixer == "mixit"
+    model = decoder(**sizes, mixer=mixer, learned_positions=fixed, use_bias=use_bias)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 2), int))["params"]
+    assert Partition(rules).count(shapes)["train"] == expected[variant]
+
+
+# Loss-like number of a fixed network on fixed tokens. If it changes, initialisation or forward pass
+# changed: every checkpoint and record made before means something else. Change it knowingly.
+GOLDEN = {"softmax": 2.783513, "mixit": 3.136190}
+
+
+def test_golden_number(built):
+    mixer, model, params = built
+    logits = model.apply({"params": params}, TOKENS)
+    nats = -jax.nn.log_softmax(logits)[:, :-1]
+    loss = jnp.take_along_axis(nats, TOKENS[:, 1:, None], axis=-1).mean()
+    np.testing.assert_allclose(loss, GOLDEN[mixer], rtol=1e-4)
+
+
+def test_no_gradient_flows_from_a_token_to_later_inputs(built):
+    """d(logits at t) / d(embedding of token s) vanishes exactly for s > t and not for s <= t."""
+    _, model, params = built
+    onehot = jax.nn.one_hot(jnp.arange(6), 11)  # distinct tokens: a row of the table a position
+
+    @jax.jit
+    @jax.grad
+    def gradient(table, t):
+        merged = params | {"embed": {"embedding": table}}
+        return model.apply({"params": merged}, jnp.arange(6)[None])[0, t].sum()
+
+    for t in (0, 2, 4):
+        flow = np.abs(onehot @ gradient(params["embed"]["embedding"], t)).sum(-1)
+        assert (flow[t + 1 :] == 0).all()
+        assert (flow[: t + 1] > 0).all()
+
+
+def test_gathered_positions_give_the_same_logits(built):
+    _, model, params = built
+    positions = jnp.array([[5, 0], [1, 3], [2, 2]])
+    full = model.apply({"params": params}, TOKENS)
+    few = model.apply({"params": params}, TOKENS, positions)
+    expected = np.take_along_axis(np.asarray(full), np.asarray(positions)[..., None], axis=1)
+    np.testing.assert_allclose(few, expected, atol=2e-6)
+
+
+def test_shorter_sequences_are_slices(built):
+    _, model, params = built
+    full = model.apply({"params": params}, TOKENS)
+    np.testing.assert_allclose(
+        model.apply({"params": params}, TOKENS[:, :4]), full[:, :4], atol=2e-6
+    )
+
+
+def test_captures(built):
+    mixer, model, params = built
+    assert "block_1/attn/weights" in names(model, params, TOKENS)
+    found = capture(model, params, TOKENS, names=["block_1/attn", "final"])
+    assert set(found) == {"block_1/attn/weights", "final"}
+    np.testing.assert_allclose(found["block_1/attn/weights"].sum(-1), 1.0, atol=1e-5)
+    if mixer == "mixit":
+        np.testing.assert_array_equal(
+            found["block_1/attn/weights"], params["block_1"]["attn"]["mix"][:, :6, :6]
+        )
+
+
+def test_remat_and_bfloat16_compute_the_same_function():
+    numbers = SMALL | INIT
+    plain = decoder(**numbers)
+    params = plain.init(jax.random.key(0), TOKENS)
+
+    def gradient(model):
+        return jax.jit(jax.grad(lambda p: jax.nn.logsumexp(model.apply(p, TOKENS)).sum()))(params)
+
+    expected, again = gradient(plain), gradient(decoder(**numbers, remat=True))
+    for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    half = jax.jit(decoder(**numbers, dtype=jnp.bfloat16).apply)(params, TOKENS)
+    assert half.dtype == jnp.bfloat16
+    full = jax.jit(plain.apply)(params, TOKENS)
+    error = np.abs(np.asarray(half, float) - np.asarray(full)).max()
+    assert 1e-4 < error < 0.1  # rounded, but the same function
+
+
+def test_sink_head_rows_sum_to_one():
+    sink = attention.sink(5)
+    np.testing.assert_allclose(sink.sum(-1), 1.0)
+    np.testing.assert_allclose(sink[3], [0.5, 0, 0, 0.5, 0])
+
+
+def test_shaped_activation_keeps_the_second_moment():
+    x = jax.random.normal(jax.random.key(0), (200_000,))
+    np.testing.assert_allclose(jnp.mean(shaped_leaky_relu(16)(x) ** 2), 1.0, rtol=0.01)
+    np.testing.assert_allclose(shaped_leaky_relu(16)(-1.0) / shaped_leaky_relu(16)(1.0), -0.75)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (dict(heads=3), "3 heads do not divide the width 8"),
+        (dict(heads=8), "even head dimension, got width 8 / 8 heads = 1"),
+        (dict(mixer="mixt"), "unknown mixer 'mixt'. Did you mean 'mixit'"),
+        (dict(act="gelu2"), "unknown activation"),
+        (dict(init_std="fanin"), "Did you mean 'fan_in'"),
+        (dict(qk_init_std=-1.0), "at least 0, got -1"),
+        (dict(layers=0), "layers must be at least 1"),
+    ],
+)
+def test_wrong_numbers(change, words):
+    with pytest.raises(UserError, match=words):
+        decoder(**(SMALL | change))
+
+
+def test_too_long_a_sequence():
+    with pytest.raises(UserError, match="holds 7 tokens, got 8"):
+        decoder(**SMALL).init(jax.random.key(0), jnp.zeros((1, 8), int))
