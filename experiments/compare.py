@@ -60,7 +60,8 @@ def compare(argv: Sequence[str]) -> int:
     runs = {name: folder.rows() for name, folder in zip(names, folders, strict=True)}
     if any(runs.values()):
         baselines = next(iter(results.values()))["baselines"] if results else {}
-        plots.curves(Path(plot), {n: r for n, r in runs.items() if r}, baselines)
+        chosen = {name: [m["chosen"] for m in r["members"]] for name, r in results.items()}
+        plots.curves(Path(plot), {n: r for n, r in runs.items() if r}, baselines, chosen)
         print(f"curves: {plot}")
     return 0
 

@@ -23,7 +23,7 @@ def step_cost(built) -> tuple[float, float]:
     """(FLOPs, bytes) of one step of all members as XLA compiles it; nothing is run."""
     state = jax.eval_shape(built.create)
     compiled = jax.jit(built.step()).lower(state, batch_shapes(built)).compile()
-    cost, memory = compiled.cost_analysis(), compiled.memory_analysis()
+    cost, memory = compiled.cost_analysis() or {"flops": 0.0}, compiled.memory_analysis()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes if memory else 0
     return float(cost["flops"]), held + (memory.temp_size_in_bytes if memory else 0)
 

@@ -16,7 +16,7 @@ from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import flat
 
 ROOT = Path(__file__).parents[1]
-FLAGS = ("--config", "--workdir", "--dry-run", "--help")
+FLAGS = ("--config", "--workdir", "--record", "--dry-run", "--help")
 # These choose among configs: as fields they would only change the label.
 ARGUMENTS = ("name", "recipe", "variant", "scale", "preset")
 
@@ -27,6 +27,7 @@ class Command(NamedTuple):
     overrides: dict[str, Any]
     workdir: str
     dry_run: bool
+    record: bool
 
 
 def parse(argv: Sequence[str]) -> Command | None:
@@ -39,8 +40,8 @@ def parse(argv: Sequence[str]) -> Command | None:
         if word in ("--help", "-h", "--helpfull"):
             return None
         name, equals, value = word.partition("=")
-        if name in ("--dry-run", "--dry_run") and not equals:
-            flags["--dry-run"] = "yes"
+        if name.replace("_", "-") in ("--dry-run", "--record") and not equals:
+            flags[name.replace("_", "-")] = "yes"
             continue
         if name.startswith("--config."):
             target, key = overrides, name.removeprefix("--config.")
@@ -51,7 +52,7 @@ def parse(argv: Sequence[str]) -> Command | None:
             hint = did_you_mean(name, FLAGS)
             raise UserError(
                 f"unknown {what} {word!r}.{hint} The flags are --config=FILE:ARGUMENTS, "
-                "--config.FIELD=VALUE, --workdir=DIR, --dry-run and --help."
+                "--config.FIELD=VALUE, --workdir=DIR, --record, --dry-run and --help."
             )
         if not equals:
             if not words or words[0].startswith("--"):
@@ -62,8 +63,8 @@ def parse(argv: Sequence[str]) -> Command | None:
         raise UserError(f"no config given; say --config=FILE, one of {', '.join(known_configs())}.")
     config = load_config(flags["--config"])
     changed = {name: override(config, name, text) for name, text in overrides.items()}
-    workdir = flags.get("--workdir", "")
-    return Command(config, flags["--config"], changed, workdir, "--dry-run" in flags)
+    dry_run, record = "--dry-run" in flags, "--record" in flags
+    return Command(config, flags["--config"], changed, flags.get("--workdir", ""), dry_run, record)
 
 
 def load_config(text: str) -> ConfigDict:
@@ -104,7 +105,7 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
         hint = did_you_mean(name, known)
         top = sorted({field.split(".")[0] for field in known} - set(ARGUMENTS))
         raise UserError(f"the config has no field {name!r}.{hint} It has: {', '.join(top)}.")
-    section = config
+    section: Any = config
     *parents, last = name.split(".")
     for parent in parents:
         section = section[parent]
@@ -134,12 +135,12 @@ def _value(name: str, text: str, old: Any) -> Any:
             raise _wrong(name, f"a sequence {example}", text)
         return tuple(items)
     if isinstance(old, int):
-        if isinstance(value, float) and value == int(value):
+        if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1e4 steps
         if type(value) is int:
             return value
         raise _wrong(name, f"a whole number such as {old}", text)
-    if type(value) in (int, float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     raise _wrong(name, f"a number such as {old}", text)
 

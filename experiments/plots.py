@@ -11,11 +11,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 def curves(
-    file: Path, runs: Mapping[str, Sequence[Mapping[str, Any]]], baselines: Mapping[str, float]
+    file: Path,
+    runs: Mapping[str, Sequence[Mapping[str, Any]]],
+    baselines: Mapping[str, float],
+    chosen: Mapping[str, Sequence[bool]] | None = None,
 ) -> None:
     """Training loss and validation accuracy against the step, one colour a run, one line a member.
 
-    `runs` maps a label to the rows of a metrics.jsonl.
+    `runs` maps a label to the rows of a metrics.jsonl; `chosen`, if given, to the members to show.
     """
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
@@ -23,6 +26,7 @@ def curves(
         for axis, key in ((left, "loss"), (right, "validation")):
             steps, values = _series(rows, key)
             if len(steps):
+                values = values[:, list(chosen[label])] if chosen and label in chosen else values
                 axis.plot(steps, values, color=colour, alpha=0.75, lw=1.2)
                 axis.plot([], [], color=colour, label=label)
     for (name, value), style in zip(baselines.items(), (":", "--", "-."), strict=False):
@@ -30,7 +34,7 @@ def curves(
     left.set(xlabel="training step", ylabel="training loss (nats a token)", yscale="log")
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02, 1.02))
     right.legend(fontsize=8, loc="best")
-    right.set_title(_finding(runs), fontsize=10)
+    figure.suptitle(_finding(runs, chosen), fontsize=10)
     save(figure, file)
 
 
@@ -90,14 +94,15 @@ def _series(rows, key) -> tuple[np.ndarray, np.ndarray]:
     return np.array([row["step"] for row in kept]), np.array(values, float)
 
 
-def _finding(runs) -> str:
+def _finding(runs, chosen) -> str:
+    """Where each run ends: the mean over its seeds (over all members while none is chosen)."""
     words = []
     for label, rows in runs.items():
         _, values = _series(rows, "validation")
         if len(values):
-            best = np.nanmax(values[-1])
-            words.append(f"{label} ends at {100 * best:.1f} %")
-    return "; ".join(words)
+            kept = chosen[label] if chosen and label in chosen else [True] * values.shape[1]
+            words.append(f"{label} {100 * np.nanmean(values[-1][list(kept)]):.1f} %")
+    return "validation accuracy at the end: " + ", ".join(words)
 
 
 def _cycle(n: int) -> list[str]:

@@ -7,6 +7,7 @@
   --config.FIELD=VALUE      overrides any field, e.g. --config.optim.learning_rate=1e-3
   --workdir=DIR             where the run lives (default: runs/NAME in the current folder). The same
                             command on the same folder resumes an interrupted run.
+  --record                  copies the finished result into results/, where the report finds it
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
   --help                    this text and the list of configs
 
@@ -41,13 +42,14 @@ def main(argv: Sequence[str]) -> int:
 
 def run(command: flags.Command) -> int:
     from jaxformer.errors import unknown
-    from jaxformer.records import config_hash, open_workdir
+    from jaxformer.records import config_hash, open_workdir, record
 
     _cache_compilations()
     config = command.config.copy_and_resolve_references()
-    if config.recipe not in RECIPES:
-        raise unknown("recipe", config.recipe, RECIPES)
-    recipe = importlib.import_module(f"experiments.recipes.{config.recipe}")
+    name = str(config.recipe)
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    recipe = importlib.import_module(f"experiments.recipes.{name}")
     if command.dry_run:
         recipe.dry_run(config)
         return 0
@@ -61,15 +63,19 @@ def run(command: flags.Command) -> int:
         if (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
             recipe.report(workdir)
-            return 0
-        return recipe.run(config, workdir)
+            code = 0
+        else:
+            code = recipe.run(config, workdir)
+        if command.record and code == 0:
+            print(f"recorded as {record(workdir)}")
+        return code
 
 
 def _cache_compilations() -> None:
     """Keeps compiled programs between runs, so that the second run starts at once."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
 

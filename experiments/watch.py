@@ -87,9 +87,9 @@ class Stopwatch:
         }
         return {name: round(self.before[name] + now[name], 2) for name in now}
 
-    def _listen(self, event: str, seconds: float, **_: object) -> None:
+    def _listen(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event.startswith("/jax/core/compile/"):
-            self.compiling += seconds
+            self.compiling += duration_secs
 
 
 def clock(seconds: float) -> str:

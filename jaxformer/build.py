@@ -86,6 +86,11 @@ def source(config: Any, task: Task) -> Source:
     )
 
 
+def x64() -> bool:
+    """Is float64 on?"""
+    return jax.dtypes.canonicalize_dtype(float).itemsize == 8
+
+
 def _named(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):
     given = dict(section)
     name = given.pop("name")
@@ -120,6 +125,6 @@ def _number(value: Any) -> Any:
 def _dtype(name: str) -> Any:
     if name not in DTYPES:
         raise unknown("dtype", name, DTYPES)
-    if name == "float64" and not jax.config.jax_enable_x64:
+    if name == "float64" and not x64():
         raise UserError("float64 needs x64; recipes that train run in float32 or bfloat16.")
     return jnp.dtype(name)

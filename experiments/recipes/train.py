@@ -66,7 +66,7 @@ class Setup(NamedTuple):
 
 def setup(config) -> Setup:
     """Everything typed and checked, before anything long starts."""
-    if jax.config.jax_enable_x64:
+    if build.x64():
         raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
     for name in ("steps", "log_every", "eval_every"):
         if config.train[name] < 1:
@@ -118,7 +118,9 @@ def run(config, workdir: Workdir) -> int:
             print(f"stopped; step {checkpoints.latest()} is saved, the same command goes on.")
             return 128 + interrupt.signal
         result = session.result(state)
-    plots.curves(workdir / "curves.png", {config.name: workdir.rows()}, result["baselines"])
+    chosen = {config.name: [member["chosen"] for member in result["members"]]}
+    runs = {config.name: workdir.rows()}
+    plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
     workdir.write("result.json", result)
     report(workdir)
     return 0

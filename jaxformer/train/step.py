@@ -30,7 +30,7 @@ class TrainState(NamedTuple):
 
 
 MEMBERS = ("map", "vmap")
-AXES = TrainState(None, 0, 0, 0, 0, 0)
+AXES: Any = TrainState(*[None, 0, 0, 0, 0, 0])  # which fields have members, for vmap
 
 
 def create(
