@@ -105,7 +105,8 @@ def _metrics(results: dict) -> Table:
 def _cell(value) -> str:
     if value is None:
         return "-"
-    return f"{number(value['mean'])} +- {number(value['sem'])} (n={value['n']})"
+    error = "" if value["sem"] is None else f" +- {number(value['sem'])}"
+    return f"{number(value['mean'])}{error} (n={value['n']})"
 
 
 def _paired(first: dict, other: dict, metric: str) -> str | None:

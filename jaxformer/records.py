@@ -144,7 +144,8 @@ def environment() -> dict[str, Any]:
         "devices": jax.device_count(),
         "cores": _cores(),
         "commit": _git("rev-parse", "HEAD"),
-        "clean": _git("status", "--porcelain") == "",
+        # Records and what is made from them do not change what the code computes.
+        "clean": _git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
     }
 
 
