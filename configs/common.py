@@ -81,6 +81,13 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
     )
 
 
+def figure(name: str, arguments: dict[str, str], **settings) -> ConfigDict:
+    """A whole config for the recipe `solve`: the settings of one figure function."""
+    return ConfigDict(
+        dict(name=name, recipe="solve", **arguments, seed=0, n_seeds=1, figure=settings)
+    )
+
+
 def adamw(weight_decay: float = 1e-3) -> dict:
     """The optimizer of one label; `multiplier` scales this label's learning rate."""
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)

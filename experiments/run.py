@@ -22,7 +22,7 @@ from pathlib import Path
 
 from experiments import flags
 
-RECIPES = ("train", "measure")
+RECIPES = ("train", "measure", "solve")
 
 
 def main(argv: Sequence[str]) -> int:

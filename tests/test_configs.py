@@ -5,14 +5,16 @@ import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS
 from experiments import flags
-from experiments.recipes import measure, train
+from experiments.recipes import measure, solve, train
 
-MIXIT = [name for name in flags.known_configs() if "/mixit/" in name]
+NAMES = flags.known_configs()
+MIXIT = [name for name in NAMES if "/mixit/" in name]
+FIGURES = [name for name in NAMES if flags.load_config(name).recipe == "solve"]
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("file", MIXIT)
+@pytest.mark.parametrize("file", [name for name in MIXIT if name not in FIGURES])
 def test_a_config_builds(file, variant, scale):
     for preset in PRESETS:
         config = flags.load_config(f"{file}:variant={variant},scale={scale},preset={preset}")
@@ -33,7 +35,14 @@ def test_a_config_builds(file, variant, scale):
         assert wide == (preset == "authors")
 
 
-@pytest.mark.parametrize("file", flags.known_configs())
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("file", FIGURES)
+def test_a_figure_has_the_fields_its_config_sets(file, scale):
+    function, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
+    assert callable(function) and settings
+
+
+@pytest.mark.parametrize("file", NAMES)
 def test_a_docstring_is_the_manual(file):
     text = (flags.ROOT / file).read_text().split('"""')[1]
     assert f"python experiments/run.py --config={file}" in text

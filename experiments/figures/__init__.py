@@ -1,0 +1,1 @@
+"""Figures of the papers: one module a paper, one function a figure."""

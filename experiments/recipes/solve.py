@@ -1,0 +1,82 @@
+"""Draws one figure of theory, of measured networks, or of both: float64, no training.
+
+config.figure -> FIGURES[name](**settings) -> Outcome -> result.json, arrays.npz, figure.png
+"""
+
+import importlib
+import inspect
+import io
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments import describe, plots, watch
+from experiments.outcome import Outcome
+from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.records import Workdir, environment, write_atomically
+
+# name -> "module:function" of experiments/figures; a function takes the fields of config.figure,
+# and `seed` and `n_seeds` if it has them.
+FIGURES: dict[str, str] = {}
+
+
+def run(config, workdir: Workdir) -> int:
+    clock = watch.Stopwatch()
+    function, settings = setup(config)
+    with jax.enable_x64(True):
+        outcome: Outcome = function(**settings)
+    write_arrays(workdir, outcome.arrays)
+    plots.save(outcome.figure, workdir / "figure.png")
+    held = workdir.read("config.json")
+    result = {
+        **{name: held[name] for name in ("config", "overrides", "config_hash")},
+        "scale": config.scale,
+        "seeds": list(range(config.seed, config.seed + config.n_seeds)),
+        "metrics": outcome.metrics,
+        "members": outcome.members,
+        "baselines": outcome.baselines,
+        "parameters": {},
+        "environment": environment(),
+        "seconds": clock.seconds(),
+    }
+    workdir.write("result.json", result)
+    report(workdir)
+    return 0
+
+
+report = describe.print_result
+
+
+def setup(config) -> tuple[Any, dict[str, Any]]:
+    """(function, settings), the settings checked against the function's signature."""
+    settings = config.figure.to_dict()
+    name = settings.pop("name")
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
+    if config.n_seeds < 1:
+        raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
+    module, _, attribute = FIGURES[name].partition(":")
+    function = getattr(importlib.import_module(f"experiments.figures.{module}"), attribute)
+    known = inspect.signature(function).parameters
+    for field in settings:
+        if field not in known:
+            hint = did_you_mean(field, known)
+            raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
+    common = {"seed": config.seed, "n_seeds": config.n_seeds}
+    return function, settings | {name: v for name, v in common.items() if name in known}
+
+
+def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
+    """arrays.npz: everything the figure shows, so that it can be drawn again."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **{name: np.asarray(value) for name, value in arrays.items()})
+    write_atomically(workdir / "arrays.npz", buffer.getvalue())
+
+
+def dry_run(config) -> None:
+    """Prints what would be drawn."""
+    function, settings = setup(config)
+    text = inspect.getdoc(function)
+    print((text or function.__name__).splitlines()[0])
+    print(*(f"  {name} = {value}" for name, value in settings.items()), sep="\n")
