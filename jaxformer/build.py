@@ -16,12 +16,22 @@ from jaxformer import optim
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.partition import Partition
+from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
+from jaxformer.tasks.dyck import Dyck
+from jaxformer.tasks.hops import Hops
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Task
 
-TASKS: dict[str, type[Task]] = {"memorization": Memorize, "retrieval": Retrieval}
+TASKS: dict[str, type[Task]] = {
+    "addition": DecimalAddition,
+    "dyck": Dyck,
+    "hops": Hops,
+    "memorization": Memorize,
+    "modular_addition": ModularAddition,
+    "retrieval": Retrieval,
+}
 # name -> (function of the fields, the dataclass that lists them)
 MODELS: dict[str, tuple[Callable, type]] = {"decoder": (decoder, DecoderSpec)}
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
@@ -75,6 +85,12 @@ def source(config: Any, task: Task) -> Source:
         raise UserError(
             "data.train_size must be at least 0 (0 streams) and train.batch_size at least 1, got "
             f"{config.data.train_size} and {config.train.batch_size}."
+        )
+    kept = config.data.test_size + config.data.validation_size
+    if task.held_out and kept >= task.size:
+        raise UserError(
+            f"data.test_size + data.validation_size = {kept} leave nothing to train on: the task "
+            f"has {task.size} examples."
         )
     return Source(
         task,

@@ -6,6 +6,7 @@ import pytest
 from configs.common import PRESETS, SCALES, VARIANTS
 from experiments import flags
 from experiments.recipes import measure, solve, train
+from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
 MIXIT = [name for name in NAMES if "/mixit/" in name]
@@ -22,17 +23,17 @@ def test_a_config_builds(file, variant, scale):
             measure.setup(config)
             continue
         built = train.setup(config)
-        counts = built.partition.count(built.shapes())
+        shapes = built.shapes()
+        counts = built.partition.count(shapes)
         assert ("frozen" in counts) == (variant != "standard") and counts["train"] > 0
-        state = jax.eval_shape(built.create)
-        members = config.n_seeds * len(config.optim.learning_rate)
-        assert all(leaf.shape[0] == members for leaf in jax.tree.leaves(state.trainable))
-        logits = jax.eval_shape(
-            built.apply, built.shapes(), jax.ShapeDtypeStruct((2, built.task.length), int), None
-        )
-        assert logits.shape == (2, built.task.length, built.task.vocab_size)
-        wide = config.model.use_bias
-        assert wide == (preset == "authors")
+        assert ("block_0/mlp/in/bias" in flatten(shapes)) == (preset == "authors")
+        if scale == "tiny":
+            state = jax.eval_shape(built.create)
+            members = config.n_seeds * len(config.optim.learning_rate)
+            assert all(leaf.shape[0] == members for leaf in jax.tree.leaves(state.trainable))
+            tokens = jax.ShapeDtypeStruct((2, built.task.length), int)
+            logits = jax.eval_shape(built.apply, shapes, tokens, None)
+            assert logits.shape == (2, built.task.length, built.task.vocab_size)
 
 
 @pytest.mark.parametrize("scale", SCALES)

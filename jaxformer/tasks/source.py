@@ -39,14 +39,20 @@ class Source:
     def heldout(self) -> Heldout:
         """The test set, and validation examples that are not in it.
 
-        Both are the whole set for an enumerated task, which is scored on what it trains on.
+        Of an enumerated task both are the whole set, unless it keeps some of its entries back.
         """
         return jax.jit(self._heldout)()
 
     def _heldout(self) -> Heldout:
         if self.task.size:
-            everything = _examples(self.task, self.key, jnp.arange(self.task.size))
-            return Heldout(everything, everything, jnp.zeros(1, jnp.uint32))
+            n = self._kept_back
+            places = jnp.arange(self.task.size if n == 0 else n)
+            everything = self._entries(places)
+            test, validation = everything, everything
+            if n:
+                test = jax.tree.map(lambda x: x[: self.test_size], everything)
+                validation = jax.tree.map(lambda x: x[self.test_size :], everything)
+            return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
         test_key, validation_key = (jax.random.fold_in(self.key, s) for s in (TEST, VALIDATION))
         test = _examples(self.task, test_key, jnp.arange(self.test_size))
         known = jnp.sort(fingerprints(test.inputs))
@@ -62,12 +68,28 @@ class Source:
             self.batch_size, dtype=jnp.uint32
         )
         key = jax.random.fold_in(member_key, TRAIN)
-        size = self.task.size or self.train_size
-        if size:
-            order_key = jax.random.fold_in(member_key, SHUFFLE)
+        order_key = jax.random.fold_in(member_key, SHUFFLE)
+        if self.task.size:
+            rest = self.task.size - self._kept_back
+            size = min(self.train_size or rest, rest)
             index_B = jax.vmap(lambda place: shuffled(order_key, place, size))(places_B)
+            return self._entries(self._kept_back + index_B)
+        if self.train_size:
+            index_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
             return _examples(self.task, key, index_B)
         return jax.vmap(lambda place: _fresh(self.task, key, place, avoid))(places_B)
+
+    @property
+    def _kept_back(self) -> int:
+        """How many entries of an enumerated task are for test and validation."""
+        return self.test_size + self.validation_size if self.task.held_out else 0
+
+    def _entries(self, places_B: jax.Array) -> Batch:
+        """Entries of an enumerated task in an order drawn once, so that any split is random."""
+        order_key = jax.random.fold_in(self.key, SHUFFLE)
+        places_B = places_B.astype(jnp.uint32)
+        index_B = jax.vmap(lambda place: shuffled(order_key, place, self.task.size))(places_B)
+        return _examples(self.task, self.key, index_B)
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array:
         """(B,) booleans: which examples the finite training set does not contain."""

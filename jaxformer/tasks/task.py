@@ -56,6 +56,11 @@ class Task(ABC):
         """Number of different examples if they are enumerated by the index, else 0."""
         return 0
 
+    @property
+    def held_out(self) -> bool:
+        """Does an enumerated task keep a test set? If not, it is scored on what it trains on."""
+        return False
+
     @abstractmethod
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """One example; enumerated tasks use the index, sampled ones the key folded with it."""
@@ -109,3 +114,18 @@ def most_frequent(targets: np.ndarray, weights: np.ndarray) -> float:
     """Accuracy of the best constant answer."""
     counts = np.bincount(np.asarray(targets).ravel(), np.asarray(weights, float).ravel())
     return float(counts.max() / counts.sum())
+
+
+def best_by(groups: tuple[np.ndarray, ...], targets: np.ndarray, weights: np.ndarray) -> float:
+    """Accuracy of the best constant answer in each group of positions: a trivial predictor.
+
+    The groups are those of the scored set itself, so the number is a little above what the same
+    predictor would score on fresh data.
+    """
+    scored = np.asarray(weights) > 0
+    columns = [np.asarray(column)[scored] for column in (*groups, targets)]
+    answers, counts = np.unique(np.stack(columns), axis=1, return_counts=True)
+    best: dict[tuple, int] = {}
+    for group, count in zip(map(tuple, answers[:-1].T), counts, strict=True):
+        best[group] = max(best.get(group, 0), int(count))
+    return sum(best.values()) / int(scored.sum())

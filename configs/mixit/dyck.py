@@ -1,0 +1,50 @@
+"""Dyck-1, balanced parentheses (MixiT papers, Table 1): counting, or knowing the order?
+
+    python experiments/run.py --config=configs/mixit/dyck.py:variant=mixit,scale=small
+
+variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
+preset   paper (the text) | authors (their code: biases, sink head, scalings)
+
+scale  what                                 time               expected accuracy
+tiny   K=6 pairs, n=32                      20 CPU seconds     above chance
+small  K=20 pairs, n=64, 3 seeds            some CPU minutes   about what counting scores
+paper  K=40 pairs, n=512, L=4, H=64         hours on a GPU     95.8, 97.4, 96.2 % (Standard,
+                                                               Frozen-QK, MixiT)
+
+Comparing the counts of "(" and ")" scores 93.5 %, looking at the two ends as well 97.8 % (K = 40):
+the published 95.8 to 97.4 % need no more than that. `accuracy_hard` is the score on strings with
+equal counts that are not balanced, where the heuristic is always wrong. The paper's "length 40" is
+K = 20 if it counts parentheses: --config.task.pairs=20.
+"""
+
+from configs import common
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(
+        arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
+    )
+    config = common.training("mixit/dyck", arguments)
+    config.task = dict(name="dyck", pairs=20)
+    config.train.target = 0.9999
+    if config.scale == "tiny":
+        config.task.pairs = 6
+        common.decoder(config, width=32, layers=2, heads=4)
+        config.train.update(batch_size=64, steps=200)
+        config.optim.learning_rate = (5e-3,)
+        # There are only 8,190 strings of this length: the held-out part must stay small.
+        config.data.update(test_size=200, validation_size=100)
+    elif config.scale == "small":
+        common.decoder(config, width=64, layers=2, heads=4)
+        config.n_seeds = 3
+        config.data.test_size = 2000
+        config.train.update(batch_size=128, steps=1000)
+        config.optim.learning_rate = (1e-3, 3e-3)
+    elif config.scale == "paper":
+        config.task.pairs = 40
+        common.decoder(config, width=512, layers=4, heads=64)
+        config.data.update(train_size=50_000, test_size=4_000)
+        config.n_seeds = 3
+        config.train.update(batch_size=512, steps=10_000, log_every=50, eval_every=500)
+        config.optim.update(learning_rate=(1e-3, 5e-4, 1e-4), warmup=500)
+    return config

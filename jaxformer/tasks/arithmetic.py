@@ -1,0 +1,132 @@
+"""Decimal and modular addition.
+
+Decimal: two numbers with exactly `digits` digits and their sum, then a stop.
+
+    authors   4321+8765=2096.     least significant digit first (1234 + 5678 = 6912 here)
+    paper     1234+5678=6912.     as the paper's example prints it
+
+Answer digits have their own tokens 20..29. The authors score a position if its INPUT is an answer
+token: the first answer digit, predicted from "=", is neither trained nor scored, and stop -> pad is
+(when the sum does not carry over). scored="strict" scores every answer digit and the stop instead.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+from jaxformer.tasks.task import Batch, Task, best_by, most_frequent
+
+PLUS, EQUALS, PAD, ANSWER, STOP = 10, 11, 12, 20, 30
+FORMATS = ("authors", "paper")
+SCORED = ("authors", "strict")
+
+
+@dataclass(frozen=True)
+class DecimalAddition(Task):
+    digits: int = 10
+    format: str = "authors"
+    scored: str = "authors"
+
+    def __post_init__(self):
+        if self.format not in FORMATS:
+            raise unknown("format of decimal addition", self.format, FORMATS)
+        if self.scored not in SCORED:
+            raise unknown("scored positions of decimal addition", self.scored, SCORED)
+        if self.digits < 1:
+            raise UserError(f"decimal addition needs at least 1 digit, got {self.digits}.")
+
+    @property
+    def vocab_size(self) -> int:
+        return 31
+
+    @property
+    def length(self) -> int:
+        return 3 * self.digits + 4
+
+    @property
+    def n_scored(self) -> int:
+        return self.digits + (1 if self.scored == "authors" else 2)
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        n = self.digits
+        a_key, b_key = jax.random.split(key)
+        a, b = (_number(k, n) for k in (a_key, b_key))  # least significant digit first
+        total, carry = [], jnp.int32(0)
+        for i in range(n):
+            total.append((a[i] + b[i] + carry) % 10)
+            carry = (a[i] + b[i] + carry) // 10
+        answer = jnp.stack([*total, carry])  # n + 1 digits, the last one 0 if nothing is carried
+        n_answer = n + carry
+        if self.format == "paper":
+            a, b = a[::-1], b[::-1]
+            answer = jnp.where(carry > 0, answer[::-1], jnp.roll(answer[::-1], -1))
+        place = jnp.arange(n + 2)
+        tail = jnp.where(place < n_answer, ANSWER + jnp.append(answer, 0), PAD)
+        tail = jnp.where(place == n_answer, STOP, tail)
+        sequence = jnp.concatenate([a, jnp.array([PLUS]), b, jnp.array([EQUALS]), tail])
+        sequence = sequence.astype(jnp.int32)
+        inputs, targets = sequence[:-1], sequence[1:]
+        scored = inputs >= ANSWER if self.scored == "authors" else targets >= ANSWER
+        return Batch(inputs, targets, scored * 1.0)
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        """The best constant a position, and the best answer to a position and its token."""
+        inputs, targets, weights = map(np.asarray, batch)
+        place = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
+        return {
+            "by_position": best_by((place,), targets, weights),
+            "by_position_and_token": best_by((place, inputs), targets, weights),
+        }
+
+
+@dataclass(frozen=True)
+class ModularAddition(Task):
+    """a, b -> (a + b) mod p over all p^2 ordered pairs; p need not be prime."""
+
+    p: int = 199
+
+    def __post_init__(self):
+        if not 2 <= self.p <= 40_000:
+            raise UserError(f"modular addition needs 2 <= p <= 40,000, got {self.p}.")
+
+    @property
+    def vocab_size(self) -> int:
+        return self.p
+
+    @property
+    def length(self) -> int:
+        return 3
+
+    @property
+    def n_scored(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> int:
+        return self.p**2
+
+    @property
+    def held_out(self) -> bool:
+        return True
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        del key  # enumerated
+        index = jnp.asarray(index, jnp.int32)
+        a, b = index // self.p, index % self.p
+        answer = (a + b) % self.p
+        targets = jnp.stack([jnp.zeros_like(answer), answer])
+        return Batch(jnp.stack([a, b]), targets, jnp.array([0.0, 1.0]))
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        targets, weights = np.asarray(batch.targets), np.asarray(batch.weights)
+        return {"best_constant": most_frequent(targets, weights), "uniform": 1 / self.p}
+
+
+def _number(key: jax.Array, digits: int) -> jax.Array:
+    """Digits of a number with exactly that many, least significant first."""
+    draws = jax.random.uniform(key, (digits,), jnp.float32)
+    low = jnp.where(jnp.arange(digits) == digits - 1, 1, 0)  # the leading digit is not zero
+    return low + jnp.floor(draws * (10 - low)).astype(jnp.int32)

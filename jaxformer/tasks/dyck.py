@@ -1,0 +1,152 @@
+"""Dyck-1: is this string of parentheses balanced?
+
+    ( ( ) ) ?  -> ")" if balanced, else "("        tokens: 0 pad, 1 "(", 2 ")", 3 "?"
+
+`pairs` = K is the longest half: strings have up to 2K parentheses. The paper's "length 40" is
+K = 20 if it counts parentheses and K = 40 if it counts as the authors' examples do. One string in
+three is coin flips of uniform length; the others are balanced, t ~ U{1..K} pairs, and half of those
+are kept as they are; everything else is mutated by swaps and flips and labelled anew. Counting "("
+and ")" scores 93 %, so `accuracy_hard` is the score on strings with equal counts that are not
+balanced.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+
+OPEN, CLOSE, ASK = 1, 2, 3
+MOST_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
+
+
+@dataclass(frozen=True)
+class Dyck(Task):
+    pairs: int = 20  # K
+
+    def __post_init__(self):
+        if self.pairs < 1:
+            raise UserError(f"dyck needs at least 1 pair, got {self.pairs}.")
+
+    @property
+    def vocab_size(self) -> int:
+        return 4
+
+    @property
+    def length(self) -> int:
+        return 2 * self.pairs + 3
+
+    @property
+    def n_scored(self) -> int:
+        return 1
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        K = self.pairs
+        grow_key, draw_key = jax.random.split(key)
+        u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MOST_SWAPS,), jnp.float32)
+        kind, coins, places = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MOST_SWAPS)
+        mode = jnp.floor(kind[4] * 4).astype(jnp.int32)
+
+        is_coin = kind[0] < 1 / 3
+        pairs = 1 + jnp.floor(kind[1] * K).astype(jnp.int32)
+        n = jnp.where(is_coin, 1 + jnp.floor(kind[5] * 2 * K).astype(jnp.int32), 2 * pairs)
+        s = jnp.where(is_coin, coins < 0.5, _balanced(grow_key, pairs, K))  # True is "("
+        mode = jnp.where(~is_coin & (kind[2] < 0.5), 0, mode)
+        swap, flip = mode % 2 == 1, mode >= 2
+
+        swaps = jnp.where(swap, _geometric(kind[6]), 0)
+        doubled = jnp.where(kind[3] < 2 / 3, 2, 1)
+        flips = jnp.where(flip, _geometric(kind[7]) * doubled, 0)
+        first, second = (jnp.floor(p * n).astype(jnp.int32) for p in places[:2])
+        s = jax.lax.fori_loop(
+            0, MOST_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
+        )
+        flipped = jnp.floor(places[2:].ravel() * n).astype(jnp.int32)
+        times = (
+            jnp.zeros(2 * K, jnp.int32)
+            .at[flipped]
+            .add((jnp.arange(2 * MOST_SWAPS) < flips).astype(jnp.int32))
+        )
+        s = s ^ (times % 2 == 1)
+
+        place = jnp.arange(2 * K + 1)
+        tokens = jnp.where(place < n, jnp.where(jnp.append(s, False), OPEN, CLOSE), 0)
+        tokens = jnp.where(place == n, ASK, tokens).astype(jnp.int32)
+        answer = jnp.where(is_balanced(tokens), CLOSE, OPEN)
+        asked = tokens == ASK
+        return Batch(tokens, jnp.where(asked, answer, 0).astype(jnp.int32), asked * 1.0)
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        scores = token_metrics(logits_BxKxV, batch)
+        equal = (batch.inputs == OPEN).sum(-1) == (batch.inputs == CLOSE).sum(-1)
+        answer_B = (batch.targets * (batch.weights > 0)).sum(-1)
+        hard = equal & (answer_B == OPEN)
+        accuracy = scores["accuracy"]
+        return scores | {"accuracy_hard": Scores(accuracy.value, accuracy.weight * hard)}
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        """Always the commoner answer; equal counts; equal counts and the right ends."""
+        inputs, targets, weights = map(np.asarray, batch)
+        balanced = (targets * (weights > 0)).sum(-1) == CLOSE
+        n = (inputs == ASK).argmax(-1)
+        equal = (inputs == OPEN).sum(-1) == (inputs == CLOSE).sum(-1)
+        last = inputs[np.arange(len(n)), np.maximum(n - 1, 0)]
+        ends = equal & (inputs[:, 0] == OPEN) & (last == CLOSE)
+        return {
+            "majority": most_frequent(balanced, np.ones(len(balanced))),
+            "equal_counts": float((equal == balanced).mean()),
+            "equal_counts_and_ends": float((ends == balanced).mean()),
+        }
+
+
+def is_balanced(tokens: jax.Array) -> jax.Array:
+    """Depth never below zero and zero at the end."""
+    depth = jnp.cumsum((tokens == OPEN) * 1 - (tokens == CLOSE) * 1)
+    return (depth >= 0).all() & (depth[-1] == 0)
+
+
+def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
+    """A balanced string: t pairs are "(" (t-1 pairs) ")" or u pairs and t-u pairs, by a coin.
+
+    The recursion runs on a stack of pair counts, with -1 for a ")" to be written; two random
+    numbers serve each of the at most 4t - 1 visits.
+    """
+    u = jax.random.uniform(key, (4 * most, 2), jnp.float32)
+
+    def visit(i, carry):
+        stack, top, text, written = carry
+        t = jnp.where(top > 0, stack[jnp.maximum(top - 1, 0)], 0)
+        idle = top == 0
+        wrap = (t == 1) | (u[i, 0] < 0.5)
+        left = 1 + jnp.floor(u[i, 1] * jnp.maximum(t - 1, 1)).astype(jnp.int32)
+        left = jnp.minimum(left, jnp.maximum(t - 1, 1))
+        base = jnp.maximum(top - 1, 0)
+        # Wrapping leaves ")" below the inside; splitting leaves the right part below the left one.
+        below, above = jnp.where(wrap, -1, t - left), jnp.where(wrap, t - 1, left)
+        grown = stack.at[base].set(below).at[base + 1].set(above)
+        stack = jnp.where(idle | (t < 1), stack, grown)
+        writes = ~idle & ((t == -1) | ((t >= 1) & wrap))
+        text = jnp.where(writes, text.at[written].set(t >= 1), text)
+        top = jnp.where(
+            idle, 0, jnp.where(t < 1, top - 1, jnp.where(wrap & (t == 1), top, top + 1))
+        )
+        return stack, top, text, written + writes
+
+    stack = jnp.zeros(2 * most + 2, jnp.int32).at[0].set(pairs)
+    start = (stack, jnp.int32(1), jnp.zeros(2 * most, bool), jnp.int32(0))
+    return jax.lax.fori_loop(0, 4 * most, visit, start)[2]
+
+
+def _geometric(uniform: jax.Array) -> jax.Array:
+    """1 + the number of heads before the first tail: P(count > c) = 2^-c, at most MOST_SWAPS."""
+    count = 1 + jnp.floor(-jnp.log2(jnp.maximum(1 - uniform, 1e-9))).astype(jnp.int32)
+    return jnp.minimum(count, MOST_SWAPS)
+
+
+def _swap(s: jax.Array, p: jax.Array, q: jax.Array, wanted: jax.Array) -> jax.Array:
+    """s with places p and q exchanged, if wanted and p < q."""
+    swapped = s.at[p].set(s[q]).at[q].set(s[p])
+    return jnp.where(wanted & (p < q), swapped, s)

@@ -1,0 +1,96 @@
+"""k-hop induction (Sanford et al.): follow "what came after the last time I saw this" k times.
+
+    k s_1 s_2 .. s_m        k ~ U{0..K}, letters without immediate repetition
+    blank, then at every position i the letter s_j after k hops j <- 1 + max{j' < j: s_j' = s_j}
+    from j = i, or "~" if there is no such j
+
+Every position is scored, the blank and "~" too, so the plain accuracy has a high floor: read
+`accuracy_existing` (answers that exist) and `accuracy_k=..` beside it.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from jaxformer.tasks.task import Batch, Scores, Task, best_by, token_metrics
+
+
+@dataclass(frozen=True)
+class Hops(Task):
+    max_hops: int = 16  # K
+    letters: int = 4
+    tokens: int = 99  # input tokens, the hop count included
+
+    def __post_init__(self):
+        if self.letters < 2 or self.max_hops < 0 or self.tokens < 2:
+            raise UserError(
+                "k-hop needs letters >= 2, max_hops >= 0 and tokens >= 2, got "
+                f"{self.letters}, {self.max_hops} and {self.tokens}."
+            )
+
+    @property
+    def blank(self) -> int:
+        return self.letters + self.max_hops + 1
+
+    @property
+    def missing(self) -> int:
+        return self.blank + 1
+
+    @property
+    def vocab_size(self) -> int:
+        return self.letters + (self.max_hops + 1) + 2
+
+    @property
+    def length(self) -> int:
+        return self.tokens
+
+    @property
+    def n_scored(self) -> int:
+        return self.tokens
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        m = self.tokens - 1
+        draws = jax.random.uniform(key, (m + 1,), jnp.float32)
+        k = jnp.floor(draws[0] * (self.max_hops + 1)).astype(jnp.int32)
+        # A letter differs from the one before: add 1..a-1 modulo a.
+        first = jnp.floor(draws[1:2] * self.letters).astype(jnp.int32)
+        steps = 1 + jnp.floor(draws[2:] * (self.letters - 1)).astype(jnp.int32)
+        s = jnp.cumsum(jnp.concatenate([first, steps])) % self.letters
+
+        place = jnp.arange(m)
+        earlier = (s[:, None] == s[None, :]) & (place[None, :] < place[:, None])
+        back = jnp.where(earlier, place[None, :] + 1, -1).max(1)  # one hop from each place
+
+        def hop(t, j):
+            return jnp.where((t < k) & (j >= 0), back[jnp.maximum(j, 0)], j)
+
+        j = jax.lax.fori_loop(0, self.max_hops, hop, place)
+        answers = jnp.where(j >= 0, s[jnp.maximum(j, 0)], self.missing)
+        inputs = jnp.append(self.letters + k, s).astype(jnp.int32)
+        targets = jnp.append(self.blank, answers).astype(jnp.int32)
+        return Batch(inputs, targets, jnp.ones(self.tokens))
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        scores = token_metrics(logits_BxKxV, batch)
+        exists = (batch.targets < self.letters) * batch.weights
+        existing = token_metrics(logits_BxKxV, batch._replace(weights=exists))["accuracy"]
+        hops_B = batch.inputs[:, 0] - self.letters
+        by_hops = {
+            f"accuracy_k={k}": Scores(existing.value, existing.weight * (hops_B == k))
+            for k in range(self.max_hops + 1)
+        }
+        return scores | {"accuracy_existing": existing} | by_hops
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        """Constants a hop count and position, then also knowing the current letter."""
+        inputs, targets, weights = map(np.asarray, batch)
+        place = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
+        hops = np.broadcast_to(inputs[:, :1], inputs.shape)
+        return {
+            "by_hops_and_position": best_by((hops, place), targets, weights),
+            "by_hops_position_and_letter": best_by((hops, place, inputs), targets, weights),
+            "fraction_missing": float((targets == self.missing).mean()),
+        }
