@@ -27,10 +27,10 @@ def load(workdir: str | Path, member: int | None = None) -> tuple[Any, dict[str,
     config = ml_collections.ConfigDict(held["config"])
     model = build.model(config, build.task(config))
     with Checkpoints(folder / "ckpt") as checkpoints:
-        step = checkpoints.latest()
-        if step is None:
-            raise UserError(f"{folder.path} has no checkpoint yet.")
-        flat = checkpoints.restore_flat(step)
+        found = checkpoints.restore()
+    if found is None:
+        raise UserError(f"{folder.path} has no checkpoint yet.")
+    flat = found.arrays
 
     members = flat["learning_rate"].shape[0]
     if member is None:

@@ -1,18 +1,31 @@
-"""Orbax checkpoints of a state: asynchronous, atomic, and compared leaf by leaf before use.
+"""Orbax checkpoints of a state: asynchronous, atomic, and verified before use.
 
 A state is stored as {path: array} with its paths as names, beside a JSON note (the rules of the
-partition, the seconds spent). Orbax restores a missing leaf as None without an error, so restoring
-compares every path, shape and dtype with those of the state that the program expects.
+partition, the seconds spent, the sha256 of every array). Orbax restores a missing leaf as None and
+a flipped byte as a wrong value, both without an error: so every array is hashed again and every
+path, shape and dtype is compared with the state that the program expects. What does not hold is
+reported, and the checkpoint before it is used.
 """
 
+import hashlib
+import logging
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, did_you_mean
+
+
+class Restored(NamedTuple):
+    """A whole checkpoint."""
+
+    step: int
+    arrays: dict[str, Any]
+    note: dict[str, Any]
 
 
 class Checkpoints:
@@ -32,11 +45,15 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._manager.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            self._manager.close()
+        except Exception:
+            if kind is None:  # else the error that is on its way says more
+                raise
 
     def latest(self) -> int | None:
-        """The step of the newest whole checkpoint."""
+        """The step of the newest checkpoint."""
         return self._manager.latest_step()
 
     def save(self, step: int, state: Any, note: dict[str, Any]) -> None:
@@ -45,37 +62,72 @@ class Checkpoints:
             return
         # Copied, because the training loop donates its buffers while Orbax still writes.
         flat = {path: jnp.copy(leaf) for path, leaf in flatten_state(state).items()}
+        note = note | {"sha256": {path: _sha256(leaf) for path, leaf in flat.items()}}
         args = self._ocp.args
-        self._manager.save(
-            step, args=args.Composite(state=args.StandardSave(flat), note=args.JsonSave(note))
-        )
+        try:
+            self._manager.save(
+                step, args=args.Composite(state=args.StandardSave(flat), note=args.JsonSave(note))
+            )
+        except Exception as error:  # an earlier asynchronous save may have failed in any way
+            raise self._cannot_save(error) from error
 
     def wait(self) -> None:
         """Until everything is on disk."""
-        self._manager.wait_until_finished()
-
-    def note(self, step: int) -> dict[str, Any]:
-        args = self._ocp.args
-        return self._manager.restore(step, args=args.Composite(note=args.JsonRestore()))["note"]
-
-    def restore(self, step: int, like: Any) -> Any:
-        """The state of a step, in the structure of `like` (arrays or shapes)."""
-        flat = self.restore_flat(step)
-        expected = flatten_state(like)
-        compare(flat, expected, f"the checkpoint {self.folder / str(step)}")
-        leaves = [jnp.asarray(flat[path]) for path in expected]
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-    def restore_flat(self, step: int) -> dict[str, np.ndarray]:
-        """{path: array} of everything in a checkpoint."""
-        args = self._ocp.args
         try:
-            found = self._manager.restore(step, args=args.Composite(state=args.StandardRestore()))
-        except (ValueError, OSError, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            where = self.folder / str(step)
-            raise UserError(f"cannot read the checkpoint {where}: {reason}") from None
-        return dict(found["state"])
+            self._manager.wait_until_finished()
+        except Exception as error:
+            raise self._cannot_save(error) from error
+
+    def restore(self, like: Any = None) -> Restored | None:
+        """The newest whole checkpoint, None if there is none at all.
+
+        With `like`, a state (arrays or shapes), its paths, shapes and dtypes must be those.
+        """
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        expected = flatten_state(like) if like is not None else None
+        for step in steps:
+            where = f"the checkpoint {self.folder / str(step)}"
+            try:
+                found = self._read(step)
+                damaged = [p for p, h in found.note["sha256"].items() if _hash_of(found, p) != h]
+                if damaged:
+                    raise ValueError(f"{damaged[0]} does not have its sha256")
+            except Exception as error:  # whatever a damaged file makes Orbax raise
+                print(f"warning: {where} is damaged ({_first_line(error)})", file=sys.stderr)
+                continue
+            if expected is not None:
+                compare(found.arrays, expected, where)
+            if step != steps[0]:
+                print(f"warning: using step {step} instead", file=sys.stderr)
+            return found
+        if steps:
+            raise UserError(
+                f"every checkpoint in {self.folder} is damaged; to start anew, give another "
+                "--workdir or delete that folder."
+            )
+        return None
+
+    def _read(self, step: int) -> Restored:
+        args = self._ocp.args
+        # A damaged file would print pages of this on the way to its error.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        found = self._manager.restore(
+            step, args=args.Composite(state=args.StandardRestore(), note=args.JsonRestore())
+        )
+        return Restored(step, dict(found["state"]), found["note"])
+
+    def _cannot_save(self, error: Exception) -> UserError:
+        kept = sorted(self._manager.all_steps())
+        return UserError(
+            f"cannot save a checkpoint to {self.folder}: {_first_line(error)}. What is saved "
+            f"already is kept: {'step ' + str(kept[-1]) if kept else 'nothing yet'}."
+        )
+
+
+def unflatten_state(arrays: dict[str, Any], like: Any) -> Any:
+    """The state with the structure of `like` and these arrays."""
+    leaves = [jnp.asarray(arrays[path]) for path in flatten_state(like)]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def flatten_state(state: Any) -> dict[str, Any]:
@@ -101,6 +153,21 @@ def compare(found: dict[str, Any], expected: dict[str, Any], where: str) -> None
 
 def _kind(leaf: Any) -> str:
     return f"{jnp.dtype(leaf.dtype).name}{list(leaf.shape)}"
+
+
+def _sha256(leaf: Any) -> str:
+    array = np.ascontiguousarray(leaf)
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def _hash_of(found: Restored, path: str) -> str:
+    leaf = found.arrays.get(path)
+    return "" if leaf is None else _sha256(leaf)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:160] if lines else type(error).__name__
 
 
 def _word(entry: Any) -> str:

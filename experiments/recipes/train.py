@@ -14,7 +14,7 @@ import optax
 
 from experiments import describe, plots, watch
 from jaxformer import build
-from jaxformer.checkpoint import Checkpoints
+from jaxformer.checkpoint import Checkpoints, unflatten_state
 from jaxformer.errors import UserError
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.records import Workdir, environment
@@ -90,10 +90,10 @@ def run(config, workdir: Workdir) -> int:
     describe.print_labels(built.partition, built.shapes())
     with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
         state, clock = built.create(), watch.Stopwatch()
-        if (last := checkpoints.latest()) is not None:
-            state = checkpoints.restore(last, state)
-            clock.add(checkpoints.note(last)["seconds"])
-            print(f"resuming from step {last}")
+        if (found := checkpoints.restore(like=state)) is not None:
+            state = unflatten_state(found.arrays, state)
+            clock.add(found.note["seconds"])
+            print(f"resuming from step {found.step}")
         workdir.cut(int(state.step))
         session = Session(config, built, workdir, checkpoints, interrupt, clock)
         if not session.finished(int(state.step)):
