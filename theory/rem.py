@@ -118,7 +118,7 @@ def _checked(beta, rho, T, d_head=None) -> tuple[jax.Array, jax.Array, float | N
     if d_head is not None:
         check_count("d_head", d_head, 2)
         _needed(T, "d_head")
-    T = None if T is None else _tokens(T)
+    T = None if T is None else number_of_tokens(T)
     beta, rho = jnp.asarray(beta, float), jnp.asarray(rho, float)
     rank = max(beta.ndim, rho.ndim)
     beta, rho = (jnp.reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in (beta, rho))
@@ -128,10 +128,11 @@ def _checked(beta, rho, T, d_head=None) -> tuple[jax.Array, jax.Array, float | N
 def _needed(T: float | None, what: str) -> float:
     if T is None:
         raise UserError(f"{what} needs the number of tokens T, a number of at least 2; got None.")
-    return _tokens(T)
+    return number_of_tokens(T)
 
 
-def _tokens(T) -> float:
+def number_of_tokens(T) -> float:
+    """T as a float, if it is one number of at least 2 that is known before tracing."""
     if not is_concrete(T) or np.ndim(T):
         raise UserError("T must be one number known before tracing: its tables are built once.")
     check_range("T", T, 2)
