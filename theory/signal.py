@@ -191,7 +191,7 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
 
     @partial(jax.checkpoint, prevent_cse=False)  # or every layer would keep its Chebyshev terms
     def step(rho):
-        y_q, y_p = _overlaps(block.beta, rho, T, overlaps)
+        y_q, y_p = overlap_pair(block.beta, rho, T, overlaps)
         q = block.sigma_v2 * ((1 - rho) * y_q + rho) + alpha_sa2
         p = block.sigma_v2 * ((1 - rho) * y_p + rho) + alpha_sa2 * rho
         r0 = _ratio(p, q)
@@ -203,7 +203,8 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
     return step
 
 
-def _overlaps(beta, rho, T, overlaps):
+def overlap_pair(beta, rho, T, overlaps):
+    """Y_q, Y_p by the theory named."""
     if overlaps == "exact":
         return rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
     if overlaps == "heuristic":
