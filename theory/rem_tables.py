@@ -72,8 +72,8 @@ def row_tables(T: float) -> Tables:
 
 @lru_cache(maxsize=16)
 def tables(T: float) -> Tables:
-    """All tables of one T, about 0.7 s; relative error of Y_p at most 2e-7 (T <= 1024), 2e-6 (1e5)
-    for s <= 4 sqrt((1-rho) ln T), of Y_q 1e-8."""
+    """All tables of one T, about 0.7 s; relative error of Y_p at most 5e-7 (T <= 1024), 2e-6 (1e8)
+    for s <= 4 sqrt((1-rho) ln T), of Y_q 3e-8."""
     n_s, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
     c = SCALE * np.sqrt(np.log(T))
     end = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
