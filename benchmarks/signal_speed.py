@@ -1,0 +1,86 @@
+"""Speed of the exact finite-T theory beside a SciPy quadrature of the same integral.
+
+    python benchmarks/signal_speed.py          about 20 seconds on one core
+
+CPU seconds after compilation, float64, T = 512. SciPy computes Y_q alone at a few points; 40,000
+points are extrapolated. Most of the gain is that Y_q depends on one number, s: SciPy with the 32
+nodes of our table would take seconds too. Its two-dimensional Y_p is not attempted.
+"""
+
+import time
+
+import jax
+import numpy as np
+from scipy.integrate import quad
+
+from theory import rem, rem_tables
+from theory.signal import Block, critical_alpha, propagate
+
+T = 512
+BETA, ALPHA, RHO = np.linspace(0, 3, 200), np.linspace(0, 3, 200), np.linspace(0, 1, 200)
+BLOCK = Block(0.0, 1.0, 1.0, 0.2, 0.2, 4e-4)
+
+
+@jax.jit
+def phase_map(beta, rho):
+    y_q, y_p = rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
+    return ((1 - rho) * y_p + rho) / ((1 - rho) * y_q + rho)
+
+
+def seconds(call, repeat: int) -> float:
+    jax.block_until_ready(call())
+    start = time.process_time()
+    for _ in range(repeat):
+        jax.block_until_ready(call())
+    return (time.process_time() - start) / repeat
+
+
+def scipy_self_overlap(s: float) -> float:
+    """T int du psi_2 psi_0^{T-1} with both averages by adaptive quadrature."""
+    normal = lambda z: np.exp(-z * z / 2) / np.sqrt(2 * np.pi)  # noqa: E731
+
+    def integrand(u):
+        energy = lambda z: np.exp(min(u + s * z, 50.0))  # noqa: E731
+        missing = quad(lambda z: normal(z) * -np.expm1(-energy(z)), -9, 9)[0]
+        psi_2 = quad(lambda z: normal(z) * energy(z) ** 2 * np.exp(-energy(z)), -9, 9)[0]
+        return psi_2 * np.exp((T - 1) * np.log1p(-min(missing, 1 - 1e-16)))
+
+    low, high = rem_tables._range(s, T)
+    return T * quad(integrand, low, high, limit=200)[0]
+
+
+def build_tables() -> float:
+    rem_tables.tables.cache_clear()
+    rem_tables.row_tables.cache_clear()
+    start = time.process_time()
+    rem_tables.tables(float(T))
+    return time.process_time() - start
+
+
+def main() -> None:
+    rows = [("tables of one T (no compilation)", build_tables(), 3.0)]
+    b, r = BETA[:, None], RHO[None]
+    rows.append(("200 x 200 phase map SA(rho), exact", seconds(lambda: phase_map(b, r), 50), 0.01))
+    block = BLOCK.replace(beta=b, alpha_sa=ALPHA[None])
+    for name, limit in (("exact", 0.4), ("limit", None)):
+        cost = seconds(lambda: propagate(0.0, block, 60, T, name), 5)  # noqa: B023
+        rows.append((f"200 x 200 diagram, 60 layers, {name}", cost, limit))
+    cost = seconds(lambda: critical_alpha(BETA, BLOCK, 60, T), 5)
+    rows.append(("200 critical alphas, 60 layers, exact", cost, 0.1))
+    start, points = time.process_time(), ((0.5, 0.2), (1.4, 0.2), (2.5, 0.5))
+    worst = 0.0
+    for beta, rho in points:
+        value = scipy_self_overlap(beta * np.sqrt(np.log(T) * (1 - rho)))
+        worst = max(worst, abs(value / float(rem.self_overlap(beta, rho, T)) - 1))
+    each = (time.process_time() - start) / len(points)
+    rows.append(("SciPy quadrature, Y_q alone, one point", each, None))
+    rows.append(("SciPy quadrature, Y_q alone, 40,000 points (x 40,000)", 40_000 * each, None))
+    print(f"T = {T}, CPU seconds{'':37}measured    target")
+    for name, cost, target in rows:
+        print(f"{name:54}{cost:12.4f}{'' if target is None else f'{target:10.2f}'}")
+    print(f"largest relative difference of Y_q from SciPy (its default tolerances): {worst:.1e}")
+
+
+if __name__ == "__main__":
+    with jax.enable_x64(True):
+        main()

@@ -1,0 +1,52 @@
+"""Signal propagation against random encoders: the gap closes as the width grows."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from theory.signal import Block
+from theory.signal_network import measure, predict
+
+BLOCK = Block(1.2, 0.7, 1.0, 0.2, 0.2, 4e-4)
+DEPTH, T = 6, 16
+
+
+def keys(n):
+    return jax.vmap(jax.random.key)(np.arange(n))
+
+
+def gap(width, n, overlaps="exact"):
+    """Root mean square over depth of |mean - predicted|, and of the standard error, per field."""
+    measured = measure(keys(n), BLOCK, DEPTH, T, width, dtype=np.float32)
+    predicted = predict(BLOCK, DEPTH, T, overlaps=overlaps)
+    rms = lambda x: float(np.sqrt(np.mean(x**2)))  # noqa: E731
+    return {
+        name: (rms(x.mean(0) - np.asarray(p)), rms(x.std(0, ddof=1)) / n**0.5)
+        for name, x, p in zip(
+            predicted._fields, (np.asarray(m, float) for m in measured), predicted
+        )
+    }
+
+
+def test_the_gap_closes_with_width():
+    with jax.enable_x64(True):
+        narrow, wide = gap(16, 400), gap(256, 48)
+        limit = gap(256, 48, "limit")
+    for name in narrow:
+        assert narrow[name][0] > 5 * narrow[name][1], "16 is too narrow for the theory: see it"
+        assert wide[name][0] < narrow[name][0] / 2
+        assert wide[name][0] < 3 * wide[name][1]
+        assert limit[name][0] > 3 * wide[name][0], "T = 16 is far from the paper's limit"
+
+
+def test_correlated_input_and_precision():
+    with jax.enable_x64(True):
+        signal = measure(keys(32), BLOCK, 1, T, 64, heads=4, rho0=0.6)
+        assert signal.cosine.dtype == np.float64
+        error = signal.cosine[:, 0].std() / 32**0.5
+        assert abs(signal.cosine[:, 0].mean() - 0.6) < 4 * error
+    with pytest.raises(UserError, match="width must be a multiple of heads"):
+        measure(keys(1), BLOCK, 1, T, 16, heads=3)
+    with pytest.raises(UserError, match="T must be"):
+        measure(keys(1), BLOCK, 1, 1, 16)

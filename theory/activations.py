@@ -1,0 +1,85 @@
+"""Second moments of an activation at two correlated Gaussians: E phi(u)^2 and E phi(u) phi(v).
+
+u, v ~ N(0, q) with correlation c >= 0. ReLU in closed form (arc-cosine kernel); any other function
+by its Hermite series, E phi(u) phi(v) = sum_k a_k(q)^2 c^k with a_k = E phi(sqrt(q) z) h_k(z): a
+polynomial in c, so gradients are finite at c = 1 where the two-dimensional quadrature has none.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+from theory.numerics import normal_nodes
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array] | None] = {
+    "relu": None,  # closed form
+    "tanh": jnp.tanh,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "linear": lambda x: x,
+}
+_TERMS = 160
+_Z, _W = normal_nodes(641)
+
+Kernel = Callable[[jax.Array], jax.Array]
+
+
+def second_moments(activation: str | Callable, q: jax.Array) -> tuple[jax.Array, Kernel]:
+    """E phi(u)^2, and the function c -> E phi(u) phi(v), at variance q."""
+    if activation == "relu":
+        return q / 2, lambda c: q / 2 * relu_cosine(c)
+    phi = activation_function(activation)
+    values = phi(jnp.sqrt(_positive(q))[..., None] * jnp.reshape(_Z, (1,) * q.ndim + (-1,)))
+    if values.shape != (*q.shape, len(_Z)):
+        raise UserError(f"the activation must act elementwise, got shape {values.shape} back.")
+    square = values**2 @ jnp.asarray(_W, values.dtype)
+    a = values @ jnp.asarray(_W[:, None] * _hermite(_TERMS), values.dtype)
+    # What the series leaves out goes into its last term, so that c = 1 gives E phi^2.
+    series = a**2
+    rest = square - jnp.sum(series, -1)
+    terms = jnp.moveaxis(jnp.concatenate([series, rest[..., None]], -1), -1, 0)[::-1]
+
+    def kernel(c):
+        return jnp.polyval(terms, c, unroll=8)
+
+    return square, kernel
+
+
+def activation_function(activation: str | Callable) -> Callable:
+    if callable(activation):
+        return activation
+    if activation == "relu":
+        return jax.nn.relu
+    if activation not in ACTIVATIONS:
+        raise unknown("activation", activation, ACTIVATIONS)
+    return ACTIVATIONS[activation]  # type: ignore[return-value]
+
+
+@jax.custom_jvp
+def relu_cosine(c: jax.Array) -> jax.Array:
+    """f(c) = (sqrt(1-c^2) + c (pi - arccos c)) / pi; f(0) = 1/pi, f(1) = f'(1) = 1."""
+    c = jnp.clip(c, -1, 1)
+    return (jnp.sqrt(1 - c**2) + c * (jnp.pi - jnp.arccos(c))) / jnp.pi
+
+
+@relu_cosine.defjvp
+def _(primals, tangents):
+    # f' = 1 - arccos(c) / pi is finite at c = 1, its terms are not.
+    (c,), (dc,) = primals, tangents
+    inside = jnp.abs(c) < 1
+    angle = jnp.where(inside, jnp.arccos(jnp.where(inside, c, 0.0)), jnp.where(c > 0, 0.0, jnp.pi))
+    return relu_cosine(c), (1 - angle / jnp.pi) * dc
+
+
+def _positive(q):
+    return jnp.maximum(q, jnp.finfo(q.dtype).tiny)
+
+
+def _hermite(n: int) -> np.ndarray:
+    """(nodes, n): h_0 .. h_{n-1}, orthonormal under the standard normal."""
+    h = [np.ones_like(_Z), _Z]
+    for k in range(2, n):
+        h.append((_Z * h[-1] - np.sqrt(k - 1) * h[-2]) / np.sqrt(k))
+    return np.stack(h[:n], -1)

@@ -1,0 +1,98 @@
+"""What the command lines of theory share: errors in one line, files written whole or not at all."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import jax
+import numpy as np
+
+from jaxformer.errors import UserError
+
+# Okabe and Ito's colours: told apart by colour-blind readers too.
+ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors in one line and without abbreviations of flags."""
+
+    def __init__(self, **kwargs):
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+
+
+def run(command: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:
+    """Runs a command in float64; a UserError or a failing file becomes one line and exit code 2."""
+    try:
+        with jax.enable_x64(True):
+            command(arguments)
+    except (UserError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+
+
+def check_writable(path: Path, suffix: str, force: bool) -> None:
+    """Called before the work: the suffix is right, the folder is there, nothing is overwritten."""
+    if path.suffix != suffix:
+        raise UserError(f"the file must end in {suffix}, got {str(path)!r}.")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {str(path.parent)!r} to write {path.name} to.")
+    if path.is_dir():
+        raise UserError(f"{str(path)!r} is a folder; expected a file name.")
+    if path.exists() and not force:
+        raise UserError(f"{str(path)!r} is there already; --force overwrites it.")
+
+
+def write_whole(path: Path, write: Callable[[str], None]) -> None:
+    """write(temporary name) beside `path`, then rename."""
+    handle, temporary = tempfile.mkstemp(suffix=path.suffix, prefix=".", dir=path.parent)
+    os.close(handle)
+    try:
+        write(temporary)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def save_figure(
+    figure, path: Path, arrays: dict[str, np.ndarray] | None = None, quiet: bool = False
+) -> None:
+    """The figure as png and, beside it, its numbers as npz."""
+    write_whole(path, lambda name: figure.savefig(name, dpi=150, bbox_inches="tight"))
+    if not quiet:
+        print(f"wrote {path}")
+    if arrays is not None:
+        write_whole(path.with_suffix(".npz"), lambda name: np.savez(name, **arrays))  # type: ignore
+        print(f"wrote {path.with_suffix('.npz')}")
+
+
+def new_figure(columns: int = 1, width: float = 6.4, height: float = 4.6):
+    """A figure without a screen, and its axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, np.atleast_1d(figure.subplots(1, columns))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

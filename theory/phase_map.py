@@ -1,0 +1,72 @@
+"""Draws SA(rho), the cosine of two tokens after one attention layer, over (beta, rho).
+
+    python -m theory.phase_map --length 512 --out phase_map.png
+
+Left the paper's limit T -> infinity, right the exact average at T tokens; the curve is
+beta_c(rho) = sqrt(2 / (1-rho)). Writes a png and an npz with the same numbers.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from theory import rem
+from theory.command import RED, Parser, check_writable, new_figure, run, save_figure
+from theory.numerics import check_count, check_range
+
+
+def attention_cosine(beta, rho, T: float | None = None):
+    """SA(rho) = [(1-rho) Y_p + rho] / [(1-rho) Y_q + rho]; 1 where the limit is 0/0 (rho = 0)."""
+    y_q, y_p = rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
+    below, above = (1 - rho) * y_q + rho, (1 - rho) * y_p + rho
+    return np.where(below > 0, above / np.where(below > 0, below, 1), 1.0)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = Parser(prog="python -m theory.phase_map", description=__doc__)
+    parser.add_argument("--length", type=int, default=512, help="tokens T (512)")
+    parser.add_argument("--beta-max", type=float, default=4.0)
+    parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
+    parser.add_argument("--out", type=Path, default=Path("phase_map.png"))
+    parser.add_argument("--force", action="store_true", help="overwrite")
+    args = parser.parse_args(arguments)
+    check_count("--length", args.length, 2)
+    check_range("--beta-max", args.beta_max, 0.1, 20)
+    check_count("--points", args.points, 2)
+    for path in (args.out, args.out.with_suffix(".npz")):
+        check_writable(path, path.suffix if path is not args.out else ".png", args.force)
+
+    beta, rho = np.linspace(0, args.beta_max, args.points), np.linspace(0, 1, args.points)
+    limit = attention_cosine(beta[:, None], rho[None])
+    exact = attention_cosine(beta[:, None], rho[None], args.length)
+    figure, axes = new_figure(2, 10, 4.4)
+    edge = np.linspace(0, 1, 400)[:-1]
+    for axis, values, name in zip(
+        axes, (limit, exact), ("limit $T\\to\\infty$ (paper)", f"exact, $T={args.length}$")
+    ):
+        image = axis.imshow(
+            values.T,
+            origin="lower",
+            aspect="auto",
+            extent=(0, args.beta_max, 0, 1),
+            cmap="cividis",
+            vmin=0,
+            vmax=1,
+        )
+        axis.plot(
+            np.asarray(rem.critical_beta(edge)), edge, color=RED, lw=2, label=r"$\beta_c(\rho)$"
+        )
+        axis.set(xlim=(0, args.beta_max), ylim=(0, 1), title=name, xlabel=r"score scale $\beta$")
+        axis.legend(loc="lower left")
+    axes[0].set_ylabel(r"cosine of two tokens before attention, $\rho$")
+    figure.colorbar(image, ax=list(axes), label=r"cosine after attention, $SA(\rho)$")
+    start = float(exact[np.searchsorted(beta, min(1.0, args.beta_max / 2)), 0])
+    figure.suptitle(
+        "One attention layer: below $\\beta_c$ the limit makes all tokens equal;\n"
+        f"{args.length} orthogonal tokens at $\\beta\\approx1$ only reach cosine {start:.2g}"
+    )
+    save_figure(figure, args.out, {"beta": beta, "rho": rho, "limit": limit, "exact": exact})
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,179 @@
+"""The Random Energy Model of softmax attention at finite T: exact integrals and their tables.
+
+At initialisation a row of scores is T independent N(0, s^2), s = beta sqrt((1-rho) ln T), after
+the parts that a softmax cannot see are cancelled; two rows are correlated by rho column by column
+(Kronecker covariance of the wide limit, d -> infinity at fixed T). With Z = sum_s e^{y_s}, write
+1/Z^k = int du e^{ku} exp(-e^u Z) / Gamma(k) and the average over columns factorises:
+
+    psi_k(u) = E g_k(u + y),   g_k(y) = e^{ky} exp(-e^y),   y ~ N(0, s^2)
+    E sum_s A_s^2     = T int du psi_2 psi_0^{T-1}
+    E (sum_s A_s^2)^2 = 1/6 int du [T psi_4 psi_0^{T-1} + T (T-1) psi_2^2 psi_0^{T-2}]
+    E ln Z            = -gamma - u_lo - int_{u_lo} du psi_0^T
+    mean entropy      = E ln Z - s^2 (1 - E sum_s A_s^2)      (Stein; the paper stops at exp(-S))
+    E sum_s A_s A'_s  = T int int du dv psi_11 psi_00^{T-1}
+
+All in numpy and float64: this runs once for each T, also while jit is tracing.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from theory.numerics import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
+
+SCALE = 0.5  # c / sqrt(ln T) in the coordinate 1 - 1/sqrt(1 + s^2/c^2): even in s, finite at s = oo
+REACH = 6.0  # the pair table ends at s = 6 sqrt(ln T)
+SOFTEN = 0.02  # the pair table is smooth in sqrt(1 - rho + SOFTEN)
+FLOOR = 1e-9  # s = 0 is the limit s -> 0
+_Y, _DY = trapezoid(-42.0, 4.2, 190)  # g_k lives here for k >= 1
+_TOP = 6.5  # exp(-e^y) = 0 above
+
+
+class RowStatistics(NamedTuple):
+    """Averages over one row of attention."""
+
+    self_overlap: float  # E sum_s A_s^2
+    second_moment: float  # E (sum_s A_s^2)^2
+    log_partition: float  # E ln Z
+    entropy: float  # nats
+
+
+class Tables(NamedTuple):
+    """Chebyshev coefficients for one T; coordinates in theory.rem."""
+
+    overlap: np.ndarray  # ln(T Y_q) over s in [0, oo)
+    moment: np.ndarray  # ln(T^2 E Y^2) over s in [0, oo)
+    entropy: np.ndarray  # H sqrt(1 + s^2/c^2) over s in [0, oo)
+    pair: np.ndarray  # (s, rho): ln(T Y_p)
+
+
+@lru_cache(maxsize=16)
+def row_tables(T: float) -> Tables:
+    """The one-row tables alone (a few hundredths of a second); `pair` is empty."""
+    c = SCALE * np.sqrt(np.log(T))
+
+    def fit(n, column):
+        stretch = 1 / (1 - chebyshev_nodes(n))
+        s = c * np.sqrt(stretch**2 - 1)
+        return chebyshev_fit(
+            np.array([column(row_statistics(x, T), r) for x, r in zip(s, stretch)])
+        )
+
+    n = 32 if T <= 1024 else 48 if T <= 1e5 else 72
+    return Tables(
+        fit(n, lambda row, _: np.log(T * row.self_overlap)),
+        fit(2 * n, lambda row, _: np.log(T**2 * row.second_moment)),
+        fit(n, lambda row, stretch: row.entropy * stretch),
+        np.zeros((0, 0)),
+    )
+
+
+@lru_cache(maxsize=16)
+def tables(T: float) -> Tables:
+    """All tables of one T, about 0.7 s; relative error of Y_p at most 5e-7 (T <= 1024), 2e-6 (1e8)
+    for s <= 4 sqrt((1-rho) ln T), of Y_q 3e-8."""
+    n_s, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
+    c = SCALE * np.sqrt(np.log(T))
+    end = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
+    s = c * np.sqrt(1 / (1 - end * chebyshev_nodes(n_s)) ** 2 - 1)
+    low, high = np.sqrt(SOFTEN), np.sqrt(1 + SOFTEN)
+    rho = 1 + SOFTEN - (low + (high - low) * chebyshev_nodes(n_rho)) ** 2
+    values = np.log([[T * pair_overlap(x, x, r, T) for r in rho] for x in s])
+    pair = chebyshev_fit(np.ascontiguousarray(chebyshev_fit(values).T)).T
+    return row_tables(T)._replace(pair=pair)
+
+
+def row_statistics(s: float, T: float) -> RowStatistics:
+    """One row of T scores N(0, s^2), exact to about 1e-11 for every s >= 0."""
+    s = max(float(s), FLOOR)
+    u_lo, u_hi = _range(s, T)
+    u, du = trapezoid(u_lo, u_hi, 224)
+    missing, psi_2, psi_4 = _column_averages(u, s, (2, 4))
+    # log1p(-E[1 - exp(-e^y)]): psi_0 ** (T-1) would round to 1 where it must not.
+    log_psi_0 = np.log1p(-np.minimum(missing, 1 - 1e-16))
+    overlap = T * np.sum(du * psi_2 * np.exp((T - 1) * log_psi_0))
+    four = T * psi_4 * np.exp((T - 1) * log_psi_0)
+    pairs = T * (T - 1) * psi_2**2 * np.exp((T - 2) * log_psi_0)
+    log_partition = -np.euler_gamma - u_lo - np.sum(du * np.exp(T * log_psi_0))
+    entropy = log_partition - s**2 * (1 - overlap)
+    return RowStatistics(overlap, np.sum(du * (four + pairs)) / 6, log_partition, entropy)
+
+
+def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
+    """E sum_s A_s A'_s of two rows with deviations s_1, s_2 and correlation r a column, |r| <= 1.
+
+    The shared part of a column, z, is integrated last: psi_11 = E_z Phi_1 Phi'_1 and
+    1 - psi_00 = m(u) + m'(v) - E_z om om', two matrix products.
+    """
+    s_1, s_2 = max(float(s_1), FLOOR), max(float(s_2), FLOOR)
+    own = np.sqrt(1 - min(abs(r), 1.0))
+    shared = np.sqrt(abs(r))
+    # Steps that resolve g_1 (width 1) smeared by the row's own part of the column.
+    finest = [0.5 * max(1.0, 1.6 * s * own) for s in (s_1, s_2)]
+    dz = min(0.5, *(step / max(s * shared, FLOOR) for step, s in zip(finest, (s_1, s_2))))
+    reach = int(np.ceil(8.5 / dz)) if shared else 0
+    z = dz * np.arange(-reach, reach + 1)
+    w = np.exp(-(z**2) / 2)
+    w /= w.sum()
+    sign = 1 if r >= 0 else -1
+    du, om, phi = _smeared_row(s_1, own, shared, z, finest[0], T)
+    dv, om_2, phi_2 = (
+        (du, om, phi)
+        if s_1 == s_2 and sign == 1
+        else _smeared_row(s_2, own, shared, sign * z, finest[1], T)
+    )
+    missing = (om @ w)[:, None] + (om_2 @ w)[None] - (om * w) @ om_2.T
+    log_psi_00 = np.log1p(-np.clip(missing, 0, 1 - 1e-16))
+    psi_11 = (phi * w) @ phi_2.T
+    return T * (du @ (psi_11 * np.exp((T - 1) * log_psi_00)) @ dv)
+
+
+def _smeared_row(s, own, shared, z, finest, T):
+    """du, om(u, z) = 1 - Phi_0 and Phi_1(u, z), Phi_k(u, z) = E g_k(u + s shared z + s own z')."""
+    u_lo, u_hi = _range(s, T)
+    u_lo -= 5  # two rows: the tail left out below u_lo is e^{-24}
+    n = max(160, 2 + int((u_hi - u_lo) / finest))
+    step = (u_hi - u_lo) / (n - 1)
+    jump = s * shared * abs(z[1] - z[0]) if len(z) > 1 else 0.0
+    if jump < step / 2:
+        u, du = trapezoid(u_lo, u_hi, n)
+        om, phi = _column_averages(u[:, None] + s * shared * z[None], s * own, (1,))
+        return du, om, phi
+    # Make a step in z a whole number m of steps in u: then u + s shared z is one short grid.
+    m = int(np.ceil(jump / step))
+    step, reach = jump / m, len(z) // 2
+    n = 1 + int(np.ceil((u_hi - u_lo) / step))
+    line = u_lo + step * np.arange(-m * reach, n + m * reach)
+    om, phi = _column_averages(line, s * own, (1,))
+    order = np.arange(len(z)) if z[0] < z[-1] else np.arange(len(z))[::-1]
+    index = np.arange(n)[:, None] + m * order[None]
+    du = np.full(n, step)
+    du[[0, -1]] /= 2
+    return du, om[index], phi[index]
+
+
+def _column_averages(u: np.ndarray, s: float, powers: tuple[int, ...]) -> list[np.ndarray]:
+    """1 - psi_0(u) and psi_k(u) for k in powers: in z for small s, in y = u + s z for large s."""
+    if s < 1.75:
+        z, w = normal_nodes(97)  # e^{ky} moves the weight to z = k s: reach far
+        y = np.minimum(u[..., None] + s * z, _TOP)
+        energy = np.exp(y)
+        weight = np.exp(-energy)
+        return [-np.expm1(-energy) @ w] + [(energy**k * weight) @ w for k in powers]
+    deviation = (_Y - u[..., None]) / s
+    density = np.exp(-(deviation**2) / 2) / (s * np.sqrt(2 * np.pi))
+    g = [np.exp(k * _Y - np.exp(_Y)) * _DY for k in (1, *powers)]
+    # By parts: 1 - exp(-e^y) has the derivative g_1.
+    return [ndtr(-deviation) @ g[0]] + [density @ g_k for g_k in g[1:]]
+
+
+def _range(s: float, T: float) -> tuple[float, float]:
+    """u where psi_0^T goes from 1 to 0."""
+    log_T = np.log(T)
+    if s < np.sqrt(2 * log_T):
+        low = -(log_T + s**2 / 2 + 19)
+    else:
+        low = -max(s * np.sqrt(2 * log_T) + 19, s * np.sqrt(2 * (log_T + 37)) + 4.5)
+    return low, min(-s * ndtri(10 ** (-16 / T)) + 4.5, 9 * s + 4.5)

@@ -1,0 +1,103 @@
+"""Draws the cosine of two tokens after L layers over (beta, alpha_SA), and the two boundaries.
+
+    python -m theory.trainability --layers 60 --length 128 --out trainability.png
+
+Rank collapse below alpha_c(beta), entropy collapse right of beta_c(0) = sqrt(2), trainable between.
+The default variances are the paper's (figure 1c). Writes a png and an npz.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from theory.command import BLUE, RED, Parser, check_writable, new_figure, run, save_figure
+from theory.numerics import check_count, check_range
+from theory.signal import OVERLAPS, Block, critical_alpha, propagate
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = Parser(prog="python -m theory.trainability", description=__doc__)
+    parser.add_argument("--layers", type=int, default=60)
+    parser.add_argument("--length", type=int, default=128, help="tokens T (128)")
+    parser.add_argument("--overlaps", choices=OVERLAPS, default="exact")
+    parser.add_argument("--epsilon", type=float, default=0.01, help="collapse: rho > 1 - epsilon")
+    parser.add_argument("--beta-max", type=float, default=2.5)
+    parser.add_argument("--alpha-max", type=float, default=3.0)
+    parser.add_argument("--alpha-mlp", type=float, default=1.0)
+    parser.add_argument("--sigma-v2", type=float, default=0.2, help="value variance x fan-in")
+    parser.add_argument("--sigma-w2", type=float, default=0.2, help="MLP variance x fan-in")
+    parser.add_argument("--sigma-b2", type=float, default=4e-4, help="MLP bias variance")
+    parser.add_argument("--activation", default="relu")
+    parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
+    parser.add_argument("--out", type=Path, default=Path("trainability.png"))
+    parser.add_argument("--force", action="store_true", help="overwrite")
+    args = parser.parse_args(arguments)
+    check_count("--points", args.points, 2)
+    check_count("--length", args.length, 2)
+    check_range("--beta-max", args.beta_max, 0.1, 20)
+    check_range("--alpha-max", args.alpha_max, 0.01, 1000)
+    for path in (args.out, args.out.with_suffix(".npz")):
+        check_writable(path, path.suffix if path is not args.out else ".png", args.force)
+
+    beta = np.linspace(0, args.beta_max, args.points)
+    alpha = np.linspace(0, args.alpha_max, args.points)
+    sigmas = args.sigma_v2, args.sigma_w2, args.sigma_b2
+    block = Block(beta[:, None], alpha[None], args.alpha_mlp, *sigmas, args.activation)
+    cosine = np.asarray(propagate(0.0, block, args.layers, args.length, args.overlaps)[-1])
+    edge = np.asarray(
+        critical_alpha(
+            beta,
+            block.replace(beta=0.0, alpha_sa=0.0),
+            args.layers,
+            args.length,
+            args.epsilon,
+            args.overlaps,
+        )
+    )
+    figure, (axis,) = new_figure(1, 6.8, 4.8)
+    extent = (0, args.beta_max, 0, args.alpha_max)
+    image = axis.imshow(
+        cosine.T, origin="lower", aspect="auto", extent=extent, cmap="cividis", vmin=0, vmax=1
+    )
+    lines = axis.contour(
+        beta, alpha, cosine.T, levels=[0.5, 0.9], colors="white", linewidths=0.8, linestyles=":"
+    )
+    axis.clabel(lines, fmt="%g", fontsize=8)
+    axis.plot(beta, edge, color=BLUE, lw=2.2, label=rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$")
+    axis.axvline(2**0.5, color=RED, lw=2.2, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
+    axis.set(
+        xlim=(0, args.beta_max),
+        ylim=(0, args.alpha_max),
+        xlabel=r"score scale $\beta$",
+        ylabel=r"residual strength of attention, $\alpha_{SA}$",
+        title=_finding(edge[0], args),
+    )
+    label = {"ha": "center", "va": "center", "fontsize": 10}
+    box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
+    middle = 2**0.5 / 2 if args.beta_max > 2**0.5 else args.beta_max / 2
+    low = float(np.clip(edge[0], 0, args.alpha_max))
+    if low > 0.1 * args.alpha_max:
+        axis.text(middle, low / 2, "rank collapse", bbox=box, **label)
+    if low < 0.8 * args.alpha_max:
+        axis.text(middle, (low + args.alpha_max) / 2, "trainable", bbox=box, **label)
+    if args.beta_max > 1.2 * 2**0.5:
+        right = (2**0.5 + args.beta_max) / 2
+        axis.text(right, 0.65 * args.alpha_max, "entropy collapse", bbox=box, **label)
+    axis.legend(loc="lower right")
+    figure.colorbar(image, ax=axis, label=rf"cosine of two tokens after {args.layers} layers")
+    save_figure(
+        figure, args.out, {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
+    )
+
+
+def _finding(edge: float, args) -> str:
+    where = f"{args.layers} layers, {args.overlaps} theory, $T={args.length}$"
+    if edge == 0:
+        return f"At low $\\beta$ no residual is needed\n({where})"
+    if not np.isfinite(edge):
+        return f"At low $\\beta$ no attention residual prevents rank collapse\n({where})"
+    return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={edge:.2f}$\n({where})"
+
+
+if __name__ == "__main__":
+    run(main)
