@@ -66,6 +66,8 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
                 clip=1.0,  # global norm over the trainable leaves; 0 is off
                 labels=dict(train=adamw()),
             ),
+            # The mesh: data=0 takes all devices that fsdp and tensor leave.
+            devices=dict(data=0, fsdp=1, tensor=1),
             train=dict(
                 batch_size=128,
                 steps=1000,

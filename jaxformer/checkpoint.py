@@ -126,7 +126,7 @@ class Checkpoints:
 
 def unflatten_state(arrays: dict[str, Any], like: Any) -> Any:
     """The state with the structure of `like` and these arrays."""
-    leaves = [jnp.asarray(arrays[path]) for path in flatten_state(like)]
+    leaves = [arrays[path] for path in flatten_state(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 

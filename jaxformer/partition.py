@@ -83,10 +83,13 @@ class Partition:
         for label in labels - set(transforms):
             hint = did_you_mean(label, transforms)
             raise UserError(f"no optimizer for the label {label!r}.{hint} Have: {[*transforms]}.")
-        return optax.multi_transform(
-            {label: transforms[label] for label in labels},
-            lambda tree: paths.map_with_path(lambda path, _: self.label(path), tree),
-        )
+
+        def labels_of(tree):
+            if not isinstance(tree, Mapping):  # optax's stand-in for a tree, when it maps states
+                return min(labels)
+            return paths.map_with_path(lambda path, _: self.label(path), tree)
+
+        return optax.multi_transform({label: transforms[label] for label in labels}, labels_of)
 
     def _first_rule(self, path: str) -> int | None:
         hits = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))

@@ -1,5 +1,6 @@
 """Checkpoints: exact round trip, every kind of damage found, nothing lost on a full disk."""
 
+import gc
 import resource
 from typing import NamedTuple
 
@@ -9,7 +10,6 @@ import pytest
 
 from jaxformer.checkpoint import Checkpoints, flatten_state, unflatten_state
 from jaxformer.errors import UserError
-
 
 # Orbax leaves coroutines behind when a damaged file stops it half-way.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -24,6 +24,12 @@ class State(NamedTuple):
 def state(value):
     weights = {"block_0": {"kernel": jnp.arange(600.0).reshape(20, 30) + value}}
     return State(jnp.int32(value), weights, (jnp.float32(value), {"mu": jnp.full(5, value * 0.1)}))
+
+
+@pytest.fixture(autouse=True)
+def collect_what_orbax_left():
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -70,7 +70,8 @@ def setup(config) -> tuple[Any, dict[str, Any]]:
 def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
     """arrays.npz: everything the figure shows, so that it can be drawn again."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **{name: np.asarray(value) for name, value in arrays.items()})
+    plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez_compressed(buffer, **plain)
     write_atomically(workdir / "arrays.npz", buffer.getvalue())
 
 

@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 
 from experiments import describe, plots, watch
-from jaxformer import build
+from jaxformer import build, sharding
 from jaxformer.checkpoint import Checkpoints, unflatten_state
 from jaxformer.errors import UserError
 from jaxformer.partition import FROZEN, Partition
@@ -40,6 +41,7 @@ class Setup(NamedTuple):
     source: Source
     members: Population
     how: str  # members are computed: "map" or "vmap"
+    mesh: Mesh
 
     def init(self, key: jax.Array) -> Any:
         return self.model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
@@ -53,7 +55,14 @@ class Setup(NamedTuple):
 
     def create(self) -> TrainState:
         keys, rates = self.members.init_keys(), self.members.learning_rates()
-        return create(self.init, self.partition, self.tx, keys, rates)
+        return create(
+            self.init,
+            self.partition,
+            self.tx,
+            keys,
+            rates,
+            lambda shapes: sharding.state_sharding(shapes, self.tx, self.mesh),
+        )
 
     def step(self):
         return make_step(self.apply, self.task, self.tx, self.how)
@@ -61,7 +70,12 @@ class Setup(NamedTuple):
     def batch_at(self, avoid: jax.Array):
         """step -> the batch of every member; equal seeds see equal data."""
         keys = self.members.data_keys()
-        return lambda step: jax.vmap(lambda key: self.source.batch_at(key, step, avoid))(keys)
+
+        def batch_at(step):
+            batch = jax.vmap(lambda key: self.source.batch_at(key, step, avoid))(keys)
+            return sharding.shard_batch(batch, self.mesh)
+
+        return batch_at
 
 
 def setup(config) -> Setup:
@@ -80,7 +94,9 @@ def setup(config) -> Setup:
         source=build.source(config, task),
         members=populations.population(config.seed, config.n_seeds, config.optim.learning_rate),
         how=config.train.members,
+        mesh=sharding.make_mesh(**config.devices),
     )
+    sharding.check_batch(config.train.batch_size, built.mesh)
     partition.labels(built.shapes())
     return built
 
@@ -91,7 +107,7 @@ def run(config, workdir: Workdir) -> int:
     with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
         state, clock = built.create(), watch.Stopwatch()
         if (found := checkpoints.restore(like=state)) is not None:
-            state = unflatten_state(found.arrays, state)
+            state = sharding.place(unflatten_state(found.arrays, state), state)
             clock.add(found.note["seconds"])
             print(f"resuming from step {found.step}")
         workdir.cut(int(state.step))

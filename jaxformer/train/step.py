@@ -39,8 +39,12 @@ def create(
     tx: optax.GradientTransformation,
     member_keys: jax.Array,
     learning_rates: jax.Array,
+    place: Callable[[TrainState], TrainState] | None = None,
 ) -> TrainState:
-    """The state at step 0: `init(key)` draws a member's parameters."""
+    """The state at step 0: `init(key)` draws a member's parameters.
+
+    `place` maps the state's shapes to shardings: each device then only makes its own part.
+    """
 
     def member(key, learning_rate):
         params = init(key)
@@ -50,7 +54,11 @@ def create(
         return TrainState(zero, trainable, frozen, tx.init(trainable), learning_rate, never)
 
     partition.labels(jax.eval_shape(init, member_keys[0]))  # uncovered or idle rules raise here
-    return jax.jit(jax.vmap(member, out_axes=AXES))(member_keys, learning_rates)
+    members = jax.vmap(member, out_axes=AXES)
+    if place is None:
+        return jax.jit(members)(member_keys, learning_rates)
+    shardings = place(jax.eval_shape(members, member_keys, learning_rates))
+    return jax.jit(members, out_shardings=shardings)(member_keys, learning_rates)
 
 
 def make_step(apply: Apply, task: Task, tx: optax.GradientTransformation, members: str = "vmap"):

@@ -1,0 +1,155 @@
+"""One device or many: a mesh with three axes and path rules that say how parameters lie on it.
+
+    data    copies of the model, each with a part of the batch
+    fsdp    the batch and the parameters are cut; a layer's weights are gathered when it is used
+    tensor  matrices are cut by columns (query, key, value, gate, in) or rows (out)
+
+The same program runs on every mesh, the one with a single device included: jit places what
+NamedShardings say and inserts the communication. (pjit is jit today, and pmap is superseded.)
+"""
+
+import os
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxformer import paths
+from jaxformer.checkpoint import flatten_state
+from jaxformer.errors import UserError, unknown
+
+AXES = ("data", "fsdp", "tensor")
+BATCH_AXES = ("data", "fsdp")
+Rules = tuple[tuple[str, tuple[str | None, ...]], ...]
+# The first match decides; an axis that does not divide its dimension is left out.
+RULES: Rules = (
+    (".*/(query|key|value|gate|in)/kernel", ("fsdp", "tensor")),
+    (".*/out/kernel", ("tensor", "fsdp")),
+    ("(embed|positions)/embedding", (None, ("fsdp", "tensor"))),  # type: ignore[arg-type]
+    ("unembed/kernel", ("fsdp", "tensor")),
+    (".*", ()),
+)
+
+
+def make_mesh(data: int = 0, fsdp: int = 1, tensor: int = 1) -> Mesh:
+    """The mesh of all devices; data=0 takes those that the other axes leave."""
+    n = jax.device_count()
+    for name, size in (("data", data), ("fsdp", fsdp), ("tensor", tensor)):
+        if size < (0 if name == "data" else 1):
+            raise UserError(
+                f"devices.{name} must be at least 1 (data: 0 for the rest), got {size}."
+            )
+    data = data or max(n // (fsdp * tensor), 1)
+    if data * fsdp * tensor > n:
+        raise UserError(
+            f"a mesh of data={data} x fsdp={fsdp} x tensor={tensor} needs {data * fsdp * tensor} "
+            f"devices, this machine has {n}."
+        )
+    # Auto: jit decides the layout of intermediates (make_mesh gives Explicit axes by default).
+    devices = np.array(jax.devices()[: data * fsdp * tensor]).reshape(data, fsdp, tensor)
+    return Mesh(devices, AXES, axis_types=(AxisType.Auto,) * 3)
+
+
+def check_rules(rules: Rules) -> None:
+    """Raises if a rule names an axis that the mesh does not have."""
+    for pattern, axes in rules:
+        paths.check_pattern(pattern)
+        for axis in axes:
+            for name in (axis,) if isinstance(axis, str) else axis or ():
+                if name not in AXES:
+                    raise unknown(f"mesh axis (in the rule for {pattern!r})", name, AXES)
+
+
+def check_batch(batch_size: int, mesh: Mesh) -> None:
+    """Raises unless the batch can be cut evenly."""
+    parts = int(np.prod([mesh.shape[axis] for axis in BATCH_AXES]))
+    if batch_size % parts:
+        raise UserError(
+            f"train.batch_size = {batch_size} is not a multiple of the {parts} devices over which "
+            f"the mesh cuts a batch (data x fsdp)."
+        )
+
+
+def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, rules: Rules, lead: int = 0):
+    """How a parameter lies on the mesh; `lead` leading axes (members) are not cut."""
+    axes = next(axes for pattern, axes in rules if re.fullmatch(pattern, path))
+    kept = []
+    for size, axis in zip(shape[lead:], axes, strict=False):
+        names = (axis,) if isinstance(axis, str) else axis or ()
+        divides = names and size % int(np.prod([mesh.shape[name] for name in names])) == 0
+        kept.append(axis if divides else None)
+    return NamedSharding(mesh, P(*[None] * lead, *kept))
+
+
+def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh, rules: Rules = RULES):
+    """The shardings of a `TrainState` of shapes: moments lie where their parameters do."""
+    check_rules(rules)
+    everywhere = NamedSharding(mesh, P())
+
+    def of(params):
+        return paths.map_with_path(
+            lambda path, leaf: parameter_sharding(path, leaf.shape, mesh, rules, lead=1), params
+        )
+
+    trainable = of(state.trainable)
+    opt_state = optax.tree_map_params(
+        tx,
+        # A label's own optimizer has empty places where the other labels' parameters are.
+        lambda leaf, sharding: leaf if isinstance(leaf, optax.MaskedNode) else sharding,
+        state.opt_state,
+        trainable,
+        is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
+        transform_non_params=lambda _: everywhere,
+    )
+    return state._replace(
+        step=everywhere,
+        trainable=trainable,
+        frozen=of(state.frozen),
+        opt_state=opt_state,
+        learning_rate=everywhere,
+        diverged_at=everywhere,
+    )
+
+
+def place(tree: Any, like: Any) -> Any:
+    """Arrays of the host, laid out as the arrays of `like`; every process gives the whole."""
+    return jax.tree.map(
+        lambda x, old: jax.make_array_from_callback(
+            old.shape, old.sharding, lambda index: np.asarray(x)[index]
+        ),
+        tree,
+        like,
+    )
+
+
+def shard_batch(batch: Any, mesh: Mesh) -> Any:
+    """Inside jit: (members, batch, ...) arrays are cut along the batch."""
+    return jax.lax.with_sharding_constraint(batch, NamedSharding(mesh, P(None, BATCH_AXES)))
+
+
+def bytes_per_device(tree: Any) -> int:
+    """What one device holds of a tree of arrays."""
+    return sum(
+        leaf.addressable_shards[0].data.nbytes
+        for leaf in flatten_state(tree).values()
+        if hasattr(leaf, "addressable_shards")
+    )
+
+
+def start_processes() -> None:
+    """Joins the processes of a job into one, before any device is used.
+
+    Under Slurm, on a TPU slice and on clouds that JAX knows, the launcher says who takes part; by
+    hand, set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID in each process.
+    """
+    tasks = int(os.environ.get("SLURM_NTASKS", "1"))
+    if "JAX_COORDINATOR_ADDRESS" in os.environ or tasks > 1:
+        number, index = (os.environ.get(f"JAX_{w}") for w in ("NUM_PROCESSES", "PROCESS_ID"))
+        jax.distributed.initialize(
+            num_processes=int(number) if number else None,
+            process_id=int(index) if index else None,
+        )
