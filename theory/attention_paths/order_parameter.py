@@ -58,28 +58,30 @@ def order_parameter(
     widths = check_widths(width, heads)
     layout = chains.full_layout(heads)
     start = jnp.zeros(layout.size, labels.dtype) if start is None else jnp.asarray(start)
-    kernel = path_kernel(attentioned)
+    kernel = _path_kernel(attentioned)
     del attentioned  # for many paths it is the largest array, and the kernel has its own
-    widths_array = jnp.stack([jnp.asarray(w, labels.dtype) for w in widths])
-    theta, value, norm = _minimise(layout, kernel, labels, widths_array, temperature, start)
+    # As arrays of one type: 10 and 10.0 share a compiled program.
+    arrays = [jnp.asarray(number, labels.dtype) for number in (*widths, temperature)]
+    chain, value, norm = _minimise(layout, kernel, labels, arrays[:-1], arrays[-1], start)
     if is_concrete(norm) and not bool(norm <= _accepted(labels.dtype)):
         raise UserError(
             f"the order parameter did not converge: |gradient| {float(norm):.1e} of the action, "
             f"expected at most {_accepted(labels.dtype):.0e}. Raise the temperature "
             f"({float(temperature):g}), or use float64 (jax.enable_x64)."
         )
-    return OrderParameter(
-        chains.order_parameters(layout, theta), value, norm, temperature, heads, widths
-    )
+    return OrderParameter(chain, value, norm, temperature, heads, widths)
 
 
 def action(layout: chains.Layout, kernel: PathKernel, labels_P, widths, temperature, theta):
     """S of the module docstring at the Bartlett coordinates theta; widths (N_1 .. N_{L+1})."""
-    largest = functools.reduce(jnp.maximum, list(widths))
+    largest = functools.reduce(jnp.maximum, widths)
     ratios = [width / largest for width in widths]
     factor_DxD = chains.factors(layout, theta)[-1]
     fit = energy(kernel, labels_P, temperature, factor_DxD)
     return chains.neg_entropy(layout, theta, ratios) + fit / largest
+
+
+_path_kernel = jax.jit(path_kernel)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -89,7 +91,7 @@ def _minimise(layout, kernel, labels_P, widths, temperature, start):
 
     theta = _lbfgs(loss, start)
     theta, norm = _newton(loss, theta)
-    return theta, loss(theta), norm
+    return chains.order_parameters(layout, theta), loss(theta), norm
 
 
 def _lbfgs(loss, theta, memory: int = 20, steps: int = 500):

@@ -34,11 +34,12 @@ def predict(
 
 def predict_at(U, attentioned, labels, temperature, attentioned_test):
     """Like predict, at any U: the identity is the GP limit, a masked U a pruned network."""
-    U = jnp.asarray(U)
+    U, labels = jnp.asarray(U), jnp.asarray(labels)
     attentioned_test = check_attentioned(
         "attentioned_test", attentioned_test, (len(U),), attentioned.shape[2]
     )
-    return _predict(psd_factor(U), jnp.asarray(attentioned), labels, temperature, attentioned_test)
+    temperature = jnp.asarray(temperature, labels.dtype)
+    return _predict(U, jnp.asarray(attentioned), labels, temperature, attentioned_test)
 
 
 def mean_weights(attentioned_PxDxn, fit: Fit, U_DxD) -> jax.Array:
@@ -145,8 +146,9 @@ def _passes(heads: Sequence[int]) -> list[np.ndarray]:
 
 
 @jax.jit
-def _predict(factor_Dxr, attentioned_PxDxn, labels_P, temperature, test_BxDxn):
+def _predict(U_DxD, attentioned_PxDxn, labels_P, temperature, test_BxDxn):
+    factor_Dxr = psd_factor(U_DxD)
     fit = fit_labels(gram(path_kernel(attentioned_PxDxn), factor_Dxr), labels_P, temperature)
-    weights_Dxn = mean_weights(attentioned_PxDxn, fit, factor_Dxr @ factor_Dxr.T)
+    weights_Dxn = mean_weights(attentioned_PxDxn, fit, U_DxD)
     mean_B = jnp.tensordot(test_BxDxn, weights_Dxn, 2)
     return mean_B, variances(factor_Dxr, attentioned_PxDxn, fit.cholesky_PxP, test_BxDxn)

@@ -53,16 +53,26 @@ def sample(
     method: str = "collapsed",
     chain_method: str = "sequential",
     on_chunk: Callable[[int, int], None] | None = None,
+    **options,
 ) -> Posterior:
     """`draws` posterior draws in all, from `chains` chains after `warmup` steps each.
 
     method: "collapsed" over the order parameters, "weights" over all weights by the path-level
     forward. chain_method: "sequential" is the faster on one core, "vectorized" on accelerators.
-    on_chunk(steps done, steps in all) is called some times during the run.
+    on_chunk(steps done, steps in all) is called some times during the run. options: see Sampler.
     """
     check_count("draws", draws)
     sampler = Sampler.build(
-        attentioned, labels, width, temperature, heads, warmup, chains, method, chain_method
+        attentioned,
+        labels,
+        width,
+        temperature,
+        heads,
+        warmup,
+        chains,
+        method,
+        chain_method,
+        **options,
     )
     steps = warmup + math.ceil(draws / chains)
     state, chunks, done = sampler.start(key), [], 0
@@ -222,7 +232,6 @@ def _kernel(spec: Spec, data: tuple, z):
         dense_mass=spec.method == "collapsed" and size <= DENSE_MASS,
         max_tree_depth=spec.max_tree_depth,
         target_accept_prob=spec.target_accept,
-        trajectory_length=None,
     )
     return start, step
 
@@ -276,7 +285,8 @@ def _record(spec: Spec, data: tuple, state) -> dict:
         scale = chains.prior_scale(spec.layout, spec.widths).astype(state.z.dtype)
         return row | {"theta": state.z * scale}
     n = data[0].shape[2]
-    v_DxN, V_eff_Dxn = _network(spec).apply(state.z, n, method="path_weights")
+    path_weights: Any = _network(spec).apply(state.z, n, method="path_weights")
+    v_DxN, V_eff_Dxn = path_weights
     squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(state.z))
     linear = V_eff_Dxn * V_eff_Dxn.size**-0.5
     return row | {"U": v_DxN @ v_DxN.T, "linear": linear, "squared_norm": squares}
