@@ -129,7 +129,11 @@ def _newton(loss, theta, steps: int = 8):
 
     def iterate(carry):
         theta, best, smallest, step, _ = carry
-        gradient, hessian_times = jax.linearize(jax.grad(loss), theta)
+        gradient = jax.grad(loss)(theta)
+
+        def hessian_times(vector):  # jax.linearize would keep copies of all the features
+            return jax.jvp(jax.grad(loss), (theta,), (vector,))[1]
+
         norm = jnp.abs(gradient).max()
         improved = norm < smallest
 
