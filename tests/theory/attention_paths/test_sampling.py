@@ -1,5 +1,6 @@
 """The collapsed sampler is exact: against weights, importance sampling and exact identities."""
 
+import functools
 import pickle
 
 import jax
@@ -11,6 +12,7 @@ from theory import attention_paths
 from theory.attention_paths import chain as chains
 from theory.attention_paths.posterior import monte_carlo_error
 from theory.attention_paths.reconstruction import reconstruct
+from theory.attention_paths.sampling import potential
 
 # Ten times the paper's temperature: trajectories over weights are three times shorter. The long
 # checks below are at the paper's own.
@@ -63,6 +65,49 @@ def compare(ours, theirs, example):
         agree(*(by_chain(read(p), len(p.diagnostics["step_size"])) for p in (ours, theirs)))
     gap = ours.variance(pick) / theirs.variance(pick)
     assert (np.abs(gap - 1) < 0.35).all()
+
+
+def test_the_two_log_densities(tiny):
+    """The very functions that NUTS sees, against their definitions in NumPy."""
+    xi, labels, rng = tiny.attentioned, tiny.labels, np.random.default_rng(0)
+    found, expected = [], []
+    for method in ("collapsed", "weights"):
+        args = (xi, labels, (6, 7, 8), T, (2, 2), 10, 1, method)
+        sampler = attention_paths.Sampler.build(*args)
+        spec, data = sampler._spec(), sampler._data()
+        if method == "collapsed":
+            z = list(rng.standard_normal((2, 14)))
+        else:
+            init = AttentionPaths((2, 2), (6, 7, 8)).init
+            shapes = jax.eval_shape(
+                functools.partial(init, method="from_attentioned"), jax.random.key(0), xi
+            )
+            z = [jax.tree.map(lambda s: rng.standard_normal(s.shape), shapes) for _ in range(2)]
+        value = jax.jit(lambda z, spec=spec, data=data: potential(spec, data, z))
+        found.append(float(value(z[1]) - value(z[0])))
+        expected.append(np.subtract(*[by_hand(method, x, xi, labels) for x in z[::-1]]))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def by_hand(method, z, xi, labels):
+    widths = np.array([6, 7, 8])
+    if method == "weights":
+        p = z["params"]
+        embed, a = p["embed"]["kernel"], p["readout"]["kernel"]
+        V1, V2 = (p[f"block_{i}"]["attn"]["value"]["kernel"] for i in range(2))
+        f = np.einsum(
+            "pabn,ni,iaj,jbk,k->p", xi.reshape(40, 2, 2, 29), embed, V1, V2, a, optimize=True
+        )
+        f = f / (4 * 29 * widths.prod()) ** 0.5
+        squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(z))
+        return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
+    layout = chains.full_layout((2, 2))
+    theta = z * np.asarray(chains.prior_scale(layout, widths))
+    chain = jax.jit(lambda t: chains.order_parameters(layout, t))(theta)
+    U = np.asarray(chain[-1])
+    noisy = np.einsum("ab,pan,qbn->pq", U, xi, xi, optimize=True) / (4 * 29) + T * np.eye(40)
+    likelihood = np.linalg.slogdet(noisy)[1] + labels @ np.linalg.solve(noisy, labels)
+    return likelihood / 2 - float(chains.log_prior(layout, theta, widths))
 
 
 def test_collapsed_agrees_with_sampling_all_weights(collapsed, weights, tiny):
@@ -133,10 +178,11 @@ def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
     for found, column in ((squares, 0), (residuals, 1)):
         gap = (found - expected[:, column])[None]
         assert abs(gap.mean()) < 4 * monte_carlo_error(gap)
-    U = collapsed.U[::2]
     grams = np.einsum("sdn,sen->sde", V_eff, V_eff) / 29
-    gap = (grams - (U - U @ collapsed.gradients()[::2] @ U / 29))[None]
+    exact = collapsed.U - collapsed.U @ collapsed.gradients() @ collapsed.U / 29
+    gap = (grams - exact[::2])[None]
     assert (np.abs(gap.mean((0, 1))) < 4 * monte_carlo_error(gap)).all()
+    np.testing.assert_allclose(collapsed.gram_effective(), exact.mean(0), rtol=1e-10)
 
 
 def test_reconstruction_at_any_heads_widths_and_rank():
