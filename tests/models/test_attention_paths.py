@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
-from jaxformer.models.attention_paths import AttentionPaths, path_products
+from jaxformer.models.attention_paths import AttentionPaths, ScaledKernel, path_products
 
 
 @pytest.fixture(autouse=True)
@@ -109,11 +109,10 @@ def test_dropped_head_rescales_the_sum():
 
 def test_initial_weights():
     """ "prior" is N(0, 1), "standard" is U(-1, 1) / sqrt(fan-in), PyTorch's linear layer."""
-    for parameterization in ("prior", "standard"):
-        model, _, tokens = build(widths=(40, 50, 4), parameterization=parameterization)
-        params = jax.jit(model.init)(jax.random.key(0), tokens)["params"]
-        value = np.asarray(params["block_0"]["attn"]["value"]["kernel"])
-        std = 1.0 if parameterization == "prior" else 1 / (3 * 40) ** 0.5
+    for parameterization, std in (("prior", 1.0), ("standard", 1 / (3 * 40) ** 0.5)):
+        module = ScaledKernel((3, 50), parameterization, jnp.float64)
+        params = jax.jit(module.init, static_argnums=1)(jax.random.key(0), 40)["params"]
+        value = np.asarray(params["kernel"])
         assert value.shape == (40, 3, 50) and abs(value.std() / std - 1) < 0.03
         assert (np.abs(value).max() <= 1 / 40**0.5) == (parameterization == "standard")
 
