@@ -1,0 +1,157 @@
+"""Speed of the attention-path theory, in CPU seconds after compilation, one thread.
+
+    python benchmarks/attention_paths_speed.py          about 4 CPU minutes
+
+1. The order parameter of the paper's task (14 parameters, P = 100) at every width.
+2. Effective draws a CPU second (smallest ESS over the entries of U, after warm-up): collapsed NUTS
+   against NUTS over all weights, whose forward is by paths. NUTS over weights by tokens, as in the
+   authors' code, samples the same posterior: its rate is that of the path forward times the
+   measured ratio of the costs of a gradient.
+3. P = 600, H = 8, L = 2 (64 paths, 2117 parameters), n = 192: CPU seconds and largest resident
+   size, in a process of its own.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.models.attention_paths import AttentionPaths
+from jaxformer.tasks import hidden_markov
+from theory import attention_paths
+
+T, HEADS = 0.01, (2, 2)
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--large"]:
+        return large()
+    tokens, labels = hidden_markov.examples(0, 100)
+    forms = hidden_markov.bilinear_forms(1)
+    xi = hidden_markov.attentioned_input(tokens, forms)
+    order_parameters(xi, labels)
+    samplers(tokens, hidden_markov.attention_maps(tokens, forms), xi, labels)
+    sys.stdout.flush()
+    subprocess.run([sys.executable, __file__, "--large"], check=True)
+
+
+def order_parameters(xi, labels) -> None:
+    print("order parameter, 14 parameters, P = 100: CPU seconds (wanted: below 0.5)")
+    solve(xi, labels, 10, T, HEADS)
+    for width in (10, 30, 50, 100, 300, 500, 1000):
+        seconds, found = solve(xi, labels, width, T, HEADS)
+        norm = float(found.gradient_norm)
+        print(f"  N = {width:5d}   {seconds:.3f} s   max |dS/dtheta| {norm:.0e}")
+
+
+def solve(*args):
+    start = time.process_time()
+    found = jax.block_until_ready(attention_paths.order_parameter(*args))
+    return time.process_time() - start, found
+
+
+def samplers(tokens, maps, xi, labels) -> None:
+    print("\nNUTS, smallest ESS over the entries of U a CPU second")
+    print("(wanted: collapsed 250; against weights by paths 30 x at N = 10, 200 x at N = 100)")
+    print(
+        "     N  sampler            warm-up  draws   steps/draw  ESS      CPU s   ESS/s   collapsed"
+    )
+    for width, warmup, draws in ((10, 200, 400), (100, 150, 100)):
+        collapsed = rate(xi, labels, width, "collapsed", 300, 2000)
+        weights = rate(xi, labels, width, "weights", warmup, draws)
+        by_tokens, by_paths = gradients(tokens, maps, xi, labels, width)
+        tokens_rate = weights[1] * by_paths / by_tokens
+        line = f"  {width:4d}  {{:18s}} {{:6d}} {{:6d}}   {{:9.1f}} {{:6.0f}} {{:9.2f}} {{:7.2f}}"
+        print(line.format("collapsed", 300, 2000, *collapsed[0], collapsed[1]))
+        ratio = collapsed[1] / weights[1]
+        print(
+            line.format("weights, by paths", warmup, draws, *weights[0], weights[1]),
+            f"{ratio:9.0f} x",
+        )
+        print(
+            f"  {width:4d}  weights, by tokens  gradient {by_tokens * 1e3:.2f} ms against "
+            f"{by_paths * 1e3:.3f} ms by paths     {tokens_rate:7.3f} "
+            f"{collapsed[1] / tokens_rate:9.0f} x"
+        )
+
+
+def rate(xi, labels, width, method, warmup, draws):
+    """((leapfrog steps a draw, ESS, CPU seconds), ESS a CPU second) after the warm-up."""
+    chunk = 50
+    sampler = attention_paths.Sampler.build(
+        xi, labels, width, T, HEADS, warmup, 1, method, chunk=chunk
+    )
+    state = sampler.start(jax.random.key(0))
+    for _ in range(warmup // chunk):
+        state, _ = sampler.advance(state, chunk)
+    start, chunks = time.process_time(), []
+    for _ in range(draws // chunk):
+        state, part = sampler.advance(state, chunk)
+        chunks.append(part)
+    seconds = time.process_time() - start
+    found = sampler.posterior(chunks).diagnostics
+    return (found["num_steps"], found["ess"], seconds), found["ess"] / seconds
+
+
+def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:
+    """CPU seconds of a gradient of the log posterior over weights: by tokens, by paths."""
+    model = AttentionPaths(HEADS, width, param_dtype=jnp.float64)
+    params = jax.jit(model.init)(jax.random.key(0), tokens[:1], [m[:1] for m in maps])
+
+    def loss(params, f):
+        squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
+        return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
+
+    def by_tokens(params, tokens, maps):
+        return loss(params, model.apply(params, tokens, maps))
+
+    def by_paths(params, xi):
+        return loss(params, model.apply(params, xi, method="from_attentioned"))
+
+    slow = seconds_of(jax.jit(jax.grad(by_tokens)), params, jnp.asarray(tokens), maps, calls=50)
+    return slow, seconds_of(jax.jit(jax.grad(by_paths)), params, jnp.asarray(xi), calls=2000)
+
+
+def seconds_of(function, *args, calls: int) -> float:
+    args = jax.tree.map(jnp.asarray, args)
+
+    @jax.jit
+    def repeat(args):
+        def body(_, args):
+            gradient = function(*args)  # each call depends on the last one: none is hoisted
+            return (jax.tree.map(lambda p, g: p - 1e-12 * g, args[0], gradient), *args[1:])
+
+        return jax.lax.fori_loop(0, calls, body, args)[0]
+
+    jax.block_until_ready(repeat(args))
+    start = time.process_time()
+    jax.block_until_ready(repeat(args))
+    return (time.process_time() - start) / calls
+
+
+def large() -> None:
+    rng, (P, D, n) = np.random.default_rng(0), (600, 64, 192)
+    labels = np.where(rng.random(P) < 0.5, 1.0, -1.0)
+    xi = rng.standard_normal((P, D, n))
+    xi += rng.standard_normal((P, 1, n))
+    xi += 0.3 * labels[:, None, None] * rng.standard_normal((1, D, n))
+    seconds, found = solve(xi, labels, 10, 0.5, (8, 8))
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print("\nP = 600, H = 8, L = 2, n = 192, N = 10, T = 0.5 (wanted: 60 CPU seconds, 1 GiB)")
+    print(
+        f"  {seconds:.1f} CPU s, compilation included; largest resident size {size:.2f} GiB, of "
+        f"which the data {xi.nbytes / 2**30:.2f}; max |dS/dtheta| {float(found.gradient_norm):.0e}"
+    )
+
+
+if __name__ == "__main__":
+    with jax.enable_x64(True):
+        main()

@@ -1,0 +1,157 @@
+"""Hidden Markov chain classification with designed attention heads (arXiv 2405.15926, section 4.1).
+
+A two-state chain s_1 .. s_T flips with probability .3 (label +1) or .7 (label -1). Token t is
+    x_t = (v_{s_t} + sigma_par Par eta_t + sigma_perp (1 - Par) eta_t,  onehot(t)),   eta ~ N(0, 1)
+with v_+ = sqrt(2) (1..1, 0..0), v_- = sqrt(2) (0..0, 1..1) and Par the projection on their span;
+token 0 has zero features. n = features + T + 1.
+
+A head is a bilinear form W: Omega_st = softmax over keys s of hardness * x_s^T W x_t.
+    previous  attends t-1 if its state is that of t, else token 0: what a classifier needs
+    uniform   averages over all tokens: denoises
+    random    Gaussian W; blocks of features, positions and both cross blocks have like sizes
+
+Everything here is NumPy, float64 and a function of its seeds: the draws are fixed to the bit.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+from jaxformer.models.attention_paths import attentioned_input as combine
+from jaxformer.models.attention_paths import readout_queries
+
+HEADS = ("previous", "uniform", "random")
+DESIGNS = {
+    "four_paths": (("previous", "random"), ("uniform", "random")),
+    "two_paths": (("previous", "random"), ("uniform",)),
+    "two_paths_uniform": (("previous", "uniform"), ("uniform",)),
+}
+
+
+def examples(
+    seed: int,
+    count: int,
+    length: int = 30,
+    features: int = 200,
+    flip: tuple[float, float] = (0.3, 0.7),
+    sigma_par: float = 1.0,
+    sigma_perp: float = 1.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (count, length + 1, features + length + 1) and labels: the first half +1, then -1."""
+    if count < 2 or count % 2 or features < 2 or features % 2 or length < 1:
+        raise UserError(
+            "the hidden Markov task needs an even count and an even number of features, at least "
+            f"2, and length at least 1; got count={count}, features={features}, length={length}."
+        )
+    if not all(0 <= p <= 1 for p in flip):
+        raise UserError(f"flip probabilities must be in [0, 1], got {flip}.")
+    rng = np.random.default_rng(seed)
+    labels_B = np.repeat([1.0, -1.0], count // 2)
+    start_B = np.where(rng.random(count) >= 0.5, 1, -1)
+    flips_BxT = rng.random((count, length - 1)) < np.where(labels_B > 0, *flip)[:, None]
+    signs_BxT = np.cumprod(np.where(flips_BxT, -1, 1), axis=1)
+    states_BxT = start_B[:, None] * np.concatenate([np.ones((count, 1), int), signs_BxT], axis=1)
+    noise_BxTxF = rng.standard_normal((count, features, length)).transpose(0, 2, 1)
+
+    states_2xF = state_vectors(features)
+    units_2xF = states_2xF / features**0.5
+    par_BxTxF = noise_BxTxF @ units_2xF.T @ units_2xF
+    observed_BxTxF = states_2xF[np.where(states_BxT > 0, 0, 1)]
+    observed_BxTxF += sigma_par * par_BxTxF + sigma_perp * (noise_BxTxF - par_BxTxF)
+
+    tokens_BxTxn = np.zeros((count, length + 1, features + length + 1))
+    tokens_BxTxn[:, 1:, :features] = observed_BxTxF
+    tokens_BxTxn[:, :, features:] = np.eye(length + 1)
+    return tokens_BxTxn, labels_B
+
+
+def state_vectors(features: int) -> np.ndarray:
+    """v_+ and v_-, (2, features): orthogonal, squared norm `features`."""
+    return 2**0.5 * np.repeat(np.eye(2), features // 2, axis=1)
+
+
+def bilinear_forms(
+    head_seed: int,
+    design: str | Sequence[Sequence[str]] = "four_paths",
+    length: int = 30,
+    features: int = 200,
+) -> list[np.ndarray]:
+    """W, key left and query right, one (H_l, n, n) array a layer, without the hardness.
+
+    design: a name of DESIGNS, or the kinds of heads layer by layer. Random heads draw from one
+    generator in the order of the layers.
+    """
+    if isinstance(design, str):
+        if design not in DESIGNS:
+            raise unknown("head design", design, DESIGNS)
+        design = DESIGNS[design]
+    for kind in (kind for layer in design for kind in layer):
+        if kind not in HEADS:
+            raise unknown("head", kind, HEADS)
+    rng = np.random.default_rng(head_seed)
+    return [np.stack([_head(kind, length, features, rng) for kind in layer]) for layer in design]
+
+
+def attention_maps(
+    tokens_BxTxn: np.ndarray,
+    forms: Sequence[np.ndarray],
+    readout: str = "last",
+    hardness: float = 10.0,
+) -> list[np.ndarray]:
+    """Omega^(l), (B, H_l, key s, query t); the last map only at the queries that are read."""
+    maps = []
+    for layer, form_HxNxN in enumerate(forms):
+        last = layer == len(forms) - 1
+        queries_BxTxn = readout_queries(tokens_BxTxn, readout) if last else tokens_BxTxn
+        projected_HxBxTxn = queries_BxTxn[None] @ form_HxNxN.swapaxes(1, 2)[:, None]
+        scores_HxBxSxT = tokens_BxTxn[None] @ projected_HxBxTxn.swapaxes(2, 3)
+        scores_HxBxSxT = hardness * scores_HxBxSxT
+        weights_HxBxSxT = np.exp(scores_HxBxSxT - scores_HxBxSxT.max(2, keepdims=True))
+        weights_HxBxSxT /= weights_HxBxSxT.sum(2, keepdims=True)
+        maps.append(weights_HxBxSxT.swapaxes(0, 1))
+    return maps
+
+
+def attentioned_input(
+    tokens_BxTxn: np.ndarray,
+    forms: Sequence[np.ndarray],
+    readout: str = "last",
+    hardness: float = 10.0,
+    chunk: int = 200,
+) -> np.ndarray:
+    """xi, (B, prod_l H_l, n), h_1 slowest: a chunk of examples at a time, for the memory."""
+    parts = [tokens_BxTxn[i : i + chunk] for i in range(0, len(tokens_BxTxn), chunk)]
+    return np.concatenate(
+        [combine(part, attention_maps(part, forms, readout, hardness)) for part in parts]
+    )
+
+
+def one_path(
+    attentioned_BxDxn: np.ndarray, heads: Sequence[int], path: Sequence[int]
+) -> np.ndarray:
+    """The attentioned input of one path alone, (B, 1, n): a network with one head a layer."""
+    index = int(np.ravel_multi_index(tuple(path), tuple(heads)))
+    return attentioned_BxDxn[:, index : index + 1]
+
+
+def _head(kind: str, length: int, features: int, rng: np.random.Generator) -> np.ndarray:
+    n, tokens = features + length + 1, length + 1
+    form_NxN = np.zeros((n, n))
+    feature, position = slice(0, features), slice(features, n)
+    if kind == "previous":
+        # (v_+ - v_-) / features reads the state of a token as +1 or -1.
+        plus_F, minus_F = state_vectors(features)
+        state_F = (plus_F - minus_F) / features
+        form_NxN[feature, feature] = np.outer(state_F, state_F)
+        positions_TxT = np.eye(tokens, k=1)
+        positions_TxT[0, 1:] = 1.5
+        form_NxN[position, position] = positions_TxT
+    elif kind == "uniform":
+        form_NxN[position, position] = 1
+    else:
+        form_NxN[feature, feature] = rng.standard_normal((features, features)) / features
+        form_NxN[position, position] = rng.standard_normal((tokens, tokens))
+        form_NxN[feature, position] = rng.standard_normal((features, tokens)) / features**0.5
+        form_NxN[position, feature] = rng.standard_normal((tokens, features)) / features**0.5
+    return form_NxN

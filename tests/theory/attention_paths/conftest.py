@@ -1,0 +1,40 @@
+"""The reference problems: the paper's size, and a tiny one for everything else."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from jaxformer.tasks import hidden_markov
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json").read_text())
+
+
+class Example(NamedTuple):
+    attentioned: np.ndarray
+    labels: np.ndarray
+    attentioned_test: np.ndarray
+    labels_test: np.ndarray
+    golden: dict
+
+
+def build(name: str) -> Example:
+    kw = GOLDEN[name]["kw"]
+    size = {"length": kw.get("T", 30), "features": kw.get("n0", 200)}
+    forms = hidden_markov.bilinear_forms(1, **size)
+    tokens, labels = hidden_markov.examples(0, kw.get("P", 100), **size)
+    test, labels_test = hidden_markov.examples(10_000, kw.get("Pt", 1000), **size)
+    xi, xi_test = (hidden_markov.attentioned_input(x, forms) for x in (tokens, test))
+    return Example(xi, labels, xi_test, labels_test, GOLDEN[name])
+
+
+@pytest.fixture(scope="session")
+def paper() -> Example:
+    return build("paper")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Example:
+    return build("tiny")

@@ -1,0 +1,96 @@
+"""Bartlett coordinates: the same numbers as the matrices, and the law of real weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from theory.attention_paths import chain as chains
+
+HEADS, WIDTHS = (2, 3), (9, 7, 8)
+
+
+@pytest.fixture
+def theta():
+    layout = chains.full_layout(HEADS)
+    return layout, 0.4 * np.random.default_rng(0).standard_normal((2, layout.size))
+
+
+def test_number_of_coordinates():
+    for heads, size in [((2, 2), 14), ((4, 4), 147), ((3, 3, 3), 430), ((8, 8), 2117), ((), 1)]:
+        assert chains.full_layout(heads).size == size
+    # The singular count: sum_l [H r_{l+1} r_l - r_l (r_l - 1)/2].
+    assert chains.ranked_layout((2, 2), (3, 3, 3)).size == 1 + (4 - 1) + (4 * 3 - 3)
+
+
+def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
+    layout, (first, _) = theta
+    ratios = [w / 9 for w in WIDTHS]
+
+    @jax.jit
+    def all_of(theta):
+        chain = chains.order_parameters(layout, theta)
+        expected = chains.matrix_neg_entropy(HEADS, chain, ratios)
+        found = chains.neg_entropy(layout, theta, ratios)
+        return chain, expected, found, chains.coordinates(layout, chain)
+
+    chain, expected, found, back = all_of(first)
+    assert [np.shape(U) for U in chain] == [(), (3, 3), (6, 6)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(back, first, atol=1e-12)
+    identity = all_of(np.zeros(layout.size))[2]
+    np.testing.assert_allclose(identity, ratios[0] * 6 + ratios[1] * 3 + ratios[2], rtol=1e-12)
+
+
+def test_log_prior_is_the_wishart_density_with_its_jacobian(theta):
+    layout, thetas = theta
+
+    def log_jacobian(t):
+        def vech(x):
+            chain = chains.order_parameters(layout, x)
+            return jnp.concatenate([U[np.triu_indices(len(U))] for U in map(jnp.atleast_2d, chain)])
+
+        return jnp.linalg.slogdet(jax.jacfwd(vech)(t))[1]
+
+    def both(t):
+        density = chains.log_density(HEADS, chains.order_parameters(layout, t), WIDTHS)
+        return chains.log_prior(layout, t, WIDTHS), density + log_jacobian(t)
+
+    (ours, expected) = jax.jit(jax.vmap(both))(thetas)
+    np.testing.assert_allclose(ours[1] - ours[0], expected[1] - expected[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("N", [2, 6])
+def test_prior_moments(N):
+    """Exact at every width, also below the number of paths, where U is singular."""
+    layout, draws = chains.ranked_layout((2, 2), (N,) * 3), 40_000
+    keys = jax.random.split(jax.random.key(N), draws)
+
+    def first(key):
+        theta = chains.draw_prior(key, layout, (N,) * 3)
+        return chains.order_parameters(layout, theta)[-1]
+
+    U = np.asarray(jax.jit(jax.vmap(first))(keys))
+    assert np.linalg.matrix_rank(U[0], tol=1e-9) == min(N, 4)
+    a = 1 + 2 / N
+    expected_squares = {
+        (0, 0): a**3,
+        (3, 3): a**3,
+        (0, 2): a**2 / N,  # differ in h_1 only
+        (0, 1): a * (2 + 1 / N) / N,  # differ in h_2 only
+    }
+    assert_within(U, np.eye(4), 4.5)
+    for (i, j), value in expected_squares.items():
+        assert_within(U[:, i, j] ** 2, value, 4)
+
+
+def assert_within(draws, expected, errors):
+    error = draws.std(0) / len(draws) ** 0.5
+    assert (np.abs(draws.mean(0) - expected) < errors * error).all()
+
+
+def test_density_of_a_singular_matrix_names_the_method_that_works():
+    chain = [np.ones(()), np.eye(2), np.eye(4)]
+    with pytest.raises(UserError, match=r"at least 4.*got 3.*collapsed"):
+        chains.log_density((2, 2), chain, (3, 3, 3))

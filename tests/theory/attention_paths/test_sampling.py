@@ -1,0 +1,285 @@
+"""The collapsed sampler is exact: against weights, importance sampling and exact identities."""
+
+import functools
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+from jaxformer.models.attention_paths import AttentionPaths
+from theory import attention_paths
+from theory.attention_paths import chain as chains
+from theory.attention_paths.posterior import monte_carlo_error
+from theory.attention_paths.reconstruction import reconstruct
+from theory.attention_paths.sampling import potential
+
+# Ten times the paper's temperature: trajectories over weights are three times shorter. The long
+# checks below are at the paper's own.
+T, N = 0.1, 5
+
+
+def draw(example, draws, chains, method, warmup=300, width=N, temperature=T, **kwargs):
+    with jax.enable_x64(True):
+        args = (
+            example.attentioned,
+            example.labels,
+            width,
+            temperature,
+            (2, 2),
+            draws,
+            warmup,
+            chains,
+        )
+        return attention_paths.sample(jax.random.key(0), *args, method=method, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def collapsed(tiny):
+    return draw(tiny, 1600, 2, "collapsed")
+
+
+@pytest.fixture(scope="module")
+def weights(tiny):
+    return draw(tiny, 350, 1, "weights", warmup=150)
+
+
+def agree(ours, theirs, errors=4.0):
+    """Means of two runs, each (chains, draws, ..), within standard errors of their difference."""
+    gap = ours.mean((0, 1)) - theirs.mean((0, 1))
+    error = np.hypot(monte_carlo_error(ours), monte_carlo_error(theirs))
+    assert (np.abs(gap) < errors * error).all(), gap / error
+
+
+def compare(ours, theirs, example):
+    def by_chain(values, count):
+        return values.reshape(count, -1, *values.shape[1:])
+
+    upper = (slice(None), *np.triu_indices(4))
+    pick = example.attentioned_test[:5]
+    for read in (
+        lambda p: p.U[upper],
+        lambda p: p.energies(),
+        lambda p: np.einsum("sdn,bdn->sb", p.linear, pick),
+    ):
+        agree(*(by_chain(read(p), len(p.diagnostics["step_size"])) for p in (ours, theirs)))
+    gap = ours.variance(pick) / theirs.variance(pick)
+    assert (np.abs(gap - 1) < 0.35).all()
+
+
+def test_the_two_log_densities(tiny):
+    """The very functions that NUTS sees, against their definitions in NumPy."""
+    xi, labels, rng = tiny.attentioned, tiny.labels, np.random.default_rng(0)
+    found, expected = [], []
+    for method in ("collapsed", "weights"):
+        args = (xi, labels, (6, 7, 8), T, (2, 2), 10, 1, method)
+        sampler = attention_paths.Sampler.build(*args)
+        spec, data = sampler._spec(), sampler._data()
+        if method == "collapsed":
+            z = list(rng.standard_normal((2, 14)))
+        else:
+            init = AttentionPaths((2, 2), (6, 7, 8)).init
+            shapes = jax.eval_shape(
+                functools.partial(init, method="from_attentioned"), jax.random.key(0), xi
+            )
+            z = [jax.tree.map(lambda s: rng.standard_normal(s.shape), shapes) for _ in range(2)]
+        value = jax.jit(lambda z, spec=spec, data=data: potential(spec, data, z))
+        found.append(float(value(z[1]) - value(z[0])))
+        expected.append(np.subtract(*[by_hand(method, x, xi, labels) for x in z[::-1]]))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def by_hand(method, z, xi, labels):
+    widths = np.array([6, 7, 8])
+    if method == "weights":
+        p = z["params"]
+        embed, a = p["embed"]["kernel"], p["readout"]["kernel"]
+        V1, V2 = (p[f"block_{i}"]["attn"]["value"]["kernel"] for i in range(2))
+        f = np.einsum(
+            "pabn,ni,iaj,jbk,k->p", xi.reshape(40, 2, 2, 29), embed, V1, V2, a, optimize=True
+        )
+        f = f / (4 * 29 * widths.prod()) ** 0.5
+        squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(z))
+        return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
+    layout = chains.full_layout((2, 2))
+    theta = z * np.asarray(chains.prior_scale(layout, widths))
+    chain = jax.jit(lambda t: chains.order_parameters(layout, t))(theta)
+    U = np.asarray(chain[-1])
+    noisy = np.einsum("ab,pan,qbn->pq", U, xi, xi, optimize=True) / (4 * 29) + T * np.eye(40)
+    likelihood = np.linalg.slogdet(noisy)[1] + labels @ np.linalg.solve(noisy, labels)
+    return likelihood / 2 - float(chains.log_prior(layout, theta, widths))
+
+
+def test_collapsed_agrees_with_sampling_all_weights(collapsed, weights, tiny):
+    compare(collapsed, weights, tiny)
+    assert collapsed.U.shape == (1600, 4, 4) and weights.U.shape == (350, 4, 4)
+
+
+def test_diagnostics(collapsed, weights):
+    for posterior, depth in ((collapsed, 7), (weights, 10)):
+        found = posterior.diagnostics
+        assert found["divergences"] <= (0.01 if posterior is collapsed else 0.1) * len(posterior.U)
+        assert found["r_hat"] < 1.05 and found["ess"] > 40
+        assert 1 < found["num_steps"] <= found["num_steps_max"] < 2 ** found["tree_depth_max"]
+        assert found["tree_depth_max"] <= depth
+    assert collapsed.diagnostics["num_steps"] * 4 < weights.diagnostics["num_steps"]
+
+
+def test_ward_identities(collapsed):
+    """E[G U] = N (I - E[Ut^-1 U]) and E[U G U] = (N + d + 1) E[U] - N E[U Ut^-1 U]."""
+    U, G = collapsed.U, collapsed.gradients()
+    prior = np.stack([np.kron(np.eye(2), U2) for U2 in collapsed.chain[1]])
+    ratio = np.linalg.solve(prior, U)
+    first = G @ U - N * (np.eye(4)[None] - ratio)
+    second = U @ G @ U - (N + 4 + 1) * U + N * U @ ratio
+    for gap in (first, second):
+        gap = gap.reshape(2, -1, 4, 4)
+        assert (np.abs(gap.mean((0, 1))) < 4 * monte_carlo_error(gap)).all()
+
+
+def test_reconstructed_weights_carry_the_draw(collapsed):
+    params = collapsed.weights(jax.random.key(1), 7)
+    model = AttentionPaths((2, 2), N)
+    v_DxN, _ = jax.jit(lambda p: model.apply(p, 29, method="path_weights"))(params)
+    np.testing.assert_allclose(v_DxN @ v_DxN.T, collapsed.U[7], atol=1e-10)
+
+
+def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
+    """f is homogeneous of degree L + 2: E|w|^2 = #weights - (L + 2) / T E[(f - y) . f].
+
+    The right side is exact given U, the left is over reconstructed weights. V_eff's Gram matrix
+    and the mean squared residual are compared likewise.
+    """
+    labels, model = tiny.labels, AttentionPaths((2, 2), N)
+    thetas = collapsed.theta[::2]
+    keys = jax.random.split(jax.random.key(3), len(thetas))
+    xi = np.asarray(tiny.attentioned)
+
+    def rebuild(key, theta):
+        layout = collapsed.problem.layout
+        params = reconstruct(key, layout, theta, (N,) * 3, xi, labels, T)
+        squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
+        _, V_eff = model.apply(params, 29, method="path_weights")
+        return squares, V_eff, model.apply(params, xi, method="from_attentioned")
+
+    squares, V_eff, f = map(np.asarray, jax.jit(jax.vmap(rebuild))(keys, thetas))
+    count = sum(np.prod(s) for s in [(29, N), (N, 2, N), (N, 2, N), (N,)])
+
+    def given_U(U):
+        K = np.einsum("ab,pan,qbn->pq", U, xi, xi, optimize=True) / (4 * 29)
+        inverse = np.linalg.inv(K + T * np.eye(40))
+        alpha = inverse @ labels
+        trace = np.trace(inverse)
+        fit = T**2 * alpha @ alpha + T * 40 - T**2 * trace - T * labels @ alpha
+        return count - 4 / T * fit, T**2 * alpha @ alpha + T * 40 - T**2 * trace
+
+    expected = np.array([given_U(U) for U in collapsed.U[::2]])
+    residuals = ((f - labels[None]) ** 2).sum(1)
+    for found, column in ((squares, 0), (residuals, 1)):
+        gap = (found - expected[:, column])[None]
+        assert abs(gap.mean()) < 4 * monte_carlo_error(gap)
+    grams = np.einsum("sdn,sen->sde", V_eff, V_eff) / 29
+    exact = collapsed.U - collapsed.U @ collapsed.gradients() @ collapsed.U / 29
+    gap = (grams - exact[::2])[None]
+    assert (np.abs(gap.mean((0, 1))) < 4 * monte_carlo_error(gap)).all()
+    np.testing.assert_allclose(collapsed.gram_effective(), exact.mean(0), rtol=1e-10)
+
+
+def test_reconstruction_at_any_heads_widths_and_rank():
+    heads, widths = (3, 2), (4, 3, 2)  # six paths through a layer of four: U is singular
+    layout = chains.ranked_layout(heads, widths)
+    rng = np.random.default_rng(0)
+    xi, labels = rng.standard_normal((6, int(np.prod(heads)), 8)), np.ones(6)
+    model = AttentionPaths(heads, widths)
+
+    def both(key):
+        theta = chains.draw_prior(key, layout, widths)
+        params = reconstruct(key, layout, theta, widths, xi, labels, 0.1)
+        v_DxN, _ = model.apply(params, 8, method="path_weights")
+        return v_DxN @ v_DxN.T, chains.order_parameters(layout, theta)[-1], params
+
+    found, expected, params = jax.jit(both)(jax.random.key(0))
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert np.linalg.matrix_rank(expected) == layout.shapes[-1][1] == 4
+    assert params["params"]["block_0"]["attn"]["value"]["kernel"].shape == (
+        widths[0],
+        heads[0],
+        widths[1],
+    )
+
+
+def test_singular_posterior_against_importance_sampling():
+    """N = 2 under four paths, with weights drawn from the prior in NumPy and weighted by the data.
+
+    Four examples at T = 0.3 leave importance sampling some thousand effective draws.
+    """
+    rng, width, temperature, samples = np.random.default_rng(0), 2, 0.3, 400_000
+    xi, labels = rng.standard_normal((4, 4, 3)), np.array([1.0, 1.0, -1.0, -1.0])
+    xi_test = rng.standard_normal((2, 4, 3))
+
+    v = rng.standard_normal((samples, 1, width))  # a
+    for _ in range(2):
+        V = rng.standard_normal((samples, 2, width, width))
+        v = (v[:, None] @ V).reshape(samples, -1, width) / width**0.5
+    U = v @ v.swapaxes(1, 2) / width
+    V_eff = v @ rng.standard_normal((samples, width, 3)) / width**0.5
+    f = V_eff.reshape(samples, -1) @ np.concatenate([xi, xi_test]).reshape(6, -1).T / 12**0.5
+    log_weight = -((f[:, :4] - labels) ** 2).sum(1) / (2 * temperature)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+
+    posterior = attention_paths.sample(
+        jax.random.key(0), xi, labels, width, temperature, (2, 2), 3000, 500, 2,
+        chain_method="vectorized",
+    )  # fmt: skip
+    assert posterior.diagnostics["r_hat"] < 1.02
+    rows, columns = np.triu_indices(4)
+    for found, draws in (
+        (U[:, rows, columns], posterior.U[:, rows, columns]),
+        (f[:, 4:], np.einsum("sdn,bdn->sb", posterior.linear, xi_test)),
+    ):
+        mean = weight @ found
+        error = np.sqrt(weight**2 @ (found - mean) ** 2)
+        by_chain = draws.reshape(2, -1, draws.shape[1])
+        gap = by_chain.mean((0, 1)) - mean
+        assert (np.abs(gap) < 4 * np.hypot(error, monte_carlo_error(by_chain))).all()
+    spread = weight @ f[:, 4:] ** 2 - (weight @ f[:, 4:]) ** 2
+    np.testing.assert_allclose(posterior.variance(xi_test), spread, rtol=0.1)
+
+
+def test_a_run_resumes_from_its_saved_state(tiny):
+    """Saved in the warm-up and after it, by pickle, into a new sampler: the same bits."""
+    args = (tiny.attentioned, tiny.labels, N, T, (2, 2), 300, 2)
+    whole = attention_paths.Sampler.build(*args)
+    state, chunks = whole.start(jax.random.key(0)), []
+    for _ in range(4):
+        state, chunk = whole.advance(state, 90)
+        chunks.append(chunk)
+    assert [chunk["num_steps"].shape[1] for chunk in chunks] == [0, 0, 0, 60]
+    saved, parts = whole.start(jax.random.key(0)), []
+    for _ in range(4):
+        fresh = attention_paths.Sampler.build(*args)
+        saved, part = fresh.advance(pickle.loads(pickle.dumps(saved)), 90)
+        parts.append(part)
+    np.testing.assert_array_equal(whole.posterior(chunks).U, whole.posterior(parts).U)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [10, 100])
+def test_paper_size_agreement(width, paper):
+    ours = draw(paper, 4000, 2, "collapsed", width=width, temperature=0.01)
+    theirs = draw(paper, 200, 1, "weights", warmup=150, width=width, temperature=0.01)
+    compare(ours, theirs, paper)
+
+
+@pytest.mark.slow
+def test_paper_size_singular(paper):
+    """N = 3 under four paths; reference means with their errors (13 coordinates)."""
+    ours = draw(paper, 8000, 2, "collapsed", width=3, temperature=0.01, target_accept=0.9)
+    assert ours.theta.shape[1] == 13
+    reference = {(0, 0): (25.01, 0.14), (2, 2): (10.49, 0.05), (0, 2): (-11.49, 0.09)}
+    for (i, j), (mean, error) in reference.items():
+        values = ours.U[:, i, j].reshape(2, -1)
+        assert abs(values.mean() - mean) < 4 * np.hypot(error, monte_carlo_error(values))
+    values = ours.energies().reshape(2, -1)
+    assert abs(values.mean() + 34.78) < 4 * np.hypot(0.09, monte_carlo_error(values))

@@ -1,0 +1,115 @@
+"""What a caller can get wrong, said before anything long starts."""
+
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from theory.numerics import check_count, check_range, is_concrete
+
+
+def check_problem(attentioned, labels, temperature, heads: Sequence[int]):
+    """The attentioned input and the labels as arrays, after every check of issue and shape."""
+    for head_count in heads:
+        check_count("every entry of heads", head_count)
+    attentioned = check_attentioned("attentioned", attentioned, heads)
+    labels = jnp.asarray(labels, attentioned.dtype)
+    examples = attentioned.shape[0]
+    if labels.shape != (examples,):
+        raise UserError(
+            f"labels must have shape ({examples},), one for each attentioned input, "
+            f"got {labels.shape}."
+        )
+    if is_concrete(labels) and not bool(np.all(np.abs(np.asarray(labels)) == 1)):
+        wrong = np.asarray(labels)[np.abs(np.asarray(labels)) != 1][0]
+        raise UserError(f"labels must be +1 or -1, got {wrong:g}; for labels 0 and 1 pass 2 y - 1.")
+    check_temperature(temperature)
+    _check_condition(attentioned, temperature)
+    return attentioned, labels
+
+
+def check_attentioned(name: str, attentioned, heads: Sequence[int], n: int | None = None):
+    """(P, H_1 .. H_L, n), finite; with n given, the token dimension of the training set."""
+    attentioned = jnp.asarray(attentioned)
+    if not jnp.issubdtype(attentioned.dtype, jnp.floating):
+        attentioned = attentioned.astype(float)
+    paths = math.prod(heads)
+    wanted = f"(examples, {paths} = product of heads {tuple(heads)}, {n or 'n'})"
+    if (
+        attentioned.ndim != 3
+        or attentioned.shape[1] != paths
+        or n not in (None, attentioned.shape[2])
+    ):
+        raise UserError(f"{name} must have shape {wanted}, got {attentioned.shape}.")
+    if not attentioned.size:
+        raise UserError(f"{name} must hold at least one example, got shape {attentioned.shape}.")
+    if is_concrete(attentioned):
+        bad = np.argwhere(~np.isfinite(np.asarray(attentioned)).all((1, 2)))
+        if bad.size:
+            raise UserError(
+                f"{name} must be finite; {len(bad)} of {len(attentioned)} examples hold NaN or "
+                f"infinity, the first is number {bad[0, 0]}."
+            )
+    return attentioned
+
+
+def check_temperature(temperature) -> None:
+    if is_concrete(temperature):
+        values = np.asarray(temperature, float)
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise UserError(
+                f"temperature must be finite and above 0, got {temperature}; for the noiseless "
+                "limit take a small one, such as 1e-4."
+            )
+
+
+def check_widths(width, heads: Sequence[int]) -> tuple:
+    """(N_1 .. N_{L+1}) from a number or one number a layer."""
+    layers = len(heads) + 1
+    widths = tuple(width) if np.ndim(width) else (width,) * layers
+    if len(widths) != layers:
+        raise UserError(
+            f"width must be a number or {layers} numbers N_1 .. N_{layers} (one for each hidden "
+            f"layer: {len(heads)} attention layers have {layers}), got {len(widths)}."
+        )
+    for value in widths:
+        check_range("width", value, low=1)
+    return widths
+
+
+def whole_widths(width, heads: Sequence[int]) -> tuple[int, ...]:
+    """Like check_widths, for samplers: the widths of real networks."""
+    widths = check_widths(width, heads)
+    for value in widths:
+        check_count("width", value)
+    return tuple(int(value) for value in widths)
+
+
+def _check_condition(attentioned_PxDxn, temperature) -> None:
+    """Equal examples make K singular, and then the temperature alone carries the inverse."""
+    if not (is_concrete(attentioned_PxDxn) and is_concrete(temperature)):
+        return
+    flat_PxF = np.asarray(attentioned_PxDxn).reshape(len(attentioned_PxDxn), -1)
+    kernel_PxP = flat_PxF @ flat_PxF.T / flat_PxF.shape[1]
+    eigenvalues = np.linalg.eigvalsh(kernel_PxP)
+    coldest = float(np.min(np.asarray(temperature, float)))
+    condition = (eigenvalues[-1] + coldest) / (max(eigenvalues[0], 0.0) + coldest)
+    limit = 0.01 / np.finfo(flat_PxF.dtype).eps
+    if condition <= limit:
+        return
+    norms_P = np.sqrt(np.maximum(np.diagonal(kernel_PxP), 1e-300))
+    cosines_PxP = kernel_PxP / norms_P[:, None] / norms_P[None, :] - 2 * np.eye(len(norms_P))
+    first, second = np.unravel_index(np.argmax(cosines_PxP), cosines_PxP.shape)
+    pair = (
+        f"examples {first} and {second} are"
+        if cosines_PxP.max() > 1 - 1e-9
+        else "some examples are nearly"
+    )
+    equal = "duplicates" if cosines_PxP.max() > 1 - 1e-9 else "dependent on others"
+    raise UserError(
+        f"K + T has condition number {condition:.1e} at temperature {coldest:g}, at most "
+        f"{limit:.0e} keeps {flat_PxF.dtype} exact: {pair} {equal}. Remove them or raise the "
+        "temperature."
+    )

@@ -1,0 +1,211 @@
+"""Draws from the exact finite-width posterior, and expectations over them."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from theory.attention_paths import chain as chains
+from theory.attention_paths.checks import check_attentioned
+from theory.attention_paths.kernel import energy, energy_gradient, fit_labels, gram, path_kernel
+from theory.attention_paths.predictor import mean_weights, psd_factor, variances
+from theory.attention_paths.reconstruction import reconstruct
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What the posterior is conditioned on; widths (N_1 .. N_{L+1})."""
+
+    attentioned: jax.Array
+    labels: jax.Array
+    widths: tuple[int, ...]
+    temperature: float
+    heads: tuple[int, ...]
+
+    @property
+    def layout(self) -> chains.Layout:
+        return chains.ranked_layout(self.heads, self.widths)
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """Draws over the chains, one chain after the other; every array has them as its first axis.
+
+    U (draws, D, D)      the order parameter U^(1) of each draw
+    linear (draws, D, n) the predictor of each draw is sum_pi linear^pi . xi^pi: for "collapsed" its
+                         mean given U (Rao-Blackwell), for "weights" f itself, V_eff / sqrt(D n)
+    theta                Bartlett coordinates ("collapsed" only)
+    diagnostics          divergences, r_hat (worst entry of U), ess (smallest of the entries of U),
+                         num_steps, num_steps_max, tree_depth_max, accept_prob, step_size
+    """
+
+    problem: Problem
+    method: str
+    U: np.ndarray
+    linear: np.ndarray
+    theta: np.ndarray | None
+    diagnostics: dict
+
+    @property
+    def chain(self) -> list[np.ndarray]:
+        """[u, U^(L), .., U^(1)] of every draw ("collapsed" only)."""
+        theta = jnp.asarray(self._collapsed("chains"))
+        chain = jax.vmap(lambda t: chains.order_parameters(self.problem.layout, t))(theta)
+        return [np.asarray(U) for U in chain]
+
+    def mean(self, attentioned_test) -> np.ndarray:
+        """E[f*], (P*,)."""
+        test_BxDxn = self._check(attentioned_test)
+        return np.asarray(jnp.tensordot(test_BxDxn, self.linear.mean(0), 2))
+
+    def variance(self, attentioned_test) -> np.ndarray:
+        """Var[f*], (P*,); collapsed: E_U[var given U] + Var_U[mean given U]."""
+        test_BxDxn = self._check(attentioned_test)
+        means_SxB = np.einsum("bdn,sdn->sb", np.asarray(test_BxDxn), self.linear, optimize=True)
+        between_B = means_SxB.var(0)
+        if self.theta is None:
+            return between_B
+        problem = self.problem
+        within_B = _mean_variance(
+            problem.layout,
+            jnp.asarray(self.theta),
+            problem.attentioned,
+            problem.labels,
+            problem.temperature,
+            test_BxDxn,
+        )
+        return between_B + np.asarray(within_B)
+
+    def gram_hidden(self) -> np.ndarray:
+        """E[v^(1) v^(1)T] / N_1 = E[U], the input projection left out."""
+        return self.U.mean(0)
+
+    def gram_effective(self) -> np.ndarray:
+        """E[V_eff V_eff^T] / n; collapsed: E[U - U G U / n], exact at every width."""
+        n, paths = self.problem.attentioned.shape[2], self.U.shape[1]
+        if self.method == "weights":
+            grams = np.einsum("sdn,sen->de", self.linear, self.linear, optimize=True)
+            return grams * paths / len(self.linear)
+        return (self.U - self.U @ self.gradients() @ self.U / n).mean(0)
+
+    def energies(self) -> np.ndarray:
+        """ln det(K + T) + Y^T (K + T)^-1 Y at each draw's U, (draws,)."""
+        return self._over_draws(_energy_at)
+
+    def gradients(self) -> np.ndarray:
+        """G = d energy / dU at each draw's U, (draws, D, D)."""
+        return self._over_draws(_gradient_at)
+
+    def weights(self, key, index: int) -> dict:
+        """All weights behind draw `index`: parameters for models.attention_paths.AttentionPaths."""
+        p = self.problem
+        theta = jnp.asarray(self._collapsed("weights")[index])
+        args = (p.attentioned, p.labels, p.temperature)
+        return _reconstruct(p.layout, p.widths, key, theta, *args)
+
+    def _collapsed(self, what: str) -> np.ndarray:
+        if self.theta is None:
+            raise UserError(
+                f"{what} come from collapsed draws: sample with method='collapsed', "
+                "got method='weights'."
+            )
+        return self.theta
+
+    def _over_draws(self, function) -> np.ndarray:
+        p = self.problem
+        kernel = path_kernel(p.attentioned)
+        return np.asarray(
+            _map_draws(function, kernel, p.labels, p.temperature, jnp.asarray(self.U))
+        )
+
+    def _check(self, attentioned_test) -> jax.Array:
+        return check_attentioned(
+            "attentioned_test",
+            attentioned_test,
+            self.problem.heads,
+            self.problem.attentioned.shape[2],
+        )
+
+
+def collapsed_draws(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """U and the mean predictor's linear map for every theta of (draws, size)."""
+    args = (problem.attentioned, problem.labels, problem.temperature)
+    U, linear = _collapsed_draws(problem.layout, jnp.asarray(theta), *args)
+    return np.asarray(U), np.asarray(linear)
+
+
+def diagnose(U_CxSxDxD: np.ndarray, statistics: dict[str, np.ndarray]) -> dict:
+    """The record of a run from draws by chain and NUTS's own numbers (chains, draws)."""
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    steps = statistics["num_steps"]
+    record = {
+        "divergences": int(statistics["diverging"].sum()),
+        "num_steps": float(steps.mean()),
+        "num_steps_max": int(steps.max()),
+        "tree_depth_max": int(np.log2(steps.max())) + 1,
+        "accept_prob": float(statistics["accept_prob"].mean()),
+        "step_size": [float(size) for size in statistics["step_size"][:, -1]],
+        "r_hat": float("nan"),
+        "ess": float("nan"),
+    }
+    if U_CxSxDxD.shape[1] >= 4:
+        entries_CxSxE = U_CxSxDxD[:, :, *np.triu_indices(U_CxSxDxD.shape[-1])]
+        record["r_hat"] = float(np.max(split_gelman_rubin(entries_CxSxE)))
+        record["ess"] = float(np.min(effective_sample_size(entries_CxSxE)))
+    return record
+
+
+def monte_carlo_error(values_CxSx: np.ndarray) -> np.ndarray:
+    """The standard error of the mean over chains and draws: sd / sqrt(ESS)."""
+    from numpyro.diagnostics import effective_sample_size
+
+    return np.std(values_CxSx, (0, 1)) / np.sqrt(effective_sample_size(values_CxSx))
+
+
+def _energy_at(kernel, labels, temperature, U):
+    return energy(kernel, labels, temperature, psd_factor(U))
+
+
+def _gradient_at(kernel, labels, temperature, U):
+    return energy_gradient(kernel, labels, temperature, psd_factor(U))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _map_draws(function, kernel, labels, temperature, U_SxDxD):
+    return jax.lax.map(lambda U: function(kernel, labels, temperature, U), U_SxDxD)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _collapsed_draws(layout, theta_Sxp, attentioned, labels, temperature):
+    kernel = path_kernel(attentioned)
+
+    def one(theta):
+        factor_Dxr = chains.factors(layout, theta)[-1]
+        U_DxD = factor_Dxr @ factor_Dxr.T
+        fit = fit_labels(gram(kernel, factor_Dxr), labels, temperature)
+        return U_DxD, mean_weights(attentioned, fit, U_DxD)
+
+    return jax.lax.map(one, theta_Sxp)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _mean_variance(layout, theta_Sxp, attentioned, labels, temperature, test_BxDxn):
+    kernel = path_kernel(attentioned)
+
+    def add(total_B, theta):
+        factor_Dxr = chains.factors(layout, theta)[-1]
+        fit = fit_labels(gram(kernel, factor_Dxr), labels, temperature)
+        return total_B + variances(factor_Dxr, attentioned, fit.cholesky_PxP, test_BxDxn), None
+
+    empty_B = jnp.zeros(len(test_BxDxn), test_BxDxn.dtype)
+    return jax.lax.scan(add, empty_B, theta_Sxp)[0] / len(theta_Sxp)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _reconstruct(layout, widths: Sequence[int], key, theta, attentioned, labels, temperature):
+    return reconstruct(key, layout, theta, widths, attentioned, labels, temperature)

@@ -1,0 +1,154 @@
+"""The Gaussian-process predictor at a given U, and what the order parameter says of the network.
+
+    <f*> = k^T (K + T)^-1 Y,   Var = K(x*, x*) - k^T (K + T)^-1 k       (arXiv 2405.15926, eqs. 5-6)
+
+k, K and K(x*, x*) without the temperature, which is added only where K is inverted.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+
+from jaxformer.errors import UserError
+from theory.attention_paths.checks import check_attentioned, check_problem
+from theory.attention_paths.kernel import Fit, feature_map, fit_labels, gram, path_kernel
+from theory.attention_paths.order_parameter import OrderParameter
+
+TEST_CHUNK = 200
+
+
+def predict(
+    order_parameter: OrderParameter, attentioned, labels, attentioned_test
+) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance of f on the test inputs, (P*,) each, at the order parameter's U."""
+    heads, temperature = order_parameter.heads, order_parameter.temperature
+    attentioned, labels = check_problem(attentioned, labels, temperature, heads)
+    return predict_at(order_parameter.U, attentioned, labels, temperature, attentioned_test)
+
+
+def predict_at(U, attentioned, labels, temperature, attentioned_test):
+    """Like predict, at any U: the identity is the GP limit, a masked U a pruned network."""
+    U, labels = jnp.asarray(U), jnp.asarray(labels)
+    attentioned_test = check_attentioned(
+        "attentioned_test", attentioned_test, (len(U),), attentioned.shape[2]
+    )
+    temperature = jnp.asarray(temperature, labels.dtype)
+    return _predict(U, jnp.asarray(attentioned), labels, temperature, attentioned_test)
+
+
+def mean_weights(attentioned_PxDxn, fit: Fit, U_DxD) -> jax.Array:
+    """W, (D, n), with <f*> = sum_pi W^pi . xi*^pi: the mean predictor is one linear map."""
+    paths, n = attentioned_PxDxn.shape[1:]
+    evidence_Dxn = jnp.tensordot(fit.alpha_P, attentioned_PxDxn, 1)
+    return U_DxD @ evidence_Dxn / (paths * n)
+
+
+def variances(factor_Dxr, attentioned_PxDxn, cholesky_PxP, test_BxDxn) -> jax.Array:
+    """Var, (B,), some test inputs at a time."""
+    phi_PxF = feature_map(attentioned_PxDxn, factor_Dxr)
+
+    def one(test_Dxn):
+        phi_F = feature_map(test_Dxn[None], factor_Dxr)[0]
+        half_P = solve_triangular(cholesky_PxP, phi_PxF @ phi_F, lower=True)
+        return phi_F @ phi_F - half_P @ half_P
+
+    return jax.lax.map(one, test_BxDxn, batch_size=TEST_CHUNK)
+
+
+def psd_factor(U_DxD) -> jax.Array:
+    """C with U = C C^T, also for a singular U."""
+    values_D, vectors_DxD = jnp.linalg.eigh(U_DxD)
+    return vectors_DxD * jnp.sqrt(jnp.maximum(values_D, 0))[None, :]
+
+
+def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
+    """ln p(Y | X) in the thermodynamic limit: -N (S - S_prior) / 2 - P ln(2 pi) / 2.
+
+    S_prior = sum_l (N_l / N) H_l .. H_L is the action without data. At leading order in N.
+    """
+    widths, heads = order_parameter.width, order_parameter.heads
+    sizes = [math.prod(heads[l:]) for l in range(len(heads) + 1)]
+    prior = sum(width * size for width, size in zip(widths, sizes))
+    largest = functools.reduce(jnp.maximum, widths)
+    excess = largest * order_parameter.action - prior
+    return -0.5 * (excess + examples * math.log(2 * math.pi))
+
+
+def gram_hidden(order_parameter: OrderParameter) -> jax.Array:
+    """<v^(1) v^(1)T> / N_1, the input projection left out: U itself, exact for E[U] at any N."""
+    return order_parameter.U
+
+
+def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
+    """<V_eff V_eff^T> / n, the input projection included: U - (N_1/n) (U - U Ut^-1 U).
+
+    The paper equates it with U; that holds for n >> N only. From the exact E[U - U G U / n] and
+    the Ward identity of G at the saddle point.
+    """
+    U, prior = order_parameter.U, prior_of_first(order_parameter.chain, order_parameter.heads)
+    return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(prior, U))
+
+
+def prior_of_first(chain: Sequence, heads: Sequence[int]) -> jax.Array:
+    """Ut^(1) = I_{H_1} (x) U^(2), the prior mean of U^(1)."""
+    if not heads:
+        return jnp.ones((1, 1), jnp.asarray(chain[-1]).dtype)
+    above = jnp.atleast_2d(jnp.asarray(chain[-2]))
+    return jnp.kron(jnp.eye(heads[0], dtype=above.dtype), above)
+
+
+def head_scores(U, heads: Sequence[int]) -> list[jax.Array]:
+    """For every head the sum of |U_pi,pi'| over pairs of which at least one path passes it.
+
+    One array (H_l,) a layer l = 1 .. L, divided by the largest of all heads: what can be pruned.
+    """
+    U = _check_square(U, heads)
+    passes = _passes(heads)
+    total = jnp.abs(U).sum()
+    scores = []
+    for layer in passes:
+        avoids_HxD = jnp.asarray(~layer, U.dtype)
+        scores.append(total - jnp.einsum("hd,de,he->h", avoids_HxD, jnp.abs(U), avoids_HxD))
+    largest = functools.reduce(jnp.maximum, [score.max() for score in scores])
+    return [score / largest for score in scores]
+
+
+def prune(U, heads: Sequence[int], layer: int, head: int) -> jax.Array:
+    """U without the paths through one head, layer and head from 0: rows and columns zeroed."""
+    U = _check_square(U, heads)
+    if not (0 <= layer < len(heads) and 0 <= head < heads[layer]):
+        raise UserError(
+            f"there is no head {head} in layer {layer} of heads {tuple(heads)}; both count from 0."
+        )
+    avoids_D = jnp.asarray(~_passes(heads)[layer][head], U.dtype)
+    return U * avoids_D[:, None] * avoids_D[None, :]
+
+
+def _check_square(U: Any, heads: Sequence[int]) -> jax.Array:
+    U, paths = jnp.asarray(U), math.prod(heads)
+    if not heads or U.shape != (paths, paths):
+        raise UserError(
+            f"U must have shape {(paths, paths)} = products of heads {tuple(heads)}, got {U.shape}."
+        )
+    return U
+
+
+def _passes(heads: Sequence[int]) -> list[np.ndarray]:
+    """For every layer (H_l, D) booleans: does the path pass through the head."""
+    choices_LxD = np.indices(heads).reshape(len(heads), -1)
+    return [np.arange(h)[:, None] == choice_D[None] for h, choice_D in zip(heads, choices_LxD)]
+
+
+@jax.jit
+def _predict(U_DxD, attentioned_PxDxn, labels_P, temperature, test_BxDxn):
+    factor_Dxr = psd_factor(U_DxD)
+    fit = fit_labels(gram(path_kernel(attentioned_PxDxn), factor_Dxr), labels_P, temperature)
+    weights_Dxn = mean_weights(attentioned_PxDxn, fit, U_DxD)
+    mean_B = jnp.tensordot(test_BxDxn, weights_Dxn, 2)
+    return mean_B, variances(factor_Dxr, attentioned_PxDxn, fit.cholesky_PxP, test_BxDxn)

@@ -1,0 +1,73 @@
+"""All weights of the network from one draw of the order parameters: exact, at a cost of O(N^2).
+
+The likelihood depends on the weights through the chain only, so given a posterior draw of the chain
+everything else is a draw from the prior conditioned on it:
+
+    v^(l)   = sqrt(N_l) C_l Q_l^T,  Q_l Haar, N_l x r_l                 (LQ of a Gaussian matrix)
+    V^(l)h  = sqrt(N_{l+1}) v^(l+1)+ v^(l)_h + (1 - Q Q^T) Z
+    V_eff   = C_1 Z + (D n)^(-1/2) U Xi (K + T)^-1 (Y - f_0 - sqrt(T) eps)        (Matheron's rule)
+    V^(0)   = sqrt(N_1) v^(1)+ V_eff + (1 - Q Q^T) Z
+
+with Z, eps standard normal and f_0 the network at V_eff = C_1 Z.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from theory.attention_paths import chain as chains
+from theory.attention_paths.kernel import fit_labels, gram, path_kernel, scale
+
+
+def reconstruct(
+    key: jax.Array,
+    layout: chains.Layout,
+    theta: jax.Array,
+    widths: Sequence[int],
+    attentioned_PxDxn: jax.Array,
+    labels_P: jax.Array,
+    temperature,
+) -> dict:
+    """Parameters of models.attention_paths.AttentionPaths whose order parameter is theta's."""
+    C = chains.factors(layout, theta)[::-1]  # l = 1 .. L+1
+    keys = jax.random.split(key, 2 * len(C) + 2)
+    Q = [_haar(k, width, C_l.shape[1], C_l.dtype) for k, width, C_l in zip(keys, widths, C)]
+    v = [width**0.5 * C_l @ Q_l.T for width, C_l, Q_l in zip(widths, C, Q)]
+
+    params = {"readout": {"kernel": v[-1][0]}}
+    for i, heads in enumerate(layout.heads):
+        v_HxDxI = v[i].reshape(heads, -1, widths[i])
+        solved_HxrxI = jnp.linalg.pinv(C[i + 1])[None] @ v_HxDxI
+        values_HxOxI = _given_products(keys[len(C) + i], Q[i + 1], solved_HxrxI)
+        params[f"block_{i}"] = {"attn": {"value": {"kernel": values_HxOxI.transpose(2, 0, 1)}}}
+    V_eff_Dxn = draw_effective_weights(keys[-1], C[0], attentioned_PxDxn, labels_P, temperature)
+    V0_1xNxn = _given_products(keys[-2], Q[0], (jnp.linalg.pinv(C[0]) @ V_eff_Dxn)[None])
+    params["embed"] = {"kernel": V0_1xNxn[0].T}
+    return {"params": params}
+
+
+def draw_effective_weights(key, C_Dxr, attentioned_PxDxn, labels_P, temperature) -> jax.Array:
+    """V_eff given U = C C^T and the labels, (D, n)."""
+    scaled_PxDxn = scale(attentioned_PxDxn)
+    z_key, noise_key = jax.random.split(key)
+    Z_rxn = jax.random.normal(z_key, (C_Dxr.shape[1], scaled_PxDxn.shape[2]), scaled_PxDxn.dtype)
+    noise_P = jax.random.normal(noise_key, labels_P.shape, scaled_PxDxn.dtype)
+    prior_Dxn = C_Dxr @ Z_rxn
+    residual_P = labels_P - jnp.tensordot(scaled_PxDxn, prior_Dxn, 2)
+    residual_P = residual_P - jnp.sqrt(temperature) * noise_P
+    fit = fit_labels(gram(path_kernel(attentioned_PxDxn), C_Dxr), residual_P, temperature)
+    return prior_Dxn + C_Dxr @ (C_Dxr.T @ jnp.tensordot(fit.alpha_P, scaled_PxDxn, 1))
+
+
+def _given_products(key, Q_Oxr, solved_HxrxI) -> jax.Array:
+    """Gaussian matrices (H, O, I) conditioned on Q^T V."""
+    Z_HxOxI = jax.random.normal(
+        key, (len(solved_HxrxI), len(Q_Oxr), solved_HxrxI.shape[2]), Q_Oxr.dtype
+    )
+    return Z_HxOxI + Q_Oxr[None] @ (solved_HxrxI - Q_Oxr.T[None] @ Z_HxOxI)
+
+
+def _haar(key, rows: int, columns: int, dtype) -> jax.Array:
+    Q, R = jnp.linalg.qr(jax.random.normal(key, (rows, columns), dtype))
+    return Q * jnp.sign(jnp.diagonal(R))[None, :]
