@@ -24,7 +24,7 @@ def start(m: int) -> np.ndarray:
     return 0.5 * np.eye(m) + 0.5
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_gap_shrinks_with_width(causal):
     m, count = 4, 5000
     times = [0.5, 1.0]

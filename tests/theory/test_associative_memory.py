@@ -52,7 +52,38 @@ def test_the_constant_of_any_n():
         np.testing.assert_allclose(np.exp(a[:, 2]) * 1e6, constant, rtol=1e-3)
 
 
-@pytest.mark.parametrize("n", [4, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [2, 5])
+def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
+    """W from (a, b): its columns sum to zero along the flow; then autodiff at that W."""
+    alpha, a, b = 0.3, -1.3, -0.4
+    correct = -((n - 1) * a + b) / (n + 1)
+    w = jnp.full((n, n), correct + a) - a * jnp.eye(n)
+    w = jnp.concatenate([w, jnp.full((1, n), correct + b)])
+    np.testing.assert_allclose(w.sum(0), 0, atol=1e-12)
+    targets = jnp.concatenate([(1 - alpha) * jnp.eye(n), jnp.full((1, n), alpha)])
+
+    def cross_entropy(w):
+        return -(targets * jax.nn.log_softmax(w, axis=0)).sum() / n
+
+    speed = -jax.grad(cross_entropy)(w)
+    flow = memory._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, True)
+    found = [speed[1, 0] - speed[0, 0], speed[n, 0] - speed[0, 0]]
+    np.testing.assert_allclose(found, flow, rtol=1e-10)
+    sigma = jnp.linalg.svd(w, compute_uv=False)
+    signal, noise = memory.singular_values(a, b, n)
+    np.testing.assert_allclose(jnp.sort(sigma), jnp.sort(jnp.array([signal] * (n - 1) + [noise])))
+    if n == 2:  # the printed flow, in the coordinates of (43)
+        b1 = jnp.array([[1.0, -1], [-1, 1], [0, 0]])
+        b2 = jnp.array([[1.0, 1], [1, 1], [-2, -2]])
+        beta = jnp.array([-a / 2, (a / 2 - b) / 3])
+        np.testing.assert_allclose(beta[0] * b1 + beta[1] * b2, w, atol=1e-12)
+        slow, fast = -jax.grad(lambda x: cross_entropy(x[0] * b1 + x[1] * b2))(beta)
+        flow = memory._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, False)
+        np.testing.assert_allclose([-2 * slow, -slow - 3 * fast], flow, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 4])
 def test_the_matrix_flows_as_predicted(n):
     """Autodiff of the cross-entropy of W in random orthonormal embeddings, and its SVD."""
     alpha, times = np.array([0.1, 0.3]), np.array([0.0, 3.0, 8e4])
@@ -74,6 +105,23 @@ def test_the_coordinates_flow_as_printed():
     measured = memory.measure(jax.random.key(1), 0.3, times, kind="coordinates")
     for formula, value in zip(predicted, measured):
         np.testing.assert_allclose(value, formula, atol=1e-8)
+
+
+def test_truncations_by_svd():
+    """The closed forms of every truncation that does not depend on the basis, by SVD of W(a, b)."""
+    for n, a, b in ((2, -5.0, -0.8), (4, -10.5, -0.85), (4, -2.9, -1.0), (3, -6.0, -0.9)):
+        correct = -((n - 1) * a + b) / (n + 1)
+        w = np.vstack([np.full((n, n), correct + a) - a * np.eye(n), np.full(n, correct + b)])
+        left, sigma, right = np.linalg.svd(w, full_matrices=False)
+        for rank in range(n + 1):
+            p = np.exp((left[:, :rank] * sigma[:rank]) @ right[:rank])
+            p /= p.sum(0)
+            out = np.array(memory.truncated(jnp.asarray(a), jnp.asarray(b), n, rank))
+            if not np.isnan(out).any():
+                np.testing.assert_allclose(np.diagonal(p), out[0], rtol=1e-8)
+                np.testing.assert_allclose(p[n], out[1], rtol=1e-8)
+            elif rank in (0, n):
+                raise AssertionError("these are always defined")
 
 
 def test_rank_one_forgets_the_noise_for_two_inputs():
