@@ -9,8 +9,8 @@ Like the paper's, except that W_V is the product Wo Wv and the scores are divide
 the authors' code (`factored_values`, `scale_scores`). Nothing is frozen here: E, p and U are
 parameters that the partition `(embed|unembed|positions)/.* frozen` holds fixed.
 
-Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,output}/kernel (query if
-`factored_keys`, output if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
+Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
+`factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
 unembed/kernel. Captures: block_i/attn/weights.
 """
 
@@ -23,6 +23,7 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models import attention
+from jaxformer.models.layers import keep_last
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -150,7 +151,7 @@ class Attention(nn.Module):
         weights_BxKxT = attention.attention_weights(scores_BxKxT, mask)
         self.sow("intermediates", "weights", weights_BxKxT, reduce_fn=keep_last)
         out_BxKxD = jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD) @ kernel("value")
-        return out_BxKxD @ kernel("output") if spec.factored_values else out_BxKxD
+        return out_BxKxD @ kernel("out") if spec.factored_values else out_BxKxD
 
 
 class FeedForward(nn.Module):
@@ -209,11 +210,6 @@ def take_rows(x_BxTxD: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
 def turn(x_BxTxD: jax.Array) -> jax.Array:
     """Rotary positions of a single head."""
     return attention.rotary(x_BxTxD[:, :, None])[:, :, 0]
-
-
-def keep_last(_, new):
-    """For `sow`: store the array itself, not a tuple of all that was sown."""
-    return new
 
 
 def sin_cos(length: int, width: int, base: float = 10_000.0) -> jax.Array:

@@ -71,7 +71,7 @@ def test_the_equations_in_slow_numpy():
             score = [x[t] @ p[f"{block}/attn/key/kernel"].T @ x[s] / 8**0.5 for s in range(t + 1)]
             a = np.exp(score - np.max(score))
             value = (a / a.sum()) @ x[: t + 1] @ p[f"{block}/attn/value/kernel"]
-            out[t] = x[t] + value @ p[f"{block}/attn/output/kernel"]
+            out[t] = x[t] + value @ p[f"{block}/attn/out/kernel"]
         hidden = np.maximum(out @ p[f"{block}/mlp/in/kernel"], 0)
         x = out + hidden @ p[f"{block}/mlp/out/kernel"]
     logits = model.apply({"params": params}, TOKENS)[0]
@@ -82,9 +82,7 @@ def test_paths_and_initial_scales():
     spec = RecallSpec(vocab_size=50, length=40, width=64, feed_forward=("linear", "mlp"))
     params = Recall(spec).init(jax.random.key(0), TOKENS)["params"]
     shapes = {"/".join(k): v.shape for k, v in flatten_dict(params).items()}
-    attn = {
-        f"block_{i}/attn/{n}/kernel": (64, 64) for i in (0, 1) for n in ("key", "value", "output")
-    }
+    attn = {f"block_{i}/attn/{n}/kernel": (64, 64) for i in (0, 1) for n in ("key", "value", "out")}
     assert shapes == attn | {
         "embed/embedding": (50, 64),
         "positions/embedding": (40, 64),
