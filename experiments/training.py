@@ -83,7 +83,7 @@ def setup(config) -> Setup:
         how=config.train.members,
         mesh=sharding.make_mesh(**config.devices),
     )
-    sharding.check_batch(config.train.batch_size, built.mesh)
+    sharding.check_batch(config.train.batch_size, built.mesh.shape)
     partition.labels(built.shapes())
     return built
 
