@@ -20,15 +20,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
+from jax.errors import JaxRuntimeError
+
 from experiments import flags
 
 RECIPES = ("train", "measure", "solve")
 
 
 def main(argv: Sequence[str]) -> int:
+    from jaxformer import processes
     from jaxformer.errors import UserError
 
     try:
+        processes.start()
+        if not processes.is_writer():
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (one voice for the whole job)
         command = flags.parse(argv)
         if command is None:
             print(__doc__)
@@ -38,9 +45,20 @@ def main(argv: Sequence[str]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except JaxRuntimeError as error:
+        if jax.process_count() == 1:
+            raise
+        print(
+            "error: another process of this job stopped; the same command goes on from the last "
+            f"checkpoint. ({str(error).splitlines()[0][:120]})",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(3)  # the usual exit would wait for the process that is gone
 
 
 def run(command: flags.Command) -> int:
+    from jaxformer import processes
     from jaxformer.errors import unknown
     from jaxformer.records import config_hash, open_workdir, record
 
@@ -66,15 +84,13 @@ def run(command: flags.Command) -> int:
             code = 0
         else:
             code = recipe.run(config, workdir)
-        if command.record and code == 0:
+        if command.record and code == 0 and processes.is_writer():
             print(f"recorded as {record(workdir)}")
         return code
 
 
 def _cache_compilations() -> None:
     """Keeps compiled programs between runs, so that the second run starts at once."""
-    import jax
-
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))

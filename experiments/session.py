@@ -1,15 +1,18 @@
 """What happens around the steps of a run: rows, validation, checkpoints, progress, the result."""
 
+import json
 import math
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments import watch
 from experiments.training import Setup, trained_share
 from jaxformer.partition import FROZEN
-from jaxformer.records import environment
+from jaxformer.processes import agree, any_process
+from jaxformer.records import dumps, environment
 from jaxformer.tasks.task import Batch
 from jaxformer.train import population as populations
 from jaxformer.train.loop import Hook
@@ -26,8 +29,10 @@ class Session:
     def __init__(self, config, built: Setup, workdir, checkpoints, interrupt, clock):
         self.config, self.built, self.workdir = config, built, workdir
         self.checkpoints, self.interrupt, self.clock = checkpoints, interrupt, clock
-        self.evaluate = make_evaluate(built.apply, built.task, EVALUATE_BATCH)
-        self.heldout = built.source.heldout()
+        whole = NamedSharding(built.mesh, PartitionSpec())
+        self.evaluate = make_evaluate(built.apply, built.task, EVALUATE_BATCH, whole)
+        self.heldout = jax.device_get(built.source.heldout())
+        self.validated = [row for row in workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
         self.last = ""
 
@@ -58,7 +63,9 @@ class Session:
     def validate(self, state: TrainState, step: int) -> bool:
         scores = self.score(state, self.heldout.validation)
         means = {name: [m[name].mean for m in scores] for name in scores[0]}
-        self.workdir.append([{"step": step, "validation": means}])
+        row = json.loads(dumps({"step": step, "validation": means}))
+        self.validated.append(row)
+        self.workdir.append([row])
         self.last = f"validation accuracy {max(means['accuracy']):.3f}"
         return self.finished(step)
 
@@ -71,8 +78,9 @@ class Session:
 
     def look_around(self, state: TrainState, step: int) -> bool:
         """After each dispatch: show where we are, save when it is time, stop when asked."""
-        stop = bool(self.interrupt.signal) and not self.window
-        if stop or self.saved.seconds() > SAVE_SECONDS or self.finished(step):
+        stop = any_process(bool(self.interrupt.signal)) and not self.window
+        late = bool(agree(int(self.saved.seconds() > SAVE_SECONDS)))
+        if stop or late or self.finished(step):
             self.save(state, step)
         self.progress.show(step, self.last, loss=self.loss)
         return stop or bool((np.asarray(state.diverged_at) >= 0).all())
@@ -81,7 +89,7 @@ class Session:
         """At the last step, or at one whose validation reached the target (as the rows say)."""
         if step >= self.config.train.steps:
             return True
-        rows = [r for r in self.workdir.rows() if "validation" in r and r["step"] == step]
+        rows = [row for row in self.validated if row["step"] == step]
         target = self.config.train.target
         return bool(rows) and self.built.members.reached(
             _numbers(rows[-1]["validation"]["accuracy"]), target
@@ -115,7 +123,7 @@ class Session:
             derived = built.task.summary(means, trainable) | {"trained_share": share}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
-        validation = [row for row in self.workdir.rows() if "validation" in row]
+        validation = self.validated
         final = _numbers(validation[-1]["validation"]["accuracy"])
         diverged = [int(step) for step in state.diverged_at]
         chosen = built.members.choose(

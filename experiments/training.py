@@ -52,7 +52,17 @@ class Setup(NamedTuple):
         )
 
     def step(self):
-        return make_step(self.apply, self.task, self.tx, self.how)
+        step = make_step(self.apply, self.task, self.tx, self.how)
+        if self.mesh.size == 1:
+            return step
+        shardings = sharding.state_sharding(jax.eval_shape(self.create), self.tx, self.mesh)
+
+        def sharded_step(state, batch):
+            state, metrics = step(state, batch)
+            state = jax.lax.with_sharding_constraint(state, shardings)
+            return state, sharding.everywhere(metrics, self.mesh)
+
+        return sharded_step
 
     def batch_at(self, avoid: jax.Array):
         """step -> the batch of every member; equal seeds see equal data."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, did_you_mean
+from jaxformer.processes import on_host
 
 
 class Restored(NamedTuple):
@@ -39,7 +40,10 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self.folder,
             options=ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True),
-            item_names=("state", "note"),
+            item_handlers={
+                "state": ocp.StandardCheckpointHandler(),
+                "note": ocp.JsonCheckpointHandler(),
+            },
         )
 
     def __enter__(self) -> "Checkpoints":
@@ -111,8 +115,11 @@ class Checkpoints:
         args = self._ocp.args
         # A damaged file would print pages of this on the way to its error.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        # Into memory of the host, on whatever devices it was saved.
+        shapes = self._manager.item_metadata(step)["state"]
+        like = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in dict(shapes).items()}
         found = self._manager.restore(
-            step, args=args.Composite(state=args.StandardRestore(), note=args.JsonRestore())
+            step, args=args.Composite(state=args.StandardRestore(like), note=args.JsonRestore())
         )
         return Restored(step, dict(found["state"]), found["note"])
 
@@ -156,8 +163,7 @@ def _kind(leaf: Any) -> str:
 
 
 def _sha256(leaf: Any) -> str:
-    array = np.ascontiguousarray(leaf)
-    return hashlib.sha256(array.tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(on_host(leaf)).tobytes()).hexdigest()
 
 
 def _hash_of(found: Restored, path: str) -> str:

@@ -25,6 +25,7 @@ import jax
 import numpy as np
 
 from jaxformer.errors import UserError
+from jaxformer.processes import agree, is_writer
 
 SCHEMA = 1  # of a record in results/; a reader refuses one it does not know
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
@@ -50,7 +51,8 @@ class Workdir:
             raise UserError(f"{file} is damaged: {error}.") from None
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
-        write_json(self.path / name, value)
+        if is_writer():
+            write_json(self.path / name, value)
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line cut short by a kill is left out."""
@@ -62,11 +64,15 @@ class Workdir:
 
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Adds rows; each is whole once its line end is written."""
+        if not is_writer():
+            return
         with open(self.path / "metrics.jsonl", "a") as file:
             file.write("".join(dumps(row) + "\n" for row in rows))
 
     def cut(self, step: int) -> None:
         """Forgets the rows beyond a step, which a resumed run will write again."""
+        if not is_writer():
+            return
         kept = [row for row in self.rows() if row["step"] <= step]
         text = "".join(dumps(row) + "\n" for row in kept)
         write_atomically(self.path / "metrics.jsonl", text.encode())
@@ -76,9 +82,28 @@ class Workdir:
 def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdir]:
     """The folder of a run, made if missing, locked, and checked to hold this config or none.
 
-    `config` is what config.json holds: {"config": .., "config_hash": .., ..}.
+    `config` is what config.json holds: {"config": .., "config_hash": .., ..}. In a job of several
+    processes process 0 does this and the others follow.
     """
     workdir = Workdir(path)
+    if not is_writer():
+        if not agree(0):
+            raise UserError("process 0 of this job could not open the workdir; see its message.")
+        yield workdir
+        return
+    opened = False
+    try:
+        with _open_as_writer(workdir, config):
+            opened = bool(agree(1))
+            yield workdir
+    except UserError:
+        if not opened:
+            agree(0)
+        raise
+
+
+@contextmanager
+def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[None]:
     try:
         workdir.path.mkdir(parents=True, exist_ok=True)
         lock = open(workdir / ".lock", "a+")  # noqa: SIM115 (held until the run ends)
@@ -95,7 +120,7 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
         else:
             workdir.write("config.json", config)
         _stamp(workdir)
-        yield workdir
+        yield
 
 
 def record(workdir: Workdir) -> Path:

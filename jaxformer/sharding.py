@@ -8,7 +8,6 @@ The same program runs on every mesh, the one with a single device included: jit 
 NamedShardings say and inserts the communication. (pjit is jit today, and pmap is superseded.)
 """
 
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -89,7 +88,7 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, rules: Rul
 def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh, rules: Rules = RULES):
     """The shardings of a `TrainState` of shapes: moments lie where their parameters do."""
     check_rules(rules)
-    everywhere = NamedSharding(mesh, P())
+    whole = NamedSharding(mesh, P())
 
     def of(params):
         return paths.map_with_path(
@@ -104,15 +103,15 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh, rul
         state.opt_state,
         trainable,
         is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
-        transform_non_params=lambda _: everywhere,
+        transform_non_params=lambda _: whole,
     )
     return state._replace(
-        step=everywhere,
+        step=whole,
         trainable=trainable,
         frozen=of(state.frozen),
         opt_state=opt_state,
-        learning_rate=everywhere,
-        diverged_at=everywhere,
+        learning_rate=whole,
+        diverged_at=whole,
     )
 
 
@@ -127,6 +126,11 @@ def place(tree: Any, like: Any) -> Any:
     )
 
 
+def everywhere(tree: Any, mesh: Mesh) -> Any:
+    """Inside jit: every device has the whole of these arrays."""
+    return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, P()))
+
+
 def shard_batch(batch: Any, mesh: Mesh) -> Any:
     """Inside jit: (members, batch, ...) arrays are cut along the batch."""
     return jax.lax.with_sharding_constraint(batch, NamedSharding(mesh, P(None, BATCH_AXES)))
@@ -139,18 +143,3 @@ def bytes_per_device(tree: Any) -> int:
         for leaf in flatten_state(tree).values()
         if hasattr(leaf, "addressable_shards")
     )
-
-
-def start_processes() -> None:
-    """Joins the processes of a job into one, before any device is used.
-
-    Under Slurm, on a TPU slice and on clouds that JAX knows, the launcher says who takes part; by
-    hand, set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID in each process.
-    """
-    tasks = int(os.environ.get("SLURM_NTASKS", "1"))
-    if "JAX_COORDINATOR_ADDRESS" in os.environ or tasks > 1:
-        number, index = (os.environ.get(f"JAX_{w}") for w in ("NUM_PROCESSES", "PROCESS_ID"))
-        jax.distributed.initialize(
-            num_processes=int(number) if number else None,
-            process_id=int(index) if index else None,
-        )

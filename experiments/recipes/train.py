@@ -11,6 +11,7 @@ from experiments.training import phase_of, phases, regroup
 from jaxformer import sharding
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.errors import UserError
+from jaxformer.processes import agree, is_writer
 from jaxformer.records import Workdir
 from jaxformer.train.loop import fit
 
@@ -29,6 +30,7 @@ def run(config, workdir: Workdir) -> int:
             clock.add(found.note["seconds"])
             print(f"resuming from step {found.step}")
         workdir.cut(int(state.step))
+        agree(0)  # nobody reads the rows before they are cut
         session = Session(config, built, workdir, checkpoints, interrupt, clock)
         for stage in stages:
             if session.finished(int(state.step)) or int(state.step) >= stage.end:
@@ -45,6 +47,7 @@ def run(config, workdir: Workdir) -> int:
                 record=session.record,
                 hooks=session.hooks(int(state.step)),
                 align=config.train.log_every,
+                agree=agree,
             )
             if int(state.step) < stage.end:
                 break
@@ -62,7 +65,9 @@ def run(config, workdir: Workdir) -> int:
         result = session.result(state)
     chosen = {config.name: [member["chosen"] for member in result["members"]]}
     runs = {config.name: workdir.rows()}
-    plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
+    if is_writer():
+        plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
+    agree(0)  # nobody leaves before the record is whole
     workdir.write("result.json", result)
     report(workdir)
     return 0

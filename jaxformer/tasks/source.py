@@ -154,6 +154,7 @@ def _fresh(task: Task, key: jax.Array, place: jax.Array, avoid: jax.Array) -> Ba
 
 
 def _contains(sorted_values: jax.Array, value: jax.Array) -> jax.Array:
+    sorted_values = jnp.asarray(sorted_values)
     place = jnp.searchsorted(sorted_values, value)
     return sorted_values[jnp.minimum(place, sorted_values.shape[0] - 1)] == value
 

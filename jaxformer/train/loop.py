@@ -31,19 +31,21 @@ def fit(
     record: Callable[[int, dict[str, np.ndarray]], None],
     hooks: Sequence[Hook] = (),
     align: int = 1,
+    agree: Callable[[int], int] = int,
 ):
     """Trains to `steps` and returns the state.
 
     `state.step` counts; `batch_at(step)` and `step_fn(state, batch)` are traced together, many
     steps a dispatch. `record(first_step, metrics)` gets every step's metrics. Dispatches end on
-    multiples of `align` unless the steps are slow.
+    multiples of `align` unless the steps are slow. `agree` makes the processes of a job dispatch
+    the same number of steps, which each would choose by its own clock.
     """
     run = _compiled(step_fn, batch_at)
     done, per_step = int(state.step), 0.0
     # The first dispatch donates its input: the caller's arrays must survive it.
     state = jax.tree.map(jnp.copy, state)
     while done < steps:
-        n = _dispatch_length(done, steps, hooks, align, per_step)
+        n = agree(_dispatch_length(done, steps, hooks, align, per_step))
         started = time.perf_counter()
         state, buffer = run(state, n)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}

@@ -54,11 +54,12 @@ def create(
         return TrainState(zero, trainable, frozen, tx.init(trainable), learning_rate, never)
 
     partition.labels(jax.eval_shape(init, member_keys[0]))  # uncovered or idle rules raise here
-    members = jax.vmap(member, out_axes=AXES)
-    if place is None:
-        return jax.jit(members)(member_keys, learning_rates)
-    shardings = place(jax.eval_shape(members, member_keys, learning_rates))
-    return jax.jit(members, out_shardings=shardings)(member_keys, learning_rates)
+
+    def members():
+        return jax.vmap(member, out_axes=AXES)(member_keys, learning_rates)
+
+    shardings = None if place is None else place(jax.eval_shape(members))
+    return jax.jit(members, out_shardings=shardings)()
 
 
 def make_step(apply: Apply, task: Task, tx: optax.GradientTransformation, members: str = "vmap"):
@@ -124,7 +125,7 @@ def token_weighted(scores: Scores) -> jax.Array:
     return (scores.value * scores.weight).sum() / jnp.maximum(scores.weight.sum(), 1e-9)
 
 
-def make_evaluate(apply: Apply, task: Task, batch_size: int):
+def make_evaluate(apply: Apply, task: Task, batch_size: int, out_sharding=None):
     """evaluate(trainable, frozen, batch) -> per-example Scores, (members, examples)."""
 
     def evaluate(trainable, frozen, batch: Batch):
@@ -138,4 +139,4 @@ def make_evaluate(apply: Apply, task: Task, batch_size: int):
             batch_size=batch_size,
         )
 
-    return jax.jit(jax.vmap(evaluate, in_axes=(0, 0, None)))
+    return jax.jit(jax.vmap(evaluate, in_axes=(0, 0, None)), out_shardings=out_sharding)
