@@ -67,8 +67,8 @@ def run(config, workdir: Workdir) -> int:
     runs = {config.name: workdir.rows()}
     if is_writer():
         plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
-    agree(0)  # nobody leaves before the record is whole
     workdir.write("result.json", result)
+    agree(0)  # nobody reads the record before it is whole
     report(workdir)
     return 0
 
