@@ -78,6 +78,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
                 members="map",
                 # Stop when all seeds of some learning rate reach it in validation; above 1: never.
                 target=2.0,
+                probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             ),
         )
     )

@@ -89,7 +89,7 @@ def _measure(keys, rho0, layer, depth, T, width):
         def step(x_1xTxN, key):
             parameters = layer.init(key, x_1xTxN)["params"]
             out, state = layer.apply({"params": parameters}, x_1xTxN, mutable=["intermediates"])
-            weights_HxTxT = state["intermediates"]["attn"]["weights"][0][0]
+            weights_HxTxT = state["intermediates"]["attn"]["weights"][0]
             return out, (_mean_cosine(out[0]), *_overlaps(weights_HxTxT))
 
         _, (cosine, *rest) = jax.lax.scan(step, x_1xTxN, jax.random.split(key, depth))

@@ -25,6 +25,7 @@ from jaxformer.train import population as populations
 from jaxformer.train.loop import Hook, fit
 from jaxformer.train.metrics import Mean, weighted_mean
 from jaxformer.train.population import Population
+from jaxformer.train.probes import watch as watch_with
 from jaxformer.train.step import TrainState, create, make_evaluate, make_step
 
 SAVE_SECONDS = 60
@@ -42,6 +43,7 @@ class Setup(NamedTuple):
     members: Population
     how: str  # members are computed: "map" or "vmap"
     mesh: Mesh
+    watch: Any  # the model with probes, or None
 
     def init(self, key: jax.Array) -> Any:
         return self.model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
@@ -65,7 +67,7 @@ class Setup(NamedTuple):
         )
 
     def step(self):
-        return make_step(self.apply, self.task, self.tx, self.how)
+        return make_step(self.apply, self.task, self.tx, self.how, self.watch)
 
     def batch_at(self, avoid: jax.Array):
         """step -> the batch of every member; equal seeds see equal data."""
@@ -86,15 +88,17 @@ def setup(config) -> Setup:
         if config.train[name] < 1:
             raise UserError(f"train.{name} must be at least 1, got {config.train[name]}.")
     task, partition = build.task(config), build.partition(config)
+    model = build.model(config, task)
     built = Setup(
         task=task,
-        model=build.model(config, task),
+        model=model,
         partition=partition,
         tx=build.optimizer(config, partition),
         source=build.source(config, task),
         members=populations.population(config.seed, config.n_seeds, config.optim.learning_rate),
         how=config.train.members,
         mesh=sharding.make_mesh(**config.devices),
+        watch=watch_with(model, config.train.probes),
     )
     sharding.check_batch(config.train.batch_size, built.mesh)
     partition.labels(built.shapes())

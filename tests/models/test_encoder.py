@@ -38,10 +38,10 @@ def test_addresses(small):
     assert paths == expected | {"unembed/kernel": (16, 11)}
     _, state = model.apply({"params": params}, tokens_BxT, mutable=["intermediates"])
     captured = state["intermediates"]["block_1"]
-    assert captured["attn"]["weights"][0].shape == (2, 4, 8, 8)
-    assert captured["output"][0].shape == (2, 8, 16)
-    np.testing.assert_allclose(captured["attn"]["weights"][0].sum(-1), 1, rtol=1e-5)
-    np.testing.assert_allclose((captured["output"][0] ** 2).mean(-1), 1, rtol=1e-5)
+    assert captured["attn"]["weights"].shape == (2, 4, 8, 8)
+    assert captured["output"].shape == (2, 8, 16)
+    np.testing.assert_allclose(captured["attn"]["weights"].sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose((captured["output"] ** 2).mean(-1), 1, rtol=1e-5)
 
 
 def test_golden_number(small):
