@@ -4,7 +4,7 @@ r"""The trainability diagram with networks in it (arXiv 2505.24333, Figure 1c).
 
 scale  what                                 time             expected alpha_c at low beta
 tiny   L=4, d=32, 2x2 networks              10 CPU seconds   see result.json
-small  L=60, T=64, d=256, 4x3 networks      1 CPU minute     1.26 (limit: 1.23)
+small  L=60, T=64, d=256, 4x3 networks      40 CPU seconds   1.26 (limit: 1.23)
 paper  L=60, T=128, d=600, 6x6 networks     an hour          1.24 (limit: 1.23)
 
 Rank collapse below alpha_c(beta; L), entropy collapse right of beta_c(0) = sqrt(2). The paper gives

@@ -4,7 +4,7 @@ r"""No residuals: how fast tokens agree (arXiv 2505.24333, Figure C.3).
 
 scale  what                           time             expected rms error against networks
 tiny   L=4, T=16, d=32, 2 seeds       10 CPU seconds   below 0.2
-small  L=12, T=128, d=256, 8 seeds    1 CPU minute     exact 0.02, limit 0.3
+small  L=12, T=128, d=256, 8 seeds    20 CPU seconds   exact 0.009, limit 0.105
 paper  L=12, T=512, d=600, 16 seeds   half an hour     exact 0.01
 
 Left: one block from rho = 0 over (beta, sigma_w^2). Right: by layer at sigma_V = sigma_w = 1. The

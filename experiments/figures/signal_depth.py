@@ -50,18 +50,18 @@ def trainability(
                 gaps[name].append(signal[:, -1].mean() - predicted)
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(7, 5), layout="constrained")
-    colours = {"cmap": "cividis", "vmin": 0, "vmax": 1}
+    colours = {"cmap": "cividis", "vmin": float(cosine.min()), "vmax": 1}
     extent = (0, 2.5, 0, 2.5)
     axis.imshow(cosine.T, origin="lower", aspect="auto", extent=extent, **colours)
     axis.plot(beta, edge, color=COLOURS[5], lw=2.2, label=r"$\alpha_c$, exact theory")
-    axis.plot(beta, edge_limit, color="white", lw=1.2, ls="--", label=r"$\alpha_c$, paper's limit")
+    axis.plot(beta, edge_limit, color="black", lw=1.2, ls=":", label=r"$\alpha_c$, paper's limit")
     axis.axvline(2**0.5, color=COLOURS[1], lw=2, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
     grid = np.stack(np.meshgrid(betas, alphas, indexing="ij"), -1).reshape(-1, 2)
     image = axis.scatter(
         *grid.T,
         c=measured_BxAxS.mean(-1).ravel(),
         s=70,
-        edgecolors="white",
+        edgecolors="black",
         **colours,
         label=f"networks, $d={width}$",
     )
@@ -189,7 +189,7 @@ def tanh(
     left.set(xlabel=r"$\rho$ before a block", ylabel=r"$\rho$ after", xlim=(0, 1), ylim=(0, 1.01))
     right.set(xlabel="layer", ylabel=r"cosine of two tokens $\rho$", ylim=(-0.03, 1.03))
     left.legend(fontsize=8)
-    right.legend(fontsize=8, loc="center right")
+    right.legend(fontsize=8, loc="center right", bbox_to_anchor=(1, 0.75))
     variance = r"\sigma_w^2" if values == "equal" else "1"
     figure.suptitle(
         rf"tanh, $\sigma_V^2={variance}$: after {layers} layers networks ($d={width}$) have cosine "
