@@ -78,15 +78,15 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
                 # Members one after the other in one program, or side by side ("vmap": faster
                 # where one member does not fill the device, at n times the memory).
                 members="map",
-                probes=(),  # measured on every training batch and logged beside the loss
                 # Stop when all seeds of some learning rate reach it in validation; above 1: never.
                 target=2.0,
+                probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             ),
         )
     )
 
 
-def figure(name: str, arguments: dict[str, str], **settings) -> ConfigDict:
+def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     """A whole config for the recipe `solve`: the settings of one figure function."""
     return ConfigDict(
         dict(name=name, recipe="solve", **arguments, seed=0, n_seeds=1, figure=settings)
@@ -138,6 +138,38 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
             config.model.update(mixing_scale="spread", sink_head=True, act="shaped_leaky")
             config.model.residual_scale = 0.5**0.5
             config.model.branch_scale = 0.5**0.5 / layers
+
+
+def masked_text(*, window: int) -> dict:
+    """The task of masked language modelling on the packaged chain; `text` names a file instead."""
+    return dict(
+        name="masked_text",
+        text="",
+        window=window,
+        rate=0.15,
+        masking="plain",  # or "bert": 80 % mask, 10 % a random symbol, 10 % unchanged
+    )
+
+
+def encoder(
+    config: ConfigDict, *, width: int, layers: int, heads: int, beta: float, alpha_sa: float
+) -> None:
+    """Sets config.model: the post-norm encoder of arXiv 2505.24333 with its variances."""
+    config.model = dict(
+        name="encoder",
+        width=width,
+        layers=layers,
+        heads=heads,
+        beta=beta,  # scores have deviation beta sqrt(ln T)
+        alpha_sa=alpha_sa,
+        alpha_mlp=1.0,
+        sigma_v2=0.2,
+        sigma_w2=0.2,
+        sigma_b2=4e-4,
+        activation="relu",
+        dtype="float32",
+        param_dtype="float32",
+    )
 
 
 def _usage(choices: dict[str, tuple[str, ...]]) -> str:

@@ -19,20 +19,30 @@ def curves(
     """Training loss and validation accuracy against the step, one colour a run, one line a member.
 
     `runs` maps a label to the rows of a metrics.jsonl; `chosen`, if given, to the members to show.
+    Runs that probed the attention entropy get a panel of it.
     """
     plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    probed = any("attention_entropy" in row for rows in runs.values() for row in rows)
+    figure, axes = plt.subplots(1, 2 + probed, figsize=(9 + 4 * probed, 3.4), layout="constrained")
+    left, right, *more = axes
+    panels = [(left, "loss"), (right, "validation")]
+    for axis in more:
+        panels.append((axis, "attention_entropy"))
+        axis.set(xlabel="training step", ylabel=r"attention entropy / $\ln T$", ylim=(0, 1.02))
     for colour, (label, rows) in zip(_cycle(len(runs)), runs.items(), strict=True):
-        for axis, key in ((left, "loss"), (right, "validation")):
+        for axis, key in panels:
             steps, values = _series(rows, key)
             if len(steps):
                 values = values[:, list(chosen[label])] if chosen and label in chosen else values
                 axis.plot(steps, values, color=colour, alpha=0.75, lw=1.2)
                 axis.plot([], [], color=colour, label=label)
-    for (name, value), style in zip(baselines.items(), (":", "--", "-."), strict=False):
-        right.axhline(value, color="0.4", ls=style, lw=1, label=name.replace("_", " "))
+    for (name, value), style in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
+        axis = left if name.endswith("_loss") else right
+        axis.axhline(value, color="0.4", ls=style, lw=1, label=name.replace("_", " "))
     left.set(xlabel="training step", ylabel="training loss (nats a token)", yscale="log")
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02, 1.02))
+    if any(name.endswith("_loss") for name in baselines):
+        left.legend(fontsize=8, loc="best")
     right.legend(fontsize=8, loc="best")
     figure.suptitle(_finding(runs, chosen), fontsize=10)
     save(figure, file)

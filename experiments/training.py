@@ -14,6 +14,7 @@ from jaxformer.partition import FROZEN, Partition
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Task
 from jaxformer.train import population as populations
+from jaxformer.train import probes
 from jaxformer.train.population import Population
 from jaxformer.train.step import TrainState, create, make_step
 
@@ -28,6 +29,7 @@ class Setup(NamedTuple):
     source: Source
     members: Population
     how: str  # members are computed: "map" or "vmap"
+    watch: Any  # the model with the probes of config.train.probes, or None
     mesh: Mesh
 
     def init(self, key: jax.Array) -> Any:
@@ -52,7 +54,7 @@ class Setup(NamedTuple):
         )
 
     def step(self):
-        step = make_step(self.apply, self.task, self.tx, self.how)
+        step = make_step(self.apply, self.task, self.tx, self.how, self.watch)
         if self.mesh.size == 1:
             return step
         shardings = sharding.state_sharding(jax.eval_shape(self.create), self.tx, self.mesh)
@@ -83,9 +85,11 @@ def setup(config) -> Setup:
         if config.train[name] < 1:
             raise UserError(f"train.{name} must be at least 1, got {config.train[name]}.")
     task, partition = build.task(config), build.partition(config)
+    model = build.model(config, task)
     built = Setup(
         task=task,
-        model=build.model(config, task),
+        model=model,
+        watch=probes.watch(model, config.train.probes),
         partition=partition,
         tx=build.optimizer(config, partition),
         source=build.source(config, task),

@@ -15,6 +15,7 @@ import optax
 from jaxformer import optim
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.models.decoder import DecoderSpec, decoder
+from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.partition import Partition
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import Dyck
@@ -23,17 +24,23 @@ from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Task
+from jaxformer.tasks.text import CausalText, MaskedText
 
 TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,
+    "causal_text": CausalText,
     "dyck": Dyck,
     "hops": Hops,
+    "masked_text": MaskedText,
     "memorization": Memorize,
     "modular_addition": ModularAddition,
     "retrieval": Retrieval,
 }
 # name -> (function of the fields, the dataclass that lists them)
-MODELS: dict[str, tuple[Callable, type]] = {"decoder": (decoder, DecoderSpec)}
+MODELS: dict[str, tuple[Callable, type]] = {
+    "decoder": (decoder, DecoderSpec),
+    "encoder": (encoder, EncoderSpec),
+}
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 

@@ -16,9 +16,9 @@ def keys(n):
     return jax.vmap(jax.random.key)(np.arange(n))
 
 
-def gap(width, n, overlaps="exact"):
+def gap(measured, overlaps="exact"):
     """Root mean square over depth of |mean - predicted|, and of the standard error, per field."""
-    measured = measure(keys(n), BLOCK, DEPTH, T, width, dtype=np.float32)
+    n = len(measured.cosine)
     predicted = predict(BLOCK, DEPTH, T, overlaps=overlaps)
     rms = lambda x: float(np.sqrt(np.mean(x**2)))  # noqa: E731
     return {
@@ -31,8 +31,12 @@ def gap(width, n, overlaps="exact"):
 
 def test_the_gap_closes_with_width():
     with jax.enable_x64(True):
-        narrow, wide = gap(16, 400), gap(256, 48)
-        limit = gap(256, 48, "limit")
+        networks = [
+            measure(keys(n), BLOCK, DEPTH, T, width, dtype=np.float32)
+            for width, n in ((16, 400), (256, 48))
+        ]
+        narrow, wide = map(gap, networks)
+        limit = gap(networks[1], "limit")
     for name in narrow:
         assert narrow[name][0] > 5 * narrow[name][1], "16 is too narrow for the theory: see it"
         assert wide[name][0] < narrow[name][0] / 2

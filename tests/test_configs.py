@@ -1,5 +1,7 @@
 """Every config, variant and scale is built and checked; nothing is compiled."""
 
+from pathlib import Path
+
 import jax
 import pytest
 
@@ -10,6 +12,11 @@ from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
 MIXIT = [name for name in NAMES if "/mixit/" in name and "unfreezing" not in name]
+ENCODERS = {
+    "fig1_losses": ("trainable", "rank_collapse", "entropy_collapse"),
+    "fig4_entropy": ("beta_0_5", "beta_4_0"),
+    "figC2_low_rate": ("beta_1_4",),
+}
 FIGURES = [name for name in NAMES if flags.load_config(name).recipe == "solve"]
 
 
@@ -44,6 +51,23 @@ def test_an_unfreezing_schedule_builds(thaw, scale):
     assert [stage.end for stage in stages] == [*(s for s, _ in config.unfreeze), config.train.steps]
     share = training.trained_share(config, config.train.steps)
     assert (share == 1) == (thaw == "always") and share > 0.8
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("file", [f"configs/two_failure_modes/{name}.py" for name in ENCODERS])
+def test_an_encoder_config_builds(file, scale):
+    for variant in ENCODERS[Path(file).stem]:
+        built = training.setup(flags.load_config(f"{file}:variant={variant},scale={scale}"))
+        counts = built.partition.count(built.shapes())
+        assert set(counts) == {"train"} and built.watch is not None
+        if scale == "tiny":
+            metrics = jax.eval_shape(built.step(), jax.eval_shape(built.create), batch(built))[1]
+            assert set(metrics) == {"loss", "gradient_norm", "attention_entropy"}
+
+
+def batch(built):
+    avoid = jax.ShapeDtypeStruct((8,), "uint32")
+    return jax.eval_shape(lambda avoid: built.batch_at(avoid)(0), avoid)
 
 
 @pytest.mark.parametrize("scale", SCALES)

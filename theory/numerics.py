@@ -3,13 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxformer.errors import UserError
 
 
 def is_concrete(value) -> bool:
     """False for an array that jit, vmap or grad is tracing: its numbers cannot be looked at."""
-    return not isinstance(value, jax.core.Tracer)
+    return not isinstance(value, Tracer)
 
 
 def check_range(name: str, value, low: float = -np.inf, high: float = np.inf) -> None:

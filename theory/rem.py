@@ -43,7 +43,7 @@ def self_overlap(beta, rho, T: float | None = None, d_head: int | None = None) -
         return _self_overlap(beta, rho, T)
     factors, weights = _chi_square(d_head, d_head, 5)
     terms = [_self_overlap(beta * c**0.5, rho, T) for c in factors]
-    return sum(w * term for w, term in zip(weights, terms))
+    return jnp.tensordot(jnp.asarray(weights, beta.dtype), jnp.stack(terms), axes=1)
 
 
 def cross_overlap(beta, rho, T: float | None = None, d_head: int | None = None) -> jax.Array:

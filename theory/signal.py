@@ -142,10 +142,13 @@ def effective_beta_paper(init_std, d_head: int, length: int) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("depth", "T", "overlaps"))
 def _propagate(rho0, block, depth, T, overlaps):
-    step = _step(block, T, overlaps)
-    return jnp.concatenate(
-        [rho0[None], jax.lax.scan(lambda r, _: (step(r),) * 2, rho0, None, depth)[1]]
-    )
+    block_of = _step(block, T, overlaps)
+
+    def step(rho, _):
+        rho = block_of(rho)
+        return rho, rho
+
+    return jnp.concatenate([rho0[None], jax.lax.scan(step, rho0, None, depth)[1]])
 
 
 @partial(jax.jit, static_argnames=("T", "overlaps"))
@@ -184,7 +187,7 @@ def _critical_alpha(epsilon, block, depth, T, overlaps):
 def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array], jax.Array]:
     """rho -> rho' of one block; everything that does not depend on rho is computed here."""
     sigma_u2 = block.sigma_w2 if block.sigma_u2 is None else block.sigma_u2
-    q1 = block.sigma_w2 + block.sigma_b2
+    q1 = jnp.asarray(block.sigma_w2 + block.sigma_b2, float)
     square, kernel = second_moments(block.activation, q1)
     q2 = sigma_u2 * square + block.sigma_b2
     alpha_sa2, alpha_mlp2 = block.alpha_sa**2, block.alpha_mlp**2

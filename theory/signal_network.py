@@ -62,18 +62,18 @@ def measure(
     if block.sigma_u2 is not None or not isinstance(block.activation, str):
         raise UserError("measure builds both MLP matrices alike and takes activations by name.")
     dtype = jnp.dtype(dtype or jnp.result_type(float))
-    numbers = [
-        float(x)  # plain numbers: they are attributes of a module
-        for x in (
-            block.alpha_sa,
-            block.alpha_mlp,
-            block.beta * np.log(T) ** 0.5,
-            block.sigma_v2,
-            block.sigma_w2,
-            block.sigma_b2,
-        )
-    ]
-    layer = EncoderBlock(heads, *numbers, block.activation, dtype, dtype)
+    layer = EncoderBlock(  # plain numbers: they are attributes of a module
+        heads=heads,
+        alpha_sa=float(block.alpha_sa),
+        alpha_mlp=float(block.alpha_mlp),
+        score_std=float(block.beta * np.log(T) ** 0.5),
+        value_variance=float(block.sigma_v2),
+        weight_variance=float(block.sigma_w2),
+        bias_variance=float(block.sigma_b2),
+        activation=block.activation,
+        dtype=dtype,
+        param_dtype=dtype,
+    )
     return _measure(keys, rho0, layer, depth, T, width)
 
 
@@ -89,7 +89,7 @@ def _measure(keys, rho0, layer, depth, T, width):
         def step(x_1xTxN, key):
             parameters = layer.init(key, x_1xTxN)["params"]
             out, state = layer.apply({"params": parameters}, x_1xTxN, mutable=["intermediates"])
-            weights_HxTxT = state["intermediates"]["attn"]["weights"][0][0]
+            weights_HxTxT = state["intermediates"]["attn"]["weights"][0]
             return out, (_mean_cosine(out[0]), *_overlaps(weights_HxTxT))
 
         _, (cosine, *rest) = jax.lax.scan(step, x_1xTxN, jax.random.split(key, depth))

@@ -18,7 +18,17 @@ from jaxformer.records import Workdir, environment, write_atomically
 
 # name -> "module:function" of experiments/figures; a function takes the fields of config.figure,
 # and `seed` and `n_seeds` if it has them.
-FIGURES: dict[str, str] = {}
+FIGURES: dict[str, str] = {
+    "signal_maps": "signal_attention:maps",
+    "signal_phase": "signal_attention:phase",
+    "signal_overlap": "signal_attention:overlap",
+    "signal_moments": "signal_attention:moments",
+    "signal_spectrum": "signal_attention:spectrum",
+    "signal_trainability": "signal_depth:trainability",
+    "signal_depth": "signal_depth:depth",
+    "signal_tanh": "signal_depth:tanh",
+    "signal_no_residual": "signal_depth:no_residual",
+}
 
 
 def run(config, workdir: Workdir) -> int:

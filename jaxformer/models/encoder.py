@@ -4,8 +4,11 @@
 
 Paths: embed, positions, block_{i}/attn/{query,key,value}, block_{i}/mlp/{in,out}, unembed. Only the
 MLP has biases, as in the paper's equations. Variances are given times their fan-in.
+Captures: block_i/attn/weights, block_i/output.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,8 +17,63 @@ from flax import linen as nn
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models.attention import attention_scores, attention_weights, mix
+from jaxformer.models.decoder import take_positions
+from jaxformer.models.layers import keep_last
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "gelu": jax.nn.gelu}
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """Every number of an encoder over tokens, with the names of theory.signal.Block."""
+
+    vocab_size: int
+    length: int  # T: the longest sequence, and the T of `beta`
+    width: int  # d
+    layers: int  # L
+    heads: int  # H
+    beta: float  # scores have deviation beta sqrt(ln T) at initialisation
+    alpha_sa: float = 1.0
+    alpha_mlp: float = 1.0
+    sigma_v2: float = 0.2
+    sigma_w2: float = 0.2
+    sigma_b2: float = 0.0
+    activation: str = "relu"
+    dtype: Any = float
+    param_dtype: Any = float
+
+    def __post_init__(self):
+        for name, least in dict(vocab_size=1, length=2, width=1, layers=1, heads=1).items():
+            if getattr(self, name) < least:
+                raise UserError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        for name in ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name} must be finite and at least 0, got {getattr(self, name)}.")
+        if self.width % self.heads:
+            raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
+        if self.activation not in ACTIVATIONS:
+            raise unknown("activation", self.activation, ACTIVATIONS)
+
+
+def encoder(**numbers) -> "Encoder":
+    """The encoder with the numbers of an `EncoderSpec`."""
+    spec = EncoderSpec(**numbers)
+    return Encoder(
+        depth=spec.layers,
+        width=spec.width,
+        heads=spec.heads,
+        length=spec.length,
+        vocab_size=spec.vocab_size,
+        alpha_sa=spec.alpha_sa,
+        alpha_mlp=spec.alpha_mlp,
+        score_std=spec.beta * math.log(spec.length) ** 0.5,
+        value_variance=spec.sigma_v2,
+        weight_variance=spec.sigma_w2,
+        bias_variance=spec.sigma_b2,
+        activation=spec.activation,
+        dtype=spec.dtype,
+        param_dtype=spec.param_dtype,
+    )
 
 
 def rms_normalise(x_BxTxN: jax.Array) -> jax.Array:
@@ -59,7 +117,7 @@ class SelfAttention(nn.Module):
             heads_of("query", self.score_std), heads_of("key", self.score_std)
         )
         weights_BxHxTxT = attention_weights(scores)
-        self.sow("intermediates", "weights", weights_BxHxTxT)
+        self.sow("intermediates", "weights", weights_BxHxTxT, reduce_fn=keep_last)
         mixed = mix(weights_BxHxTxT, heads_of("value", self.value_variance))
         return mixed.reshape(x_BxTxN.shape)
 
@@ -120,13 +178,14 @@ class EncoderBlock(nn.Module):
         )
         x_BxTxN = rms_normalise(attn(x_BxTxN) + self.alpha_sa * x_BxTxN)
         x_BxTxN = rms_normalise(mlp(x_BxTxN) + self.alpha_mlp * x_BxTxN)
-        self.sow("intermediates", "output", x_BxTxN)
+        self.sow("intermediates", "output", x_BxTxN, reduce_fn=keep_last)
         return x_BxTxN
 
 
 class Encoder(nn.Module):
     """`depth` blocks over tokens (B, T) -> logits (B, T, V), or over vectors (B, T, N) -> (B, T, N)
-    when `vocab_size` is 0. Tokens enter as LN(embedding + absolute position)."""
+    when `vocab_size` is 0. Tokens enter as LN(embedding + absolute position); with positions (B, K)
+    only the logits there are computed."""
 
     depth: int
     width: int
@@ -144,7 +203,7 @@ class Encoder(nn.Module):
     param_dtype: Any = float
 
     @nn.compact
-    def __call__(self, inputs: jax.Array) -> jax.Array:
+    def __call__(self, inputs: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         types = {"dtype": self.dtype, "param_dtype": self.param_dtype}
         x_BxTxN = self._embed(inputs, types) if self.vocab_size else rms_normalise(inputs)
         for i in range(self.depth):
@@ -167,7 +226,7 @@ class Encoder(nn.Module):
         unembed = nn.Dense(
             self.vocab_size, use_bias=False, kernel_init=init, **types, name="unembed"
         )
-        return unembed(x_BxTxN)
+        return unembed(take_positions(x_BxTxN, positions_BxK))
 
     def _embed(self, tokens_BxT: jax.Array, types: dict[str, Any]) -> jax.Array:
         length = tokens_BxT.shape[-1]

@@ -54,9 +54,10 @@ class Source:
                 validation = jax.tree.map(lambda x: x[self.test_size :], everything)
             return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
         test_key, validation_key = (jax.random.fold_in(self.key, s) for s in (TEST, VALIDATION))
-        test = _examples(self.task, test_key, jnp.arange(self.test_size))
+        test = _examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
         known = jnp.sort(fingerprints(test.inputs))
-        validation = jax.vmap(lambda place: _fresh(self.task, validation_key, place, known))(
+        task = self.task.part(VALIDATION)
+        validation = jax.vmap(lambda place: _fresh(task, validation_key, place, known))(
             jnp.arange(self.validation_size)
         )
         both = jnp.concatenate([known, fingerprints(validation.inputs)])

@@ -65,6 +65,13 @@ class Task(ABC):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """One example; enumerated tasks use the index, sampled ones the key folded with it."""
 
+    def part(self, stream: int) -> "Task":
+        """The task whose examples are for training, validation or testing (tasks.source).
+
+        Most tasks draw all three alike; a text keeps parts of itself for each.
+        """
+        return self
+
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
         """Per-example scores by name; `batch` may be gathered at the scored positions."""
         return token_metrics(logits_BxKxV, batch)

@@ -16,6 +16,7 @@ from jaxformer.partition import Partition
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
+Watch = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # the same, and named numbers
 
 
 class TrainState(NamedTuple):
@@ -62,22 +63,38 @@ def create(
     return jax.jit(members, out_shardings=shardings)()
 
 
-def make_step(apply: Apply, task: Task, tx: optax.GradientTransformation, members: str = "vmap"):
+def make_step(
+    apply: Apply,
+    task: Task,
+    tx: optax.GradientTransformation,
+    members: str = "vmap",
+    watch: Watch | None = None,
+):
     """step(state, batch) -> (state, metrics); batch and metrics have the axis of members.
 
     members="vmap" computes them side by side, "map" one after the other in the same program: less
-    memory, and faster where one member fills the device.
+    memory, and faster where one member fills the device. `watch`, in place of `apply`, also returns
+    numbers to log at every step, of the same forward pass.
     """
     if members not in MEMBERS:
         raise unknown("way to compute members", members, MEMBERS)
 
     def loss_of(trainable, frozen, batch):
         params = Partition.merge(trainable, frozen)
-        scores = task_scores(apply, task, params, batch)
-        return token_weighted(scores["loss"])
+        seen = {}
+
+        def watched(*inputs):
+            logits, numbers = watch(*inputs) if watch else (apply(*inputs), {})
+            seen.update(numbers)
+            return logits
+
+        scores = task_scores(watched, task, params, batch)
+        return token_weighted(scores["loss"]), seen
 
     def member_step(state: TrainState, batch: Batch):
-        loss, gradient = jax.value_and_grad(loss_of)(state.trainable, state.frozen, batch)
+        (loss, seen), gradient = jax.value_and_grad(loss_of, has_aux=True)(
+            state.trainable, state.frozen, batch
+        )
         norm = optax.global_norm(gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
         updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
@@ -95,7 +112,7 @@ def make_step(apply: Apply, task: Task, tx: optax.GradientTransformation, member
         state = TrainState(
             state.step + 1, trainable, state.frozen, opt_state, state.learning_rate, diverged_at
         )
-        return state, {"loss": loss, "gradient_norm": norm}
+        return state, {"loss": loss, "gradient_norm": norm, **seen}
 
     if members == "vmap":
         return jax.vmap(member_step, in_axes=(AXES, 0), out_axes=(AXES, 0))

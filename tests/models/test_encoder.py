@@ -1,21 +1,28 @@
 """The encoder: addresses, initial variances, the equation, one golden number."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
-from jaxformer.models.encoder import Encoder, EncoderBlock, rms_normalise
+from jaxformer.models.encoder import Encoder, EncoderBlock, encoder, rms_normalise
 
 PAPER = {"alpha_sa": 0.7, "value_variance": 0.2, "weight_variance": 0.2, "bias_variance": 4e-4}
+
+
+def start(model, inputs, seed=0):
+    """Initial parameters; compiled, because one program is cheaper than many small ones."""
+    return jax.jit(model.init)(jax.random.key(seed), inputs)["params"]
 
 
 @pytest.fixture(scope="module")
 def small():
     model = Encoder(2, 16, 4, 8, vocab_size=11, score_std=0.5, **PAPER)
     tokens_BxT = jnp.arange(16).reshape(2, 8) % 11
-    return model, model.init(jax.random.key(0), tokens_BxT)["params"], tokens_BxT
+    return model, start(model, tokens_BxT), tokens_BxT
 
 
 def test_addresses(small):
@@ -36,26 +43,26 @@ def test_addresses(small):
     expected = {f"block_{i}/{name}": shape for i in (0, 1) for name, shape in block.items()}
     expected |= {"embed/embedding": (11, 16), "positions/embedding": (8, 16)}
     assert paths == expected | {"unembed/kernel": (16, 11)}
-    _, state = model.apply({"params": params}, tokens_BxT, mutable=["intermediates"])
-    captured = state["intermediates"]["block_1"]
-    assert captured["attn"]["weights"][0].shape == (2, 4, 8, 8)
-    assert captured["output"][0].shape == (2, 8, 16)
-    np.testing.assert_allclose(captured["attn"]["weights"][0].sum(-1), 1, rtol=1e-5)
-    np.testing.assert_allclose((captured["output"][0] ** 2).mean(-1), 1, rtol=1e-5)
+    apply = jax.jit(partial(model.apply, mutable=["intermediates"]))
+    captured = apply({"params": params}, tokens_BxT)[1]["intermediates"]["block_1"]
+    assert captured["attn"]["weights"].shape == (2, 4, 8, 8)
+    assert captured["output"].shape == (2, 8, 16)
+    np.testing.assert_allclose(captured["attn"]["weights"].sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose((captured["output"] ** 2).mean(-1), 1, rtol=1e-5)
 
 
 def test_golden_number(small):
     # A change means other initial draws (names, order of submodules, variances) or other equations:
     # records made before it cannot be compared with records made after it.
     model, params, tokens_BxT = small
-    logits = model.apply({"params": params}, tokens_BxT)
+    logits = jax.jit(model.apply)({"params": params}, tokens_BxT)
     np.testing.assert_allclose(logits[0, 0, :4], GOLDEN, atol=1e-4)
 
 
 def test_the_equation():
     x_1xTxN = rms_normalise(jax.random.normal(jax.random.key(1), (1, 5, 12)))
     block = EncoderBlock(3, 0.7, 1.3, 0.9, 0.2, 0.3, 0.01, "tanh")
-    params = block.init(jax.random.key(2), x_1xTxN)["params"]
+    params = start(block, x_1xTxN, 2)
     w = {k: np.asarray(v["kernel"], float) for k, v in params["attn"].items()}
     x = np.asarray(x_1xTxN[0], float)
     normalise = lambda y: y * np.sqrt(12) / np.linalg.norm(y, axis=-1, keepdims=True)  # noqa: E731
@@ -68,13 +75,12 @@ def test_the_equation():
     mlp = {k: {n: np.asarray(p, float) for n, p in v.items()} for k, v in params["mlp"].items()}
     hidden = np.tanh(y @ mlp["in"]["kernel"] + mlp["in"]["bias"])
     y = normalise(hidden @ mlp["out"]["kernel"] + mlp["out"]["bias"] + 1.3 * y)
-    np.testing.assert_allclose(block.apply({"params": params}, x_1xTxN)[0], y, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(block.apply)({"params": params}, x_1xTxN)[0], y, atol=1e-5)
 
 
 def test_initial_variances():
     width, x_1xTxN = 512, jnp.ones((1, 2, 512))
-    params = EncoderBlock(8, 1.0, 1.0, 0.5, 0.2, 0.3, 0.04).init(jax.random.key(0), x_1xTxN)
-    params = params["params"]
+    params = start(EncoderBlock(8, 1.0, 1.0, 0.5, 0.2, 0.3, 0.04), x_1xTxN)
     for path, variance in (("query", 0.5), ("key", 0.5), ("value", 0.2)):
         measured = params["attn"][path]["kernel"].var() * width
         assert float(measured) == pytest.approx(variance, rel=0.02)
@@ -86,16 +92,17 @@ def test_initial_variances():
 def test_vectors_and_dtypes():
     x_1xTxN = jax.random.normal(jax.random.key(0), (1, 4, 8))
     half = Encoder(1, 8, 2, 4, dtype=jnp.bfloat16)
-    params = half.init(jax.random.key(0), x_1xTxN)["params"]
+    params = start(half, x_1xTxN)
     assert set(params) == {"block_0"}
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
     full = Encoder(1, 8, 2, 4)
-    one, two = (m.apply({"params": params}, x_1xTxN) for m in (full, half))
+    apply = jax.jit(full.apply)
+    one, two = apply({"params": params}, x_1xTxN), jax.jit(half.apply)({"params": params}, x_1xTxN)
     np.testing.assert_allclose(one, two.astype(jnp.float32), atol=0.1)
     # No positions: a permutation of the tokens permutes the output.
     order = jnp.array([2, 0, 3, 1])
     np.testing.assert_allclose(
-        full.apply({"params": params}, x_1xTxN[:, order]), one[:, order], atol=1e-5
+        apply({"params": params}, x_1xTxN[:, order]), one[:, order], atol=1e-5
     )
 
 
@@ -104,9 +111,33 @@ def test_bad_input(small):
     with pytest.raises(UserError, match="at most 8 tokens, got 9"):
         model.apply({"params": params}, jnp.zeros((1, 9), jnp.int32))
     with pytest.raises(UserError, match="multiple of the heads"):
-        Encoder(1, 10, 4, 4).init(jax.random.key(0), jnp.ones((1, 4, 10)))
+        start(Encoder(1, 10, 4, 4), jnp.ones((1, 4, 10)))
     with pytest.raises(UserError, match="Did you mean 'tanh'"):
-        Encoder(1, 8, 4, 4, activation="tahn").init(jax.random.key(0), jnp.ones((1, 4, 8)))
+        start(Encoder(1, 8, 4, 4, activation="tahn"), jnp.ones((1, 4, 8)))
+
+
+def test_a_spec_is_checked_and_sizes_the_scores():
+    sizes = dict(vocab_size=5, length=16, width=8, layers=2, heads=2)
+    assert encoder(**sizes, beta=1.5).score_std == pytest.approx(1.5 * np.log(16) ** 0.5)
+    for words, wrong in {
+        "3 heads do not divide the width 8": dict(heads=3),
+        "layers must be at least 1, got 0": dict(layers=0),
+        "beta must be finite and at least 0, got -1": dict(beta=-1),
+        "sigma_w2 must be finite and at least 0, got inf": dict(sigma_w2=np.inf),
+        "Did you mean 'relu'": dict(activation="rellu"),
+    }.items():
+        with pytest.raises(UserError, match=words):
+            encoder(**sizes | dict(beta=1.0) | wrong)
+
+
+def test_logits_at_some_positions_only(small):
+    model, params, tokens_BxT = small
+    positions = jnp.array([[3, 0], [7, 2]])
+    whole, some = (
+        jax.jit(model.apply)({"params": params}, tokens_BxT, p) for p in (None, positions)
+    )
+    np.testing.assert_allclose(some[1, 0], whole[1, 7], atol=1e-6)
+    np.testing.assert_allclose(some[0], whole[0, positions[0]], atol=1e-6)
 
 
 GOLDEN = (0.3851164, 0.69761574, 0.8872545, -0.02374682)

@@ -62,7 +62,7 @@ def test_advise_reads_a_config(tmp_path, capsys):
     assert (bert["layers"], bert["activation"], bert["regime"]) == (12, "gelu", "trainable")
     # The output projection: sigma_V^2 is the product of two variances.
     assert bert["sigma_v2"] == pytest.approx((0.02**2 * 768) ** 2)
-    run(advise.main, [str(path), "--layers", "2", "--plot", str(tmp_path / "a.png")])
+    run(advise.main, [str(path), "--plot", str(tmp_path / "a.png")])
     shown = capsys.readouterr().out
     assert (
         "regime            trainable" in shown and "0.1230   (the paper's formula: 0.0102)" in shown

@@ -1,0 +1,68 @@
+"""Characters to draw text from: a file, or the packaged chain of tiny Shakespeare.
+
+The chain is all that is known of the text: how often each of its 65 symbols follows each other one,
+1,403 counts that are not zero. A text drawn from it has the same unigrams and bigrams, and its
+conditional entropy is exactly that of the counts.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from jaxformer.errors import UserError
+
+LARGEST = 100_000_000  # symbols; a text is a constant of the compiled program
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Symbols in the order of their code points, how often they follow each other, the text."""
+
+    symbols: tuple[str, ...]
+    pairs_VxV: np.ndarray  # (V, V) counts of (symbol, the symbol after it)
+    counts_V: np.ndarray  # (V,) counts of the symbols
+    text: np.ndarray | None = None  # the ids of the whole file; None for the chain
+
+
+@cache
+def corpus(path: str = "") -> Corpus:
+    """The file at `path`, or the chain for the empty string."""
+    return _file(path) if path else _chain()
+
+
+def _chain() -> Corpus:
+    file = resources.files("jaxformer") / "data" / "shakespeare_bigrams.json"
+    held = json.loads(file.read_text(encoding="utf-8"))
+    following = held["following"]
+    symbols = tuple(sorted(following))
+    pairs = np.array([[following[a].get(b, 0) for b in symbols] for a in symbols])
+    counts = pairs.sum(1)
+    counts[symbols.index(held["last"])] += 1  # nothing follows the last symbol
+    return Corpus(symbols, pairs, counts)
+
+
+def _file(path: str) -> Corpus:
+    try:
+        if Path(path).stat().st_size > 4 * LARGEST:
+            raise UserError(f"the text {path!r} is too long: at most {LARGEST:,} symbols.")
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read the text {path!r}: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"the text {path!r} is not UTF-8: byte {error.start} is wrong.") from None
+    if not text:
+        raise UserError(f"the text {path!r} is empty.")
+    if len(text) > LARGEST:
+        raise UserError(f"the text {path!r} is too long: at most {LARGEST:,} symbols.")
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    known, ids, counts = np.unique(points, return_inverse=True, return_counts=True)
+    V = len(known)
+    if V == 1:
+        raise UserError(f"the text {path!r} repeats one symbol; nothing can be learned from it.")
+    pairs = np.bincount(ids[:-1].astype(np.int64) * V + ids[1:], minlength=V * V).reshape(V, V)
+    small = np.uint8 if V <= 256 else np.int32
+    return Corpus(tuple(map(chr, known)), pairs, counts, ids.astype(small))
