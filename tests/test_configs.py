@@ -5,7 +5,7 @@ import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS
 from experiments import flags
-from experiments.recipes import measure, solve, train
+from experiments.recipes import measure, posterior, solve, train
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
@@ -41,6 +41,15 @@ def test_a_config_builds(file, variant, scale):
 def test_a_figure_has_the_fields_its_config_sets(file, scale):
     function, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
     assert callable(function) and settings
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("variant", ["collapsed", "weights"])
+def test_a_posterior_config_builds(variant, scale):
+    name = f"configs/attention_paths/posterior.py:variant={variant},scale={scale}"
+    with jax.enable_x64(True):
+        built = posterior.setup(flags.load_config(name))
+    assert built.sampler.method == variant and built.data.heads == (2, 2)
 
 
 @pytest.mark.parametrize("file", NAMES)
