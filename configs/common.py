@@ -83,7 +83,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
     )
 
 
-def figure(name: str, arguments: dict[str, str], **settings) -> ConfigDict:
+def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     """A whole config for the recipe `solve`: the settings of one figure function."""
     return ConfigDict(
         dict(name=name, recipe="solve", **arguments, seed=0, n_seeds=1, figure=settings)

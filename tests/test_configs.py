@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from configs.common import PRESETS, SCALES, VARIANTS
+from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
 from experiments import flags
 from experiments.recipes import measure, posterior, solve, train
 from jaxformer.paths import flatten
@@ -47,8 +47,10 @@ def test_a_figure_has_the_fields_its_config_sets(file, scale):
 @pytest.mark.parametrize("variant", ["collapsed", "weights"])
 def test_a_posterior_config_builds(variant, scale):
     name = f"configs/attention_paths/posterior.py:variant={variant},scale={scale}"
+    config = flags.load_config(name)
+    config.task.update(hidden_markov("tiny"))  # the paper's size takes seconds to draw
     with jax.enable_x64(True):
-        built = posterior.setup(flags.load_config(name))
+        built = posterior.setup(config)
     assert built.sampler.method == variant and built.data.heads == (2, 2)
 
 

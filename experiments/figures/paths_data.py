@@ -59,16 +59,18 @@ def example(
     readout: str,
 ) -> Example:
     """Data seed `seed`, test data 10000 + seed, random heads 1 + seed."""
-    size = {"length": length, "features": features}
-    noise = {"sigma_par": sigma_par, "sigma_perp": sigma_perp}
-    forms = hidden_markov.bilinear_forms(1 + seed, design, **size)
-    both = []
-    for data_seed, count in ((seed, examples), (10_000 + seed, test_examples)):
-        tokens, labels = hidden_markov.examples(data_seed, count, **size, **noise)
-        both += [hidden_markov.attentioned_input(tokens, forms, readout, hardness), labels]
+    forms = hidden_markov.bilinear_forms(1 + seed, design, length, features)
+
+    def draw(data_seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        tokens, labels = hidden_markov.examples(
+            data_seed, count, length, features, sigma_par=sigma_par, sigma_perp=sigma_perp
+        )
+        return hidden_markov.attentioned_input(tokens, forms, readout, hardness), labels
+
     heads = tuple(len(form) for form in forms)
     names = NAMES.get(design) if isinstance(design, str) else None
-    return Example(*both, heads, names or path_names(heads))
+    train, test = draw(seed, examples), draw(10_000 + seed, test_examples)
+    return Example(*train, *test, heads, names or path_names(heads))
 
 
 def path_names(heads: Sequence[int]) -> tuple[str, ...]:

@@ -18,7 +18,15 @@ from jaxformer.records import Workdir, environment, write_atomically
 
 # name -> "module:function" of experiments/figures; a function takes the fields of config.figure,
 # and `seed` and `n_seeds` if it has them.
-FIGURES: dict[str, str] = {}
+FIGURES: dict[str, str] = {
+    "paths_accuracy": "paths:accuracy",
+    "paths_alignment": "paths_kernels:alignment",
+    "paths_head_scores": "paths_heads:head_scores",
+    "paths_kernels": "paths_kernels:path_kernels",
+    "paths_networks": "paths_heads:networks",
+    "paths_order_parameter": "paths:order_parameter",
+    "paths_robustness": "paths:robustness",
+}
 
 
 def run(config, workdir: Workdir) -> int:
