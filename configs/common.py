@@ -59,6 +59,8 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             ),
             model=dict(),
             partition=((".*", "train"),),
+            # Later rules: ((step, ((pattern, label), ..)), ..); from that step on they hold.
+            unfreeze=(),
             optim=dict(
                 learning_rate=(1e-3,),  # several are tried; validation chooses, test reports
                 schedule="cosine",
@@ -76,6 +78,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
                 # Members one after the other in one program, or side by side ("vmap": faster
                 # where one member does not fill the device, at n times the memory).
                 members="map",
+                probes=(),  # measured on every training batch and logged beside the loss
                 # Stop when all seeds of some learning rate reach it in validation; above 1: never.
                 target=2.0,
             ),

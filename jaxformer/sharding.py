@@ -10,6 +10,7 @@ NamedShardings say and inserts the communication. (pjit is jit today, and pmap i
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -64,9 +65,9 @@ def check_rules(rules: Rules) -> None:
                     raise unknown(f"mesh axis (in the rule for {pattern!r})", name, AXES)
 
 
-def check_batch(batch_size: int, mesh: Mesh) -> None:
-    """Raises unless the batch can be cut evenly."""
-    parts = int(np.prod([mesh.shape[axis] for axis in BATCH_AXES]))
+def check_batch(batch_size: int, sizes: Mapping[str, int]) -> None:
+    """Raises unless the batch can be cut evenly; `sizes` is mesh.shape."""
+    parts = int(np.prod([sizes[axis] for axis in BATCH_AXES]))
     if batch_size % parts:
         raise UserError(
             f"train.batch_size = {batch_size} is not a multiple of the {parts} devices over which "

@@ -4,12 +4,12 @@ import jax
 import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
-from experiments import flags
-from experiments.recipes import measure, posterior, solve, train
+from experiments import flags, training
+from experiments.recipes import measure, posterior, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
-MIXIT = [name for name in NAMES if "/mixit/" in name]
+MIXIT = [name for name in NAMES if "/mixit/" in name and "unfreezing" not in name]
 FIGURES = [name for name in NAMES if flags.load_config(name).recipe == "solve"]
 
 
@@ -22,7 +22,7 @@ def test_a_config_builds(file, variant, scale):
         if config.recipe == "measure":
             measure.setup(config)
             continue
-        built = train.setup(config)
+        built = training.setup(config)
         shapes = built.shapes()
         counts = built.partition.count(shapes)
         assert ("frozen" in counts) == (variant != "standard") and counts["train"] > 0
@@ -34,6 +34,16 @@ def test_a_config_builds(file, variant, scale):
             tokens = jax.ShapeDtypeStruct((2, built.task.length), int)
             logits = jax.eval_shape(built.apply, shapes, tokens, None)
             assert logits.shape == (2, built.task.length, built.task.vocab_size)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("thaw", ["never", "at_200", "always"])
+def test_an_unfreezing_schedule_builds(thaw, scale):
+    config = flags.load_config(f"configs/mixit/unfreezing.py:thaw={thaw},scale={scale}")
+    stages = training.phases(config)
+    assert [stage.end for stage in stages] == [*(s for s, _ in config.unfreeze), config.train.steps]
+    share = training.trained_share(config, config.train.steps)
+    assert (share == 1) == (thaw == "always") and share > 0.8
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -65,5 +75,5 @@ def test_authors_preset_has_the_counts_of_table_4():
     counts = {"standard": 790400, "frozen_mlp": 394880, "frozen_qk": 724352, "mixit": 724736}
     for variant, expected in counts.items():
         name = f"configs/mixit/memorization.py:variant={variant},scale=paper,preset=authors"
-        built = train.setup(flags.load_config(name))
+        built = training.setup(flags.load_config(name))
         assert built.partition.count(built.shapes())["train"] == expected

@@ -1,127 +1,53 @@
 """Trains a population (learning rates x seeds), chooses the rate on validation, reports the test.
 
-build -> init or restore -> fit -> evaluate -> record
+build -> init or restore -> fit, phase by phase -> evaluate -> record
 """
 
-import math
-import sys
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.sharding import Mesh
 
-from experiments import describe, plots, watch
-from jaxformer import build, sharding
-from jaxformer.checkpoint import Checkpoints, unflatten_state
+from experiments import cost, describe, plots, watch
+from experiments.session import Session
+from experiments.training import phase_of, phases, regroup
+from jaxformer import sharding
+from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.errors import UserError
-from jaxformer.partition import FROZEN, Partition
-from jaxformer.records import Workdir, environment
-from jaxformer.tasks.source import Source
-from jaxformer.tasks.task import Batch, Task
-from jaxformer.train import population as populations
-from jaxformer.train.loop import Hook, fit
-from jaxformer.train.metrics import Mean, weighted_mean
-from jaxformer.train.population import Population
-from jaxformer.train.step import TrainState, create, make_evaluate, make_step
-
-SAVE_SECONDS = 60
-EVALUATE_BATCH = 250  # examples at once, so that a large test set fits
-
-
-class Setup(NamedTuple):
-    """What a config builds."""
-
-    task: Task
-    model: Any
-    partition: Partition
-    tx: optax.GradientTransformation
-    source: Source
-    members: Population
-    how: str  # members are computed: "map" or "vmap"
-    mesh: Mesh
-
-    def init(self, key: jax.Array) -> Any:
-        return self.model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
-
-    def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> jax.Array:
-        return self.model.apply({"params": params}, tokens, positions)
-
-    def shapes(self) -> Any:
-        """The shapes of one member's parameters; nothing is computed."""
-        return jax.eval_shape(self.init, jax.random.key(0))
-
-    def create(self) -> TrainState:
-        keys, rates = self.members.init_keys(), self.members.learning_rates()
-        return create(
-            self.init,
-            self.partition,
-            self.tx,
-            keys,
-            rates,
-            lambda shapes: sharding.state_sharding(shapes, self.tx, self.mesh),
-        )
-
-    def step(self):
-        return make_step(self.apply, self.task, self.tx, self.how)
-
-    def batch_at(self, avoid: jax.Array):
-        """step -> the batch of every member; equal seeds see equal data."""
-        keys = self.members.data_keys()
-
-        def batch_at(step):
-            batch = jax.vmap(lambda key: self.source.batch_at(key, step, avoid))(keys)
-            return sharding.shard_batch(batch, self.mesh)
-
-        return batch_at
-
-
-def setup(config) -> Setup:
-    """Everything typed and checked, before anything long starts."""
-    if build.x64():
-        raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
-    for name in ("steps", "log_every", "eval_every"):
-        if config.train[name] < 1:
-            raise UserError(f"train.{name} must be at least 1, got {config.train[name]}.")
-    task, partition = build.task(config), build.partition(config)
-    built = Setup(
-        task=task,
-        model=build.model(config, task),
-        partition=partition,
-        tx=build.optimizer(config, partition),
-        source=build.source(config, task),
-        members=populations.population(config.seed, config.n_seeds, config.optim.learning_rate),
-        how=config.train.members,
-        mesh=sharding.make_mesh(**config.devices),
-    )
-    sharding.check_batch(config.train.batch_size, built.mesh)
-    partition.labels(built.shapes())
-    return built
+from jaxformer.records import Workdir
+from jaxformer.train.loop import fit
 
 
 def run(config, workdir: Workdir) -> int:
-    built = setup(config)
+    stages = phases(config)
+    built = stages[0].built
     describe.print_labels(built.partition, built.shapes())
     with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
         state, clock = built.create(), watch.Stopwatch()
-        if (found := checkpoints.restore(like=state)) is not None:
+        if (found := checkpoints.restore()) is not None:
+            built = phase_of(found.note["rules"], stages, checkpoints.folder).built
+            state = built.create()
+            compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")
             state = sharding.place(unflatten_state(found.arrays, state), state)
             clock.add(found.note["seconds"])
             print(f"resuming from step {found.step}")
         workdir.cut(int(state.step))
         session = Session(config, built, workdir, checkpoints, interrupt, clock)
-        if not session.finished(int(state.step)):
+        for stage in stages:
+            if session.finished(int(state.step)) or int(state.step) >= stage.end:
+                continue
+            if stage.built.partition.rules != session.built.partition.rules:
+                state = regroup(state, stage.built.create())
+                session.built = stage.built
+                describe.print_labels(stage.built.partition, stage.built.shapes())
             state = fit(
                 state,
-                built.step(),
-                built.batch_at(session.heldout.fingerprints),
-                steps=config.train.steps,
+                stage.built.step(),
+                stage.built.batch_at(session.heldout.fingerprints),
+                steps=stage.end,
                 record=session.record,
                 hooks=session.hooks(int(state.step)),
                 align=config.train.log_every,
             )
+            if int(state.step) < stage.end:
+                break
         checkpoints.wait()
         diverged = np.asarray(state.diverged_at)
         if (diverged >= 0).all():
@@ -145,149 +71,8 @@ def run(config, workdir: Workdir) -> int:
 report = describe.print_result
 
 
-class Session:
-    """The hooks of one run: rows, validation, checkpoints, progress."""
-
-    def __init__(self, config, built: Setup, workdir, checkpoints, interrupt, clock):
-        self.config, self.built, self.workdir = config, built, workdir
-        self.checkpoints, self.interrupt, self.clock = checkpoints, interrupt, clock
-        self.evaluate = make_evaluate(built.apply, built.task, EVALUATE_BATCH)
-        self.heldout = built.source.heldout()
-        self.window: list[dict[str, np.ndarray]] = []
-        self.last = ""
-
-    def hooks(self, start: int) -> list[Hook]:
-        train = self.config.train
-        self.progress = watch.Progress(train.steps, start)
-        self.saved = watch.Timer()
-        return [
-            Hook(train.eval_every, self.validate),
-            Hook(math.ceil(train.steps / 10), self.save),
-            Hook(0, self.look_around),
-        ]
-
-    def record(self, first: int, metrics: dict[str, np.ndarray]) -> None:
-        """One row for every `log_every` steps: the means since the row before."""
-        rows, every = [], self.config.train.log_every
-        for i in range(len(metrics["loss"])):
-            self.window.append({name: values[i] for name, values in metrics.items()})
-            step = first + i + 1
-            if step % every == 0 or step == self.config.train.steps:
-                names = self.window[0]
-                means = {n: np.mean([w[n] for w in self.window], axis=0) for n in names}
-                rows.append({"step": step, **means})
-                self.window = []
-        self.workdir.append(rows)
-        self.loss = float(np.nanmin(metrics["loss"][-1]))
-
-    def validate(self, state: TrainState, step: int) -> bool:
-        scores = self.score(state, self.heldout.validation)
-        means = {name: [m[name].mean for m in scores] for name in scores[0]}
-        self.workdir.append([{"step": step, "validation": means}])
-        self.last = f"validation accuracy {max(means['accuracy']):.3f}"
-        return self.finished(step)
-
-    def save(self, state: TrainState, step: int) -> None:
-        # Between rows there is a part of a window that a checkpoint does not hold.
-        if not self.window and not (np.asarray(state.diverged_at) >= 0).all():
-            note = {"rules": self.built.partition.rules, "seconds": self.clock.seconds()}
-            self.checkpoints.save(step, state, note)
-            self.saved = watch.Timer()
-
-    def look_around(self, state: TrainState, step: int) -> bool:
-        """After each dispatch: show where we are, save when it is time, stop when asked."""
-        stop = bool(self.interrupt.signal) and not self.window
-        if stop or self.saved.seconds() > SAVE_SECONDS or self.finished(step):
-            self.save(state, step)
-        self.progress.show(step, self.last, loss=self.loss)
-        return stop or bool((np.asarray(state.diverged_at) >= 0).all())
-
-    def finished(self, step: int) -> bool:
-        """At the last step, or at one whose validation reached the target (as the rows say)."""
-        if step >= self.config.train.steps:
-            return True
-        rows = [r for r in self.workdir.rows() if "validation" in r and r["step"] == step]
-        target = self.config.train.target
-        return bool(rows) and self.built.members.reached(
-            _numbers(rows[-1]["validation"]["accuracy"]), target
-        )
-
-    def score(self, state: TrainState, batch: Batch, unseen=None) -> list[dict[str, Mean]]:
-        """Per member, the mean of each score over a set (or over its part `unseen`)."""
-        scores = self.evaluate(state.trainable, state.frozen, batch)
-        n = len(self.built.members.members)
-        part = np.ones((n, batch.inputs.shape[0])) if unseen is None else np.asarray(unseen)
-        return [
-            {
-                name: weighted_mean(np.asarray(s.value)[i], np.asarray(s.weight)[i] * part[i])
-                for name, s in scores.items()
-            }
-            for i in range(n)
-        ]
-
-    def result(self, state: TrainState) -> dict[str, Any]:
-        built, test = self.built, self.heldout.test
-        counts = built.partition.count(built.shapes())
-        trainable = sum(n for label, n in counts.items() if label != FROZEN)
-        metrics = self.score(state, test)
-        if built.source.train_size:
-            unseen = jax.vmap(lambda k: built.source.unseen(k, test))(built.members.data_keys())
-            for mine, more in zip(metrics, self.score(state, test, unseen), strict=True):
-                mine |= {f"{name}_unseen": value for name, value in more.items()}
-        for mine in metrics:
-            means = {name: value.mean for name, value in mine.items()}
-            mine |= {
-                name: Mean(value, math.nan, mine["accuracy"].n)
-                for name, value in built.task.summary(means, trainable).items()
-            }
-        validation = [row for row in self.workdir.rows() if "validation" in row]
-        final = _numbers(validation[-1]["validation"]["accuracy"])
-        diverged = [int(step) for step in state.diverged_at]
-        chosen = built.members.choose(
-            [-math.inf if d >= 0 else v for d, v in zip(diverged, final, strict=True)]
-        )
-        held = self.workdir.read("config.json")
-        return {
-            **{name: held[name] for name in ("config", "overrides", "config_hash")},
-            "scale": self.config.scale,
-            "seeds": built.members.seeds,
-            "steps": int(state.step),
-            "metrics": populations.over_chosen(metrics, chosen),
-            "members": [
-                {
-                    "seed": seed,
-                    "learning_rate": rate,
-                    "chosen": chosen[i],
-                    "metrics": metrics[i],
-                    "validation_accuracy": final[i],
-                    "reached_at": _first(validation, i, self.config.train.target),
-                    "diverged_at": diverged[i] if diverged[i] >= 0 else None,
-                }
-                for i, (seed, rate) in enumerate(built.members.members)
-            ],
-            "baselines": built.task.baselines(jax.device_get(test)),
-            "parameters": counts,
-            "environment": environment(),
-            "seconds": self.clock.seconds(),
-        }
-
-
-def _numbers(values) -> list[float]:
-    """null, which JSON has for a number that is not finite, counts as never good."""
-    return [-math.inf if value is None else value for value in values]
-
-
-def _first(rows, member: int, target: float) -> int | None:
-    """The first validated step at which a member reached the target."""
-    hits = (r["step"] for r in rows if _numbers(r["validation"]["accuracy"])[member] >= target)
-    return next(hits, None)
-
-
 def dry_run(config) -> None:
     """Prints what a run would train, compute, hold and take."""
-    from experiments import cost
-
-    built = setup(config)
+    built = phases(config)[0].built
     describe.print_labels(built.partition, built.shapes())
     cost.print_cost(built, config.train.steps)
-    sys.stdout.flush()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from experiments.run import main
+from jaxformer.checkpoint import Checkpoints
 
 SMALL = ("--config.model.width=16", "--config.model.mlp_width=64", "--config.data.test_size=20")
 
@@ -44,3 +45,34 @@ def test_measure_sees_frozen_attention_go_uniform(run):
     assert metrics["attention_entropy/block_0/attn/weights"]["mean"] > 0.999
     assert 0 < metrics["token_cosine/block_1/states"]["mean"] < 1
     assert result["parameters"]["frozen"] == 4 * 16 * 16
+
+
+def test_parts_thaw_on_time_and_keep_their_moments(run, tmp_path):
+    words = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.task.max_pairs=3")
+    config = "configs/mixit/unfreezing.py:thaw=at_100"
+    late = "--config.unfreeze=((20, (('.*/(query|key)/.*', 'late'), ('.*', 'train'))),)"
+    result = run(config, *words, late, "--config.train.batch_size=8", "--config.task.vocab=16")
+    share = 1 - 0.5 * 4 * 16 * 16 / sum(result["parameters"].values())
+    assert result["metrics"]["trained_share"]["mean"] == pytest.approx(share, rel=1e-6)
+    assert result["parameters"]["late"] == 4 * 16 * 16 and "frozen" not in result["parameters"]
+    with Checkpoints(tmp_path / "run/ckpt") as checkpoints:
+        arrays = checkpoints.restore().arrays
+    counts = {path: int(x[0]) for path, x in arrays.items() if path.endswith("/count")}
+    late = [n for path, n in counts.items() if "/late/" in path]
+    train = [n for path, n in counts.items() if "/train/" in path]
+    assert late == [20] and train == [40]
+
+
+@pytest.mark.parametrize(
+    "schedule, words",
+    [
+        ("((30, (('.*', 'train'),)), (20, (('.*', 'train'),)))", "must increase between 0 and"),
+        ("((500, (('.*', 'train'),)),)", "train.steps = 400, got 500 after 0"),
+        ("((50, (('.*/(query|key)/.*', 'frozen'), ('.*', 'train'))),)", "change nothing"),
+        ("((50, (('.*/(qery|key)/.*', 'frozen'), ('.*', 'trai'))),)", "no optimizer for the label"),
+    ],
+)
+def test_wrong_unfreezing_schedules(schedule, words, tmp_path, capsys):
+    config = "--config=configs/mixit/unfreezing.py:thaw=never"
+    assert main([config, f"--config.unfreeze={schedule}", f"--workdir={tmp_path / 'w'}"]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,124 @@
+"""Weak and strong order of the covariance SDE's solver, with common noise over five step sizes.
+
+    python benchmarks/sde_order.py        about 6 minutes on one core
+
+The noise of a coarse step is the sum of the noises of its fine steps over sqrt(their number), so
+that the differences between step sizes are known much better than the values. Weak: the mean of
+f(dt) - f(dt/2) is K (1 - 2^-p) dt^p; p and its error bar from a weighted fit of its logarithm,
+over the differences known to better than a third of themselves. Strong: the same with
+E|Phi(dt) - Phi(dt/2)|_F. The last line is diffrax.Euler (Ito) on the same equation, written with
+the square root of the full covariance, and diffrax.EulerHeun, which reads it as Stratonovich.
+"""
+
+import functools
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from theory import covariance_sde as cs
+from theory.covariance_network import square_root
+
+TAU, FINEST, CHUNK = 1.0, 128, 50_000
+RATIOS = (1, 2, 4, 8, 16)  # fine steps a step: dt = TAU * ratio / FINEST
+START = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def solve(key: jax.Array, ratio: int) -> jax.Array:
+    """(CHUNK, m, m) at TAU with steps of `ratio` fine steps; one key, one Brownian path."""
+    m = len(START)
+    h = jnp.broadcast_to(square_root(jnp.asarray(START))[None], (CHUNK, m, m))
+
+    def step(h_PxMxM, k):
+        def add(i, total):
+            return total + jax.random.normal(jax.random.fold_in(key, k * ratio + i), total.shape)
+
+        total = jax.lax.fori_loop(0, ratio, add, jnp.zeros((2, CHUNK, m, m)))
+        w_PxMxM, z_PxMxM = total / ratio**0.5
+        dt = TAU * ratio / FINEST
+        return jax.vmap(lambda h, w, z: cs.factor_step(h, w, z, dt))(
+            h_PxMxM, w_PxMxM, z_PxMxM
+        ), None
+
+    h, _ = jax.lax.scan(step, h, jnp.arange(FINEST // ratio))
+    return jnp.swapaxes(h, -1, -2) @ h
+
+
+def fit(dt: np.ndarray, value: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """The exponent of value ~ dt^p and its standard error."""
+    clear = np.abs(value) > 3 * error
+    if clear.sum() < 2:
+        return np.nan, np.nan
+    x, y, weight = np.log(dt[clear]), np.log(np.abs(value[clear])), (value / error)[clear] ** 2
+    x = x - (weight * x).sum() / weight.sum()
+    spread = (weight * x**2).sum()
+    return (weight * x * y).sum() / spread, spread**-0.5
+
+
+def main(chunks: int = 16) -> None:
+    quantities = {
+        "weak, log-trace": lambda fine, coarse: cs.log_trace(coarse) - cs.log_trace(fine),
+        "weak, rho_12": lambda fine, coarse: cs.correlation(coarse) - cs.correlation(fine),
+        "strong": lambda fine, coarse: jnp.linalg.norm(coarse - fine, axis=(-2, -1)),
+    }
+    gaps = {name: [[] for _ in RATIOS[1:]] for name in quantities}
+    for chunk in range(chunks):
+        solutions = [solve(jax.random.key(chunk), ratio) for ratio in RATIOS]
+        for name, gap in quantities.items():
+            for i in range(len(RATIOS) - 1):
+                gaps[name][i].append(np.asarray(gap(solutions[i], solutions[i + 1])))
+    dt = TAU * np.array(RATIOS[1:]) / FINEST
+    print("f(dt) - f(dt/2), with standard errors; dt =", *dt)
+    for name, rows in gaps.items():
+        rows = [np.concatenate(row) for row in rows]
+        value = np.array([row.mean() for row in rows])
+        error = np.array([row.std() / len(row) ** 0.5 for row in rows])
+        order, bar = fit(dt, value, error)
+        cells = "  ".join(f"{v:+.5f}({e:.5f})" for v, e in zip(value, error))
+        print(f"{name:16s} {cells}   order {order:.2f} +- {bar:.2f}")
+    cross_check()
+
+
+def cross_check(paths: int = 20_000, tau: float = 0.25, steps: int = 50) -> None:
+    """E[log-trace] of this solver, of diffrax.Euler (Ito) and of diffrax.EulerHeun."""
+    m, upper = len(START), np.triu_indices(len(START))
+    p = len(upper[0])
+
+    def matrix(y_p):
+        phi = jnp.zeros((m, m)).at[upper].set(y_p)
+        return phi + jnp.triu(phi, 1).T
+
+    def root(t, y_p, args):
+        return square_root(cs.covariance(matrix(y_p))).T
+
+    def one(key, solver):
+        path = diffrax.VirtualBrownianTree(0.0, tau, 1e-3, (p,), key)
+        drift = diffrax.ODETerm(lambda t, y, args: cs.drift(matrix(y))[upper])
+        terms = diffrax.MultiTerm(drift, diffrax.ControlTerm(root, path))
+        start = jnp.asarray(START)[upper]
+        out = diffrax.diffeqsolve(terms, solver, 0.0, tau, tau / steps, start, max_steps=steps + 1)
+        return matrix(out.ys[-1])
+
+    keys = jax.random.split(jax.random.key(1), paths)
+    ours = cs.predict(jax.random.key(0), START, tau, paths, steps)
+    exact = float(cs.mean_trace(START, tau)[0])
+    print(f"\ntau = {tau}, {steps} steps: E[Tr/m], exact {exact:.4f}, and E[log-trace]")
+    solutions = {"factor step": ours}
+    for solver in (diffrax.Euler(), diffrax.EulerHeun()):
+        name = f"diffrax.{type(solver).__name__}"
+        solutions[name] = jax.jit(jax.vmap(lambda key, s=solver: one(key, s)))(keys)
+    for name, phi in solutions.items():
+        trace = np.asarray(jnp.trace(phi, axis1=1, axis2=2)) / m
+        log = np.log(trace[trace > 0])
+        cells = [f"{x.mean():.4f} +- {x.std() / len(x) ** 0.5:.4f}" for x in (trace, log)]
+        print(f"{name:20s} {cells[0]:>18s} {cells[1]:>20s}")
+
+
+if __name__ == "__main__":
+    with jax.enable_x64(True):
+        main()

@@ -1,0 +1,48 @@
+"""When do queries and keys have to learn? Retrieval with parts that thaw during training.
+
+    python experiments/run.py --config=configs/mixit/unfreezing.py:thaw=at_200,scale=small
+
+thaw     never (Frozen-QK) | at_100 | at_200 | at_300 | always (Standard)
+
+scale  what                           time               expected number
+tiny   n=64, M=6, V=32, 400 steps     20 CPU seconds     expected accuracy 95 % and more
+small  n=64, M=12, V=64, 3 seeds      some CPU minutes   see results/: accuracy against the
+                                                         share of weights that were trained
+paper  n=1024, M=30, V=256            hours on a GPU     an open question of the papers
+
+The papers leave "hybrid training schedules" open. Here the queries and keys are frozen at
+initialisation until a step, then trained under a label of their own, `late`, so that their Adam
+moments start fresh. `trained_share` is the mean over steps of trained over all parameters.
+"""
+
+from configs import common
+
+THAW = {"never": 0, "at_100": 100, "at_200": 200, "at_300": 300, "always": 0}
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, thaw=(*THAW,), scale=common.SCALES)
+    always = arguments["thaw"] == "always"
+    variant = "standard" if always else "frozen_qk"
+    arguments |= dict(variant=variant, preset="paper")
+    config = common.training("mixit/unfreezing", arguments)
+    config.task = dict(name="retrieval", max_pairs=6, vocab=32, format="authors")
+    common.decoder(config, width=64, layers=2, heads=4)
+    config.train.update(batch_size=64, steps=400, eval_every=50)
+    config.optim.learning_rate = (3e-3,)
+    config.optim.labels.late = common.adamw()
+    if THAW[config.thaw]:
+        rules = ((".*/(query|key)/.*", "late"), (".*", "train"))
+        config.unfreeze = ((THAW[config.thaw], rules),)
+    if config.scale == "small":
+        config.task.update(max_pairs=12, vocab=64)
+        config.n_seeds = 3
+        config.train.steps = 1000
+        config.optim.learning_rate = (3e-3, 1e-2)
+    elif config.scale == "paper":
+        config.task.update(max_pairs=30, vocab=256)
+        common.decoder(config, width=1024, layers=2, heads=4)
+        config.n_seeds = 3
+        config.train.update(batch_size=1024, steps=10_000, log_every=50, eval_every=500)
+        config.optim.update(learning_rate=(5e-4, 1e-4), warmup=500)
+    return config

@@ -1,0 +1,219 @@
+"""The two-layer model of noisy in-context recall: no norms, no biases, one head, fixed embeddings.
+
+    x_t = E[z_t] + p_t
+    x_t <- x_t + sum_{s<=t} a_ts Wo Wv x_s,   a = softmax_s(x_t^T Wk x_s / sqrt(d))      (W_Q = 1)
+    x_t <- x_t + F(x_t),                      F = W2 relu(W1 x), W1 x, relu(W1 x) or nothing
+    logits_t = U x_t
+
+Like the paper's, except that W_V is the product Wo Wv and the scores are divided by sqrt(d), as in
+the authors' code (`factored_values`, `scale_scores`). Nothing is frozen here: E, p and U are
+parameters that the partition `(embed|unembed|positions)/.* frozen` holds fixed.
+
+Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
+`factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
+unembed/kernel. Captures: block_i/attn/weights.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxformer.errors import UserError, unknown
+from jaxformer.models import attention
+from jaxformer.models.layers import keep_last
+
+FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
+POSITIONS = ("random", "sin_cos", "rotary", "none")
+
+
+@dataclass(frozen=True)
+class RecallSpec:
+    """Every number of a recall model."""
+
+    vocab_size: int
+    length: int  # T, the longest sequence
+    width: int  # d
+    feed_forward: tuple[str, ...] = ("mlp", "mlp")  # one F a layer: as many layers
+    mlp_multiplier: int = 4
+    factored_values: bool = True  # W_V = Wo Wv, else one matrix
+    factored_keys: bool = False  # W_QK = Wq^T Wk, else W_Q = 1
+    scale_scores: bool = True  # divide by sqrt(d)
+    positions: str = "random"
+    embed_std: float = 1.0  # 1/sqrt(d) is the authors' `sqrtd_embeddings`
+    tie_output: bool = False  # U = E/sqrt(d), and the logits over sqrt(d) again
+    parallel: bool = False  # F reads x instead of x + attention
+    dtype: Any = float
+    param_dtype: Any = float
+
+    def __post_init__(self):
+        if not self.feed_forward:
+            raise UserError("feed_forward must name one F a layer, got none.")
+        for name in self.feed_forward:
+            if name not in FEED_FORWARD:
+                raise unknown("feed-forward layer", name, FEED_FORWARD)
+        if self.positions not in POSITIONS:
+            raise unknown("positions", self.positions, POSITIONS)
+        for name in ("vocab_size", "length", "width", "mlp_multiplier"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.positions in ("rotary", "sin_cos") and self.width % 2:
+            raise UserError(f"{self.positions} positions need an even width, got {self.width}.")
+
+
+class Recall(nn.Module):
+    """Logits at every position, or at the scored `positions_BxK` only.
+
+    With positions, the last layer works on those K rows: the same numbers for a fraction of the
+    last layer, of F and of the unembedding.
+    """
+
+    spec: RecallSpec
+
+    @nn.compact
+    def __call__(self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+        spec = self.spec
+        length, d = tokens_BxT.shape[1], spec.width
+        if length > spec.length:
+            raise UserError(f"a sequence of {length} tokens exceeds the length {spec.length}.")
+        embed = nn.Embed(
+            spec.vocab_size,
+            d,
+            dtype=spec.dtype,
+            param_dtype=spec.param_dtype,
+            embedding_init=nn.initializers.normal(spec.embed_std),
+            name="embed",
+        )
+        x_BxTxD = embed(tokens_BxT)
+        if spec.positions == "random":
+            table_TxD = Table(spec.length, d, spec.param_dtype, name="positions")()
+            x_BxTxD = x_BxTxD + table_TxD[None, :length].astype(x_BxTxD.dtype)
+        elif spec.positions == "sin_cos":
+            x_BxTxD = x_BxTxD + sin_cos(length, d).astype(x_BxTxD.dtype)[None]
+        last = len(spec.feed_forward) - 1
+        for i, feed_forward in enumerate(spec.feed_forward):
+            rows = positions_BxK if i == last else None
+            x_BxTxD = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxD, rows)
+        if spec.tie_output:
+            return embed.attend(x_BxTxD) / d
+        kernel_DxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
+        return x_BxTxD @ kernel_DxV.astype(x_BxTxD.dtype)
+
+
+class Block(nn.Module):
+    """x <- x + A(x); x <- x + F(x)."""
+
+    spec: RecallSpec
+    feed_forward: str
+
+    @nn.compact
+    def __call__(self, x_BxTxD: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+        read = take_rows(x_BxTxD, positions_BxK)
+        out = read + Attention(self.spec, name="attn")(x_BxTxD, positions_BxK)
+        if self.feed_forward == "none":
+            return out
+        feed_forward = FeedForward(self.spec, self.feed_forward, name="mlp")
+        return out + feed_forward(read if self.spec.parallel else out)
+
+
+class Attention(nn.Module):
+    """sum_s a_ts Wo Wv x_s for the queries at `positions_BxK`, or for all."""
+
+    spec: RecallSpec
+
+    @nn.compact
+    def __call__(self, x_BxTxD: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+        spec, length = self.spec, x_BxTxD.shape[1]
+
+        def kernel(name):
+            matrix = Kernel(spec.width, spec.width, spec.param_dtype, name=name)()
+            return matrix.astype(x_BxTxD.dtype)
+
+        key_DxD = kernel("key")
+        query_DxD = kernel("query") if spec.factored_keys else None
+        if spec.positions == "rotary":
+            q_BxTxD = x_BxTxD if query_DxD is None else x_BxTxD @ query_DxD
+            q_BxTxD, k_BxTxD = turn(q_BxTxD), turn(x_BxTxD @ key_DxD)
+            q_BxKxD = take_rows(q_BxTxD, positions_BxK)
+        else:
+            # q^T Wk first: the keys of all T sources are never formed for a few queries.
+            q_BxKxD, k_BxTxD = take_rows(x_BxTxD, positions_BxK), x_BxTxD
+            if query_DxD is not None:
+                q_BxKxD = q_BxKxD @ query_DxD
+            q_BxKxD = q_BxKxD @ key_DxD.T
+        scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxD, k_BxTxD)
+        if spec.scale_scores:
+            scores_BxKxT = scores_BxKxT * spec.width**-0.5
+        mask_TxT = attention.causal_mask(length)
+        mask = mask_TxT if positions_BxK is None else mask_TxT[positions_BxK]
+        weights_BxKxT = attention.attention_weights(scores_BxKxT, mask)
+        self.sow("intermediates", "weights", weights_BxKxT, reduce_fn=keep_last)
+        out_BxKxD = jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD) @ kernel("value")
+        return out_BxKxD @ kernel("out") if spec.factored_values else out_BxKxD
+
+
+class FeedForward(nn.Module):
+    """W2 relu(W1 x), W1 x or relu(W1 x)."""
+
+    spec: RecallSpec
+    kind: str
+
+    @nn.compact
+    def __call__(self, x_BxTxD: jax.Array) -> jax.Array:
+        spec, d = self.spec, self.spec.width
+        wide = d * spec.mlp_multiplier if self.kind == "mlp" else d
+        in_DxM = Kernel(d, wide, spec.param_dtype, name="in")().astype(x_BxTxD.dtype)
+        y_BxTxM = x_BxTxD @ in_DxM
+        if self.kind == "linear":
+            return y_BxTxM
+        if self.kind == "linear_relu":
+            return jax.nn.relu(y_BxTxM)
+        out_MxD = Kernel(wide, d, spec.param_dtype, name="out")().astype(x_BxTxD.dtype)
+        return jax.nn.relu(y_BxTxM) @ out_MxD
+
+
+class Kernel(nn.Module):
+    """A matrix (inputs, outputs), uniform in +-1/sqrt(inputs): PyTorch's default, no bias."""
+
+    inputs: int
+    outputs: int
+    param_dtype: Any
+
+    @nn.compact
+    def __call__(self) -> jax.Array:
+        uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+        return self.param("kernel", uniform, (self.inputs, self.outputs), self.param_dtype)
+
+
+class Table(nn.Module):
+    """Random positions p_t, N(0, 1) entries."""
+
+    length: int
+    width: int
+    param_dtype: Any
+
+    @nn.compact
+    def __call__(self) -> jax.Array:
+        normal = nn.initializers.normal(1.0)
+        return self.param("embedding", normal, (self.length, self.width), self.param_dtype)
+
+
+def take_rows(x_BxTxD: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+    """x at the K positions of each sequence; all of x without positions."""
+    if positions_BxK is None:
+        return x_BxTxD
+    return jnp.take_along_axis(x_BxTxD, positions_BxK[:, :, None], axis=1)
+
+
+def turn(x_BxTxD: jax.Array) -> jax.Array:
+    """Rotary positions of a single head."""
+    return attention.rotary(x_BxTxD[:, :, None])[:, :, 0]
+
+
+def sin_cos(length: int, width: int, base: float = 10_000.0) -> jax.Array:
+    """p_t = (sin, cos) of t base^(-2k/d), interleaved, (T, d)."""
+    rates_k = base ** (-jnp.arange(0, width, 2) / width)
+    angles_Txk = jnp.arange(length)[:, None] * rates_k[None, :]
+    return jnp.stack([jnp.sin(angles_Txk), jnp.cos(angles_Txk)], -1).reshape(length, width)

@@ -1,0 +1,103 @@
+"""Devices: one device is the degenerate case; the same losses on every mesh of eight."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jaxformer import sharding
+from jaxformer.errors import UserError
+
+ROOT = Path(__file__).parents[1]
+TRAIN = """
+import jax, json, numpy as np
+from experiments import flags, training
+from jaxformer import sharding
+from jaxformer.train.loop import fit
+
+config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny")
+config.model.update(width=32, mlp_width=64, layers=1)
+config.task.update(max_pairs=3, vocab=16)
+config.train.batch_size = 16
+out = {}
+for mesh in [(1, 1, 1), (8, 1, 1), (1, 8, 1), (1, 1, 8), (2, 2, 2)]:
+    config.devices.update(data=mesh[0], fsdp=mesh[1], tensor=mesh[2])
+    built = training.setup(config)
+    state = built.create()
+    losses = []
+    fit(state, built.step(), built.batch_at(built.source.heldout().fingerprints), steps=30,
+        record=lambda first, metrics: losses.extend(metrics["loss"][:, 0].tolist()))
+    kernel = state.trainable["block_0"]["mlp"]["in"]["kernel"]
+    out[str(mesh)] = dict(
+        losses=losses,
+        leaf=kernel.addressable_shards[0].data.nbytes / kernel.nbytes,
+        params=sharding.bytes_per_device(state.trainable),
+        moments=sharding.bytes_per_device(state.opt_state),
+    )
+print("RESULT" + json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def meshes():
+    """Losses and bytes on meshes of eight simulated devices, in a process of their own."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN], env=environment, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.split("RESULT")[1])
+
+
+@pytest.mark.parametrize("mesh", ["(8, 1, 1)", "(1, 8, 1)", "(1, 1, 8)", "(2, 2, 2)"])
+def test_losses_agree_with_one_device(meshes, mesh):
+    one, many = meshes["(1, 1, 1)"]["losses"], meshes[mesh]["losses"]
+    assert len(one) == 30 and one[0] > one[-1]
+    assert many == pytest.approx(one, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "mesh, share", [("(8, 1, 1)", 1), ("(1, 8, 1)", 8), ("(1, 1, 8)", 8), ("(2, 2, 2)", 4)]
+)
+def test_a_device_holds_its_share_of_parameters_and_moments(meshes, mesh, share):
+    assert meshes[mesh]["leaf"] == 1 / share
+    for half in ("params", "moments"):
+        # Norm gains and counts lie on every device.
+        assert meshes[mesh][half] <= meshes["(1, 1, 1)"][half] / share * 1.1
+
+
+def test_rules_choose_by_path_and_skip_what_does_not_divide():
+    mesh = sharding.make_mesh(1, 1, 1)
+
+    def spec(path, shape):
+        return sharding.parameter_sharding(path, shape, mesh, sharding.RULES, lead=1).spec
+
+    assert spec("block_0/attn/query/kernel", (2, 8, 8)) == P(None, "fsdp", "tensor")
+    assert not any(spec("final_norm/scale", (2, 8)))
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: sharding.make_mesh(fsdp=3), "needs 3 devices, this machine has 1"),
+        (lambda: sharding.make_mesh(tensor=0), "devices.tensor must be at least 1"),
+        (lambda: sharding.check_rules(((".*", ("model",)),)), "unknown mesh axis"),
+    ],
+)
+def test_wrong_meshes(call, words):
+    with pytest.raises(UserError, match=words):
+        call()
+
+
+def test_a_batch_must_be_a_multiple_of_the_devices_that_cut_it():
+    sharding.check_batch(16, {"data": 4, "fsdp": 2, "tensor": 3})
+    with pytest.raises(UserError, match="batch_size = 12 is not a multiple of the 8 devices"):
+        sharding.check_batch(12, {"data": 4, "fsdp": 2, "tensor": 3})

@@ -1,0 +1,261 @@
+"""The coefficients of the covariance SDE and the exact moments of one layer.
+
+MixiT without skips, norms and MLPs: h' = W^v h (I + A), A = s (W - Wbar), with h in R^{n x m} (one
+column a token), W^v iid N(0, 1/n), W iid N(0, 1), Wbar the mean of a column of W, and the variance
+s^2 = 1/(n m). The hidden covariance is Phi = h^T h / n. In law, Phi' | G ~ Wishart_m(n, G)/n with
+G = (I + A)^T Phi (I + A), and for n -> inf at tau = l/n (Theorem 2.1 of the MixiT paper)
+
+    dPhi = b(Phi) I_m dtau + [Sigma^v(Phi) + Sigma^M(Phi)]^{1/2} dB                     (Ito)
+
+The paper's (2.4) omits the identity after b and its (A.7) has I_n. One projection a token describes
+every variant: column a of A is s P_a w_a, with P_a = I - 11^T/m, or, causal, I - 11^T/a on the
+first a entries and 0 elsewhere.
+
+Options: `heads` mix blocks of n/H rows of W^v h independently, `output_projection` multiplies by a
+second W^o after mixing, `mixing_scale` is that of `jaxformer.models.attention.mixing_std` and
+enters as kappa = m n s^2: "theory" 1, "head" H; a number is s itself and needs the width n.
+All functions take leading axes, (.., m, m).
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+from theory.numerics import check_count, check_range, is_concrete
+
+
+def drift(
+    phi: jax.Array,
+    causal: bool = False,
+    heads: int = 1,
+    mixing_scale: str | float = "theory",
+    width: int | None = None,
+) -> jax.Array:
+    """diag_a(kappa tr(P_a Phi)/m), (.., m, m). Unmasked it is kappa b I with, (2.4) corrected,
+
+        b = Tr(Phi)/m - M(Phi),   M = (1/m^2) sum_ab Phi^ab.
+
+    Causal: token a has (1/m)[Tr(Phi_{<=a}) - sum(Phi_{<=a})/a], 0 for the first. The output
+    projection does not change it.
+    """
+    phi = check_covariance("phi", phi)
+    kappa = mixing_rate(mixing_scale, heads, phi.shape[-1], width)
+    diagonal = kappa * mean_quadratic(phi, causal) / phi.shape[-1]
+    return jnp.where(_lift(np.eye(phi.shape[-1], dtype=bool), phi), diagonal[..., None], 0)
+
+
+def covariance(
+    phi: jax.Array,
+    causal: bool = False,
+    heads: int = 1,
+    output_projection: bool = False,
+    mixing_scale: str | float = "theory",
+    width: int | None = None,
+) -> jax.Array:
+    """(1 or 2) Sigma^v + (kappa/H) Sigma^M on the upper triangle, (.., p, p), p = m(m+1)/2.
+
+        Sigma^v_{ab,cd} = Phi^ac Phi^bd + Phi^ad Phi^bc
+        Sigma^M_{ab,cd} = d_ac C_a(b,d) + d_ad C_a(b,c) + d_bc C_b(a,d) + d_bd C_b(a,c)
+        C_a(b,d) = (1/m) Phi^{.b T} P_a Phi^{.d}
+
+    Rows and columns in the order of np.triu_indices(m), diagonal included ((A.8) to (A.12)).
+    """
+    phi = check_covariance("phi", phi)
+    a, b, c, d = pairs(phi.shape[-1])
+    value = phi[..., a, c] * phi[..., b, d] + phi[..., a, d] * phi[..., b, c]
+    rate = mixing_rate(mixing_scale, heads, phi.shape[-1], width) / heads
+    mixing = _mixing_covariance(mixing_kernel(phi, causal), a, b, c, d)
+    return (2.0 if output_projection else 1.0) * value + rate * mixing
+
+
+def one_step_mean(
+    phi: jax.Array,
+    width: int,
+    causal: bool = False,
+    heads: int = 1,
+    mixing_scale: str | float = "theory",
+) -> jax.Array:
+    """E[Phi'] = Phi + drift(Phi)/n, exact at every width n."""
+    _check_width(width, heads)
+    return jnp.asarray(phi) + drift(phi, causal, heads, mixing_scale, width) / width
+
+
+def one_step_covariance(
+    phi: jax.Array,
+    width: int,
+    causal: bool = False,
+    heads: int = 1,
+    output_projection: bool = False,
+    mixing_scale: str | float = "theory",
+) -> jax.Array:
+    """Cov(Phi') of one layer, exact at every width n, (.., p, p). With E = E[Phi'],
+
+        K_{ab,cd} = kappa Sigma^M_{ab,cd}/n
+                    + (d_ac d_bd + d_ad d_bc) (kappa/(n m))^2 tr(P_a Phi P_b Phi)     (of one head)
+        Cov_{ab,cd} = [E^ac E^bd + E^ad E^bc + K_{ac,bd} + K_{ad,bc}]/n + K_{ab,cd}/H
+
+    so n Cov = Sigma^v + Sigma^M + O(1/n). The output projection applies the Wishart map again: with
+    C the expression above, [E^ac E^bd + E^ad E^bc + C_{ac,bd} + C_{ad,bc}]/n + C_{ab,cd}.
+    """
+    phi = check_covariance("phi", phi)
+    _check_width(width, heads)
+    n, m = width, phi.shape[-1]
+    kappa = mixing_rate(mixing_scale, heads, m, width)
+    mean = one_step_mean(phi, width, causal, heads, mixing_scale)
+    kernel = mixing_kernel(phi, causal)
+    projections = _projections(m, causal, phi.dtype)
+    product_AxMxM = jnp.einsum("aij,...jk->...aik", projections, phi)
+    trace_AxB = jnp.einsum("...aij,...bji->...ab", product_AxMxM, product_AxMxM)
+
+    def one_head(a, b, c, d):
+        same = ((a == c) & (b == d)).astype(int) + ((a == d) & (b == c)).astype(int)
+        linear = kappa / n * _mixing_covariance(kernel, a, b, c, d)
+        return linear + _lift(same, linear) * (kappa / (n * m)) ** 2 * trace_AxB[..., a, b]
+
+    def wishart(cov, a, b, c, d):
+        value = mean[..., a, c] * mean[..., b, d] + mean[..., a, d] * mean[..., b, c]
+        return (value + cov(a, c, b, d) + cov(a, d, b, c)) / n
+
+    def mixed_heads(a, b, c, d):
+        return wishart(one_head, a, b, c, d) + one_head(a, b, c, d) / heads
+
+    a, b, c, d = pairs(m)
+    if output_projection:
+        return wishart(mixed_heads, a, b, c, d) + mixed_heads(a, b, c, d)
+    return mixed_heads(a, b, c, d)
+
+
+def mean(
+    phi0: jax.Array,
+    tau: float | jax.Array,
+    causal: bool = False,
+    heads: int = 1,
+    mixing_scale: str | float = "theory",
+    width: int | None = None,
+) -> jax.Array:
+    """E[Phi_tau] of the SDE, (m, m): off-diagonal means stay, the diagonal obeys a linear ODE.
+
+    Unmasked, with t = Tr/m, f = 1 - 1/m: t - M = (t0 - M0) e^{kappa f tau}, and every diagonal
+    entry gains (t0 - M0)(e^{kappa f tau} - 1)/f. Causal: the exponential of a triangular matrix.
+    """
+    phi = check_covariance("phi0", phi0)
+    check_range("tau", tau, 0.0)
+    m = phi.shape[-1]
+    rate = mixing_rate(mixing_scale, heads, m, width) / m
+    weights_AxM = rate * jnp.diagonal(_projections(m, causal, phi.dtype), axis1=-2, axis2=-1)
+    diagonal = jnp.diagonal(phi)
+    source = rate * mean_quadratic(phi, causal) - weights_AxM @ diagonal
+    generator = jnp.zeros((m + 1, m + 1), phi.dtype).at[:m, :m].set(weights_AxM)
+    flow = jax.scipy.linalg.expm(tau * generator.at[:m, m].set(source))
+    return phi + jnp.diag(flow[:m] @ jnp.append(diagonal, 1.0) - diagonal)
+
+
+def mean_trace(
+    phi0: jax.Array, tau: float | jax.Array, width: int | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """E[Tr(Phi)/m] and E[M] of the unmasked theory scale, in closed form; tau broadcasts.
+
+    SDE: t - M = (t0 - M0) e^{f tau}, f = 1 - 1/m, and M gains 1/m of what t gains. With a width n:
+    exact after l = tau n layers, (t - M)_l = (t0 - M0)(1 + f/n)^l.
+    """
+    phi = check_covariance("phi0", phi0)
+    m = phi.shape[-1]
+    t0, overlap0, f = jnp.trace(phi) / m, phi.mean(), 1 - 1 / m
+    tau = jnp.asarray(tau, phi.dtype)
+    growth = jnp.exp(f * tau) if width is None else (1 + f / width) ** (tau * width)
+    gain = (t0 - overlap0) * (growth - 1) / f
+    return t0 + gain, overlap0 + gain / m
+
+
+def mixing_rate(
+    mixing_scale: str | float, heads: int, length: int, width: int | None
+) -> float | jax.Array:
+    """kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
+    check_count("heads", heads)
+    if isinstance(mixing_scale, str):
+        if mixing_scale not in ("theory", "head"):
+            raise unknown("mixing scale of the SDE", mixing_scale, ("theory", "head", "a number"))
+        return 1.0 if mixing_scale == "theory" else float(heads)
+    if width is None:
+        raise UserError(
+            f"mixing_scale={mixing_scale!r} is a standard deviation: the SDE needs the width n too "
+            "(kappa = m n s^2); give width=, or mixing_scale='theory' or 'head'."
+        )
+    check_range("mixing_scale", mixing_scale, 0.0)
+    return length * width * mixing_scale**2
+
+
+def mean_quadratic(phi: jax.Array, causal: bool) -> jax.Array:
+    """tr(P_a Phi) for each token a, (.., m)."""
+    projections = _projections(phi.shape[-1], causal, phi.dtype)
+    return jnp.einsum("aij,...ij->...a", projections, phi)
+
+
+def mixing_kernel(phi: jax.Array, causal: bool) -> jax.Array:
+    """C_a(b, d) = (1/m) Phi^{.b T} P_a Phi^{.d}, (.., m, m, m)."""
+    m = phi.shape[-1]
+    projections = _projections(m, causal, phi.dtype)
+    return jnp.einsum("...ib,aij,...jd->...abd", phi, projections, phi) / m
+
+
+def pairs(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Indices a, b (p, 1) and c, d (1, p) of the upper triangle, diagonal included."""
+    first, second = np.triu_indices(m)
+    shape = (len(first), len(first))
+    a, b = (np.broadcast_to(x[:, None], shape) for x in (first, second))
+    return a, b, a.T, b.T
+
+
+def check_covariance(name: str, phi) -> jax.Array:
+    """`phi` as floats, or an error unless it is square, m >= 2, finite, symmetric and PSD."""
+    if is_concrete(phi):
+        phi = np.asarray(phi, float)
+    shape = phi.shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+        raise UserError(f"{name} must be (m, m) with m of at least 2 tokens, got shape {shape}.")
+    if is_concrete(phi):
+        array = np.asarray(phi)
+        if not np.isfinite(array).all():
+            raise UserError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}.")
+        # Round-off of the working precision is allowed, a wrong matrix is not.
+        slack = np.sqrt(jnp.finfo(jnp.result_type(float)).eps) * max(np.abs(array).max(), 1e-300)
+        asymmetry = np.abs(array - np.swapaxes(array, -1, -2)).max()
+        if asymmetry > slack:
+            raise UserError(f"{name} must be symmetric, got |phi - phi^T| up to {asymmetry:.3g}.")
+        smallest = np.linalg.eigvalsh(array).min()
+        if smallest < -slack:
+            raise UserError(
+                f"{name} must be positive semi-definite, got a smallest eigenvalue {smallest:.3g}."
+            )
+    return jnp.asarray(phi, jnp.result_type(float))
+
+
+def _projections(m: int, causal: bool, dtype) -> jax.Array:
+    """P_a, (m, m, m): identity minus mean over the entries that token a sees."""
+    visible = np.tril(np.ones((m, m))) if causal else np.ones((m, m))
+    outer = visible[:, :, None] * visible[:, None, :]
+    p_AxMxM = np.eye(m)[None] * visible[:, :, None] - outer / visible.sum(-1)[:, None, None]
+    return jnp.asarray(p_AxMxM, dtype)
+
+
+def _mixing_covariance(kernel, a, b, c, d) -> jax.Array:
+    """Sigma^M_{ab,cd} from C; the subscript of C is the shared index."""
+    terms = ((a == c, a, b, d), (a == d, a, b, c), (b == c, b, a, d), (b == d, b, a, c))
+    total = 0.0
+    for same, i, j, k in terms:
+        value = kernel[..., i, j, k]
+        total += jnp.where(_lift(same, value), value, 0)
+    return jnp.asarray(total)
+
+
+def _lift(index: np.ndarray, like: jax.Array) -> np.ndarray:
+    """`index` (p, p) with the leading axes of `like`."""
+    return np.reshape(index, (1,) * (like.ndim - index.ndim) + index.shape)
+
+
+def _check_width(width: int, heads: int) -> None:
+    check_count("width", width, 2)
+    check_count("heads", heads)
+    if width % heads:
+        raise UserError(f"the width must be a multiple of the heads, got {width} and {heads}.")

@@ -1,0 +1,207 @@
+"""The trigger process with uniform statistics: samples, exact moments, the lemmas' tables.
+
+Tokens 0 .. N-1, the trigger q = 0, the noise tau = N. ybar ~ U[N] (or without q), z_1 ~ U[N]; after
+the trigger comes ybar with probability 1 - alpha and tau with alpha, after any other token U[N].
+At last z_T := q and y = ybar or tau as after a trigger. The moments are exact, by dynamic
+programming over t; the lemmas' counts are those of the chain without the forced z_T.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from theory.numerics import check_count, check_range
+
+TRIGGER = 0
+# The cases (ybar, k) of Lemmas E.1 to E.7; "j" is ybar when it is not q, "k" another token.
+LEMMAS = ("q,q", "q,tau", "q,k", "j,q", "j,tau", "j,j", "j,k")
+TABLE_3 = ("tau,tau", "tau,q", "tau,k", "q,tau", "q,q", "q,k", "j,tau", "j,q", "j,k", "j,j")
+
+
+class Sequences(NamedTuple):
+    tokens: jax.Array  # (count, T)
+    y: jax.Array  # (count,)
+    ybar: jax.Array  # (count,)
+
+
+class Moments(NamedTuple):
+    """Mean and second moment (or variance, for Table 3), one entry a case."""
+
+    mean: jax.Array
+    second: jax.Array
+
+
+class PairMoments(NamedTuple):
+    """For one ybar, z_T = q: E n_k (S,), E n_k n_b (S, S), E #{t: z_{t-1}=k, z_t=b} (S, S)."""
+
+    mean: jax.Array
+    second: jax.Array
+    follow: jax.Array
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
+def sample(
+    key: jax.Array, N: int, T: int, alpha, count: int, exclude_trigger: bool = False
+) -> Sequences:
+    """`count` sequences with z_T = q and their targets; `exclude_trigger`: ybar is never q."""
+    key_bar, key_y, key_1, key_t = jax.random.split(key, 4)
+    ybar = jax.random.randint(key_bar, (count,), int(exclude_trigger), N, jnp.int32)
+
+    def after_trigger(key):
+        return jnp.where(jax.random.uniform(key, (count,)) < alpha, N, ybar).astype(jnp.int32)
+
+    def step(z, key):
+        key_free, key_trigger = jax.random.split(key)
+        free = jax.random.randint(key_free, (count,), 0, N, jnp.int32)
+        z = jnp.where(z == TRIGGER, after_trigger(key_trigger), free)
+        return z, z
+
+    first = jax.random.randint(key_1, (count,), 0, N, jnp.int32)
+    _, rest = jax.lax.scan(step, first, jax.random.split(key_t, T - 2))
+    last = jnp.full((1, count), TRIGGER, jnp.int32)
+    tokens = jnp.concatenate([first[None], rest, last]).T
+    return Sequences(tokens, after_trigger(key_y), ybar)
+
+
+def check_process(N: int, T: int, alpha, least: int = 3) -> None:
+    check_count("N", N, least)
+    check_count("T", T, 3)
+    check_range("alpha", alpha, 0.0, 1.0)
+
+
+def lemma_counts(N: int, T: int, alpha) -> Moments:
+    """E n_k and E n_k^2, n_k = #{t <= T: z_t = k}, in the order of LEMMAS, exact.
+
+    The chain is lumped to the five states q, tau, j, k, the rest.
+    """
+    check_process(N, T, alpha, least=4)
+    return _lemma_counts(jnp.asarray(N, float), jnp.asarray(alpha, float), T)
+
+
+def lemma_counts_limit(N: int, T: int, alpha, printed: bool = False) -> Moments:
+    """N, T >> 1, with x = T/N. Corrected E.1: a compound Poisson number of geometric runs,
+
+    E[n^2] = (x/alpha)(2/alpha - 1) + x^2/alpha^2     (the paper prints 2/alpha^2 - 1)
+    """
+    alpha = jnp.asarray(alpha, float)
+    x, one = T / N * jnp.ones_like(alpha), jnp.ones_like(alpha)
+    rate = jnp.stack([1 / alpha, one, one, one, alpha, 2 - alpha, one]) * x[None]
+    run = 2 / alpha**2 - 1 if printed else 2 / alpha - 1
+    poisson = jnp.stack([run] + 6 * [one]) * rate
+    return Moments(rate, poisson + rate**2)
+
+
+def first_step_table(N: int, T: int, alpha) -> Moments:
+    """Table 3: mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T, exact."""
+    return _table_3(N, T, alpha, lemma_counts(N, T, alpha))
+
+
+def first_step_table_limit(N: int, T: int, alpha, printed: bool = False) -> Moments:
+    """Table 3 for N, T >> 1, corrected: rows 4 to 10 have E[(1/(N+1) - 1{y=j})^2 | y != j] =
+    1/(N+1)^2, where the paper puts 1/(N+1); mu(j,j) is (-alpha^2 + 3 alpha - 1)/N^2."""
+    a = jnp.asarray(alpha, float)
+    b = 1 / (T * N**2) + 1 / N**3
+    mean = jnp.stack(
+        [-(a**2) / N, -a / N, -a / N, (2 * a - 1) / N**2, (2 * a - 1) / (a * N**2), a / N**2]
+        + [a**2 / N**2, a / N**2, a / N**2, (-(a**2) + 3 * a - 1) / N**2]
+    )
+    if printed:
+        mean = mean.at[9].set(-(a**2 + 3 * a - 1) / N**2)
+        return Moments(mean, jnp.full_like(mean, jnp.nan))
+    noise = a / (T * N) + (a - a**2) / N**2
+    rows = [
+        a**2 / (T * N) + (a**3 - a**4) / N**2,
+        noise,
+        noise,
+        (1 - a) * b,
+        (1 - a) * ((2 / a - 1) / (a * T * N**2) + 1 / (a**2 * N**3)),
+        (1 - a) * b,
+        (1 - a) * (a / (T * N**2) + a**2 / N**3),
+        (1 - a) * b,
+        (1 - a) * b,
+        (1 - a) * ((2 - a) / (T * N**2) + (2 - a) ** 2 / N**3),
+    ]
+    return Moments(mean, jnp.stack(rows))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def pair_moments(N: int, T: int, alpha, ybar) -> PairMoments:
+    """Exact moments of all pairs of counts given ybar, with z_T = q; S = N + 1 states."""
+    free = jnp.ones(N + 1).at[N].set(0) / N
+    trigger = jnp.zeros(N + 1).at[N].set(alpha).at[ybar].add(1 - alpha)
+
+    def forward(x):  # x P: every row of P is U[N], but that of the trigger
+        from_trigger = x[..., TRIGGER, None]
+        lift = (1,) * (x.ndim - 1) + (N + 1,)
+        others = x.sum(-1, keepdims=True) - from_trigger
+        return others * free.reshape(lift) + from_trigger * trigger.reshape(lift)
+
+    def step(carry, _):
+        p, with_last, second, follow = carry
+        pairs = forward(jnp.diag(p))
+        return advance(carry, forward(p), forward(with_last), second, follow + pairs), None
+
+    def advance(carry, p, cross, second, follow):
+        # with_last[k, b] = E[n_k 1{z_t = b}], the only memory that the second moments need.
+        return p, cross + jnp.diag(p), second + cross + cross.T + jnp.diag(p), follow
+
+    start = (free, jnp.diag(free), jnp.diag(free), jnp.zeros((N + 1, N + 1)))
+    carry, _ = jax.lax.scan(step, start, None, length=T - 2)
+    p, with_last, second, follow = carry
+    last = jnp.zeros(N + 1).at[TRIGGER].set(1)
+    cross = with_last.sum(1)[:, None] * last[None]
+    follow = follow + p[:, None] * last[None]
+    p, with_last, second, follow = advance(carry, last, cross, second, follow)
+    return PairMoments(with_last.sum(1), second, follow)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _lemma_counts(N, alpha, T):
+    one = jnp.ones(())
+    free = jnp.stack([one, 0 * one, one, one, N - 3]) / N
+    means, seconds = [], []
+    for ybar_state, tracked in ((0, (0, 1, 3)), (2, (0, 1, 2, 3))):
+        trigger = jnp.zeros(5).at[1].set(alpha).at[ybar_state].add(1 - alpha)
+        transition = jnp.broadcast_to(free[None], (5, 5)).at[0].set(trigger)
+        inside = jnp.eye(5)[jnp.array(tracked)]  # (K, states): is the state token k?
+
+        def step(carry, _, transition=transition, inside=inside):
+            p, first, second = carry
+            p, first, second = p @ transition, first @ transition, second @ transition
+            p_KxS = inside * p[None]
+            return (p, first + p_KxS, second + 2 * inside * first + p_KxS), None
+
+        start = (free, inside * free[None], inside * free[None])
+        (_, first, second), _ = jax.lax.scan(step, start, None, length=T - 1)
+        means.append(first.sum(1))
+        seconds.append(second.sum(1))
+    return Moments(jnp.concatenate(means), jnp.concatenate(seconds))
+
+
+def _table_3(N: int, T: int, alpha, counts: Moments) -> Moments:
+    """Sum over ybar in {q, j, k, the others}; y = tau with alpha, else ybar."""
+    means, variances = [], []
+    for case in TABLE_3:
+        j, k = case.split(",")
+        named = {"q", j, k} - {"tau"}
+        classes = {name: 1 for name in named} | {"other": N - len(named)}
+        first, second = 0.0, 0.0
+        for ybar, size in classes.items():
+            count = LEMMAS.index(_lemma_case(ybar, k))
+            for y, probability in (("tau", alpha), (ybar, 1 - alpha)):
+                factor = 1 / (N + 1) - float(y == j)
+                weight = probability * size / N
+                first += weight * factor * counts.mean[count] / T
+                second += weight * factor**2 * counts.second[count] / T**2
+        means.append(first)
+        variances.append(second - first**2)
+    return Moments(jnp.stack(means), jnp.stack(variances))
+
+
+def _lemma_case(ybar: str, k: str) -> str:
+    left = "q" if ybar == "q" else "j"
+    if k in ("q", "tau"):
+        return f"{left},{k}"
+    return "j,j" if ybar == k else f"{left},k"
