@@ -22,7 +22,7 @@ from pathlib import Path
 
 from experiments import flags
 
-RECIPES = ("train", "measure", "solve", "posterior")
+RECIPES = ("train", "measure", "solve", "posterior", "oneshot")
 
 
 def main(argv: Sequence[str]) -> int:

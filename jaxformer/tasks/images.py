@@ -4,10 +4,11 @@ All come as `Images`, uint8 of one size, as many of each class as the class with
 Black ink on white paper is low on high, as in Omniglot; MNIST's are the other way round.
 """
 
+import functools
 import io
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ import numpy as np
 
 from jaxformer.errors import UserError, unknown
 
-SIZE = 32
 NORMS = {  # (mean, std) of pixels in [0, 1]
     "glyphs": (0.922, 0.084),
     "folder": (0.922, 0.084),
@@ -41,7 +41,12 @@ class Images(NamedTuple):
 
 
 def load(
-    name: str, paths: Sequence[str] = (), classes: int = 0, per_class: int = 0, seed: int = 0
+    name: str,
+    paths: Sequence[str] = (),
+    classes: int = 0,
+    per_class: int = 0,
+    size: int = 32,
+    seed: int = 0,
 ) -> Images:
     """The images called `name`; classes and per_class bound their number, 0 takes all there are.
 
@@ -52,8 +57,10 @@ def load(
     if name not in NORMS:
         raise unknown("image source", name, NORMS)
     if name == "glyphs":
-        return glyphs(seed, classes or 50, per_class or 20)
-    by_class = _from_paths(paths) if name == "folder" else _from_tfds(name, classes, per_class)
+        return glyphs(seed, classes or 50, per_class or 20, size)
+    read = functools.partial(_resize, size=size)
+    folder = name == "folder"
+    by_class = _from_paths(paths, read) if folder else _from_tfds(name, classes, per_class, read)
     if classes:
         by_class = dict(list(by_class.items())[:classes])
     few = [label for label, images in by_class.items() if len(images) < 2]
@@ -68,7 +75,7 @@ def load(
     return Images(pixels, tuple(by_class), *NORMS[name])
 
 
-def glyphs(seed: int, classes: int, per_class: int) -> Images:
+def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
     """A class is a few strokes through random points; its images jitter them a little."""
     if classes < 1 or per_class < 2:
         raise UserError(
@@ -76,14 +83,14 @@ def glyphs(seed: int, classes: int, per_class: int) -> Images:
         )
     rng = np.random.default_rng(seed)
     strokes, points = 3, 3
-    anchors = rng.uniform(4, SIZE - 4, (classes, 1, strokes, points, 2))
-    jittered = anchors + rng.normal(0, 0.8, (classes, per_class, strokes, points, 2))
-    jittered += rng.normal(0, 1.0, (classes, per_class, 1, 1, 2))  # moved as a whole
+    anchors = size * rng.uniform(0.12, 0.88, (classes, 1, strokes, points, 2))
+    jittered = anchors + size * rng.normal(0, 0.025, (classes, per_class, strokes, points, 2))
+    jittered += size * rng.normal(0, 0.03, (classes, per_class, 1, 1, 2))  # moved as a whole
     start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
     along = np.linspace(0, 1, 24)[:, None]
     ink = start[..., None, :] * (1 - along) + stop[..., None, :] * along
-    places = np.clip(np.rint(ink), 0, SIZE - 1).astype(int).reshape(classes, per_class, -1, 2)
-    pixels = np.full((classes, per_class, SIZE, SIZE), 255, np.uint8)
+    places = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
+    pixels = np.full((classes, per_class, size, size), 255, np.uint8)
     c, k = np.ogrid[:classes, :per_class]
     pixels[c[..., None], k[..., None], places[..., 0], places[..., 1]] = 0
     names = tuple(f"glyph{i}" for i in range(classes))
@@ -103,7 +110,7 @@ def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
     return [images.take([int(i) for i in order[stop - n : stop]]) for n, stop in zip(counts, stops)]
 
 
-def _from_paths(paths: Sequence[str]) -> dict[str, list[np.ndarray]]:
+def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarray]]:
     if not paths:
         raise UserError("images from a folder need its path: data.paths=('DIR', 'FILE.zip').")
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -116,7 +123,7 @@ def _from_paths(paths: Sequence[str]) -> dict[str, list[np.ndarray]]:
             if (label, file) in seen:  # the official small sets share two alphabets
                 continue
             seen.add((label, file))
-            by_class[label].append(_read(content, f"{place}:{label}/{file}"))
+            by_class[label].append(_open(content, f"{place}:{label}/{file}", read))
     if len(by_class) < 2:
         raise UserError(
             f"{', '.join(map(str, paths))}: found {len(by_class)} classes, at least 2 are needed. "
@@ -143,23 +150,24 @@ def _files(place: Path) -> Iterator[tuple[str, str, bytes]]:
         raise UserError(f"{place} is not a readable zip: {error}.") from None
 
 
-def _read(content: bytes, name: str) -> np.ndarray:
+def _open(content: bytes, name: str, read: Callable) -> np.ndarray:
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            return _resize(image)
+            return read(image)
     except Exception as error:  # Pillow raises many kinds
         raise UserError(f"{name} is not a readable image: {error}.") from None
 
 
-def _resize(image: Any) -> np.ndarray:
+def _resize(image: Any, size: int) -> np.ndarray:
     from PIL import Image
 
-    return np.asarray(image.convert("L").resize((SIZE, SIZE), Image.Resampling.BILINEAR), np.uint8)
+    grey = image.convert("L").resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(grey, np.uint8)
 
 
-def _from_tfds(name: str, classes: int, per_class: int) -> dict[str, list[np.ndarray]]:
+def _from_tfds(name: str, classes: int, per_class: int, read: Callable) -> dict[str, list]:
     try:
         import tensorflow_datasets as tfds
         from PIL import Image
@@ -178,5 +186,5 @@ def _from_tfds(name: str, classes: int, per_class: int) -> dict[str, list[np.nda
             per_class and len(by_class[label]) >= per_class
         ):
             continue
-        by_class[label].append(_resize(Image.fromarray(np.asarray(row["image"]).squeeze())))
+        by_class[label].append(read(Image.fromarray(np.asarray(row["image"]).squeeze())))
     return {label: by_class[label] for label in sorted(by_class, key=int)}

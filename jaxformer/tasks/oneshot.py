@@ -10,6 +10,7 @@ embedding of its image's label: 0, 1 or "?", drawn once from N(0, 1). The target
 Classes of training, validation and test are disjoint; see images.split.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,25 +68,21 @@ class OneShot(Task):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """inputs (T, n) instead of token numbers; targets (1,) the label of the query."""
         classes, per_class = self.images.pixels_CxKxSxS.shape[:2]
-        class_key, label_key, query_key, image_key = jax.random.split(key, 4)
-        shown_2 = jnp.arange(SHOWN)
-        labels_2 = jnp.arange(SHOWN, dtype=jnp.int32)
+        first, other, flip, asked, place, place_too, step = _draw(
+            key, (classes, classes - 1, 2, SHOWN, per_class, per_class, per_class - 1)
+        )
+        shown_2, labels_2 = jnp.arange(SHOWN), jnp.arange(SHOWN)
         if self.shuffled:
-            # Two different classes without a permutation of all of them.
-            first = jax.random.randint(class_key, (), 0, classes, jnp.int32)
-            other = jax.random.randint(jax.random.fold_in(class_key, 1), (), 1, classes, jnp.int32)
-            shown_2 = jnp.stack([first, (first + other) % classes])
-            labels_2 = jax.random.permutation(label_key, labels_2)
-        asked = jax.random.randint(query_key, (), 0, SHOWN, jnp.int32)
+            shown_2 = jnp.stack([first, (first + 1 + other) % classes])
+            labels_2 = jnp.stack([flip, 1 - flip])
         # The query is another image of its class than the one that is shown.
-        place_2 = jax.random.randint(image_key, (SHOWN,), 0, per_class, jnp.int32)
-        step = jax.random.randint(jax.random.fold_in(image_key, 1), (), 1, per_class, jnp.int32)
-        places_3 = jnp.append(place_2, (place_2[asked] + step) % per_class)
+        place_2 = jnp.stack([place, place_too])
+        places_3 = jnp.append(place_2, (place_2[asked] + 1 + step) % per_class)
         classes_3 = jnp.append(shown_2, shown_2[asked])
         pixels_3xSxS = jnp.asarray(self.images.pixels_CxKxSxS)[classes_3, places_3]
         seen_3 = jnp.append(labels_2, SHOWN)
         inputs_Txn = self.tokens(pixels_3xSxS, seen_3)
-        return Batch(inputs_Txn, labels_2[asked][None], jnp.ones(1))
+        return Batch(inputs_Txn, labels_2[asked][None].astype(jnp.int32), jnp.ones(1))
 
     def tokens(self, pixels_3xSxS: jax.Array, labels_3: jax.Array) -> jax.Array:
         """(T, n) of three images and their label tokens (2 is "?")."""
@@ -136,13 +133,14 @@ class OneShot(Task):
         return {"classes": classes, "images a class": per_class, "patch": self.patch}
 
 
+@functools.partial(jax.jit, static_argnums=(0, 3))
 def episodes(task: OneShot, key: jax.Array, start: int, count: int) -> Batch:
     """Episodes start .. start + count - 1 of the stream of a key."""
 
     def one(i):
         return task.example(jax.random.fold_in(key, i), i)
 
-    return jax.jit(jax.vmap(one))(jnp.arange(start, start + count))
+    return jax.vmap(one)(start + jnp.arange(count))
 
 
 def positions(length: int, dimension: int) -> np.ndarray:
@@ -151,6 +149,12 @@ def positions(length: int, dimension: int) -> np.ndarray:
     angles = np.arange(length)[:, None] * rates[None]
     table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, -1)[:, :dimension]
     return (table - table.mean()) / table.std()
+
+
+def _draw(key: jax.Array, sizes: tuple[int, ...]) -> list[jax.Array]:
+    """One number below each size. From one call, which compiles in a tenth of the time of seven."""
+    uniform = jax.random.uniform(key, (len(sizes),), jnp.float32)
+    return [jnp.minimum((u * size).astype(jnp.int32), size - 1) for u, size in zip(uniform, sizes)]
 
 
 def _patches(grey_IxSxS: jax.Array, patch: int) -> jax.Array:
