@@ -5,7 +5,7 @@ import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
 from experiments import flags, training
-from experiments.recipes import measure, posterior, solve
+from experiments.recipes import measure, oneshot, posterior, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
@@ -62,6 +62,12 @@ def test_a_posterior_config_builds(variant, scale):
     with jax.enable_x64(True):
         built = posterior.setup(config)
     assert built.sampler.method == variant and built.data.heads == (2, 2)
+
+
+def test_the_oneshot_config_builds():
+    built = oneshot.setup(flags.load_config("configs/attention_paths/oneshot.py:scale=tiny"))
+    counts = built.partition.count(built.shapes())
+    assert counts["train"] == 4 * 192 * 2 * 8 + 2 * 16 * 2 * 16 + 192 * 16 + 16
 
 
 @pytest.mark.parametrize("file", NAMES)

@@ -1,11 +1,11 @@
-r"""Accuracy of the Bayesian transformer against its width (arXiv 2405.15926, Figure 2).
+r"""Accuracy of the Bayesian transformer against its width (arXiv 2405.15926).
 
     python experiments/run.py --config=configs/attention_paths/accuracy.py:scale=small
 
 scale  what                                          time             expected
-tiny   8 tokens, 20 features, two datasets           @T@
-small  the paper's task, 3 datasets, sampled at 3 N  @S@
-paper  10 datasets, sampled at 7 widths              @P@
+tiny   8 tokens, 20 features, two datasets           15 CPU seconds   finite N and GP near chance
+small  the paper's task, 3 datasets, sampled at 3 N  40 CPU seconds   GP .846, N=10 .958, N=100 .917
+paper  10 datasets, sampled at 7 widths              3 CPU minutes    GP .844, N=10 .953, N=100 .913
 
 The paper claims that a finite network is better than its GP limit because it learns which paths to
 use and how to combine them. Expected (10 datasets, mean and sd): GP .844 +- .013, N=1000 .853, 300

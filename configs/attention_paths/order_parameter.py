@@ -3,11 +3,11 @@ r"""Order parameter heat maps: which attention paths a network uses, and how it 
     python experiments/run.py --config=configs/attention_paths/order_parameter.py:scale=small
 
 scale  what                                   time             expected
-tiny   8 tokens, 20 features, N = 5 and 200   @T@
-small  the paper's task, N = 10, 100, 1000    @S@
-paper  the same, 8000 draws                   @P@
+tiny   8 tokens, 20 features, N = 5 and 200   10 CPU seconds   N=5 far from I, N=200 near
+small  the paper's task, N = 10, 100, 1000    35 CPU seconds   12.00, 6.85, -4.65 at N=10
+paper  the same, 8000 draws                   1 CPU minute     the same, smaller errors
 
-The paper claims (arXiv 2405.15926, Figure 3): U^{pi pi'} = <V^pi . V^pi'> says which paths the
+The paper claims (arXiv 2405.15926): U^{pi pi'} = <V^pi . V^pi'> says which paths the
 network uses; good and denoising grow as N falls and are anticorrelated: the network subtracts the
 denoising path from the good one. Expected at N=10: 12.00, 6.85 and -4.65 in theory; 13.2, 7.35 and
 -5.1 sampled, exact at this N; at N=1000 the diagonal is 1.1 to 1.3.

@@ -72,11 +72,16 @@ def _accuracy_figure(widths, theory, sampled_widths, sampled, single: dict[str, 
         axis.errorbar(
             places, [m.mean for m in means], errors, fmt=style, color=colour, capsize=3, label=label
         )
-    for (name, value), style in zip(single.items(), ("--", "-.", ":", ":", ":", ":")):
-        colour = "black" if name == "GP limit" else "0.55"
-        axis.axhline(value.mean, color=colour, ls=style, lw=1)
-        text = name if name == "GP limit" else f"{name} alone"
-        axis.annotate(text, (widths[-1], value.mean), fontsize=7, va="bottom", ha="right")
+    lowest = -1.0
+    for name, value in sorted(single.items(), key=lambda item: item[1].mean):
+        limit = name == "GP limit"
+        axis.axhline(
+            value.mean, color="black" if limit else "0.55", ls="--" if limit else ":", lw=1
+        )
+        lowest = max(value.mean, lowest + 0.018)  # labels beside the axis must not overlap
+        text = name if limit else f"{name} alone"
+        place = (1.01, lowest)
+        axis.annotate(text, place, xycoords=("axes fraction", "data"), fontsize=8, va="center")
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     axis.legend(fontsize=8, loc="center left")
     top, limit = theory[:, best].mean(), single["GP limit"].mean

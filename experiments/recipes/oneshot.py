@@ -86,6 +86,8 @@ def setup(config) -> EpisodeSetup:
             raise UserError(f"train.{name} must be at least 1, got {config.train[name]}.")
     if not bayes.widths or not bayes.temperatures or min(bayes.temperatures) <= 0:
         raise UserError("bayes needs widths, and temperatures above 0.")
+    if not config.model.heads or min(config.model.heads) < 1:
+        raise UserError(f"model.heads must be whole numbers above 0, got {config.model.heads}.")
     if len(data.classes) != 3:
         raise UserError(
             f"data.classes must be three numbers, for training, validation and test; got "
