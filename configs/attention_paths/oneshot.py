@@ -3,11 +3,11 @@ r"""One-shot image classification: gradient descent, the theory of its heads, an
     python experiments/run.py --config=configs/attention_paths/oneshot.py:scale=small \
         --config.data.paths="('images_background_small1.zip','images_background_small2.zip')"
 
-scale  what                                           time    expected
-tiny   glyphs, 2 x 2 heads  30 CPU s   gradient descent .6 to .7
-small  Omniglot's two small background sets  CPU min    gradient descent .8
+scale  what                                    time             expected
+tiny   glyphs, 2 x 2 heads, 2 seeds            30 CPU seconds   gradient descent .6 to .7
+small  Omniglot's two small background sets    4 CPU minutes    @S@
        (images_background_small1.zip and 2 of github.com/brendenlake/omniglot), 16 pixels, 5 seeds
-paper  Omniglot through the extra [data], N = 512     GPU hours
+paper  Omniglot through the extra [data]       GPU hours        in and out of distribution, N = 512
 
 data.images: glyphs (default of tiny) | folder (data.paths: folders or zips) | omniglot | mnist |
 fashion_mnist; data.ood: the same names. Deeper and wider: --config.model.heads=3,3,3 or 8,8.

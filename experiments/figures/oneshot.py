@@ -100,8 +100,8 @@ def _pruning(axis, studied, sets) -> None:
     axis.axhline(0.5, color="0.3", ls=":", lw=1)
     axis.set(xlabel="heads pruned, in the order of their scores", ylabel="accuracy")
     axis.set_title(
-        f"half the heads pruned: {100 * ends[0]:.1f} % (lowest scores first), "
-        f"{100 * ends[1]:.1f} % (highest)",
+        f"half of the prunable heads gone: {100 * ends[0]:.1f} %\n(lowest scores first) or "
+        f"{100 * ends[1]:.1f} % (highest first)",
         fontsize=9,
     )
     axis.legend(fontsize=7)
