@@ -93,6 +93,22 @@ def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     )
 
 
+def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> dict:
+    """The task of the attention-path figures; the heads are those of `design`."""
+    tiny = scale == "tiny"
+    return dict(
+        design=design,
+        examples=40 if tiny else 100,
+        test_examples=400 if tiny else 1000,
+        length=8 if tiny else 30,
+        features=20 if tiny else 200,
+        sigma_par=1.0,
+        sigma_perp=sigma_perp,
+        hardness=10.0,
+        readout="last",  # the authors' code; their text says "first"
+    )
+
+
 def adamw(weight_decay: float = 1e-3) -> dict:
     """The optimizer of one label; `multiplier` scales this label's learning rate."""
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)

@@ -25,7 +25,7 @@ from jax.errors import JaxRuntimeError
 
 from experiments import flags
 
-RECIPES = ("train", "measure", "solve")
+RECIPES = ("train", "measure", "solve", "posterior", "oneshot")
 
 
 def main(argv: Sequence[str]) -> int:

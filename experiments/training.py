@@ -29,8 +29,8 @@ class Setup(NamedTuple):
     source: Source
     members: Population
     how: str  # members are computed: "map" or "vmap"
-    watch: Any  # the model with the probes of config.train.probes, or None
     mesh: Mesh
+    watch: Any = None  # the model with the probes of config.train.probes
 
     def init(self, key: jax.Array) -> Any:
         return self.model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]

@@ -5,9 +5,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from configs.common import PRESETS, SCALES, VARIANTS
+from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
 from experiments import flags, training
-from experiments.recipes import measure, solve
+from experiments.recipes import measure, oneshot, posterior, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
@@ -75,6 +75,23 @@ def batch(built):
 def test_a_figure_has_the_fields_its_config_sets(file, scale):
     function, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
     assert callable(function) and settings
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("variant", ["collapsed", "weights"])
+def test_a_posterior_config_builds(variant, scale):
+    name = f"configs/attention_paths/posterior.py:variant={variant},scale={scale}"
+    config = flags.load_config(name)
+    config.task.update(hidden_markov("tiny"))  # the paper's size takes seconds to draw
+    with jax.enable_x64(True):
+        built = posterior.setup(config)
+    assert built.sampler.method == variant and built.data.heads == (2, 2)
+
+
+def test_the_oneshot_config_builds():
+    built = oneshot.setup(flags.load_config("configs/attention_paths/oneshot.py:scale=tiny"))
+    counts = built.partition.count(built.shapes())
+    assert counts["train"] == 4 * 192 * 2 * 8 + 2 * 16 * 2 * 16 + 192 * 16 + 16
 
 
 @pytest.mark.parametrize("file", NAMES)

@@ -28,6 +28,13 @@ FIGURES: dict[str, str] = {
     "signal_depth": "signal_depth:depth",
     "signal_tanh": "signal_depth:tanh",
     "signal_no_residual": "signal_depth:no_residual",
+    "paths_accuracy": "paths:accuracy",
+    "paths_alignment": "paths_kernels:alignment",
+    "paths_head_scores": "paths_heads:head_scores",
+    "paths_kernels": "paths_kernels:path_kernels",
+    "paths_networks": "paths_heads:networks",
+    "paths_order_parameter": "paths:order_parameter",
+    "paths_robustness": "paths:robustness",
 }
 
 

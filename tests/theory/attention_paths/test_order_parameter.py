@@ -110,11 +110,13 @@ def test_unequal_heads_and_widths(tiny):
     found = solve(example, (6, 9, 4), heads=(3, 1))
     assert stationarity(found, example) < 1e-8
     layout, ratios = chains.full_layout((3, 1)), (6 / 9, 1, 4 / 9)
-    theta = chains.coordinates(layout, found.chain)
-    fit = energy(
-        path_kernel(example.attentioned), jnp.asarray(example.labels), T, psd_factor(found.U)
-    )
-    expected = chains.neg_entropy(layout, theta, ratios) + fit / 9
+
+    @jax.jit  # one program: operation by operation each would be compiled alone
+    def action_of(chain, U, xi, labels):
+        fit = energy(path_kernel(xi), labels, T, psd_factor(U))
+        return chains.neg_entropy(layout, chains.coordinates(layout, chain), ratios) + fit / 9
+
+    expected = action_of(found.chain, found.U, example.attentioned, example.labels)
     np.testing.assert_allclose(found.action, expected, rtol=1e-10)
 
 

@@ -213,7 +213,7 @@ def test_singular_posterior_against_importance_sampling():
 
     Four examples at T = 0.3 leave importance sampling some thousand effective draws.
     """
-    rng, width, temperature, samples = np.random.default_rng(0), 2, 0.3, 400_000
+    rng, width, temperature, samples = np.random.default_rng(0), 2, 0.3, 200_000
     xi, labels = rng.standard_normal((4, 4, 3)), np.array([1.0, 1.0, -1.0, -1.0])
     xi_test = rng.standard_normal((2, 4, 3))
 

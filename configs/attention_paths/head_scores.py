@@ -1,0 +1,31 @@
+r"""Head scores of the hidden Markov network, and what pruning each head costs.
+
+    python experiments/run.py --config=configs/attention_paths/head_scores.py:scale=small
+
+scale  what                                  time             expected
+tiny   8 tokens, 20 features, two datasets   3 CPU seconds    scores spread at N=5
+small  the paper's task, 3 datasets          5 CPU seconds    N=10: .80 .57 1 .10
+paper  10 datasets                           15 CPU seconds   N=10: .80 .59 1 .10
+
+The score of a head is the sum of |U^{pi pi'}| over pairs of which a path passes it, divided by the
+largest. The paper claims that it says what can be pruned. Expected at N=10 (10 datasets): .80 .59 1
+.10 for (1)1 (1)2 (2)1 (2)2; at N=1000 .96 .95 1 .92, where the scores say nothing. Pruning sets
+rows and columns of U to zero; U is not solved anew. For trained networks see oneshot.py.
+"""
+
+from configs import common
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, scale=common.SCALES)
+    tiny = arguments["scale"] == "tiny"
+    config = common.figure(
+        "attention_paths/head_scores",
+        arguments,
+        name="paths_head_scores",
+        task=common.hidden_markov(arguments["scale"]),
+        widths=(5, 200) if tiny else (10, 100, 1000),
+        temperature=0.01,
+    )
+    config.n_seeds = {"tiny": 2, "small": 3, "paper": 10}[arguments["scale"]]
+    return config

@@ -1,0 +1,38 @@
+r"""A wider network: two layers of eight heads, 64 paths, one good head a layer.
+
+    python experiments/run.py --config=configs/attention_paths/wider.py:scale=small
+
+scale  what                             time             expected
+tiny   8 tokens, 20 features, N = 5     6 CPU seconds    runs through
+small  the paper's task, one dataset    14 CPU seconds   GP .666, N=10 .761
+paper  3 datasets, 5 widths             1 CPU minute     like small
+
+The paper shows such networks for one-shot classification only (see oneshot.py, heads=3,3,3 and
+8,8); here the good heads are known, so one sees whether U finds them among random ones. It does at
+N=10: path 11 has the largest U. But 49 of the 64 paths pass no good head, and they cost accuracy:
+with the four paths of accuracy.py it is .954.
+"""
+
+from configs import common
+
+DESIGN = (
+    ("previous", *["random"] * 7),
+    ("uniform", *["random"] * 7),
+)
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, scale=common.SCALES)
+    tiny = arguments["scale"] == "tiny"
+    config = common.figure(
+        "attention_paths/wider",
+        arguments,
+        name="paths_networks",
+        task=common.hidden_markov(arguments["scale"], design=DESIGN),
+        widths=(5, 200) if tiny else (10, 100, 1000),
+        temperature=0.01,
+    )
+    if arguments["scale"] == "paper":
+        config.figure.widths = (10, 30, 100, 300, 1000)
+        config.n_seeds = 3
+    return config

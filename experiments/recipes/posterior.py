@@ -1,0 +1,238 @@
+"""Samples the Bayesian posterior by NUTS, in dispatches that are saved on the way.
+
+problem -> Sampler -> (advance, save)* -> expectations with Monte Carlo errors -> record
+
+    draws/000000.npz ..   the draws since the save before, every chain's
+    state.npz             the sampler's state after them: it names how many draw files belong to it
+
+Draw files come first, then the state that counts them, each whole or absent: a run killed at any
+moment goes on from the last state and ends with the draws of an uninterrupted one.
+"""
+
+import io
+import math
+import shutil
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments import describe, plots, watch
+from experiments.figures import paths_data
+from experiments.figures.paths_posterior import draw_figure
+from experiments.recipes.solve import write_arrays
+from jaxformer.errors import UserError
+from jaxformer.records import Workdir, environment, write_atomically
+from jaxformer.train.metrics import Mean
+from theory import attention_paths
+from theory.attention_paths.posterior import monte_carlo_error
+
+SAVE_SECONDS = 30.0
+DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
+
+
+class Setup(NamedTuple):
+    """What a config builds."""
+
+    data: paths_data.Example
+    sampler: attention_paths.Sampler
+    draws: int  # a chain
+
+    @property
+    def steps(self) -> int:
+        return self.sampler.warmup + self.draws
+
+
+def setup(config) -> Setup:
+    """The problem and the sampler, every argument checked; nothing is compiled."""
+    settings = config.posterior.to_dict()
+    draws, width = settings.pop("draws"), settings.pop("width")
+    data = paths_data.example(config.seed, **config.task.to_dict())
+    width = width[0] if len(width) == 1 else width
+    problem = (data.attentioned, data.labels, width, settings.pop("temperature"), data.heads)
+    sampler = attention_paths.Sampler.build(*problem, **settings)
+    per_chain = math.ceil(draws / sampler.chains)
+    if per_chain < 4:
+        raise UserError(
+            "posterior.draws must be at least 4 a chain, else there is no error to report; got "
+            f"{draws} draws in {sampler.chains} chains."
+        )
+    return Setup(data, sampler, per_chain)
+
+
+def run(config, workdir: Workdir) -> int:
+    with jax.enable_x64(True):
+        built, clock = setup(config), watch.Stopwatch()
+        with watch.Interrupt() as interrupt:
+            chunks = collect(built, jax.random.key(config.seed), workdir, interrupt, clock)
+        if chunks is None:
+            return 128 + interrupt.signal
+        posterior = built.sampler.posterior(chunks)
+        metrics, baselines, arrays = summarise(built, posterior)
+        figure = draw_figure(built.data.names, posterior, arrays, metrics)
+    write_arrays(workdir, arrays)
+    plots.save(figure, workdir / "figure.png")
+    held = workdir.read("config.json")
+    result = {
+        **{name: held[name] for name in ("config", "overrides", "config_hash")},
+        "scale": config.scale,
+        "seeds": [config.seed],
+        "metrics": metrics,
+        "members": [],
+        "baselines": baselines,
+        "parameters": {"sampled": _size(built.sampler)},
+        "diagnostics": posterior.diagnostics,
+        "environment": environment(),
+        "seconds": clock.seconds(),
+    }
+    workdir.write("result.json", result)
+    shutil.rmtree(workdir / "draws", ignore_errors=True)  # arrays.npz has them all
+    (workdir / "state.npz").unlink(missing_ok=True)
+    report(workdir)
+    return 0
+
+
+report = describe.print_result
+
+
+def collect(built: Setup, key, workdir: Workdir, interrupt, clock) -> list[dict] | None:
+    """All chunks of draws, those of earlier sessions included; None if asked to stop."""
+    sampler, (state, saved, seconds) = built.sampler, _restore(built, key, workdir)
+    done = int(state.i[0])
+    if saved:
+        clock.add(seconds)
+        print(f"resuming from step {done}")
+    chunks = [_read(workdir / f"draws/{i:06d}.npz") for i in range(saved)]
+    progress, since_save, new = None, watch.Timer(), []
+    length = 1  # the first dispatch compiles, the second is timed
+    while done < built.steps:
+        length, timer = min(length, sampler.chunk, built.steps - done), watch.Timer()
+        state, chunk = sampler.advance(state, length)
+        done += length
+        length = max(1, int(DISPATCH_SECONDS * length / timer.seconds())) if progress else 5
+        progress = progress or watch.Progress(built.steps, done)
+        new.append(chunk)
+        stop = bool(interrupt.signal)
+        if stop or done == built.steps or since_save.seconds() >= SAVE_SECONDS:
+            chunks.append(_join(new))
+            _save(workdir, len(chunks), chunks[-1], state, clock.seconds())
+            new, since_save = [], watch.Timer()
+        note = "warm-up" if done <= sampler.warmup else ""
+        progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
+        if stop and done < built.steps:
+            print(f"stopped; step {done} is saved, the same command goes on.")
+            return None
+    return chunks
+
+
+def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float], dict[str, Any]]:
+    """(metrics, baselines, arrays): E[U] with Monte Carlo errors, predictor, diagnostics."""
+    data, sampler = built.data, built.sampler
+    rows, columns = np.triu_indices(len(data.names))
+    by_chain = posterior.U[:, rows, columns].reshape(sampler.chains, built.draws, -1)
+    means, errors = by_chain.mean((0, 1)), monte_carlo_error(by_chain)
+    ess = by_chain.var((0, 1)) / errors**2
+    metrics = {
+        f"U/{data.names[i]},{data.names[j]}": Mean(float(mean), float(error), int(size))
+        for i, j, mean, error, size in zip(rows, columns, means, errors, ess)
+    }
+    energies = posterior.energies()
+    energy_error = monte_carlo_error(energies.reshape(sampler.chains, built.draws))
+    energy_ess = int(energies.var() / float(energy_error) ** 2)
+    metrics["energy"] = Mean(float(energies.mean()), float(energy_error), energy_ess)
+    accuracy, tests = data.accuracy(posterior.mean(data.attentioned_test)), len(data.labels_test)
+    metrics["accuracy"] = Mean(accuracy, (accuracy * (1 - accuracy) / tests) ** 0.5, tests)
+    for name in ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max"):
+        value = posterior.diagnostics[name]
+        metrics[name] = Mean(float(value), math.nan, len(posterior.U))
+
+    temperature = sampler.problem.temperature
+    theory = attention_paths.order_parameter(
+        data.attentioned, data.labels, sampler.problem.widths, temperature, data.heads
+    )
+    mean, _ = attention_paths.predict(theory, data.attentioned, data.labels, data.attentioned_test)
+    baselines = {
+        "accuracy_theory": data.accuracy(mean),
+        "accuracy_gp_limit": data.accuracy_at(np.eye(len(data.names)), temperature),
+        "accuracy_chance": float(max(np.mean(data.labels_test == s) for s in (-1, 1))),
+    }
+    arrays = {
+        "U": posterior.U,
+        "U_theory": theory.U,
+        "U_effective": posterior.gram_effective(),
+        "U_effective_theory": attention_paths.gram_effective(theory, data.attentioned.shape[2]),
+        "energies": energies,
+        "mean_test": posterior.mean(data.attentioned_test),
+        "variance_test": posterior.variance(data.attentioned_test),
+        "labels_test": data.labels_test,
+    }
+    if posterior.theta is not None:
+        arrays["theta"] = posterior.theta
+    return metrics, baselines, arrays
+
+
+def _restore(built: Setup, key, workdir: Workdir) -> tuple[Any, int, dict[str, float]]:
+    """(state, draw files that belong to it, seconds spent)."""
+    state = built.sampler.start(key)
+    if not (workdir / "state.npz").exists():
+        return state, 0, {}
+    held = _read(workdir / "state.npz")
+    leaves, tree = jax.tree.flatten(state)
+    found = [held.get(f"leaf_{i}") for i in range(len(leaves))]
+    for leaf, array in zip(leaves, found):
+        if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise UserError(
+                f"{workdir / 'state.npz'} holds the state of another sampler or version; give "
+                "another --workdir to start anew."
+            )
+    seconds = {name: float(held[name]) for name in ("compile", "run", "cpu")}
+    return jax.tree.unflatten(tree, found), int(held["saved"]), seconds
+
+
+def _save(workdir: Workdir, saved: int, chunk: dict, state, seconds: dict[str, float]) -> None:
+    (workdir / "draws").mkdir(exist_ok=True)
+    _write(workdir / f"draws/{saved - 1:06d}.npz", chunk)
+    leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
+    _write(workdir / "state.npz", leaves | {"saved": saved} | seconds)
+
+
+def _write(file, arrays: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_atomically(file, buffer.getvalue())
+
+
+def _read(file) -> dict[str, np.ndarray]:
+    try:
+        with np.load(file) as held:
+            return dict(held)
+    except Exception as error:  # a damaged zip fails in many ways
+        raise UserError(
+            f"{file} is damaged ({error}); give another --workdir to start anew."
+        ) from None
+
+
+def _join(chunks: list[dict]) -> dict:
+    return jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
+
+
+def _size(sampler: attention_paths.Sampler) -> int:
+    """Numbers that NUTS moves."""
+    problem = sampler.problem
+    if sampler.method == "collapsed":
+        return problem.layout.size
+    widths, n = problem.widths, problem.attentioned.shape[2]
+    values = sum(a * h * b for a, h, b in zip(widths, problem.heads, widths[1:]))
+    return n * widths[0] + values + widths[-1]
+
+
+def dry_run(config) -> None:
+    """Prints what would be sampled."""
+    with jax.enable_x64(True):
+        built = setup(config)
+    sampler = built.sampler
+    print(
+        f"would sample {_size(sampler):,} numbers ({sampler.method}): {sampler.chains} chains of "
+        f"{sampler.warmup} warm-up steps and {built.draws} draws, {len(built.data.names)} paths, "
+        f"widths {sampler.problem.widths}"
+    )

@@ -1,0 +1,190 @@
+"""Classes of small grey images: generated glyphs, character folders or zips, TensorFlow Datasets.
+
+All come as `Images`, uint8 of one size, as many of each class as the class with the fewest has.
+Black ink on white paper is low on high, as in Omniglot; MNIST's are the other way round.
+"""
+
+import functools
+import io
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+
+NORMS = {  # (mean, std) of pixels in [0, 1]
+    "glyphs": (0.922, 0.084),
+    "folder": (0.922, 0.084),
+    "omniglot": (0.922, 0.084),
+    "mnist": (0.1307, 0.3081),
+    "fashion_mnist": (0.286, 0.353),
+}
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
+
+
+class Images(NamedTuple):
+    """C classes of K images each."""
+
+    pixels_CxKxSxS: np.ndarray  # uint8
+    classes: tuple[str, ...]
+    mean: float  # of a pixel in [0, 1], over the data set the images are from
+    std: float
+
+    def take(self, chosen: Sequence[int]) -> "Images":
+        """Some of the classes."""
+        names = tuple(self.classes[i] for i in chosen)
+        return self._replace(pixels_CxKxSxS=self.pixels_CxKxSxS[list(chosen)], classes=names)
+
+
+def load(
+    name: str,
+    paths: Sequence[str] = (),
+    classes: int = 0,
+    per_class: int = 0,
+    size: int = 32,
+    seed: int = 0,
+) -> Images:
+    """The images called `name`; classes and per_class bound their number, 0 takes all there are.
+
+    glyphs          drawn, any number of classes (default 50) and images (default 20)
+    folder          `paths`: folders or zips, any depth; a folder of images is a class
+    omniglot, mnist, fashion_mnist    through TensorFlow Datasets
+    """
+    if name not in NORMS:
+        raise unknown("image source", name, NORMS)
+    if name == "glyphs":
+        return glyphs(seed, classes or 50, per_class or 20, size)
+    read = functools.partial(_resize, size=size)
+    folder = name == "folder"
+    by_class = _from_paths(paths, read) if folder else _from_tfds(name, classes, per_class, read)
+    if classes:
+        by_class = dict(list(by_class.items())[:classes])
+    few = [label for label, images in by_class.items() if len(images) < 2]
+    if few:
+        raise UserError(
+            f"every class needs at least 2 images, one to show and one to ask for; {len(few)} of "
+            f"{len(by_class)} classes have fewer, such as {few[0]!r}."
+        )
+    count = min(len(images) for images in by_class.values())
+    count = min(count, per_class or count)
+    pixels = np.stack([np.stack(images[:count]) for images in by_class.values()])
+    return Images(pixels, tuple(by_class), *NORMS[name])
+
+
+def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
+    """A class is a few strokes through random points; its images jitter them a little."""
+    if classes < 1 or per_class < 2:
+        raise UserError(
+            f"glyphs need at least 1 class and 2 images a class, got {classes} and {per_class}."
+        )
+    rng = np.random.default_rng(seed)
+    strokes, points = 3, 3
+    anchors = size * rng.uniform(0.12, 0.88, (classes, 1, strokes, points, 2))
+    jittered = anchors + size * rng.normal(0, 0.025, (classes, per_class, strokes, points, 2))
+    jittered += size * rng.normal(0, 0.03, (classes, per_class, 1, 1, 2))  # moved as a whole
+    start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
+    along = np.linspace(0, 1, 24)[:, None]
+    ink = start[..., None, :] * (1 - along) + stop[..., None, :] * along
+    places = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
+    pixels = np.full((classes, per_class, size, size), 255, np.uint8)
+    c, k = np.ogrid[:classes, :per_class]
+    pixels[c[..., None], k[..., None], places[..., 0], places[..., 1]] = 0
+    names = tuple(f"glyph{i}" for i in range(classes))
+    return Images(pixels, names, *NORMS["glyphs"])
+
+
+def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
+    """Disjoint sets of classes, in an order drawn from the seed."""
+    total = len(images.classes)
+    if min(counts) < 2 or sum(counts) > total:
+        raise UserError(
+            f"{total} classes cannot be split into {' + '.join(map(str, counts))}: every part "
+            "needs at least 2, and their sum may not exceed the number of classes."
+        )
+    order = np.random.default_rng(seed).permutation(total)
+    stops = np.cumsum(counts)
+    return [images.take([int(i) for i in order[stop - n : stop]]) for n, stop in zip(counts, stops)]
+
+
+def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarray]]:
+    if not paths:
+        raise UserError("images from a folder need its path: data.paths=('DIR', 'FILE.zip').")
+    by_class: dict[str, list[np.ndarray]] = defaultdict(list)
+    seen: set[tuple[str, str]] = set()
+    for path in paths:
+        place = Path(path).expanduser()
+        if not place.exists():
+            raise UserError(f"there is no folder or zip of images at {place}.")
+        for label, file, content in _files(place):
+            if (label, file) in seen:  # the official small sets share two alphabets
+                continue
+            seen.add((label, file))
+            by_class[label].append(_open(content, f"{place}:{label}/{file}", read))
+    if len(by_class) < 2:
+        raise UserError(
+            f"{', '.join(map(str, paths))}: found {len(by_class)} classes, at least 2 are needed. "
+            "Expected folders of images such as Greek/character01/0001_01.png."
+        )
+    return dict(by_class)
+
+
+def _files(place: Path) -> Iterator[tuple[str, str, bytes]]:
+    """(class, file name, content) in order; the class is the last two folders above the file."""
+    if place.is_dir():
+        for file in sorted(place.rglob("*")):
+            if file.suffix.lower() in ENDINGS and file.is_file():
+                parts = file.relative_to(place).parts
+                yield "/".join(parts[-3:-1]), file.name, file.read_bytes()
+        return
+    try:
+        with zipfile.ZipFile(place) as held:
+            for name in sorted(held.namelist()):
+                hidden = name.startswith("__MACOSX")
+                if Path(name).suffix.lower() in ENDINGS and not hidden:
+                    yield "/".join(Path(name).parts[-3:-1]), Path(name).name, held.read(name)
+    except (zipfile.BadZipFile, OSError, EOFError) as error:
+        raise UserError(f"{place} is not a readable zip: {error}.") from None
+
+
+def _open(content: bytes, name: str, read: Callable) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return read(image)
+    except Exception as error:  # Pillow raises many kinds
+        raise UserError(f"{name} is not a readable image: {error}.") from None
+
+
+def _resize(image: Any, size: int) -> np.ndarray:
+    from PIL import Image
+
+    grey = image.convert("L").resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(grey, np.uint8)
+
+
+def _from_tfds(name: str, classes: int, per_class: int, read: Callable) -> dict[str, list]:
+    try:
+        import tensorflow_datasets as tfds
+        from PIL import Image
+
+        source: Any = tfds.data_source(name, split="train+test")
+    except Exception as error:  # absent packages, no network, no prepared data: many kinds
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}); install the "
+            "extra [data] and check the network, or use images from a folder."
+        ) from None
+    by_class: dict[str, list[np.ndarray]] = defaultdict(list)
+    for row in source:
+        label = str(row["label"])
+        if (classes and label not in by_class and len(by_class) == classes) or (
+            per_class and len(by_class[label]) >= per_class
+        ):
+            continue
+        by_class[label].append(read(Image.fromarray(np.asarray(row["image"]).squeeze())))
+    return {label: by_class[label] for label in sorted(by_class, key=int)}
