@@ -5,7 +5,7 @@ r"""One-shot image classification: gradient descent, the theory of its heads, an
 
 scale  what                                    time             expected
 tiny   glyphs, 2 x 2 heads, 2 seeds            30 CPU seconds   gradient descent .6 to .7
-small  Omniglot's two small background sets    4 CPU minutes    @S@
+small  Omniglot's two small background sets    4 CPU minutes    GD .810; N=10 minus GP +.8 +- .2 %
        (images_background_small1.zip and 2 of github.com/brendenlake/omniglot), 16 pixels, 5 seeds
 paper  Omniglot through the extra [data]       GPU hours        in and out of distribution, N = 512
 
@@ -14,7 +14,11 @@ fashion_mnist; data.ood: the same names. Deeper and wider: --config.model.heads=
 
 The paper claims that the Bayesian network of finite width is better than its GP limit on held-out
 classes, that its order parameter is like that of the trained network, and that head scores say
-which heads can be pruned.
+which heads can be pruned. Expected at small scale (5 seeds): gradient descent .810 +- .004, GP
+limit .774 +- .007, N=10 .781 +- .007 on held-out classes: a paired difference of +.8 +- .2 points,
+real but small, and only with the temperature right (at T=.1 the GP limit is better). Scores and
+accuracy lost correlate at .51; three heads pruned in score order leave .746, in reverse order .635.
+Nearest pixels reach .703.
 
 Omniglot is split 1028 / 172 / 423 classes (the paper prints 432; the total is 1623). The Bayesian
 network has the queries and keys that gradient descent learned and new values; its temperature is
@@ -48,7 +52,7 @@ def get_config(arg: str = ""):
     config.bayes = dict(
         examples=300,
         widths=(10, 100),  # the first one's order parameter gives the head scores
-        temperatures=(0.1, 0.3, 1.0, 3.0),
+        temperatures=(0.1, 0.3, 1.0, 3.0, 10.0),
     )
     config.optim.update(learning_rate=(1e-3,), schedule="constant", warmup=0, clip=0.0)
     config.optim.labels.train.weight_decay = 5e-5
