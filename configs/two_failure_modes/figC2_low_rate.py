@@ -6,7 +6,7 @@ variant  beta_0_5 | beta_1_0 | beta_1_4 | beta_1_8 | beta_3_0 | beta_4_0
 
 scale  what                               time                  expected test loss (nats)
 tiny   d=32, T=16, one seed               10 CPU seconds        between 2.03 and 3.35
-small  d=64, T=16, 1000 steps, 3 seeds    20 CPU seconds each   FIGC2
+small  d=64, T=16, 4000 steps, 3 seeds    40 CPU seconds each   FIGC2
 paper  d=768, T=128, 33,000 steps         hours on a GPU        the order of the figure
 
 
@@ -41,6 +41,7 @@ def get_config(arg: str = ""):
     elif config.scale == "small":
         common.encoder(config, width=64, layers=1, heads=1, beta=beta, alpha_sa=1.0)
         config.n_seeds = 3
+        config.train.steps = 4000
         config.data.update(test_size=500, validation_size=200)
         config.optim.update(learning_rate=(6e-4,), warmup=50)
     return config

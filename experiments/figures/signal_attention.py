@@ -190,7 +190,7 @@ def spectrum(betas: tuple, length: int, width: int, seed: int, n_seeds: int) -> 
     plt = pyplot()
     figure, axes = plt.subplots(1, len(betas), figsize=(3 * len(betas), 3.5), layout="constrained")
     arrays, metrics, baselines = {}, {}, {}
-    circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
+    angle = np.linspace(0, 2 * np.pi, 200)
     for axis, beta in zip(np.atleast_1d(axes), betas, strict=True):
         values_SxT = np.stack(
             [np.linalg.eigvals(_head(k, beta, 0.0, length, width)[0]) for k in _keys(seed, n_seeds)]
@@ -202,7 +202,7 @@ def spectrum(betas: tuple, length: int, width: int, seed: int, n_seeds: int) -> 
         arrays[f"eigenvalues_beta_{beta:g}"] = values_SxT[0]
         values_T = values_SxT[0]
         axis.plot(np.real(values_T), np.imag(values_T), "o", ms=2, alpha=0.5, color=COLOURS[0])
-        axis.plot(radius * circle.real, radius * circle.imag, color=COLOURS[1], lw=1.5)
+        axis.plot(radius * np.cos(angle), radius * np.sin(angle), color=COLOURS[1], lw=1.5)
         axis.plot([1], [0], "*", ms=9, color=COLOURS[2])
         axis.set(aspect="equal", xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xlabel="real part")
         axis.set_title(
