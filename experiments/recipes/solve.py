@@ -18,7 +18,13 @@ from jaxformer.records import Workdir, environment, write_atomically
 
 # name -> "module:function" of experiments/figures; a function takes the fields of config.figure,
 # and `seed` and `n_seeds` if it has them.
-FIGURES: dict[str, str] = {}
+FIGURES: dict[str, str] = {
+    "covariance_depth": "sde_depth:covariance_depth",
+    "sde_causal": "sde:causal",
+    "sde_one_step": "sde:one_step",
+    "sde_paths": "sde_paths:paths",
+    "sde_printed_variance": "sde:printed_variance",
+}
 
 
 def run(config, workdir: Workdir) -> int:
