@@ -22,7 +22,7 @@ from pathlib import Path
 
 from experiments import flags
 
-RECIPES = ("train", "measure", "solve")
+RECIPES = ("train", "measure", "solve", "recall")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -15,11 +15,14 @@ import optax
 from jaxformer import optim
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.models.decoder import DecoderSpec, decoder
+from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.partition import Partition
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
+from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.memorize import Memorize
+from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Task
@@ -28,12 +31,17 @@ TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,
     "dyck": Dyck,
     "hops": Hops,
+    "ioi": SyntheticIOI,
     "memorization": Memorize,
     "modular_addition": ModularAddition,
+    "recall": Recall,
     "retrieval": Retrieval,
 }
 # name -> (function of the fields, the dataclass that lists them)
-MODELS: dict[str, tuple[Callable, type]] = {"decoder": (decoder, DecoderSpec)}
+MODELS: dict[str, tuple[Callable, type]] = {
+    "decoder": (decoder, DecoderSpec),
+    "recall": (recall, RecallSpec),
+}
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 

@@ -5,11 +5,12 @@ import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS
 from experiments import flags, training
-from experiments.recipes import measure, solve
+from experiments.recipes import measure, recall, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
 MIXIT = [name for name in NAMES if "/mixit/" in name and "unfreezing" not in name]
+RECALL = [name for name in NAMES if flags.load_config(name).recipe == "recall"]
 FIGURES = [name for name in NAMES if flags.load_config(name).recipe == "solve"]
 
 
@@ -51,6 +52,15 @@ def test_an_unfreezing_schedule_builds(thaw, scale):
 def test_a_figure_has_the_fields_its_config_sets(file, scale):
     function, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
     assert callable(function) and settings
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("file", RECALL)
+def test_a_recall_config_builds(file, scale):
+    config = flags.load_config(f"{file}:scale={scale}")
+    (*_, (end, built)) = recall.stages_of(config)
+    assert end == config.train.steps
+    assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
 
 
 @pytest.mark.parametrize("file", NAMES)

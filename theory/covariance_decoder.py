@@ -64,8 +64,8 @@ def _run(key, start_MxM, model: Decoder, layers, samples, batch):
     names = [f"block_{l - 1}/states" for l in layers if l]
 
     def one(sample_key):
-        params = model.init(sample_key, tokens_1xM)["params"]
-        params = params | {"embed": {"embedding": embedding_MxN}}
+        drawn = model.init(sample_key, tokens_1xM)["params"]
+        params = {**drawn, "embed": {"embedding": embedding_MxN}}
         states = capture(model, params, tokens_1xM, names=names) if names else {}
         by_layer = [states[f"block_{l - 1}/states"][0] if l else embedding_MxN for l in layers]
         return jnp.stack([h_MxN @ h_MxN.T / n for h_MxN in by_layer])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments import plots
@@ -46,7 +47,7 @@ def one_step(
 def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[str, Any]:
     """One layer's drift and covariance, measured and predicted, with standard errors."""
     x = np.random.default_rng(seed).normal(size=(m, m + 2))
-    phi = x @ x.T / (m + 2)
+    phi = jnp.asarray(x @ x.T / (m + 2))
     upper = np.triu_indices(m)
     centre = np.asarray(cs.one_step_mean(phi, width, causal=causal))[upper]
     p = len(centre)
@@ -208,8 +209,8 @@ def _mean_correlation(phi) -> tuple[np.ndarray, np.ndarray]:
     return rho.mean(0), rho.std(0) / len(rho) ** 0.5
 
 
-def _start(m: int) -> np.ndarray:
-    return 0.5 * np.eye(m) + 0.5
+def _start(m: int) -> jax.Array:
+    return 0.5 * jnp.eye(m) + 0.5
 
 
 def _extent(m: int) -> tuple[float, float, float, float]:

@@ -1,8 +1,10 @@
 """Trajectories and distributions of the covariance SDE beside networks of several widths."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments import plots
@@ -32,7 +34,7 @@ def paths(
 
     A width n has whole layers only, so it is compared with the SDE at round(tau n)/n.
     """
-    phi = 0.5 * np.eye(length) + 0.5
+    phi = 0.5 * jnp.eye(length) + 0.5
     layers = {n: [round(tau * n) for tau in times] for n in widths}
     stops = sorted({l / n for n, ls in layers.items() for l in ls} | set(times))
     keys = jax.random.split(jax.random.key(seed), len(widths) + 3)
@@ -88,7 +90,8 @@ def ks(x: np.ndarray, y: np.ndarray) -> float:
     """The Kolmogorov-Smirnov distance of two samples."""
     from scipy.stats import ks_2samp
 
-    return float(ks_2samp(x, y).statistic)
+    found: Any = ks_2samp(x, y)
+    return float(found.statistic)
 
 
 def _figure(trajectories, law, networks, times, metrics, noise):
@@ -107,7 +110,8 @@ def _figure(trajectories, law, networks, times, metrics, noise):
         top.set(title=label, xlabel=r"$\tau$ = depth/width")
         for row, tau in enumerate(times):
             axis, theory = axes[1 + row, column], law[name][:, row]
-            bins = np.linspace(*np.quantile(theory, (0.001, 0.999)), 51)
+            low, high = np.quantile(theory, (0.001, 0.999))
+            bins = np.linspace(low, high, 51)
             axis.hist(theory, bins, density=True, color="0.8", label="SDE")
             for colour, (n, found) in zip(plots.COLOURS[1:], networks.items()):
                 distance = metrics[f"ks/{name}/tau={tau:g}/n={n}"].mean

@@ -19,6 +19,8 @@ from jaxformer.records import Workdir, environment, write_atomically
 # name -> "module:function" of experiments/figures; a function takes the fields of config.figure,
 # and `seed` and `n_seeds` if it has them.
 FIGURES: dict[str, str] = {
+    "associations_embeddings": "associations:random_embeddings",
+    "associations_theory": "associations:theory",
     "covariance_depth": "sde_depth:covariance_depth",
     "sde_causal": "sde:causal",
     "sde_one_step": "sde:one_step",
