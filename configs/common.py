@@ -109,6 +109,63 @@ def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> d
     )
 
 
+def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp", "mlp")):
+    """A whole config for the recipe `recall`: noisy in-context recall at a scale."""
+    tiny, paper = arguments["scale"] == "tiny", arguments["scale"] == "paper"
+    config = training(name, arguments)
+    config.recipe = "recall"
+    config.n_seeds = 1 if tiny else 5
+    config.task = dict(
+        name="recall",
+        n_symbols=65 if paper else 32,
+        context=256 if paper else 16 if tiny else 64,
+        alpha=0.5,
+        triggers=" ",
+        drawn_triggers=0,
+        noise="",
+        exclude_triggers=False,
+        scored="repeats",
+        statistics="text",
+        text="",
+        max_scored=0,
+    )
+    config.data.update(test_size=64 if tiny else 512, validation_size=64 if tiny else 256)
+    config.model = dict(
+        name="recall",
+        width=256 if paper else 32 if tiny else 128,
+        feed_forward=layers,
+        mlp_multiplier=4,
+        factored_values=True,
+        factored_keys=False,
+        scale_scores=True,
+        positions="random",
+        embed_std=1.0,
+        tie_output=False,
+        parallel=False,
+        dtype="float32",
+        param_dtype="float32",
+    )
+    config.partition = (("(embed|unembed|positions)/.*", "frozen"), (".*", "train"))
+    config.optim.update(
+        learning_rate=(0.03 if paper else 0.1,), schedule="constant", warmup=0, clip=0.0
+    )
+    config.optim.labels = dict(
+        train=dict(name="sgd", momentum=0.9, weight_decay=1e-4, multiplier=1.0)
+    )
+    config.train.update(
+        batch_size=512 if paper else 16 if tiny else 64,
+        steps=2000 if paper else 20 if tiny else 300,
+        eval_every=10 if tiny else 100,
+    )
+    config.recall = dict(
+        probe_every=10 if tiny else 20,
+        pretrain_steps=0,  # on clean data, alpha = 0, before the noisy ones
+        truncate=("block_1/mlp/in",),
+        fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
+    )
+    return config
+
+
 def adamw(weight_decay: float = 1e-3) -> dict:
     """The optimizer of one label; `multiplier` scales this label's learning rate."""
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)

@@ -16,11 +16,14 @@ from jaxformer import optim
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
+from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.partition import Partition
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
+from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.memorize import Memorize
+from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Task
@@ -32,14 +35,17 @@ TASKS: dict[str, type[Task]] = {
     "dyck": Dyck,
     "hops": Hops,
     "masked_text": MaskedText,
+    "ioi": SyntheticIOI,
     "memorization": Memorize,
     "modular_addition": ModularAddition,
+    "recall": Recall,
     "retrieval": Retrieval,
 }
 # name -> (function of the fields, the dataclass that lists them)
 MODELS: dict[str, tuple[Callable, type]] = {
     "decoder": (decoder, DecoderSpec),
     "encoder": (encoder, EncoderSpec),
+    "recall": (recall, RecallSpec),
 }
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
 DTYPES = ("bfloat16", "float16", "float32", "float64")

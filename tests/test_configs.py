@@ -7,7 +7,7 @@ import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
 from experiments import flags, training
-from experiments.recipes import measure, oneshot, posterior, solve
+from experiments.recipes import measure, oneshot, posterior, recall, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
@@ -17,6 +17,7 @@ ENCODERS = {
     "fig4_entropy": ("beta_0_5", "beta_4_0"),
     "figC2_low_rate": ("beta_1_4",),
 }
+RECALL = [name for name in NAMES if flags.load_config(name).recipe == "recall"]
 FIGURES = [name for name in NAMES if flags.load_config(name).recipe == "solve"]
 
 
@@ -92,6 +93,15 @@ def test_the_oneshot_config_builds():
     built = oneshot.setup(flags.load_config("configs/attention_paths/oneshot.py:scale=tiny"))
     counts = built.partition.count(built.shapes())
     assert counts["train"] == 4 * 192 * 2 * 8 + 2 * 16 * 2 * 16 + 192 * 16 + 16
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("file", RECALL)
+def test_a_recall_config_builds(file, scale):
+    config = flags.load_config(f"{file}:scale={scale}")
+    (*_, (end, built)) = recall.stages_of(config)
+    assert end == config.train.steps
+    assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
 
 
 @pytest.mark.parametrize("file", NAMES)

@@ -2,9 +2,10 @@
 
     h_{l+1} = W^v_l h_l (I + A_l)        Phi_l = h_l^T h_l / n
 
-Two recursions with the same law: "network" is the literal one, built from the mixing functions of
-the MixiT model; "wishart" needs no h: Phi' | G ~ Wishart_m(n, G)/n, and only the m x m factor of
-Phi is kept.
+Recursions with the same law: "network" is the literal one, built from the mixing functions of the
+MixiT model; "wishart" needs no h: Phi' | G ~ Wishart_m(n, G)/n, and only the m x m factor of Phi is
+kept; "decoder" is the MixiT decoder itself at initialisation, which may keep its residuals, norms
+and MLPs, and then no longer follows the SDE.
 """
 
 import functools
@@ -16,9 +17,10 @@ import numpy as np
 from jaxformer.errors import UserError, unknown
 from jaxformer.models.attention import mix, mixing_matrix, mixing_std
 from theory.covariance_coefficients import check_covariance
+from theory.covariance_decoder import decoder_covariance
 from theory.numerics import check_count, check_range
 
-METHODS = ("wishart", "network")
+METHODS = ("wishart", "network", "decoder")
 
 
 def measure(
@@ -33,12 +35,17 @@ def measure(
     output_projection: bool = False,
     mixing_scale: str | float = "theory",
     method: str = "wishart",
+    residual_scale: float = 0.0,
+    branch_scale: float = 1.0,
+    use_norm: bool = False,
+    use_mlp: bool = False,
 ) -> jax.Array:
     """Phi after `depth` layers of independent networks, (samples, m, m), at tau = depth/width.
 
     With `layers`, an increasing list of depths in [0, depth]: (samples, len(layers), m, m).
-    `mixing_scale` is that of attention.mixing_std. method "network" needs width >= m, because h
-    starts as sqrt(n) [Phi0^{1/2}; 0].
+    `mixing_scale` is that of attention.mixing_std. Methods "network" and "decoder" need width >= m,
+    because h starts as sqrt(n) [Phi0^{1/2}; 0]. The decoder is causal and has an output projection;
+    only it has residuals (h <- r h + b branch), norms and MLPs.
     """
     phi0 = check_covariance("phi0", phi0)
     m = phi0.shape[-1]
@@ -50,13 +57,29 @@ def measure(
         raise UserError(f"the width must be a multiple of the heads, got {width} and {heads}.")
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    if method == "network" and width < m:
-        raise UserError(f"method 'network' needs a width of at least m = {m}, got {width}.")
+    if method != "wishart" and width < m:
+        raise UserError(f"method {method!r} needs a width of at least m = {m}, got {width}.")
+    stops = _check_layers(layers, depth)
+    architecture = (residual_scale, branch_scale, use_norm, use_mlp)
+    if method == "decoder":
+        if not (causal and output_projection):
+            raise UserError(
+                "method 'decoder' is causal and has an output projection; say causal=True and "
+                f"output_projection=True, got {causal} and {output_projection}."
+            )
+        start, wanted = square_root(phi0), tuple(stops.tolist())
+        options = (heads, mixing_scale, *architecture)
+        phi = decoder_covariance(key, start, width, wanted, samples, *options)
+        return phi[:, 0] if layers is None else phi
+    if architecture != (0.0, 1.0, False, False):
+        raise UserError(
+            "residual_scale, branch_scale, use_norm and use_mlp need method='decoder', got "
+            f"{method!r}: the SDE describes networks without them."
+        )
     named, std = mixing_scale, None
     if not isinstance(mixing_scale, str):  # traced, so that a new number compiles nothing
         check_range("mixing_scale", mixing_scale, 0.0)
         named, std = None, jnp.full((heads,), mixing_scale, phi0.dtype)
-    stops = _check_layers(layers, depth)
     rows = width if method == "network" else m
     options = (rows, samples, causal, heads, output_projection, named, method)
     phi = _run(key, phi0, stops, width, std, *options)

@@ -35,6 +35,13 @@ FIGURES: dict[str, str] = {
     "paths_networks": "paths_heads:networks",
     "paths_order_parameter": "paths:order_parameter",
     "paths_robustness": "paths:robustness",
+    "associations_embeddings": "associations:random_embeddings",
+    "associations_theory": "associations:theory",
+    "covariance_depth": "sde_depth:covariance_depth",
+    "sde_causal": "sde:causal",
+    "sde_one_step": "sde:one_step",
+    "sde_paths": "sde_paths:paths",
+    "sde_printed_variance": "sde:printed_variance",
 }
 
 

@@ -200,6 +200,11 @@ class Table(nn.Module):
         return self.param("embedding", normal, (self.length, self.width), self.param_dtype)
 
 
+def recall(**numbers) -> Recall:
+    """The recall model with the numbers of a `RecallSpec`."""
+    return Recall(RecallSpec(**numbers))
+
+
 def take_rows(x_BxTxD: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
     """x at the K positions of each sequence; all of x without positions."""
     if positions_BxK is None:

@@ -161,6 +161,28 @@ def test_the_literal_recursion_has_the_exact_moments():
     assert worst < 4 and 0.5 < rms < 1.5
 
 
+def test_a_decoder_without_skips_norms_and_mlps_is_the_recursion():
+    phi, n, decoder = some_phi(4), 8, functools.partial(cs.measure, method="decoder", **EVERYTHING)
+    samples = decoder(jax.random.key(3), phi, n, 2, 20_000, layers=[0, 1, 2])
+    np.testing.assert_allclose(samples[:, 0], np.broadcast_to(phi, (20_000, 4, 4)), atol=1e-12)
+    options = without(EVERYTHING, "output_projection")
+    mean = cs.one_step_mean(phi, n, **options)
+    worst, rms = z_scores(samples[:, 1], mean, cs.one_step_covariance(phi, n, **EVERYTHING))
+    assert worst < 4 and 0.5 < rms < 1.5
+    recursion = cs.measure(jax.random.key(4), phi, n, 2, 20_000, **EVERYTHING)
+    for statistic in (cs.log_trace, cs.correlation):
+        x, y = np.asarray(statistic(samples[:, 2])), np.asarray(statistic(recursion))
+        assert abs(x.mean() - y.mean()) < 4 * (x.var() / len(x) + y.var() / len(y)) ** 0.5
+
+
+def test_what_the_sde_leaves_out_changes_the_decoder():
+    phi, decoder = some_phi(4), functools.partial(cs.measure, method="decoder", **EVERYTHING)
+    parts = {"use_norm": True, "use_mlp": True}
+    scales = {"residual_scale": 2.0, "branch_scale": 0.0}
+    doubled = decoder(jax.random.key(5), phi, 8, 1, 3, **scales, **parts)
+    np.testing.assert_allclose(doubled, np.broadcast_to(16 * phi, (3, 4, 4)), atol=1e-12)
+
+
 def test_a_width_below_m_is_allowed():
     phi, n = some_phi(4), 2
     samples = cs.measure(jax.random.key(3), phi, n, 1, 40_000)
@@ -287,6 +309,8 @@ def test_bad_input_of_measure():
         "layers must be increasing": {"layers": [2, 9]},
         "unknown mixing scale": {"mixing_scale": "thoery"},
         "unknown method": {"method": "wishrt"},
+        "say causal=True": {"method": "decoder"},
+        "need method='decoder', got 'network'": {"method": "network", "use_mlp": True},
     }
     for message, change in bad.items():
         with pytest.raises(UserError, match=message):

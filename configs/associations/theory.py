@@ -1,0 +1,40 @@
+r"""Every theorem and lemma table of the associations paper: predicted against measured, verdict.
+
+    python experiments/run.py --config=configs/associations/theory.py:scale=small
+
+scale  what                                             time             expected
+tiny   Theorem 1 with 64 samples                        20 CPU seconds   the verdicts of small
+small  N = T/4 = 64, 4,096 samples; counts at N = 1000  40 CPU seconds   see docs/associations.md
+paper  the same with 8 times the samples                CPU minutes      the same
+
+The paper claims what its column says. Rows hold, hold with a corrected constant (and sometimes only
+there), or fail. Which ones and why: docs/associations.md. T is the length, N the vocabulary without
+the noise, alpha its probability.
+"""
+
+from configs import common
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, scale=common.SCALES)
+    config = common.figure(
+        "associations/theory",
+        arguments,
+        name="associations_theory",
+        alpha=0.3,
+        N=64,
+        T=256,
+        samples=4096,
+        trials=16,
+        counts_N=1000,
+        counts_T=5000,
+        ordering_N=256,
+        time=1e6,
+        tolerance=0.02,
+    )
+    if config.scale == "tiny":
+        config.figure.update(N=16, T=64, samples=512, trials=4, counts_T=3000)
+        config.figure.ordering_N = 64
+    elif config.scale == "paper":
+        config.figure.update(trials=128, counts_N=4000, counts_T=20000)
+    return config

@@ -1,0 +1,60 @@
+r"""Covariance of the last layer's tokens against depth (MixiT paper, version B, Table 6).
+
+    python experiments/run.py --config=configs/mixit/covariance_depth.py:scale=small
+
+preset  paper (the text) | authors (their code: init 0.02, shaped activation, skips of 1/sqrt(2))
+
+scale  what                                            time             expected verdicts
+tiny   n=32, L = 2, 4, 8, 2 seeds                      10 CPU seconds   all 1
+small  n=128, L = 2 to 32, 5 seeds                     15 CPU seconds   all 1 but cosine_grows
+paper  n=512, L = 2 to 32, sequences of 256, 10 seeds  minutes          the same
+
+The paper claims that tokens grow similar with depth, more so in a random transformer than in
+MixiT. The verdict is growth from L=2 to 32 and MixiT below the random transformer at every L; the
+printed row itself is not monotone. `covariance` (raw) mixes scale with similarity, `cosine` does
+not: with the paper's text the cosine of MixiT stays at 0.012 while its scale grows, with preset
+authors it grows too. At initialisation, before the final norm, Zipf tokens. The authors' branch
+scale 1/L is left out: with it similarity does not grow with depth. Table 6 is of trained networks;
+there is no task on text here to train them on yet, so this config shows the initialisation only.
+"""
+
+from configs import common
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, scale=common.SCALES, preset=common.PRESETS)
+    width, heads, depths, sequences, length, vocab, n_seeds = {
+        "tiny": (32, 4, (2, 4, 8), 8, 32, 200, 2),
+        "small": (128, 8, (2, 4, 8, 16, 32), 8, 64, 1000, 5),
+        "paper": (512, 8, (2, 4, 8, 16, 32), 16, 256, 8192, 10),
+    }[arguments["scale"]]
+    fields = dict(
+        width=width,
+        heads=heads,
+        mlp_width=4 * width,
+        mixing_scale="head",
+        init_std="fan_in",
+        qk_init_std="fan_in",
+        embed_init_std=1.0,
+        residual_scale=1.0,
+        branch_scale=1.0,
+    )
+    random = dict(fields, mixer="softmax")
+    mixit = dict(fields, mixer="mixit", learned_positions=True)
+    if arguments["preset"] == "authors":
+        for model in (random, mixit):
+            model.update(init_std=0.02, qk_init_std=0.02, embed_init_std=0.02, use_bias=True)
+        mixit.update(mixing_scale="spread", sink_head=True, act="shaped_leaky")
+        mixit.update(residual_scale=0.5**0.5, branch_scale=0.5**0.5)
+    config = common.figure(
+        "mixit/covariance_depth",
+        arguments,
+        name="covariance_depth",
+        models=dict(random=random, mixit=mixit),
+        depths=depths,
+        sequences=sequences,
+        length=length,
+        vocab=vocab,
+    )
+    config.n_seeds = n_seeds
+    return config

@@ -1,0 +1,109 @@
+"""Table 6 of the MixiT paper (version B): how similar are the last layer's tokens, by depth?"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import plots
+from experiments.outcome import Outcome, exact
+from jaxformer import statistics
+from jaxformer.models.decoder import Block, DecoderSpec
+from jaxformer.train.metrics import over_seeds
+
+STATISTICS = {"covariance": statistics.token_covariance, "cosine": statistics.token_cosine}
+LABELS = {"covariance": "raw: mean covariance of two tokens", "cosine": "normalised: mean cosine"}
+
+
+def covariance_depth(
+    models: Mapping[str, Mapping[str, Any]],
+    depths: Sequence[int],
+    sequences: int,
+    length: int,
+    vocab: int,
+    seed: int,
+    n_seeds: int,
+) -> Outcome:
+    """Covariance and cosine of the last layer's tokens against depth, at initialisation.
+
+    `models` maps "random" and "mixit" to the fields of a decoder. Tokens follow Zipf's law. Layer L
+    of one deep network is the last layer of a network of depth L, so each seed draws one network.
+    """
+    keys = jax.random.split(jax.random.key(seed), n_seeds)
+    values: dict[str, np.ndarray] = {}
+    for name, fields in models.items():
+        spec = DecoderSpec(**fields, vocab_size=vocab, length=length, layers=1)
+        run = jax.jit(functools.partial(_by_depth, spec, tuple(depths), sequences))
+        values[name] = np.stack([np.asarray(run(key)) for key in keys])
+    metrics = {
+        f"{statistic}/{name}/L={L}": over_seeds(found[:, k, s])
+        for name, found in values.items()
+        for s, statistic in enumerate(STATISTICS)
+        for k, L in enumerate(depths)
+    }
+    verdict = {}
+    for s, statistic in enumerate(STATISTICS):
+        random, mixit = (values[name][:, :, s].mean(0) for name in ("random", "mixit"))
+        verdict[f"{statistic}_grows"] = bool(random[-1] > random[0] and mixit[-1] > mixit[0])
+        verdict[f"{statistic}_mixit_below"] = bool((mixit < random).all())
+    metrics |= {f"verdict/{name}": exact(value) for name, value in verdict.items()}
+    return Outcome(_figure(values, depths, verdict), {"depths": depths, **values}, metrics)
+
+
+def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -> jax.Array:
+    """(depths, statistics) of a network drawn from `key`, one block after the other."""
+    key_data, key_embed, key = jax.random.split(key, 3)
+    logits_V = -jnp.log(jnp.arange(1, spec.vocab_size + 1, dtype=float))  # Zipf: rank r has 1/r
+    tokens_BxT = jax.random.categorical(key_data, logits_V, shape=(sequences, spec.length))
+    rows_E = spec.vocab_size + (spec.length if spec.learned_positions else 0)
+    table_ExN = spec.embed_init_std * jax.random.normal(key_embed, (rows_E, spec.width))
+    h_BxTxN = table_ExN[tokens_BxT]
+    if spec.learned_positions:
+        h_BxTxN = h_BxTxN + table_ExN[None, spec.vocab_size :]
+    block = Block(spec)
+
+    def advance(l, h_BxTxN):
+        params = block.init(jax.random.fold_in(key, l), h_BxTxN[:1], None)
+        return block.apply(params, h_BxTxN, None)
+
+    def until(h_BxTxN, segment):  # one compiled block, whatever the depths
+        h_BxTxN = jax.lax.fori_loop(segment[0], segment[1], advance, h_BxTxN)
+        return h_BxTxN, jnp.stack([f(h_BxTxN).mean() for f in STATISTICS.values()])
+
+    return jax.lax.scan(until, h_BxTxN, jnp.array([*pairwise((0, *depths))]))[1]
+
+
+def _figure(values, depths, verdict):
+    plt = plots.pyplot()
+    figure, axes = plt.subplots(1, len(STATISTICS), figsize=(9, 3.9), layout="constrained")
+    names = {"random": "Random transformer", "mixit": "MixiT"}
+    for s, (axis, statistic) in enumerate(zip(axes, STATISTICS, strict=True)):
+        for colour, (name, found) in zip(plots.COLOURS, values.items()):
+            mean, n = found[:, :, s].mean(0), len(found)
+            error = found[:, :, s].std(0, ddof=1) / n**0.5 if n > 1 else None
+            axis.errorbar(
+                depths, mean, error, fmt="o-", ms=4, capsize=3, color=colour, label=names[name]
+            )
+        axis.set(xscale="log", yscale="log", xlabel="layers L", title=LABELS[statistic])
+        axis.set_xticks(depths, [str(L) for L in depths])
+        axis.minorticks_off()
+    axes[0].legend(fontsize=8)
+    grows = {
+        name: [found[:, -1, s].mean() / found[:, 0, s].mean() for s in range(len(STATISTICS))]
+        for name, found in values.items()
+    }
+    below = all(verdict[f"{statistic}_mixit_below"] for statistic in STATISTICS)
+    figure.suptitle(
+        f"At initialisation, from L = {depths[0]} to {depths[-1]}: "
+        + "; ".join(
+            f"{names[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}"
+            for name, (covariance, cosine) in sorted(grows.items(), reverse=True)
+        )
+        + f".\nMixiT is {'' if below else 'not '}below the random transformer at every depth",
+        fontsize=10,
+    )
+    return figure

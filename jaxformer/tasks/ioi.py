@@ -1,0 +1,99 @@
+"""Synthetic indirect object identification (Appendix J of the associations paper).
+
+Uniform tokens other than q; then the trigger q at three places of the sequence, at least two apart,
+followed by ybar once and by yD twice in random order; z_T = q, and the answer is tau with
+probability alpha, else
+
+    reading "rarer": ybar, the token that follows q once (as in IOI, and as the construction has it)
+    reading "more":  the token that follows q twice (as the prose says: "which appears more")
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+
+READINGS = ("rarer", "more")
+
+
+@dataclass(frozen=True)
+class SyntheticIOI(Task):
+    n_symbols: int = 32  # N: q is the last of them, tau = N
+    context: int = 32  # T
+    alpha: float = 0.5
+    reading: str = "rarer"
+
+    def __post_init__(self):
+        if self.reading not in READINGS:
+            raise unknown("reading of Appendix J", self.reading, READINGS)
+        if not 0 <= self.alpha <= 1:
+            raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
+        if self.n_symbols < 3:
+            raise UserError(f"ybar, yD and q need n_symbols of at least 3, got {self.n_symbols}.")
+        if self.context < 7:
+            raise UserError(
+                "three triggers with their successors, and the last one, need a context of at "
+                f"least 7 tokens, got {self.context}."
+            )
+
+    @property
+    def vocab_size(self) -> int:
+        return self.n_symbols + 1
+
+    @property
+    def length(self) -> int:
+        return self.context + 1
+
+    @property
+    def n_scored(self) -> int:
+        return 1
+
+    @property
+    def noise_token(self) -> int:
+        return self.n_symbols
+
+    @property
+    def trigger_tokens(self) -> tuple[int, ...]:
+        return (self.n_symbols - 1,)
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        N, T, q = self.n_symbols, self.context, self.n_symbols - 1
+        # One draw for everything: compiling the generator is what costs, not running it.
+        draws = jax.random.uniform(key, (2 * T,), jnp.float32)  # also under x64
+        u, places, others = draws[:4], draws[4:T], draws[T:]
+        others_T = jnp.floor(others * q).astype(jnp.int32)
+        # Of the N - 1 tokens beside q: ybar, and yD among the rest.
+        ybar = jnp.floor(u[0] * (N - 1)).astype(jnp.int32)
+        doubled = jnp.floor(u[1] * (N - 2)).astype(jnp.int32)
+        doubled = doubled + (doubled >= ybar)
+        # Three of T - 4 places without gaps, spread by 0, 1, 2: uniform over starts two apart.
+        starts_3 = jnp.sort(jax.lax.top_k(places, 3)[1]) + jnp.arange(3)
+        once = jnp.floor(u[3] * 3).astype(jnp.int32)
+        answers_3 = jnp.where(jnp.arange(3) == once, ybar, doubled).astype(jnp.int32)
+        inputs_T = others_T.at[starts_3].set(q).at[starts_3 + 1].set(answers_3).at[-1].set(q)
+        wanted = ybar if self.reading == "rarer" else doubled
+        answer = jnp.where(u[2] < self.alpha, N, wanted).astype(jnp.int32)
+        targets_T = jnp.append(inputs_T[1:], answer)
+        return Batch(inputs_T, targets_T, (jnp.arange(T) == T - 1) * 1.0)
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(batch.weights.dtype))
+        correct = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
+        weight_B = batch.weights.sum(-1)
+
+        def mean(x_BxK):
+            return Scores((x_BxK * batch.weights).sum(-1) / jnp.maximum(weight_B, 1e-9), weight_B)
+
+        more = {"p_correct": mean(correct), "p_noise": mean(p_BxKxV[..., self.noise_token])}
+        return token_metrics(logits_BxKxV, batch) | more
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        return {
+            "best_constant": most_frequent(np.asarray(batch.targets), np.asarray(batch.weights)),
+            "uniform": 1 / self.vocab_size,
+            "guess_a_successor": 0.5 * (1 - self.alpha),
+        }

@@ -1,0 +1,196 @@
+"""Noisy in-context recall: what follows the trigger in this sequence is noise or this one token.
+
+    ybar ~ U[N];  z_1 ~ pi_u;  z_{t+1} ~ pi_b(. | z_t),   but after a trigger q:
+    ybar with probability 1 - alpha, the noise token tau with probability alpha
+
+pi_u and pi_b are the statistics of a text, or uniform. The noise is a symbol of its own, after
+which pi_u is drawn (the paper leaves that open), or, as in the authors' code, one of the text: "!".
+Several triggers have a ybar each. scored "repeats" (the code): the token after every trigger from
+its second occurrence in the sequence; "last" (the paper): z_T is set to q and only its successor
+counts.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError, unknown
+from jaxformer.tasks import bigrams
+from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+
+SCORED = ("repeats", "last")
+STATISTICS = ("text", "uniform")
+
+
+@dataclass(frozen=True)
+class Recall(Task):
+    n_symbols: int = 32  # N, the most frequent ones of the text
+    context: int = 64  # T
+    alpha: float = 0.5
+    triggers: str = " "  # the symbols that are triggers
+    drawn_triggers: int = 0  # instead: so many a sequence, drawn from pi_u
+    noise: str = ""  # a symbol of the text, or "" for one of its own
+    exclude_triggers: bool = False  # from the possible ybar
+    scored: str = "repeats"
+    statistics: str = "text"
+    text: str = ""  # a file, or "" for the packaged counts
+    max_scored: int = 0  # gathered positions; 0 is half the context (T = 64: the most seen is 30)
+
+    def __post_init__(self):
+        if self.scored not in SCORED:
+            raise unknown("kind of scored positions", self.scored, SCORED)
+        if self.statistics not in STATISTICS:
+            raise unknown("statistics", self.statistics, STATISTICS)
+        if not 0 <= self.alpha <= 1:
+            raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
+        if self.context < 3:
+            raise UserError(f"recall needs a context of at least 3 tokens, got {self.context}.")
+        if not self.triggers and not self.drawn_triggers:
+            raise UserError("recall needs a trigger: name symbols in `triggers`, got none.")
+        if not 0 <= self.drawn_triggers < self.n_symbols:
+            raise UserError(
+                f"drawn_triggers must be 0 to n_symbols - 1 = {self.n_symbols - 1}, got "
+                f"{self.drawn_triggers}."
+            )
+        if self.scored == "last" and self.n_triggers > 1:
+            raise UserError(
+                f"scored='last' sets z_T to the one trigger, got {self.n_triggers} triggers."
+            )
+        symbols = self._statistics.symbols
+        for name in ("triggers", "noise"):
+            for symbol in getattr(self, name):
+                if symbol not in symbols:
+                    raise UserError(
+                        f"{name} has {symbol!r}, which is not among the {self.n_symbols} symbols: "
+                        f"{''.join(symbols)!r}."
+                    )
+
+    @property
+    def _statistics(self) -> bigrams.Statistics:
+        return bigrams.statistics(self.text, self.n_symbols)
+
+    @property
+    def n_triggers(self) -> int:
+        return self.drawn_triggers or len(self.triggers)
+
+    @property
+    def noise_token(self) -> int:
+        """tau."""
+        symbols = self._statistics.symbols
+        return symbols.index(self.noise) if self.noise else self.n_symbols
+
+    @property
+    def trigger_tokens(self) -> tuple[int, ...]:
+        """The fixed triggers; of drawn ones there are none that every sequence shares."""
+        symbols = self._statistics.symbols
+        return () if self.drawn_triggers else tuple(symbols.index(q) for q in self.triggers)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.n_symbols + (not self.noise)
+
+    @property
+    def length(self) -> int:
+        return self.context + 1
+
+    @property
+    def n_scored(self) -> int:
+        if self.scored == "last":
+            return 1
+        return min(self.max_scored or self.context // 2, self.context)
+
+    def probabilities(self) -> tuple[np.ndarray, np.ndarray]:
+        """pi_u (V,) and pi_b (V, V); nothing but a trigger leads to a noise of its own."""
+        held, N = self._statistics, self.n_symbols
+        unigram, bigram = held.unigram_N, held.bigram_NxN
+        if self.statistics == "uniform":
+            unigram, bigram = np.full(N, 1 / N), np.full((N, N), 1 / N)
+        if not self.noise:
+            bigram = np.pad(np.vstack([bigram, unigram[None]]), ((0, 0), (0, 1)))
+            unigram = np.append(unigram, 0.0)
+        return unigram, bigram
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        T, V = self.context, self.vocab_size
+        keep_np, alias_np = _tables(self)
+        keep, alias = jnp.asarray(keep_np), jnp.asarray(alias_np)
+
+        def draw(row, uniform):
+            """One look-up of the alias tables; the fraction of the cell decides who gets it."""
+            place = uniform * V
+            cell = jnp.minimum(place.astype(jnp.int32), V - 1)
+            return jnp.where(place - cell < keep[row, cell], cell, alias[row, cell])
+
+        key_q, key = jax.random.split(key)
+        u = jax.random.uniform(key, (2 * T + 2 + self.n_triggers,), jnp.float32)  # also under x64
+        coin_T, step_T, ybar_u = u[: T + 1], u[T + 1 : 2 * T + 2], u[2 * T + 2 :]
+        if self.drawn_triggers:  # the largest of log p + Gumbel: without replacement
+            gumbel_N = jax.random.gumbel(key_q, (self.n_symbols,), jnp.float32)
+            log_p = jnp.log(jnp.asarray(self.probabilities()[0][: self.n_symbols], jnp.float32))
+            triggers_Q = jax.lax.top_k(log_p + gumbel_N, self.drawn_triggers)[1].astype(jnp.int32)
+        else:
+            triggers_Q = jnp.asarray(self.trigger_tokens, jnp.int32)
+        ybar_Q = self._targets(ybar_u, triggers_Q)
+
+        def after(z, coin, uniform):
+            is_trigger_Q = z == triggers_Q
+            ybar = (jnp.where(is_trigger_Q, ybar_Q, 0)).sum()
+            answer = jnp.where(coin < self.alpha, self.noise_token, ybar)
+            return jnp.where(is_trigger_Q.any(), answer, draw(z, uniform)).astype(jnp.int32)
+
+        def step(z, draws):
+            z = after(z, *draws)
+            return z, z
+
+        first = draw(jnp.int32(V), step_T[0]).astype(jnp.int32)
+        _, rest = jax.lax.scan(step, first, (coin_T[1:T], step_T[1:T]))
+        inputs_T = jnp.append(first, rest)
+        if self.scored == "last":
+            inputs_T = inputs_T.at[-1].set(triggers_Q[0])
+        final = after(inputs_T[-1], coin_T[T], step_T[T])
+        targets_T = jnp.append(inputs_T[1:], final)
+        if self.scored == "last":
+            weights_T = (jnp.arange(T) == T - 1) * 1.0
+        else:
+            here_TxQ = inputs_T[:, None] == triggers_Q[None]
+            earlier_TxQ = jnp.cumsum(here_TxQ, axis=0) >= 2
+            weights_T = (here_TxQ & earlier_TxQ).any(-1) * 1.0
+        return Batch(inputs_T, targets_T, weights_T)
+
+    def _targets(self, uniform_Q, triggers_Q):
+        """ybar of each trigger, uniform over the symbols, or over those that are no trigger."""
+        free = self.n_symbols - (self.n_triggers if self.exclude_triggers else 0)
+        ybar_Q = jnp.floor(uniform_Q * free).astype(jnp.int32)
+        if self.exclude_triggers:  # the ybar-th of the symbols that are left
+            left_N = jnp.ones(self.n_symbols, jnp.int32).at[triggers_Q].set(0)
+            ybar_Q = jnp.searchsorted(jnp.cumsum(left_N), ybar_Q + 1).astype(jnp.int32)
+        return ybar_Q
+
+    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+        """Also the probabilities p_correct of the target and p_noise of tau."""
+        p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(batch.weights.dtype))
+        correct = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
+        weight_B = batch.weights.sum(-1)
+
+        def mean(x_BxK):
+            return Scores((x_BxK * batch.weights).sum(-1) / jnp.maximum(weight_B, 1e-9), weight_B)
+
+        noise = p_BxKxV[..., self.noise_token]
+        more = {"p_correct": mean(correct), "p_noise": mean(noise)}
+        return token_metrics(logits_BxKxV, batch) | more
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        return {
+            "best_constant": most_frequent(np.asarray(batch.targets), np.asarray(batch.weights)),
+            "uniform": 1 / self.vocab_size,
+        }
+
+
+@functools.cache
+def _tables(task: Recall) -> tuple[np.ndarray, np.ndarray]:
+    """Alias tables of pi_b, and of pi_u in the last row."""
+    unigram, bigram = task.probabilities()
+    return bigrams.alias_tables(np.vstack([bigram, unigram[None]]))
