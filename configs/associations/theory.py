@@ -9,9 +9,9 @@ small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   36 hold
 paper  the same with 8 times the samples                CPU minutes      the same
 
 The paper claims what its column says. Rows hold, hold with a corrected constant (and sometimes only
-there), or fail. The limits are held to 2 % (Theorem 1: 4 %, Theorem 2 at N = 256: 12 %, because its
-corrections are 1/N and reach 6 % there, 12 % at N = 128). Which ones and why: docs/associations.md. T is the length, N the vocabulary without
-the noise, alpha its probability.
+there), or fail. The limits are held to 2 % (Theorem 1: 4 %; Theorem 2 at N = 256: 12 %, because its
+corrections are of order 1/N, 6 % there and 12 % at N = 128). Which ones and why:
+docs/associations.md. T is the length, N the vocabulary without the noise, alpha its probability.
 """
 
 from configs import common
