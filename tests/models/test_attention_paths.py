@@ -124,3 +124,13 @@ def test_bad_input():
         build(parameterization="standart")
     with pytest.raises(UserError, match="first"):
         build(readout="frist")
+
+
+# The output on NumPy's draws. If it changes, the forward pass changed: theory and network may no
+# longer be the same function. Change it knowingly.
+GOLDEN = 0.656107
+
+
+def test_golden_number():
+    model, params, tokens = build()
+    np.testing.assert_allclose(np.abs(run(model, params, tokens)).mean(), GOLDEN, rtol=1e-4)
