@@ -84,7 +84,6 @@ ONESHOT = (
 )
 
 
-@pytest.mark.slow  # two trainings of the image network, a quarter of a minute
 def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
     workdir = tmp_path / "run"
     words = [*ONESHOT, f"--workdir={workdir}"]

@@ -76,3 +76,11 @@ def test_wrong_unfreezing_schedules(schedule, words, tmp_path, capsys):
     config = "--config=configs/mixit/unfreezing.py:thaw=never"
     assert main([config, f"--config.unfreeze={schedule}", f"--workdir={tmp_path / 'w'}"]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["addition", "dyck", "hops", "modular_addition"])
+def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
+    words = ("--config.train.steps=20", "--config.optim.warmup=5", "--config.train.batch_size=16")
+    result = run(f"configs/mixit/{task}.py:variant=standard,scale=tiny", *words)
+    assert result["metrics"]["loss"]["mean"] > 0 and result["steps"] == 20
+    assert all(0 <= value <= 1 for value in result["baselines"].values())
