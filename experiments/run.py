@@ -58,9 +58,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(command: flags.Command) -> int:
+    from experiments.keep import keep
     from jaxformer import processes
     from jaxformer.errors import unknown
-    from jaxformer.records import config_hash, open_workdir, record
+    from jaxformer.records import config_hash, open_workdir
 
     _cache_compilations()
     config = command.config.copy_and_resolve_references()
@@ -85,7 +86,7 @@ def run(command: flags.Command) -> int:
         else:
             code = recipe.run(config, workdir)
         if command.record and code == 0 and processes.is_writer():
-            print(f"recorded as {record(workdir)}")
+            print(f"recorded as {keep(workdir)}")
         return code
 
 

@@ -123,30 +123,6 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         yield
 
 
-def record(workdir: Workdir) -> Path:
-    """Copies a finished run into results/ as one small file, its curves thinned to 50 rows."""
-    result, rows = workdir.read("result.json"), workdir.rows()
-    curves = {
-        "training": _thin([row for row in rows if "validation" not in row]),
-        "validation": _thin([row for row in rows if "validation" in row]),
-    }
-    held = workdir.read("config.json")
-    config = held["config"]
-    words = [config["name"].replace("/", "-"), config.get("variant"), config["scale"]]
-    name = "-".join([*filter(None, words), result["config_hash"]])
-    file = Path(__file__).parents[1] / "results" / f"{name}.json"
-    file.parent.mkdir(exist_ok=True)
-    about = {"schema": SCHEMA, "config_file": held["config_file"], "curves": curves}
-    write_json(file, result | about)
-    return file
-
-
-def _thin(rows: list[dict[str, Any]], most: int = 50) -> list[dict[str, Any]]:
-    """Evenly spaced rows, the last one among them."""
-    every = -(-len(rows) // most) or 1
-    return rows[::-1][::every][::-1]
-
-
 def config_hash(config: Mapping[str, Any]) -> str:
     """Twelve digits that change when a setting does."""
     return hashlib.sha256(dumps(config).encode()).hexdigest()[:12]

@@ -17,7 +17,7 @@ def test_the_pages_are_up_to_date(capsys):
 @pytest.fixture
 def folder(finished, tmp_path, monkeypatch):
     """A results folder with one record of the finished run, written by the command."""
-    monkeypatch.setattr("jaxformer.records.__file__", str(tmp_path / "jaxformer/records.py"))
+    monkeypatch.setattr("experiments.keep.RESULTS", tmp_path / "results")
     assert main([*TINY, f"--workdir={finished}", "--record"]) == 0
     return tmp_path / "results"
 
