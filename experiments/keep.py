@@ -8,7 +8,7 @@ results/NAME.csv   the figure's numbers, thinned              (the same)
 import csv
 import datetime
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,7 @@ AXIS = 40  # entries of one axis of an array
 def keep(workdir: Workdir) -> Path:
     """The record's file in results/."""
     result, held = workdir.read("result.json"), workdir.read("config.json")
-    config = held["config"]
-    words = [config["name"].replace("/", "-"), config.get("variant"), config["scale"]]
-    file = RESULTS / f"{'-'.join([*filter(None, words), result['config_hash']])}.json"
+    file = place(held["config"], result["config_hash"])
     file.parent.mkdir(exist_ok=True)
     if (workdir / "figure.png").exists():
         write_atomically(file.with_suffix(".png"), (workdir / "figure.png").read_bytes())
@@ -34,6 +32,12 @@ def keep(workdir: Workdir) -> Path:
         write_atomically(file.with_suffix(".csv"), table(workdir / "arrays.npz").encode())
     write_json(file, as_record(workdir))
     return file
+
+
+def place(config: Mapping[str, Any], config_hash: str) -> Path:
+    """Where the record of a config lies."""
+    words = [config["name"].replace("/", "-"), config.get("variant"), config["scale"]]
+    return RESULTS / f"{'-'.join([*filter(None, words), config_hash])}.json"
 
 
 def as_record(workdir: Workdir) -> dict[str, Any]:

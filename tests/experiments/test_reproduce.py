@@ -1,0 +1,370 @@
+"""The runner: which runs it picks, in which order, within which time. Runs are made up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments import flags, keep, launch, planning, reproduce
+from experiments.estimates import Estimator, manual_seconds
+from experiments.launch import Outcome
+from experiments.papers.item import Cell, Item, Paper
+from experiments.papers.rules import above, of
+from jaxformer.records import Workdir, config_hash, write_json
+
+RETRIEVAL = "configs/mixit/retrieval.py:variant={}"
+
+
+def cell(variant, **overrides):
+    return Cell(RETRIEVAL.format(variant), overrides)
+
+
+A, B, C, D = (cell(name) for name in ("standard", "frozen_qk", "mixit", "random"))
+WIDE = Item(
+    "Table 1",
+    "Three runs decide.",
+    {"a": A, "b": B, "c": C},
+    (above("", of("a"), of("b")), above("", of("a"), of("c"))),
+)
+SHARED = Item("Table 10", "One more run.", {"c": C, "d": D}, (above("", of("c"), 0.5),))
+NO_RULE = Item("Figure 1", "Looks good.", {"extra": cell("frozen_mlp")})
+ELSEWHERE = Item("Table 3", "Big.", {"e": cell("random_mixit")._replace(scales=("paper",))})
+PAPERS = {
+    "one": Paper("one", "title", "source", (WIDE, SHARED)),
+    "two": Paper("two", "title", "source", (NO_RULE, ELSEWHERE)),
+}
+
+
+def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
+    config = flags.plain(flags.load_config(planning.config_string(cell, scale)))
+    config |= {"n_seeds": seeds} | changed
+    return {
+        "schema": 1,
+        "config": config,
+        "config_hash": config_hash(config),
+        "config_file": planning.config_string(cell, scale),
+        "overrides": dict(cell.overrides) | ({"n_seeds": seeds} if seeds != 3 else {}),
+        "seeds": list(range(seeds)),
+        "steps": 100,
+        "metrics": {"accuracy": {"mean": accuracy, "sem": 0.01, "n": seeds}},
+        "baselines": {},
+        "members": [],
+        "seconds": {"compile": 2.0, "run": 10.0, "cpu": 9.0},
+    }
+
+
+def plan(records=(), paper="all", only="", scale="small", seeds=0, seconds=lambda config: 10.0):
+    wanted = planning.select(PAPERS, paper, only)
+    found = planning.todos(wanted, list(records), scale, seeds, seconds)
+    return found, [todo.names[0] for todo in planning.order(found, wanted)]
+
+
+def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
+    found, names = plan()
+    # Table 10 lacks one run, which is then one of the three of Table 1.
+    assert names[0] == "one Table 1: c"
+    assert set(names[1:3]) == {"one Table 1: a", "one Table 1: b"}
+    assert names[3:] == ["one Table 10: d", "two Figure 1: extra"]
+    (shared,) = [todo for todo in found if len(todo.names) > 1]
+    assert shared.names == ("one Table 1: c", "one Table 10: c")
+
+
+def test_cheap_verdicts_come_before_dear_ones():
+    dear = {"mixit": 500.0}
+    _, names = plan(seconds=lambda config: dear.get(config.variant, 10.0))
+    assert names[:3] == ["one Table 1: a", "one Table 1: b", "one Table 1: c"]
+
+
+def test_three_missing_runs_come_after_two_dear_ones():
+    long = WIDE._replace(name="Table 7", rules=(above("", of("a"), of("b")),))
+    many = Item("Table 8", "x.", {"f": cell("frozen_mlp", **{"model.heads": "8"})})
+    papers = {"p": Paper("p", "t", "s", (many, long))}
+    wanted = planning.select(papers, "p", "")
+    found = planning.todos(wanted, [], "small", 0, lambda c: 1.0 if c.model.heads == 8 else 900.0)
+    names = [todo.names[0] for todo in planning.order(found, wanted)]
+    assert names == ["p Table 7: a", "p Table 7: b", "p Table 8: f", "p Table 7: c"]
+
+
+def states(found):
+    return {todo.names[0].split()[-1]: todo.state for todo in found}
+
+
+def test_what_is_recorded_is_not_run_again():
+    found, names = plan([record(A), record(C, "paper")], paper="one")
+    assert states(found) == {
+        "a": planning.DONE,
+        "b": planning.MISSING,
+        "c": planning.DONE,  # at the paper's scale, which is better
+        "d": planning.MISSING,
+    }
+    assert names == ["one Table 1: b", "one Table 10: d"]
+    assert states(plan([record(A)], scale="paper")[0])["a"] == planning.MISSING
+
+
+def test_a_record_of_a_past_config_and_one_of_few_seeds_are_replaced():
+    past = record(A, seed=5)
+    found, names = plan([past, record(C)], paper="one", seeds=4)
+    assert states(found)["a"] == planning.CHANGED and states(found)["c"] == planning.FEW
+    assert names[-1] == "one Table 1: c"
+    by_name = {todo.names[0]: todo for todo in found}
+    assert by_name["one Table 1: a"].replaces == (past,)
+    assert by_name["one Table 1: c"].overrides == {"n_seeds": "4"}
+    assert states(plan([record(C)], paper="one", seeds=3)[0])["c"] == planning.DONE
+    assert plan(seeds=3)[0][0].overrides == {}  # what the config says anyway
+
+
+def test_seeds_are_given_only_to_runs_that_have_some():
+    uses = lambda file: planning.uses_seeds(flags.load_config(file))  # noqa: E731
+    assert uses("configs/two_failure_modes/fig1_depth.py") and uses("configs/mixit/addition.py")
+    assert not uses("configs/mixit/sde_paths.py")
+    assert not uses("configs/attention_paths/posterior.py")
+
+
+def test_a_lost_config_is_said_and_the_rest_is_planned():
+    lost = Item("Table 4", "x.", {"gone": Cell("configs/mixit/gone.py:variant=a"), "a": A})
+    papers = {"p": Paper("p", "t", "s", (lost,))}
+    wanted = planning.select(papers, "p", "")
+    found = planning.todos(wanted, [], "small", 0, lambda config: 1.0)
+    assert states(found) == {"gone": planning.LOST, "a": planning.MISSING}
+    assert [todo.names[0] for todo in planning.order(found, wanted)] == ["p Table 4: a"]
+
+
+def test_table_1_is_not_table_10():
+    assert [item.name for _, item in planning.select(PAPERS, "all", "table 1")] == ["Table 1"]
+    assert len(planning.select(PAPERS, "all", "Table")) == 3
+
+
+def test_estimates_come_from_the_same_run_then_its_file_then_its_manual():
+    estimate = Estimator([record(A, seeds=2)])
+    config = flags.load_config(A.config + ",scale=small")
+    assert estimate(config) == pytest.approx(12 * 3 / 2)  # two seeds took 12 s
+    config.train.steps = 2000
+    fast = estimate(config)
+    config.train.steps = 4000
+    assert estimate(config) - fast == pytest.approx(fast - 4, rel=0.01)  # twice the work
+    assert Estimator([])(flags.load_config("configs/mixit/sde_paths.py:scale=tiny")) == 5
+
+
+@pytest.mark.parametrize(
+    "file, scale, seconds",
+    [
+        ("mixit/retrieval", "small", 120),  # "1 to 2 CPU minutes"
+        ("mixit/retrieval", "paper", 3 * 3600),  # "hours on a GPU"
+        ("associations/recall", "small", 3 * 34),  # "34 CPU seconds a seed"
+        ("two_failure_modes/figB2_moments", "paper", 1800),  # "half an hour"
+        ("mixit/memorization", "paper", 3600),  # "an hour on a GPU"
+        ("attention_paths/posterior", "small", 20),  # "collapsed 20 CPU seconds"
+        ("nothing", "tiny", 20),
+    ],
+)
+def test_the_manual_says_the_time(file, scale, seconds):
+    assert manual_seconds(f"configs/{file}.py", scale, 3) == seconds
+
+
+DEFAULTS = {"failing": (), "stopping": (), "spent": 1.0}
+
+
+class FakeLauncher:
+    """Runs nothing: writes what a run would have left."""
+
+    failing: tuple[str, ...]
+    stopping: tuple[str, ...]
+    spent: float
+
+    def __init__(self, deadline=0.0):
+        self.signal = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def run(self, jobs):
+        for job in jobs:
+            held = launch.settings(job.config, job.overrides)
+            workdir = Workdir(job.workdir)
+            workdir.path.mkdir(parents=True, exist_ok=True)
+            config = {"config": held, "config_hash": config_hash(held), "config_file": job.config}
+            write_json(workdir / "config.json", config)
+            if held["variant"] in self.stopping:
+                self.signal = signal.SIGINT
+                (workdir / "metrics.jsonl").write_text('{"step": 750}\n')
+                yield Outcome(job, 128 + signal.SIGTERM, self.spent, "stopped")
+                return
+            if held["variant"] in self.failing:
+                yield Outcome(job, 2, self.spent, "no such data")
+                continue
+            made = record(Cell(job.config.removesuffix(",scale=small")), seeds=held["n_seeds"])
+            made |= {"config": held, "config_hash": config_hash(held), "overrides": job.overrides}
+            made["environment"] = {"commit": "", "clean": True}
+            write_json(workdir / "result.json", made)
+            keep.keep(workdir)
+            yield Outcome(job, 0, self.spent, "")
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """command(words) -> (exit code, what it printed, the launcher's class)."""
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(keep, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(reproduce, "Launcher", FakeLauncher)
+
+    def command(*words, **launcher):
+        for name in ("failing", "stopping", "spent"):
+            monkeypatch.setattr(
+                FakeLauncher, name, launcher.get(name, DEFAULTS[name]), raising=False
+            )
+        code = reproduce.main([*words, f"--workdir={tmp_path / 'runs'}"], PAPERS)
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    return command
+
+
+def test_it_runs_what_is_open_and_then_nothing(command, tmp_path):
+    code, text = command("--paper=one")
+    assert code == 0 and "4 runs are open" in text and "ran 4 of 4" in text
+    assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
+    assert "accuracy 0.9 ± 0.01 in 1 s" in text and "Table 10: reproduced" in text
+    assert len(list((tmp_path / "results").glob("*.json"))) == 4
+    code, text = command("--paper=one")
+    assert code == 0 and "nothing to run: 4 of 4 runs are recorded" in text
+
+
+def test_a_run_that_fails_is_named_and_does_not_stop_the_others(command):
+    code, text = command("--paper=one", failing=("frozen_qk",))
+    assert code == 1 and "ran 3 of 4" in text
+    assert "failed: one Table 1: b: no such data" in text
+
+
+def test_an_interrupted_run_is_the_first_of_the_next_start(command):
+    code, text = command("--paper=one", stopping=("random",))
+    assert code == 130 and "stopped; the next start goes on with it" in text
+    assert "ran 3 of 4" in text and "1 left" in text
+    code, text = command("--paper=all")
+    assert (
+        code == 0 and "run 1 of 2: one Table 10: d: goes on, about 26 s" in text
+    )  # a quarter of its steps
+
+
+def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):
+    command("--paper=one", "--only=Table 10")
+    before = {file.name for file in (tmp_path / "results").iterdir()}
+    code, text = command("--paper=one", "--only=Table 10", "--seeds=5")
+    after = {file.name for file in (tmp_path / "results").iterdir()}
+    assert code == 0 and text.count("replaces mixit-retrieval-") == 2
+    assert len(after) == 2 and not before & after
+
+
+def test_the_estimate_is_corrected_by_what_runs_took(command):
+    _, text = command("--paper=one", spent=40.0)
+    lines = [line for line in text.splitlines() if line.startswith("run ")]
+    assert "about 2 min 0 s; then 6 min 0 s more" in lines[0]
+    assert "about 40 s; then 1 min 20 s more" in lines[1]
+
+
+def test_only_runs_that_fit_the_budget_start(command, monkeypatch):
+    clock = iter(range(0, 10_000, 70))
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: float(next(clock)))
+    code, text = command("--paper=one", "--budget=5m", spent=120.0)
+    assert code == 0 and "ran 2 of 4" in text and "2 left, about 4 min" in text
+
+
+def test_a_budget_for_nothing_is_one_line(command):
+    code, text = command("--paper=one", "--budget=20s")
+    assert code == 2 and text.count("\n") == 1
+    assert "a budget of 20 s is too small: the cheapest of 4 runs, one Table 1: c, takes" in text
+
+
+def test_list_and_dry_run_start_nothing(command, tmp_path):
+    code, text = command("--paper=all", "--list")
+    assert code == 0 and "one Table 10: not yet run" in text and planning.ELSEWHERE in text
+    code, text = command("--paper=all", "--dry-run", "--budget=5m")
+    assert code == 0 and "would run 2 in about 4 min 0 s; 3 more do not fit" in text
+    assert "python experiments/run.py --config=configs/mixit/retrieval.py:variant=mixit" in text
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "say --paper=NAME, one of one, two or all"),
+        (["--paper=on"], "unknown paper 'on'. Did you mean 'one'? The choices are: all, one, two"),
+        (["--paper=one", "--only=Table 2"], "unknown table or figure 'Table 2'."),
+        (["--paper=one", "--scale=smal"], "unknown scale 'smal'. Did you mean 'small'?"),
+        (["--paper=one", "--budget=soon"], "--budget must be a time such as 90s"),
+        (["--paper=one", "--seeds=0"], "--seeds must be a whole number of at least 1"),
+    ],
+)
+def test_wrong_words_are_one_line(command, words, message):
+    code, text = command(*words)
+    assert code == 2 and text.startswith("error: ") and text.count("\n") == 1
+    assert message in text
+
+
+def test_a_scale_at_which_nothing_is_meant(command):
+    code, text = command("--paper=two", "--only=Table 3")
+    assert code == 0 and "no run is meant at scale small; try paper" in text
+
+
+def test_a_damaged_record_is_named_and_the_plan_still_made(command, tmp_path):
+    (tmp_path / "results/torn.json").write_text("{")
+    code, text = command("--paper=one", "--dry-run")
+    assert code == 0 and "not used: torn.json" in text and "would run 4" in text
+
+
+def test_the_real_papers_can_be_listed(capsys):
+    assert reproduce.main(["--paper=all", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert "mixit Table 2, retrieval: " in out and "gone" not in out
+    assert reproduce.main(["--help"]) == 0
+
+
+REAL = """
+import sys, pathlib
+from experiments import keep, launch, reproduce
+from experiments.papers.item import Cell, Item, Paper
+from experiments.papers.rules import above, of
+root = pathlib.Path({root!r})
+keep.RESULTS = root / "results"
+save = "import pathlib, sys; from experiments import keep, run; " \\
+    f"keep.RESULTS = pathlib.Path({{str(keep.RESULTS)!r}}); sys.exit(run.main(sys.argv[1:]))"
+launch.PROGRAM = (sys.executable, "-c", save)
+small = {{"model.width": "16", "model.mlp_width": "64", "train.batch_size": "8",
+    "train.steps": "1000", "train.eval_every": "100", "train.target": "2"}}
+cell = Cell("configs/mixit/memorization.py:variant=mixit", small, scales=("tiny",))
+items = (Item("Table 1", "x.", {{"mixit": cell}}, (above("", of("mixit"), 0.1),)),)
+sys.exit(reproduce.main(["--paper=p", "--scale=tiny", "--seeds=2", f"--workdir={{root / 'runs'}}"],
+    {{"p": Paper("p", "t", "s", items)}}))
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupted_start_goes_on_and_ends_with_a_record(tmp_path, in_process):
+    code = REAL.format(root=str(tmp_path))
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(flags.ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    limit = time.monotonic() + 120
+    while not list(tmp_path.glob("runs/*/metrics.jsonl")):
+        assert child.poll() is None and time.monotonic() < limit, child.communicate()[0]
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 130 and "stopped; the next start goes on with it" in out
+    assert not (tmp_path / "results").exists()
+    done = in_process(code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "goes on, about" in done.stdout and "Table 1: reproduced" in done.stdout
+    assert "resuming from step" in next(tmp_path.glob("runs/*.log")).read_text()
+    (file,) = (tmp_path / "results").glob("*.json")
+    assert json.loads(file.read_text())["seeds"] == [0, 1]
