@@ -45,6 +45,20 @@ class Estimator:
         return manual_seconds(f"configs/{held['name']}.py", held["scale"], seeds)
 
 
+class Pace:
+    """How far off the estimates are, from the runs that ended."""
+
+    def __init__(self) -> None:
+        self.estimated, self.actual = 0.0, 0.0
+
+    def add(self, estimated: float, actual: float) -> None:
+        self.estimated, self.actual = self.estimated + estimated, self.actual + actual
+
+    @property
+    def ratio(self) -> float:
+        return self.actual / self.estimated if self.estimated else 1.0
+
+
 def work(config: dict[str, Any], steps: int | None = None) -> float:
     """What the time of a run of one config file grows with."""
     seeds = max(int(config.get("n_seeds", 1)), 1)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import flags, keep, launch, options, planning, report, show_plan
-from experiments.estimates import Estimator
+from experiments.estimates import Estimator, Pace
 from experiments.launch import Job, Launcher, Outcome, failures
 from experiments.papers import PAPERS
 from experiments.papers.item import Paper
@@ -112,7 +112,7 @@ class Reproduction:
     ):
         self.papers, self.left, self.jobs = papers, list(queue), jobs
         self.n, self.began, self.budget = len(queue), time.monotonic(), budget
-        self.estimated, self.actual, self.started = 0.0, 0.0, 0
+        self.pace, self.started = Pace(), 0
         self.now: dict[str, Todo] = {}  # by the folder of its run
         self.outcomes: list[Outcome] = []
 
@@ -158,8 +158,7 @@ class Reproduction:
 
     def seconds(self, todo: Todo) -> float:
         """The estimate, corrected by what the runs so far took beside theirs."""
-        ratio = self.actual / self.estimated if self.estimated else 1.0
-        return rest(todo, self.jobs[todo.key]) * ratio
+        return rest(todo, self.jobs[todo.key]) * self.pace.ratio
 
     def note(self, outcome: Outcome) -> None:
         todo = self.now.pop(str(outcome.job.workdir))
@@ -170,8 +169,7 @@ class Reproduction:
         if outcome.code:
             print(f"  failed: {outcome.message}", flush=True)
             return
-        self.estimated += todo.estimate
-        self.actual += outcome.seconds
+        self.pace.add(todo.estimate, outcome.seconds)
         replace(todo, outcome.job)
         records, _ = report.load(keep.RESULTS)
         rows = [row for row in ledger(self.papers, records) if self.concerns(row, todo)]

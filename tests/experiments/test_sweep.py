@@ -1,0 +1,228 @@
+"""Grids become runs, runs become a table; the runs are made up but for one."""
+
+import csv
+import signal
+from typing import NamedTuple
+
+import pytest
+
+from experiments import flags, grids, launch, sweep, sweep_table
+from experiments.launch import Outcome
+from jaxformer.errors import UserError
+from jaxformer.records import Workdir, write_json
+
+CONFIG = "configs/mixit/memorization.py:scale=tiny,variant={standard,mixit}"
+FILES = sorted((flags.ROOT / "configs/sweeps").glob("*.toml"))
+
+
+def test_braces_and_fields_multiply_and_learning_rates_do_not():
+    grid = grids.parse_grid(["model.layers=2,4", "optim.learning_rate=1e-3,3e-3", "seed=5,6,7"])
+    runs = grids.expand(CONFIG, grid, {"train.steps": "9"})
+    assert [(run.config[-8:], run.varied) for run in runs] == [
+        ("standard", {"model.layers": "2"}),
+        ("standard", {"model.layers": "4"}),
+        ("nt=mixit", {"model.layers": "2"}),
+        ("nt=mixit", {"model.layers": "4"}),
+    ]
+    held = launch.settings(runs[0].config, runs[0].overrides)
+    assert held["optim"]["learning_rate"] == (1e-3, 3e-3)
+    assert (held["seed"], held["n_seeds"], held["train"]["steps"]) == (5, 3, 9)
+
+
+def test_seeds_that_are_no_row_or_of_no_use_are_runs():
+    assert len(grids.expand(CONFIG, {"seed": ["0", "2"]}, {})) == 4
+    assert len(grids.expand("configs/mixit/sde_paths.py:scale=tiny", {"seed": ["0", "1"]}, {})) == 2
+
+
+def test_fields_that_go_together_and_values_with_commas():
+    grid = grids.parse_grid(["model.width+model.mlp_width=16+64,32+128"])
+    varied = [run.varied for run in grids.expand("configs/mixit/hops.py:variant=mixit", grid, {})]
+    assert varied == [
+        {"model.width": "16", "model.mlp_width": "64"},
+        {"model.width": "32", "model.mlp_width": "128"},
+    ]
+    values = grids.parse_grid(["figure.widths=(20, 40),(10,)"])["figure.widths"]
+    assert values == ["(20, 40)", "(10,)"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_sweep_file_names_configs_and_fields_that_exist(file, tmp_path):
+    config, grid, fields = grids.read(str(file))
+    runs = grids.expand(config, grid, fields)
+    assert file.stem in "".join(file.read_text().splitlines()[:3])
+    for run in (runs[0], runs[-1]):
+        launch.job("a", run.config, run.overrides, tmp_path)
+
+
+def test_table_7_has_the_published_sizes():
+    config, grid, fields = grids.read("configs/sweeps/table7_retrieval.toml")
+    runs = grids.expand(config, grid, fields)
+    assert len(runs) == 4 * 3 * 2 * 4 * 3
+    held = launch.settings(runs[-1].config, runs[-1].overrides)
+    model = held["model"]
+    assert (model["layers"], model["width"], model["mlp_width"]) == (8, 1024, 4096)
+    assert (model["heads"], held["train"]["batch_size"]) == (64, 1024)
+    assert held["optim"]["learning_rate"] == (1e-3, 5e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "say --config=FILE:ARGUMENTS, or --file"),
+        (["--config=configs/mixit/hops.py:variant=mixit"], "nothing to sweep: give --grid"),
+        ([f"--config={CONFIG}", "--grid=model.layers="], "has no values"),
+        ([f"--config={CONFIG}", "--grid=model.layers"], "has no values"),
+        ([f"--config={CONFIG}", "--grid=seed=1", "--grid=seed=2"], "--grid seed is given twice"),
+        ([f"--config={CONFIG}", "--grid=model.layer=2"], "no field 'model.layer'. Did you mean"),
+        ([f"--config={CONFIG}", "--grid=model.layers=2,x"], "must be a whole number such as 2"),
+        ([f"--config={CONFIG}", "--grid=optim.learning_rate=1e-3,x"], "must be a sequence"),
+        ([f"--config={CONFIG}", "--grid=model.width+seed=2"], "needs 2 numbers joined by +"),
+        ([f"--config={CONFIG}", "--config.train.step=2"], "Did you mean 'train.steps'"),
+        (["--config=configs/mixit/hops.py:variant={a"], "a brace without its other half"),
+        (["--config=configs/mixit/hops.py:variant={}"], "empty braces"),
+        (["--config=configs/mixit/hops.py:variant={mixt,mixit}"], "Did you mean 'mixit'"),
+        (["--file=table7_retrievel.toml"], "Did you mean 'table7_retrieval.toml'"),
+        ([f"--config={CONFIG}", "--processes=0"], "--processes must be a whole number"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message, capsys):
+    assert sweep.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("grid = [", "is not TOML"),
+        ("[gird]\na = [1]", "'gird'"),
+        ("[grid]\n'model.layers' = 2", "model.layers must be a list of values"),
+        ("[grid]\n'model.layers' = []", "model.layers must be a list of values"),
+    ],
+)
+def test_wrong_sweep_files(text, message, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=message):
+        grids.read(str(file))
+
+
+def member(seed, rate, validation, test, diverged_at=None):
+    return {
+        "seed": seed,
+        "learning_rate": rate,
+        "validation_accuracy": validation,
+        "metrics": {"accuracy": {"mean": test, "sem": 0.01, "n": 40}},
+        "diverged_at": diverged_at,
+    }
+
+
+def finished(workdir, members):
+    workdir.mkdir(parents=True)
+    result = {"seeds": [0, 1], "members": members, "metrics": {}}
+    write_json(workdir / "result.json", result)
+
+
+def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, capsys):
+    config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
+    runs = grids.expand(config, {"model.layers": ["1", "2"]}, {})
+    jobs = [launch.job("j", run.config, run.overrides, tmp_path) for run in runs]
+    finished(
+        jobs[0].workdir,
+        [
+            member(0, 1e-3, 0.5, 0.99),  # best on the test, which must not count
+            member(1, 1e-3, 0.5, 0.99),
+            member(0, 1e-2, 0.8, 0.6),
+            member(1, 1e-2, 0.9, 0.8),
+        ],
+    )
+    finished(
+        jobs[1].workdir, [member(0, 1e-2, 1.0, 1.0), member(1, 1e-2, None, None, diverged_at=7)]
+    )
+    rows = sweep_table.gather(list(zip(runs, jobs, strict=True)))
+    (best,) = [row for row in rows if row.best]
+    assert best.rate == 1e-2 and best.varied == {"model.layers": "1"}
+    assert best.metrics["accuracy"].mean == pytest.approx(0.7)
+    assert best.metrics["accuracy"].sem == pytest.approx(0.1)
+    sweep_table.show(rows)
+    out = capsys.readouterr().out
+    assert "best memorization mixit: test accuracy 0.7 ± 0.1 (2 seeds) with model.layers = 1" in out
+    assert "1 diverged" in out
+    sweep_table.write(tmp_path / "sweep.csv", rows)
+    with open(tmp_path / "sweep.csv") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["best"] for line in lines] == ["", "yes", ""]
+    assert [line["diverged"] for line in lines] == ["0", "0", "1"]
+    assert float(lines[1]["validation_accuracy"]) == 0.85 and lines[2]["accuracy"] == ""
+
+
+def test_a_figure_has_rows_without_members(tmp_path):
+    runs = grids.expand("configs/mixit/sde_paths.py:scale=tiny", {"figure.steps": ["4"]}, {})
+    job = launch.job("j", runs[0].config, runs[0].overrides, tmp_path)
+    job.workdir.mkdir()
+    metrics = {"ks": {"mean": 0.1, "sem": None, "n": 1}}
+    write_json(job.workdir / "result.json", {"seeds": [0], "members": [], "metrics": metrics})
+    (row,) = sweep_table.gather([(runs[0], job)])
+    assert row.rate is None and row.metrics["ks"].mean == 0.1 and not row.best
+
+
+class FakeLauncher(NamedTuple):
+    """Finishes the first run; the second one fails or is interrupted."""
+
+    processes: int
+    signal: int = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def run(self, jobs):
+        for i, job in enumerate(jobs):
+            if i == 1:
+                yield Outcome(job, 2, 1.0, "no such thing")
+            else:
+                finished(job.workdir, [member(0, 1e-2, 0.9, 0.8), member(1, 1e-2, 0.9, 0.8)])
+                yield Outcome(job, 0, 1.0, "")
+
+
+def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "Launcher", FakeLauncher)
+    words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
+    assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
+    assert "4 runs with 8 members; 4 to run, about 1 min 0 s" in capsys.readouterr().out
+    assert sweep.main(words) == 1
+    out = capsys.readouterr().out
+    assert "failed: memorization standard, model.layers = 2: no such thing" in out
+    assert "best memorization mixit" in out and (tmp_path / "sweep/sweep.csv").exists()
+    assert sweep.main(words) == 0
+    assert "4 runs with 4 members; 1 to run" in capsys.readouterr().out
+
+
+def test_an_interrupted_sweep_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    stopped = Outcome(launch.Job("a", "b", {}, tmp_path), 128 + signal.SIGTERM, 1.0, "")
+
+    class Stopped(FakeLauncher):
+        def run(self, jobs):
+            yield stopped
+
+    monkeypatch.setattr(sweep, "Launcher", lambda n: Stopped(n, signal.SIGINT))
+    words = [f"--config={CONFIG}", f"--workdir={tmp_path}"]
+    assert sweep.main(words) == 128 + signal.SIGINT
+    assert "stopped after 0 of 2 runs; the same command goes on" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_real_sweep_in_two_processes(tmp_path, capsys):
+    words = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path}", "--processes=2"]
+    assert sweep.main(words) == 0
+    out = capsys.readouterr().out
+    assert out.count("best memorization") == 2 and "optim.learning_rate = 0.01" in out
+    with open(tmp_path / "sweep.csv") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 8
+    for line in lines:
+        assert Workdir(line["workdir"]).read("result.json")["seeds"] == [0, 1]
+    assert sweep.main(words) == 0
+    assert "0 to run" in capsys.readouterr().out
