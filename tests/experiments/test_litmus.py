@@ -1,0 +1,216 @@
+"""The litmus test: what it concludes from which numbers, what it trains, what it refuses."""
+
+import json
+import math
+import signal
+
+import pytest
+
+from experiments import litmus
+from experiments.launch import Outcome
+from experiments.litmus import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
+from experiments.papers.rules import Number
+from jaxformer.errors import UserError
+from jaxformer.records import write_json
+
+
+def trained(**accuracies):
+    return {
+        name: Trained(Number(mean, sem), 3, (1e-2,), 2, "there")
+        for name, (mean, sem) in accuracies.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "verdict, words, accuracies",
+    [
+        (
+            NEEDED,
+            "recall needs attention that looks at the content, and random queries and keys are "
+            "enough (Standard 99.9 ± 0.1 %, Frozen-QK 99.8 ± 0.1 %, MixiT 30.0 ± 4.0 %; best "
+            "guess 35.0 %; 3 seeds).",
+            dict(standard=(0.999, 1e-3), frozen_qk=(0.998, 1e-3), mixit=(0.3, 0.04)),
+        ),
+        (
+            NEEDED,
+            "and random queries and keys go part of the way",
+            dict(standard=(0.999, 1e-3), frozen_qk=(0.9, 1e-2), mixit=(0.4, 0.04)),
+        ),
+        (
+            NEEDED,
+            "and queries and keys must be learned",
+            dict(standard=(0.999, 1e-3), frozen_qk=(0.36, 0.01), mixit=(0.34, 0.04)),
+        ),
+        (
+            NOT_NEEDED,
+            "recall does not need attention that looks at the content",
+            dict(standard=(0.99, 0.01), frozen_qk=(0.2, 0.01), mixit=(0.98, 0.01)),
+        ),
+        (
+            HELPS,
+            "MixiT gets 50 % of the way from the trivial predictor (best guess) to Standard",
+            dict(standard=(0.95, 0.01), mixit=(0.65, 0.01)),
+        ),
+        (
+            CANNOT_TELL,
+            "recall cannot be told at this scale: Standard does not beat the trivial predictor",
+            dict(standard=(0.36, 0.01), frozen_qk=(0.9, 0.01), mixit=(0.9, 0.01)),
+        ),
+    ],
+)
+def test_the_rule(verdict, words, accuracies):
+    found = litmus.judge("recall", trained(**accuracies), "best_guess", 0.35)
+    assert found.verdict == verdict and words in found.sentence
+
+
+def test_two_standard_errors_count():
+    assert litmus.is_above(Number(0.5, 0.03), Number(0.4, 0.03)) is True
+    assert litmus.is_above(Number(0.5, 0.04), Number(0.4, 0.04)) is False
+    assert litmus.is_above(Number(0.4, 0.0), Number(0.5, 0.0)) is False
+
+
+def result(seeds, baselines):
+    """A finished training: (accuracy of a seed, error of the test set) for each seed."""
+    mean = sum(a for a, _ in seeds) / len(seeds)
+    members = [
+        {
+            "seed": i,
+            "learning_rate": rate,
+            "chosen": rate == 1e-2,
+            "metrics": {"accuracy": {"mean": a, "sem": error, "n": 100}},
+        }
+        for rate in (1e-3, 1e-2)
+        for i, (a, error) in enumerate(seeds)
+    ]
+    spread = math.sqrt(sum((a - mean) ** 2 for a, _ in seeds) / 2 / 3)
+    return {
+        "members": members,
+        "metrics": {"accuracy": {"mean": mean, "sem": spread, "n": 3}},
+        "baselines": baselines,
+    }
+
+
+def test_the_error_is_that_of_the_seeds_and_of_the_test_set(tmp_path):
+    seeds = ((0.8, 0.03), (0.9, 0.04), (1.0, 0.05))
+    found = litmus.read(result(seeds, {}), tmp_path)
+    assert found.accuracy.mean == pytest.approx(0.9)
+    assert found.accuracy.sem == pytest.approx(math.hypot(0.1 / 3**0.5, 0.04))
+    assert (found.seeds, found.rates, found.tried) == (3, (1e-2,), 2)
+
+
+def test_the_strongest_trivial_predictor_counts():
+    scores = {"uniform": 0.1, "guess": 0.4, "unigram_loss": 3.2}
+    assert litmus.strongest(scores) == ("guess", 0.4)
+    with pytest.raises(UserError, match="names no trivial predictors"):
+        litmus.strongest({"unigram_loss": 3.2})
+
+
+class FakeLauncher:
+    """Trains nothing: MixiT knows nothing, the others know all."""
+
+    stop_after = 9
+
+    def __init__(self, processes):
+        self.signal = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def run(self, jobs):
+        for i, job in enumerate(jobs):
+            if i == self.stop_after:
+                self.signal = signal.SIGTERM
+                yield Outcome(job, 128 + signal.SIGTERM, 1.0, "")
+                return
+            job.workdir.mkdir(parents=True)
+            accuracy = 0.2 if job.name == "MixiT" else 0.9
+            seeds = ((accuracy, 0.01), (accuracy, 0.01), (accuracy + 0.03, 0.01))
+            write_json(job.workdir / "result.json", result(seeds, {"guess": 0.3}))
+            yield Outcome(job, 0, 1.0, "")
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(litmus, "Launcher", FakeLauncher)
+    return FakeLauncher
+
+
+def test_it_says_what_it_found_and_keeps_the_numbers(fake, tmp_path, capsys):
+    words = ["--task=retrieval", f"--workdir={tmp_path}"]
+    assert litmus.main(words) == 0
+    out = capsys.readouterr().out
+    assert "retrieval needs attention that looks at the content" in out and "4 to train" in out
+    held = json.loads((tmp_path / "litmus.json").read_text())
+    assert held["verdict"] == NEEDED and held["trivial"] == {"name": "guess", "accuracy": 0.3}
+    assert held["variants"]["mixit"]["accuracy"]["mean"] == pytest.approx(0.21)
+    assert (tmp_path / "litmus.png").read_bytes().startswith(b"\x89PNG")
+    assert litmus.main(words) == 0
+    assert "0 to train" in capsys.readouterr().out
+
+
+def test_an_interrupted_test_goes_on(fake, tmp_path, capsys, monkeypatch):
+    words = ["--task=hops", f"--workdir={tmp_path}", "--rates=1e-3,1e-2"]
+    monkeypatch.setattr(fake, "stop_after", 1)
+    assert litmus.main(words) == 128 + signal.SIGTERM
+    assert "the same command goes on" in capsys.readouterr().out
+    assert not (tmp_path / "litmus.json").exists()
+    monkeypatch.setattr(fake, "stop_after", 9)
+    assert litmus.main(words) == 0
+    assert "3 to train" in capsys.readouterr().out
+
+
+def test_rates_and_seeds_reach_every_model():
+    asked = litmus.DEFAULTS | {"task": "dyck", "seeds": 5, "rates": "1e-3,1e-2"}
+    name, jobs, root = litmus.jobs_of(asked)
+    assert name == "dyck" and str(root) == "runs/litmus/dyck-tiny" and len(jobs) == 4
+    for job in jobs.values():
+        assert job.overrides == {"n_seeds": "5", "optim.learning_rate": "1e-3,1e-2"}
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "say --task=NAME, one of retrieval"),
+        (["--task=retrieval", "--config=x.py"], "say --task=NAME"),
+        (["--task=retreival"], "unknown task 'retreival'. Did you mean 'retrieval'?"),
+        (["--task=hops", "--scale=huge"], "unknown scale 'huge'"),
+        (["--task=hops", "--seeds=0"], "--seeds must be a whole number of at least 1"),
+        (["--task=hops", "--rates=fast"], "--config.optim.learning_rate must be a sequence"),
+        (["--task=hops", "--variants=mixit"], "must have standard and mixit, standard is missing"),
+        (["--task=hops", "--variants=standard,mixt"], "unknown variant 'mixt'. Did you mean"),
+        (["--config=nowhere.py"], "no config file 'nowhere.py'"),
+        (["--config=configs/mixit/sde_paths.py"], "unknown config argument 'variant=standard'"),
+        (["--config=configs/mixit/initialisation.py"], "needs a training config"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message, capsys):
+    assert litmus.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+
+
+OWN = '''"""A user's task."""
+from configs.mixit import memorization
+
+def get_config(arg=""):
+    config = memorization.get_config(arg)
+    config.model.update(width=16, mlp_width=64)
+    config.task.symbols = 4
+    config.train.update(batch_size=16, steps=100, eval_every=50, target=2.0)
+    return config
+'''
+
+
+@pytest.mark.slow
+def test_a_config_of_ones_own_is_judged(tmp_path, capsys):
+    assert litmus.main(["--help"]) == 0
+    (tmp_path / "own.py").write_text(OWN)
+    words = [f"--config={tmp_path / 'own.py'}", "--seeds=2", "--rates=1e-6,1e-2"]
+    words += ["--variants=standard,mixit", f"--workdir={tmp_path / 'runs'}"]
+    assert litmus.main(words) == 0
+    assert "own does not need attention that looks at the content" in capsys.readouterr().out
+    held = json.loads((tmp_path / "runs/litmus.json").read_text())
+    assert held["variants"]["mixit"]["rates"] == [0.01] and held["variants"]["mixit"]["tried"] == 2
