@@ -4,7 +4,7 @@ PY = .venv/bin/python
 WORKERS ?= 2
 
 help:
-	@echo 'make demo      train four transformers with different parts frozen; print what each can do'
+	@echo 'make demo      one headline of each paper in minutes, a sentence each and a page'
 	@echo 'make test      lint and the test suite'
 	@echo 'make test-all  the suite with the long checks'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
@@ -12,14 +12,8 @@ help:
 venv:
 	@sh .ci/venv
 
-DEMO = runs/demo
 demo: venv
-	@for variant in standard frozen_mlp frozen_qk mixit; do \
-	  $(PY) experiments/run.py --config=configs/mixit/retrieval.py:variant=$$variant,scale=tiny \
-	    --workdir=$(DEMO)/$$variant || exit 1; done
-	@$(PY) experiments/compare.py $(DEMO)/standard $(DEMO)/frozen_mlp $(DEMO)/frozen_qk \
-	  $(DEMO)/mixit --plot=$(DEMO)/compare.png
-	@echo 'Look at $(DEMO)/compare.png; every run is a folder in $(DEMO). README.md says what comes next.'
+	@$(PY) experiments/demo.py
 
 test: venv
 	@$(PY) -m ruff check .

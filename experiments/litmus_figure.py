@@ -25,8 +25,8 @@ def draw(
         ylabel="test accuracy (%), ± 2 standard errors", ylim=(0, 118), yticks=range(0, 101, 20)
     )
     axis.set_title(title, fontsize=11)
-    axis.legend(loc="upper right", fontsize=9, frameon=False, title="trivial predictor")
-    axis.get_legend().get_title().set_fontsize(9)
+    look = {"loc": "upper right", "fontsize": 9, "title_fontsize": 9, "frameon": False}
+    axis.legend(title="trivial predictor", **look)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     save(figure, file)

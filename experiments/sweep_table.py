@@ -121,8 +121,8 @@ def _rows(run: Run, job: Job) -> list[Row]:
 
 
 def _mean(value: dict[str, Any]) -> Mean:
-    numbers = (math.nan if value[name] is None else value[name] for name in ("mean", "sem"))
-    return Mean(*numbers, value["n"])
+    mean, sem = (math.nan if value[name] is None else value[name] for name in ("mean", "sem"))
+    return Mean(mean, sem, value["n"])
 
 
 def _number(value: Any) -> float:

@@ -1,0 +1,190 @@
+"""One headline of each paper, on a laptop, in minutes: what `make demo` runs.
+
+    python experiments/demo.py
+
+  --workdir=DIR      where the runs and the page live (default: runs/demo)
+  --processes=N      runs at a time (default: 2, or 1 on one core)
+
+Ends with a sentence for each paper, with its number, its error bar and where the page shows it.
+The same command goes on where it stopped. A part that fails is named, the others still run; the
+exit code is 1 then. The sizes are chosen so that the effect shows within seconds; the page says
+the scale of every number.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments import headlines, launch, options
+from experiments.estimates import Pace
+from experiments.headlines import Runs
+from experiments.launch import Job, Launcher, failures
+from experiments.papers import PAPERS
+from experiments.watch import clock
+from jaxformer.errors import UserError
+from jaxformer.records import Workdir
+
+REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
+
+
+class Part(NamedTuple):
+    """A run, what it changes, and about how many CPU seconds it takes."""
+
+    config: str
+    seconds: float
+    overrides: Mapping[str, str] = {}
+
+
+class Headline(NamedTuple):
+    """A paper's claim, where the page shows it, and the runs that it needs."""
+
+    paper: str  # a key of PAPERS
+    item: str  # "Table 2, retrieval"
+    parts: Mapping[str, Part]
+    say: Callable[[Runs], str]
+
+
+SEEDS = {"n_seeds": "3"}
+VARIANTS = {"Standard": "standard", "Frozen-QK": "frozen_qk", "MixiT": "mixit"}
+# Between tiny, which only shows that it runs, and small, which takes ten times as long.
+RECALL = SEEDS | {
+    "task.context": "32",
+    "model.width": "128",
+    "train.batch_size": "32",
+    "train.steps": "250",
+    "train.eval_every": "100",
+    "optim.learning_rate": "0.05",
+    "recall.probe_every": "50",
+    "data.test_size": "128",
+}
+HEADLINES = (
+    Headline(
+        "mixit",
+        "Table 2, retrieval",
+        {
+            f"{task}, {name}": Part(f"configs/mixit/{file}.py:variant={v},scale=tiny", 15, SEEDS)
+            for task, file in {"retrieval": "retrieval", "memorisation": "memorization"}.items()
+            for name, v in VARIANTS.items()
+        },
+        headlines.freezing,
+    ),
+    Headline(
+        "random_attention",
+        "Theorem 2.1",
+        {"SDE and networks": Part("configs/mixit/sde_paths.py:scale=small", 20)},
+        headlines.stochastic_equation,
+    ),
+    Headline(
+        "two_failure_modes",
+        "Figure 1c",
+        {
+            "trainability diagram": Part(
+                "configs/two_failure_modes/fig1_trainability.py:scale=small", 30
+            )
+        },
+        headlines.trainability,
+    ),
+    Headline(
+        "associations",
+        "Figure 3",
+        {"noisy recall": Part("configs/associations/recall.py:scale=tiny", 20, RECALL)},
+        headlines.noise,
+    ),
+    Headline(
+        "attention_paths",
+        "Figure 2c, bottom",
+        {"collapsed posterior": Part("configs/attention_paths/posterior.py:scale=small", 25)},
+        headlines.order_parameter,
+    ),
+)
+DEFAULTS = dict(workdir="runs/demo", processes=0)
+
+
+def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
+    if any(word in options.HELP for word in argv):
+        print(__doc__)
+        return 0
+    try:
+        return demo(shown, **options.parse(argv, DEFAULTS))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def demo(shown: Sequence[Headline], workdir: str, processes: int) -> int:
+    root, began = Path(workdir), time.monotonic()
+    parts = {name: part for headline in shown for name, part in headline.parts.items()}
+    jobs = {n: launch.job(n, p.config, p.overrides, root) for n, p in parts.items()}
+    waiting = [job for job in jobs.values() if not job.is_finished()]
+    processes = processes or min(2, os.cpu_count() or 1)
+    failed, stopped = run(waiting, {n: p.seconds for n, p in parts.items()}, processes)
+    if stopped:
+        print("stopped; the same command goes on.")
+        return 128 + stopped
+    page = root / "report.html"
+    problems = [f"{o.job.name}: {o.message} ({o.job.log()})" for o in failed]
+    problems += build_page(page, root)
+    print(f"\nWhat each part of a transformer does ({clock(time.monotonic() - began)}):\n")
+    for headline in shown:
+        print(f"{PAPERS[headline.paper].title}")
+        print(f"  {sentence(headline, jobs)}\n  {anchor(headline, page)}\n")
+    for problem in problems:
+        print(f"failed: {problem}")
+    print(f"Open {page}; every run is a folder in {root}. README.md says what comes next.")
+    return 1 if problems else 0
+
+
+def run(jobs: list[Job], seconds: Mapping[str, float], processes: int):
+    """(outcomes that failed, the signal that stopped it or 0)."""
+    pace, outcomes, left = Pace(), [], sum(seconds[job.name] for job in jobs)
+    print(f"{len(jobs)} runs, about {clock(left)} of processor time", flush=True)
+
+    def announced() -> Iterator[Job]:
+        for i, job in enumerate(jobs, 1):
+            after = sum(seconds[job.name] for job in jobs[i - 1 :]) * pace.ratio / processes
+            print(f"run {i} of {len(jobs)}: {job.name}; about {clock(after)} left", flush=True)
+            yield job
+
+    with Launcher(processes) as launcher:
+        for outcome in launcher.run(announced()):
+            outcomes.append(outcome)
+            if outcome.code == 0:
+                pace.add(seconds[outcome.job.name], outcome.seconds)
+            elif not outcome.stopped:
+                print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
+    return failures(outcomes), launcher.signal
+
+
+def build_page(page: Path, root: Path) -> list[str]:
+    """Makes the page; says what went wrong."""
+    if not any(root.glob("*/result.json")):
+        return ["no page: no run has finished."]
+    words = [*REPORT, f"--page={page}", f"--runs={root}"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
+    return [f"the page: {said.removeprefix('error: ')}"] if done.returncode else []
+
+
+def sentence(headline: Headline, jobs: Mapping[str, Job]) -> str:
+    """What its runs found, or which of them is missing."""
+    missing = [name for name in headline.parts if not jobs[name].is_finished()]
+    if missing:
+        return f"not shown: {', '.join(missing)} did not finish."
+    return headline.say({name: Workdir(jobs[name].workdir) for name in headline.parts}) + "."
+
+
+def anchor(headline: Headline, page: Path) -> str:
+    """Where the page shows it: the item's section, or that of other runs."""
+    words = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
+    names = ["-".join([headline.paper.replace("_", "-"), *words]), "others"]
+    text = page.read_text() if page.exists() else ""
+    found = next((name for name in names if f'id="{name}"' in text), "")
+    return f"{page}#{found}" if found else str(page)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,213 @@
+"""The demo: its list, what it says of runs, and what happens when a part fails."""
+
+import json
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from experiments import demo, headlines, launch
+from experiments.demo import HEADLINES, Headline, Part
+from experiments.launch import Outcome
+from experiments.papers import PAPERS
+from jaxformer.records import Workdir, write_json
+
+CONFIG = "configs/mixit/retrieval.py:variant={},scale=tiny"
+
+
+def test_every_paper_has_one_headline_of_configs_that_exist(tmp_path):
+    assert sorted(headline.paper for headline in HEADLINES) == sorted(PAPERS)
+    for headline in HEADLINES:
+        assert headline.item in [item.name for item in PAPERS[headline.paper].items]
+        for name, part in headline.parts.items():
+            launch.job(name, part.config, part.overrides, tmp_path)
+    total = sum(part.seconds for headline in HEADLINES for part in headline.parts.values())
+    assert total < 250  # of 300, the page needs some
+
+
+def run(folder, metrics, arrays=None, baselines=None, **config):
+    folder.mkdir()
+    held = {name: {"mean": m, "sem": s, "n": 3} for name, (m, s) in metrics.items()}
+    result = {"metrics": held, "baselines": baselines or {}, "config": config}
+    write_json(folder / "result.json", result)
+    if arrays:
+        np.savez(folder / "arrays.npz", **arrays)
+    return Workdir(folder)
+
+
+def test_freezing_in_words(tmp_path):
+    names = [name for name in HEADLINES[0].parts]
+    runs = {
+        name: run(
+            tmp_path / name,
+            {"accuracy": (0.9, 0.01) if "MixiT" not in name else (0.1, 0.02)},
+            baselines={"in_context_guess": 0.4},
+        )
+        for name in names
+    }
+    text = headlines.freezing(runs)
+    assert "retrieves 90.0 ± 1.0 %" in text and "fixed mixing 10.0 ± 2.0 %" in text
+    assert "(guessing a value of the context: 40.0 %)" in text
+
+
+def test_the_equation_in_words(tmp_path):
+    paths = np.linspace(-1, 1, 101)[:, None]
+    workdir = run(
+        tmp_path / "sde",
+        {"ks/a/tau=1/n=20": (0.02, None), "ks/a/tau=1/n=5": (0.4, None), "ks_noise": (0.05, None)},
+        {"sde/log_trace": paths, "n=20/log_trace": paths + 0.5, "times": [1.0]},
+        figure={"widths": [5, 20]},
+    )
+    text = headlines.stochastic_equation({"SDE and networks": workdir})
+    assert (
+        "width 20" in text
+        and "log-trace is 0.5 ± 0.058, in theory" in text
+        and "at most 0.020" in text
+    )
+
+
+def test_the_diagram_in_words(tmp_path):
+    measured = np.array([[[1.0, 1.0], [0.5, 0.7]], [[0.8, 0.8], [0.5, 0.7]]])
+    workdir = run(
+        tmp_path / "signal",
+        {},
+        {
+            "measured": measured,
+            "measured_beta": [0.0, 2.0],
+            "measured_alpha": [0.5, 1.5],
+            "beta": [0.0, 2.0],
+            "critical_alpha": [1.0, 0.8],
+        },
+        figure={"layers": 9, "epsilon": 0.01},
+    )
+    text = headlines.trainability({"trainability diagram": workdir})
+    assert "after 9 layers" in text and "1 ± 0 with residual strength 0.5" in text
+    assert "0.6 ± 0.1 with 1.5" in text and "alpha_c = 1.00; 3 of 4 dots" in text
+
+
+def test_paths_and_noise_in_words(tmp_path):
+    saddle = np.zeros((4, 4))
+    saddle[0, 2] = -4.65
+    posterior = run(
+        tmp_path / "posterior",
+        {"U/good,denoising": (-5.193, 0.0625), "accuracy": (0.955, 0.0066)},
+        {"U_theory": saddle},
+        {"accuracy_gp_limit": 0.85},
+        posterior={"width": [10]},
+    )
+    text = headlines.order_parameter({"collapsed posterior": posterior})
+    assert "width 10" in text and "-5.19 ± 0.06 (saddle point -4.65)" in text
+    values = {
+        "p_correct": (0.47, 0.03),
+        "p_correct_without_f2": (0.79, 0.01),
+        "p_noise": (0.47, 0.03),
+        "p_noise_without_f2": (0.06, None),
+    }
+    text = headlines.noise({"noisy recall": run(tmp_path / "recall", values)})
+    assert "from 0.47 ± 0.03 to 0.79 ± 0.01, the noise from 0.47 ± 0.03 to 0.06" in text
+
+
+def said(runs):
+    return "a finding of " + ", ".join(runs)
+
+
+SHOWN = (
+    Headline("mixit", "Table 2, retrieval", {"one": Part(CONFIG.format("mixit"), 9)}, said),
+    Headline("associations", "Figure 3", {"two": Part(CONFIG.format("random"), 9)}, said),
+)
+# Stands in for report.py: a page with one of the two sections.
+PAGE = """
+import sys
+words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+open(words["--page"], "w").write('<section id="mixit-table-2-retrieval"><h2 id="others">')
+"""
+
+
+class FakeLauncher:
+    failing: tuple[str, ...] = ()
+    stopping = False
+
+    def __init__(self, processes):
+        self.signal = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def run(self, jobs):
+        for job in jobs:
+            if self.stopping:
+                self.signal = signal.SIGINT
+                yield Outcome(job, 128 + signal.SIGTERM, 1.0, "")
+                return
+            if job.name in self.failing:
+                yield Outcome(job, 2, 1.0, "no such number")
+                continue
+            job.workdir.mkdir(parents=True)
+            write_json(job.workdir / "result.json", {})
+            yield Outcome(job, 0, 1.0, "")
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "Launcher", FakeLauncher)
+    monkeypatch.setattr(demo, "REPORT", (sys.executable, "-c", PAGE))
+
+    def command(page=PAGE, **launcher):
+        monkeypatch.setattr(demo, "REPORT", (sys.executable, "-c", page))
+        for name, value in ({"failing": (), "stopping": False} | launcher).items():
+            monkeypatch.setattr(FakeLauncher, name, value)
+        code = demo.main([f"--workdir={tmp_path / 'demo'}"], SHOWN)
+        return code, capsys.readouterr().out
+
+    return command
+
+
+def test_it_ends_with_a_sentence_for_each_paper_and_where_it_stands(command, tmp_path):
+    code, out = command()
+    assert code == 0 and "2 runs, about 18 s of processor time" in out
+    assert "a finding of one." in out and "report.html#mixit-table-2-retrieval" in out
+    assert "a finding of two." in out and "report.html#others" in out
+    code, out = command()
+    assert code == 0 and "0 runs" in out and "a finding of two." in out
+
+
+def test_a_part_that_fails_says_so_and_the_others_are_shown(command):
+    code, out = command(failing=("one",))
+    assert code == 1 and "failed: one: no such number" in out
+    assert "not shown: one did not finish." in out and "a finding of two." in out
+
+
+def test_a_page_that_fails_says_so_and_the_sentences_stand(command):
+    code, out = command(page="import sys; sys.exit('error: no paper')")
+    assert code == 1 and "failed: the page: no paper" in out and "a finding of one." in out
+    code, out = command(page="1 +")
+    assert code == 1 and "failed: the page: SyntaxError" in out
+
+
+def test_an_interrupted_demo_says_how_to_go_on(command):
+    code, out = command(stopping=True)
+    assert code == 130 and "the same command goes on" in out
+    code, out = command()
+    assert code == 0 and "2 runs" in out
+
+
+def test_wrong_words(capsys):
+    assert demo.main(["--workdri=x"]) == 2
+    assert "Did you mean '--workdir'" in capsys.readouterr().err
+    assert demo.main(["--help"]) == 0
+
+
+@pytest.mark.slow
+def test_the_whole_demo(tmp_path, capsys):
+    began = time.monotonic()
+    assert demo.main([f"--workdir={tmp_path}"]) == 0, capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.count(" ± ") >= len(PAPERS) and out.count("report.html#") == len(PAPERS)
+    spent = [json.loads(f.read_text())["seconds"]["cpu"] for f in tmp_path.glob("*/result.json")]
+    assert len(spent) == 10 and sum(spent) < 250
+    assert time.monotonic() - began < 600
