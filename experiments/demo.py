@@ -187,4 +187,5 @@ def anchor(headline: Headline, page: Path) -> str:
 
 
 if __name__ == "__main__":
+    launch.leave_accelerators()
     sys.exit(main(sys.argv[1:]))

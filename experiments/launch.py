@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+import jax
+
 from experiments import flags
 from experiments.watch import clock
 from jaxformer.records import config_hash
@@ -161,6 +163,11 @@ class Line:
         if self.live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def leave_accelerators() -> None:
+    """For a process that only starts others: it takes no memory of the device that they need."""
+    jax.config.update("jax_platforms", "cpu")
 
 
 def failures(outcomes: Iterable[Outcome]) -> list[Outcome]:

@@ -234,4 +234,5 @@ def _the(trivial: str) -> str:
 
 
 if __name__ == "__main__":
+    launch.leave_accelerators()
     sys.exit(main(sys.argv[1:]))

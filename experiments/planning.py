@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.papers.item import Cell, Item, Paper
 from experiments.papers.ledger import cell_config, cell_hash, command, config_string
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.records import config_hash
 
 DONE = "done"
@@ -52,7 +52,9 @@ def select(papers: Mapping[str, Paper], paper: str, only: str) -> list[Wanted]:
     if not found:
         if not items:
             raise UserError(f"{paper} has no table or figure yet.")
-        raise unknown("table or figure", only, {item.name for _, item in items})
+        names = list(dict.fromkeys(item.name for _, item in items))
+        hint = did_you_mean(only, names)
+        raise UserError(f"unknown table or figure {only!r}.{hint} There are: {'; '.join(names)}.")
     return found
 
 

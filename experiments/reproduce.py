@@ -18,7 +18,10 @@ them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interru
 fails is named and does not stop the others; the exit code is 1 then.
 """
 
+import functools
 import math
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,6 +98,8 @@ def job(todo: Todo, root: Path) -> Job:
 
 def rest(todo: Todo, job: Job) -> float:
     """Seconds that a run still takes, by its own rows if it was interrupted."""
+    if is_outdated(job):
+        return todo.estimate
     if job.is_finished():
         return min(todo.estimate, 10.0)  # only the record is missing
     steps = [row["step"] for row in Workdir(job.workdir).rows()]
@@ -102,6 +107,24 @@ def rest(todo: Todo, job: Job) -> float:
         return todo.estimate
     total = Workdir(job.workdir).read("config.json")["config"]["train"]["steps"]
     return todo.estimate * max(1 - max(steps) / total, 0.1)
+
+
+def is_outdated(job: Job) -> bool:
+    """A finished run of other code whose record is gone: somebody wants it made again."""
+    if not job.is_finished():
+        return False
+    then = Workdir(job.workdir).read("result.json")["environment"]["commit"]
+    return bool(head()) and then != head()
+
+
+@functools.cache
+def head() -> str:
+    """The commit of the code, or "" where there is no git."""
+    words = ["git", "-C", str(flags.ROOT), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
 
 
 class Reproduction:
@@ -147,11 +170,13 @@ class Reproduction:
             job = self.jobs[todo.key]
             self.now[str(job.workdir)] = todo
             others = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
+            long, after = self.seconds(todo), sum(map(self.seconds, self.left))
+            if is_outdated(job):
+                shutil.rmtree(job.workdir)
             goes_on = "goes on, " if job.is_started() else ""
-            after = sum(map(self.seconds, self.left))
             print(
                 f"run {self.started} of {self.n}: {todo.names[0]}{others}: {goes_on}about "
-                f"{clock(self.seconds(todo))}; then {clock(after)} more",
+                f"{clock(long)}; then {clock(after)} more",
                 flush=True,
             )
             yield job
@@ -196,4 +221,5 @@ def replace(todo: Todo, job: Job) -> None:
 
 
 if __name__ == "__main__":
+    launch.leave_accelerators()
     sys.exit(main(sys.argv[1:]))

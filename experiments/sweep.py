@@ -123,4 +123,5 @@ def _members(config: Mapping[str, Any]) -> int:
 
 
 if __name__ == "__main__":
+    launch.leave_accelerators()
     sys.exit(main(sys.argv[1:]))

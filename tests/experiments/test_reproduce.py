@@ -53,6 +53,8 @@ def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
         "metrics": {"accuracy": {"mean": accuracy, "sem": 0.01, "n": seeds}},
         "baselines": {},
         "members": [],
+        "scale": scale,
+        "environment": {"commit": "0" * 40, "clean": True},
         "seconds": {"compile": 2.0, "run": 10.0, "cpu": 9.0},
     }
 
@@ -201,7 +203,6 @@ class FakeLauncher:
                 continue
             made = record(Cell(job.config.removesuffix(",scale=small")), seeds=held["n_seeds"])
             made |= {"config": held, "config_hash": config_hash(held), "overrides": job.overrides}
-            made["environment"] = {"commit": "", "clean": True}
             write_json(workdir / "result.json", made)
             keep.keep(workdir)
             yield Outcome(job, 0, self.spent, "")
@@ -250,6 +251,19 @@ def test_an_interrupted_run_is_the_first_of_the_next_start(command):
     assert (
         code == 0 and "run 1 of 2: one Table 10: d: goes on, about 26 s" in text
     )  # a quarter of its steps
+
+
+def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
+    command, tmp_path, monkeypatch
+):
+    words = ("--paper=one", "--only=Table 10")
+    command(*words)
+    for commit, said in (("0" * 40, "goes on, about 10 s"), ("1" * 40, "one Table 10: c: about")):
+        for file in (tmp_path / "results").iterdir():
+            file.unlink()
+        monkeypatch.setattr(reproduce, "head", lambda commit=commit: commit)
+        code, text = command(*words)
+        assert code == 0 and said in text and "ran 2 of 2" in text
 
 
 def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):
