@@ -49,7 +49,6 @@ class Headline(NamedTuple):
 
 
 SEEDS = {"n_seeds": "3"}
-VARIANTS = {"Standard": "standard", "Frozen-QK": "frozen_qk", "MixiT": "mixit"}
 # Between tiny, which only shows that it runs, and small, which takes ten times as long.
 RECALL = SEEDS | {
     "task.context": "32",
@@ -66,9 +65,14 @@ HEADLINES = (
         "mixit",
         "Table 2, retrieval",
         {
-            f"{task}, {name}": Part(f"configs/mixit/{file}.py:variant={v},scale=tiny", 15, SEEDS)
-            for task, file in {"retrieval": "retrieval", "memorisation": "memorization"}.items()
-            for name, v in VARIANTS.items()
+            f"{task}, {name}": Part(f"configs/mixit/{file}:variant={variant},scale=tiny", 15, SEEDS)
+            for task, file, name, variant in (
+                ("retrieval", "retrieval.py", "Standard", "standard"),
+                ("retrieval", "retrieval.py", "Frozen-QK", "frozen_qk"),
+                ("retrieval", "retrieval.py", "MixiT", "mixit"),
+                ("memorisation", "memorization.py", "Standard", "standard"),
+                ("memorisation", "memorization.py", "MixiT", "mixit"),
+            )
         },
         headlines.freezing,
     ),
@@ -131,10 +135,12 @@ def demo(shown: Sequence[Headline], workdir: str, processes: int) -> int:
     print(f"\nWhat each part of a transformer does ({clock(time.monotonic() - began)}):\n")
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
-        print(f"  {sentence(headline, jobs)}\n  {anchor(headline, page)}\n")
+        print(f"  {sentence(headline, jobs)}")
+        print(f"  {anchor(headline, page)}\n" if page.exists() else "")
     for problem in problems:
         print(f"failed: {problem}")
-    print(f"Open {page}; every run is a folder in {root}. README.md says what comes next.")
+    look = f"Open {page}; every" if page.exists() else "Every"
+    print(f"{look} run is a folder in {root}. README.md says what comes next.")
     return 1 if problems else 0
 
 
@@ -181,7 +187,7 @@ def anchor(headline: Headline, page: Path) -> str:
     """Where the page shows it: the item's section, or that of other runs."""
     words = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
     names = ["-".join([headline.paper.replace("_", "-"), *words]), "others"]
-    text = page.read_text() if page.exists() else ""
+    text = page.read_text()
     found = next((name for name in names if f'id="{name}"' in text), "")
     return f"{page}#{found}" if found else str(page)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.describe import number
 from jaxformer.records import Workdir
 
 Runs = Mapping[str, Workdir]
@@ -19,8 +18,9 @@ def freezing(runs: Runs) -> str:
         f"{percent(runs['retrieval, Frozen-QK'])} (Standard "
         f"{percent(runs['retrieval, Standard'])}), with fixed mixing "
         f"{percent(runs['retrieval, MixiT'])} (guessing a value of the context: "
-        f"{100 * guess:.1f} %); a table of random facts it memorises "
-        f"{percent(runs['memorisation, Frozen-QK'])} and {percent(runs['memorisation, MixiT'])}"
+        f"{100 * guess:.1f} %); to memorise random facts the mixing is enough: "
+        f"{percent(runs['memorisation, MixiT'])} (Standard "
+        f"{percent(runs['memorisation, Standard'])})"
     )
 
 
@@ -106,4 +106,4 @@ def _say(value: Mapping[str, Any]) -> str:
 
 def _mean(values: np.ndarray) -> str:
     error = values.std(ddof=1) / len(values) ** 0.5
-    return f"{number(float(values.mean()))} ± {error:.2g}"
+    return f"{values.mean():.3f} ± {error:.3f}"

@@ -156,7 +156,7 @@ class Line:
             return
         self.shown = time.monotonic()
         width = os.get_terminal_size(sys.stderr.fileno()).columns - 1 if self.live else len(text)
-        sys.stderr.write(f"\r\x1b[K{text[:width]}" if self.live else f"  {text}\n")
+        sys.stderr.write(f"\r\x1b[K{text[:width]}" if self.live else f"  .. {text}\n")
         sys.stderr.flush()
 
     def clear(self) -> None:
