@@ -136,7 +136,7 @@ def demo(shown: Sequence[Headline], workdir: str, processes: int) -> int:
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
         print(f"  {sentence(headline, jobs)}")
-        print(f"  {anchor(headline, page)}\n" if page.exists() else "")
+        print(f"  {anchor(headline, jobs, page)}\n" if page.exists() else "")
     for problem in problems:
         print(f"failed: {problem}")
     look = f"Open {page}; every" if page.exists() else "Every"
@@ -183,13 +183,15 @@ def sentence(headline: Headline, jobs: Mapping[str, Job]) -> str:
     return headline.say({name: Workdir(jobs[name].workdir) for name in headline.parts}) + "."
 
 
-def anchor(headline: Headline, page: Path) -> str:
-    """Where the page shows it: the item's section, or that of other runs."""
+def anchor(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
+    """Where the page shows its runs: in the item's section, else among the other runs."""
     words = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
-    names = ["-".join([headline.paper.replace("_", "-"), *words]), "others"]
+    name = "-".join([headline.paper.replace("_", "-"), *words])
     text = page.read_text()
-    found = next((name for name in names if f'id="{name}"' in text), "")
-    return f"{page}#{found}" if found else str(page)
+    section = text.partition(f'id="{name}"')[2].partition("</section>")[0]
+    if any(jobs[part].workdir.name in section for part in headline.parts):
+        return f"{page}#{name}"
+    return f"{page}#others" if 'id="others"' in text else str(page)
 
 
 if __name__ == "__main__":

@@ -117,11 +117,13 @@ SHOWN = (
     Headline("mixit", "Table 2, retrieval", {"one": Part(CONFIG.format("mixit"), 9)}, said),
     Headline("associations", "Figure 3", {"two": Part(CONFIG.format("random"), 9)}, said),
 )
-# Stands in for report.py: a page with one of the two sections.
+# Stands in for report.py: a page that shows the first run in its section and the other elsewhere.
 PAGE = """
-import sys
+import pathlib, sys
 words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-open(words["--page"], "w").write('<section id="mixit-table-2-retrieval"><h2 id="others">')
+one, two = sorted(str(f) for f in pathlib.Path(words["--runs"]).iterdir() if f.is_dir())
+text = f'<section id="mixit-table-2-retrieval">{one}</section><section id="associations-figure-3">'
+open(words["--page"], "w").write(text + f'</section><h2 id="others">{two}')
 """
 
 
@@ -177,7 +179,7 @@ def test_it_ends_with_a_sentence_for_each_paper_and_where_it_stands(command, tmp
 
 
 def test_a_part_that_fails_says_so_and_the_others_are_shown(command):
-    code, out = command(failing=("one",))
+    code, out = command(page="", failing=("one",))
     assert code == 1 and "failed: one: no such number" in out
     assert "not shown: one did not finish." in out and "a finding of two." in out
 
