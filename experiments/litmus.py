@@ -16,7 +16,8 @@ does not look at the content, Random trains the embeddings only. Validation choo
 rate of each. The rule, from the top, with differences beyond two combined standard errors (over
 seeds, and of the test set) and `trivial` the strongest trivial predictor on the same test set:
 
-  cannot be told   Standard is not above trivial: at this scale there is nothing to explain
+  cannot be told   Standard is not above trivial: at this scale there is nothing to explain. Or
+                   MixiT is not below Standard, but the error bars hide half of Standard's lead
   not needed       MixiT is not below Standard, and is above trivial
   helps            MixiT is above trivial and below Standard
   needed           MixiT is not above trivial: the task needs attention that looks at the content.
@@ -180,9 +181,13 @@ def judge(name: str, trained: Mapping[str, Trained], trivial: str, value: float)
     standard, mixit = trained["standard"].accuracy, trained["mixit"].accuracy
     said = ", ".join(f"{NAMES[v]} {percent(t.accuracy)}" for v, t in trained.items())
     numbers = f"{said}; {trivial.replace('_', ' ')} {100 * value:.1f} %"
+    hidden = ERRORS * math.hypot(standard.sem, mixit.sem) > (standard.mean - value) / 2
     if not is_above(standard, chance):
         verdict = CANNOT_TELL
         words = f"{name} cannot be told at this scale: Standard does not beat {_the(trivial)}"
+    elif not is_above(standard, mixit) and hidden:
+        verdict = CANNOT_TELL
+        words = f"{name} cannot be told: the error bars hide a difference; take more seeds"
     elif is_above(mixit, chance) and not is_above(standard, mixit):
         verdict = NOT_NEEDED
         words = f"{name} does not need attention that looks at the content"

@@ -63,6 +63,13 @@ def test_the_rule(verdict, words, accuracies):
     assert found.verdict == verdict and words in found.sentence
 
 
+def test_wide_error_bars_decide_nothing():
+    # At two standard errors the two cannot be told apart, but MixiT may be at chance level too.
+    accuracies = trained(standard=(0.655, 0.054), mixit=(0.552, 0.004))
+    found = litmus.judge("addition", accuracies, "guess", 0.528)
+    assert found.verdict == CANNOT_TELL and "take more seeds" in found.sentence
+
+
 def test_two_standard_errors_count():
     assert litmus.is_above(Number(0.5, 0.03), Number(0.4, 0.03)) is True
     assert litmus.is_above(Number(0.5, 0.04), Number(0.4, 0.04)) is False
