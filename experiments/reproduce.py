@@ -7,6 +7,7 @@
   --budget TIME    90s, 30m, 2h: no run starts that would not end in time (default: no limit)
   --seeds N        seeds of every run that has seeds (default: what its config says)
   --only TABLE     one table or figure, such as "Table 2"
+  --processes N    runs at a time (default 1)
   --workdir DIR    where unfinished runs live (default: runs/reproduce in the repository)
   --list           every table and figure with its runs, their state, time and the verdict
   --dry-run        what would run, in which order, how long
@@ -42,7 +43,15 @@ from jaxformer.records import Workdir
 
 SCALES = ("tiny", "small", "paper")
 DEFAULTS = dict(
-    paper="", scale="small", budget="", seeds=0, only="", workdir="", list=False, dry_run=False
+    paper="",
+    scale="small",
+    budget="",
+    seeds=0,
+    only="",
+    processes=1,
+    workdir="",
+    list=False,
+    dry_run=False,
 )
 
 
@@ -88,7 +97,7 @@ def reproduce(asked: Mapping[str, Any], papers: Mapping[str, Paper]) -> int:
     if asked["dry_run"]:
         show_plan.queue(queue, times, budget)
         return 0
-    return Reproduction(papers, queue, jobs, budget).run()
+    return Reproduction(papers, queue, jobs, budget, asked["processes"]).run()
 
 
 def job(todo: Todo, root: Path) -> Job:
@@ -131,19 +140,24 @@ class Reproduction:
     """One start of the command: what is left, what it took, how far off the estimates are."""
 
     def __init__(
-        self, papers: Mapping[str, Paper], queue: list[Todo], jobs: dict[str, Job], budget: float
+        self,
+        papers: Mapping[str, Paper],
+        queue: list[Todo],
+        jobs: dict[str, Job],
+        budget: float,
+        processes: int = 1,
     ):
-        self.papers, self.left, self.jobs = papers, list(queue), jobs
+        self.papers, self.left, self.jobs, self.processes = papers, list(queue), jobs, processes
         self.n, self.began, self.budget = len(queue), time.monotonic(), budget
         self.pace, self.started = Pace(), 0
         self.now: dict[str, Todo] = {}  # by the folder of its run
         self.outcomes: list[Outcome] = []
 
     def run(self) -> int:
-        total = sum(map(self.seconds, self.left))
+        total = sum(map(self.seconds, self.left)) / self.processes
         limit = "" if math.isinf(self.budget) else f"; the budget is {clock(self.budget)}"
         print(f"{self.n} runs are open, about {clock(total)}{limit}", flush=True)
-        with Launcher(deadline=self.began + self.budget) as launcher:
+        with Launcher(self.processes, self.began + self.budget) as launcher:
             for outcome in launcher.run(self.next_jobs()):
                 self.note(outcome)
         failed = failures(self.outcomes)
@@ -151,7 +165,7 @@ class Reproduction:
         done = len(self.outcomes) - len(failed) - len(stopped)
         print(f"ran {done} of {self.n} in {clock(time.monotonic() - self.began)}", end="")
         if self.left or stopped:
-            more = sum(map(self.seconds, self.left))
+            more = sum(map(self.seconds, self.left)) / self.processes
             print(f"; {self.n - done - len(failed)} left, about {clock(more)}", end="")
         print("; `python experiments/report.py` writes the pages." if done else ".")
         for outcome in failed:
@@ -170,7 +184,7 @@ class Reproduction:
             job = self.jobs[todo.key]
             self.now[str(job.workdir)] = todo
             others = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
-            long, after = self.seconds(todo), sum(map(self.seconds, self.left))
+            long, after = self.seconds(todo), sum(map(self.seconds, self.left)) / self.processes
             if is_outdated(job):
                 shutil.rmtree(job.workdir)
             goes_on = "goes on, " if job.is_started() else ""

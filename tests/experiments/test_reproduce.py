@@ -177,7 +177,7 @@ class FakeLauncher:
     stopping: tuple[str, ...]
     spent: float
 
-    def __init__(self, deadline=0.0):
+    def __init__(self, processes, deadline):
         self.signal = 0
 
     def __enter__(self):
