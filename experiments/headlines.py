@@ -81,7 +81,7 @@ def order_parameter(runs: Runs) -> str:
 def noise(runs: Runs) -> str:
     """What is left when the last feed-forward layer is cut out."""
     metrics = result(runs["noisy recall"])["metrics"]
-    say = {name: _say(metrics[name]) for name in metrics}
+    say = {name: _say(value, digits=3) for name, value in metrics.items()}
     return (
         f"the last feed-forward layer holds the noise: without it the right token goes from "
         f"{say['p_correct']} to {say['p_correct_without_f2']}, the noise from {say['p_noise']} to "
@@ -99,9 +99,9 @@ def percent(workdir: Workdir) -> str:
     return f"{100 * value['mean']:.1f} ± {100 * (value['sem'] or 0.0):.1f} %"
 
 
-def _say(value: Mapping[str, Any]) -> str:
-    error = f" ± {value['sem']:.2f}" if value["sem"] is not None else ""
-    return f"{value['mean']:.2f}{error}"
+def _say(value: Mapping[str, Any], digits: int = 2) -> str:
+    error = "" if value["sem"] is None else f" ± {value['sem']:.{digits}f}"
+    return f"{value['mean']:.{digits}f}{error}"
 
 
 def _mean(values: np.ndarray) -> str:

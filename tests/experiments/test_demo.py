@@ -106,7 +106,7 @@ def test_paths_and_noise_in_words(tmp_path):
         "p_noise_without_f2": (0.06, None),
     }
     text = headlines.noise({"noisy recall": run(tmp_path / "recall", values)})
-    assert "from 0.47 ± 0.03 to 0.79 ± 0.01, the noise from 0.47 ± 0.03 to 0.06" in text
+    assert "from 0.470 ± 0.030 to 0.790 ± 0.010, the noise from 0.470 ± 0.030 to 0.060" in text
 
 
 def said(runs):
