@@ -1,7 +1,7 @@
 """Which runs the ledger still wants, what each takes, and which one tells most: no run is started.
 
-Order: the runs of the verdict that lacks the fewest (one or two come before all others), the
-cheapest verdict first; then runs that no verdict asks for; last those that only lack seeds.
+Order: the tables that lack one or two runs for their verdict, then the other tables; among them the
+rule whose runs are cheapest; then runs that no rule asks for; last those that only lack seeds.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ CHANGED = "changed since it ran"
 FEW = "fewer seeds"
 ELSEWHERE = "not meant at this scale"
 LOST = "its config is gone"
-FEW_RUNS = 2  # a verdict that lacks no more is nearly there
+FEW_RUNS = 2  # a table that lacks no more is nearly there
 
 Record = dict[str, Any]
 Wanted = tuple[Paper, Item]
@@ -82,13 +82,19 @@ def order(found: Iterable[Todo], wanted: list[Wanted]) -> list[Todo]:
     left = {todo.key: todo for todo in found if todo.is_open and todo.state != FEW}
     few = [todo for todo in found if todo.state == FEW]
     by_name = {name: todo for todo in found for name in todo.names}
-    needs = [n for n in map(_missing_of(by_name), _verdicts(wanted)) if n]
+    needs = [_needs(paper, item, by_name) for paper, item in wanted]
+    place = {key: (todo.estimate, i) for i, (key, todo) in enumerate(left.items())}
     chosen: list[Todo] = []
     while left:
-        open_verdicts = [rest for need in needs if (rest := [k for k in need if k in left])]
-        best = min(open_verdicts, key=lambda keys: _dearness(keys, left), default=list(left))
-        for key in sorted(best, key=lambda key: left[key].estimate):
-            chosen.append(left.pop(key))
+        ranked = []
+        for rules in needs:
+            is_far = len(set().union(*rules) & left.keys()) > FEW_RUNS
+            for rule in rules:
+                if keys := sorted(rule & left.keys(), key=place.__getitem__):
+                    ranked.append((is_far, sum(left[key].estimate for key in keys), keys))
+        rest = sorted(left, key=place.__getitem__)
+        *_, keys = min(ranked, key=lambda entry: entry[:2], default=(False, 0.0, rest))
+        chosen += [left.pop(key) for key in keys]
     return chosen + sorted(few, key=lambda todo: todo.estimate)
 
 
@@ -140,29 +146,15 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
     )  # fmt: skip
 
 
-def _verdicts(wanted: list[Wanted]) -> list[list[str]]:
-    """The names of the cells behind each rule."""
-    return [
-        [f"{paper.key} {item.name}: {side.cell}" for side in (rule.left, rule.right) if side.cell]
-        for paper, item in wanted
-        for rule in item.rules
-    ]
-
-
-def _missing_of(by_name: Mapping[str, Todo]) -> Callable[[list[str]], list[str]]:
-    """names -> the keys still to run; none if the verdict cannot be had at this scale."""
-
-    def missing(names: list[str]) -> list[str]:
+def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:
+    """For each rule that can be decided at this scale, the keys still to run."""
+    needs = []
+    for rule in item.rules:
+        names = [f"{paper.key} {item.name}: {s.cell}" for s in (rule.left, rule.right) if s.cell]
         cells = [by_name[name] for name in names]
-        if not all(todo.is_open or todo.state == DONE for todo in cells):
-            return []
-        return list(dict.fromkeys(todo.key for todo in cells if todo.is_open))
-
-    return missing
-
-
-def _dearness(keys: list[str], left: Mapping[str, Todo]) -> tuple[bool, float]:
-    return len(keys) > FEW_RUNS, sum(left[key].estimate for key in keys)
+        if all(todo.is_open or todo.state == DONE for todo in cells):
+            needs.append({todo.key for todo in cells if todo.is_open})
+    return needs
 
 
 def _named(name: str, only: str) -> bool:

@@ -12,11 +12,11 @@
   --list           every table and figure with its runs, their state, time and the verdict
   --dry-run        what would run, in which order, how long
 
-First the verdicts that lack one or two runs, cheap before dear, then the rest; a run that several
-tables share runs once. Finished runs are recorded in results/ (a record that lacks seeds, or is of
-a config that has changed since, is replaced); `python experiments/report.py` writes the pages from
-them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interrupted run. A run that
-fails is named and does not stop the others; the exit code is 1 then.
+First the tables that lack one or two runs for their verdict, cheap before dear, then the rest; a
+run that several tables share runs once. Finished runs are recorded in results/, in place of one
+with fewer seeds or of a config that has changed since; `python experiments/report.py` writes the
+pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interrupted run.
+A run that fails is named and does not stop the others; the exit code is 1 then.
 """
 
 import functools

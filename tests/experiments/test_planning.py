@@ -67,20 +67,25 @@ def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
     assert shared.names == ("one Table 1: c", "one Table 10: c")
 
 
-def test_cheap_verdicts_come_before_dear_ones():
-    dear = {"mixit": 500.0}
-    _, names = plan(seconds=lambda config: dear.get(config.variant, 10.0))
-    assert names[:3] == ["one Table 1: a", "one Table 1: b", "one Table 1: c"]
+def test_cheap_rules_come_before_dear_ones():
+    dear = {"standard": 20.0, "mixit": 500.0}
+    _, names = plan(only="Table 1", seconds=lambda config: dear.get(config.variant, 10.0))
+    assert names == ["one Table 1: b", "one Table 1: a", "one Table 1: c"]
 
 
-def test_three_missing_runs_come_after_two_dear_ones():
-    long = WIDE._replace(name="Table 7", rules=(above("", of("a"), of("b")),))
-    many = Item("Table 8", "x.", {"f": cell("frozen_mlp", **{"model.heads": "8"})})
+def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_cheap_ones():
+    cheap = {name: cell("frozen_mlp", **{"model.heads": name}) for name in ("4", "8", "16")}
+    rules = (above("", of("4"), of("8")), above("", of("4"), of("16")))
+    many = Item("Table 8", "x.", cheap, rules)
+    long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, (above("", of("a"), of("b")),))
     papers = {"p": Paper("p", "t", "s", (many, long))}
     wanted = planning.select(papers, "p", "")
-    found = planning.todos(wanted, [], "small", 0, lambda c: 1.0 if c.model.heads == 8 else 900.0)
-    names = [todo.names[0] for todo in planning.order(found, wanted)]
-    assert names == ["p Table 7: a", "p Table 7: b", "p Table 8: f", "p Table 7: c"]
+    seconds = lambda c: 1.0 if c.variant == "frozen_mlp" else 900.0  # noqa: E731
+    names = [
+        todo.names[0].removeprefix("p Table ")
+        for todo in planning.order(planning.todos(wanted, [], "small", 0, seconds), wanted)
+    ]
+    assert names == ["7: a", "7: b", "8: 4", "8: 8", "8: 16", "7: c"]
 
 
 def states(found):

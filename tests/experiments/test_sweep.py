@@ -156,6 +156,15 @@ def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, cap
     assert float(lines[1]["validation_accuracy"]) == 0.85 and lines[2]["accuracy"] == ""
 
 
+def test_where_all_have_diverged_none_is_best(tmp_path):
+    config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
+    (run,) = grids.expand(config, {}, {})
+    job = launch.job("j", run.config, run.overrides, tmp_path)
+    finished(job.workdir, [member(0, 1e-2, None, None, diverged_at=7)])
+    (row,) = sweep_table.gather([(run, job)])
+    assert row.diverged == 1 and not row.best
+
+
 def test_a_figure_has_rows_without_members(tmp_path):
     runs = grids.expand("configs/mixit/sde_paths.py:scale=tiny", {"figure.steps": ["4"]}, {})
     job = launch.job("j", runs[0].config, runs[0].overrides, tmp_path)
