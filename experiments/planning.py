@@ -18,6 +18,7 @@ CHANGED = "changed since it ran"
 FEW = "fewer seeds"
 ELSEWHERE = "not meant at this scale"
 LOST = "its config is gone"
+RESUMABLE = ("train", "recall", "oneshot", "posterior")  # recipes that save on the way
 FEW_RUNS = 2  # a table that lacks no more is nearly there
 
 Record = dict[str, Any]
@@ -36,6 +37,7 @@ class Todo(NamedTuple):
     overrides: dict[str, str]
     estimate: float  # seconds
     replaces: tuple[Record, ...]  # records that its own would make superfluous
+    resumes: bool  # a run of it that was stopped goes on
 
     @property
     def is_open(self) -> bool:
@@ -113,7 +115,7 @@ def uses_seeds(config: Any) -> bool:
 
 
 def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> Todo:
-    blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, ())
+    blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, (), False)
     try:
         if scale not in cell.scales:
             return blank._replace(state=ELSEWHERE, key=f"{scale} {label}")
@@ -141,9 +143,15 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
     if mine and counts and max(len(r["seeds"]) for r in mine) < seeds:
         state = FEW
     replaces = (*(r for r in mine if _key(r) == key), *old)
-    return Todo(
-        cell, scale, key, (label,), state, text, overrides, estimate(config), replaces
-    )  # fmt: skip
+    return blank._replace(
+        key=key,
+        state=state,
+        config=text,
+        overrides=overrides,
+        estimate=estimate(config),
+        replaces=replaces,
+        resumes=config.recipe in RESUMABLE,
+    )
 
 
 def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:

@@ -39,8 +39,9 @@ from experiments.papers.rules import NOT_RUN
 from experiments.planning import Todo
 from experiments.watch import clock
 from jaxformer.errors import UserError, unknown
-from jaxformer.records import Workdir
+from jaxformer.records import Workdir, write_atomically
 
+SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain
 SCALES = ("tiny", "small", "paper")
 DEFAULTS = dict(
     paper="",
@@ -80,7 +81,8 @@ def reproduce(asked: Mapping[str, Any], papers: Mapping[str, Paper]) -> int:
     root = Path(asked["workdir"] or flags.ROOT / "runs/reproduce")
     jobs = {todo.key: job(todo, root) for todo in found if todo.is_open}
     queue = planning.order(found, wanted)
-    queue.sort(key=lambda todo: not jobs[todo.key].is_started())  # stable: those first
+    # Stable: those that were interrupted first.
+    queue.sort(key=lambda todo: not (todo.resumes and jobs[todo.key].is_started()))
     if asked["list"]:
         show_plan.items(wanted, found, ledger(papers, records))
         return 0
@@ -111,6 +113,8 @@ def rest(todo: Todo, job: Job) -> float:
         return todo.estimate
     if job.is_finished():
         return min(todo.estimate, 10.0)  # only the record is missing
+    if (job.workdir / SPENT).exists():
+        return max(todo.estimate, 2 * float((job.workdir / SPENT).read_text()))
     steps = [row["step"] for row in Workdir(job.workdir).rows()]
     if not steps:
         return todo.estimate
@@ -187,7 +191,7 @@ class Reproduction:
             long, after = self.seconds(todo), sum(map(self.seconds, self.left)) / self.processes
             if is_outdated(job):
                 shutil.rmtree(job.workdir)
-            goes_on = "goes on, " if job.is_started() else ""
+            goes_on = "goes on, " if todo.resumes and job.is_started() else ""
             print(
                 f"run {self.started} of {self.n}: {todo.names[0]}{others}: {goes_on}about "
                 f"{clock(long)}; then {clock(after)} more",
@@ -203,7 +207,10 @@ class Reproduction:
         todo = self.now.pop(str(outcome.job.workdir))
         self.outcomes.append(outcome)
         if outcome.stopped:
-            print("  stopped; the next start goes on with it", flush=True)
+            if not todo.resumes and outcome.job.is_started():
+                write_atomically(outcome.job.workdir / SPENT, f"{outcome.seconds:.0f}".encode())
+            how = "goes on with it" if todo.resumes else "begins it anew: it cannot be saved"
+            print(f"  stopped; the next start {how}", flush=True)
             return
         if outcome.code:
             print(f"  failed: {outcome.message}", flush=True)

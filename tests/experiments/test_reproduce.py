@@ -11,7 +11,7 @@ import pytest
 
 from experiments import flags, keep, launch, planning, reproduce
 from experiments.launch import Outcome
-from experiments.papers.item import Cell
+from experiments.papers.item import Cell, Item
 from jaxformer.records import Workdir, config_hash, write_json
 from tests.experiments.test_planning import PAPERS, record
 
@@ -101,6 +101,19 @@ def test_an_interrupted_run_is_the_first_of_the_next_start(command):
     )  # a quarter of its steps
 
 
+def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(tmp_path):
+    item = Item("Figure 5", "x.", {"f": Cell("configs/mixit/sde_paths.py")})
+    (todo,) = planning.todos([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
+    job = reproduce.job(todo, tmp_path)
+    assert not todo.resumes and reproduce.rest(todo, job) == 20
+    start = reproduce.Reproduction(PAPERS, [todo], {todo.key: job}, 40.0)
+    next(start.next_jobs())
+    job.workdir.mkdir()
+    (job.workdir / "config.json").write_text("{}")
+    start.note(Outcome(job, -signal.SIGTERM, 40.0, ""))
+    assert reproduce.rest(todo, job) == 80
+
+
 def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
     command, tmp_path, monkeypatch
 ):
@@ -126,8 +139,9 @@ def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):
 def test_the_estimate_is_corrected_by_what_runs_took(command):
     _, text = command("--paper=one", spent=40.0)
     lines = [line for line in text.splitlines() if line.startswith("run ")]
-    assert "about 2 min 0 s; then 6 min 0 s more" in lines[0]
-    assert "about 40 s; then 1 min 20 s more" in lines[1]
+    assert "about 2 min 6 s; then 6 min 18 s more" in lines[0]
+    ratio = (40 + 60) / (126 + 60)  # a minute as estimated is taken for granted
+    assert f"about 1 min {126 * ratio - 60:.0f} s; then " in lines[1]
 
 
 def test_only_runs_that_fit_the_budget_start(command, monkeypatch):
@@ -147,7 +161,7 @@ def test_list_and_dry_run_start_nothing(command, tmp_path):
     code, text = command("--paper=all", "--list")
     assert code == 0 and "one Table 10: not yet run" in text and planning.ELSEWHERE in text
     code, text = command("--paper=all", "--dry-run", "--budget=5m")
-    assert code == 0 and "would run 2 in about 4 min 0 s; 3 more do not fit" in text
+    assert code == 0 and "would run 2 in about 4 min 12 s; 3 more do not fit" in text
     assert "python experiments/run.py --config=configs/mixit/retrieval.py:variant=mixit" in text
     assert not (tmp_path / "runs").exists()
 

@@ -200,7 +200,7 @@ def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monk
     monkeypatch.setattr(sweep, "Launcher", FakeLauncher)
     words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
     assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
-    assert "4 runs with 8 members; 4 to run, about 1 min 0 s" in capsys.readouterr().out
+    assert "4 runs with 8 members; 4 to run, about 1 min 24 s" in capsys.readouterr().out
     assert sweep.main(words) == 1
     out = capsys.readouterr().out
     assert "failed: memorization standard, model.layers = 2: no such thing" in out
