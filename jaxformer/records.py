@@ -111,9 +111,13 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
     with lock:
         _lock(lock, workdir)
-        if (workdir / "config.json").exists():
+        others = {file.name for file in _others(workdir)}
+        if others == {"config.json", "env.json"}:
+            # Nothing was run: the config was refused, and the mended one may take the folder.
+            workdir.write("config.json", config)
+        elif "config.json" in others:
             _check_same_config(workdir, config)
-        elif _others(workdir):
+        elif others:
             raise UserError(
                 f"the workdir {workdir.path} has files but no config.json; choose an empty folder."
             )

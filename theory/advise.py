@@ -179,6 +179,8 @@ def _read_config(path: Path) -> dict:
     """What a BERT-like config.json says, under the names of the flags."""
     try:
         config = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {str(path)!r}: {error.strerror}.") from None
     except ValueError as error:
         raise UserError(f"{str(path)!r} is not JSON: {error}") from None
     if not isinstance(config, dict):

@@ -14,9 +14,10 @@ from experiments.plots import COLOURS, pyplot
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.encoder import rms_normalise
 from jaxformer.train.metrics import over_seeds
-from theory import rem
+from theory import rem, signal
 from theory.phase_map import attention_cosine
 
+BERT = (0.02, 768, 64, 512)  # standard deviation of the weights, width, of a head, length
 MAP = {"origin": "lower", "aspect": "auto", "cmap": "cividis"}
 
 
@@ -45,6 +46,10 @@ def maps(betas: tuple, length: int, width: int, seed: int, n_seeds: int) -> Outc
             fontsize=10,
         )
     figure.colorbar(image, ax=axes, label=r"$\log_{10} A_{ts}$", extend="min")
+    metrics["bert_beta"] = over_seeds([_beta_of_bert(key) for key in _keys(seed, n_seeds)])
+    std, width, d_head, length = BERT
+    baselines["exact_bert_beta"] = float(signal.effective_beta(std, width, length))
+    baselines["paper_bert_beta"] = float(signal.effective_beta_paper(std, d_head, length))
     return Outcome(figure, arrays, metrics, baselines)
 
 
@@ -241,6 +246,21 @@ def _layer(key, beta, rho, length, width):
 def _head(key, beta, rho, length, width) -> tuple[np.ndarray, np.ndarray]:
     A_TxT, out_TxN = _layer(key, beta, rho, length, width)
     return np.asarray(A_TxT, float), np.asarray(out_TxN, float)
+
+
+def _beta_of_bert(key) -> float:
+    """beta of one head of BERT as it is usually initialised: deviation of scores / sqrt(ln T)."""
+    std, width, d_head, length = BERT
+    tokens, *weights = (
+        jax.random.normal(k, shape)
+        for k, shape in zip(
+            jax.random.split(key, 3),
+            ((length, width), (width, d_head), (width, d_head)),
+            strict=True,
+        )
+    )
+    query_TxG, key_TxG = (rms_normalise(tokens) @ (std * w) for w in weights)
+    return float((query_TxG @ key_TxG.T / d_head**0.5).std() / np.log(length) ** 0.5)
 
 
 def _mean_cosine(key, beta, rho, length, width) -> float:

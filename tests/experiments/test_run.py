@@ -128,6 +128,14 @@ def test_a_locked_workdir_is_refused(tmp_path, capsys):
     assert f"in use by process {os.getpid()}" in one_line(capsys)
 
 
+def test_a_refused_config_does_not_keep_the_folder(tmp_path, capsys):
+    here = f"--workdir={tmp_path / 'run'}"
+    assert main([*TINY, "--config.train.log_every=0", here]) == 2
+    assert "train.log_every must be at least 1" in one_line(capsys)
+    assert main([*TINY, "--config.train.log_every=-1", here]) == 2
+    assert "got -1" in one_line(capsys)
+
+
 @pytest.mark.parametrize("case", ["other config", "a file", "someone's files"])
 def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path, capsys):
     workdir = {"other config": finished}.get(case, tmp_path / "place")
