@@ -108,8 +108,9 @@ def _ledger_row(row: Row) -> str:
 
 def _others(rows: list[Row], records: list[Record]) -> list[str]:
     """Runs that belong to no table or figure."""
-    used = {id(r) for row in rows for r in (*row.records.values(), *row.stale.values())}
-    rest = [record for record in records if id(record) not in used]
+    shown = [r for row in rows for r in (*row.records.values(), *row.stale.values())]
+    used = {record.get("where") for record in shown}
+    rest = [record for record in records if record.get("where") not in used]
     if not rest:
         return []
     parts = ['<h2 id="others">Runs beside the tables and figures</h2>']
@@ -132,7 +133,10 @@ def _others(rows: list[Row], records: list[Record]) -> list[str]:
 
 
 def _unusable(problems: list[str], records: list[Record]) -> list[str]:
-    lines = [*problems, *(f"{r.get('where')}: stale, {r['stale']}" for r in records if r["stale"])]
+    lines = [
+        *problems,
+        *(f"{r.get('where')}: stale, {r['stale']}" for r in records if r.get("stale")),
+    ]
     if not lines:
         return []
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)

@@ -66,7 +66,11 @@ def made(records: list[Record]) -> str:
             "time": f"{record['seconds'].get('cpu', 0):.0f} CPU seconds",
         }
         rows = "".join(f"<dt>{k}</dt><dd><code>{escape(v)}</code></dd>" for k, v in facts.items())
-        old = f'<p class="problem">Stale: {escape(record["stale"])}</p>' if record["stale"] else ""
+        old = (
+            f'<p class="problem">Stale: {escape(record["stale"])}</p>'
+            if record.get("stale")
+            else ""
+        )
         blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(command(record))}</pre>')
     return "".join(blocks)
 

@@ -157,7 +157,7 @@ def _table(group: list[Record]) -> list[str]:
         chosen = [m for m in record["members"] if m.get("chosen")]
         rate = f"{chosen[0]['learning_rate']:g}" if chosen else "-"
         values = [tables.measured(record["metrics"].get(n)) for n in names]
-        code = tables.commit(record) + (" **stale**" if record["stale"] else "")
+        code = tables.commit(record) + (" **stale**" if record.get("stale") else "")
         cells = [_variant(record), *values, rate, str(record.get("steps", "-"))]
         cells += [f"{record['seconds'].get('cpu', 0):.0f}", code]
         lines.append("| " + " | ".join(cells) + " |")
