@@ -146,6 +146,9 @@ def _ticks(axis: Axis, values: Sequence[float]) -> dict[float, str]:
         powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
         every = -(-len(powers) // 5) or 1
         found = [10.0**p for p in powers][::every]
+        if len(found) < 2:
+            tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            found = [v for p in tens for m in (1, 2, 5) if low <= (v := m * 10.0**p) <= high]
         return {v: f"{v:g}" for v in found or (low, high)}
     step = 10 ** math.floor(math.log10((high - low) / 3))
     step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)

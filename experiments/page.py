@@ -26,12 +26,14 @@ SCALES = {
 }
 
 
-def page(rows: list[Row], records: list[Record], problems: list[str], title: str) -> str:
-    """The whole file."""
+def page(
+    rows: list[Row], records: list[Record], problems: list[str], title: str, note: str = ""
+) -> str:
+    """The whole file; `note` says which rows are shown, if not all."""
     style = Path(__file__).with_suffix(".css").read_text()
     papers = {row.paper.key: row.paper for row in rows}
-    shown: dict[str, str] = {}
-    parts = [f"<h1>{escape(title)}</h1>", *_introduction(rows, records), *_overview(rows, papers)]
+    shown: dict[str, Row] = {}
+    parts = [f"<h1>{escape(title)}</h1>", *_introduction(records, note), *_overview(rows, papers)]
     for paper in papers.values():
         parts.append(f'<h2 id="{_id(paper)}">{escape(paper.title)}</h2>')
         parts.append(f'<p class="source">{escape(paper.source)}</p>')
@@ -46,13 +48,14 @@ def page(rows: list[Row], records: list[Record], problems: list[str], title: str
     )
 
 
-def _introduction(rows: list[Row], records: list[Record]) -> list[str]:
+def _introduction(records: list[Record], note: str) -> list[str]:
     counts = Counter(record["scale"] for record in records)
     lines = [
         "<p>What each table and figure of the papers claims, what our runs measured, and the "
         "command of every run. Numbers are mean ± standard error over seeds. A rule decides the "
         "verdict; differences count beyond two combined standard errors.</p>"
     ]
+    lines += [f"<p>{escape(note)}</p>"] if note else []
     if not records:
         return [*lines, '<p class="problem">There is no record: nothing was run yet.</p>']
     names = [name for name in SCALES if name in counts] + [n for n in counts if n not in SCALES]
@@ -93,7 +96,8 @@ def _overview(rows: list[Row], papers: dict[str, Paper]) -> list[str]:
 def _ledger_row(row: Row) -> str:
     """The finding that decided the verdict stands for the item."""
     decided = (text for f, text in finding_texts(row) if f.verdict == row.verdict and f.numbers)
-    open_ones = f"{len(tables.missing(row))} runs to make" if tables.missing(row) else ""
+    missing = len(tables.missing(row))
+    open_ones = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
     needs = f"needs {marked(row.item.needs)}" if row.item.needs else ""
     ours = next(decided, needs or open_ones)
     ours += "; a stale record" if row.stale else ""

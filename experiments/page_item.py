@@ -6,15 +6,15 @@ from html import escape
 from experiments import panels, tables
 from experiments.describe import number
 from experiments.papers.ledger import Row
-from experiments.papers.rules import NOT_RUN, Finding
+from experiments.papers.rules import Finding
 from experiments.shelf import Record, command
 
-HEADS = ("cell", "published", "measured", "n", "trivial baseline", "scale", "verdict")
-NUMBERS = ("published", "measured", "n", "trivial baseline")
+HEADS = ("cell", "published", "measured", "n", "baseline", "scale", "verdict")
+NUMBERS = ("published", "measured", "n", "baseline")
 
 
-def section(row: Row, shown: dict[str, str]) -> str:
-    """The section; `shown` maps a drawn record to where its figure stands, and grows."""
+def section(row: Row, shown: dict[str, Row]) -> str:
+    """The section; `shown` maps drawn records to the row of their figure, and grows."""
     name, item = tables.name_of(row), row.item
     parts = [f'<section class="item" id="{name}">']
     parts.append(f"<h3>{escape(item.name)} {verdict(row.verdict)}</h3>")
@@ -31,7 +31,7 @@ def section(row: Row, shown: dict[str, str]) -> str:
     parts += _findings(row)
     parts += _numbers(row)
     for figure in panels.figures(row):
-        parts.append(_figure(figure, name, shown))
+        parts.append(_figure(figure, row, shown))
     parts += _open(row)
     return "\n".join([*parts, "</section>"])
 
@@ -43,10 +43,10 @@ def verdict(word: str) -> str:
 def finding_texts(row: Row) -> list[tuple[Finding, str]]:
     """Each finding with its numbers, which name the records that they come from."""
     found = []
-    for finding, holds, cells in tables.said(row):
+    for finding, holds, sides in tables.said(row):
         text = escape(finding.text)
         if holds:
-            where = " ".join(sorted({row.records[cell].get("where", "") for cell in cells}))
+            where = " ".join(sorted({row.records[s.cell].get("where", "") for s in sides}))
             numbers = f'data-records="{escape(where)}">{escape(finding.numbers)}'
             text += f'? {holds}: <span class="numbers" {numbers}</span>'
         found.append((finding, text))
@@ -80,7 +80,7 @@ def download(name: str, kind: str, text: str) -> str:
     data = base64.b64encode(text.encode()).decode()
     mime = {"csv": "text/csv", "tex": "text/x-tex"}[kind]
     link = f'download="{name}.{kind}" href="data:{mime};charset=utf-8;base64,{data}"'
-    return f"<a {link}>{kind.upper()}</a>"
+    return f"<a {link}>{'LaTeX' if kind == 'tex' else 'CSV'}</a>"
 
 
 def marked(text: str) -> str:
@@ -122,7 +122,7 @@ def _numbers(row: Row) -> list[str]:
             "published": number(line.published),
             "measured": measured,
             "n": str(line.value["n"]) if line.value else "-",
-            "trivial baseline": trivial.replace("_", " ") if line.baseline is not None else "-",
+            "baseline": trivial.replace("_", " ") if line.baseline is not None else "-",
             "scale": escape(line.record["scale"]) if line.record else "-",
             "verdict": verdict(line.verdict)
             if line.verdict
@@ -158,15 +158,16 @@ def _measured(line: tables.Line) -> str:
     return f'<data value="{mean}" data-record="{where}">{text}</data>'
 
 
-def _figure(figure: panels.Figure, name: str, shown: dict[str, str]) -> str:
+def _figure(figure: panels.Figure, row: Row, shown: dict[str, Row]) -> str:
     """A figure with what made it; one that stands further up is linked, not repeated."""
     key = " ".join(record.get("where", "") for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
     if key in shown:
-        return (
-            f'<p>{escape(figure.title)} <a href="#{shown[key]}">The figure is drawn there.</a></p>'
-        )
-    shown[key] = name
+        there = shown[key]
+        where = there.item.name if there.paper == row.paper else f"{there.item.name} above"
+        link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
+        return f"<p>{escape(figure.title)} The figure stands at {link}.</p>"
+    shown[key], name = row, tables.name_of(row)
     numbers = (
         f" The numbers behind it: {download(name + '-figure', 'csv', figure.csv)}."
         if figure.csv
@@ -192,9 +193,9 @@ def _open(row: Row) -> list[str]:
     commands = tables.missing(row)
     if not commands:
         return []
-    told = "Not yet run" if row.verdict == NOT_RUN else f"{len(commands)} cells not yet run"
-    lines = "\n".join(commands.values())
+    n = len(commands)
+    told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
+    lines = escape("\n".join(commands.values()))
     is_open = " open" if len(commands) == 1 else ""
-    return [
-        f"<details{is_open}><summary>{told}; to run:</summary><pre>{escape(lines)}</pre></details>"
-    ]
+    head = f"{told}; to make {'it' if n == 1 else 'them'}:"
+    return [f"<details{is_open}><summary>{head}</summary><pre>{lines}</pre></details>"]

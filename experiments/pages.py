@@ -36,7 +36,7 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
         lines += [f'### <a id="{key}"></a>{paper.title}', "", f"{paper.source}.", ""]
         lines += ["| table or figure | the paper claims | our runs | verdict | caveat | code |"]
         lines += ["|---|---|---|---|---|---|", *map(_ledger_row, mine), ""]
-        lines += _open(mine, listed)
+        lines += _open(key, mine, listed)
     lines += ["## Records", ""]
     groups: dict[str, list[Record]] = {}
     for record in sorted(records, key=_order):
@@ -88,7 +88,7 @@ def _ledger_row(row: Row) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def _open(rows: list[Row], listed: dict[str, str]) -> list[str]:
+def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
     """The commands of what is not yet run, each once; `listed` maps a command to its first item."""
     lines = []
     for row in rows:
@@ -100,7 +100,8 @@ def _open(rows: list[Row], listed: dict[str, str]) -> list[str]:
             lines += [f"{row.item.name}:", "", *(f"    {line}" for line in new), ""]
         elif commands:
             lines += [f"{row.item.name}: the runs of {listed[next(iter(commands.values()))]}.", ""]
-    return ["Not yet run, and how to:", "", *lines] if lines else []
+    every = f"`python experiments/reproduce.py --paper {key}` makes them all, one by one:"
+    return [f"Runs not yet made; {every}", "", *lines] if lines else []
 
 
 def _variants(rows: list[Row]) -> list[str]:

@@ -6,7 +6,9 @@ A figure comes with its alternative text, its numbers as CSV and the records beh
 import base64
 import io
 import re
+import struct
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,8 +48,11 @@ def picture(record: Record) -> Figure:
     names = list(record["metrics"])[:3]
     words = ", ".join(f"{n} {tables.measured(record['metrics'][n])}" for n in names)
     alt = ALT.format(where=record["config_file"], words=words)
-    data = base64.b64encode(small_png(record["figure"])).decode()
-    html = f'<img alt="{charts.escape(alt)}" src="data:image/png;base64,{data}">'
+    content = small_png(record["figure"])
+    data = base64.b64encode(content).decode()
+    wide, high = struct.unpack(">II", content[16:24])
+    shape = f'width="{wide}" height="{high}"' + (' class="wide"' if wide > 1.6 * high else "")
+    html = f'<img alt="{escape(alt)}" {shape} src="data:image/png;base64,{data}">'
     return Figure("", html, "", figure_table(record), [record])
 
 

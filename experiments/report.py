@@ -80,11 +80,12 @@ def run(wanted: Wanted) -> int:
         more = load_runs(Path(folder))
         records, problems = records + more[0], problems + more[1]
     if wanted.page or wanted.tables:
-        rows = ledger(PAPERS, records, also=("tiny",) if wanted.runs else ())
-        if wanted.only_runs:
-            rows = [row for row in rows if row.records or row.stale]
+        whole = ledger(PAPERS, records, also=("tiny",) if wanted.runs else ())
+        rows = [row for row in whole if row.records or row.stale] if wanted.only_runs else whole
         if wanted.page:
-            write_page(Path(wanted.page), rows, records, problems)
+            n = f"{len(rows)} of {len(whole)}"
+            note = f"Shown are the {n} tables and figures that these runs are part of."
+            write_page(Path(wanted.page), rows, records, problems, note * wanted.only_runs)
         if wanted.tables:
             write_tables(Path(wanted.tables), rows)
         for line in problems:
@@ -111,13 +112,13 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
 
 
 def write_page(
-    file: Path, rows: list[Row], records: list[Record], problems: list[str], title: str = TITLE
+    file: Path, rows: list[Row], records: list[Record], problems: list[str], note: str = ""
 ) -> None:
     """The HTML page."""
     from experiments.page import page
 
     _folder(file.parent)
-    text = page(rows, records, problems, title)
+    text = page(rows, records, problems, TITLE, note)
     write_atomically(file, text.encode())
     run_items = sum(bool(row.records) for row in rows)
     print(f"wrote {file}: {run_items} of {len(rows)} tables and figures with our numbers")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from experiments.describe import number
 from experiments.papers.ledger import Row, command
-from experiments.papers.rules import NOT_RUN, Finding, gravest
+from experiments.papers.rules import NOT_RUN, Finding, Side, gravest
 from experiments.shelf import Record
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
@@ -42,7 +42,7 @@ class Line(NamedTuple):
     value: dict[str, Any] | None  # {"mean", "sem", "n"} of the record; None if there is none
     baseline: float | None
     baseline_name: str
-    verdict: str  # of the rules that look at this cell; "" if none does
+    verdict: str  # of the rules that look at this number; "" if none does
     record: Record | None
     stale: bool = False
 
@@ -56,7 +56,6 @@ def lines(row: Row) -> list[Line]:
         sides = [s for rule in row.item.rules for s in (rule.left, rule.right) if s.cell == name]
         asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
-        verdict = verdict_of(row, name)
         for metric in _metrics(row, record, asked):
             main = metric == row.item.metric
             held = record["baselines"] if record and main else {}
@@ -69,7 +68,7 @@ def lines(row: Row) -> list[Line]:
                     record["metrics"].get(metric) if record else None,
                     held.get(baseline),
                     baseline,
-                    verdict,
+                    verdict_of(row, name, metric),
                     record,
                     stale,
                 )
@@ -77,19 +76,23 @@ def lines(row: Row) -> list[Line]:
     return found
 
 
-def said(row: Row) -> list[tuple[Finding, str, set[str]]]:
-    """Each finding, whether it holds ("Yes", "No" or ""), and the cells that it looks at."""
+def said(row: Row) -> list[tuple[Finding, str, list[Side]]]:
+    """Each finding, whether it holds ("Yes", "No" or ""), and the numbers that it looks at."""
     found = []
     for rule, finding in zip(row.item.rules, row.findings, strict=True):
         holds = "Yes" if finding.verdict == rule.yes else "No"
-        cells = {side.cell for side in (rule.left, rule.right)} - {""}
-        found.append((finding, holds if finding.numbers else "", cells))
+        sides = [side for side in (rule.left, rule.right) if side.cell]
+        found.append((finding, holds if finding.numbers else "", sides))
     return found
 
 
-def verdict_of(row: Row, cell: str) -> str:
-    """The gravest finding of the rules that look at a cell; "" if there is none."""
-    looked = [finding.verdict for finding, _, cells in said(row) if cell in cells]
+def verdict_of(row: Row, cell: str, metric: str) -> str:
+    """The gravest finding of the rules that look at a number; "" if there is none."""
+    looked = [
+        finding.verdict
+        for finding, _, sides in said(row)
+        if (cell, metric) in [(s.cell, s.metric) for s in sides if not s.is_baseline]
+    ]
     return gravest(looked) if looked else ""
 
 

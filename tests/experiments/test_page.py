@@ -147,7 +147,7 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
     assert "<img alt=" in section and "configs/mixit/sde_paths.py:scale=small" in section
     assert "figure.json" in section and made_up.COMMIT[:7] in section and "download=" in section
     assert text.count("<svg") == 2 * 4 + 1  # of tables 1 to 4 two panels each, of the sweep one
-    assert 'href="#made-up-table-1">The figure' in text
+    assert 'href="#made-up-table-1">Table 1</a>' in text
 
 
 def test_tables_as_csv_and_latex(rows, tmp_path):
