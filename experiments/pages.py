@@ -100,7 +100,7 @@ def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
             lines += [f"{row.item.name}:", "", *(f"    {line}" for line in new), ""]
         elif commands:
             lines += [f"{row.item.name}: the runs of {listed[next(iter(commands.values()))]}.", ""]
-    every = f"`python experiments/reproduce.py --paper {key}` makes them all, one by one:"
+    every = f"`python experiments/reproduce.py --paper {key}` makes them all. One at a time:"
     return [f"Runs not yet made; {every}", "", *lines] if lines else []
 
 
