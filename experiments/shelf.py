@@ -24,12 +24,10 @@ FIELDS = {
     "config_file": str,
     "config_hash": str,
     "overrides": dict,
-    "scale": str,
     "seeds": list,
     "metrics": dict,
     "members": list,
     "baselines": dict,
-    "environment": dict,
     "seconds": dict,
 }
 
@@ -45,8 +43,6 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
             if record["schema"] != SCHEMA:
                 raise ValueError(f"schema {record['schema']}, this version reads {SCHEMA}")
             _check(record)
-            if not record["environment"].get("commit"):
-                raise ValueError("it does not name the commit of the code that made it")
         except (ValueError, OSError) as error:
             problems.append(f"{file.name}: {error}.")
             continue
@@ -126,6 +122,7 @@ def spelled(value: Any) -> str:
 
 def _check(record: Record) -> None:
     """Raises ValueError for what a reader of records would stumble on."""
+    record.setdefault("environment", {})
     for name, kind in FIELDS.items():
         if not isinstance(record.get(name), kind):
             raise ValueError(
@@ -134,6 +131,7 @@ def _check(record: Record) -> None:
     for name, value in record["metrics"].items():
         if not isinstance(value, dict) or not {"mean", "sem", "n"} <= value.keys():
             raise ValueError(f"metric {name!r} has no mean, sem and n")
+    record.setdefault("scale", record["config"].get("scale", "unknown"))
 
 
 def _placed(record: Record, where: Path, beside: dict[str, Path], problems: list[str]) -> Record:

@@ -126,7 +126,9 @@ def measured(value: dict[str, Any] | None) -> str:
 def commit(record: Record) -> str:
     """ "fe7c5b0", with a mark if the code had changes that are in no commit."""
     environment = record["environment"]
-    name = (environment.get("commit") or "unknown")[:7]
+    if not environment.get("commit"):
+        return "no commit"  # the code was not in a git repository
+    name = environment["commit"][:7]
     return name if environment.get("clean") else f"{name} (changed)"
 
 

