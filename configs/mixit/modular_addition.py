@@ -7,9 +7,11 @@ preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
 scale  what                                 time               expected accuracy
 tiny   p=17, n=32                           20 CPU seconds     above chance
-small  p=31, n=64, 3 seeds                  some CPU minutes   see results/
+small  p=97, n=64, 4000 steps, 3 seeds      2 to 5 CPU min     see results/
 paper  p=599, 40,000 sampled pairs, n=512   hours on a GPU     100 % for all three
 
+At p = 31, where 860 pairs are left for training, all variants memorise them and most seeds know
+nothing else; at p = 97 they generalise, with a decay of 0.1 and high rates. p need not be prime.
 The paper's 40,000 pairs with p = 599 are 11 % of all 358,801; the authors' code has p = 199 by
 default, whose 39,601 pairs are about as many: --config.task.p=199 --config.data.train_size=0 with a
 test set of 5 % is their setting.
@@ -32,11 +34,12 @@ def get_config(arg: str = ""):
         config.train.update(batch_size=128, steps=300)
         config.optim.learning_rate = (5e-3,)
     elif config.scale == "small":
+        config.task.p = 97
         common.decoder(config, width=64, layers=2, heads=4)
         config.n_seeds = 3
-        config.data.update(test_size=100, validation_size=100)
-        config.train.update(batch_size=256, steps=2000)
-        config.optim.learning_rate = (3e-3, 1e-2)
+        config.data.update(test_size=470, validation_size=200)
+        config.train.update(batch_size=512, steps=4000)
+        config.optim.learning_rate = (1e-2, 2e-2)
         config.optim.labels.train.weight_decay = 0.1
     elif config.scale == "paper":
         config.task.p = 599
