@@ -4,6 +4,7 @@ A figure comes with its alternative text, its numbers as CSV and the records beh
 """
 
 import base64
+import functools
 import io
 import re
 import struct
@@ -51,7 +52,7 @@ def picture(record: Record) -> Figure:
     content = small_png(record["figure"])
     data = base64.b64encode(content).decode()
     wide, high = struct.unpack(">II", content[16:24])
-    shape = f'width="{wide}" height="{high}"' + (' class="wide"' if wide > 1.6 * high else "")
+    shape = f'width="{wide}" height="{high}"' + (' class="wide"' if wide > 900 else "")
     html = f'<img alt="{escape(alt)}" {shape} src="data:image/png;base64,{data}">'
     return Figure("", html, "", figure_table(record), [record])
 
@@ -83,6 +84,7 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     return Figure(title, "".join(panels), charts.legend(score), text, list(records.values()))
 
 
+@functools.cache
 def small_png(file: Path) -> bytes:
     """The picture's bytes, in 256 colours if that saves much."""
     from PIL import Image
@@ -95,7 +97,7 @@ def small_png(file: Path) -> bytes:
         flat = Image.new("RGB", image.size, "white")
         flat.paste(image, mask=image.getchannel("A") if "A" in image.getbands() else None)
         fewer = flat.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        fewer.save(buffer, "PNG", optimize=True)
+        fewer.save(buffer, "PNG", compress_level=6)
     return min(content, buffer.getvalue(), key=len)
 
 

@@ -251,7 +251,7 @@ PROBE = """<script>addEventListener("load", () => {
   });
   const broken = [...document.images].filter(i => !i.complete || i.naturalWidth === 0);
   const wide = document.documentElement.scrollWidth - innerWidth;
-  document.title = JSON.stringify({links: links.length, lost: lost.length,
+  parent.document.title = JSON.stringify({links: links.length, lost: lost.length,
     images: document.images.length, broken: broken.length, wide});
 })</script>"""
 
@@ -264,8 +264,11 @@ def test_chromium_opens_the_page(results, rows, tmp_path):
     file = tmp_path / "page.html"
     text = page(rows, *report.load(results), "A title")
     file.write_text(text.replace("</body>", PROBE + "</body>"))
+    phone = tmp_path / "phone.html"
+    phone.write_text('<title></title><iframe src="page.html" width="400" height="800"></iframe>')
     words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'home'}"]
-    words += ["--window-size=500,900", "--enable-logging=stderr", "--dump-dom", f"file://{file}"]
+    words += ["--allow-file-access-from-files", "--enable-logging=stderr"]
+    words += ["--dump-dom", f"file://{phone}"]
     done = subprocess.run([browser, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
