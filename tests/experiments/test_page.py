@@ -1,5 +1,7 @@
 """The page: it needs nothing else, every link lands, every number comes out of a record."""
 
+import base64
+import io
 import json
 import os
 import re
@@ -8,6 +10,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from PIL import Image
 
 from experiments import flags, report, tables
 from experiments.page import page
@@ -58,7 +61,7 @@ def results(tmp_path_factory):
     folder.mkdir()
     for name, record in made_up.RECORDS.items():
         write_json(folder / f"{name}.json", record)
-    (folder / "figure.png").write_bytes(made_up.PNG)
+    (folder / "figure.png").write_bytes(made_up.png())
     (folder / "figure.csv").write_text("array,indices,value\nks,0,0.03\n")
     return folder
 
@@ -91,7 +94,9 @@ def test_the_page_is_whole_and_needs_nothing_else(text):
     assert "script" not in tags and "url(" not in text and "@import" not in text
     for tag, attributes in read.elements:
         if tag == "img":
-            assert attributes["alt"] and attributes["src"].startswith("data:image/png;base64,")
+            kind, data = attributes["src"].split(",")
+            assert attributes["alt"] and kind == "data:image/png;base64"
+            Image.open(io.BytesIO(base64.b64decode(data))).load()
         assert tag != "svg" or attributes["aria-label"]
     assert len(text) < 15e6
 
@@ -137,7 +142,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
 
 def test_texts_are_escaped(results, rows):
     text = page(rows, *report.load(results), "A title")
-    assert "On &lt;b&gt;bold&lt;/b&gt; claims &amp; others" in text and "&lt;tags&gt;" in text
+    assert "<b>bold" not in text and "&lt;tags&gt;" in text
 
 
 def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
@@ -148,6 +153,26 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
     assert "figure.json" in section and made_up.COMMIT[:7] in section and "download=" in section
     assert text.count("<svg") == 2 * 4 + 1  # of tables 1 to 4 two panels each, of the sweep one
     assert 'href="#made-up-table-1">Table 1</a>' in text
+
+
+def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
+    (row,) = [row for row in rows if row.item.name.startswith("Figure 2")]
+    assert [(line.metric, line.verdict) for line in tables.lines(row)] == [
+        ("ks_50%/tau=1", "reproduced"),
+        ("rate", "differs at this scale"),
+    ]
+    assert [holds for _, holds, _ in tables.said(row)] == ["Yes", "No"]
+
+
+def test_tiny_runs_count_only_where_asked_for_and_last():
+    paper = {"made_up": made_up.PAPER._replace(items=made_up.PAPER.items[:1])}
+    tiny = made_up.record(made_up.A, 0.5)
+    config = flags.plain(flags.load_config(f"{made_up.A.config},scale=tiny"))
+    tiny |= {"config": config, "scale": "tiny"}
+    assert ledger(paper, [tiny])[0].verdict == "not yet run"
+    assert ledger(paper, [tiny], also=("tiny",))[0].verdict == "differs at this scale"
+    both = ledger(paper, [tiny, made_up.RECORDS["a"]], also=("tiny",))
+    assert both[0].verdict == "reproduced"
 
 
 def test_tables_as_csv_and_latex(rows, tmp_path):
@@ -165,6 +190,19 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
     assert tables.latex("a\\b{c}~^#$ρ") == (
         r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\#\$$\rho$"
     )
+
+
+def test_pdflatex_prints_the_tables(rows, tmp_path):
+    if not shutil.which("pdflatex"):
+        pytest.skip("there is no pdflatex on this machine")
+    report.write_tables(tmp_path, [*rows, *ledger(PAPERS, [])])
+    names = sorted(file.name for file in tmp_path.glob("*.tex"))
+    body = "".join(f"\\input{{{name}}}\n\n" for name in names)
+    text = f"\\documentclass{{article}}\\begin{{document}}\n{body}\\end{{document}}\n"
+    (tmp_path / "all.tex").write_text(text)
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "all.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-800:]
 
 
 def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
@@ -189,7 +227,7 @@ def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
 def test_a_record_that_cannot_be_used_is_named_and_the_page_stands(tmp_path, change, words):
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | change)
     write_json(tmp_path / "figure.json", made_up.RECORDS["figure"])
-    (tmp_path / "figure.png").write_bytes(made_up.PNG[:40])
+    (tmp_path / "figure.png").write_bytes(made_up.png()[:-20])
     records, problems = report.load(tmp_path)
     assert len(records) == 1 and words in problems[0] and "figure is damaged" in problems[1]
     rows = ledger({"made_up": made_up.PAPER}, records)
