@@ -58,6 +58,52 @@ def line_chart(
     )
 
 
+class Dot(NamedTuple):
+    """A row of a dot chart; what is None is not drawn."""
+
+    label: str
+    measured: float | None
+    error: float
+    published: float | None
+    baseline: float | None
+
+
+def dot_chart(alt: str, dots: Sequence[Dot], x: Axis) -> str:
+    """A line a cell: our number with its error bar, the published one, the baseline."""
+    left, step = 118, 24
+    bottom = TOP + step * len(dots)
+    drawn = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
+    to_x = _scale(x, drawn, left + 8, WIDTH - RIGHT - 8)
+    parts = []
+    for value, text in _ticks(x, drawn).items():
+        at = f"{to_x(value):.1f}"
+        parts.append(f'<path class="grid" d="M{at} {TOP}V{bottom}"/>')
+        parts.append(f'<text x="{at}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
+    for i, dot in enumerate(dots):
+        y = TOP + step * (i + 0.5)
+        label = f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{escape(dot.label)}</text>'
+        parts.append(f'{label}<path class="grid" d="M{left} {y}H{WIDTH - RIGHT}"/>')
+        if dot.baseline is not None:
+            at = f"{to_x(dot.baseline):.1f}"
+            parts.append(f'<path class="line level" d="M{at} {y - 9}V{y + 9}"/>')
+        if dot.published is not None:
+            at = to_x(dot.published)
+            corners = f"M{at:.1f} {y - 6}L{at + 6:.1f} {y}L{at:.1f} {y + 6}L{at - 6:.1f} {y}Z"
+            parts.append(f'<path class="line s1" d="{corners}"/>')
+        if dot.measured is not None:
+            ends = [to_x(dot.measured - dot.error), to_x(dot.measured + dot.error)]
+            parts.append(f'<path class="line s0" d="M{ends[0]:.1f} {y}H{ends[1]:.1f}"/>')
+            at = f"{to_x(dot.measured):.1f}"
+            parts.append(f'<circle class="dot s0" cx="{at}" cy="{y}" r="3.5"/>')
+    parts.append(f'<path class="axis" d="M{left} {TOP}V{bottom}H{WIDTH - RIGHT}"/>')
+    middle = f'x="{(left + WIDTH - RIGHT) / 2}" y="{bottom + 33}" text-anchor="middle"'
+    parts.append(f"<text {middle}>{escape(x.label)}</text>")
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {bottom + 40}" role="img" aria-label="{escape(alt)}">'
+        f"<title>{escape(alt)}</title>{''.join(parts)}</svg>"
+    )
+
+
 def legend(series: Sequence[Series]) -> str:
     """The names of the lines, as text of the page so that it wraps on a phone."""
     words = [

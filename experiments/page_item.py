@@ -30,8 +30,10 @@ def section(row: Row, shown: dict[str, Row]) -> str:
     parts += _stale(row)
     parts += _findings(row)
     parts += _numbers(row)
+    before: list[Record] = []
     for figure in panels.figures(row):
-        parts.append(_figure(figure, row, shown))
+        parts.append(_figure(figure, row, shown, before))
+        before = figure.records
     parts += _open(row)
     return "\n".join([*parts, "</section>"])
 
@@ -90,11 +92,7 @@ def marked(text: str) -> str:
 
 
 def _stale(row: Row) -> list[str]:
-    return [
-        f'<p class="problem">{escape(name)}: stale record, it decides nothing: '
-        f"{escape(record['stale'])}</p>"
-        for name, record in row.stale.items()
-    ]
+    return [f'<p class="problem">{escape(line)}</p>' for line in tables.stale_lines(row)]
 
 
 def _findings(row: Row) -> list[str]:
@@ -158,9 +156,9 @@ def _measured(line: tables.Line) -> str:
     return f'<data value="{mean}" data-record="{where}">{text}</data>'
 
 
-def _figure(figure: panels.Figure, row: Row, shown: dict[str, Row]) -> str:
+def _figure(figure: panels.Figure, row: Row, shown: dict[str, Row], before: list[Record]) -> str:
     """A figure with what made it; one that stands further up is linked, not repeated."""
-    key = " ".join(record.get("where", "") for record in figure.records)
+    key = figure.title + " ".join(record.get("where", "") for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
     if key in shown:
         there = shown[key]
@@ -173,19 +171,20 @@ def _figure(figure: panels.Figure, row: Row, shown: dict[str, Row]) -> str:
         if figure.csv
         else ""
     )
-    first = figure.records[0]
-    told = (
-        f"{len(figure.records)} runs" if len(figure.records) > 1 else escape(first["config_file"])
-    )
-    commits = ", ".join(dict.fromkeys(tables.commit(r) for r in figure.records))
-    scales = ", ".join(dict.fromkeys(r["scale"] for r in figure.records))
-    summary = f"How it was made: {told}, scale {scales}, commit {commits}"
-    is_open = " open" if len(figure.records) == 1 else ""
-    return (
+    drawn = (
         f'<figure><div class="panels">{figure.html}</div>{figure.legend}'
         f"<figcaption>{title}<span>{numbers}</span></figcaption></figure>"
-        f"<details{is_open}><summary>{summary}</summary>{made(figure.records)}</details>"
     )
+    if figure.records == before:
+        return f'{drawn}<p class="small soft">Made by the same runs.</p>'
+    n, first = len(figure.records), figure.records[0]
+    told = f"{n} runs" if n > 1 else escape(first["config_file"])
+    commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
+    scales = ", ".join(dict.fromkeys(record["scale"] for record in figure.records))
+    head = f"How it was made: {told}, scale {escape(scales)}, commit {commits}"
+    is_open = " open" if n == 1 else ""
+    runs = made(figure.records)
+    return f"{drawn}<details{is_open}><summary>{head}</summary>{runs}</details>"
 
 
 def _open(row: Row) -> list[str]:

@@ -72,7 +72,7 @@ def _ledger_row(row: Row) -> str:
     ]
     open_ones = len(row.findings) - len(ours)
     ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
-    ours += [f"{name}: **stale** record, {why['stale']}" for name, why in row.stale.items()]
+    ours += [f"*{line}*" for line in tables.stale_lines(row)]
     ours += [f"*{problem}*" for problem in row.problems]
     caveat = [row.item.note] + ["The rule came after the first record."] * row.item.late
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []

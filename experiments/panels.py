@@ -37,11 +37,13 @@ def figures(row: Row) -> list[Figure]:
     found = [picture(record) for record in _drawn(row.records)]
     trained = {name: r for name, r in row.records.items() if _has_curves(r)}
     sweep = _sweep(row)
+    if beside := _beside(row):
+        found.append(beside)
     if sweep:
         found.append(sweep)
     elif 0 < len(trained) <= charts.COLOURS:
         found.append(curves(trained, row.item.metric, _level(row)))
-    return found
+    return [figure for figure in found if figure.html]
 
 
 def picture(record: Record) -> Figure:
@@ -74,7 +76,7 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     panels = []
     if all(s.y for s in loss):
         alt = "Training loss against the step. " + title
-        floor = [s._replace(low=[max(v, 1e-9) for v in s.low]) for s in loss]
+        floor = [Series(s.label, s.x, *map(_positive, (s.y, s.low, s.high))) for s in loss]
         panels.append(charts.line_chart(alt, floor, steps, Axis("training loss, nats", log=True)))
     if all(s.y for s in score):
         share = Axis(f"validation {metric}", limits=(0, 1) if "accuracy" in metric else None)
@@ -99,6 +101,38 @@ def small_png(file: Path) -> bytes:
         fewer = flat.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         fewer.save(buffer, "PNG", compress_level=6)
     return min(content, buffer.getvalue(), key=len)
+
+
+def _beside(row: Row) -> Figure | None:
+    """Our numbers beside the published ones and the baseline, where the paper prints several."""
+    lines = [line for line in tables.lines(row) if line.metric == row.item.metric]
+    lines = [line for line in lines if line.value and not line.stale]
+    both = [line for line in lines if line.published is not None]
+    if len(both) < 2:
+        return None
+    dots = [
+        charts.Dot(line.cell, held["mean"], held["sem"] or 0.0, line.published, line.baseline)
+        for line in lines
+        if (held := line.value)
+    ]
+    pairs = ", ".join(
+        f"{d.label} {d.published:.4g} and {d.measured:.4g}"
+        for d in dots
+        if d.published is not None and d.measured is not None
+    )
+    title = f"{row.item.metric.replace('_', ' ')}, published and ours: {pairs}."
+    share = "accuracy" in row.item.metric
+    axis = Axis(row.item.metric.replace("_", " "), limits=(0, 1) if share else None)
+    keys = (
+        '<ul class="legend"><li><span class="swatch b0"></span>ours; bars are standard errors</li>'
+    )
+    keys += "<li>◇ published</li><li>¦ trivial baseline</li></ul>"
+    records = [line.record for line in lines if line.record]
+    return Figure(title, charts.dot_chart(title, dots, axis), keys, "", records)
+
+
+def _positive(values: Sequence[float]) -> list[float]:
+    return [max(value, 1e-9) for value in values]
 
 
 def _sweep(row: Row) -> Figure | None:

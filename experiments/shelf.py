@@ -29,6 +29,8 @@ FIELDS = {
     "members": list,
     "baselines": dict,
     "seconds": dict,
+    "environment": dict,
+    "curves": dict,
 }
 
 
@@ -123,15 +125,42 @@ def spelled(value: Any) -> str:
 def _check(record: Record) -> None:
     """Raises ValueError for what a reader of records would stumble on."""
     record.setdefault("environment", {})
+    record.setdefault("curves", {"training": [], "validation": []})
     for name, kind in FIELDS.items():
         if not isinstance(record.get(name), kind):
             raise ValueError(
                 f"{name!r} should be a {kind.__name__}, it is {record.get(name)!r:.40}"
             )
-    for name, value in record["metrics"].items():
-        if not isinstance(value, dict) or not {"mean", "sem", "n"} <= value.keys():
-            raise ValueError(f"metric {name!r} has no mean, sem and n")
     record.setdefault("scale", record["config"].get("scale", "unknown"))
+    sound = {
+        "scale": isinstance(record["scale"], str),
+        "metrics": all(map(_is_mean, record["metrics"].values())),
+        "members": all(isinstance(member, dict) for member in record["members"]),
+        "baselines": all(isinstance(v, float | int | None) for v in record["baselines"].values()),
+        "seeds": all(isinstance(seed, int) for seed in record["seeds"]),
+        "seconds": all(isinstance(v, float | int) for v in record["seconds"].values()),
+        "environment": isinstance(record["environment"].get("versions", {}), dict),
+        "curves": _are_curves(record["curves"]),
+    }
+    for name in sound:
+        if not sound[name]:
+            raise ValueError(f"its {name!r} are damaged: {record[name]!r:.60}")
+
+
+def _is_mean(value: Any) -> bool:
+    if not isinstance(value, dict) or not {"mean", "sem", "n"} <= value.keys():
+        return False
+    return all(isinstance(value[name], float | int | None) for name in ("mean", "sem", "n"))
+
+
+def _are_curves(curves: dict[str, Any]) -> bool:
+    parts = [curves.get("training"), curves.get("validation")]
+    if not all(isinstance(part, list) for part in parts):
+        return False
+    rows = [row for part in parts for row in part or ()]
+    return all(isinstance(row, dict) and "step" in row for row in rows) and all(
+        isinstance(row.get("validation"), dict) for row in curves["validation"]
+    )
 
 
 def _placed(record: Record, where: Path, beside: dict[str, Path], problems: list[str]) -> Record:

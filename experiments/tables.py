@@ -96,6 +96,14 @@ def verdict_of(row: Row, cell: str, metric: str) -> str:
     return gravest(looked) if looked else ""
 
 
+def stale_lines(row: Row) -> list[str]:
+    """A line for each reason why records are stale."""
+    why: dict[str, list[str]] = {}
+    for name, record in row.stale.items():
+        why.setdefault(record["stale"], []).append(name)
+    return [f"Stale, so it decides nothing: {', '.join(n)}: {text}" for text, n in why.items()]
+
+
 def missing(row: Row) -> dict[str, str]:
     """Cell -> the command of what is not yet run, at the last (the cheapest) of its scales."""
     return {

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from experiments import flags, report, tables
+from experiments import flags, pages, report, tables
 from experiments.page import page
 from experiments.papers import PAPERS
 from experiments.papers.ledger import ledger
@@ -151,7 +151,8 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
     section = section[: section.index("</section>")]
     assert "<img alt=" in section and "configs/mixit/sde_paths.py:scale=small" in section
     assert "figure.json" in section and made_up.COMMIT[:7] in section and "download=" in section
-    assert text.count("<svg") == 2 * 4 + 1  # of tables 1 to 4 two panels each, of the sweep one
+    # Of tables 1 to 4 two panels each, of table 2 the published numbers too, of the sweep one.
+    assert text.count("<svg") == 2 * 4 + 1 + 1
     assert 'href="#made-up-table-1">Table 1</a>' in text
 
 
@@ -212,14 +213,15 @@ def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert {row.verdict for row in rows} == {"not yet run"}
     text = page(rows, records, problems, "A title")
-    assert "(stale)" in text and "no config file &#x27;configs/gone.py&#x27;" in text
+    assert "(stale)" in text and "Stale, so it decides nothing: A: its config" in text
+    assert "no config file &#x27;configs/gone.py&#x27;" in text
     assert "its config has changed" in text[text.index('id="unusable"') :]
 
 
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"metrics": {"accuracy": 0.5}}, "metric 'accuracy' has no mean"),
+        ({"metrics": {"accuracy": 0.5}}, "its 'metrics' are damaged"),
         ({"seeds": "0, 1"}, "'seeds' should be a list"),
         ({"schema": 99}, "schema 99"),
     ],
@@ -232,6 +234,19 @@ def test_a_record_that_cannot_be_used_is_named_and_the_page_stands(tmp_path, cha
     assert len(records) == 1 and words in problems[0] and "figure is damaged" in problems[1]
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert "a.json" in page(rows, records, problems, "A title")
+
+
+def test_whatever_stands_in_a_record_the_page_stands(tmp_path):
+    """Each field of a record in turn is junk or gone: the record is named, or shown without it."""
+    for field in made_up.RECORDS["a"]:
+        for junk in (None, "junk", [None], {"a": {}}):
+            record = made_up.RECORDS["a"] | {field: junk}
+            (tmp_path / "a.json").write_text(json.dumps(record))
+            records, problems = report.load(tmp_path)
+            rows = ledger({"made_up": made_up.PAPER}, records)
+            text = page(rows, records, problems, "A title")
+            assert len(records) + len(problems) == 1 and "a.json" in text, (field, junk)
+            pages.results(rows, records, problems)
 
 
 def test_a_number_that_is_not_finite_gives_no_verdict(tmp_path):
