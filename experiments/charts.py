@@ -21,6 +21,7 @@ class Series(NamedTuple):
     y: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
+    colour: int = -1  # of the style sheet; -1 takes the line's place among its series
 
 
 class Axis(NamedTuple):
@@ -51,7 +52,7 @@ def line_chart(
         said = escape(_say(name, value))
         parts.append(f'<text x="{LEFT + 4}" y="{_clear(at)}">{said}</text>')
     for i, one in enumerate(series):
-        parts += _drawn(one, f"s{i % COLOURS}", to_x, to_y, marks)
+        parts += _drawn(one, f"s{_colour(one, i)}", to_x, to_y, marks)
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(alt)}">'
         f"<title>{escape(alt)}</title>{''.join(parts)}</svg>"
@@ -107,7 +108,7 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis) -> str:
 def legend(series: Sequence[Series]) -> str:
     """The names of the lines, as text of the page so that it wraps on a phone."""
     words = [
-        f'<li><span class="swatch b{i % COLOURS}"></span>{escape(one.label)}</li>'
+        f'<li><span class="swatch b{_colour(one, i)}"></span>{escape(one.label)}</li>'
         for i, one in enumerate(series)
     ]
     return f'<ul class="legend">{"".join(words)}</ul>'
@@ -122,6 +123,10 @@ def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
             label = f'"{one.label}"' if "," in one.label else one.label
             rows += [f"{panel},{label}," + ",".join(f"{v:.6g}" for v in p) for p in points]
     return "\n".join(rows) + "\n"
+
+
+def _colour(one: Series, place: int) -> int:
+    return (place if one.colour < 0 else one.colour) % COLOURS
 
 
 def _drawn(one: Series, colour: str, to_x, to_y, marks: bool) -> list[str]:

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.common import VARIANTS
 from experiments import charts, tables
 from experiments.charts import Axis, Series
 from experiments.papers.ledger import Row
@@ -76,7 +77,9 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     panels = []
     if all(s.y for s in loss):
         alt = "Training loss against the step. " + title
-        floor = [Series(s.label, s.x, *map(_positive, (s.y, s.low, s.high))) for s in loss]
+        floor = [
+            s._replace(y=_positive(s.y), low=_positive(s.low), high=_positive(s.high)) for s in loss
+        ]
         panels.append(charts.line_chart(alt, floor, steps, Axis("training loss, nats", log=True)))
     if all(s.y for s in score):
         share = Axis(f"validation {metric}", limits=(0, 1) if "accuracy" in metric else None)
@@ -128,7 +131,7 @@ def _beside(row: Row) -> Figure | None:
     )
     keys += "<li>◇ published</li><li>¦ trivial baseline</li></ul>"
     records = [line.record for line in lines if line.record]
-    return Figure(title, charts.dot_chart(title, dots, axis), keys, "", records)
+    return Figure("", charts.dot_chart(title, dots, axis), keys, "", records)
 
 
 def _positive(values: Sequence[float]) -> list[float]:
@@ -157,16 +160,8 @@ def _sweep(row: Row) -> Figure | None:
                     level.append((at, line.baseline, 0.0))
     if max((len(p) for p in points.values()), default=0) < 2:
         return None
-    series = [
-        Series(
-            n,
-            [x for x, *_ in p],
-            [y for _, y, _ in p],
-            [y - e for _, y, e in p],
-            [y + e for _, y, e in p],
-        )
-        for n, p in ((n, sorted(p)) for n, p in (points | trivial).items())
-    ]
+    series = [_swept(name, sorted(p), _colour(name)) for name, p in points.items()]
+    series += [_swept(name, sorted(p), charts.COLOURS - 1) for name, p in trivial.items()]
     ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
     title = f"{row.item.metric} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
     x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks={i: f"{v:g}" for i, v in enumerate(xs)})
@@ -176,6 +171,17 @@ def _sweep(row: Row) -> Figure | None:
     return Figure(
         title, chart, charts.legend(series), charts.as_csv({row.item.metric: series}), records
     )
+
+
+def _swept(name: str, points: list[tuple[float, float, float]], colour: int) -> Series:
+    low, high = [y - e for _, y, e in points], [y + e for _, y, e in points]
+    return Series(name, [x for x, *_ in points], [y for _, y, _ in points], low, high, colour)
+
+
+def _colour(label: str) -> int:
+    """A variant has the same colour in every chart."""
+    names = [*VARIANTS]
+    return names.index(label) if label in names else -1
 
 
 def _line(label: str, record: Record, part: str, read) -> Series:
@@ -190,7 +196,7 @@ def _line(label: str, record: Record, part: str, read) -> Series:
             y.append(sum(values) / len(values))
             low.append(min(values))
             high.append(max(values))
-    return Series(label, x, y, low, high)
+    return Series(label, x, y, low, high, _colour(label))
 
 
 def _has_curves(record: Record) -> bool:
