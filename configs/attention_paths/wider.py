@@ -13,7 +13,7 @@ N=10: path 11 has the largest U. But 49 of the 64 paths pass no good head, and t
 with the four paths of accuracy.py it is .954.
 """
 
-from configs import common
+from configs.attention_paths import deeper
 
 DESIGN = (
     ("previous", *["random"] * 7),
@@ -22,17 +22,7 @@ DESIGN = (
 
 
 def get_config(arg: str = ""):
-    arguments = common.parse(arg, scale=common.SCALES)
-    tiny = arguments["scale"] == "tiny"
-    config = common.figure(
-        "attention_paths/wider",
-        arguments,
-        name="paths_networks",
-        task=common.hidden_markov(arguments["scale"], design=DESIGN),
-        widths=(5, 200) if tiny else (10, 100, 1000),
-        temperature=0.01,
-    )
-    if arguments["scale"] == "paper":
-        config.figure.widths = (10, 30, 100, 300, 1000)
-        config.n_seeds = 3
+    config = deeper.get_config(arg)
+    config.name = "attention_paths/wider"
+    config.figure.task.design = DESIGN
     return config

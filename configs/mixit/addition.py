@@ -7,12 +7,13 @@ preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
 scale  what                                 time               expected accuracy
 tiny   3 digits, n=32                       20 CPU seconds     above chance
-small  4 digits, n=64, 3 seeds              some CPU minutes   see results/
+small  4 digits, n=64, H=16, 3 seeds        1 to 4 CPU min     see results/
 paper  10 digits, n=512, L=8, H=64          hours on a GPU     98.6 % Standard, 100 % Frozen-QK,
                                                                100 % MixiT
 
 Chance is not zero: naming the commonest token at each position scores 19.3 %, knowing the current
 token as well 24.8 % (10 digits). The published 22.9 and 23.5 % of random transformers are that.
+MixiT needs many random mixing matrices: with 4 heads instead of 16 it stays near half.
 task.scored=strict scores the units digit too, which the authors neither train nor score.
 """
 
@@ -33,9 +34,9 @@ def get_config(arg: str = ""):
         config.optim.learning_rate = (1e-2,)
     elif config.scale == "small":
         config.task.digits = 4
-        common.decoder(config, width=64, layers=2, heads=4)
+        common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
-        config.train.update(batch_size=128, steps=1500)
+        config.train.update(batch_size=128, steps=2500)
         config.optim.learning_rate = (3e-3, 1e-2)
     elif config.scale == "paper":
         common.decoder(config, width=512, layers=8, heads=64)

@@ -49,7 +49,7 @@ def head_scores(
     axes[1].set_ylabel("accuracy lost by pruning")
     axes[1].axhline(0, color="0.4", lw=0.8)
     axes[1].set_xticks(range(len(places)), names)
-    axes[0].legend(fontsize=8)
+    axes[1].legend(fontsize=8, loc="upper right")
     lowest = int(np.argmin(scores[0].mean(0)))
     worst = int(np.argmax(drops[0].mean(0)))
     figure.suptitle(

@@ -20,7 +20,7 @@ def draw_figure(names, posterior, arrays, metrics):
     labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
     values = [metrics[f"U/{label}"] for label in labels]
     places = np.arange(len(rows))
-    middle.bar(places, theory[rows, columns], color="0.8", label="theory (N to infinity)")
+    middle.bar(places, theory[rows, columns], color="0.8", label="theory (saddle point)")
     middle.errorbar(
         places, [v.mean for v in values], [v.sem for v in values], fmt="o", ms=4, capsize=3,
         color=plots.COLOURS[0], label="sampled (exact N)",

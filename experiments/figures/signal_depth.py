@@ -68,7 +68,7 @@ def trainability(
     box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     words = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
     low = min(float(edge[0]), 2.0)
-    axis.text(0.72, low / 2, "rank collapse", **words)
+    axis.text(0.4, low / 2, "rank collapse", **words)
     axis.text(0.72, (low + 2.5) / 2, "trainable", **words)
     axis.text(2.0, 1.95, "entropy collapse", **words)
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual strength $\alpha_{SA}$")

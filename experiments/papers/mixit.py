@@ -279,7 +279,9 @@ HEADS = (4, 16, 32)
 def head_sweep(task: str, printed: str) -> Item:
     cells = {
         f"H={heads}": Cell(
-            f"configs/mixit/{task}.py:variant=mixit", {"model.heads": str(heads)}, scales=SMALL
+            f"configs/mixit/{task}.py:variant=mixit",
+            {"model.heads": str(heads), "optim.learning_rate": "0.01"},
+            scales=SMALL,
         )
         for heads in HEADS
     }
@@ -302,14 +304,16 @@ HEAD_SWEEPS = (
     ),
 )
 
-DEPTHS = (2, 4, 8)
+DEPTHS = (2, 8)
 DEPTH = Item(
     "Table 6",
     "A random transformer loses addition with depth (100, 23.5, 22.9 % at 2, 8, 16 layers); MixiT "
     "keeps it.",
     {
         f"{name}, L={layers}": Cell(
-            f"configs/mixit/addition.py:variant={name}", {"model.layers": str(layers)}, scales=SMALL
+            f"configs/mixit/addition.py:variant={name}",
+            {"model.layers": str(layers), "optim.learning_rate": "0.01"},
+            scales=SMALL,
         )
         for name in ("mixit", "random")
         for layers in DEPTHS
