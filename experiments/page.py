@@ -124,6 +124,7 @@ def _others(rows: list[Row], records: list[Record]) -> list[str]:
             f'{escape(n)} <data value="{v["mean"]}" data-record="{where}">'
             f"{tables.measured(v)}</data>"
             for n, v in list(record["metrics"].items())[: tables.SHOWN]
+            if v["mean"] is not None
         )
         parts.append(
             f'<section class="item"><h3>{escape(record["config_file"])}</h3><p>{numbers}</p>'

@@ -149,7 +149,7 @@ def _side(name: str) -> str:
 
 
 def _measured(line: tables.Line) -> str:
-    if line.value is None or line.record is None:
+    if line.value is None or line.record is None or line.value["mean"] is None:
         return "-"
     where, mean = escape(line.record.get("where", "")), line.value["mean"]
     text = tables.measured(line.value) + (" (stale)" if line.stale else "")

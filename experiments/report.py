@@ -117,16 +117,14 @@ def write_page(
     """The HTML page."""
     from experiments.page import page
 
-    _folder(file.parent)
     text = page(rows, records, problems, TITLE, note)
-    write_atomically(file, text.encode())
+    _write(file, text)
     run_items = sum(bool(row.records) for row in rows)
     print(f"wrote {file}: {run_items} of {len(rows)} tables and figures with our numbers")
 
 
 def write_tables(folder: Path, rows: list[Row]) -> None:
     """NAME.csv and NAME.tex for each item with cells, NAME-figure.csv for each figure."""
-    _folder(folder)
     written = 0
     for row in rows:
         if not row.item.cells:
@@ -136,16 +134,17 @@ def write_tables(folder: Path, rows: list[Row]) -> None:
             texts[f"-figure-{i}.csv"] = figure.csv
         for suffix, text in texts.items():
             if text:
-                write_atomically(folder / f"{tables.name_of(row)}{suffix}", text.encode())
+                _write(folder / f"{tables.name_of(row)}{suffix}", text)
                 written += 1
     print(f"wrote {written} files in {folder}")
 
 
-def _folder(folder: Path) -> None:
+def _write(file: Path, text: str) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, text.encode())
     except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}.") from None
+        raise UserError(f"cannot write {file}: {error.strerror}.") from None
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def ledger(
         else:
             by_hash.setdefault(_hash_without_seeds(record["config"]), []).append(record)
     return [
-        _mark_stale(judge(paper, item, by_hash, also), stale)
+        _mark_stale(judge(paper, item, by_hash, also), stale, also)
         for paper in papers.values()
         for item in paper.items
     ]
@@ -104,13 +104,13 @@ def command(cell: Cell, scale: str) -> str:
     return "python experiments/run.py " + " ".join(map(shlex.quote, words))
 
 
-def _mark_stale(row: Row, stale: Mapping[tuple, Record]) -> Row:
+def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:
     if not stale:
         return row
     cells = {name: c for name, c in row.item.cells.items() if name not in row.records}
     found = {}
     for name, cell in cells.items():
-        for scale in cell.scales:
+        for scale in dict.fromkeys((*cell.scales, *also)):
             place = shelf.address(config_string(cell, scale), dict(cell.overrides))
             if place in stale:
                 found.setdefault(name, stale[place])

@@ -288,6 +288,8 @@ def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
         (["--runs=nowhere"], "give --page=FILE"),
         (["--page=x.html", "--only-runs"], "--only-runs needs"),
         (["--page=x.html", "--check"], "give it alone"),
+        (["--page=/proc/none/x.html"], "cannot write"),
+        (["--page=/tmp"], "cannot write"),
     ],
 )
 def test_a_wrong_word_is_one_line(words, told, capsys):
