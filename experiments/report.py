@@ -1,169 +1,150 @@
-"""Writes RESULTS.md, and the numbers in README.md, from the records in results/.
+"""Writes what the records say: RESULTS.md, blocks of README.md, one page of figures, tables.
 
-    python experiments/report.py            writes the pages
-    python experiments/report.py --check    exits 1 if they are not what the records say
+    python experiments/report.py                    writes RESULTS.md and the blocks of README.md
+    python experiments/report.py --check            exits 1 if they are not what the records say
+    python experiments/report.py --page=FILE.html   one file: ledger, numbers, figures, commands
+    python experiments/report.py --tables=DIR       a CSV and a LaTeX table for each item
+
+With --page and --tables:
+    --runs=DIR     takes the finished runs below DIR too, also of scale tiny; may be repeated
+    --only-runs    takes nothing but them, and shows only the tables and figures that they touch
 
 A record is written by `python experiments/run.py ... --record`. One that is damaged, of an unknown
 schema, or of a config that has changed since is named and shown as such, never silently used.
 """
 
-import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from configs.common import VARIANTS
-from experiments import flags
-from experiments.describe import number
-from jaxformer.errors import UserError
-from jaxformer.records import SCHEMA, config_hash
+from experiments import pages, panels, tables
+from experiments.papers import PAPERS
+from experiments.papers.ledger import Row, ledger
+from experiments.shelf import ROOT, Record, command, is_stale, load, load_runs
+from jaxformer.errors import UserError, did_you_mean
+from jaxformer.records import write_atomically
 
-ROOT = flags.ROOT
-START, END = "<!-- numbers -->", "<!-- /numbers -->"
-Record = dict[str, Any]
-# What a table shows first; everything else stays in the record.
-SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
-IN_README = ("mixit/retrieval", "mixit/memorization")
+__all__ = ["command", "is_stale", "load", "load_runs", "main", "render"]
+VALUED, SIMPLE = ("--page", "--tables", "--runs"), ("--check", "--only-runs")
+TITLE = "Five papers on what each part of a transformer does: their numbers and ours"
+
+
+class Wanted(NamedTuple):
+    check: bool = False
+    page: str = ""
+    tables: str = ""
+    runs: tuple[str, ...] = ()
+    only_runs: bool = False
 
 
 def main(argv: Sequence[str]) -> int:
     if any(word in ("--help", "-h") for word in argv):
         print(__doc__)
         return 0
+    try:
+        return run(parse(argv))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def parse(argv: Sequence[str]) -> Wanted:
+    wanted = Wanted()
     for word in argv:
-        if word != "--check":
-            print(f"error: unknown word {word!r}; the only flag is --check.", file=sys.stderr)
-            return 2
-    pages = {ROOT / name: text for name, text in render(*load(ROOT / "results")).items()}
-    changed = [file.name for file, text in pages.items() if file.read_text() != text]
-    if "--check" in argv:
+        name, equals, value = word.partition("=")
+        if name not in (*VALUED, *SIMPLE):
+            raise UserError(
+                f"unknown word {word!r}.{did_you_mean(name, (*VALUED, *SIMPLE))} The flags are "
+                "--check, --page=FILE, --tables=DIR, --runs=DIR and --only-runs."
+            )
+        if (name in VALUED) != bool(value) or (equals and name in SIMPLE):
+            raise UserError(
+                f"{word}: say {name}={'...' if name in VALUED else ''}".rstrip("=") + "."
+            )
+        field = name.removeprefix("--").replace("-", "_")
+        values = {"runs": (*wanted.runs, value)} if field == "runs" else {field: value or True}
+        wanted = wanted._replace(**values)
+    if wanted.only_runs and not wanted.runs:
+        raise UserError("--only-runs needs the runs: --runs=DIR.")
+    if wanted.runs and not (wanted.page or wanted.tables):
+        raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
+    if wanted.check and (wanted.page or wanted.tables):
+        raise UserError("--check compares RESULTS.md and README.md; give it alone.")
+    return wanted
+
+
+def run(wanted: Wanted) -> int:
+    records, problems = ([], []) if wanted.only_runs else load(ROOT / "results")
+    for folder in wanted.runs:
+        more = load_runs(Path(folder))
+        records, problems = records + more[0], problems + more[1]
+    if wanted.page or wanted.tables:
+        whole = ledger(PAPERS, records, also=("tiny",) if wanted.runs else ())
+        rows = [row for row in whole if row.records or row.stale] if wanted.only_runs else whole
+        if wanted.page:
+            n = f"{len(rows)} of {len(whole)}"
+            note = f"Shown are the {n} tables and figures that these runs are part of."
+            write_page(Path(wanted.page), rows, records, problems, note * wanted.only_runs)
+        if wanted.tables:
+            write_tables(Path(wanted.tables), rows)
+        for line in problems:
+            print(f"not used: {line}", file=sys.stderr)
+        return 0
+    texts = {ROOT / name: text for name, text in render(records, problems).items()}
+    changed = [f.name for f, text in texts.items() if not f.exists() or f.read_text() != text]
+    if wanted.check:
         print(f"out of date: {', '.join(changed)}" if changed else "the pages are up to date")
         return 1 if changed else 0
-    for file, text in pages.items():
+    for file, text in texts.items():
         file.write_text(text)
-    print(f"wrote {', '.join(file.name for file in pages)}")
+    print(f"wrote {', '.join(file.name for file in texts)}")
     return 0
 
 
-def load(folder: Path) -> tuple[list[Record], list[str]]:
-    """(usable records, one line for each that is not)."""
-    records, problems = [], []
-    for file in sorted(folder.glob("*.json")):
-        try:
-            record = json.loads(file.read_text())
-            if record["schema"] != SCHEMA:
-                raise ValueError(f"schema {record['schema']}, this version reads {SCHEMA}")
-            record["stale"] = is_stale(record)
-            records.append(record)
-        except (ValueError, KeyError) as error:
-            problems.append(f"{file.name}: {type(error).__name__} {error}")
-    return records, problems
-
-
-def is_stale(record: Record) -> bool:
-    """Would the same command run another config today?"""
-    try:
-        config = flags.load_config(record["config_file"])
-        for name, value in record["overrides"].items():
-            flags.override(config, name, _spelled(value))
-    except UserError:
-        return True
-    return config_hash(flags.plain(config)) != record["config_hash"]
-
-
-def command(record: Record) -> str:
-    """The line that makes the record again."""
-    words = [f"--config={record['config_file']}"]
-    words += [f"--config.{name}={_spelled(v)}" for name, v in record["overrides"].items()]
-    return "python experiments/run.py " + " ".join(map(shlex.quote, words))
-
-
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
-    """The text of each page."""
-    groups: dict[str, list[Record]] = {}
-    for record in sorted(records, key=_order):
-        groups.setdefault(_title(record), []).append(record)
-    lines = ["# Results", ""]
-    lines += ["Made from `results/` by `python experiments/report.py`; a command a line.", ""]
-    for title, group in groups.items():
-        lines += [f"## {title}", "", *_table(group), ""]
-        lines += [f"    {command(record)}" for record in group] + [""]
-    if problems:
-        lines += ["## Records that cannot be used", ""] + [f"- {p}" for p in problems] + [""]
-    readme = (ROOT / "README.md").read_text()
-    before, _, rest = readme.partition(START)
-    after = rest.partition(END)[2]
-    kept = [(title, g) for title, g in groups.items() if g[0]["config"]["name"] in IN_README]
-    numbers = "\n\n".join("\n".join([f"**{title}**", "", *_table(g)]) for title, g in kept)
-    readme = f"{before}{START}\n{numbers}\n{END}{after}" if rest else readme
-    return {"RESULTS.md": "\n".join(lines).rstrip() + "\n", "README.md": readme}
+    """The text of each Markdown page."""
+    rows = ledger(PAPERS, records)
+    return {
+        "RESULTS.md": pages.results(rows, records, problems),
+        "README.md": pages.readme((ROOT / "README.md").read_text(), rows),
+    }
 
 
-def _table(group: list[Record]) -> list[str]:
-    names = [name for name in SHOWN if any(name in r["metrics"] for r in group)]
-    names = names or sorted({name for r in group for name in r["metrics"]})[:8]
-    head = ["variant", *(n.replace("_", " ") for n in names), "rate", "steps", "CPU s", "code"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for record in group:
-        chosen = [m for m in record["members"] if m.get("chosen")]
-        rate = f"{chosen[0]['learning_rate']:g}" if chosen else "-"
-        commit = (record["environment"]["commit"] or "unknown")[:7]
-        marks = "" if record["environment"]["clean"] else " (changed)"
-        marks += " **stale**" if record["stale"] else ""
-        cells = [_variant(record), *(_cell(record["metrics"].get(n)) for n in names), rate]
-        cells += [str(record.get("steps", "-")), f"{record['seconds']['cpu']:.0f}", commit + marks]
-        lines.append("| " + " | ".join(cells) + " |")
-    baselines = group[0]["baselines"]
-    if baselines:
-        text = ", ".join(f"{n.replace('_', ' ')} {number(v)}" for n, v in baselines.items())
-        lines += ["", f"Trivial predictors on the same set: {text}."]
-    environment, seeds = group[0]["environment"], len(group[0]["seeds"])
-    machine = f"{environment['cores']} cores of {environment['device']}"
-    return [*lines, "", f"Mean and standard error over {seeds} seeds; {machine}."]
+def write_page(
+    file: Path, rows: list[Row], records: list[Record], problems: list[str], note: str = ""
+) -> None:
+    """The HTML page."""
+    from experiments.page import page
+
+    text = page(rows, records, problems, TITLE, note)
+    _write(file, text)
+    run_items = sum(bool(row.records) for row in rows)
+    print(f"wrote {file}: {run_items} of {len(rows)} tables and figures with our numbers")
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    sem = value["sem"]
-    # A mean of equal numbers has a standard error of rounding.
-    error = "" if sem is None or 0 < sem < 1e-12 * abs(value["mean"]) else f" ± {sem:.2g}"
-    return f"{number(value['mean'])}{error}"
+def write_tables(folder: Path, rows: list[Row]) -> None:
+    """NAME.csv and NAME.tex for each item with cells, NAME-figure.csv for each figure."""
+    written = 0
+    for row in rows:
+        if not row.item.cells:
+            continue
+        texts = {".csv": tables.as_csv(row), ".tex": tables.as_latex(row)}
+        for i, figure in enumerate(panels.figures(row), 1):
+            texts[f"-figure-{i}.csv"] = figure.csv
+        for suffix, text in texts.items():
+            if text:
+                _write(folder / f"{tables.name_of(row)}{suffix}", text)
+                written += 1
+    print(f"wrote {written} files in {folder}")
 
 
-def _variant(record: Record) -> str:
-    config = record["config"]
-    return str(config.get("thaw", config.get("variant", record["config_file"])))
-
-
-def _title(record: Record) -> str:
-    config = record["config"]
-    changed = ", ".join(f"{name} = {_spelled(v)}" for name, v in record["overrides"].items())
-    words = [config["name"], config["scale"], config.get("preset", "")]
-    return ", ".join(filter(None, [*words, changed]))
-
-
-def _order(record: Record) -> tuple:
-    config = record["config"]
-    names = [*VARIANTS]
-    variant = config.get("variant")
-    place = names.index(variant) if variant in names else len(names)
-    return config["name"], config["scale"], str(record["overrides"]), place, _variant(record)
-
-
-def _spelled(value: Any) -> str:
-    """A value as a flag would spell it."""
-    if isinstance(value, list) and any(isinstance(entry, list) for entry in value):
-        return repr(_tuples(value))
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, text.encode())
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}.") from None
 
 
 if __name__ == "__main__":

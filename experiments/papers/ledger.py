@@ -1,9 +1,10 @@
 """Records on disk -> for every item of every paper: its records, findings and a verdict."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from experiments import flags
+from experiments import flags, shelf
 from experiments.papers.item import Cell, Item, Paper
 from experiments.papers.rules import NOT_RUN, Finding, Number, Side, gravest
 from jaxformer.errors import UserError
@@ -21,20 +22,39 @@ class Row(NamedTuple):
     findings: list[Finding]
     verdict: str
     problems: list[str]  # two records of a cell, a metric that a record lacks, a lost config
+    stale: Mapping[str, Record] = {}  # by cell; its config has changed since: it decides nothing
 
 
-def ledger(papers: Mapping[str, Paper], records: list[Record]) -> list[Row]:
-    """Every table and figure, in the papers' order."""
+def ledger(
+    papers: Mapping[str, Paper], records: list[Record], also: tuple[str, ...] = ()
+) -> list[Row]:
+    """Every table and figure, in the papers' order; `also`: scales to take if there is no better.
+
+    A record whose "stale" says why it is outdated is shown as such and gives no verdict.
+    """
     by_hash: dict[str, list[Record]] = {}
+    stale: dict[tuple, Record] = {}
     for record in records:
-        by_hash.setdefault(_hash_without_seeds(record["config"]), []).append(record)
-    return [judge(paper, item, by_hash) for paper in papers.values() for item in paper.items]
+        if record.get("stale"):
+            stale[shelf.address(record["config_file"], record["overrides"])] = record
+        else:
+            by_hash.setdefault(_hash_without_seeds(record["config"]), []).append(record)
+    return [
+        _mark_stale(judge(paper, item, by_hash, also), stale, also)
+        for paper in papers.values()
+        for item in paper.items
+    ]
 
 
-def judge(paper: Paper, item: Item, by_hash: Mapping[str, list[Record]]) -> Row:
+def judge(
+    paper: Paper,
+    item: Item,
+    by_hash: Mapping[str, list[Record]],
+    also: tuple[str, ...] = (),
+) -> Row:
     found, problems = {}, []
     for name, cell in item.cells.items():
-        for scale in cell.scales:
+        for scale in dict.fromkeys((*cell.scales, *also)):
             try:
                 mine = by_hash.get(cell_hash(cell, scale), [])
             except UserError as error:
@@ -52,6 +72,9 @@ def judge(paper: Paper, item: Item, by_hash: Mapping[str, list[Record]]) -> Row:
         except KeyError as error:
             findings.append(Finding(rule.text, NOT_RUN, ""))
             problems.append(f"no number {error} in its record.")
+        sides = [found[side.cell] for side in (rule.left, rule.right) if side.cell in found]
+        if len(scales := {record["config"]["scale"] for record in sides}) > 1:
+            problems.append(f"{rule.text}: compares runs of scales {' and '.join(sorted(scales))}.")
     verdict = gravest([finding.verdict for finding in findings])
     return Row(paper, item, found, findings, verdict, problems)
 
@@ -78,7 +101,20 @@ def command(cell: Cell, scale: str) -> str:
     """The line that runs a cell."""
     words = [f"--config={config_string(cell, scale)}"]
     words += [f"--config.{name}={text}" for name, text in cell.overrides.items()]
-    return "python experiments/run.py " + " ".join(words)
+    return "python experiments/run.py " + " ".join(map(shlex.quote, words))
+
+
+def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:
+    if not stale:
+        return row
+    cells = {name: c for name, c in row.item.cells.items() if name not in row.records}
+    found = {}
+    for name, cell in cells.items():
+        for scale in dict.fromkeys((*cell.scales, *also)):
+            place = shelf.address(config_string(cell, scale), dict(cell.overrides))
+            if place in stale:
+                found.setdefault(name, stale[place])
+    return row._replace(stale=found)
 
 
 def _hash_without_seeds(config: Mapping[str, Any]) -> str:
@@ -94,4 +130,8 @@ def _read(records: Mapping[str, Record], side: Side) -> Number | None:
     if side.is_baseline:
         return Number(record["baselines"][side.metric], 0.0)
     value = record["metrics"][side.metric]
-    return Number(value["mean"], value["sem"] or 0.0)
+    if value["mean"] is None:
+        raise KeyError(f"{side.metric} (its mean is not finite)")
+    # A mean of equal numbers has a standard error of rounding.
+    sem = value["sem"] or 0.0
+    return Number(value["mean"], sem if sem > 1e-12 * abs(value["mean"]) else 0.0)

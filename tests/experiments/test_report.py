@@ -1,10 +1,12 @@
 """The pages are what the records say; records that cannot be used are named."""
 
 import json
+import re
 
 import pytest
 
-from experiments import report
+from experiments import flags, report
+from experiments.papers import PAPERS
 from experiments.run import main
 from tests.experiments.conftest import TINY
 
@@ -12,6 +14,34 @@ from tests.experiments.conftest import TINY
 def test_the_pages_are_up_to_date(capsys):
     assert report.main(["--check"]) == 0, capsys.readouterr().out
     assert report.main(["--chek"]) == 2
+
+
+def test_every_number_of_the_pages_has_a_record_with_a_commit():
+    records, problems = report.load(flags.ROOT / "results")
+    assert not problems
+    rules = [rule for paper in PAPERS.values() for item in paper.items for rule in item.rules]
+    known = [f"{s.value:.4g}" for r in rules for s in (r.left, r.right) if not s.cell]
+    known += [f"{v:.4g}" for record in records for v in record["baselines"].values()]
+    metrics = [m for record in records for m in record["metrics"].values()]
+    known += [f"{m['mean']:.4g}" for m in metrics if m["mean"] is not None]
+    text = (flags.ROOT / "RESULTS.md").read_text()
+    table = text[text.index("### ") : text.index("## Records\n")]
+    rows = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in table.splitlines()]
+    rows = [row for row in rows if len(row) == 6 and "---" not in row[0]]
+    assert len(rows) == sum(len(paper.items) for paper in PAPERS.values()) + len(PAPERS)
+    assert all(len(record["environment"]["commit"]) == 40 for record in records)
+    commits, found = {record["environment"]["commit"][:7] for record in records}, 0
+    for _, _, ours, _, _, code in rows:
+        for numbers in re.findall(r"\? (?:Yes|No): (.*?) \(", ours):
+            assert {word[:7] for word in code.split("<br>")} <= commits
+            assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= {*known}
+            found += 1
+    assert found > 10 or not records
+    readme = (flags.ROOT / "README.md").read_text()
+    block = readme[readme.index("<!-- numbers -->") : readme.index("<!-- /numbers -->")]
+    shown = re.findall(r"\| \*?([\d.]+(?: ± [\d.e-]+)?)\*?(?= \|)", block)
+    pairs = [f"{m['mean']:.4g} ± {m['sem']:.2g}" for m in metrics if m["sem"] is not None]
+    assert (shown or not records) and {*shown} <= {*known, *pairs}
 
 
 @pytest.fixture

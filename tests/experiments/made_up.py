@@ -1,0 +1,120 @@
+"""A paper that does not exist, with an item of every verdict, and records for it."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from experiments import flags
+from experiments.papers.item import Cell, Item, Paper
+from experiments.papers.ledger import cell_config, config_string
+from experiments.papers.rules import CHANCE, REFUTED, above, near, of, trivial
+from jaxformer.records import SCHEMA, config_hash
+
+CONFIG = "configs/mixit/retrieval.py:variant="
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+A, B, C = (Cell(CONFIG + name, published=0.5) for name in ("standard", "frozen_qk", "mixit"))
+DRAWN = Cell("configs/mixit/sde_paths.py")
+SWEEP = {
+    f"{name}, M={m}": Cell(CONFIG + name, {"task.max_pairs": str(m)}, scales=("small",))
+    for name in ("standard", "mixit")
+    for m in (4, 12)
+}
+PAPER = Paper(
+    "made_up",
+    "On <b>bold</b> claims & others",
+    "nowhere",
+    (
+        Item("Table 1", "A is right.", {"A": A}, (above("A is right", of("A"), 0.9),)),
+        Item("Table 2", "B wins.", {"A": A, "B": B}, (above("B wins", of("B"), of("A")),)),
+        Item("Table 3", "B is 1.", {"B": B}, (near("B is 1", of("B"), 1.0, 0.1, no=REFUTED),)),
+        Item(
+            "Table 4",
+            "C knows something.",
+            {"C": C},
+            (above("C beats the guess", of("C"), trivial("C", "the_guess"), no=CHANCE),),
+            baseline="the_guess",
+            note='An "old" note with `code` & <tags>.',
+            late=True,
+        ),
+        Item(
+            "Table 5",
+            "Nobody ran it.",
+            {"D": Cell(CONFIG + "random")},
+            (above("D learns", of("D"), 0.5),),
+        ),
+        Item("Table 6", "Text is hard.", needs="a corpus"),
+        Item(
+            "Figure 1",
+            "MixiT loses with M.",
+            SWEEP,
+            (above("MixiT loses", of("mixit, M=4"), of("mixit, M=12")),),
+            baseline="the_guess",
+        ),
+        Item(
+            "Figure 2, the paths",
+            "Networks follow the SDE.",
+            {"paths": DRAWN},
+            (
+                above("close", 0.1, of("paths", "ks_50%/tau=1")),
+                above("slow", of("paths", "rate"), 1.0),
+            ),
+        ),
+        Item("Table 1, again", "A is right.", {"A": A}, (above("A is right", of("A"), 0.9),)),
+    ),
+)
+
+
+def png() -> bytes:
+    """A picture large enough to be shrunk."""
+    noise = np.random.default_rng(0).integers(0, 255, (300, 1200, 3)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy", **changed):
+    """A record of a cell at small scale, as it lies in results/."""
+    config, overrides = cell_config(cell, "small")
+    plain = flags.plain(config)
+    rows = range(100, 600, 100)
+    trained = {
+        "training": [{"step": s, "loss": [9 / s, 8 / s]} for s in rows],
+        "validation": [
+            {"step": s, "validation": {"accuracy": [mean * s / 500, None]}} for s in rows
+        ],
+    }
+    return {
+        "schema": SCHEMA,
+        "config": plain,
+        "config_file": config_string(cell, "small"),
+        "config_hash": config_hash(plain),
+        "overrides": overrides,
+        "scale": "small",
+        "seeds": [0, 1],
+        "steps": 500,
+        "metrics": {metric: {"mean": mean, "sem": sem, "n": 2}},
+        "members": [{"seed": s, "learning_rate": 0.01, "chosen": True} for s in (0, 1)],
+        "baselines": {"the_guess": 0.25} if "variant" in plain else {},
+        "parameters": {},
+        "environment": {
+            "commit": COMMIT,
+            "clean": True,
+            "cores": 2,
+            "devices": 1,
+            "device": "abacus",
+            "python": "3.11",
+            "versions": {"jax": "0.10.2"},
+        },
+        "seconds": {"compile": 1.0, "run": 2.0, "cpu": 3.0},
+        "curves": trained if "variant" in plain else {"training": [], "validation": []},
+    } | changed
+
+
+RECORDS = {
+    "a": record(A, 0.97),
+    "b": record(B, 0.5125),
+    "c": record(C, 0.2471),
+    "figure": record(DRAWN, 0.0333, metric="ks_50%/tau=1"),
+} | {f"sweep{i}": record(cell, 0.9 - i / 7) for i, cell in enumerate(SWEEP.values())}
+RECORDS["figure"]["metrics"]["rate"] = {"mean": 0.7, "sem": None, "n": 1}
