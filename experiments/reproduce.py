@@ -160,7 +160,7 @@ class Reproduction:
     def run(self) -> int:
         total = sum(map(self.seconds, self.left)) / self.processes
         limit = "" if math.isinf(self.budget) else f"; the budget is {clock(self.budget)}"
-        print(f"{self.n} runs are open, about {clock(total)}{limit}", flush=True)
+        print(f"open runs: {self.n}, about {clock(total)}{limit}", flush=True)
         with Launcher(self.processes, self.began + self.budget) as launcher:
             for outcome in launcher.run(self.next_jobs()):
                 self.note(outcome)
@@ -188,13 +188,14 @@ class Reproduction:
             job = self.jobs[todo.key]
             self.now[str(job.workdir)] = todo
             others = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
-            long, after = self.seconds(todo), sum(map(self.seconds, self.left)) / self.processes
+            long, more = self.seconds(todo), sum(map(self.seconds, self.left)) / self.processes
+            then = f"; then {clock(more)} more" if more else ""
             if is_outdated(job):
                 shutil.rmtree(job.workdir)
             goes_on = "goes on, " if todo.resumes and job.is_started() else ""
             print(
                 f"run {self.started} of {self.n}: {todo.names[0]}{others}: {goes_on}about "
-                f"{clock(long)}; then {clock(after)} more",
+                f"{clock(long)}{then}",
                 flush=True,
             )
             yield job

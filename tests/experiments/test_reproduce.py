@@ -77,7 +77,7 @@ def command(tmp_path, monkeypatch, capsys):
 
 def test_it_runs_what_is_open_and_then_nothing(command, tmp_path):
     code, text = command("--paper=one")
-    assert code == 0 and "4 runs are open" in text and "ran 4 of 4" in text
+    assert code == 0 and "open runs: 4, about" in text and "ran 4 of 4" in text
     assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
     assert "accuracy 0.9 ± 0.01 in 1 s" in text and "Table 10: reproduced" in text
     assert len(list((tmp_path / "results").glob("*.json"))) == 4
