@@ -169,7 +169,7 @@ def build_page(page: Path, root: Path) -> list[str]:
     """Makes the page; says what went wrong."""
     if not any(root.glob("*/result.json")):
         return ["no page: no run has finished."]
-    words = [*REPORT, f"--page={page}", f"--runs={root}"]
+    words = [*REPORT, f"--page={page}", f"--runs={root}", "--only-runs"]
     done = subprocess.run(words, capture_output=True, text=True)
     said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
     return [f"the page: {said.removeprefix('error: ')}"] if done.returncode else []

@@ -83,15 +83,23 @@ def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, 
     with Launcher() as launcher:
         (outcome,) = launcher.run(jobs(root, "slow", "good"))
     thread.join()
-    assert outcome.stopped and not failures([outcome]) and outcome.seconds < 20
+    assert outcome.stopped and not failures([outcome])
     assert (root / "0/saved").exists() and not (root / "1").exists()
     assert launcher.signal == number and signal.getsignal(number) == before
     assert "once more to stop at once" in capfd.readouterr().err
 
 
 def test_at_the_deadline_the_job_saves_and_stops(root):
-    with Launcher(deadline=time.monotonic() + 1.5) as launcher:
+    def pass_the_deadline():
+        while not (root / "ready").exists():
+            time.sleep(0.02)
+        launcher.deadline = time.monotonic() - 1
+
+    thread = threading.Thread(target=pass_the_deadline)
+    with Launcher() as launcher:
+        thread.start()
         (outcome,) = launcher.run(jobs(root, "slow"))
+    thread.join()
     assert outcome.stopped and (root / "0/saved").exists() and launcher.signal == 0
 
 
