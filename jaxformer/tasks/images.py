@@ -157,7 +157,8 @@ def _open(content: bytes, name: str, read: Callable) -> np.ndarray:
         with Image.open(io.BytesIO(content)) as image:
             return read(image)
     except Exception as error:  # Pillow raises many kinds
-        raise UserError(f"{name} is not a readable image: {error}.") from None
+        reason = type(error).__name__  # its words name the buffer, not the file
+        raise UserError(f"{name} is not a readable image ({reason}).") from None
 
 
 def _resize(image: Any, size: int) -> np.ndarray:
