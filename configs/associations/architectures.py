@@ -32,7 +32,7 @@ def get_config(arg: str = ""):
     config = common.recall("associations/architectures", arguments, layers)
     config.recall.truncate = ("block_0/mlp/in", "block_1/mlp/in")
     if layers[0] == "none":
-        config.recall.truncate = ("block_0/attn/out",)
+        config.recall.update(truncate=("block_0/attn/out",), followed=(0.01, 0.05))
     if config.scale == "small":
         config.n_seeds = 3
     return config

@@ -25,4 +25,6 @@ from configs import common
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    return common.recall("associations/recall", arguments)
+    config = common.recall("associations/recall", arguments)
+    config.recall.followed = (0.1, 0.2)
+    return config

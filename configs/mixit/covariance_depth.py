@@ -22,12 +22,24 @@ from configs import common
 
 
 def get_config(arg: str = ""):
-    arguments = common.parse(arg, scale=common.SCALES, preset=common.PRESETS)
+    arguments = common.parse(
+        arg,
+        when=("initialisation", "trained"),
+        scale=common.SCALES,
+        preset=common.PRESETS,
+    )
+    trained = arguments["when"] == "trained"
     width, heads, depths, sequences, length, vocab, n_seeds = {
         "tiny": (32, 4, (2, 4, 8), 8, 32, 200, 2),
         "small": (128, 8, (2, 4, 8, 16, 32), 8, 64, 1000, 5),
         "paper": (512, 8, (2, 4, 8, 16, 32), 16, 256, 8192, 10),
     }[arguments["scale"]]
+    if trained:
+        width, heads, depths, sequences, length, n_seeds = {
+            "tiny": (16, 2, (2, 4), 8, 16, 2),
+            "small": (32, 4, (2, 4, 8, 16, 32), 64, 32, 3),
+            "paper": (512, 8, (2, 4, 8, 16, 32), 64, 256, 5),
+        }[arguments["scale"]]
     fields = dict(
         width=width,
         heads=heads,
@@ -49,12 +61,28 @@ def get_config(arg: str = ""):
     config = common.figure(
         "mixit/covariance_depth",
         arguments,
-        name="covariance_depth",
+        name="covariance_trained" if trained else "covariance_depth",
         models=dict(random=random, mixit=mixit),
         depths=depths,
         sequences=sequences,
         length=length,
-        vocab=vocab,
     )
+    if trained:
+        config.figure.update(
+            text="",
+            rules=dict(
+                random=common.VARIANTS["random"][1],  # embeddings only
+                mixit=common.VARIANTS["mixit"][1],  # everything but the mixing
+            ),
+            learning_rates=(3e-3,),
+            batch_size=32,
+            steps=200,
+        )
+        if config.scale == "tiny":
+            config.figure.update(batch_size=8, steps=10)
+        elif config.scale == "paper":
+            config.figure.update(learning_rates=(5e-4,), batch_size=512, steps=5000)
+    else:
+        config.figure.vocab = vocab
     config.n_seeds = n_seeds
     return config
