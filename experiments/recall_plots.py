@@ -39,7 +39,7 @@ def training(config, arrays):
     if "margin_f2" in curves:
         _line(margin, steps, curves["margin_f2"][:, kept], GREEN, "")
         margin.axhline(0, color="0.5", lw=1)
-        margin.set(xlabel="training step", ylabel="margin of the noise in the last F for q alone")
+        margin.set(xlabel="training step", ylabel="margin of the noise in F2 for q alone")
     else:
         margin.axis("off")
     for name, colour, who in (
@@ -49,7 +49,7 @@ def training(config, arrays):
     ):
         _line(attention, steps, curves[name][:, kept], colour, who)
     attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.02))
-    attention.legend(fontsize=8)
+    attention.legend(fontsize=8, loc="center right")
     for pattern, marker in zip(settings.truncate, "osv^Dx*", strict=False):
         for name, colour in (("p_correct", BLUE), ("p_noise", RED)):
             values_MxF = arrays[f"truncated/{pattern}/{name}"][kept]
@@ -62,8 +62,8 @@ def training(config, arrays):
             )  # fmt: skip
     cut.set_xticks(range(len(settings.fractions)), [f"{f:g}" for f in settings.fractions])
     cut.set(xlabel="fraction of the rank kept", ylabel="probability, at the end")
-    cut.set_ylim(-0.02, 1.02)
-    cut.legend(fontsize=7)
+    cut.set_ylim(-0.02, 1.22)
+    cut.legend(fontsize=7, loc="upper center", ncol=min(len(settings.truncate), 2))
     if settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
             axis.axvline(settings.pretrain_steps, color="0.5", lw=1, ls=":")
@@ -132,25 +132,23 @@ def memories(task, arrays):
 
 
 def _versions(curves) -> dict[str, str]:
-    """{ending of a curve's name: what the legend says}, the whole model first."""
+    """{ending of a curve's name: what the legend says}: the whole model, the last F, F1, others."""
     endings = [n.removeprefix("p_noise") for n in curves if n.startswith("p_noise")]
-    words = {"": "nothing"}
-    for ending in endings[1:]:
-        kind, what = ending[1:].split("_", 1)
-        words[ending] = what.upper() if kind == "without" else f"to {what} of the rank"
-    # The deep models of synthetic IOI have many layers; the last is the paper's.
-    cuts = [e for e in words if "without" in e]
-    return {e: w for e, w in words.items() if e not in cuts[:-1] or len(cuts) <= 2}
+    dropped = sorted((e for e in endings if "_without_f" in e), reverse=True)
+    words = {"": "nothing"} | {e: e.removeprefix("_without_").upper() for e in dropped[:2]}
+    if len(dropped) > 2:  # of the deep models of synthetic IOI the last F is the paper's
+        words.pop(dropped[1])
+    return words | {e: f"to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
 
 
 def _finding(config, curves, kept, styles) -> str:
     end = {name: values[-LAST:, kept].mean() for name, values in curves.items()}
-    words = [
-        f"{end['p_correct' + e]:.2f} correct / {end['p_noise' + e]:.2f} noise "
-        + ("with everything" if not e else f"without {w}" if "without" in e else f"cut {w}")
-        for e, w in styles.items()
-    ]
-    return f"alpha = {config.task.alpha:g}: " + "; ".join(words)
+    words = []
+    for ending, who in styles.items():
+        cut = who if ending.startswith("_at_") else f"without {who}" if ending else "uncut"
+        correct, noise = end["p_correct" + ending], end["p_noise" + ending]
+        words.append(f"{cut} {correct:.2f} / {noise:.2f}")
+    return f"alpha = {config.task.alpha:g}; p(correct) / p(noise) at the end: " + ", ".join(words)
 
 
 def _line(axis, steps, values_SxM, colour: str, label: str) -> None:

@@ -110,9 +110,12 @@ def shown(task, noisy: Batch) -> Shown:
     scored_BxT, T = np.asarray(noisy.weights) > 0, noisy.inputs.shape[1]
     query_B = T - 1 - scored_BxT[:, ::-1].argmax(1)
     seen_BxT = np.arange(T)[None] <= query_B[:, None]
-    target_B, noise_B = ((np.asarray(w) & seen_BxT).sum(1) for w in followers(task, noisy.inputs))
+    target_BxT, noise_BxT = (np.asarray(w) & seen_BxT for w in followers(task, noisy.inputs))
+    target_B, noise_B = target_BxT.sum(1), noise_BxT.sum(1)
+    # Where ybar is a trigger itself, every trigger follows one.
+    clear_B = ~(target_BxT & np.isin(noisy.inputs, task.trigger_tokens)).any(1) & scored_BxT.any(1)
     # In synthetic IOI the noise follows no trigger of the context: ybar alone decides.
-    best = int(np.lexsort((target_B, np.minimum(target_B, noise_B), scored_BxT.any(1)))[-1])
+    best = int(np.lexsort((target_B, np.minimum(target_B, noise_B), clear_B))[-1])
     return Shown(np.asarray(noisy.inputs[best]), int(query_B[best]))
 
 

@@ -38,16 +38,15 @@ def get_config(arg: str = ""):
         reading=config.reading,
     )
     config.recall.truncate = (f"block_{layers - 1}/mlp/in",)
-    config.optim.learning_rate = (0.01 if paper else 0.02,)
+    config.optim.learning_rate = (0.01 if paper else 0.03,)
     if config.optimizer == "adam":
         config.optim.learning_rate = (3e-4 if paper else 1e-3,)
         config.optim.labels = dict(train=common.adamw(0.0))
         config.recall.followed = (0.01,)
     if config.scale == "small":
-        config.model.width = 64
         config.optim.clip = 1.0  # without it a rate of 0.03 diverges after 1,400 steps
         config.n_seeds = 3
     if not tiny:
-        config.train.update(steps=5000 if paper else 3000)
+        config.train.update(steps=5000 if paper else 2000)
         config.recall.probe_every = 100
     return config

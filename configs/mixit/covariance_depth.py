@@ -37,7 +37,7 @@ def get_config(arg: str = ""):
     if trained:
         width, heads, depths, sequences, length, n_seeds = {
             "tiny": (16, 2, (2, 4), 8, 16, 2),
-            "small": (32, 4, (2, 4, 8, 16, 32), 64, 32, 3),
+            "small": (32, 4, (2, 4, 8, 16, 32), 32, 32, 3),
             "paper": (512, 8, (2, 4, 8, 16, 32), 64, 256, 5),
         }[arguments["scale"]]
     fields = dict(
@@ -75,8 +75,8 @@ def get_config(arg: str = ""):
                 mixit=common.VARIANTS["mixit"][1],  # everything but the mixing
             ),
             learning_rates=(3e-3,),
-            batch_size=32,
-            steps=200,
+            batch_size=16,
+            steps=100,
         )
         if config.scale == "tiny":
             config.figure.update(batch_size=8, steps=10)

@@ -36,6 +36,8 @@ def allocation(
     for name, value in (("steps", steps), ("batch_size", batch_size)):
         if value < 1:
             raise UserError(f"figure.{name} must be at least 1, got {value}.")
+    if not totals or not multipliers:
+        raise UserError("figure.totals and figure.multipliers must name something, got none.")
     bigram = CausalText(text=text, window=window)
     partition = Partition(RULES)
     spec = optim.SGD(momentum)
@@ -72,8 +74,9 @@ def allocation(
             arrays[f"losses/{name}"] = found
             print(f"{name}: d = {model.spec.width}, loss {best[i, j].mean():.4f} at rate "
                   f"{learning_rates[chosen]:g}", flush=True)  # fmt: skip
-        gain_S = best[i, 0] - best[i, -1]  # seeds are paired
-        metrics[f"gain/total={total}"] = over_seeds(gain_S)
+        for j, multiplier in enumerate(multipliers[1:], 1):  # seeds are paired
+            name = f"total={total}/mlp={share_of(multiplier):.2f}"
+            metrics[f"gain/{name}"] = over_seeds(best[i, 0] - best[i, j])
     floor = chain_loss(bigram)
     metrics["floor"] = exact(floor)
     shares = [share_of(multiplier) for multiplier in multipliers]
@@ -118,10 +121,11 @@ def _figure(best, totals, shares, steps, floor):
         ylabel=f"training loss after {steps} steps (nats a symbol)",
     )
     axis.legend(fontsize=8)
-    gains = best[:, 0].mean(-1) - best[:, -1].mean(-1)
-    figure.suptitle(
-        f"From MLP share {shares[0]:.2f} to {shares[-1]:.2f} the loss of the bigram falls by "
-        + ", ".join(f"{gain:.2f}" for gain in gains),
-        fontsize=10,
-    )
+    means = best.mean(-1)
+    words = [
+        f"{shares[int(row.argmin())]:.2f} of {total:,} ({row[0] - row.min():.3f} below share "
+        f"{shares[0]:.2f})"
+        for total, row in zip(totals, means, strict=True)
+    ]
+    figure.suptitle("The bigram is learned best at MLP share " + "\nand ".join(words), fontsize=10)
     return figure
