@@ -12,6 +12,7 @@ import numpy as np
 from experiments import plots
 from experiments.outcome import Outcome, exact
 from jaxformer import statistics
+from jaxformer.errors import UserError
 from jaxformer.models.decoder import Block, DecoderSpec
 from jaxformer.train.metrics import Mean, over_seeds
 
@@ -33,6 +34,7 @@ def covariance_depth(
     `models` maps "random" and "mixit" to the fields of a decoder. Tokens follow Zipf's law. Layer L
     of one deep network is the last layer of a network of depth L, so each seed draws one network.
     """
+    check(depths, sequences=sequences, length=length, vocab=vocab)
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
     for name, fields in models.items():
@@ -43,6 +45,16 @@ def covariance_depth(
     metrics = numbers(values, depths)
     metrics |= {f"verdict/{name}": exact(value) for name, value in found.items()}
     return Outcome(figure(values, depths, found), {"depths": depths, **values}, metrics)
+
+
+def check(depths: Sequence[int], **counts: int) -> None:
+    """Increasing depths and positive counts, or one line that says which is not."""
+    if not depths or depths[0] < 1 or any(b <= a for a, b in pairwise(depths)):
+        raise UserError(f"figure.depths must increase from at least 1, got {tuple(depths)}.")
+    for name, value in counts.items():
+        least = 2 if name == "length" else 1  # two tokens make a pair
+        if value < least:
+            raise UserError(f"figure.{name} must be at least {least}, got {value}.")
 
 
 def numbers(values: Mapping[str, np.ndarray], depths: Sequence[int], where: str = "") -> dict:

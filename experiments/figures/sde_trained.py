@@ -37,9 +37,7 @@ def covariance_trained(
     One network a depth and seed, trained under `rules` to name the next symbol of the text; of
     several learning rates the one with the lowest final loss counts. Measured on held-out text.
     """
-    for name, value in (("steps", steps), ("batch_size", batch_size), ("sequences", sequences)):
-        if value < 1:
-            raise UserError(f"figure.{name} must be at least 1, got {value}.")
+    sde_depth.check(depths, steps=steps, batch_size=batch_size, sequences=sequences, length=length)
     task = CausalText(text=text, window=length)
     factor = optim.schedule("cosine", steps, min(20, steps))
     shape = (n_seeds, len(depths), len(sde_depth.STATISTICS))
