@@ -48,8 +48,8 @@ def training(config, arrays):
         ("attention_previous", "0.5", "layer 1: on the previous token"),
     ):
         _line(attention, steps, curves[name][:, kept], colour, who)
-    attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.02))
-    attention.legend(fontsize=8, loc="center right")
+    attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.32))
+    attention.legend(fontsize=8, loc="upper right")
     for pattern, marker in zip(settings.truncate, "osv^Dx*", strict=False):
         for name, colour in (("p_correct", BLUE), ("p_noise", RED)):
             values_MxF = arrays[f"truncated/{pattern}/{name}"][kept]
