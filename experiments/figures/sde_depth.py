@@ -130,7 +130,7 @@ def figure(values, depths, found, before=None):
                 )  # fmt: skip
         axis.set(xscale="log", yscale="log", xlabel="layers L", title=LABELS[statistic])
         axis.set_xticks(depths, [str(L) for L in depths])
-        axis.minorticks_off()
+        axis.set_xticks([], minor=True)
     axes[0].legend(fontsize=8)
     grows = {
         name: [mine[:, -1, s].mean() / mine[:, 0, s].mean() for s in range(len(STATISTICS))]
