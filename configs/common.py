@@ -159,9 +159,13 @@ def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp
     )
     config.recall = dict(
         probe_every=10 if tiny else 20,
+        early=10
+        if tiny
+        else 20,  # the first steps of each kind of data, of which every second is probed
         pretrain_steps=0,  # on clean data, alpha = 0, before the noisy ones
         truncate=("block_1/mlp/in",),
         fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
+        followed=(),  # fractions of the last of `truncate` that are probed along training too
     )
     return config
 

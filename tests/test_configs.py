@@ -99,8 +99,9 @@ def test_the_oneshot_config_builds():
 @pytest.mark.parametrize("file", RECALL)
 def test_a_recall_config_builds(file, scale):
     config = flags.load_config(f"{file}:scale={scale}")
-    (*_, (end, built)) = recall.stages_of(config)
-    assert end == config.train.steps
+    *_, last = recall.stages_of(config)
+    assert last.end == config.train.steps
+    built = last.built
     assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
 
 

@@ -33,6 +33,17 @@ from theory.trigger_process import check_process, pair_moments, sample
 VALUES = ("paper", "exact")
 
 
+class Setting(NamedTuple):
+    """A row of the module's table: what W_V is, its two sizes, and whether ybar may be q.
+
+    `sizes` are (beta1, beta2) with values "paper", (s1, s2) with "exact".
+    """
+
+    values: str = "exact"
+    sizes: tuple[float, float] = (1.0, 1.0)
+    exclude_trigger: bool = False
+
+
 class Ordering(NamedTuple):
     after_trigger: jax.Array  # xi_{q->j} - xi_{k->l}, Equation (3)
     over_noise: jax.Array  # xi_{q->j} - xi_{q->tau}, Equation (4)
@@ -47,23 +58,16 @@ class NoiseMatrices(NamedTuple):
     B_token: jax.Array
 
 
-def attention_logits(
-    N: int,
-    T: int,
-    alpha: float,
-    values: str = "exact",
-    sizes: tuple[float, float] = (1.0, 1.0),
-    exclude_trigger: bool = False,
-) -> Ordering:
-    """Exact population gradient; `sizes` are (beta1, beta2) ("paper") or (s1, s2) ("exact")."""
-    _check(N, T, alpha, values)
-    return _attention_logits(N, T, alpha, values, sizes, exclude_trigger)
+def attention_logits(N: int, T: int, alpha: float, setting: Setting) -> Ordering:
+    """The exact population gradient."""
+    _check(N, T, alpha, setting)
+    return _attention_logits(N, T, alpha, *setting)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 3, 5))
+@functools.partial(jax.jit, static_argnums=(0, 1, 3, 5))  # the sizes are traced
 def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
     moments = _both(N, T, alpha)
-    V, V_previous = value_matrix(N, T, alpha, values, sizes, exclude_trigger)
+    V, V_previous = value_matrix(N, T, alpha, Setting(values, sizes, exclude_trigger))
     phat = _target_probabilities(N, alpha, exclude_trigger)
     current, previous = [], []
     for ybar, pair in enumerate(moments):
@@ -87,15 +91,10 @@ def _attention_logits(N, T, alpha, values, sizes, exclude_trigger):
     return Ordering(g_previous.trigger - g_previous.token, g.token - g.noise)
 
 
-def attention_logits_limit(
-    N: int,
-    alpha: float,
-    values: str = "exact",
-    sizes: tuple[float, float] = (1.0, 1.0),
-    exclude_trigger: bool = False,
-) -> Ordering:
+def attention_logits_limit(N: int, alpha: float, setting: Setting) -> Ordering:
     """The leading orders in the module's table."""
-    _check(N, 3, alpha, values)
+    _check(N, 3, alpha, setting)
+    values, sizes, exclude_trigger = setting
     first, second = (jnp.asarray(size, float) for size in sizes)
     keep = 1 - alpha
     if values == "paper":
@@ -115,16 +114,14 @@ def measure_attention_logits(
     T: int,
     alpha: float,
     samples: int,
-    values: str = "exact",
-    sizes: tuple[float, float] = (1.0, 1.0),
-    exclude_trigger: bool = False,
+    setting: Setting,
 ) -> tuple[Ordering, Ordering]:
     """The same by automatic differentiation over sampled sequences: means and standard errors."""
-    _check(N, T, alpha, values)
+    _check(N, T, alpha, setting)
     check_count("samples", samples, 2)
-    V, V_previous = value_matrix(N, T, alpha, values, sizes, exclude_trigger)
-    phat = _target_probabilities(N, alpha, exclude_trigger)
-    data = sample(key, N, T, alpha, samples, exclude_trigger)
+    V, V_previous = value_matrix(N, T, alpha, setting)
+    phat = _target_probabilities(N, alpha, setting.exclude_trigger)
+    data = sample(key, N, T, alpha, samples, setting.exclude_trigger)
     each = _sampled_logits(data.tokens, data.y, jnp.concatenate([V, V_previous], 1), phat)
     return Ordering(*(x.mean() for x in each)), Ordering(*(x.std() / samples**0.5 for x in each))
 
@@ -149,21 +146,14 @@ def _sampled_logits(tokens, y, w_v, phat) -> Ordering:
     return jax.lax.map(lambda row: one(*row), (tokens, y), batch_size=1024)
 
 
-def value_matrix(
-    N: int,
-    T: int,
-    alpha: float,
-    values: str = "exact",
-    sizes: tuple[float, float] = (1.0, 1.0),
-    exclude_trigger: bool = False,
-) -> tuple[jax.Array, jax.Array]:
+def value_matrix(N: int, T: int, alpha: float, setting: Setting) -> tuple[jax.Array, jax.Array]:
     """V = U^T W_V E and V~ = U^T W_V E~, (N+1, N+1) each.
 
     "exact": s1 times -grad W_V at the uniform prediction (phase 1) plus s2 times that at
     phat = p(y) (phase 2). Its diagonal is (1-alpha)^2/N^2 in both phases and both halves; (27)
     says 1/N^2, and (28) beta2 < beta1.
     """
-    first, second = sizes
+    values, (first, second), exclude_trigger = setting
     if values == "paper":
         diagonal = jnp.eye(N + 1).at[N, N].set(0)
         return first * diagonal, second * diagonal
@@ -199,7 +189,7 @@ def noise_matrices(N: int, T: int, alpha: float) -> NoiseMatrices:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _noise_matrices(N, T, alpha):
-    V, _ = value_matrix(N, T, alpha, "exact", (1.0, 0.0))
+    V, _ = value_matrix(N, T, alpha, Setting(sizes=(1.0, 0.0)))
     rows = {"A": V[:N].mean(0), "B": V[N]}
     out = {}
     for name, row in rows.items():
@@ -266,9 +256,9 @@ def _target_probabilities(N: int, alpha: float, exclude_trigger: bool) -> jax.Ar
     return jnp.append((1 - alpha) * _ybar_probabilities(N, exclude_trigger), alpha)
 
 
-def _check(N: int, T: int, alpha, values: str) -> None:
+def _check(N: int, T: int, alpha, setting: Setting) -> None:
     check_process(N, T, alpha, least=4)
-    if values not in VALUES:
-        raise unknown("values", values, VALUES)
+    if setting.values not in VALUES:
+        raise unknown("values", setting.values, VALUES)
     if not isinstance(N, int):
         raise UserError(f"N must be a whole number, got {N!r}.")

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from jaxformer.errors import unknown
 from theory.attention_ordering import (
+    Setting,
     attention_logits,
     attention_logits_limit,
     measure_attention_logits,
@@ -39,6 +40,7 @@ from theory.trigger_process import (
 )
 
 __all__ = [
+    "Setting",
     "attention_logits",
     "attention_logits_limit",
     "first_step_table",

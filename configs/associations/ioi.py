@@ -2,16 +2,26 @@ r"""Synthetic indirect object identification (Appendix J, Figures 19 and 20).
 
     python experiments/run.py --config=configs/associations/ioi.py:layers=3,scale=small
 
-layers   3 | 4 | 5
-reading  rarer (the construction, as in IOI: the successor that came once) | more (the prose)
+layers     3 | 4 | 5 | 6 | 7
+optimizer  sgd (Figure 19) | adam (Figure 20: the last W1 at rho = .01)
+reading    rarer (the construction, as in IOI: the successor that came once) | more (the prose)
 
-scale  what                                             time              expected
-tiny   N=32, T=16, d=32, 20 steps                       20 CPU seconds    it runs
-small  N=32, T=32, d=128, 2,000 steps                   CPU minutes       not yet run
-paper  the same with d=256, batch 512, 5,000 steps      hours on a GPU    the last MLP has the noise
+scale  what                                             time                     expected
+tiny   N=32, T=16, d=32, 20 steps                       20 CPU seconds           it runs
+small  N=32, T=32, d=128, 3,000 steps, 2 seeds          50 CPU seconds a seed,   the table
+                                                        for 3 layers
+paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU           the claim
 
-The paper claims that dropping the last MLP raises p(correct) for 3 to 7 layers trained with SGD.
-Its text contradicts itself: the construction makes ybar the rarer successor, the prose says that it
+    3 layers, SGD, small   p(correct), p(noise) on clean data
+    everything             .24 +- .01   .49 +- .02     attention .97 on successors of the trigger
+    without F3             .40 +- .01   .05 +- .01     (one of the three is ybar)
+
+The paper claims that dropping the last MLP raises the accuracy for 3 to 7 layers trained with SGD,
+and that cutting its first matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not
+converging. At small scale the last MLP has the noise, as claimed, and the attention finds the
+successors by step 1,000; that ybar is the one that came once it learns slowly after that. A rate of
+0.03 diverges without the clip of 1. With Adam and with more than 3 layers it is not yet run. The
+text contradicts itself: the construction makes ybar the rarer successor, the prose says that it
 "appears more". Both readings are here.
 """
 
@@ -20,16 +30,32 @@ from configs import common
 
 def get_config(arg: str = ""):
     arguments = common.parse(
-        arg, layers=("3", "4", "5"), reading=("rarer", "more"), scale=common.SCALES
+        arg,
+        layers=("3", "4", "5", "6", "7"),
+        optimizer=("sgd", "adam"),
+        reading=("rarer", "more"),
+        scale=common.SCALES,
     )
     layers = int(arguments["layers"])
     config = common.recall("associations/ioi", arguments, ("mlp",) * layers)
-    context = 16 if config.scale == "tiny" else 32
-    config.task = dict(name="ioi", n_symbols=32, context=context, alpha=0.5, reading=config.reading)
+    tiny, paper = config.scale == "tiny", config.scale == "paper"
+    config.task = dict(
+        name="ioi",
+        n_symbols=65 if paper else 32,
+        context=256 if paper else 16 if tiny else 32,
+        alpha=0.5,
+        reading=config.reading,
+    )
     config.recall.truncate = (f"block_{layers - 1}/mlp/in",)
-    if config.scale != "tiny":
-        config.train.update(steps=2000 if config.scale == "small" else 5000)
+    config.optim.learning_rate = (0.01 if paper else 0.03,)
+    if config.optimizer == "adam":
+        config.optim.learning_rate = (3e-4 if paper else 1e-3,)
+        config.optim.labels = dict(train=common.adamw(0.0))
+        config.recall.followed = (0.01,)
+    if config.scale == "small":
+        config.optim.clip = 1.0
+        config.n_seeds = 2
+    if not tiny:
+        config.train.update(steps=5000 if paper else 3000)
         config.recall.probe_every = 100
-        config.optim.learning_rate = (0.03,)
-        config.n_seeds = 1 if config.scale == "small" else 5
     return config

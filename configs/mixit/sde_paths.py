@@ -5,7 +5,7 @@ r"""The covariance SDE beside finite networks: paths, bands and densities (MixiT
 scale  what                                              time             expected numbers
 tiny   m=4, widths 20 and 40, 500 paths                  5 CPU seconds    KS near its noise, .10
 small  m=4, widths 50, 200, 500, 5,000 paths             20 CPU seconds   KS below .035 at n=200
-paper  the same with 20,000 paths of 300 steps           2 CPU minutes    KS below .02 at n=200
+paper  the same with 20,000 paths of 300 steps           35 CPU seconds   KS .005 to .009 at n=200
 
 log-trace, correlation of two tokens and the two largest eigenvalues at tau = .25, .5 and 1, from
 Phi_0 = .5 I + .5. The paper claims that the law of Phi converges to the SDE as n and depth grow at

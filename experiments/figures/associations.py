@@ -16,6 +16,7 @@ from experiments.outcome import Outcome, exact
 from jaxformer.train.metrics import Mean, over_seeds
 from theory import associative_memory as memory
 from theory import one_step
+from theory.random_embedding import random_embedding
 from theory.trigger_process import LEMMAS, TABLE_3
 
 HOLDS, CORRECTED, FAILS = "holds", "holds, corrected constant", "fails"
@@ -126,8 +127,9 @@ def _theorem_2(alpha, N) -> list[Row]:
     T, rows, tolerance = 8 * N, [], 0.12
     for values, sizes in (("paper", (2.0, 1.0)), ("exact", (1.0, 1.0))):
         for excluded in (False, True):
-            found = one_step.attention_logits(N, T, alpha, values, sizes, excluded)
-            ours = one_step.attention_logits_limit(N, alpha, values, sizes, excluded)
+            given = one_step.Setting(values, sizes, excluded)
+            found = one_step.attention_logits(N, T, alpha, given)
+            ours = one_step.attention_logits_limit(N, alpha, given)
             setting = f"W_V {values}, ybar {'!= q' if excluded else 'any'}"
             power = 1 if values == "paper" else 3
             numbers = (N**power * x for x in (ours[0], ours[0], found[0]))
@@ -224,7 +226,7 @@ def random_embeddings(
     losses = {
         d: np.stack(
             [
-                np.asarray(memory.random_embedding(key, record, alpha, n, d, learning_rate, ranks))
+                np.asarray(random_embedding(key, record, alpha, n, d, learning_rate, ranks))
                 for key in keys
             ]
         )

@@ -1,6 +1,7 @@
 """Trajectories and distributions of the covariance SDE beside networks of several widths."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 
 from experiments import plots
 from experiments.outcome import Outcome, exact
+from jaxformer.errors import UserError
 from jaxformer.train.metrics import Mean
 from theory import covariance_sde as cs
 
@@ -34,6 +36,11 @@ def paths(
 
     A width n has whole layers only, so it is compared with the SDE at round(tau n)/n.
     """
+    if not times or not widths or any(late <= early for early, late in pairwise(times)):
+        raise UserError(
+            "figure.widths must name one at least and figure.times increase, got "
+            f"{tuple(widths)} and {tuple(times)}."
+        )
     phi = 0.5 * jnp.eye(length) + 0.5
     layers = {n: [round(tau * n) for tau in times] for n in widths}
     stops = sorted({l / n for n, ls in layers.items() for l in ls} | set(times))

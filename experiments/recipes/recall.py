@@ -2,17 +2,18 @@
 
 build -> init or restore -> fit (clean first, if asked) -> probes, truncations -> record
 
-`config.recall`: probe_every; examples of the probed sets; pretrain_steps on clean data (alpha = 0)
-before the noisy ones; truncate, the patterns of the matrices to cut; fractions of their rank.
+`config.recall`: probe_every; the `early` steps, of which every second is probed; pretrain_steps on
+clean data (alpha = 0) before the noisy ones; truncate, the patterns of the matrices to cut; the
+fractions of their rank, and those `followed` along training.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from experiments import cost, describe, plots, recall_probes, watch
+from experiments import cost, describe, plots, recall_plots, recall_probes, watch
 from experiments.recipes.solve import write_arrays
 from experiments.session import Session
 from experiments.training import Setup, setup
@@ -31,7 +32,7 @@ LEARNED = 0.3  # a token is learned when its probability first passes this
 
 def run(config, workdir: Workdir) -> int:
     stages = stages_of(config)
-    built = stages[-1][1]
+    built = stages[-1].built
     describe.print_labels(built.partition, built.shapes())
     with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
         state, clock = built.create(), watch.Stopwatch()
@@ -44,19 +45,23 @@ def run(config, workdir: Workdir) -> int:
         session = RecallSession(config, built, workdir, checkpoints, interrupt, clock)
         if not int(state.step):
             session.probe(state, 0)
-        for end, stage in stages:
-            if int(state.step) < end:
-                state = fit(
-                    state,
-                    stage.step(),
-                    stage.batch_at(session.heldout.fingerprints),
-                    steps=end,
-                    record=session.record,
-                    hooks=session.hooks(int(state.step)),
-                    align=config.train.log_every,
-                )
+        for stage in stages:
+            if session.finished(int(state.step)) or int(state.step) >= stage.end:
+                continue
+            state = fit(
+                state,
+                stage.built.step(),
+                stage.built.batch_at(session.heldout.fingerprints),
+                steps=stage.end,
+                record=session.record,
+                hooks=[Hook(stage.probe_every, session.probe), *session.hooks(int(state.step))],
+                align=config.train.log_every,
+            )
+            if int(state.step) < stage.end:
+                break
         checkpoints.wait()
-        if (diverged := np.asarray(state.diverged_at)).max() >= 0:
+        diverged = np.asarray(state.diverged_at)
+        if (diverged >= 0).all():
             raise UserError(
                 f"the loss was not finite at step {diverged.max()}; the last good state is step "
                 f"{checkpoints.latest() or 0} in {checkpoints.folder}. "
@@ -67,8 +72,10 @@ def run(config, workdir: Workdir) -> int:
             return 128 + interrupt.signal
         result, arrays = session.findings(state)
     write_arrays(workdir, arrays)
-    plots.save(_figure(config, built, arrays), workdir / "figure.png")
-    plots.save(_memories(built, arrays), workdir / "memories.png")
+    plots.save(recall_plots.training(config, arrays), workdir / "figure.png")
+    plots.save(recall_plots.memories(built.task, arrays), workdir / "memories.png")
+    if arrays["attention/follows"].any():  # drawn triggers are not the same in every sequence
+        plots.save(recall_plots.attention(config, arrays), workdir / "attention.png")
     workdir.write("result.json", result)
     report(workdir)
     return 0
@@ -79,31 +86,52 @@ report = describe.print_result
 
 def dry_run(config) -> None:
     """Prints what a run would train, compute, hold and take."""
-    built = stages_of(config)[-1][1]
+    built = stages_of(config)[-1].built
     describe.print_labels(built.partition, built.shapes())
     cost.print_cost(built, config.train.steps)
 
 
-def stages_of(config) -> list[tuple[int, Setup]]:
-    """[(last step, what is trained until then)]: clean data first if `pretrain_steps` says so."""
+class Stage(NamedTuple):
+    """What is trained until step `end`, and how often it is probed."""
+
+    end: int
+    built: Setup
+    probe_every: int
+
+
+def stages_of(config) -> list[Stage]:
+    """Clean data first if `pretrain_steps` says so; the early steps of both are stages too."""
     built, settings = setup(config), config.recall
     for pattern in settings.truncate:
         chosen = paths.select(built.shapes(), pattern)
         if not any(leaf.ndim == 2 for leaf in chosen.values()):
             raise UserError(f"LASER needs a matrix, {pattern!r} matches {', '.join(chosen)}.")
-    for fraction in settings.fractions:
+    for fraction in (*settings.fractions, *settings.followed):
         if not 0 <= fraction <= 1:
             raise UserError(f"a LASER fraction must be in [0, 1], got {fraction}.")
+    if not settings.truncate or not settings.fractions:
+        raise UserError("recall.truncate and recall.fractions must name something to cut.")
     if not 0 <= settings.pretrain_steps < config.train.steps or settings.probe_every < 1:
         raise UserError(
             f"recall.pretrain_steps must be 0 to train.steps - 1 = {config.train.steps - 1} and "
             f"recall.probe_every at least 1, got {settings.pretrain_steps} and "
             f"{settings.probe_every}."
         )
-    stages = [(config.train.steps, built)]
+    if settings.early < 0:
+        raise UserError(f"recall.early must be at least 0, got {settings.early}.")
+    kinds = [(0, config.train.steps, built)]
     if settings.pretrain_steps:
         clean = _clean(built.source)
-        stages.insert(0, (settings.pretrain_steps, built._replace(task=clean.task, source=clean)))
+        first = built._replace(task=clean.task, source=clean)
+        kinds = [(0, settings.pretrain_steps, first)]
+        kinds.append((settings.pretrain_steps, config.train.steps, built))
+    stages = []
+    for begin, end, kind in kinds:
+        dense = min(begin + settings.early, end)
+        if dense > begin:
+            stages.append(Stage(dense, kind, 2))
+        if dense < end:
+            stages.append(Stage(end, kind, settings.probe_every))
     return stages
 
 
@@ -118,20 +146,29 @@ class RecallSession(Session):
         super().__init__(config, built, workdir, checkpoints, interrupt, clock)
         self.noisy = self.heldout.test
         self.clean = _clean(built.source).heldout().test
-        self.probes = recall_probes.make_probes(built.model, built.task)
+        settings = config.recall
+        self.probes = recall_probes.make_probes(
+            built.model, built.task, settings.truncate[-1], settings.followed
+        )
+        self.shown = recall_probes.shown(built.task, self.noisy)
+        self.ends = {settings.pretrain_steps, config.train.steps}
 
         def every_member(halves, clean, noisy):
             return jax.lax.map(lambda h: self.probes(Partition.merge(*h), clean, noisy), halves)
 
         self.measure = jax.jit(every_member)
 
-    def hooks(self, start: int) -> list[Hook]:
-        return [Hook(self.config.recall.probe_every, self.probe), *super().hooks(start)]
-
     def probe(self, state, step: int) -> None:
-        values = self.measure((state.trainable, state.frozen), self.clean, self.noisy)
+        halves = (state.trainable, state.frozen)
+        values = self.measure(halves, self.clean, self.noisy)
         found = {name: np.asarray(value).tolist() for name, value in values.items()}
         self.workdir.append([{"step": step, "probes": found}])
+        if step in self.ends:
+            look = lambda h: recall_probes.attention_row(  # noqa: E731
+                self.built.model, Partition.merge(*h), self.shown
+            )
+            row_MxT = jax.jit(lambda halves: jax.lax.map(look, halves))(halves)
+            self.workdir.append([{"step": step, "attention": np.asarray(row_MxT).tolist()}])
         self.last = (
             f"p(correct) {max(found['p_correct']):.2f}  p(noise) {max(found['p_noise']):.2f}"
         )
@@ -144,33 +181,63 @@ class RecallSession(Session):
 
     def findings(self, state) -> tuple[dict[str, Any], dict[str, Any]]:
         """The result, and the arrays that the figures show."""
+        settings, result = self.config.recall, self.result(state)
         rows = {r["step"]: r["probes"] for r in self.workdir.rows() if "probes" in r}
         steps = sorted(rows)
         curves = {
             name: np.array([rows[step][name] for step in steps], float) for name in rows[steps[0]]
         }
-        arrays: dict[str, Any] = {"steps": np.array(steps)} | {
-            f"probes/{name}": values for name, values in curves.items()
-        }
-        settings = self.config.recall
-        for pattern in settings.truncate:
-            cuts = self._truncate(state, pattern, settings.fractions)
-            arrays |= {f"truncated/{pattern}/{name}": np.asarray(v) for name, v in cuts.items()}
-        params = jax.tree.map(lambda x: x[0], Partition.merge(state.trainable, state.frozen))
-        maps = jax.jit(lambda p: recall_probes.memories(self.built.model, p))(params)
-        arrays |= {f"memories/{name}": np.asarray(values) for name, values in maps.items()}
-
-        numbers = {name: values[-LAST:].mean(0) for name, values in curves.items()}
-        numbers["attention_ratio"] = numbers["attention_target"] / np.maximum(
-            numbers["attention_noise"], 1e-9
-        )
-        first = {n: _first_step(steps, curves[n]) for n in ("p_correct", "p_noise")}
-        numbers["noise_first"] = (first["p_noise"] < first["p_correct"]) * 1.0
-        result = self.result(state)
-        result["metrics"] |= {name: over_seeds(values) for name, values in numbers.items()}
+        cuts = {p: self._truncate(state, p, settings.fractions) for p in settings.truncate}
+        halves = (state.trainable, state.frozen)
+        maps, scores = self._memories(halves)
+        kept = _kept(result["members"])
+        numbers = _numbers(np.array(steps), curves, settings)
+        numbers |= _cut_numbers(cuts, settings.fractions)
+        numbers |= {name: np.asarray(values) for name, values in scores.items()}
+        for name in result["metrics"]:  # of the noisy test set
+            values = [m["metrics"][name].mean for m in result["members"]]
+            result["metrics"][name] = over_seeds(np.array(values)[kept])
+        result["metrics"] |= {name: over_seeds(values[kept]) for name, values in numbers.items()}
         for i, member in enumerate(result["members"]):
             member["metrics"] |= {name: over_seeds([v[i]]) for name, v in numbers.items()}
+            if member["diverged_at"] is not None:
+                print(
+                    f"seed {member['seed']} at rate {member['learning_rate']:g} diverged at step "
+                    f"{member['diverged_at']}; it is recorded and in no mean."
+                )
+        looks = [row for row in self.workdir.rows() if "attention" in row]
+        arrays: dict[str, Any] = {"steps": np.array(steps), "kept": np.array(kept)}
+        arrays |= {f"probes/{name}": values for name, values in curves.items()}
+        arrays |= {
+            f"truncated/{pattern}/{name}": np.asarray(values)
+            for pattern, cut in cuts.items()
+            for name, values in cut.items()
+        }
+        arrays |= {f"memories/{name}": np.asarray(values) for name, values in maps.items()}
+        target, noise = recall_probes.followers(self.built.task, self.shown.tokens_T[None])
+        arrays |= {
+            "attention/steps": np.array([row["step"] for row in looks]),
+            "attention/weights": np.array([row["attention"] for row in looks], float),
+            "attention/tokens": self.shown.tokens_T,
+            "attention/query": np.array(self.shown.query),
+            "attention/follows": np.array(target[0]) + 2 * np.array(noise[0]),
+        }
         return result, arrays
+
+    def _memories(self, halves):
+        """The maps of the first member, the scores of all."""
+        model, task = self.built.model, self.built.task
+
+        @jax.jit
+        def every_member(halves):
+            def one(h):
+                maps = recall_probes.memories(model, Partition.merge(*h))
+                return maps, recall_probes.memory_scores(maps, task)
+
+            first = jax.tree.map(lambda x: x[0], halves)
+            return one(first)[0], jax.lax.map(lambda h: one(h)[1], halves)
+
+        return every_member(halves)
 
     def _truncate(self, state, pattern: str, fractions):
         @jax.jit
@@ -184,89 +251,57 @@ class RecallSession(Session):
         return every_member((state.trainable, state.frozen), self.clean, self.noisy)
 
 
+def _kept(members) -> list[int]:
+    """The members that a mean is over: of the chosen learning rate, and never diverged."""
+    alive = [i for i, member in enumerate(members) if member["diverged_at"] is None]
+    chosen = [i for i in alive if members[i]["chosen"]]
+    rate = members[(chosen or alive)[0]]["learning_rate"]
+    return [i for i in alive if members[i]["learning_rate"] == rate]
+
+
+def _numbers(steps_S, curves, settings) -> dict[str, np.ndarray]:
+    """{name: (members,)}: the means of the last probes, and what they say about the claims."""
+    numbers = {name: values[-LAST:].mean(0) for name, values in curves.items()}
+    on_target, on_noise = numbers["attention_target"], numbers["attention_noise"]
+    numbers["attention_ratio"] = on_target / np.maximum(on_noise, 1e-9)  # heavy-tailed over seeds
+    numbers["attention_difference"] = on_target - on_noise
+    prefix = "p_noise_without_"
+    for part in [name.removeprefix(prefix) for name in numbers if name.startswith(prefix)]:
+        correct, noise = numbers[f"p_correct_without_{part}"], numbers[prefix + part]
+        numbers[f"p_correct_gain_without_{part}"] = correct - numbers["p_correct"]
+        numbers[f"p_noise_drop_without_{part}"] = numbers["p_noise"] - noise
+        clean = numbers[f"accuracy_clean_without_{part}"] - numbers["accuracy_clean"]
+        numbers[f"accuracy_clean_gain_without_{part}"] = clean
+    begin = settings.pretrain_steps
+    early = (steps_S > begin) & (steps_S <= begin + settings.early)
+    if early.any():
+        numbers["p_noise_peak"] = curves["p_noise"][early].max(0)
+    if begin:  # the correct token was learned on clean data
+        difference = curves["attention_target"] - curves["attention_noise"]
+        numbers["attention_difference_clean"] = difference[steps_S == begin][0]
+        return numbers
+    first = {n: _first_step(steps_S, curves[n]) for n in ("p_correct", "p_noise")}
+    numbers["noise_first"] = (first["p_noise"] < first["p_correct"]) * 1.0
+    return numbers
+
+
+def _cut_numbers(cuts, fractions) -> dict[str, np.ndarray]:
+    """What each cut of the final model changes, by member."""
+    numbers = {}
+    for pattern, cut in cuts.items():
+        values = {name: np.asarray(v) for name, v in cut.items()}
+        whole = fractions.index(1.0) if 1.0 in fractions else None
+        for k, fraction in enumerate(fractions):
+            if whole is None or k == whole:
+                continue
+            name = f"{pattern}@{fraction:g}"
+            for answer, sign in (("p_correct_gain", 1), ("p_noise_drop", -1), ("loss_drop", -1)):
+                v_MxF = values[answer.rsplit("_", 1)[0]]
+                numbers[f"{answer}/{name}"] = sign * (v_MxF[:, k] - v_MxF[:, whole])
+    return numbers
+
+
 def _first_step(steps, values_SxM) -> np.ndarray:
     """The first probed step at which each member passes LEARNED; inf if never."""
     passed = values_SxM >= LEARNED
     return np.where(passed.any(0), np.array(steps, float)[passed.argmax(0)], np.inf)
-
-
-def _figure(config, built: Setup, arrays):
-    """Probabilities, margin and attention along training, and the cut models."""
-    plt = plots.pyplot()
-    patterns = config.recall.truncate
-    figure, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
-    steps = arrays["steps"]
-    red, blue = plots.COLOURS[1], plots.COLOURS[0]
-
-    def line(axis, name, colour, style, label):
-        if f"probes/{name}" in arrays:
-            values = arrays[f"probes/{name}"]
-            axis.plot(steps, values.mean(1), color=colour, ls=style, label=label)
-            low, high = values.min(1), values.max(1)
-            axis.fill_between(steps, low, high, color=colour, alpha=0.12, lw=0)
-
-    endings = (
-        ("", "-", "full"),
-        ("_without_f2", "--", "without F2"),
-        ("_without_f1", ":", "without F1"),
-    )
-    for ending, style, who in endings:
-        line(axes[0], f"p_correct{ending}", blue, style, f"correct, {who}")
-        line(axes[0], f"p_noise{ending}", red, style, f"noise, {who}")
-    axes[0].set(xlabel="training step", ylabel="probability on clean data", ylim=(-0.02, 1.02))
-    line(axes[1], "margin_f2", plots.COLOURS[2], "-", "F2")
-    axes[1].axhline(0, color="0.5", lw=1)
-    axes[1].set(xlabel="training step", ylabel="margin of the noise in U F2(E[q])")
-    line(axes[2], "attention_target", blue, "-", "on ybar")
-    line(axes[2], "attention_noise", red, "-", "on the noise")
-    line(axes[2], "attention_previous", "0.5", "-", "layer 1: previous token")
-    axes[2].set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.02))
-    for pattern, marker in zip(patterns, "osv^Dx*", strict=False):
-        for name, colour in (("p_correct", blue), ("p_noise", red)):
-            values = arrays[f"truncated/{pattern}/{name}"].mean(0)
-            label = pattern if name == "p_correct" else None
-            axes[3].plot(
-                config.recall.fractions, values, "-", marker=marker, ms=3, color=colour, label=label
-            )
-    axes[3].set(xlabel="fraction of the rank kept", ylabel="probability", ylim=(-0.02, 1.02))
-    for axis in (axes[0], axes[2], axes[3]):
-        axis.legend(fontsize=6)
-    end = {name: arrays[f"probes/{name}"][-LAST:].mean() for name in _probed(arrays)}
-    words = [f"{end['p_correct']:.2f} correct / {end['p_noise']:.2f} noise with everything"]
-    for part in ("f2", "f1"):
-        if f"p_correct_without_{part}" in end:
-            correct, noise = (end[f"{p}_without_{part}"] for p in ("p_correct", "p_noise"))
-            words.append(f"{correct:.2f} / {noise:.2f} without {part.upper()}")
-    figure.suptitle(f"alpha = {config.task.alpha:g}: " + "; ".join(words), fontsize=10)
-    return figure
-
-
-def _probed(arrays) -> list[str]:
-    return [name.removeprefix("probes/") for name in arrays if name.startswith("probes/")]
-
-
-def _memories(built: Setup, arrays):
-    """The heat maps of the first member; a bright diagonal is a memory."""
-    plt = plots.pyplot()
-    titles = {
-        "previous_token": "layer 1 looks one back:\n$p_i^T W_K^1 p_j$",
-        "induction": "layer 2 matches the trigger:\n$E_i^T W_K^2 W_O^1 W_V^1 E_j$",
-        "values": "layer 2 copies:\n$U_j^T W_O^2 W_V^2 E_i$",
-        "feed_forward": "F2 stores:\n$U_j^T F_2(E_i)$",
-    }
-    shown = [name for name in titles if f"memories/{name}" in arrays]
-    figure, axes = plt.subplots(
-        1, len(shown), figsize=(3.4 * len(shown), 3.8), layout="constrained", squeeze=False
-    )
-    for axis, name in zip(axes[0], shown, strict=True):
-        values = arrays[f"memories/{name}"]
-        limit = np.abs(values).max()
-        image = axis.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axis.set_title(titles[name], fontsize=9)
-        figure.colorbar(image, ax=axis, shrink=0.7)
-    task: Any = built.task
-    if "memories/feed_forward" in arrays:
-        triggers = task.trigger_tokens
-        axes[0, -1].set_xticks([task.noise_token], ["noise"], fontsize=7)
-        axes[0, -1].set_yticks(triggers, ["q"] * len(triggers), fontsize=7)
-    return figure

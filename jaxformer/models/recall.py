@@ -150,8 +150,10 @@ class Attention(nn.Module):
         mask = mask_TxT if positions_BxK is None else mask_TxT[positions_BxK]
         weights_BxKxT = attention.attention_weights(scores_BxKxT, mask)
         self.sow("intermediates", "weights", weights_BxKxT, reduce_fn=keep_last)
-        out_BxKxD = jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD) @ kernel("value")
-        return out_BxKxD @ kernel("out") if spec.factored_values else out_BxKxD
+        values_DxD = kernel("value")
+        if spec.factored_values:  # their product first: one matrix for the many rows of x
+            values_DxD = values_DxD @ kernel("out")
+        return jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD) @ values_DxD
 
 
 class FeedForward(nn.Module):

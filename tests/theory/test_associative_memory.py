@@ -10,6 +10,7 @@ import pytest
 
 from jaxformer.errors import UserError
 from theory import associative_memory as memory
+from theory.random_embedding import random_embedding
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "reference/associations.json").read_text())
 ALPHAS = np.array(GOLDEN["asymptotic_constants"]["alpha"])
@@ -157,7 +158,7 @@ def test_crossing_times():
 @pytest.mark.parametrize("dimension", [12, pytest.param(8, marks=pytest.mark.slow)])
 def test_figure_18(dimension):
     keys = jax.random.split(jax.random.key(0), 20)
-    losses = jax.vmap(lambda k: memory.random_embedding(k, [2000], dimension=dimension))(keys)
+    losses = jax.vmap(lambda k: random_embedding(k, [2000], dimension=dimension))(keys)
     golden = GOLDEN["figure18"][f"d{dimension}"]
     np.testing.assert_allclose(np.median(losses[:, 0], axis=0), golden, rtol=0.02)
     assert (losses[:, 0, 1] < losses[:, 0, -1]).all()
@@ -188,4 +189,4 @@ def test_bad_input():
     with pytest.raises(UserError, match="rank must be"):
         memory.predict(0.3, [1.0], rank=-1)
     with pytest.raises(UserError, match="increasing list of steps"):
-        memory.random_embedding(jax.random.key(0), [5, 5])
+        random_embedding(jax.random.key(0), [5, 5])

@@ -179,9 +179,10 @@ def test_attention_logits_equal_the_sampled_gradient(exclude):
     N, T, alpha = 5, 10, 0.3
     for values in ("paper", "exact"):
         sizes = (2 / N**2, 1 / N**2) if values == "paper" else (1.0, 0.5)
-        exact = one_step.attention_logits(N, T, alpha, values, sizes, exclude)
+        setting = one_step.Setting(values, sizes, exclude)
+        exact = one_step.attention_logits(N, T, alpha, setting)
         measured, error = one_step.measure_attention_logits(
-            jax.random.key(1), N, T, alpha, 30_000, values, sizes, exclude
+            jax.random.key(1), N, T, alpha, 30_000, setting
         )
         for formula, value, bar in zip(exact, measured, error):
             assert abs(formula - value) < 4 * bar
@@ -193,14 +194,15 @@ def test_signs_of_theorem_2(values):
     """(3) holds; (4) has the claimed sign iff the trigger is no target (or alpha is large)."""
     N, T = 64, 1024
     sizes = (2 / N**2, 1 / N**2) if values == "paper" else (1.0, 1.0)
+    any_target, no_trigger = (one_step.Setting(values, sizes, x) for x in (False, True))
     negative = {"paper": {0.1, 0.3}, "exact": {0.1, 0.3, 0.5}}[values]
     for alpha in (0.1, 0.3, 0.5):
-        plain = one_step.attention_logits(N, T, alpha, values, sizes)
-        excluded = one_step.attention_logits(N, T, alpha, values, sizes, exclude_trigger=True)
+        plain = one_step.attention_logits(N, T, alpha, any_target)
+        excluded = one_step.attention_logits(N, T, alpha, no_trigger)
         assert plain.after_trigger > 0 and excluded.after_trigger > 0
         assert (plain.over_noise < 0) == (alpha in negative)
         assert excluded.over_noise > 0
-        limit = one_step.attention_logits_limit(N, alpha, values, sizes, exclude_trigger=True)
+        limit = one_step.attention_logits_limit(N, alpha, no_trigger)
         np.testing.assert_allclose(excluded.over_noise, limit.over_noise, rtol=0.12)
         np.testing.assert_allclose(excluded.after_trigger, limit.after_trigger, rtol=0.07)
 
@@ -213,7 +215,7 @@ def test_theorem_2_against_the_reference(values, exclude):
     sizes = (2 / N**2, 1 / N**2) if values == "paper" else (1.0, 1.0)
     name = f"{values}_values{'_excluded' if exclude else ''}"
     for alpha, value in zip(golden["alpha"], golden[name]):
-        out = one_step.attention_logits(N, T, alpha, values, sizes, exclude)
+        out = one_step.attention_logits(N, T, alpha, one_step.Setting(values, sizes, exclude))
         np.testing.assert_allclose(out.over_noise * N**4, value, rtol=0.01)
 
 
@@ -223,7 +225,7 @@ def test_both_phases_write_the_same_diagonal():
 
     N, T, alpha = 128, 1024, 0.3
     for sizes in ((1.0, 0.0), (0.0, 1.0)):
-        for half in value_matrix(N, T, alpha, "exact", sizes):
+        for half in value_matrix(N, T, alpha, one_step.Setting(sizes=sizes)):
             signal = half[2, 2] - half[2, 3]
             np.testing.assert_allclose(signal, (1 - alpha) ** 2 / N**2, rtol=0.02)
 
@@ -274,7 +276,7 @@ def test_bad_input():
     with pytest.raises(UserError, match="T must be"):
         one_step.lemma_counts(8, 2, 0.5)
     with pytest.raises(UserError, match="Did you mean 'exact'"):
-        one_step.attention_logits(8, 8, 0.5, values="exat")
+        one_step.attention_logits(8, 8, 0.5, one_step.Setting("exat"))
     with pytest.raises(UserError, match="trials must be"):
         one_step.measure(key, 8, 8, 4, 0.5, trials=0)
     with pytest.raises(UserError, match="eta must be"):

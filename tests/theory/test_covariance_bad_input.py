@@ -1,0 +1,53 @@
+"""What the covariance SDE and its networks refuse, each with one line that says what is wrong."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from theory import covariance_sde as cs
+
+BAD = {
+    "symmetric": {"phi0": [[1.0, 0.5], [0.0, 1.0]]},
+    "smallest eigenvalue -0.5": {"phi0": [[1.0, 1.5], [1.5, 1.0]]},
+    "finite": {"phi0": [[1.0, np.nan], [np.nan, 1.0]]},
+    "at least 2 tokens": {"phi0": [[1.0]]},
+    "tau must be": {"tau": -0.1},
+    "tau must": {"tau": np.inf},
+    "steps must be": {"steps": 0},
+    "paths must be": {"paths": 0},
+    "times must be in": {"times": [0.5, 2.0]},
+    "increasing": {"times": [0.5, 0.2]},
+    "unknown mixing scale": {"mixing_scale": "spread"},
+    "needs the width": {"mixing_scale": 0.1},
+    "unknown method 'eulr'. Did you mean 'euler'?": {"method": "eulr"},
+    "keeps no factor": {"method": "euler", "factor": True},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input_of_predict(message):
+    arguments = {"phi0": np.eye(2), "tau": 1.0, "paths": 2, "steps": 2} | BAD[message]
+    with pytest.raises(UserError) as error:
+        cs.predict(jax.random.key(0), **arguments)
+    assert message in str(error.value)
+
+
+def test_bad_input_of_measure():
+    bad = {
+        "width must be": {"width": 1},
+        "multiple of the heads": {"heads": 3},
+        "depth must be": {"depth": -1},
+        "at least m = 3": {"method": "network", "width": 2},
+        "layers must be increasing": {"layers": [2, 9]},
+        "unknown mixing scale": {"mixing_scale": "thoery"},
+        "unknown method": {"method": "wishrt"},
+        "say causal=True": {"method": "decoder"},
+        "need method='decoder', got 'network'": {"method": "network", "use_mlp": True},
+    }
+    for message, change in bad.items():
+        with pytest.raises(UserError, match=message):
+            arguments = {"phi0": np.eye(3), "width": 10, "depth": 2, "samples": 2} | change
+            cs.measure(jax.random.key(0), **arguments)
+    with pytest.raises(UserError, match="multiple of the heads"):
+        cs.one_step_covariance(np.eye(3), 10, heads=3)
