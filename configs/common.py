@@ -198,6 +198,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         use_norm=True,
         use_mlp=True,
         remat=False,
+        scan=False,  # one compiled block for all layers: for depth, see jaxformer/models/decoder.py
         dtype="float32",
         param_dtype="float32",
     )

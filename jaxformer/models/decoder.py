@@ -13,6 +13,14 @@ Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
 paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel; "bias" beside a block's kernels if use_bias.
 Captures: block_i/attn/weights, block_i/states, final/states.
+
+scan=True runs all blocks but the last as one body over parameters stacked inside the compiled
+function: addresses, initial bits, captures and results stay. CPU seconds of a training step of 32
+layers (n = 64, AdamW) on one core, plain -> scan: tracing 1.6 -> 0.5, compiling 4.2 -> 7.0, running
+0.139 -> 0.163; with remat tracing 2.1 -> 0.6, compiling 5.9 -> 7.2, running 0.155 -> 0.112. The
+program of the gradient shrinks from 10,800 to 2,200 lines, but XLA's CPU backend compiles equal
+kernels once in either case, and every block's slice of the stacked gradient is a new kernel: here
+the scan is for memory (with remat) and for backends that pay per line, not for compile time.
 """
 
 from dataclasses import dataclass
@@ -53,6 +61,7 @@ class DecoderSpec:
     use_norm: bool = True
     use_mlp: bool = True
     remat: bool = False  # recompute a block's activations in the backward pass
+    scan: bool = False  # one compiled block for all but the last; nothing else changes
     dtype: Any = float  # of the computation; Python's float is float32, or float64 under x64
     param_dtype: Any = float
 
@@ -179,10 +188,13 @@ class Decoder(nn.Module):
         h = self._embed("embed", spec.vocab_size, tokens_BxT)
         if spec.learned_positions:
             h += self._embed("positions", spec.length, jnp.arange(length)[None])
-        block = nn.remat(Block) if spec.remat else Block
-        for i in range(spec.layers):
+        block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
+        scanned = spec.scan and last > 0 and not self.is_initializing()
+        if scanned:
+            h = self._scan_blocks(h, last)
+        for i in range(last if scanned else 0, spec.layers):
             # Only the last block may drop tokens: every other block's are sources of the next.
-            h = block(spec, name=f"block_{i}")(h, positions_BxK if i == spec.layers - 1 else None)
+            h = block(spec, name=f"block_{i}")(h, positions_BxK if i == last else None)
         if spec.use_norm:
             h = RMSNorm(name="final_norm", **spec.dtypes)(h)
         self.sow("intermediates", "final", h, reduce_fn=keep_last)
@@ -193,6 +205,30 @@ class Decoder(nn.Module):
             name="unembed",
             **spec.dtypes,
         )(h)
+
+    def _scan_blocks(self, h_BxTxN, n_blocks):
+        """The first blocks as one compiled body over their stacked parameters and captures."""
+        names = [f"block_{i}" for i in range(n_blocks)]
+        capturing = self.is_mutable_collection("intermediates")
+
+        def body(h, params):
+            block = Block(self.spec, parent=None)
+            if not capturing:
+                return block.apply({"params": params}, h, None), None
+            h, seen = block.apply({"params": params}, h, None, mutable=["intermediates"])
+            return h, seen["intermediates"]
+
+        # A scan needs no barrier against merging the recomputation with the first pass.
+        body = jax.checkpoint(body, prevent_cse=False) if self.spec.remat else body
+        blocks = [self.variables["params"][name] for name in names]
+        h_BxTxN, seen = jax.lax.scan(
+            body, h_BxTxN, jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
+        )
+        if capturing:
+            for i, name in enumerate(names):
+                mine = jax.tree.map(lambda stacked, i=i: stacked[i], seen)
+                self.put_variable("intermediates", name, mine)
+        return h_BxTxN
 
     def _embed(self, name, rows, index):
         init = normal(self.spec.embed_init_std)
