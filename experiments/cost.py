@@ -12,6 +12,7 @@ from experiments.watch import clock
 from jaxformer import sharding
 from jaxformer.errors import UserError
 from jaxformer.partition import Partition
+from jaxformer.train.population import Population
 from jaxformer.train.step import task_scores, token_weighted
 
 
@@ -39,11 +40,12 @@ def check_memory(built) -> None:
 
 
 def state_bytes(built) -> int:
-    """Parameters, moments and counts of all members, on one device."""
-    shapes = jax.eval_shape(built.create)
+    """Parameters, moments and counts of all members, on one device: members are never cut."""
+    first = Population(built.members.seeds[:1], built.members.rates[:1])
+    shapes = jax.eval_shape(built._replace(members=first).create)
     places = sharding.state_sharding(shapes, built.tx, built.mesh)
     parts = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, places)
-    return sum(jax.tree.leaves(parts))
+    return len(built.members.members) * sum(jax.tree.leaves(parts))
 
 
 def step_bytes(built) -> int:
