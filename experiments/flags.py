@@ -18,7 +18,7 @@ from jaxformer.records import flat
 ROOT = Path(__file__).parents[1]
 FLAGS = ("--config", "--workdir", "--record", "--dry-run", "--help")
 # These choose among configs: as fields they would only change the label.
-ARGUMENTS = ("name", "recipe", "variant", "scale", "preset", "thaw")
+ARGUMENTS = ("name", "recipe", "variant", "scale", "preset", "thaw", "std")
 
 
 class Command(NamedTuple):

@@ -38,6 +38,7 @@ FIGURES: dict[str, str] = {
     "associations_embeddings": "associations:random_embeddings",
     "associations_theory": "associations:theory",
     "covariance_depth": "sde_depth:covariance_depth",
+    "universality": "universality:universality",
     "sde_causal": "sde:causal",
     "sde_one_step": "sde:one_step",
     "sde_paths": "sde_paths:paths",
