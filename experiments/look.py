@@ -182,8 +182,8 @@ def draw(file: Path, inside: Inside, title: str) -> None:
     first = np.nan_to_num(inside.scores["pairing"][0]).max()
     best = [np.nan_to_num(x).max() for x in inside.scores["induction"][1:]] or [0.0]
     figure.suptitle(
-        f"{title}\nlayer 1, answer to the token before it: {first:.2f}; a later layer, "
-        f"from the query to the answer: {max(best):.2f} (strongest head, mean)\n"
+        f"{title}\nfrom the answer to the token before it, layer 1: {first:.2f}; from the query "
+        f"to the answer, later: {max(best):.2f} (the strongest head, mean over the test set)\n"
         "orange row: the query; red box: where an induction head looks",
         fontsize=9,
     )
