@@ -20,7 +20,7 @@ FLAGS = ("--config", "--workdir", "--record", "--dry-run", "--help")
 # These choose among configs: as fields they would only change the label.
 ARGUMENTS = (
     *("name", "recipe", "variant", "scale", "preset", "thaw"),
-    *("layers", "optimizer", "reading", "when", "trains"),
+    *("layers", "optimizer", "reading", "when", "trains", "std"),
 )
 
 

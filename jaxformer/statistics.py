@@ -41,3 +41,31 @@ def _mean_pair(x_BxTxN: jax.Array) -> jax.Array:
     length = x_BxTxN.shape[1]
     total_B = (x_BxTxN.sum(1) ** 2).sum(-1) - (x_BxTxN**2).sum((1, 2))
     return total_B / (length * (length - 1))
+
+
+def after_previous(tokens_BxT: jax.Array) -> jax.Array:
+    """The position after the last earlier occurrence of the same token, (B, T); -1: there is none.
+
+    An induction head attends from t to it: what followed this token the last time.
+    """
+    length = tokens_BxT.shape[1]
+    place_T = jnp.arange(length, dtype=jnp.int32)
+    earlier_TxT = place_T[None] < place_T[:, None]
+    same_BxTxT = (tokens_BxT[:, :, None] == tokens_BxT[:, None]) & earlier_TxT[None]
+    last_BxT = jnp.where(same_BxTxT, place_T[None, None], -1).max(-1)
+    return jnp.where(last_BxT < 0, -1, last_BxT + 1)
+
+
+def attention_to(
+    weights_BxHxTxT: jax.Array, sources_BxT: jax.Array, counted_BxT: jax.Array
+) -> jax.Array:
+    """Mean attention of each head from the counted positions to their sources, (H,).
+
+    With sources t - 1 it is the previous-token score, with `after_previous` the induction score.
+    Positions whose source is negative do not count; nan if none does.
+    """
+    counted_BxT = counted_BxT & (sources_BxT >= 0)
+    index_Bx1xTx1 = jnp.maximum(sources_BxT, 0)[:, None, :, None]
+    found_BxHxT = jnp.take_along_axis(weights_BxHxTxT, index_Bx1xTx1, axis=-1)[..., 0]
+    total_H = jnp.where(counted_BxT[:, None], found_BxHxT, 0).sum((0, 2))
+    return total_H / counted_BxT.sum()

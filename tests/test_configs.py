@@ -11,7 +11,8 @@ from experiments.recipes import measure, oneshot, posterior, recall, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
-MIXIT = [name for name in NAMES if "/mixit/" in name and "unfreezing" not in name]
+ALONE = ("unfreezing", "qk_scale")  # configs with an argument in place of the variant
+MIXIT = [n for n in NAMES if "/mixit/" in n and not any(word in n for word in ALONE)]
 ENCODERS = {
     "fig1_losses": ("trainable", "rank_collapse", "entropy_collapse"),
     "fig4_entropy": ("beta_0_5", "beta_4_0"),
@@ -52,6 +53,17 @@ def test_an_unfreezing_schedule_builds(thaw, scale):
     assert [stage.end for stage in stages] == [*(s for s, _ in config.unfreeze), config.train.steps]
     share = training.trained_share(config, config.train.steps)
     assert (share == 1) == (thaw == "always") and share > 0.8
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("std, expected", [("fan_in", 0.125), ("0.02", 0.02), ("0.5", 0.5)])
+def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale):
+    built = training.setup(flags.load_config(f"configs/mixit/qk_scale.py:std={std},scale={scale}"))
+    assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
+    if scale == "tiny":
+        attn = jax.jit(built.init)(jax.random.key(0))["block_1"]["attn"]
+        for name, wanted in (("query", expected), ("key", expected), ("value", 0.125)):
+            assert attn[name]["kernel"].std() == pytest.approx(wanted, rel=0.05)
 
 
 @pytest.mark.parametrize("scale", SCALES)

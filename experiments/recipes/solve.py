@@ -40,6 +40,7 @@ FIGURES: dict[str, str] = {
     "associations_theory": "associations:theory",
     "covariance_depth": "sde_depth:covariance_depth",
     "covariance_trained": "sde_trained:covariance_trained",
+    "universality": "universality:universality",
     "sde_causal": "sde:causal",
     "sde_one_step": "sde:one_step",
     "sde_paths": "sde_paths:paths",

@@ -1,0 +1,76 @@
+"""Looking inside a run: the scores by hand, the files, the refusals."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.look import main
+from jaxformer import statistics
+
+
+def test_position_after_the_previous_occurrence():
+    tokens = jnp.array([[5, 7, 5, 5, 7, 2]], jnp.int32)
+    np.testing.assert_array_equal(statistics.after_previous(tokens), [[-1, -1, 1, 3, 2, -1]])
+
+
+def test_attention_to_counts_only_what_it_is_told():
+    weights = jnp.array([[[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.3, 0.2]]]])
+    sources = jnp.array([[-1, 0, 1]], jnp.int32)
+    everything = jnp.ones((1, 3), bool)
+    found = statistics.attention_to(weights, sources, everything)
+    np.testing.assert_allclose(found, [(0.25 + 0.3) / 2], rtol=1e-6)
+    last = jnp.array([[False, False, True]])
+    np.testing.assert_allclose(statistics.attention_to(weights, sources, last), [0.3], rtol=1e-6)
+    assert np.isnan(statistics.attention_to(weights, sources, ~everything)).all()
+
+
+def test_a_run_is_looked_into(finished, tmp_path, capsys):
+    assert main([str(finished), f"--plot={tmp_path}", "--sequences=16"]) == 0
+    printed = capsys.readouterr().out
+    assert "seed 0: tokens of the last layer have covariance" in printed and "by chance" in printed
+    assert (tmp_path / "inspect.png").read_bytes().startswith(b"\x89PNG")
+    scores = json.loads((tmp_path / "inspect.json").read_text())["seed 0"]
+    for name in ("previous", "pairing", "induction"):
+        assert np.shape(scores[name]) == (2, 4)
+        assert 0 < np.min(scores[name]) <= np.max(scores[name]) <= 1
+        assert 0 < scores[f"{name}_by_chance"] < 1
+    assert -1 < scores["cosine"] < 1
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ([], "got 0 folders"),
+        (["nowhere"], "no config.json"),
+        (["--polt=x"], "unknown flag '--polt=x'"),
+        (["x", "--sequences=none"], "--sequences must be a number of at least 1, got 'none'"),
+    ],
+)
+def test_wrong_words(words, said, capsys):
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_unfinished_run_and_a_figure_are_refused(finished, tmp_path, capsys):
+    for recipe, model, said in (("train", "decoder", "is not finished"), ("solve", "", "'solve'")):
+        config = {"recipe": recipe, "model": {"name": model}}
+        (tmp_path / "config.json").write_text(json.dumps({"config": config}))
+        assert main([str(tmp_path)]) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_fixed_mixing_has_no_maps(tmp_path, capsys):
+    from experiments.run import main as run
+    from tests.experiments.conftest import TINY
+
+    words = ["--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny", *TINY[1:]]
+    assert run([*words, f"--workdir={tmp_path / 'run'}"]) == 0
+    assert main([str(tmp_path / "run")]) == 0
+    assert "no attention maps" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "run/inspect.json").read_text())["seed 0"]) == {
+        "covariance",
+        "cosine",
+    }
