@@ -20,6 +20,7 @@ from theory.random_embedding import random_embedding
 from theory.trigger_process import LEMMAS, TABLE_3
 
 HOLDS, CORRECTED, FAILS = "holds", "holds, corrected constant", "fails"
+GROUPS = ("Lemma", "Table 3", "Theorem 1", "Theorem 2", "Theorem 3", "B.3", "any n")
 COLOURS = {HOLDS: "#c9e8d9", CORRECTED: "#fbe5c0", FAILS: "#f6cdb8"}
 
 
@@ -59,6 +60,9 @@ def theory(
     metrics = {f"measured/{row.statement}": exact(row.measured) for row in rows}
     for verdict in (HOLDS, CORRECTED, FAILS):
         metrics[f"number that {verdict}"] = exact(sum(row.verdict == verdict for row in rows))
+        for group in GROUPS:
+            found = [row.verdict for row in rows if row.statement.startswith(group)]
+            metrics[f"{verdict}/{group}"] = exact(found.count(verdict))
     values = np.array([row[1:4] for row in rows])
     arrays = {"statements": [row.statement for row in rows], "values": values}
     arrays["verdicts"] = [row.verdict for row in rows]

@@ -1,10 +1,9 @@
 """arXiv 2506.01115, version A: freezing at initialisation and random mixing."""
 
 from experiments.papers.item import Cell, Item, Paper
-from experiments.papers.rules import CHANCE, REFUTED, above, near, of, trivial
-
-TUNED = {"task.max_pairs": "12", "train.batch_size": "64", "train.steps": "1500"}
-SMALL = ("small",)
+from experiments.papers.mixit_sweeps import DEPTH, FIGURE_2, HEAD_SWEEPS
+from experiments.papers.mixit_theory import PRINTED_VARIANCE, SDE
+from experiments.papers.rules import CHANCE, above, near, of, trivial
 
 
 def variants(config: str, published: dict[str, float | None], **cell) -> dict[str, Cell]:
@@ -191,39 +190,6 @@ RETRIEVAL = Item(
     late=True,
 )
 
-PAIRS = (4, 8, 12)
-FIGURE_2 = Item(
-    "Figure 2",
-    "Trained queries and keys are needed as the number of pairs grows; MixiT deteriorates at once.",
-    {
-        f"{name}, M={pairs}": Cell(
-            f"configs/mixit/retrieval.py:variant={name}",
-            TUNED | {"task.max_pairs": str(pairs)},
-            scales=SMALL,
-        )
-        for pairs in PAIRS
-        for name in ("standard", "frozen_qk", "mixit")
-    },
-    (
-        near("Standard retrieves at M=12", of("standard, M=12"), 1.0, 0.02),
-        above(
-            "Frozen-QK loses accuracy between M=4 and 12",
-            of("frozen_qk, M=4"),
-            of("frozen_qk, M=12"),
-        ),
-        above("MixiT loses accuracy between M=4 and 12", of("mixit, M=4"), of("mixit, M=12")),
-        above(
-            "MixiT does more than guess at M=12",
-            of("mixit, M=12"),
-            trivial("mixit, M=12", "in_context_guess"),
-            no=CHANCE,
-        ),
-    ),
-    baseline="in_context_guess",
-    note="The figure prints no values.",
-    late=True,
-)
-
 FIGURE_3 = Item(
     "Figure 3",
     "Frozen-QK solves retrieval by an induction head: layer 1 attends to the previous token, "
@@ -271,104 +237,6 @@ BITS = Item(
     note="The text swaps Frozen-QK and Frozen-MLP. At small scale every model memorises all, "
     "so bits per parameter measure the number of parameters, not the capacity.",
     late=True,
-)
-
-HEADS = (4, 16, 32)
-
-
-def head_sweep(task: str, printed: str) -> Item:
-    cells = {
-        f"H={heads}": Cell(
-            f"configs/mixit/{task}.py:variant=mixit",
-            {"model.heads": str(heads), "optim.learning_rate": "0.01"},
-            scales=SMALL,
-        )
-        for heads in HEADS
-    }
-    return Item(
-        f"Table 5, {task}",
-        f"More heads make MixiT better: {printed} with 4, 16, 64, 256 heads.",
-        cells,
-        (above("32 heads beat 4", of("H=32"), of("H=4")),),
-        note="n = 512 there, 64 here. 50.72 % of addition with 64 heads contradicts Table 1.",
-    )
-
-
-HEAD_SWEEPS = (
-    head_sweep("addition", "34.7, 34.7, 50.7, 91.9 %"),
-    head_sweep("dyck", "77.9, 81.7, 89.4, 91.8 %"),
-    Item(
-        "Table 5, Yelp polarity",
-        "The number of heads hardly matters: 92.5, 92.6, 92.5, 91.7 %.",
-        needs="Yelp reviews and the Llama tokenizer",
-    ),
-)
-
-DEPTHS = (2, 8)
-DEPTH = Item(
-    "Table 6",
-    "A random transformer loses addition with depth (100, 23.5, 22.9 % at 2, 8, 16 layers); MixiT "
-    "keeps it.",
-    {
-        f"{name}, L={layers}": Cell(
-            f"configs/mixit/addition.py:variant={name}",
-            {"model.layers": str(layers), "optim.learning_rate": "0.01"},
-            scales=SMALL,
-        )
-        for name in ("mixit", "random")
-        for layers in DEPTHS
-    },
-    (
-        above(
-            "the random transformer loses between 2 and 8 layers",
-            of("random, L=2"),
-            of("random, L=8"),
-        ),
-        near("MixiT keeps its accuracy", of("mixit, L=8"), of("mixit, L=2"), 0.02),
-        above(
-            "the random transformer of 8 layers knows more than position and token",
-            of("random, L=8"),
-            trivial("random, L=8", "by_position_and_token"),
-            no=CHANCE,
-        ),
-    ),
-    baseline="by_position_and_token",
-    note="23.53 and 22.88 % are chance level: position and current token alone score 24.8 %.",
-)
-
-SDE = Item(
-    "Theorem 2.1",
-    "As width and depth grow together, MixiT's covariance follows an SDE with drift "
-    "Tr(Phi)/m - M(Phi) and covariance Sigma^v + Sigma^M.",
-    {
-        "one step": Cell("configs/mixit/sde_one_step.py", scales=("paper", "small")),
-        "paths": Cell("configs/mixit/sde_paths.py", scales=("paper", "small")),
-        "causal": Cell("configs/mixit/sde_causal.py", scales=("paper", "small")),
-    },
-    (
-        above(
-            "networks of width 200 have the SDE's law at tau = 1",
-            0.035,
-            of("paths", "ks/log_trace/tau=1/n=200"),
-        ),
-    ),
-    note="The drift must be multiplied by the identity, which (2.4) omits and (A.7) prints as I_n.",
-)
-
-PRINTED_VARIANCE = Item(
-    "Equation (2.3)",
-    "The mixing matrices have variance 1/sqrt(nm).",
-    {"variance": Cell("configs/mixit/sde_printed_variance.py", scales=("paper", "small"))},
-    (
-        near(
-            "with the printed variance the log-trace stays bounded",
-            of("variance", "log_trace/1/sqrt(nm)/layer=64"),
-            0.0,
-            1.0,
-            no=REFUTED,
-        ),
-    ),
-    note="A typo: the standard deviation is 1/sqrt(nm).",
 )
 
 THROUGHPUT = Item(

@@ -1,8 +1,8 @@
 """Version B: Is random attention sufficient for sequence modeling? Shares tables with A."""
 
-from experiments.papers import mixit
+from experiments.papers import mixit, mixit_sweeps, mixit_theory
 from experiments.papers.item import Cell, Item, Paper
-from experiments.papers.rules import above, of
+from experiments.papers.rules import REFUTED, above, near, of
 
 
 def same(item: Item, name: str) -> Item:
@@ -10,37 +10,50 @@ def same(item: Item, name: str) -> Item:
     return item._replace(name=name)
 
 
-COVARIANCE = Item(
-    "Table 6",
-    "The covariance between tokens grows with depth in a random transformer and stays small in "
-    "MixiT (L = 2 to 32).",
-    {
-        "paper": Cell("configs/mixit/covariance_depth.py:preset=paper"),
-        "authors": Cell("configs/mixit/covariance_depth.py:preset=authors"),
-    },
+UNIVERSAL = Item(
+    "Theorem 5.1",
+    "One layer of attention with enough frozen random heads, and an MLP, fits any causal function; "
+    "MixiT cannot.",
+    {"heads": Cell("configs/mixit/universality.py")},
     (
         above(
-            "paper's text: the raw covariance grows", of("paper", "verdict/covariance_grows"), 0.5
+            "the error of a look-up falls with the heads",
+            of("heads", "error/linear/frozen_qk/lookup/H=1"),
+            of("heads", "error/linear/frozen_qk/lookup/H=128"),
+            by=0.1,
         ),
         above(
-            "paper's text: MixiT below the random transformer at every depth",
-            of("paper", "verdict/covariance_mixit_below"),
-            0.5,
+            "MixiT's stays above it",
+            of("heads", "error/linear/mixit/lookup/H=128"),
+            of("heads", "error/linear/frozen_qk/lookup/H=128"),
+            by=0.1,
         ),
         above(
-            "authors' code: the raw covariance grows",
-            of("authors", "verdict/covariance_grows"),
-            0.5,
-        ),
-        above(
-            "authors' code: MixiT below the random transformer at every depth",
-            of("authors", "verdict/covariance_mixit_below"),
-            0.5,
+            "without positions the token before is found too",
+            0.1,
+            of("heads", "error/linear/frozen_qk/previous/H=128"),
+            no=REFUTED,
         ),
     ),
-    metric="verdict/covariance_grows",
-    note="The printed row is not monotone, so only growth from 2 to 32 and the order at each depth "
-    "count. Our text is a chain of bigrams; theirs is WikiText.",
+    metric="error/linear/frozen_qk/lookup/H=128",
+    note="An existence statement without a rate. (B.1) has no positions, so the order of the past "
+    "is out of reach for any number of heads; with rotary positions it is not.",
+    late=True,
+)
+
+SCALE = Item(
+    "Section 3, the scale of frozen queries and keys",
+    "Frozen-QK works with weights at their initialisation of standard deviation 0.02.",
+    {
+        f"std={std}": Cell(f"configs/mixit/qk_scale.py:std={std}", scales=("small",))
+        for std in ("0.02", "fan_in")
+    },
+    (
+        near("Frozen-QK retrieves with 0.02 at n = 64", of("std=0.02"), 1.0, 0.05),
+        near("Frozen-QK retrieves with 1/sqrt(n)", of("std=fan_in"), 1.0, 0.05),
+    ),
+    baseline="in_context_guess",
+    note="0.02 suits n = 1024; at n = 64 it makes frozen attention almost uniform.",
     late=True,
 )
 
@@ -51,7 +64,7 @@ PAPER = Paper(
     (
         same(mixit.HOPS, "Table 1, k-hop"),
         same(mixit.RETRIEVAL, "Table 1, retrieval"),
-        same(mixit.FIGURE_2, "Figure 2"),
+        same(mixit_sweeps.FIGURE_2, "Figure 2"),
         *(same(item, item.name.replace("Table 3", "Table 2")) for item in mixit.LANGUAGE),
         same(mixit.ADDITION, "Table 3, decimal addition"),
         same(mixit.DYCK, "Table 3, Dyck-1"),
@@ -60,10 +73,12 @@ PAPER = Paper(
         same(mixit.YELP, "Table 3, Yelp polarity"),
         mixit.BITS,
         mixit.FIGURE_3,
-        same(mixit.DEPTH, "Table 5"),
-        COVARIANCE,
-        *(same(item, item.name.replace("Table 5", "Table 9")) for item in mixit.HEAD_SWEEPS),
-        mixit.SDE,
+        same(mixit_sweeps.DEPTH, "Table 5"),
+        mixit_theory.COVARIANCE,
+        *(same(item, item.name.replace("Table 5", "Table 9")) for item in mixit_sweeps.HEAD_SWEEPS),
+        mixit_theory.SDE,
+        UNIVERSAL,
+        SCALE,
         same(mixit.THROUGHPUT, "Appendix D, throughput"),
     ),
 )

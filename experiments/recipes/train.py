@@ -20,6 +20,8 @@ def run(config, workdir: Workdir) -> int:
     stages = phases(config)
     built = stages[0].built
     describe.print_labels(built.partition, built.shapes())
+    if built.task.remark:
+        print(f"note: {built.task.remark}")
     cost.check_memory(built)
     with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
         state, clock = built.create(), watch.Stopwatch()

@@ -206,12 +206,12 @@ class Decoder(nn.Module):
             **spec.dtypes,
         )(h)
 
-    def _scan_blocks(self, h_BxTxN, n_blocks):
+    def _scan_blocks(self, h_BxTxN: jax.Array, n_blocks: int) -> jax.Array:
         """The first blocks as one compiled body over their stacked parameters and captures."""
         names = [f"block_{i}" for i in range(n_blocks)]
         capturing = self.is_mutable_collection("intermediates")
 
-        def body(h, params):
+        def body(h, params) -> Any:
             block = Block(self.spec, parent=None)
             if not capturing:
                 return block.apply({"params": params}, h, None), None

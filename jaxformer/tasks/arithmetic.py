@@ -93,6 +93,13 @@ class ModularAddition(Task):
             raise UserError(f"modular addition needs 2 <= p <= 40,000, got {self.p}.")
 
     @property
+    def remark(self) -> str:
+        divisor = next((d for d in range(2, int(self.p**0.5) + 1) if self.p % d == 0), 0)
+        return (
+            f"p = {self.p} is not prime ({divisor} divides it); the papers' is." if divisor else ""
+        )
+
+    @property
     def vocab_size(self) -> int:
         return self.p
 

@@ -65,6 +65,11 @@ class Task(ABC):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """One example; enumerated tasks use the index, sampled ones the key folded with it."""
 
+    @property
+    def remark(self) -> str:
+        """What a user should know of these options, or ""; a run prints it."""
+        return ""
+
     def part(self, stream: int) -> "Task":
         """The task whose examples are for training, validation or testing (tasks.source).
 
