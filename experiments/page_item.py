@@ -22,7 +22,7 @@ def section(row: Row, shown: dict[str, Row]) -> str:
     if item.note:
         parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
     if item.late:
-        text = "The rules were written after the first record of these runs."
+        text = "The rules were written after numbers of these runs had been seen."
         parts.append(f'<p class="caveat">{text}</p>')
     if item.needs:
         parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')

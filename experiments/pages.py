@@ -74,7 +74,9 @@ def _ledger_row(row: Row) -> str:
     ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
     ours += [f"*{line}*" for line in tables.stale_lines(row)]
     ours += [f"*{problem}*" for problem in row.problems]
-    caveat = [row.item.note] + ["The rule came after the first record."] * row.item.late
+    caveat = [row.item.note] + [
+        "Numbers had been seen before the rule was written."
+    ] * row.item.late
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
     commits = sorted({tables.commit(record) for record in row.records.values()})
     cells = [

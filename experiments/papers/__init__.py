@@ -2,8 +2,8 @@
 
     PAPERS["mixit"].items -> Item(name, claim, cells, rules, ..)
 
-Nothing here trains or draws. A rule stands in the repository before the first record of its cells,
-unless `late` says that it came after. See `rules.py` for the verdicts.
+Nothing here trains or draws. A rule stands in the repository before the first number of its cells
+was seen, unless `late` says that it came after. See `rules.py` for the verdicts.
 """
 
 from experiments.papers import (

@@ -26,7 +26,7 @@ class Item(NamedTuple):
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
     note: str = ""  # a typo, an inconsistency, what our setting changes
     needs: str = ""  # data or weights that the repository does not have
-    late: bool = False  # a record of it existed before its rules were committed
+    late: bool = False  # numbers of it had been seen before its rules were written
 
 
 class Paper(NamedTuple):

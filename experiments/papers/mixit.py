@@ -195,7 +195,7 @@ FIGURE_3 = Item(
     "Frozen-QK solves retrieval by an induction head: layer 1 attends to the previous token, "
     "layer 2 to the answer.",
     {"frozen_qk": Cell("configs/mixit/retrieval.py:variant=frozen_qk")},
-    note="`python experiments/inspect.py RUN` draws the maps of a finished run with their scores.",
+    note="`python experiments/look.py RUN` draws the maps of a finished run with their scores.",
 )
 
 LANGUAGE = tuple(
