@@ -29,8 +29,8 @@ def check_memory(built) -> None:
         need *= min(built.mesh.size, jax.local_device_count())
     n = len(built.members.members)
     print(
-        f"memory: about {_size(need)} for {n} member{'s' * (n > 1)} "
-        f"at its peak ({_size(held)} parameters and moments; {_size(moving)} gradient and activations, "
+        f"memory: about {_size(need)} for {n} member{'s' * (n > 1)} at its peak "
+        f"({_size(held)} parameters and moments; {_size(moving)} gradient and activations, "
         f"{'side by side' if built.how == 'vmap' else 'one member at a time'}), {_size(free)} free"
     )
     if free is None or need <= free:

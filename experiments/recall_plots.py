@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from experiments import plots
+from experiments.recall_numbers import LAST
 
 BLUE, RED, GREEN = plots.COLOURS[0], plots.COLOURS[1], plots.COLOURS[2]
-LAST = 3  # evaluations that a number in a title is the mean of
 ROLES = (("other tokens", "0.7"), ("ybar, after a trigger", BLUE), ("noise, after a trigger", RED))
 TITLES = {
     "previous_token": "layer 1 looks one back:\n$p_i^T W_K^1 p_j$",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import cost, describe, plots, recall_plots, recall_probes, watch
+from experiments import cost, describe, plots, recall_numbers, recall_plots, recall_probes, watch
 from experiments.recipes.solve import write_arrays
 from experiments.session import Session
 from experiments.training import Setup, setup
@@ -25,9 +25,6 @@ from jaxformer.records import Workdir
 from jaxformer.tasks.source import Source
 from jaxformer.train.loop import Hook, fit
 from jaxformer.train.metrics import over_seeds
-
-LAST = 3  # evaluations that a reported number is the mean of
-LEARNED = 0.3  # a token is learned when its probability first passes this
 
 
 def run(config, workdir: Workdir) -> int:
@@ -190,9 +187,9 @@ class RecallSession(Session):
         cuts = {p: self._truncate(state, p, settings.fractions) for p in settings.truncate}
         halves = (state.trainable, state.frozen)
         maps, scores = self._memories(halves)
-        kept = _kept(result["members"])
-        numbers = _numbers(np.array(steps), curves, settings)
-        numbers |= _cut_numbers(cuts, settings.fractions)
+        kept = recall_numbers.kept(result["members"])
+        numbers = recall_numbers.along(np.array(steps), curves, settings)
+        numbers |= recall_numbers.of_cuts(cuts, settings.fractions)
         numbers |= {name: np.asarray(values) for name, values in scores.items()}
         for name in result["metrics"]:  # of the noisy test set
             values = [m["metrics"][name].mean for m in result["members"]]
@@ -249,59 +246,3 @@ class RecallSession(Session):
             return jax.lax.map(one, halves)
 
         return every_member((state.trainable, state.frozen), self.clean, self.noisy)
-
-
-def _kept(members) -> list[int]:
-    """The members that a mean is over: of the chosen learning rate, and never diverged."""
-    alive = [i for i, member in enumerate(members) if member["diverged_at"] is None]
-    chosen = [i for i in alive if members[i]["chosen"]]
-    rate = members[(chosen or alive)[0]]["learning_rate"]
-    return [i for i in alive if members[i]["learning_rate"] == rate]
-
-
-def _numbers(steps_S, curves, settings) -> dict[str, np.ndarray]:
-    """{name: (members,)}: the means of the last probes, and what they say about the claims."""
-    numbers = {name: values[-LAST:].mean(0) for name, values in curves.items()}
-    on_target, on_noise = numbers["attention_target"], numbers["attention_noise"]
-    numbers["attention_ratio"] = on_target / np.maximum(on_noise, 1e-9)  # heavy-tailed over seeds
-    numbers["attention_difference"] = on_target - on_noise
-    prefix = "p_noise_without_"
-    for part in [name.removeprefix(prefix) for name in numbers if name.startswith(prefix)]:
-        correct, noise = numbers[f"p_correct_without_{part}"], numbers[prefix + part]
-        numbers[f"p_correct_gain_without_{part}"] = correct - numbers["p_correct"]
-        numbers[f"p_noise_drop_without_{part}"] = numbers["p_noise"] - noise
-        clean = numbers[f"accuracy_clean_without_{part}"] - numbers["accuracy_clean"]
-        numbers[f"accuracy_clean_gain_without_{part}"] = clean
-    begin = settings.pretrain_steps
-    early = (steps_S > begin) & (steps_S <= begin + settings.early)
-    if early.any():
-        numbers["p_noise_peak"] = curves["p_noise"][early].max(0)
-    if begin:  # the correct token was learned on clean data
-        difference = curves["attention_target"] - curves["attention_noise"]
-        numbers["attention_difference_clean"] = difference[steps_S == begin][0]
-        return numbers
-    first = {n: _first_step(steps_S, curves[n]) for n in ("p_correct", "p_noise")}
-    numbers["noise_first"] = (first["p_noise"] < first["p_correct"]) * 1.0
-    return numbers
-
-
-def _cut_numbers(cuts, fractions) -> dict[str, np.ndarray]:
-    """What each cut of the final model changes, by member."""
-    numbers = {}
-    for pattern, cut in cuts.items():
-        values = {name: np.asarray(v) for name, v in cut.items()}
-        whole = fractions.index(1.0) if 1.0 in fractions else None
-        for k, fraction in enumerate(fractions):
-            if whole is None or k == whole:
-                continue
-            name = f"{pattern}@{fraction:g}"
-            for answer, sign in (("p_correct_gain", 1), ("p_noise_drop", -1), ("loss_drop", -1)):
-                v_MxF = values[answer.rsplit("_", 1)[0]]
-                numbers[f"{answer}/{name}"] = sign * (v_MxF[:, k] - v_MxF[:, whole])
-    return numbers
-
-
-def _first_step(steps, values_SxM) -> np.ndarray:
-    """The first probed step at which each member passes LEARNED; inf if never."""
-    passed = values_SxM >= LEARNED
-    return np.where(passed.any(0), np.array(steps, float)[passed.argmax(0)], np.inf)
