@@ -22,10 +22,9 @@ authors it grows too. At initialisation, before the final norm, Zipf tokens. The
 scale 1/L is left out: with it similarity does not grow with depth.
 
 Table 6 is of trained networks, on Wikitext; here on `figure.text`, by default the packaged chain.
-After 100 steps at n=32 the cosine goes from .29 at L=2 to .49 at 8 and .58 at 16 in the random
-transformer, from .07 to .08 and .09 in MixiT with trains=embeddings: the claim. With trains=all it
-stays at .49 to .46 (L=16), not below the random one at L=2. L=32 after training is not yet run
-(docs/sde.md).
+After 100 steps at n=32 the cosine goes from .29 at L=2 to .49, .58 and .65 at 8, 16 and 32 in the
+random transformer, in MixiT with trains=embeddings from .07 to .08, .09 and .08: the claim. With
+trains=all it stays at .49 to .46 (L=16), not below the random one at L=2 (docs/sde.md).
 """
 
 from configs import common
