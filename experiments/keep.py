@@ -18,7 +18,7 @@ from jaxformer.records import SCHEMA, Workdir, write_atomically, write_json
 
 RESULTS = Path(__file__).parents[1] / "results"
 ROWS = 50  # of a curve
-AXIS = 40  # entries of one axis of an array
+AXIS = 24  # entries of one axis of an array
 
 
 def keep(workdir: Workdir) -> Path:
@@ -27,7 +27,7 @@ def keep(workdir: Workdir) -> Path:
     file = place(held["config"], result["config_hash"])
     file.parent.mkdir(exist_ok=True)
     if (workdir / "figure.png").exists():
-        write_atomically(file.with_suffix(".png"), (workdir / "figure.png").read_bytes())
+        write_atomically(file.with_suffix(".png"), small(workdir / "figure.png"))
     if (workdir / "arrays.npz").exists():
         write_atomically(file.with_suffix(".csv"), table(workdir / "arrays.npz").encode())
     write_json(file, as_record(workdir))
@@ -52,6 +52,16 @@ def as_record(workdir: Workdir) -> dict[str, Any]:
             "validation": _thin([row for row in rows if "validation" in row]),
         },
     }
+
+
+def small(figure: Path) -> bytes:
+    """The figure with 256 colours: a third of its size, and no eye sees it."""
+    from PIL import Image
+
+    written = io.BytesIO()
+    with Image.open(figure) as image:
+        image.convert("RGB").quantize(256).save(written, "png", optimize=True)
+    return written.getvalue()
 
 
 def table(arrays: Path) -> str:
