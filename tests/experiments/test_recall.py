@@ -41,6 +41,7 @@ def test_every_fraction_is_laser_in_one_program():
         recall_probes.truncations(params, "a", (1.5,), measure)
 
 
+@pytest.mark.slow  # two more compilations of the recall step
 def test_finetuning_is_two_fits_with_probes(tmp_path, capsys):
     # A member that diverges is recorded and stops no other.
     rates = "--config.optim.learning_rate=(0.03,1e30)"

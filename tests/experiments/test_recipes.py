@@ -78,7 +78,16 @@ def test_wrong_unfreezing_schedules(schedule, words, tmp_path, capsys):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", ["addition", "dyck", "hops", "modular_addition"])
+# tests/experiments/test_cells.py runs every cell of every task among the long checks.
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param("addition", marks=pytest.mark.slow),
+        pytest.param("dyck", marks=pytest.mark.slow),
+        "hops",
+        "modular_addition",
+    ],
+)
 def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
     words = ("--config.train.steps=20", "--config.optim.warmup=5", "--config.train.batch_size=16")
     result = run(f"configs/mixit/{task}.py:variant=standard,scale=tiny", *words)
