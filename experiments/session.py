@@ -10,6 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments import watch
 from experiments.training import Setup, trained_share
+from jaxformer.errors import UserError
 from jaxformer.partition import FROZEN
 from jaxformer.processes import agree, any_process
 from jaxformer.records import dumps, environment
@@ -94,6 +95,23 @@ class Session:
         return bool(rows) and self.built.members.reached(
             _numbers(rows[-1]["validation"]["accuracy"]), target
         )
+
+    def stopped(self, state: TrainState) -> int:
+        """0 if the run is at its end, else the exit code of one that goes on later.
+
+        A run of which every member diverged ends here, with its last good state kept.
+        """
+        diverged = np.asarray(state.diverged_at)
+        if (diverged >= 0).all():
+            raise UserError(
+                f"the loss was not finite at step {diverged.max()}; the last good state is step "
+                f"{self.checkpoints.latest() or 0} in {self.checkpoints.folder}. "
+                "Try a lower --config.optim.learning_rate."
+            )
+        if self.finished(int(state.step)):
+            return 0
+        print(f"stopped; step {self.checkpoints.latest()} is saved, the same command goes on.")
+        return 128 + self.interrupt.signal
 
     def score(self, state: TrainState, batch: Batch, unseen=None) -> list[dict[str, Mean]]:
         """Per member, the mean of each score over a set (or over its part `unseen`)."""

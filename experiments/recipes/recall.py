@@ -57,16 +57,8 @@ def run(config, workdir: Workdir) -> int:
             if int(state.step) < stage.end:
                 break
         checkpoints.wait()
-        diverged = np.asarray(state.diverged_at)
-        if (diverged >= 0).all():
-            raise UserError(
-                f"the loss was not finite at step {diverged.max()}; the last good state is step "
-                f"{checkpoints.latest() or 0} in {checkpoints.folder}. "
-                "Try a lower --config.optim.learning_rate."
-            )
-        if not session.finished(int(state.step)):
-            print(f"stopped; step {checkpoints.latest()} is saved, the same command goes on.")
-            return 128 + interrupt.signal
+        if code := session.stopped(state):
+            return code
         result, arrays = session.findings(state)
     write_arrays(workdir, arrays)
     plots.save(recall_plots.training(config, arrays), workdir / "figure.png")

@@ -3,14 +3,11 @@
 build -> init or restore -> fit, phase by phase -> evaluate -> record
 """
 
-import numpy as np
-
 from experiments import cost, describe, plots, watch
 from experiments.session import Session
 from experiments.training import phase_of, phases, regroup
 from jaxformer import sharding
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
-from jaxformer.errors import UserError
 from jaxformer.processes import agree, is_writer
 from jaxformer.records import Workdir
 from jaxformer.train.loop import fit
@@ -55,16 +52,8 @@ def run(config, workdir: Workdir) -> int:
             if int(state.step) < stage.end:
                 break
         checkpoints.wait()
-        diverged = np.asarray(state.diverged_at)
-        if (diverged >= 0).all():
-            raise UserError(
-                f"the loss was not finite at step {diverged.max()}; the last good state is step "
-                f"{checkpoints.latest() or 0} in {checkpoints.folder}. "
-                "Try a lower --config.optim.learning_rate."
-            )
-        if not session.finished(int(state.step)):
-            print(f"stopped; step {checkpoints.latest()} is saved, the same command goes on.")
-            return 128 + interrupt.signal
+        if code := session.stopped(state):
+            return code
         result = session.result(state)
     chosen = {config.name: [member["chosen"] for member in result["members"]]}
     runs = {config.name: workdir.rows()}
