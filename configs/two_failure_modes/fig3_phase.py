@@ -20,8 +20,8 @@ def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
     length, width, points, measured, seeds = {
         "tiny": (32, 64, 40, (4, 3), 1),
-        "small": (256, 512, 160, (13, 9), 2),
-        "paper": (1024, 512, 200, (25, 19), 2),
+        "small": (256, 512, 160, (13, 9), 3),
+        "paper": (1024, 512, 200, (25, 19), 3),
     }[arguments["scale"]]
     settings = dict(length=length, width=width, beta_max=4.0, points=points, measured=measured)
     config = common.figure(

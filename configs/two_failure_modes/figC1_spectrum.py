@@ -18,8 +18,8 @@ def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
     length, width, seeds = {
         "tiny": (64, 64, 1),
-        "small": (256, 512, 2),
-        "paper": (512, 512, 2),
+        "small": (256, 512, 3),
+        "paper": (512, 512, 3),
     }[arguments["scale"]]
     settings = dict(betas=(0.2, 0.5, 1.0, 1.8, 3.0), length=length, width=width)
     config = common.figure(
