@@ -10,8 +10,10 @@ import numpy as np
 from jaxformer.tasks.task import Batch
 from jaxformer.train.metrics import Mean, over_seeds
 from theory import attention_paths
+from theory.attention_paths.kernel import kernel_task_overlap, total_kernel
 
 LIMIT = math.inf  # the width of the GP limit
+LEADING = 5  # principal components of a kernel
 
 
 class Study(NamedTuple):
@@ -38,7 +40,13 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
             gap = accuracy[k, best[k]] - accuracy[0, best[0]]
             metrics[f"{name}/{width}_minus_GP"] = Mean(float(gap), math.nan, 1)
 
-    U = scan["U"][np.arange(len(names)), best]
+    U, overlap = (scan[name][np.arange(len(names)), best] for name in ("U", "overlap"))
+    carried = (overlap[:, :LEADING] ** 2).sum(1)
+    for k, width in enumerate(names):
+        metrics[f"top{LEADING}_overlap/{width}"] = Mean(float(carried[k]), math.nan, 1)
+    for k, width in enumerate(names[1:], 1):
+        gap = Mean(float(carried[k] - carried[0]), math.nan, 1)
+        metrics[f"top{LEADING}_overlap/{width}_minus_GP"] = gap
     pruned = _prune(model, params, U[1], sets)
     for name, accuracy in pruned["whole"].items():
         metrics[f"{name}/gradient_descent"] = _proportion(accuracy, sets[name])
@@ -53,6 +61,7 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
     arrays = {
         "U_learned": learned_U,
         "U_theory": U,
+        "overlap": overlap,
         "scores": scores,
         "scores_learned": learned_scores,
         "temperatures": np.asarray(data["temperatures"]),
@@ -80,7 +89,8 @@ def width_name(width: float) -> str:
 
 
 def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
-    """Accuracies at every width (the GP limit first) and temperature: (widths, temperatures)."""
+    """Accuracies, U and the overlap of the kernel's components with the labels, at every width (the
+    GP limit first) and temperature: (widths, temperatures)."""
     attend = jax.jit(lambda p, x: model.apply({"params": p}, x, method="attentioned_input"))
 
     def attentioned(batch: Batch) -> np.ndarray:
@@ -93,6 +103,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
     widths, temperatures = (LIMIT, *data["widths"]), data["temperatures"]
     shape, paths = (len(widths), len(temperatures)), train.shape[1]
     validation, U = np.zeros(shape), np.zeros((*shape, paths, paths))
+    overlap = np.zeros((*shape, len(labels)))
     accuracy = {name: np.zeros(shape) for name in sets}
     with jax.enable_x64(True):
         together = np.concatenate([held, *tests.values()])
@@ -104,12 +115,20 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                     U[k, t] = attention_paths.order_parameter(
                         train, labels, width, temperature, model.heads
                     ).U
+                kernel = total_kernel(train, U[k, t])
+                overlap[k, t] = kernel_task_overlap(kernel, jnp.asarray(labels))
                 mean, _ = attention_paths.predict_at(U[k, t], train, labels, temperature, together)
                 first, *others = np.split(np.asarray(mean), stops)
                 validation[k, t] = np.mean((first > 0) == (held_labels > 0))
                 for (name, batch), f in zip(sets.items(), others):
                     accuracy[name][k, t] = np.mean((f > 0) == (_targets(batch) > 0))
-    return {"widths": widths, "validation": validation, "accuracy": accuracy, "U": U}
+    return {
+        "widths": widths,
+        "validation": validation,
+        "accuracy": accuracy,
+        "U": U,
+        "overlap": overlap,
+    }
 
 
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:

@@ -8,16 +8,24 @@ from experiments import panels, tables
 from experiments.page_item import finding_texts, made, marked, section, verdict
 from experiments.papers.item import Paper
 from experiments.papers.ledger import Row
-from experiments.papers.rules import CHANCE, DIFFERS, NOT_RUN, REFUTED, REPRODUCED
+from experiments.papers.rules import (
+    CHANCE,
+    DEFINITION,
+    DIFFERS,
+    NOT_RUN,
+    REFUTED,
+    REPRODUCED,
+    SHOWN,
+)
 from experiments.shelf import Record
 
-SHOWN = (REPRODUCED, DIFFERS, REFUTED, CHANCE, NOT_RUN)
 MEANING = {
     REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
     DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
     REFUTED: "the claim is false, at any scale.",
     CHANCE: "the number is what a trivial predictor scores on the same set.",
     NOT_RUN: "no usable record, or no rule; the command stands in its section.",
+    DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
 }
 SCALES = {
     "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
@@ -99,7 +107,7 @@ def _ledger_row(row: Row) -> str:
     missing = len(tables.missing(row))
     open_ones = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
     needs = f"needs {marked(row.item.needs)}" if row.item.needs else ""
-    ours = next(decided, needs or open_ones)
+    ours = next(decided, needs or open_ones or marked(row.item.defines))
     ours += "; a stale record" if row.stale else ""
     part = tables.decided(row)
     part = f"<br><span class=small>{part}</span>" if part else ""

@@ -24,6 +24,8 @@ def section(row: Row, shown: dict[str, Row]) -> str:
     if item.late:
         text = "The rules were written after numbers of these runs had been seen."
         parts.append(f'<p class="caveat">{text}</p>')
+    if item.defines:
+        parts.append(f"<p><b>Here:</b> {marked(item.defines)}</p>")
     if item.needs:
         parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
     parts += [f'<p class="problem">{escape(text)}</p>' for text in row.problems]

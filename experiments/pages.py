@@ -6,13 +6,12 @@ from configs.common import VARIANTS
 from experiments import tables
 from experiments.describe import number
 from experiments.papers.ledger import Row
-from experiments.papers.rules import CHANCE, DIFFERS, NOT_RUN, REFUTED, REPRODUCED
+from experiments.papers.rules import SHOWN as VERDICTS
 from experiments.shelf import Record, command, spelled
 from jaxformer.errors import UserError
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
-VERDICTS = (REPRODUCED, DIFFERS, REFUTED, CHANCE, NOT_RUN)
 # What a table of records shows first; everything else stays in the record.
 SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
 
@@ -82,7 +81,7 @@ def _ledger_row(row: Row) -> str:
     cells = [
         row.item.name,
         row.item.claim,
-        "<br>".join(ours) or "-",
+        "<br>".join(ours) or row.item.defines or "-",
         f"**{row.verdict}**",
         " ".join(filter(None, caveat)),
         "<br>".join(commits) or "-",

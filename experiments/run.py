@@ -25,7 +25,7 @@ from jax.errors import JaxRuntimeError
 
 from experiments import flags
 
-RECIPES = ("train", "measure", "solve", "posterior", "oneshot", "recall")
+RECIPES = ("train", "look", "measure", "solve", "posterior", "oneshot", "recall")
 
 
 def main(argv: Sequence[str]) -> int:

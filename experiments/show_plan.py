@@ -15,7 +15,7 @@ def items(wanted: list[Wanted], found: Iterable[Todo], rows: list[Row]) -> None:
     by_name = {name: todo for todo in found for name in todo.names}
     verdicts = {(row.paper.key, row.item.name): row.verdict for row in rows}
     for paper, item in wanted:
-        verdict = verdicts[paper.key, item.name] if item.cells else f"needs {item.needs}"
+        verdict = f"needs {item.needs}" if item.needs else verdicts[paper.key, item.name]
         print(f"{paper.key} {item.name}: {verdict}")
         width = max(map(len, item.cells), default=0)
         for name in item.cells:

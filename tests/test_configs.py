@@ -11,7 +11,7 @@ from experiments.recipes import measure, oneshot, posterior, recall, solve
 from jaxformer.paths import flatten
 
 NAMES = flags.known_configs()
-ALONE = ("unfreezing", "qk_scale")  # configs with an argument in place of the variant
+ALONE = ("unfreezing", "qk_scale", "induction_head")  # configs with arguments of their own
 MIXIT = [n for n in NAMES if "/mixit/" in n and not any(word in n for word in ALONE)]
 ENCODERS = {
     "fig1_losses": ("trainable", "rank_collapse", "entropy_collapse"),
@@ -53,6 +53,32 @@ def test_an_unfreezing_schedule_builds(thaw, scale):
     assert [stage.end for stage in stages] == [*(s for s, _ in config.unfreeze), config.train.steps]
     share = training.trained_share(config, config.train.steps)
     assert (share == 1) == (thaw == "always") and share > 0.8
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_induction_head_is_looked_for_in_retrieval(scale):
+    words = f"variant=frozen_qk,scale={scale}"
+    plain = flags.load_config(f"configs/mixit/retrieval.py:{words}").to_dict()
+    looked = flags.load_config(f"configs/mixit/induction_head.py:{words}").to_dict()
+    assert looked == plain | {"name": "mixit/induction_head", "recipe": "look"}
+
+
+@pytest.mark.parametrize(
+    "task, layers, width, heads, rate, batch",
+    [
+        ("addition", 8, 512, 64, 1e-3, 128),
+        ("dyck", 4, 512, 64, 1e-3, 512),
+        ("modular_addition", 2, 512, 32, 1e-3, 256),
+        ("retrieval", 2, 1024, 4, 1e-4, 1024),
+        ("hops", 5, 512, 8, 1e-4, 128),
+    ],
+)
+def test_paper_scale_has_the_published_optima_of_mixit(task, layers, width, heads, rate, batch):
+    """Table 8 of arXiv 2506.01115; the rate is one of those that validation chooses from."""
+    config = flags.load_config(f"configs/mixit/{task}.py:variant=mixit,scale=paper")
+    model = config.model
+    assert (model.layers, model.width, model.heads) == (layers, width, heads)
+    assert rate in config.optim.learning_rate and config.train.batch_size == batch
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -1,18 +1,19 @@
-"""The figure of the recipe `oneshot`: six panels over the trained networks of all seeds."""
+"""The figure of the recipe `oneshot`: eight panels over the trained networks of all seeds."""
 
 import numpy as np
 
 from experiments import plots
 from experiments.figures.paths_data import path_names
 from experiments.figures.paths_posterior import heat
-from experiments.oneshot import Study, width_name
+from experiments.oneshot import LEADING, Study, width_name
 from jaxformer.train.metrics import over_seeds
 
 
 def draw_figure(studied: list[Study], metrics, heads: tuple[int, ...]):
-    """Accuracy, temperature scan, two order parameters, head scores, pruning."""
+    """Accuracy, temperature scan, head scores, overlap with the labels; two order parameters,
+    pruning, the scores of theory beside those of the trained network."""
     plt = plots.pyplot()
-    figure, axes = plt.subplots(2, 3, figsize=(13, 7.6), layout="constrained")
+    figure, axes = plt.subplots(2, 4, figsize=(17, 7.6), layout="constrained")
     widths = [width_name(width) for width in studied[0].arrays["widths"]]
     sets = [name.removesuffix("/scan") for name in studied[0].arrays if name.endswith("/scan")]
     _bars(axes[0, 0], metrics, sets, ["gradient_descent", *widths])
@@ -27,6 +28,8 @@ def draw_figure(studied: list[Study], metrics, heads: tuple[int, ...]):
         heat(axis, U[1] if key == "U_theory" else U, names)
         axis.set_title(f"U, {title}", fontsize=9)
     _pruning(axes[1, 2], studied, sets)
+    _overlap(axes[0, 3], studied, widths)
+    _both_scores(axes[1, 3], studied, widths[1])
     gap = metrics[f"test/{widths[1]}_minus_GP"]
     beats = gap.mean > 2 * gap.sem
     words = "beats" if beats else "does not beat"
@@ -83,6 +86,39 @@ def _scores(axis, studied, sets) -> None:
     axis.set(xlabel="head score of the theory", ylabel="accuracy lost without the head")
     axis.set_title(f"correlation on held-out classes {means.mean:.2f}", fontsize=9)
     axis.legend(fontsize=8)
+
+
+def _overlap(axis, studied, widths) -> None:
+    """Figure 3d of the paper: how much of the labels lies in the leading components of K."""
+    carried = np.cumsum(np.stack([one.arrays["overlap"] for one in studied]) ** 2, -1)
+    ranks = np.arange(1, carried.shape[-1] + 1)
+    for k, (width, colour) in enumerate(zip(widths, ("black", *plots.COLOURS))):
+        mean = carried[:, k].mean(0)
+        error = carried[:, k].std(0) / max(len(carried) - 1, 1) ** 0.5
+        axis.plot(ranks, mean, color=colour, label=width)
+        axis.fill_between(ranks, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+    axis.axvline(LEADING, color="0.6", lw=0.8)
+    five = carried[:, :, LEADING - 1].mean(0)
+    axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")
+    axis.set_title(
+        f"the first {LEADING} components carry {100 * five[1]:.0f} % of the labels at "
+        f"{widths[1]},\n{100 * five[0]:.0f} % in the GP limit",
+        fontsize=9,
+    )
+    axis.legend(fontsize=8)
+
+
+def _both_scores(axis, studied, width: str) -> None:
+    """Figure 3e: each dot is a head of a network."""
+    for one, colour in zip(studied, plots.COLOURS * len(studied)):
+        axis.plot(one.arrays["scores"], one.arrays["scores_learned"], "o", ms=4, color=colour)
+    found = over_seeds([one.metrics["learned_theory_score_correlation"].mean for one in studied])
+    axis.set(
+        xlabel=f"head score, theory at {width}", ylabel="head score of the trained U",
+        xscale="log", yscale="log",
+    )  # fmt: skip
+    error = "" if np.isnan(found.sem) else f" +- {found.sem:.2f}"
+    axis.set_title(f"correlation {found.mean:.2f}{error}; a colour a network", fontsize=9)
 
 
 def _pruning(axis, studied, sets) -> None:

@@ -10,7 +10,11 @@ from experiments import plots
 from experiments.figures import paths_data
 from experiments.outcome import Outcome, exact
 from jaxformer.train.metrics import over_seeds
-from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap
+from theory.attention_paths.kernel import (
+    kernel_alignment,
+    kernel_task_overlap,
+    total_kernel,
+)
 
 
 def alignment(
@@ -29,7 +33,7 @@ def alignment(
         data = paths_data.example(seed + i, **task)
         solved = [np.asarray(data.solve(width, temperature).U) for width in widths[::-1]]
         for k, U in enumerate((np.eye(len(data.names)), *solved)):
-            kernel, labels_P = jnp.asarray(total_kernel(data, U)), jnp.asarray(data.labels)
+            kernel, labels_P = total_kernel(data.attentioned, U), jnp.asarray(data.labels)
             overlaps[k, i] = np.asarray(kernel_task_overlap(kernel, labels_P))[:components]
             aligned[k, i] = kernel_alignment(kernel, labels_P)
     captured = np.cumsum(overlaps**2, axis=-1)
@@ -71,9 +75,10 @@ def path_kernels(
     two = 2 if paths > 2 else 1
     cross = scaled[:, 0] @ scaled[:, two].T
     panels[f"{data.names[0]} x {data.names[two]}"] = (cross + cross.T) / 2
-    panels["K, GP limit"] = total_kernel(data, np.eye(paths))
+    panels["K, GP limit"] = np.asarray(total_kernel(data.attentioned, np.eye(paths)))
     for width in widths:
-        panels[f"K, N = {width}"] = total_kernel(data, np.asarray(data.solve(width, temperature).U))
+        U = data.solve(width, temperature).U
+        panels[f"K, N = {width}"] = np.asarray(total_kernel(data.attentioned, U))
     labels_P = jnp.asarray(data.labels)
     aligned = {
         name: float(kernel_alignment(jnp.asarray(K), labels_P)) for name, K in panels.items()
@@ -105,11 +110,3 @@ def path_kernels(
     arrays = {name.replace(" ", ""): kernel for name, kernel in panels.items()}
     metrics = {f"alignment/{name.replace(' ', '')}": exact(v) for name, v in aligned.items()}
     return Outcome(figure, arrays, metrics)
-
-
-def total_kernel(data: paths_data.Example, U) -> np.ndarray:
-    """K = sum U C / D between the training examples."""
-    _, paths, n = data.attentioned.shape
-    combined = np.tensordot(data.attentioned, U, axes=(1, 0)).swapaxes(1, 2)
-    flat = data.attentioned.reshape(len(data.attentioned), -1)
-    return flat @ combined.reshape(len(combined), -1).T / (paths * n)

@@ -239,6 +239,19 @@ IOI = (
     ),
 )
 
+DRAWINGS = (
+    Item(
+        "Figure 1",
+        "A drawing: feed-forward layers learn distributional associations, attention the context.",
+        defines="`configs/associations/recall.py` is the experiment that it summarises.",
+    ),
+    Item(
+        "Figure 2",
+        "A drawing of noisy in-context recall: triggers, targets and the generic noise token.",
+        defines="`jaxformer/tasks/recall.py`.",
+    ),
+)
+
 PRETRAINED = tuple(
     Item(name, claim, needs=WEIGHTS)
     for name, claim in {
@@ -251,6 +264,7 @@ PRETRAINED = tuple(
         "Figure 14": "Pythia ranks the among its first words after about 10 steps.",
         "Figure 15": "Pythia-410M and 1B: LASER lowers the and keeps IO.",
         "Figure 16": "Pythia-1B to 2.8B: the same on 20 facts of Table 5.",
+        "Table 5": "20 prompts of facts and their answers, the ones that Figure 16 averages.",
         "Figure 17": "GPT-2 small: truncating the MLP input of layers 9 to 11 makes Mary first.",
     }.items()
 )
@@ -260,6 +274,7 @@ PAPER = Paper(
     "Distributional Associations vs In-Context Reasoning",
     "ICLR 2025",
     (
+        *DRAWINGS,
         SURGERY,
         ATTENTION,
         ALLOCATION,

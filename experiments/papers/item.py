@@ -25,6 +25,7 @@ class Item(NamedTuple):
     metric: str = "accuracy"  # the one that `published` is about
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
     note: str = ""  # a typo, an inconsistency, what our setting changes
+    defines: str = ""  # a drawing or a table of settings, which claims no number: where it is here
     needs: str = ""  # data or weights that the repository does not have
     late: bool = False  # numbers of it had been seen before its rules were written
 

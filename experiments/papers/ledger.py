@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from experiments import flags, shelf
 from experiments.papers.item import Cell, Item, Paper
-from experiments.papers.rules import NOT_RUN, Finding, Number, Side, gravest
+from experiments.papers.rules import DEFINITION, NOT_RUN, Finding, Number, Side, gravest
 from jaxformer.errors import UserError
 from jaxformer.records import config_hash
 
@@ -75,7 +75,7 @@ def judge(
         sides = [found[side.cell] for side in (rule.left, rule.right) if side.cell in found]
         if len(scales := {record["config"]["scale"] for record in sides}) > 1:
             problems.append(f"{rule.text}: compares runs of scales {' and '.join(sorted(scales))}.")
-    verdict = gravest([finding.verdict for finding in findings])
+    verdict = DEFINITION if item.defines else gravest([f.verdict for f in findings])
     return Row(paper, item, found, findings, verdict, problems)
 
 

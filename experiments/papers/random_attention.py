@@ -62,6 +62,7 @@ PAPER = Paper(
     "Is random attention sufficient for sequence modeling? Disentangling trainable components",
     "version B of arXiv 2506.01115, anonymous",
     (
+        mixit.VARIANTS,
         same(mixit.HOPS, "Table 1, k-hop"),
         same(mixit.RETRIEVAL, "Table 1, retrieval"),
         same(mixit_sweeps.FIGURE_2, "Figure 2"),
@@ -75,6 +76,8 @@ PAPER = Paper(
         mixit.FIGURE_3,
         same(mixit_sweeps.DEPTH, "Table 5"),
         mixit_theory.COVARIANCE,
+        mixit.GRID,
+        mixit.OPTIMA,
         *(same(item, item.name.replace("Table 5", "Table 9")) for item in mixit_sweeps.HEAD_SWEEPS),
         mixit_theory.SDE,
         UNIVERSAL,

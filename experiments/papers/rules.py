@@ -14,8 +14,10 @@ DIFFERS = "differs at this scale"
 REFUTED = "refuted"
 CHANCE = "chance level"
 NOT_RUN = "not yet run"
+DEFINITION = "definition"  # of an item that claims no number
 # Of several findings the ledger shows the gravest first.
 VERDICTS = (REFUTED, DIFFERS, CHANCE, REPRODUCED, NOT_RUN)
+SHOWN = (REPRODUCED, DIFFERS, REFUTED, CHANCE, NOT_RUN, DEFINITION)  # columns, best first
 ERRORS = 2.0  # combined standard errors
 
 

@@ -54,6 +54,12 @@ TRAINABILITY = Item(
     late=True,
 )
 
+ENCODER = Item(
+    "Figure 2",
+    "A drawing of the encoder: weighted residual branches of attention and MLP, L layers.",
+    defines="`jaxformer/models/encoder.py`: alpha_SA and alpha_MLP are its residual weights.",
+)
+
 DEPTH = Item(
     "Figure 1d, e",
     "60 layers collapse with alpha_SA = 1 and not with 1.5 or 2; the theory follows networks.",
@@ -274,6 +280,7 @@ PAPER = Paper(
         TRAINABILITY,
         DEPTH,
         LOSSES,
+        ENCODER,
         PHASE,
         ENTROPY,
         TANH,

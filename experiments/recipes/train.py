@@ -3,6 +3,9 @@
 build -> init or restore -> fit, phase by phase -> evaluate -> record
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from experiments import cost, describe, plots, watch
 from experiments.session import Session
 from experiments.training import phase_of, phases, regroup
@@ -12,8 +15,11 @@ from jaxformer.processes import agree, is_writer
 from jaxformer.records import Workdir
 from jaxformer.train.loop import fit
 
+Finish = Callable[[Workdir, dict[str, Any]], dict[str, Any]]
 
-def run(config, workdir: Workdir) -> int:
+
+def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
+    """`finish` adds to the result, when the last checkpoint is whole and before it is written."""
     stages = phases(config)
     built = stages[0].built
     describe.print_labels(built.partition, built.shapes())
@@ -59,6 +65,8 @@ def run(config, workdir: Workdir) -> int:
     runs = {config.name: workdir.rows()}
     if is_writer():
         plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
+    if finish is not None:
+        result = finish(workdir, result)
     workdir.write("result.json", result)
     agree(0)  # nobody reads the record before it is whole
     report(workdir)

@@ -1,13 +1,19 @@
 """Looking inside a run: the scores by hand, the files, the refusals."""
 
 import json
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxformer
+from experiments import look
 from experiments.look import main
+from experiments.recipes import look as look_recipe
+from experiments.run import main as run
 from jaxformer import statistics
+from jaxformer.records import Workdir
 
 
 def test_position_after_the_previous_occurrence():
@@ -39,6 +45,26 @@ def test_a_run_is_looked_into(finished, tmp_path, capsys):
     assert -1 < scores["cosine"] < 1
 
 
+def test_the_recipe_records_the_strongest_heads(finished, tmp_path):
+    workdir = Workdir(shutil.copytree(finished, tmp_path / "run"))
+    result = look_recipe.finish(workdir, workdir.read("result.json"))
+    inside = look.numbers(*jaxformer.load(workdir.path, 0))
+    for name, heads in (
+        ("pairing/layer 1", inside.scores["pairing"][0]),
+        ("induction/layer 2", inside.scores["induction"][1]),
+    ):
+        assert result["metrics"][name].mean == pytest.approx(max(heads))
+        assert result["members"][0]["metrics"][name].mean == pytest.approx(max(heads))
+    assert 0 < result["baselines"]["induction_by_chance"] < 1
+    assert (workdir / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_recipe_wants_attention(capsys):
+    config = "--config=configs/mixit/induction_head.py:scale=tiny"
+    assert run([config, "--config.model.mixer=mixit", "--dry-run"]) == 2
+    assert "model.mixer 'mixit' has no attention to look at" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words, said",
     [
@@ -63,7 +89,6 @@ def test_an_unfinished_run_and_a_figure_are_refused(finished, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_fixed_mixing_has_no_maps(tmp_path, capsys):
-    from experiments.run import main as run
     from tests.experiments.conftest import TINY
 
     words = ["--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny", *TINY[1:]]

@@ -1,6 +1,7 @@
 """The papers as data: every cell is a config that exists, and a rule says what its numbers say."""
 
 import json
+import re
 
 import pytest
 
@@ -37,7 +38,11 @@ def test_an_item_names_configs_that_exist_and_cells_of_its_own(item):
     for rule in item.rules:
         for side in (rule.left, rule.right):
             assert not side.cell or side.cell in item.cells, rule.text
-    assert item.claim.endswith(".") and (item.cells or item.needs), item.name
+    assert item.claim.endswith(".") and (item.cells or item.needs or item.defines), item.name
+    if item.defines:
+        assert not item.cells and not item.rules and not item.needs
+        files = re.findall(r"`([a-z_/0-9]+/[a-z_0-9*]+\.[a-z]+)`", item.defines)
+        assert files and all([*flags.ROOT.glob(file)] for file in files), files
 
 
 def test_names_are_unique_within_a_paper():

@@ -112,6 +112,10 @@ def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
     with np.load(workdir / "arrays.npz") as held:
         assert held["U_theory"].shape == (2, 2, 4, 4) and held["U_learned"].shape == (2, 4, 4)
         best = held["validation"].argmax(2)
+        np.testing.assert_allclose((held["overlap"] ** 2).sum(-1), 1, rtol=1e-9)
+        five = (held["overlap"][0, :, :5] ** 2).sum(-1)
+        mine = result["members"][0]["metrics"]["top5_overlap/N=10_minus_GP"]["mean"]
+        assert mine == pytest.approx(five[1] - five[0])
         for i, member in enumerate(result["members"]):
             chosen = held["test/scan"][i, 1, best[i, 1]]
             assert member["metrics"]["test/N=10"]["mean"] == pytest.approx(chosen)

@@ -108,6 +108,14 @@ def add_temperature(kernel_PxP: jax.Array, temperature) -> jax.Array:
     return kernel_PxP + temperature * jnp.eye(len(kernel_PxP), dtype=kernel_PxP.dtype)
 
 
+def total_kernel(attentioned_PxDxn, U_DxD) -> jax.Array:
+    """K between the examples, (P, P), from U itself, which may be of any rank."""
+    _, paths, n = attentioned_PxDxn.shape
+    combined_PxDxn = jnp.einsum("pdn,de->pen", attentioned_PxDxn, U_DxD)
+    flat_PxF, combined_PxF = (x.reshape(len(x), -1) for x in (attentioned_PxDxn, combined_PxDxn))
+    return combined_PxF @ flat_PxF.T / (paths * n)
+
+
 def kernel_task_overlap(kernel_PxP: jax.Array, labels_P: jax.Array) -> jax.Array:
     """|e_k . Y| / sqrt(P) for every principal component of K, the leading one first."""
     _, vectors_PxK = jnp.linalg.eigh(kernel_PxP)

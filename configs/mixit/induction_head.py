@@ -1,0 +1,30 @@
+"""Do frozen random queries and keys form an induction head? (MixiT papers, Figure 3)
+
+    python experiments/run.py --config=configs/mixit/induction_head.py:variant=frozen_qk,scale=small
+
+variant  frozen_qk | standard | frozen_mlp | random
+
+scale  what                                  time              expected
+tiny   retrieval, n=64, M=6, one seed        20 CPU seconds    it runs
+small  n=64, M=8, 3 seeds, 2 rates           2 CPU minutes     the strongest heads of Frozen-QK
+                                                               .57 +- .06 and .92 +- .03
+paper  n=1024, M=30, V=256                   hours on a GPU    the claim
+
+Trains on retrieval as configs/mixit/retrieval.py does, then looks at the attention of the chosen
+members on the test set. An induction head needs two numbers, each of the strongest head of a layer:
+`pairing/layer 1`, from the answer in the context to its key, and `induction/layer 2`, from the
+query to the answer. Uniform attention has `pairing_by_chance` and `induction_by_chance`. The maps
+of one sequence are the figure. Any finished run of a decoder shows the same with look.py.
+"""
+
+from configs import common
+from configs.mixit import retrieval
+
+
+def get_config(arg: str = ""):
+    variants = ("frozen_qk", "standard", "frozen_mlp", "random")
+    arguments = common.parse(arg, variant=variants, scale=common.SCALES)
+    words = ",".join(f"{name}={value}" for name, value in arguments.items())
+    config = retrieval.get_config(words)
+    config.name, config.recipe = "mixit/induction_head", "look"
+    return config
