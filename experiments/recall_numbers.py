@@ -18,7 +18,9 @@ def along(steps_S, curves, settings) -> dict[str, np.ndarray]:
     """{name: (members,)}: the means of the last probes, and what they say about the claims."""
     numbers = {name: values[-LAST:].mean(0) for name, values in curves.items()}
     on_target, on_noise = numbers["attention_target"], numbers["attention_noise"]
-    numbers["attention_ratio"] = on_target / np.maximum(on_noise, 1e-9)  # heavy-tailed over seeds
+    if on_noise.any():  # where noise stands behind triggers at all
+        ratio = on_target / np.maximum(on_noise, 1e-9)  # heavy-tailed over seeds
+        numbers["attention_ratio"] = ratio
     numbers["attention_difference"] = on_target - on_noise
     prefix = "p_noise_without_"
     for part in [name.removeprefix(prefix) for name in numbers if name.startswith(prefix)]:

@@ -4,7 +4,7 @@ r"""A deeper network: three layers of three heads, 27 paths, one good head a lay
 
 scale  what                             time             expected
 tiny   8 tokens, 20 features, N = 5     7 CPU seconds    runs through
-small  the paper's task, 3 datasets     20 CPU seconds   GP .873, N=10 .959
+small  the paper's task, 3 datasets     10 CPU seconds   GP .877, N=10 .957
 paper  3 datasets, 5 widths             1 CPU minute     like small
 
 The paper shows such networks for one-shot classification only (see oneshot.py, heads=3,3,3 and

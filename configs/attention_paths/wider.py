@@ -4,7 +4,7 @@ r"""A wider network: two layers of eight heads, 64 paths, one good head a layer.
 
 scale  what                             time             expected
 tiny   8 tokens, 20 features, N = 5     6 CPU seconds    runs through
-small  the paper's task, 3 datasets     30 CPU seconds   GP .666, N=10 .761
+small  the paper's task, 3 datasets     20 CPU seconds   GP .676, N=10 .789
 paper  3 datasets, 5 widths             1 CPU minute     like small
 
 The paper shows such networks for one-shot classification only (see oneshot.py, heads=3,3,3 and

@@ -67,8 +67,9 @@ class Rule(NamedTuple):
         error = ERRORS * math.hypot(left.sem, right.sem)
         gap = left.mean - right.mean
         holds = abs(gap) <= self.by + error if self.within else gap > self.by + error
+        measured, other = (left, right) if self.left.cell else (right, left)
         return Finding(
-            self.text, self.yes if holds else self.no, f"{_say(left)} against {_say(right)}"
+            self.text, self.yes if holds else self.no, f"{_say(measured)} against {_say(other)}"
         )
 
 
