@@ -16,11 +16,13 @@ from experiments.papers.rules import (
     REFUTED,
     REPRODUCED,
     SHOWN,
+    UNDECIDED,
 )
 from experiments.shelf import Record
 
 MEANING = {
     REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
+    UNDECIDED: "the errors are too large to tell: more seeds would.",
     DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
     REFUTED: "the claim is false, at any scale.",
     CHANCE: "the number is what a trivial predictor scores on the same set.",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from experiments.describe import number
 from experiments.papers.ledger import Row, command
-from experiments.papers.rules import NOT_RUN, Finding, Side, gravest
+from experiments.papers.rules import NOT_RUN, UNDECIDED, Finding, Side, gravest
 from experiments.shelf import Record
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
@@ -77,10 +77,11 @@ def lines(row: Row) -> list[Line]:
 
 
 def said(row: Row) -> list[tuple[Finding, str, list[Side]]]:
-    """Each finding, whether it holds ("Yes", "No" or ""), and the numbers that it looks at."""
+    """Each finding, whether it holds (a word, or "" without numbers), and what it looks at."""
     found = []
     for rule, finding in zip(row.item.rules, row.findings, strict=True):
-        holds = "Yes" if finding.verdict == rule.yes else "No"
+        words = {rule.yes: "Yes", UNDECIDED: "Perhaps"}
+        holds = words.get(finding.verdict, "No")
         sides = [side for side in (rule.left, rule.right) if side.cell]
         found.append((finding, holds if finding.numbers else "", sides))
     return found

@@ -15,7 +15,7 @@ The number is the accuracy on the table itself. `bits_per_parameter` counts it a
 size^2 log2(size) accuracy / trained parameters; `bits_per_parameter_by_loss` takes the
 cross-entropy instead, which is what a code for the table would save. At small scale every variant
 but the random ones learns the whole table, so the bits then say how large the table was, not how
-much a variant could hold: that comparison needs the paper's table.
+much a variant could hold: that is configs/mixit/capacity.py.
 """
 
 from configs import common

@@ -2,7 +2,8 @@
 
 A rule compares two sides. A side is a number or names one measured in a cell: `of("standard")`,
 `of("standard", "loss")`, `trivial("standard", "best_constant")`. Differences count beyond TWO
-combined standard errors. A rule says what follows if it holds and if it does not.
+combined standard errors. A rule says what follows if it holds and if it does not; where the errors
+are too large to tell, it is undecided.
 """
 
 import math
@@ -13,11 +14,13 @@ REPRODUCED = "reproduced"
 DIFFERS = "differs at this scale"
 REFUTED = "refuted"
 CHANCE = "chance level"
+UNDECIDED = "undecided"
 NOT_RUN = "not yet run"
 DEFINITION = "definition"  # of an item that claims no number
 # Of several findings the ledger shows the gravest first.
-VERDICTS = (REFUTED, DIFFERS, CHANCE, REPRODUCED, NOT_RUN)
-SHOWN = (REPRODUCED, DIFFERS, REFUTED, CHANCE, NOT_RUN, DEFINITION)  # columns, best first
+VERDICTS = (REFUTED, DIFFERS, CHANCE, UNDECIDED, REPRODUCED, NOT_RUN)
+# Columns, best first.
+SHOWN = (REPRODUCED, UNDECIDED, DIFFERS, REFUTED, CHANCE, NOT_RUN, DEFINITION)
 ERRORS = 2.0  # combined standard errors
 
 
@@ -66,11 +69,13 @@ class Rule(NamedTuple):
             return Finding(self.text, NOT_RUN, "")
         error = ERRORS * math.hypot(left.sem, right.sem)
         gap = left.mean - right.mean
-        holds = abs(gap) <= self.by + error if self.within else gap > self.by + error
+        if self.within:
+            holds, may_hold = abs(gap) <= self.by, abs(gap) <= self.by + error
+        else:
+            holds, may_hold = gap > self.by + error, gap > self.by
+        verdict = self.yes if holds else UNDECIDED if may_hold and self.no != CHANCE else self.no
         measured, other = (left, right) if self.left.cell else (right, left)
-        return Finding(
-            self.text, self.yes if holds else self.no, f"{_say(measured)} against {_say(other)}"
-        )
+        return Finding(self.text, verdict, f"{_say(measured)} against {_say(other)}")
 
 
 def of(cell: str, metric: str = "accuracy") -> Side:
@@ -89,7 +94,7 @@ def above(text: str, left: Side | float, right: Side | float, by: float = 0.0, *
 
 
 def near(text: str, left: Side | float, right: Side | float, by: float, **verdicts) -> Rule:
-    """|left - right| <= by + two combined standard errors."""
+    """|left - right| <= by; beyond two combined standard errors above it, not."""
     return Rule(text, _side(left), _side(right), by, within=True, **verdicts)
 
 

@@ -44,6 +44,8 @@ PAPER = Paper(
             (above("D learns", of("D"), 0.5),),
         ),
         Item("Table 6", "Text is hard.", needs="a corpus"),
+        Item("Table 7", "C is .24.", {"C": C}, (near("C is .24", of("C"), 0.24, 0.006),)),
+        Item("Table 8", "The settings.", defines="`configs/common.py`: <all> of them."),
         Item(
             "Figure 1",
             "MixiT loses with M.",

@@ -15,6 +15,7 @@ from experiments.papers.rules import (
     NOT_RUN,
     REFUTED,
     REPRODUCED,
+    UNDECIDED,
     above,
     gravest,
     near,
@@ -77,13 +78,17 @@ def verdict(rule, *records):
     "rule, mean, sem, expected",
     [
         (above("", of("a"), 0.8), 0.9, 0.04, REPRODUCED),
-        (above("", of("a"), 0.8), 0.9, 0.06, DIFFERS),  # within two standard errors
-        (above("", of("a"), 0.8, by=0.05), 0.9, 0.04, DIFFERS),
+        (above("", of("a"), 0.8), 0.9, 0.06, UNDECIDED),  # within two standard errors
+        (above("", of("a"), 0.8, by=0.05), 0.9, 0.04, UNDECIDED),
+        (above("", of("a"), 0.8, by=0.05), 0.85, 0.04, DIFFERS),
+        (above("", of("a"), 0.8, no=REFUTED), 0.9, 0.06, UNDECIDED),  # noise refutes nothing
         (above("", of("a"), 0.8, no=REFUTED), 0.7, 0.0, REFUTED),
         (above("", 0.8, of("a")), 0.7, 0.04, REPRODUCED),
         (above("", of("a"), trivial("a", "guess"), no=CHANCE), 0.5, 0.0, CHANCE),
         (near("", of("a"), 1.0, 0.02), 0.97, 0.004, DIFFERS),
-        (near("", of("a"), 1.0, 0.02), 0.97, 0.006, REPRODUCED),
+        (near("", of("a"), 1.0, 0.02), 0.97, 0.006, UNDECIDED),
+        (near("", of("a"), 1.0, 0.02), 0.985, 0.006, REPRODUCED),
+        (above("", of("a"), trivial("a", "guess"), no=CHANCE), 0.6, 0.06, CHANCE),
     ],
 )
 def test_a_rule_counts_two_standard_errors(rule, mean, sem, expected):

@@ -1,0 +1,32 @@
+"""How many bits does each part store? A table that no variant can hold (MixiT papers, Table 4).
+
+    python experiments/run.py --config=configs/mixit/capacity.py:variant=standard,scale=small
+
+variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
+preset   paper (the text) | authors (their code; its biases give Table 4's parameter counts)
+
+scale  what                            time                expected bits a trained parameter
+tiny   16 x 16 entries, n=8            15 CPU seconds      it runs
+small  96 x 96 entries, n=16, 3 seeds  2 CPU minutes       see results/
+paper  512 x 512 entries, n=128        an hour on a GPU    2.98, 2.25, 1.13 and 2.18 (Standard,
+                                                           Frozen-QK, Frozen-MLP, MixiT)
+
+The same task as configs/mixit/memorization.py, with so few parameters that the accuracy stays below
+100 %: only then do bits per parameter measure what a variant can hold. The small table needs 4.2
+bits of each parameter of Standard, the paper's 3.0. Paper scale is that of memorization.py.
+"""
+
+from configs import common
+from configs.mixit import memorization
+
+
+def get_config(arg: str = ""):
+    config = memorization.get_config(arg)
+    config.name = "mixit/capacity"
+    if config.scale == "tiny":
+        common.decoder(config, width=8, layers=2, heads=4)
+    elif config.scale == "small":
+        common.decoder(config, width=16, layers=2, heads=4)
+        config.task.symbols = 96
+        config.train.update(batch_size=1024, steps=5000, eval_every=500)
+    return config
