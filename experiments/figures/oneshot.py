@@ -101,8 +101,8 @@ def _overlap(axis, studied, widths) -> None:
     five = carried[:, :, LEADING - 1].mean(0)
     axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")
     axis.set_title(
-        f"the first {LEADING} components carry {100 * five[1]:.0f} % of the labels at "
-        f"{widths[1]},\n{100 * five[0]:.0f} % in the GP limit",
+        f"the first {LEADING} components carry {100 * five[1]:.0f} % of the\nlabels at "
+        f"{widths[1]}, {100 * five[0]:.0f} % in the GP limit",
         fontsize=9,
     )
     axis.legend(fontsize=8)
@@ -113,10 +113,7 @@ def _both_scores(axis, studied, width: str) -> None:
     for one, colour in zip(studied, plots.COLOURS * len(studied)):
         axis.plot(one.arrays["scores"], one.arrays["scores_learned"], "o", ms=4, color=colour)
     found = over_seeds([one.metrics["learned_theory_score_correlation"].mean for one in studied])
-    axis.set(
-        xlabel=f"head score, theory at {width}", ylabel="head score of the trained U",
-        xscale="log", yscale="log",
-    )  # fmt: skip
+    axis.set(xlabel=f"head score, theory at {width}", ylabel="head score of the trained U")
     error = "" if np.isnan(found.sem) else f" +- {found.sem:.2f}"
     axis.set_title(f"correlation {found.mean:.2f}{error}; a colour a network", fontsize=9)
 
