@@ -23,7 +23,8 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
         "Made from `results/` by `python experiments/report.py`, never by hand. The same with"
     ]
     lines += ["figures, as one file: `python experiments/report.py --page=page.html`.", ""]
-    if problems:
+    stale = [f"{r.get('where')}: stale, {r['stale']}" for r in records if r.get("stale")]
+    if problems := [*problems, *stale]:
         lines += ["## Records that cannot be used", ""] + [f"- {p}" for p in problems] + [""]
     lines += ["## Ledger", "", *_counts(rows, heading=True), ""]
     lines += ["A row for every table and figure. A number is a mean ± standard error over seeds;"]

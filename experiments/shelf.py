@@ -80,7 +80,8 @@ def stale(record: Record) -> str:
         for name, value in record["overrides"].items():
             flags.override(config, name, spelled(value))
     except UserError as error:
-        return f"its config is gone: {error}"
+        said = str(error).partition(" There are ")[0].partition(" The choices are")[0]
+        return f"its config is gone: {said}"
     if config_hash(flags.plain(config.copy_and_resolve_references())) != record["config_hash"]:
         return "its config has changed since it ran."
     return ""
