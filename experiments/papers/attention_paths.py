@@ -106,32 +106,44 @@ ALIGNMENT = Item(
     late=True,
 )
 
-ROBUSTNESS = Item(
+
+def against_noise(name: str, claim: str, design: str, note: str = "") -> Item:
+    """Two paths on noisy data: `design` says what the second head attends to."""
+    ten, good, limit = (
+        of("noise", f"accuracy/{design}/{network}/sigma_perp=5")
+        for network in ("N=10", "good alone", "GP limit")
+    )
+    return Item(
+        name,
+        claim,
+        {"noise": figure("robustness")},
+        (
+            above("at noise 5, N = 10 beats the good path alone", ten, good, by=0.1),
+            above("at noise 5, N = 10 beats the GP limit", ten, limit),
+            above(
+                "the two paths are anticorrelated",
+                0.0,
+                of("noise", f"correlation/{design}/N=10/sigma_perp=5"),
+            ),
+        ),
+        metric=ten.metric,
+        baseline="chance",
+        note=note,
+        late=True,
+    )
+
+
+ROBUSTNESS = against_noise(
     "Figure 2e",
     "Path combination makes the network robust to perpendicular noise.",
-    {"noise": figure("robustness")},
-    (
-        above(
-            "at noise 5, N = 10 beats the good path alone",
-            of("noise", "accuracy/two_paths/N=10/sigma_perp=5"),
-            of("noise", "accuracy/two_paths/good alone/sigma_perp=5"),
-            by=0.1,
-        ),
-        above(
-            "at noise 5, N = 10 beats the GP limit",
-            of("noise", "accuracy/two_paths/N=10/sigma_perp=5"),
-            of("noise", "accuracy/two_paths/GP limit/sigma_perp=5"),
-        ),
-        above(
-            "the two paths are anticorrelated",
-            0.0,
-            of("noise", "correlation/two_paths/N=10/sigma_perp=5"),
-        ),
-    ),
-    metric="accuracy/two_paths/N=10/sigma_perp=5",
-    baseline="chance",
-    note="The authors' script has uniform attention where the text says random; both are run.",
-    late=True,
+    "two_paths",
+    "The authors' script has uniform attention where the text says random; both are run.",
+)
+
+UNIFORM = against_noise(
+    "Appendix, uniform attention for the denoising head",
+    "A head of uniform attention in place of the random one denoises as well.",
+    "two_paths_uniform",
 )
 
 ONESHOT = Item(
@@ -159,33 +171,6 @@ ONESHOT_ALIGNMENT = Item(
     ),
     metric="top5_overlap/N=10_minus_GP",
     note="On the training episodes, at the temperature that validation chose for each.",
-)
-
-UNIFORM = Item(
-    "Appendix, uniform attention for the denoising head",
-    "A head of uniform attention in place of the random one denoises as well.",
-    {"noise": figure("robustness")},
-    (
-        above(
-            "at noise 5, N = 10 beats the good path alone",
-            of("noise", "accuracy/two_paths_uniform/N=10/sigma_perp=5"),
-            of("noise", "accuracy/two_paths_uniform/good alone/sigma_perp=5"),
-            by=0.1,
-        ),
-        above(
-            "at noise 5, N = 10 beats the GP limit",
-            of("noise", "accuracy/two_paths_uniform/N=10/sigma_perp=5"),
-            of("noise", "accuracy/two_paths_uniform/GP limit/sigma_perp=5"),
-        ),
-        above(
-            "the two paths are anticorrelated",
-            0.0,
-            of("noise", "correlation/two_paths_uniform/N=10/sigma_perp=5"),
-        ),
-    ),
-    metric="accuracy/two_paths_uniform/N=10/sigma_perp=5",
-    baseline="chance",
-    late=True,
 )
 
 ONESHOT_U = Item(
