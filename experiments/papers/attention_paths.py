@@ -57,7 +57,7 @@ ACCURACY = Item(
             "samples agree with the theory at N = 10",
             of("accuracy", "accuracy_sampled/N=10"),
             of("accuracy", "accuracy/N=10"),
-            0.005,
+            0.01,
         ),
     ),
     metric="accuracy/N=10",

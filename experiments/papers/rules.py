@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`left` lies above `right` + by, or (within) no further than `by` from it."""
+    """`left` lies above `right` + by, or (within) no further than `by` from it, for certain."""
 
     text: str  # the claim in words
     left: Side
@@ -70,7 +70,7 @@ class Rule(NamedTuple):
         error = ERRORS * math.hypot(left.sem, right.sem)
         gap = left.mean - right.mean
         if self.within:
-            holds, may_hold = abs(gap) <= self.by, abs(gap) <= self.by + error
+            holds, may_hold = abs(gap) + error <= self.by, abs(gap) <= self.by + error
         else:
             holds, may_hold = gap > self.by + error, gap > self.by
         verdict = self.yes if holds else UNDECIDED if may_hold and self.no != CHANCE else self.no
@@ -94,7 +94,7 @@ def above(text: str, left: Side | float, right: Side | float, by: float = 0.0, *
 
 
 def near(text: str, left: Side | float, right: Side | float, by: float, **verdicts) -> Rule:
-    """|left - right| <= by; beyond two combined standard errors above it, not."""
+    """|left - right| <= by, with two combined standard errors to spare."""
     return Rule(text, _side(left), _side(right), by, within=True, **verdicts)
 
 
