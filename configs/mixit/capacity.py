@@ -6,10 +6,10 @@ variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
 preset   paper (the text) | authors (their code; its biases give Table 4's parameter counts)
 
 scale  what                            time                expected bits a trained parameter
+                                                           (Standard, Frozen-QK, Frozen-MLP, MixiT)
 tiny   16 x 16 entries, n=8            15 CPU seconds      it runs
-small  96 x 96 entries, n=16, 3 seeds  2 CPU minutes       see results/
-paper  512 x 512 entries, n=128        an hour on a GPU    2.98, 2.25, 1.13 and 2.18 (Standard,
-                                                           Frozen-QK, Frozen-MLP, MixiT)
+small  96 x 96 entries, n=16, 3 seeds  90 CPU seconds      1.8, 1.9, 1.0, 1.3
+paper  512 x 512 entries, n=128        an hour on a GPU    2.98, 2.25, 1.13 and 2.18
 
 The same task as configs/mixit/memorization.py, with so few parameters that the accuracy stays below
 100 %: only then do bits per parameter measure what a variant can hold. The small table needs 4.2

@@ -4,8 +4,8 @@ r"""Phase diagram of one attention layer (arXiv 2505.24333, Figure 3).
 
 scale  what                                  time             expected rms error against networks
 tiny   T=32, d=64, 4x3 networks              5 CPU seconds    below 0.1
-small  T=256, d=512, 13x9 networks, 2 seeds  10 CPU seconds   exact 0.021, limit 0.094
-paper  T=1024, d=512, 25x19, 2 seeds         an hour          exact about 0.02, limit 0.09
+small  T=256, d=512, 13x9 networks, 3 seeds  10 CPU seconds   exact 0.021, limit 0.094
+paper  T=1024, d=512, 25x19, 3 seeds         an hour          exact about 0.02, limit 0.09
 
 Theory and measurement of SA(rho), the cosine of two tokens after attention. The paper compares its
 limit by eye; at T = 1024 it is wrong by up to 0.99 near (rho = 0, low beta), where networks do not

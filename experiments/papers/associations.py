@@ -235,7 +235,7 @@ IOI = (
             for n in ("3", "4")
         ),
         metric="p_correct",
-        note=NOTE_IOI,
+        note=f"{NOTE_IOI} At small scale 5 layers converge too.",
     ),
 )
 
