@@ -18,7 +18,7 @@ CHANGED = "changed since it ran"
 FEW = "fewer seeds"
 ELSEWHERE = "not meant at this scale"
 LOST = "its config is gone"
-RESUMABLE = ("train", "recall", "oneshot", "posterior")  # recipes that save on the way
+RESUMABLE = ("train", "look", "recall", "oneshot", "posterior")  # recipes that save on the way
 FEW_RUNS = 2  # a table that lacks no more is nearly there
 
 Record = dict[str, Any]
