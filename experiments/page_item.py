@@ -190,13 +190,15 @@ def _figure(figure: panels.Figure, row: Row, shown: dict[str, Row], before: list
 
 
 def _open(row: Row) -> list[str]:
-    """The commands of what is not yet run."""
+    """The commands of what is not yet run, and of more seeds for what they would decide."""
+    more = tables.more_seeds(row)
+    parts = [f"<p>More seeds would tell:</p><pre>{escape(more)}</pre>"] if more else []
     commands = tables.missing(row)
     if not commands:
-        return []
+        return parts
     n = len(commands)
     told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
     lines = escape("\n".join(commands.values()))
     is_open = " open" if len(commands) == 1 else ""
     head = f"{told}; to make {'it' if n == 1 else 'them'}:"
-    return [f"<details{is_open}><summary>{head}</summary><pre>{lines}</pre></details>"]
+    return [*parts, f"<details{is_open}><summary>{head}</summary><pre>{lines}</pre></details>"]

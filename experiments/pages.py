@@ -103,7 +103,11 @@ def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
         elif commands:
             lines += [f"{row.item.name}: the runs of {listed[next(iter(commands.values()))]}.", ""]
     every = f"`python experiments/reproduce.py --paper {key}` makes them all. One at a time:"
-    return [f"Runs not yet made; {every}", "", *lines] if lines else []
+    lines = [f"Runs not yet made; {every}", "", *lines] if lines else []
+    more = {row.item.name: tables.more_seeds(row) for row in rows}
+    for name, line in more.items():
+        lines += [f"{name} is undecided; with more seeds:", "", f"    {line}", ""] * bool(line)
+    return lines
 
 
 def _variants(rows: list[Row]) -> list[str]:

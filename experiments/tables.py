@@ -6,6 +6,7 @@ Every measured number comes out of a record, which the line carries along.
 import csv
 import io
 import re
+import shlex
 from typing import Any, NamedTuple
 
 from experiments.describe import number
@@ -112,6 +113,19 @@ def missing(row: Row) -> dict[str, str]:
         for name, cell in row.item.cells.items()
         if name not in row.records
     }
+
+
+def more_seeds(row: Row) -> str:
+    """The command that would decide an undecided item: twice the seeds at the scale of its runs."""
+    if row.verdict != UNDECIDED:
+        return ""
+    records = row.records.values()
+    seeds, scale = 2 * max(len(r["seeds"]) for r in records), next(iter(records))["scale"]
+    only = shlex.quote(row.item.name)
+    return (
+        f"python experiments/reproduce.py --paper {row.paper.key} --only {only} --scale {scale} "
+        f"--seeds {seeds}"
+    )
 
 
 def decided(row: Row) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -14,9 +15,10 @@ from PIL import Image
 
 from experiments import flags, pages, report, tables
 from experiments.page import page
+from experiments.page_item import section
 from experiments.papers import PAPERS
 from experiments.papers.ledger import ledger
-from experiments.papers.rules import SHOWN
+from experiments.papers.rules import SHOWN, UNDECIDED
 from jaxformer.records import write_json
 from tests.experiments import made_up
 
@@ -76,6 +78,13 @@ def text(request, results):
     papers = PAPERS if request.param == "real" else {"made_up": made_up.PAPER}
     records, problems = report.load(flags.ROOT / "results" if request.param == "real" else results)
     return page(ledger(papers, records), records, problems, "A title")
+
+
+def test_undecided_says_how_to_decide(rows):
+    (row,) = (row for row in rows if row.verdict == UNDECIDED)
+    more = "reproduce.py --paper made_up --only 'Table 7' --scale small --seeds 4"
+    assert escape(more) in section(row, {})
+    assert all("--seeds" not in section(r, {}) for r in rows if r is not row)
 
 
 def test_every_verdict_is_there(rows):
