@@ -85,7 +85,7 @@ def test_wrong_unfreezing_schedules(schedule, words, tmp_path, capsys):
         pytest.param("addition", marks=pytest.mark.slow),
         pytest.param("dyck", marks=pytest.mark.slow),
         "hops",
-        "modular_addition",
+        pytest.param("modular_addition", marks=pytest.mark.slow),
     ],
 )
 def test_every_algorithmic_task_trains_beside_its_baselines(run, task):

@@ -43,7 +43,8 @@ def test_shuffled_visits_every_index_once_an_epoch(size):
 def test_a_finite_set_repeats_and_knows_what_it_contains():
     source = Source(Retrieval(max_pairs=4, vocab=32), jax.random.key(0), 10, 30, 200, 5)
     key, none = jax.random.key(1), jnp.zeros(1, jnp.uint32)
-    epoch = [rows(source.batch_at(key, step, none).inputs) for step in range(6)]
+    draw = jax.jit(lambda step: source.batch_at(key, step, none).inputs)
+    epoch = [rows(draw(step)) for step in range(6)]
     first, second = set.union(*epoch[:3]), set.union(*epoch[3:])
     assert first == second and epoch[0] != epoch[3]
     test = source.heldout().test

@@ -24,7 +24,10 @@ def columns(name, T):
     return {field: np.array([row[field] for row in rows]) for field in rows[0]}
 
 
-@pytest.mark.parametrize("T", LENGTHS)
+# Every length compiles anew: one of the middle ones stands with the long checks.
+@pytest.mark.parametrize(
+    "T", [pytest.param(T, marks=[pytest.mark.slow] * (T == 512)) for T in LENGTHS]
+)
 def test_reference_rows(T):
     row = columns("row_stats", T)
     args = row["beta"], row["rho"], T

@@ -247,6 +247,7 @@ def test_singular_posterior_against_importance_sampling():
     np.testing.assert_allclose(posterior.variance(xi_test), spread, rtol=0.1)
 
 
+@pytest.mark.slow  # tests/experiments/test_posterior.py kills the command that does this
 def test_a_run_resumes_from_its_saved_state(tiny):
     """Saved in the warm-up and after it, by pickle, into a new sampler: the same bits."""
     args = (tiny.attentioned, tiny.labels, N, T, (2, 2), 300, 2)
