@@ -9,13 +9,14 @@ reading    rarer (the construction, as in IOI: the successor that came once) | m
 scale  what                                             time                     expected
 tiny   N=32, T=16, d=32, 20 steps                       20 CPU seconds           it runs
 small  N=32, T=32, d=128, 3,000 steps, 3 seeds          2 CPU minutes a seed,    the table
-                                                        3 layers; 4 for 5
+                                                        3 layers; 4 for 5, 7 for 7
 paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU           the claim
 
     small scale, clean data  p(correct)  p(noise)  without the last MLP  its W1 at 1 %: p(correct)
     SGD, 3 layers, rarer     .25         .50       .47 / .05             +.24
     SGD, 3 layers, more      .51         .48       .88 / .02             +.41
     SGD, 5 layers, rarer     .33         .51       .61 / .07             +.30
+    SGD, 7 layers, rarer     .45         .50       .82 / .06             +.42
     Adam, 3 layers, rarer    .23         .50       .38 / .20             +.17
     Adam, 4 layers, rarer    .24         .50       .33 / .33             +.19
     Adam, 5 layers, rarer    .25         .51       .32 / .35             +.20
@@ -23,11 +24,11 @@ paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU          
 Standard errors are .01 to .03, but .04 and .06 of SGD with 5 layers. The paper claims that dropping
 the last MLP raises the accuracy for 3 to 7 layers trained with SGD, and that cutting its first
 matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not converging. All of it shows, and 5
-layers converge as well. Without the last MLP the network of `rarer` still divides its answer
-between two successors: the last layer's attention is all on them, and which of them came once it
-learns slowly. Of `more` it knows the answer (accuracy .998). A rate of 0.03 diverges without the
-clip of 1. The text contradicts itself: the construction makes ybar the rarer successor, the prose
-says that it "appears more". Both readings are here.
+layers converge as well. Without the last MLP three layers trained on `rarer` still divide their
+answer between the two successors: the attention is all on them, and which of them came once is
+learned slowly and with more layers (7: accuracy .945). On `more` three layers know the answer
+(.998). A rate of 0.03 diverges without the clip of 1. The text contradicts itself: the construction
+makes ybar the rarer successor, the prose says that it "appears more". Both readings are here.
 """
 
 from configs import common
