@@ -7,7 +7,9 @@ preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
 scale  what                                 time               expected accuracy
 tiny   3 digits, n=32                       20 CPU seconds     above chance
-small  4 digits, n=64, H=16, 3 seeds        1 to 4 CPU min     see results/
+small  4 digits, n=64, H=16, 3 seeds        1 to 4 CPU min     Standard, Frozen-QK, Frozen-MLP
+                                                       99.9 %, MixiT 93 +- 5 % (8 seeds,
+                                                       five of them 100 %)
 paper  10 digits, n=512, L=8, H=64          hours on a GPU     98.6 % Standard, 100 % Frozen-QK,
                                                                100 % MixiT
 

@@ -7,7 +7,8 @@ preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
 scale  what                                 time               expected accuracy
 tiny   K=6 pairs, n=32                      20 CPU seconds     above chance
-small  K=20 pairs, n=64, H=16, 3 seeds      1 to 3 CPU min     about what counting scores
+small  K=20 pairs, n=64, H=16, 3 seeds      1 to 3 CPU min     Standard 99.98 %, Frozen-QK 96 +- 1,
+                                                       MixiT 77 % (counts and ends 98 %)
 paper  K=40 pairs, n=512, L=4, H=64         hours on a GPU     95.8, 97.4, 96.2 % (Standard,
                                                                Frozen-QK, MixiT)
 

@@ -7,7 +7,8 @@ preset   paper (the text) | authors (their code: biases, sink head, scalings)
 
 scale  what                                 time               expected accuracy
 tiny   p=17, n=32                           20 CPU seconds     above chance
-small  p=97, n=64, 4000 steps, 3 seeds      2 to 5 CPU min     see results/
+small  p=97, n=64, 4000 steps, 3 seeds      2 to 5 CPU min     Standard, Frozen-QK, Frozen-MLP
+                                                       99.9 %, MixiT 94 +- 3 % (8 seeds)
 paper  p=599, 40,000 sampled pairs, n=512   hours on a GPU     100 % for all three
 
 At p = 31, where 860 pairs are left for training, all variants memorise them and most seeds know
