@@ -69,6 +69,8 @@ def _temperatures(axis, studied, widths) -> None:
             label=width,
         )  # fmt: skip
     axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy on held-out classes")
+    axis.set_xticks(temperatures, [f"{t:g}" for t in temperatures])
+    axis.minorticks_off()
     axis.legend(fontsize=8)
     best = rows.mean(0).max(1)
     axis.set_title(
