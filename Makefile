@@ -21,7 +21,7 @@ test: venv
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
 
 test-all: venv
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n $(WORKERS) --dist loadfile
 
 lint: venv
 	@$(PY) -m ruff check .

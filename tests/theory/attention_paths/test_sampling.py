@@ -1,6 +1,7 @@
 """The collapsed sampler is exact: against weights, importance sampling and exact identities."""
 
 import functools
+import os
 import pickle
 
 import jax
@@ -32,6 +33,15 @@ def draw(example, draws, chains, method, warmup=300, width=N, temperature=T, **k
             chains,
         )
         return attention_paths.sample(jax.random.key(0), *args, method=method, **kwargs)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def optimised():
+    """Thousands of gradients: here the faster program is worth its compilation."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    off = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
+    jax.config.update("jax_disable_most_optimizations", off)
 
 
 @pytest.fixture(scope="module")
