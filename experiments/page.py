@@ -140,7 +140,8 @@ def _others(rows: list[Row], records: list[Record]) -> list[str]:
             f'<section class="item"><h3>{escape(record["config_file"])}</h3><p>{numbers}</p>'
         )
         if record.get("figure"):
-            parts.append(f"<figure>{panels.picture(record).html}</figure>")
+            html = panels.picture(record).html
+            parts.append(f'<figure><div class="panels">{html}</div></figure>')
         parts.append(
             f"<details><summary>How it was made</summary>{made([record])}</details></section>"
         )
