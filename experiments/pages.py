@@ -106,7 +106,8 @@ def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
     lines = [f"Runs not yet made; {every}", "", *lines] if lines else []
     more = {row.item.name: tables.more_seeds(row) for row in rows}
     for name, line in more.items():
-        lines += [f"{name} is undecided; with more seeds:", "", f"    {line}", ""] * bool(line)
+        if line:
+            lines += [f"{name} is undecided; with more seeds:", "", f"    {line}", ""]
     return lines
 
 

@@ -235,7 +235,7 @@ IOI = (
             for n in ("3", "4")
         ),
         metric="p_correct",
-        note=f"{NOTE_IOI} At small scale 5 layers converge too.",
+        note=f"{NOTE_IOI} At small scale 5 layers do as 3 and 4 do.",
     ),
 )
 

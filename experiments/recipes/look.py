@@ -10,7 +10,8 @@ from experiments import look
 from experiments.recipes import train
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
-from jaxformer.train.metrics import Mean, over_seeds
+from jaxformer.train.metrics import Mean
+from jaxformer.train.population import over_chosen
 
 report = train.report
 SCORES = ("pairing", "induction")
@@ -26,28 +27,24 @@ def finish(workdir: Workdir, result: dict[str, Any]) -> dict[str, Any]:
 
     A layer's number is that of its head with the highest mean over the test set.
     """
-    insides = {
-        i: look.numbers(*jaxformer.load(workdir.path, i))
-        for i, member in enumerate(result["members"])
-        if member["chosen"]
-    }
-    for i, inside in insides.items():
-        strongest = {
-            f"{score}/layer {layer + 1}": Mean(float(heads.max()), float("nan"), 1)
-            for score in SCORES
-            for layer, heads in enumerate(inside.scores[score])
-        }
-        result["members"][i]["metrics"] |= strongest
-    first = next(iter(insides.values()))
-    names = [name for name in strongest if name not in result["metrics"]]
-    members = [result["members"][i]["metrics"] for i in insides]
-    result["metrics"] |= {name: over_seeds([m[name].mean for m in members]) for name in names}
-    result["baselines"] |= {
-        f"{score}_by_chance": first.scores[f"{score}_by_chance"] for score in SCORES
-    }
-    seed = result["members"][next(iter(insides))]["seed"]
-    look.draw(workdir / "figure.png", first, f"{result['config']['variant']}, seed {seed}")
+    chosen = [i for i, member in enumerate(result["members"]) if member["chosen"]]
+    insides = [look.numbers(*jaxformer.load(workdir.path, i)) for i in chosen]
+    found = [_strongest(inside) for inside in insides]
+    for i, mine in zip(chosen, found, strict=True):
+        result["members"][i]["metrics"] |= mine
+    result["metrics"] |= over_chosen(found, [True] * len(found))
+    scores, seed = insides[0].scores, result["members"][chosen[0]]["seed"]
+    result["baselines"] |= {f"{name}_by_chance": scores[f"{name}_by_chance"] for name in SCORES}
+    look.draw(workdir / "figure.png", insides[0], f"{result['config']['variant']}, seed {seed}")
     return result
+
+
+def _strongest(inside: look.Inside) -> dict[str, Mean]:
+    return {
+        f"{name}/layer {layer + 1}": Mean(float(heads.max()), float("nan"), 1)
+        for name in SCORES
+        for layer, heads in enumerate(inside.scores[name])
+    }
 
 
 def check(config) -> None:
