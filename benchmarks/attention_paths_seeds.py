@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import jax
 import numpy as np
 
-from jaxformer.tasks import hidden_markov
+from jaxformer.data import hidden_markov
 from theory import attention_paths
 from theory.attention_paths.kernel import (
     gram,

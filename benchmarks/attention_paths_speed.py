@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.data import hidden_markov
 from jaxformer.models.attention_paths import AttentionPaths
-from jaxformer.tasks import hidden_markov
 from theory import attention_paths
 
 T, HEADS = 0.01, (2, 2)

@@ -148,7 +148,7 @@ def jaxformer_side(case: Case, folder: str) -> None:
     from jaxformer.models.decoder import decoder
     from jaxformer.partition import Partition
     from jaxformer.tasks.task import Batch, Task
-    from jaxformer.train.step import create, make_step
+    from jaxformer.training.step import create, make_step
 
     @dataclass(frozen=True)
     class Tokens(Task):

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from configs.mixit import retrieval
-from experiments.training import setup
+from jaxformer.training.setup import setup
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 8

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.associations import recall
-from experiments.training import setup
+from jaxformer.training.setup import setup
 
 ROUNDS, STEPS, PEER_STEPS = 5, 50, 10
 WIDTH, LENGTH, BATCH, SYMBOLS = 64, 64, 64, 65

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from theory import covariance_sde as cs
-from theory.covariance_network import square_root
+from theory.covariance_sde.network import square_root
 
 TAU, FINEST, CHUNK = 1.0, 128, 50_000
 RATIOS = (1, 2, 4, 8, 16)  # fine steps a step: dt = TAU * ratio / FINEST

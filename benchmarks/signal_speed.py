@@ -13,7 +13,8 @@ import jax
 import numpy as np
 from scipy.integrate import quad
 
-from theory import rem, rem_tables
+from theory import rem
+from theory.rem import tables
 from theory.signal import Block, critical_alpha, propagate
 
 T = 512
@@ -45,15 +46,15 @@ def scipy_self_overlap(s: float) -> float:
         psi_2 = quad(lambda z: normal(z) * energy(z) ** 2 * np.exp(-energy(z)), -9, 9)[0]
         return psi_2 * np.exp((T - 1) * np.log1p(-min(missing, 1 - 1e-16)))
 
-    low, high = rem_tables._range(s, T)
+    low, high = tables._range(s, T)
     return T * quad(integrand, low, high, limit=200)[0]
 
 
 def build_tables() -> float:
-    rem_tables.tables.cache_clear()
-    rem_tables.row_tables.cache_clear()
+    tables.tables.cache_clear()
+    tables.row_tables.cache_clear()
     start = time.process_time()
-    rem_tables.tables(float(T))
+    tables.tables(float(T))
     return time.process_time() - start
 
 

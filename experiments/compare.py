@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from experiments import plots
-from experiments.describe import number
+from experiments.shared import plots
+from experiments.shared.describe import number
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, flat
-from jaxformer.train.metrics import over_seeds
+from jaxformer.training.metrics import over_seeds
 
 
 def main(argv: Sequence[str]) -> int:

@@ -19,14 +19,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments import headlines, launch, options
-from experiments.estimates import Pace
-from experiments.headlines import Runs
-from experiments.launch import Job, Launcher, failures
-from experiments.papers import PAPERS
-from experiments.watch import clock
+from experiments.papers import PAPERS, headlines
+from experiments.papers.headlines import Runs
+from experiments.schedule import launch
+from experiments.schedule.estimates import Pace
+from experiments.schedule.launch import Job, Launcher, failures
+from experiments.shared import options
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
+from jaxformer.training.progress import clock
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
 

@@ -32,12 +32,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import launch, litmus_figure, options
-from experiments.launch import Job, Launcher, failures
-from experiments.papers.rules import ERRORS, Number
-from experiments.watch import clock
+from experiments.ledger.rules import ERRORS, Number
+from experiments.page import litmus_figure
+from experiments.schedule import launch
+from experiments.schedule.launch import Job, Launcher, failures
+from experiments.shared import options
 from jaxformer.errors import UserError, unknown
 from jaxformer.records import Workdir, dumps, write_atomically
+from jaxformer.training.progress import clock
 
 TASKS = ("retrieval", "addition", "hops", "dyck", "modular_addition", "memorization")
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"

@@ -32,9 +32,9 @@ from rich.console import Console
 from rich.table import Table
 
 import jaxformer
-from experiments import plots
-from experiments.describe import number
-from jaxformer import build, statistics
+from experiments.shared import plots
+from experiments.shared.describe import number
+from jaxformer import build, observables
 from jaxformer.capture import capture
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_json
@@ -114,10 +114,10 @@ def numbers(model, params, config, sequences: int = 256) -> Inside:
     names = [f"block_{last}/states", "block_[0-9]+/attn/weights"]
     states = capture(model, params, test.inputs, names=names[:1])[names[0]]
     scores: dict[str, Any] = {
-        "covariance": float(statistics.token_covariance(states).mean()),
-        "cosine": float(statistics.token_cosine(states).mean()),
+        "covariance": float(observables.token_covariance(states).mean()),
+        "cosine": float(observables.token_cosine(states).mean()),
     }
-    tokens_BxT, sources_BxT = test.inputs, statistics.after_previous(same_symbols(task, test))
+    tokens_BxT, sources_BxT = test.inputs, observables.after_previous(same_symbols(task, test))
     scored_BxT = test.weights > 0
     ends_B = _last(scored_BxT)
     example = _example(np.asarray(ends_B), np.asarray(sources_BxT))
@@ -144,8 +144,8 @@ def numbers(model, params, config, sequences: int = 256) -> Inside:
     weights = capture(model, params, tokens_BxT, names=names[1:])
     layers = [weights[f"block_{i}/attn/weights"] for i in range(last + 1)]
     for name, (where, counted) in looked.items():
-        scores[name] = [np.asarray(statistics.attention_to(w, where, counted)) for w in layers]
-        scores[f"{name}_by_chance"] = float(statistics.attention_to(uniform, where, counted)[0])
+        scores[name] = [np.asarray(observables.attention_to(w, where, counted)) for w in layers]
+        scores[f"{name}_by_chance"] = float(observables.attention_to(uniform, where, counted)[0])
     maps = [np.asarray(w[example, :, : end + 1, : end + 1]) for w in layers]
     return Inside(scores, maps, shown, end, answer)
 

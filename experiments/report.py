@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments import pages, panels, tables
+from experiments.ledger import tables
+from experiments.ledger.ledger import Row, ledger
+from experiments.ledger.read import ROOT, Record, command, is_stale, load, load_runs
+from experiments.page import figures, markdown
 from experiments.papers import PAPERS
-from experiments.papers.ledger import Row, ledger
-from experiments.shelf import ROOT, Record, command, is_stale, load, load_runs
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import write_atomically
 
@@ -106,8 +107,8 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     """The text of each Markdown page."""
     rows = ledger(PAPERS, records)
     return {
-        "RESULTS.md": pages.results(rows, records, problems),
-        "README.md": pages.readme((ROOT / "README.md").read_text(), rows),
+        "RESULTS.md": markdown.results(rows, records, problems),
+        "README.md": markdown.readme((ROOT / "README.md").read_text(), rows),
     }
 
 
@@ -115,7 +116,7 @@ def write_page(
     file: Path, rows: list[Row], records: list[Record], problems: list[str], note: str = ""
 ) -> None:
     """The HTML page."""
-    from experiments.page import page
+    from experiments.page.html import page
 
     text = page(rows, records, problems, TITLE, note)
     _write(file, text)
@@ -130,7 +131,7 @@ def write_tables(folder: Path, rows: list[Row]) -> None:
         if not row.item.cells:
             continue
         texts = {".csv": tables.as_csv(row), ".tex": tables.as_latex(row)}
-        for i, figure in enumerate(panels.figures(row), 1):
+        for i, figure in enumerate(figures.figures(row), 1):
             texts[f"-figure-{i}.csv"] = figure.csv
         for suffix, text in texts.items():
             if text:

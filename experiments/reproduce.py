@@ -29,17 +29,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import flags, keep, launch, options, planning, report, show_plan
-from experiments.estimates import Estimator, Pace
-from experiments.launch import Job, Launcher, Outcome, failures
+from experiments import report
+from experiments.ledger import write
+from experiments.ledger.item import Paper
+from experiments.ledger.ledger import ledger
+from experiments.ledger.rules import NOT_RUN
 from experiments.papers import PAPERS
-from experiments.papers.item import Paper
-from experiments.papers.ledger import ledger
-from experiments.papers.rules import NOT_RUN
-from experiments.planning import Todo
-from experiments.watch import clock
+from experiments.schedule import launch, planning, show_plan
+from experiments.schedule.estimates import Estimator, Pace
+from experiments.schedule.launch import Job, Launcher, Outcome, failures
+from experiments.schedule.planning import Todo
+from experiments.shared import flags, options
 from jaxformer.errors import UserError, unknown
 from jaxformer.records import Workdir, write_atomically
+from jaxformer.training.progress import clock
 
 SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain
 SCALES = ("tiny", "small", "paper")
@@ -74,7 +77,7 @@ def reproduce(asked: Mapping[str, Any], papers: Mapping[str, Paper]) -> int:
         raise unknown("scale", asked["scale"], SCALES)
     budget = options.seconds("--budget", asked["budget"]) if asked["budget"] else math.inf
     wanted = planning.select(papers, asked["paper"], asked["only"])
-    records, problems = report.load(keep.RESULTS)
+    records, problems = report.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
     found = planning.todos(wanted, records, asked["scale"], asked["seeds"], Estimator(records))
@@ -218,7 +221,7 @@ class Reproduction:
             return
         self.pace.add(todo.estimate, outcome.seconds)
         replace(todo, outcome.job)
-        records, _ = report.load(keep.RESULTS)
+        records, _ = report.load(write.RESULTS)
         rows = [row for row in ledger(self.papers, records) if self.concerns(row, todo)]
         verdicts = {f"{r.item.name}: {r.verdict}" for r in rows if r.verdict != NOT_RUN}
         said = show_plan.headline(outcome.job, rows[0].item.metric if rows else "accuracy")
@@ -233,9 +236,9 @@ class Reproduction:
 def replace(todo: Todo, job: Job) -> None:
     """Removes the records that this one makes superfluous: fewer seeds, or a config of the past."""
     held = Workdir(job.workdir).read("config.json")
-    mine = keep.place(held["config"], held["config_hash"])
+    mine = write.place(held["config"], held["config_hash"])
     for record in todo.replaces:
-        old = keep.place(record["config"], record["config_hash"])
+        old = write.place(record["config"], record["config_hash"])
         if old != mine and mine.exists():
             for file in (old, old.with_suffix(".png"), old.with_suffix(".csv")):
                 file.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 import jax
 from jax.errors import JaxRuntimeError
 
-from experiments import flags
+from experiments.shared import flags
 
 RECIPES = ("train", "look", "measure", "solve", "posterior", "oneshot", "recall")
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(command: flags.Command) -> int:
-    from experiments.keep import keep
+    from experiments.ledger.write import keep
     from jaxformer import processes
     from jaxformer.errors import unknown
     from jaxformer.records import config_hash, open_workdir

@@ -25,13 +25,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import grids, launch, options, report, sweep_table
-from experiments.estimates import Estimator, Pace
-from experiments.grids import Run
-from experiments.keep import RESULTS
-from experiments.launch import Job, Launcher, failures
-from experiments.watch import clock
+from experiments import report
+from experiments.ledger.write import RESULTS
+from experiments.schedule import grids, launch, sweep_table
+from experiments.schedule.estimates import Estimator, Pace
+from experiments.schedule.grids import Run
+from experiments.schedule.launch import Job, Launcher, failures
+from experiments.shared import options
 from jaxformer.errors import UserError
+from jaxformer.training.progress import clock
 
 DEFAULTS = dict(
     config="", grid=(), file="", workdir="runs/sweep", seeds=0, processes=1, dry_run=False

@@ -6,7 +6,7 @@ import pytest
 
 from jaxformer.errors import UserError
 from theory.signal import Block
-from theory.signal_network import measure, predict
+from theory.signal.network import measure, predict
 
 BLOCK = Block(1.2, 0.7, 1.0, 0.2, 0.2, 4e-4)
 DEPTH, T = 6, 16

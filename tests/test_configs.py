@@ -6,9 +6,10 @@ import jax
 import pytest
 
 from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
-from experiments import flags, training
 from experiments.recipes import measure, oneshot, posterior, recall, solve
+from experiments.shared import flags
 from jaxformer.paths import flatten
+from jaxformer.training import setup
 
 NAMES = flags.known_configs()
 ALONE = ("unfreezing", "qk_scale", "induction_head")  # configs with arguments of their own
@@ -31,7 +32,7 @@ def test_a_config_builds(file, variant, scale):
         if config.recipe == "measure":
             measure.setup(config)
             continue
-        built = training.setup(config)
+        built = setup.setup(config)
         shapes = built.shapes()
         counts = built.partition.count(shapes)
         assert ("frozen" in counts) == (variant != "standard") and counts["train"] > 0
@@ -49,9 +50,9 @@ def test_a_config_builds(file, variant, scale):
 @pytest.mark.parametrize("thaw", ["never", "at_200", "always"])
 def test_an_unfreezing_schedule_builds(thaw, scale):
     config = flags.load_config(f"configs/mixit/unfreezing.py:thaw={thaw},scale={scale}")
-    stages = training.phases(config)
+    stages = setup.phases(config)
     assert [stage.end for stage in stages] == [*(s for s, _ in config.unfreeze), config.train.steps]
-    share = training.trained_share(config, config.train.steps)
+    share = setup.trained_share(config, config.train.steps)
     assert (share == 1) == (thaw == "always") and share > 0.8
 
 
@@ -84,7 +85,7 @@ def test_paper_scale_has_the_published_optima_of_mixit(task, layers, width, head
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("std, expected", [("fan_in", 0.125), ("0.02", 0.02), ("0.5", 0.5)])
 def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale):
-    built = training.setup(flags.load_config(f"configs/mixit/qk_scale.py:std={std},scale={scale}"))
+    built = setup.setup(flags.load_config(f"configs/mixit/qk_scale.py:std={std},scale={scale}"))
     assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
     if scale == "tiny":
         attn = jax.jit(built.init)(jax.random.key(0))["block_1"]["attn"]
@@ -96,7 +97,7 @@ def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale
 @pytest.mark.parametrize("file", [f"configs/two_failure_modes/{name}.py" for name in ENCODERS])
 def test_an_encoder_config_builds(file, scale):
     for variant in ENCODERS[Path(file).stem]:
-        built = training.setup(flags.load_config(f"{file}:variant={variant},scale={scale}"))
+        built = setup.setup(flags.load_config(f"{file}:variant={variant},scale={scale}"))
         counts = built.partition.count(built.shapes())
         assert set(counts) == {"train"} and built.watch is not None
         if scale == "tiny":
@@ -154,5 +155,5 @@ def test_authors_preset_has_the_counts_of_table_4():
     counts = {"standard": 790400, "frozen_mlp": 394880, "frozen_qk": 724352, "mixit": 724736}
     for variant, expected in counts.items():
         name = f"configs/mixit/memorization.py:variant={variant},scale=paper,preset=authors"
-        built = training.setup(flags.load_config(name))
+        built = setup.setup(flags.load_config(name))
         assert built.partition.count(built.shapes())["train"] == expected

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from experiments import flags
 from experiments.run import main
+from experiments.shared import flags
 from jaxformer import build
 
 PAGE = (flags.ROOT / "docs/adding.md").read_text()

@@ -15,9 +15,10 @@ from jaxformer.errors import UserError
 ROOT = Path(__file__).parents[1]
 TRAIN = """
 import jax, json, numpy as np
-from experiments import flags, training
+from experiments.shared import flags
 from jaxformer import sharding
-from jaxformer.train.loop import fit
+from jaxformer.training import setup
+from jaxformer.training.loop import fit
 
 config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny")
 config.model.update(width=32, mlp_width=64, layers=1)
@@ -26,7 +27,7 @@ config.train.batch_size = 16
 out = {}
 for mesh in MESHES:
     config.devices.update(data=mesh[0], fsdp=mesh[1], tensor=mesh[2])
-    built = training.setup(config)
+    built = setup.setup(config)
     state = built.create()
     losses = []
     fit(state, built.step(), built.batch_at(built.source.heldout().fingerprints), steps=30,

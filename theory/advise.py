@@ -24,7 +24,7 @@ from theory.activations import ACTIVATIONS
 from theory.command import BLUE, ORANGE, RED, Parser, check_writable, new_figure, run, save_figure
 from theory.numerics import check_count, check_range
 from theory.signal import Block, critical_alpha, effective_beta, effective_beta_paper
-from theory.signal_network import predict
+from theory.signal.network import predict
 
 # Post-norm encoders with an output projection after attention.
 MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")

@@ -3,27 +3,19 @@
     PAPERS["mixit"].items -> Item(name, claim, cells, rules, ..)
 
 Nothing here trains or draws. A rule stands in the repository before the first number of its cells
-was seen, unless `late` says that it came after. See `rules.py` for the verdicts.
+was seen, unless `late` says that it came after. See `experiments/ledger/rules.py` for the verdicts.
 """
 
-from experiments.papers import (
-    associations,
-    attention_paths,
-    mixit,
-    random_attention,
-    two_failure_modes,
-)
-from experiments.papers.item import Cell, Item, Paper
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
+from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
+from experiments.papers.mixit.claims import PAPER as MIXIT
+from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
+from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
 PAPERS: dict[str, Paper] = {
     paper.key: paper
-    for paper in (
-        mixit.PAPER,
-        random_attention.PAPER,
-        two_failure_modes.PAPER,
-        associations.PAPER,
-        attention_paths.PAPER,
-    )
+    for paper in (MIXIT, RANDOM_ATTENTION, TWO_FAILURE_MODES, ASSOCIATIONS, ATTENTION_PATHS)
 }
 
 __all__ = ["PAPERS", "Cell", "Item", "Paper"]

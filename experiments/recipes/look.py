@@ -10,8 +10,8 @@ from experiments import look
 from experiments.recipes import train
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
-from jaxformer.train.metrics import Mean
-from jaxformer.train.population import over_chosen
+from jaxformer.training.metrics import Mean
+from jaxformer.training.population import over_chosen
 
 report = train.report
 SCORES = ("pairing", "induction")

@@ -8,18 +8,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments import describe, plots, watch
-from jaxformer import build, statistics
+from experiments.shared import describe, plots
+from jaxformer import build, observables
 from jaxformer.capture import capture
 from jaxformer.errors import UserError, unknown
 from jaxformer.records import Workdir, environment
-from jaxformer.train.metrics import over_seeds
-from jaxformer.train.population import population
+from jaxformer.training import progress
+from jaxformer.training.metrics import over_seeds
+from jaxformer.training.population import population
 
 STATISTICS = {
-    "attention_entropy": statistics.attention_entropy,
-    "token_cosine": statistics.token_cosine,
-    "token_covariance": statistics.token_covariance,
+    "attention_entropy": observables.attention_entropy,
+    "token_cosine": observables.token_cosine,
+    "token_covariance": observables.token_covariance,
 }
 
 
@@ -29,7 +30,7 @@ def run(config, workdir: Workdir) -> int:
 
 
 def _run(config, workdir: Workdir) -> int:
-    clock = watch.Stopwatch()
+    clock = progress.Stopwatch()
     task, model, seeds, wanted = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
     test = jax.tree.map(jnp.asarray, build.source(config, task).heldout().test)

@@ -12,24 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import describe, plots, watch
-from experiments.figures.oneshot import draw_figure
-from experiments.oneshot import study, summarise
+from experiments.papers.attention_paths.oneshot import draw_figure
+from experiments.papers.attention_paths.study import study, summarise
 from experiments.recipes.solve import write_arrays
-from experiments.session import Session
-from experiments.training import Setup
+from experiments.shared import describe, plots
 from jaxformer import build, sharding
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
+from jaxformer.data import images
 from jaxformer.errors import UserError
 from jaxformer.models.attention_paths import AttentionPaths
 from jaxformer.partition import Partition
 from jaxformer.records import Workdir, environment
-from jaxformer.tasks import images
 from jaxformer.tasks.oneshot import OneShot, episodes
 from jaxformer.tasks.source import Heldout
 from jaxformer.tasks.task import Batch
-from jaxformer.train import population as populations
-from jaxformer.train.loop import fit
+from jaxformer.training import population as populations
+from jaxformer.training import progress
+from jaxformer.training.loop import fit
+from jaxformer.training.session import Session
+from jaxformer.training.setup import Setup
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +136,9 @@ def setup(config) -> EpisodeSetup:
 
 
 def run(config, workdir: Workdir) -> int:
-    built, clock = setup(config), watch.Stopwatch()
+    built, clock = setup(config), progress.Stopwatch()
     describe.print_labels(built.partition, built.shapes())
-    with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
+    with Checkpoints(workdir / "ckpt") as checkpoints, progress.Interrupt() as interrupt:
         state = built.create()
         if (found := checkpoints.restore()) is not None:
             compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")

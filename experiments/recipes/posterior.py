@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import describe, plots, watch
-from experiments.figures import paths_data
-from experiments.figures.paths_posterior import draw_figure
+from experiments.papers.attention_paths import problem
+from experiments.papers.attention_paths.posterior import draw_figure
 from experiments.recipes.solve import write_arrays
+from experiments.shared import describe, plots
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, environment, write_atomically
-from jaxformer.train.metrics import Mean
+from jaxformer.training.metrics import Mean
+from jaxformer.training.progress import Interrupt, Progress, Stopwatch, Timer
 from theory import attention_paths
 from theory.attention_paths.posterior import monte_carlo_error
 
@@ -34,7 +35,7 @@ DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
 class Setup(NamedTuple):
     """What a config builds."""
 
-    data: paths_data.Example
+    data: problem.Example
     sampler: attention_paths.Sampler
     draws: int  # a chain
 
@@ -47,10 +48,10 @@ def setup(config) -> Setup:
     """The problem and the sampler, every argument checked; nothing is compiled."""
     settings = config.posterior.to_dict()
     draws, width = settings.pop("draws"), settings.pop("width")
-    data = paths_data.example(config.seed, **config.task.to_dict())
+    data = problem.example(config.seed, **config.task.to_dict())
     width = width[0] if len(width) == 1 else width
-    problem = (data.attentioned, data.labels, width, settings.pop("temperature"), data.heads)
-    sampler = attention_paths.Sampler.build(*problem, **settings)
+    given = (data.attentioned, data.labels, width, settings.pop("temperature"), data.heads)
+    sampler = attention_paths.Sampler.build(*given, **settings)
     per_chain = math.ceil(draws / sampler.chains)
     if per_chain < 4:
         raise UserError(
@@ -62,8 +63,8 @@ def setup(config) -> Setup:
 
 def run(config, workdir: Workdir) -> int:
     with jax.enable_x64(True):
-        built, clock = setup(config), watch.Stopwatch()
-        with watch.Interrupt() as interrupt:
+        built, clock = setup(config), Stopwatch()
+        with Interrupt() as interrupt:
             chunks = collect(built, jax.random.key(config.seed), workdir, interrupt, clock)
         if chunks is None:
             return 128 + interrupt.signal
@@ -103,20 +104,20 @@ def collect(built: Setup, key, workdir: Workdir, interrupt, clock) -> list[dict]
         clock.add(seconds)
         print(f"resuming from step {done}")
     chunks = [_read(workdir / f"draws/{i:06d}.npz") for i in range(saved)]
-    progress, since_save, new = None, watch.Timer(), []
+    progress, since_save, new = None, Timer(), []
     length = 1  # the first dispatch compiles, the second is timed
     while done < built.steps:
-        length, timer = min(length, sampler.chunk, built.steps - done), watch.Timer()
+        length, timer = min(length, sampler.chunk, built.steps - done), Timer()
         state, chunk = sampler.advance(state, length)
         done += length
         length = max(1, int(DISPATCH_SECONDS * length / timer.seconds())) if progress else 5
-        progress = progress or watch.Progress(built.steps, done)
+        progress = progress or Progress(built.steps, done)
         new.append(chunk)
         stop = bool(interrupt.signal)
         if stop or done == built.steps or since_save.seconds() >= SAVE_SECONDS:
             chunks.append(_join(new))
             _save(workdir, len(chunks), chunks[-1], state, clock.seconds())
-            new, since_save = [], watch.Timer()
+            new, since_save = [], Timer()
         note = "warm-up" if done <= sampler.warmup else ""
         progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
         if stop and done < built.steps:

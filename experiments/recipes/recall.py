@@ -13,26 +13,30 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import cost, describe, plots, recall_numbers, recall_plots, recall_probes, watch
+from experiments.papers.associations import numbers as found_numbers
+from experiments.papers.associations import plots as recall_plots
+from experiments.papers.associations import probes
 from experiments.recipes.solve import write_arrays
-from experiments.session import Session
-from experiments.training import Setup, setup
+from experiments.shared import describe, plots
 from jaxformer import paths
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.errors import UserError
 from jaxformer.partition import Partition
 from jaxformer.records import Workdir
 from jaxformer.tasks.source import Source
-from jaxformer.train.loop import Hook, fit
-from jaxformer.train.metrics import over_seeds
+from jaxformer.training import cost, progress
+from jaxformer.training.loop import Hook, fit
+from jaxformer.training.metrics import over_seeds
+from jaxformer.training.session import Session
+from jaxformer.training.setup import Setup, setup
 
 
 def run(config, workdir: Workdir) -> int:
     stages = stages_of(config)
     built = stages[-1].built
     describe.print_labels(built.partition, built.shapes())
-    with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
-        state, clock = built.create(), watch.Stopwatch()
+    with Checkpoints(workdir / "ckpt") as checkpoints, progress.Interrupt() as interrupt:
+        state, clock = built.create(), progress.Stopwatch()
         if (found := checkpoints.restore()) is not None:
             compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")
             state = unflatten_state(found.arrays, state)
@@ -136,10 +140,10 @@ class RecallSession(Session):
         self.noisy = self.heldout.test
         self.clean = _clean(built.source).heldout().test
         settings = config.recall
-        self.probes = recall_probes.make_probes(
+        self.probes = probes.make_probes(
             built.model, built.task, settings.truncate[-1], settings.followed
         )
-        self.shown = recall_probes.shown(built.task, self.noisy)
+        self.shown = probes.shown(built.task, self.noisy)
         self.ends = {settings.pretrain_steps, config.train.steps}
 
         def every_member(halves, clean, noisy):
@@ -153,7 +157,7 @@ class RecallSession(Session):
         found = {name: np.asarray(value).tolist() for name, value in values.items()}
         self.workdir.append([{"step": step, "probes": found}])
         if step in self.ends:
-            look = lambda h: recall_probes.attention_row(  # noqa: E731
+            look = lambda h: probes.attention_row(  # noqa: E731
                 self.built.model, Partition.merge(*h), self.shown
             )
             row_MxT = jax.jit(lambda halves: jax.lax.map(look, halves))(halves)
@@ -179,9 +183,9 @@ class RecallSession(Session):
         cuts = {p: self._truncate(state, p, settings.fractions) for p in settings.truncate}
         halves = (state.trainable, state.frozen)
         maps, scores = self._memories(halves)
-        kept = recall_numbers.kept(result["members"])
-        numbers = recall_numbers.along(np.array(steps), curves, settings)
-        numbers |= recall_numbers.of_cuts(cuts, settings.fractions)
+        kept = found_numbers.kept(result["members"])
+        numbers = found_numbers.along(np.array(steps), curves, settings)
+        numbers |= found_numbers.of_cuts(cuts, settings.fractions)
         numbers |= {name: np.asarray(values) for name, values in scores.items()}
         for name in result["metrics"]:  # of the noisy test set
             values = [m["metrics"][name].mean for m in result["members"]]
@@ -203,7 +207,7 @@ class RecallSession(Session):
             for name, values in cut.items()
         }
         arrays |= {f"memories/{name}": np.asarray(values) for name, values in maps.items()}
-        target, noise = recall_probes.followers(self.built.task, self.shown.tokens_T[None])
+        target, noise = probes.followers(self.built.task, self.shown.tokens_T[None])
         arrays |= {
             "attention/steps": np.array([row["step"] for row in looks]),
             "attention/weights": np.array([row["attention"] for row in looks], float),
@@ -220,8 +224,8 @@ class RecallSession(Session):
         @jax.jit
         def every_member(halves):
             def one(h):
-                maps = recall_probes.memories(model, Partition.merge(*h))
-                return maps, recall_probes.memory_scores(maps, task)
+                maps = probes.memories(model, Partition.merge(*h))
+                return maps, probes.memory_scores(maps, task)
 
             first = jax.tree.map(lambda x: x[0], halves)
             return one(first)[0], jax.lax.map(lambda h: one(h)[1], halves)
@@ -233,7 +237,7 @@ class RecallSession(Session):
         def every_member(halves, clean, noisy):
             def one(h):
                 measure = lambda cut: self.probes(cut, clean, noisy)  # noqa: E731
-                return recall_probes.truncations(Partition.merge(*h), pattern, fractions, measure)
+                return probes.truncations(Partition.merge(*h), pattern, fractions, measure)
 
             return jax.lax.map(one, halves)
 

@@ -11,45 +11,46 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import describe, plots, watch
-from experiments.outcome import Outcome
+from experiments.shared import describe, plots
+from experiments.shared.outcome import Outcome
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.records import Workdir, environment, write_atomically
+from jaxformer.training import progress
 
-# name -> "module:function" of experiments/figures; a function takes the fields of config.figure,
+# name -> "module:function" of experiments/papers; a function takes the fields of config.figure,
 # and `seed` and `n_seeds` if it has them.
 FIGURES: dict[str, str] = {
-    "signal_maps": "signal_attention:maps",
-    "signal_phase": "signal_attention:phase",
-    "signal_overlap": "signal_attention:overlap",
-    "signal_moments": "signal_attention:moments",
-    "signal_spectrum": "signal_attention:spectrum",
-    "signal_trainability": "signal_depth:trainability",
-    "signal_depth": "signal_depth:depth",
-    "signal_tanh": "signal_depth:tanh",
-    "signal_no_residual": "signal_depth:no_residual",
-    "paths_accuracy": "paths:accuracy",
-    "paths_alignment": "paths_kernels:alignment",
-    "paths_head_scores": "paths_heads:head_scores",
-    "paths_kernels": "paths_kernels:path_kernels",
-    "paths_networks": "paths_heads:networks",
-    "paths_order_parameter": "paths:order_parameter",
-    "paths_robustness": "paths:robustness",
-    "associations_allocation": "allocation:allocation",
-    "associations_embeddings": "associations:random_embeddings",
-    "associations_theory": "associations:theory",
-    "covariance_depth": "sde_depth:covariance_depth",
-    "covariance_trained": "sde_trained:covariance_trained",
-    "universality": "universality:universality",
-    "sde_causal": "sde:causal",
-    "sde_one_step": "sde:one_step",
-    "sde_paths": "sde_paths:paths",
-    "sde_printed_variance": "sde:printed_variance",
+    "signal_maps": "two_failure_modes.attention:maps",
+    "signal_phase": "two_failure_modes.attention:phase",
+    "signal_overlap": "two_failure_modes.attention:overlap",
+    "signal_moments": "two_failure_modes.attention:moments",
+    "signal_spectrum": "two_failure_modes.attention:spectrum",
+    "signal_trainability": "two_failure_modes.depth:trainability",
+    "signal_depth": "two_failure_modes.depth:depth",
+    "signal_tanh": "two_failure_modes.depth:tanh",
+    "signal_no_residual": "two_failure_modes.depth:no_residual",
+    "paths_accuracy": "attention_paths.accuracy:accuracy",
+    "paths_alignment": "attention_paths.kernels:alignment",
+    "paths_head_scores": "attention_paths.heads:head_scores",
+    "paths_kernels": "attention_paths.kernels:path_kernels",
+    "paths_networks": "attention_paths.heads:networks",
+    "paths_order_parameter": "attention_paths.accuracy:order_parameter",
+    "paths_robustness": "attention_paths.accuracy:robustness",
+    "associations_allocation": "associations.allocation:allocation",
+    "associations_embeddings": "associations.theorems:random_embeddings",
+    "associations_theory": "associations.theorems:theory",
+    "covariance_depth": "mixit.depth:covariance_depth",
+    "covariance_trained": "mixit.depth_trained:covariance_trained",
+    "universality": "mixit.universality:universality",
+    "sde_causal": "mixit.sde:causal",
+    "sde_one_step": "mixit.sde:one_step",
+    "sde_paths": "mixit.sde_paths:paths",
+    "sde_printed_variance": "mixit.sde:printed_variance",
 }
 
 
 def run(config, workdir: Workdir) -> int:
-    clock = watch.Stopwatch()
+    clock = progress.Stopwatch()
     function, settings = setup(config)
     with jax.enable_x64(True):
         outcome: Outcome = function(**settings)
@@ -84,7 +85,7 @@ def setup(config) -> tuple[Any, dict[str, Any]]:
     if config.n_seeds < 1:
         raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
     module, _, attribute = FIGURES[name].partition(":")
-    function = getattr(importlib.import_module(f"experiments.figures.{module}"), attribute)
+    function = getattr(importlib.import_module(f"experiments.papers.{module}"), attribute)
     known = inspect.signature(function).parameters
     for field in settings:
         if field not in known:

@@ -6,14 +6,15 @@ build -> init or restore -> fit, phase by phase -> evaluate -> record
 from collections.abc import Callable
 from typing import Any
 
-from experiments import cost, describe, plots, watch
-from experiments.session import Session
-from experiments.training import phase_of, phases, regroup
+from experiments.shared import describe, plots
 from jaxformer import sharding
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.processes import agree, is_writer
 from jaxformer.records import Workdir
-from jaxformer.train.loop import fit
+from jaxformer.training import cost, progress
+from jaxformer.training.loop import fit
+from jaxformer.training.session import Session
+from jaxformer.training.setup import phase_of, phases, regroup
 
 Finish = Callable[[Workdir, dict[str, Any]], dict[str, Any]]
 
@@ -26,8 +27,8 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     if built.task.remark:
         print(f"note: {built.task.remark}")
     cost.check_memory(built)
-    with Checkpoints(workdir / "ckpt") as checkpoints, watch.Interrupt() as interrupt:
-        state, clock = built.create(), watch.Stopwatch()
+    with Checkpoints(workdir / "ckpt") as checkpoints, progress.Interrupt() as interrupt:
+        state, clock = built.create(), progress.Stopwatch()
         if (found := checkpoints.restore()) is not None:
             built = phase_of(found.note["rules"], stages, checkpoints.folder).built
             state = built.create()

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.data.images import Images
 from jaxformer.errors import UserError
-from jaxformer.tasks.images import Images
 from jaxformer.tasks.task import Batch, Scores, Task
 
 CHANNELS, SHOWN = 3, 2

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.data import bigrams
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks import bigrams
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
 
 SCORED = ("repeats", "last")

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.data.corpus import Corpus, corpus
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks.corpus import Corpus, corpus
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
 from jaxformer.tasks.task import Batch, Task, most_frequent
 

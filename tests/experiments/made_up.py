@@ -5,10 +5,10 @@ import io
 import numpy as np
 from PIL import Image
 
-from experiments import flags
-from experiments.papers.item import Cell, Item, Paper
-from experiments.papers.ledger import cell_config, config_string
-from experiments.papers.rules import CHANCE, REFUTED, above, near, of, trivial
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.ledger import cell_config, config_string
+from experiments.ledger.rules import CHANCE, REFUTED, above, near, of, trivial
+from experiments.shared import flags
 from jaxformer.records import SCHEMA, config_hash
 
 CONFIG = "configs/mixit/retrieval.py:variant="

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from configs import common
-from experiments import flags
 from experiments.run import main
+from experiments.shared import flags
 
 pytestmark = pytest.mark.slow  # about 110 cells, 5 to 20 CPU seconds each
 SHORT = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.train.eval_every=20")

@@ -8,10 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from experiments import demo, headlines, launch
+from experiments import demo
 from experiments.demo import HEADLINES, Headline, Part
-from experiments.launch import Outcome
-from experiments.papers import PAPERS
+from experiments.papers import PAPERS, headlines
+from experiments.schedule import launch
+from experiments.schedule.launch import Outcome
 from jaxformer.records import Workdir, write_json
 
 CONFIG = "configs/mixit/retrieval.py:variant={},scale=tiny"

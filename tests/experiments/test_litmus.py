@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from experiments import litmus
-from experiments.launch import Outcome
+from experiments.ledger.rules import Number
 from experiments.litmus import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
-from experiments.papers.rules import Number
+from experiments.schedule.launch import Outcome
 from jaxformer.errors import UserError
 from jaxformer.records import write_json
 

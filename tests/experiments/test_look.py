@@ -10,24 +10,24 @@ import pytest
 from experiments.look import main
 from experiments.recipes import look as look_recipe
 from experiments.run import main as run
-from jaxformer import statistics
+from jaxformer import observables
 from jaxformer.records import Workdir
 
 
 def test_position_after_the_previous_occurrence():
     tokens = jnp.array([[5, 7, 5, 5, 7, 2]], jnp.int32)
-    np.testing.assert_array_equal(statistics.after_previous(tokens), [[-1, -1, 1, 3, 2, -1]])
+    np.testing.assert_array_equal(observables.after_previous(tokens), [[-1, -1, 1, 3, 2, -1]])
 
 
 def test_attention_to_counts_only_what_it_is_told():
     weights = jnp.array([[[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.3, 0.2]]]])
     sources = jnp.array([[-1, 0, 1]], jnp.int32)
     everything = jnp.ones((1, 3), bool)
-    found = statistics.attention_to(weights, sources, everything)
+    found = observables.attention_to(weights, sources, everything)
     np.testing.assert_allclose(found, [(0.25 + 0.3) / 2], rtol=1e-6)
     last = jnp.array([[False, False, True]])
-    np.testing.assert_allclose(statistics.attention_to(weights, sources, last), [0.3], rtol=1e-6)
-    assert np.isnan(statistics.attention_to(weights, sources, ~everything)).all()
+    np.testing.assert_allclose(observables.attention_to(weights, sources, last), [0.3], rtol=1e-6)
+    assert np.isnan(observables.attention_to(weights, sources, ~everything)).all()
 
 
 def test_a_run_is_looked_into(finished, tmp_path, capsys):

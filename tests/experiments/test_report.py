@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from experiments import flags, report
+from experiments import report
 from experiments.papers import PAPERS
 from experiments.run import main
+from experiments.shared import flags
 from tests.experiments.conftest import TINY
 
 
@@ -47,7 +48,7 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
 @pytest.fixture
 def folder(finished, tmp_path, monkeypatch):
     """A results folder with one record of the finished run, written by the command."""
-    monkeypatch.setattr("experiments.keep.RESULTS", tmp_path / "results")
+    monkeypatch.setattr("experiments.ledger.write.RESULTS", tmp_path / "results")
     assert main([*TINY, f"--workdir={finished}", "--record"]) == 0
     return tmp_path / "results"
 

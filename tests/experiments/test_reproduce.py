@@ -9,11 +9,14 @@ import time
 
 import pytest
 
-from experiments import flags, keep, launch, planning, reproduce
-from experiments.launch import Outcome
-from experiments.papers.item import Cell, Item
+from experiments import reproduce
+from experiments.ledger import write
+from experiments.ledger.item import Cell, Item
+from experiments.schedule import launch, planning
+from experiments.schedule.launch import Outcome
+from experiments.shared import flags
 from jaxformer.records import Workdir, config_hash, write_json
-from tests.experiments.test_planning import PAPERS, record
+from tests.experiments.schedule.test_planning import PAPERS, record
 
 DEFAULTS = {"failing": (), "stopping": (), "spent": 1.0}
 
@@ -52,7 +55,7 @@ class FakeLauncher:
             made = record(Cell(job.config.removesuffix(",scale=small")), seeds=held["n_seeds"])
             made |= {"config": held, "config_hash": config_hash(held), "overrides": job.overrides}
             write_json(workdir / "result.json", made)
-            keep.keep(workdir)
+            write.keep(workdir)
             yield Outcome(job, 0, self.spent, "")
 
 
@@ -60,7 +63,7 @@ class FakeLauncher:
 def command(tmp_path, monkeypatch, capsys):
     """command(words) -> (exit code, what it printed, the launcher's class)."""
     (tmp_path / "results").mkdir()
-    monkeypatch.setattr(keep, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(reproduce, "Launcher", FakeLauncher)
 
     def command(*words, **launcher):
@@ -203,13 +206,15 @@ def test_the_real_papers_can_be_listed(capsys):
 
 REAL = """
 import sys, pathlib
-from experiments import keep, launch, reproduce
-from experiments.papers.item import Cell, Item, Paper
-from experiments.papers.rules import above, of
+from experiments import reproduce
+from experiments.ledger import write
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.rules import above, of
+from experiments.schedule import launch
 root = pathlib.Path({root!r})
-keep.RESULTS = root / "results"
-save = "import pathlib, sys; from experiments import keep, run; " \\
-    f"keep.RESULTS = pathlib.Path({{str(keep.RESULTS)!r}}); sys.exit(run.main(sys.argv[1:]))"
+write.RESULTS = root / "results"
+save = "import pathlib, sys; from experiments import run; from experiments.ledger import write; " \\
+    f"write.RESULTS = pathlib.Path({{str(write.RESULTS)!r}}); sys.exit(run.main(sys.argv[1:]))"
 launch.PROGRAM = (sys.executable, "-c", save)
 small = {{"model.width": "16", "model.mlp_width": "64", "train.batch_size": "8",
     "train.steps": "1000", "train.eval_every": "100", "train.target": "2"}}

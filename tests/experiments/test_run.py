@@ -72,7 +72,7 @@ def test_the_same_command_again_shows_the_result_and_changes_nothing(finished, c
 INTERRUPTED = """
 import os, sys
 from experiments import run
-from experiments.session import Session
+from jaxformer.training.session import Session
 call, sent = Session.{method}, []
 def and_then_signal(self, *args):
     out = call(self, *args)

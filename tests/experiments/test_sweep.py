@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments import flags, grids, launch, sweep, sweep_table
-from experiments.launch import Outcome
+from experiments import sweep
+from experiments.schedule import grids, launch, sweep_table
+from experiments.schedule.launch import Outcome
+from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_json
 

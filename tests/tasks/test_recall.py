@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from jaxformer.data import bigrams
 from jaxformer.errors import UserError
-from jaxformer.tasks import bigrams
 from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.recall import Recall
 

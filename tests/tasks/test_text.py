@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.data.corpus import corpus
 from jaxformer.errors import UserError
-from jaxformer.tasks.corpus import corpus
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION, Source
 from jaxformer.tasks.text import CausalText, MaskedText, posterior, transitions
 

@@ -10,7 +10,8 @@ import pytest
 
 from jaxformer.errors import UserError
 from theory import associative_memory as memory
-from theory.random_embedding import random_embedding
+from theory.associative_memory import flow as equations
+from theory.associative_memory.random_embedding import random_embedding
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "reference/associations.json").read_text())
 ALPHAS = np.array(GOLDEN["asymptotic_constants"]["alpha"])
@@ -67,7 +68,7 @@ def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
         return -(targets * jax.nn.log_softmax(w, axis=0)).sum() / n
 
     speed = -jax.grad(cross_entropy)(w)
-    flow = memory._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, True)
+    flow = equations._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, True)
     found = [speed[1, 0] - speed[0, 0], speed[n, 0] - speed[0, 0]]
     np.testing.assert_allclose(found, flow, rtol=1e-10)
     sigma = jnp.linalg.svd(w, compute_uv=False)
@@ -79,7 +80,7 @@ def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
         beta = jnp.array([-a / 2, (a / 2 - b) / 3])
         np.testing.assert_allclose(beta[0] * b1 + beta[1] * b2, w, atol=1e-12)
         slow, fast = -jax.grad(lambda x: cross_entropy(x[0] * b1 + x[1] * b2))(beta)
-        flow = memory._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, False)
+        flow = equations._speeds(memory.Flow(jnp.asarray(a), jnp.asarray(b)), alpha, n, False)
         np.testing.assert_allclose([-2 * slow, -slow - 3 * fast], flow, rtol=1e-10)
 
 

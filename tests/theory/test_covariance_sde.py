@@ -10,7 +10,8 @@ import pytest
 
 from jaxformer.models.attention import mixing_matrix, mixing_std
 from theory import covariance_sde as cs
-from theory.covariance_coefficients import mixing_rate
+from theory.covariance_sde.coefficients import mixing_rate
+from theory.covariance_sde.solver import centre
 
 VARIANTS = {
     "plain": {},
@@ -119,7 +120,7 @@ def test_the_steps_mixing_is_that_of_the_model_transposed():
     key, identity = jax.random.key(0), np.eye(5)
     w = jax.random.normal(key, (1, 5, 5))[0]
     for causal in (False, True):
-        a = cs.centre(w.T, causal) + identity
+        a = centre(w.T, causal) + identity
         np.testing.assert_allclose(a.T, mixing_matrix(key, 1, 5, 1.0, causal)[0], atol=1e-14)
         np.testing.assert_allclose(a.sum(0), 1, atol=1e-14)
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
-from theory import one_step, trigger_process
+from theory import one_step
+from theory.one_step import trigger_process
+from theory.one_step.gradient_step import embed
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "reference/associations.json").read_text())
 
@@ -111,7 +113,7 @@ def test_table_3_against_samples():
 def test_gradients_at_zero_equal_autodiff(inputs):
     N = 5
     data = trigger_process.sample(jax.random.key(0), N, 9, 0.4, 7)
-    x = one_step.embed(data.tokens, N, inputs)
+    x = embed(data.tokens, N, inputs)
     closed = one_step.negative_gradients(x, data.y, N)
     zero = jax.tree.map(jnp.zeros_like, closed)
     gradients = jax.grad(one_step.loss)(zero, x, data.y)
@@ -145,14 +147,12 @@ def test_short_sequences_widen_the_attention_margin_noise():
 
 
 def test_embeddings():
-    x = one_step.embed(jnp.array([[2, 0, 3]]), 3, "current_and_previous")
+    x = embed(jnp.array([[2, 0, 3]]), 3, "current_and_previous")
     expected = np.zeros((3, 8))
     expected[[0, 1, 2], [2, 0, 3]] = 1
     expected[[1, 2], [4 + 2, 4 + 0]] = 1  # the first token has no previous one
     np.testing.assert_array_equal(x[0], expected)
-    np.testing.assert_array_equal(
-        one_step.embed(jnp.array([[2]]), 3, "current")[0, 0], expected[0, :4]
-    )
+    np.testing.assert_array_equal(embed(jnp.array([[2]]), 3, "current")[0, 0], expected[0, :4])
 
 
 def _margin_rows():
@@ -221,7 +221,7 @@ def test_theorem_2_against_the_reference(values, exclude):
 
 def test_both_phases_write_the_same_diagonal():
     """beta1 = beta2: (1-alpha)^2/N^2 in either phase and either half, against (27) and (28)."""
-    from theory.attention_ordering import value_matrix
+    from theory.one_step.attention_ordering import value_matrix
 
     N, T, alpha = 128, 1024, 0.3
     for sizes in ((1.0, 0.0), (0.0, 1.0)):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jaxformer.tasks import hidden_markov
+from jaxformer.data import hidden_markov
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json").read_text())
 

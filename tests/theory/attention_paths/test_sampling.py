@@ -1,7 +1,6 @@
 """The collapsed sampler is exact: against weights, importance sampling and exact identities."""
 
 import functools
-import os
 import pickle
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxformer.models.attention_paths import AttentionPaths
+from tests.optimised import optimised
 from theory import attention_paths
 from theory.attention_paths import chain as chains
 from theory.attention_paths.posterior import monte_carlo_error
@@ -36,12 +36,10 @@ def draw(example, draws, chains, method, warmup=300, width=N, temperature=T, **k
 
 
 @pytest.fixture(scope="module", autouse=True)
-def optimised():
+def fast():
     """Thousands of gradients: here the faster program is worth its compilation."""
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    off = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
-    jax.config.update("jax_disable_most_optimizations", off)
+    with optimised():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,0 @@
-"""Figures of the papers: one module a paper, one function a figure."""

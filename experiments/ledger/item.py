@@ -1,0 +1,37 @@
+"""A paper, its tables and figures, and the runs behind each: plain values."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from experiments.ledger.rules import Rule
+
+
+class Cell(NamedTuple):
+    """One run: a config without its scale, fields changed, and what the paper prints for it."""
+
+    config: str  # "configs/mixit/retrieval.py:variant=standard"
+    overrides: Mapping[str, str] = {}  # {"model.layers": "4"}, as flags spell them
+    published: float | None = None  # in the unit of the item's metric
+    scales: tuple[str, ...] = ("paper", "small")  # where the cell means the same; best first
+
+
+class Item(NamedTuple):
+    """A table or a figure: one row of the ledger."""
+
+    name: str  # "Table 2, retrieval"
+    claim: str  # what the paper says, in one sentence
+    cells: Mapping[str, Cell] = {}
+    rules: tuple[Rule, ...] = ()
+    metric: str = "accuracy"  # the one that `published` is about
+    baseline: str = ""  # the strongest trivial predictor among the records' baselines
+    note: str = ""  # a typo, an inconsistency, what our setting changes
+    defines: str = ""  # a drawing or a table of settings, which claims no number: where it is here
+    needs: str = ""  # data or weights that the repository does not have
+    late: bool = False  # numbers of it had been seen before its rules were written
+
+
+class Paper(NamedTuple):
+    key: str  # "mixit"
+    title: str
+    source: str  # arXiv number or venue
+    items: tuple[Item, ...]

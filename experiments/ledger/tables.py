@@ -1,0 +1,218 @@
+"""The numbers of a ledger row: one line a cell and metric, as text, CSV and LaTeX.
+
+Every measured number comes out of a record, which the line carries along.
+"""
+
+import csv
+import io
+import re
+import shlex
+from typing import Any, NamedTuple
+
+from experiments.ledger.ledger import Row, command
+from experiments.ledger.read import Record
+from experiments.ledger.rules import NOT_RUN, UNDECIDED, Finding, Side, gravest
+from experiments.shared.describe import number
+
+COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
+MORE = ("baseline_name", "commit", "record")
+SHOWN = 6  # metrics of a record that no rule asks about
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "²": r"$^2$",
+    "∞": r"$\infty$",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+LATEX |= {"α": r"$\alpha$", "β": r"$\beta$", "η": r"$\eta$", "θ": r"$\theta$", "λ": r"$\lambda$"}
+LATEX |= {"ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$", "φ": r"$\phi$", "Φ": r"$\Phi$"}
+
+
+class Line(NamedTuple):
+    """One number of a cell, or the lack of it."""
+
+    cell: str
+    metric: str
+    published: float | None
+    value: dict[str, Any] | None  # {"mean", "sem", "n"} of the record; None if there is none
+    baseline: float | None
+    baseline_name: str
+    verdict: str  # of the rules that look at this number; "" if none does
+    record: Record | None
+    stale: bool = False
+
+
+def lines(row: Row) -> list[Line]:
+    """A row's numbers: the item's metric first, then those that its rules ask about."""
+    found = []
+    for name, cell in row.item.cells.items():
+        record = row.records.get(name) or row.stale.get(name)
+        stale = name not in row.records and record is not None
+        sides = [s for rule in row.item.rules for s in (rule.left, rule.right) if s.cell == name]
+        asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
+        trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
+        for metric in _metrics(row, record, asked):
+            main = metric == row.item.metric
+            held = record["baselines"] if record and main else {}
+            baseline = next((b for b in trivial if b in held), "")
+            found.append(
+                Line(
+                    name,
+                    metric,
+                    cell.published if main else None,
+                    record["metrics"].get(metric) if record else None,
+                    held.get(baseline),
+                    baseline,
+                    verdict_of(row, name, metric),
+                    record,
+                    stale,
+                )
+            )
+    return found
+
+
+def said(row: Row) -> list[tuple[Finding, str, list[Side]]]:
+    """Each finding, whether it holds (a word, or "" without numbers), and what it looks at."""
+    found = []
+    for rule, finding in zip(row.item.rules, row.findings, strict=True):
+        words = {rule.yes: "Yes", UNDECIDED: "Perhaps"}
+        holds = words.get(finding.verdict, "No")
+        sides = [side for side in (rule.left, rule.right) if side.cell]
+        found.append((finding, holds if finding.numbers else "", sides))
+    return found
+
+
+def verdict_of(row: Row, cell: str, metric: str) -> str:
+    """The gravest finding of the rules that look at a number; "" if there is none."""
+    looked = [
+        finding.verdict
+        for finding, _, sides in said(row)
+        if (cell, metric) in [(s.cell, s.metric) for s in sides if not s.is_baseline]
+    ]
+    return gravest(looked) if looked else ""
+
+
+def stale_lines(row: Row) -> list[str]:
+    """A line for each reason why records are stale."""
+    why: dict[str, list[str]] = {}
+    for name, record in row.stale.items():
+        why.setdefault(record["stale"], []).append(name)
+    return [f"Stale, so it decides nothing: {', '.join(n)}: {text}" for text, n in why.items()]
+
+
+def missing(row: Row) -> dict[str, str]:
+    """Cell -> the command of what is not yet run, at the last (the cheapest) of its scales."""
+    return {
+        name: f"{command(cell, cell.scales[-1])} --record"
+        for name, cell in row.item.cells.items()
+        if name not in row.records
+    }
+
+
+def more_seeds(row: Row) -> str:
+    """The command that would decide an undecided item: twice the seeds at the scale of its runs."""
+    if row.verdict != UNDECIDED:
+        return ""
+    records = row.records.values()
+    seeds, scale = 2 * max(len(r["seeds"]) for r in records), next(iter(records))["scale"]
+    only = shlex.quote(row.item.name)
+    return (
+        f"python experiments/reproduce.py --paper {row.paper.key} --only {only} --scale {scale} "
+        f"--seeds {seeds}"
+    )
+
+
+def decided(row: Row) -> str:
+    """How much stands behind a verdict, if not all."""
+    open_ones = sum(finding.verdict == NOT_RUN for finding in row.findings)
+    if row.verdict == NOT_RUN or not open_ones:
+        return ""
+    return f"{len(row.findings) - open_ones} of {len(row.findings)} rules decided"
+
+
+def measured(value: dict[str, Any] | None) -> str:
+    """ "0.9987 ± 0.0013"."""
+    if value is None:
+        return "-"
+    mean, sem = value["mean"], value["sem"]
+    # A mean of equal numbers has a standard error of rounding.
+    hidden = mean is None or sem is None or 0 < sem < 1e-12 * abs(mean)
+    return number(mean) + ("" if hidden else f" ± {sem:.2g}")
+
+
+def commit(record: Record) -> str:
+    """ "fe7c5b0", with a mark if the code had changes that are in no commit."""
+    environment = record["environment"]
+    if not environment.get("commit"):
+        return "no commit"  # the code was not in a git repository
+    name = environment["commit"][:7]
+    return name if environment.get("clean") else f"{name} (changed)"
+
+
+def name_of(row: Row) -> str:
+    """ "mixit-table-1-decimal-addition": the name of a row's section and of its files."""
+    words = re.sub(r"[^a-z0-9]+", "-", row.item.name.lower()).strip("-")
+    return f"{row.paper.key.replace('_', '-')}-{words}"
+
+
+def as_csv(row: Row) -> str:
+    """The lines at full precision."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, *MORE])
+    for line in lines(row):
+        value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
+        numbers = [line.published, value["mean"], value["sem"], value["n"], line.baseline]
+        where = [record["scale"] if record else "", line.verdict, line.baseline_name]
+        made = [commit(record), record.get("where", "")] if record else ["", ""]
+        writer.writerow([line.cell, line.metric, *numbers, *where, *made])
+    return text.getvalue()
+
+
+def as_latex(row: Row) -> str:
+    """A tabular that needs no package."""
+    heads = [*COLUMNS[:3], "measured", *COLUMNS[5:]]
+    out = [
+        f"% {_one_line(row.paper.source)}, {_one_line(row.item.name)}: {_one_line(row.item.claim)}",
+        r"\begin{tabular}{llrrrrll}",
+        r"\hline",
+        " & ".join(map(latex, heads)) + r" \\",
+        r"\hline",
+    ]
+    for line in lines(row):
+        cells = [
+            line.cell,
+            line.metric,
+            number(line.published),
+            measured(line.value),
+            str(line.value["n"]) if line.value else "-",
+            number(line.baseline),
+            line.record["scale"] if line.record else "-",
+            ("stale: " if line.stale else "") + (line.verdict or "no rule"),
+        ]
+        out.append(" & ".join(map(latex, cells)) + r" \\")
+    return "\n".join([*out, r"\hline", r"\end{tabular}", ""])
+
+
+def latex(text: str) -> str:
+    """Text that LaTeX prints as it stands here."""
+    return "".join(LATEX.get(sign, sign) for sign in text)
+
+
+def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[str]:
+    if record is None:
+        ruled = {s.metric for rule in row.item.rules for s in (rule.left, rule.right)}
+        own = row.item.metric in asked or row.item.metric in ruled or not ruled
+        return [row.item.metric] if own else [*asked][:1] or [""]
+    names = [name for name in (row.item.metric, *asked) if name in record["metrics"]]
+    return list(dict.fromkeys(names)) or list(record["metrics"])[:SHOWN]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,183 @@
+"""The page: one HTML file that needs nothing else. The ledger first, then a section a paper."""
+
+from collections import Counter
+from html import escape
+from pathlib import Path
+
+from experiments.ledger import tables
+from experiments.ledger.item import Paper
+from experiments.ledger.ledger import Row
+from experiments.ledger.read import Record
+from experiments.ledger.rules import (
+    CHANCE,
+    DEFINITION,
+    DIFFERS,
+    NOT_RUN,
+    REFUTED,
+    REPRODUCED,
+    SHOWN,
+    UNDECIDED,
+)
+from experiments.page import figures
+from experiments.page.section import finding_texts, made, marked, section, verdict
+
+MEANING = {
+    REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
+    UNDECIDED: "the errors are too large to tell: more seeds would.",
+    DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
+    REFUTED: "the claim is false, at any scale.",
+    CHANCE: "the number is what a trivial predictor scores on the same set.",
+    NOT_RUN: "no usable record, or no rule; the command stands in its section.",
+    DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
+}
+SCALES = {
+    "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
+    "small": "minutes on two cores; made to show the effect",
+    "paper": "the published setting",
+}
+
+
+def page(
+    rows: list[Row], records: list[Record], problems: list[str], title: str, note: str = ""
+) -> str:
+    """The whole file; `note` says which rows are shown, if not all."""
+    style = Path(__file__).with_name("page.css").read_text()
+    papers = {row.paper.key: row.paper for row in rows}
+    shown: dict[str, Row] = {}
+    parts = [f"<h1>{escape(title)}</h1>", *_introduction(records, note), *_overview(rows, papers)]
+    for paper in papers.values():
+        parts.append(f'<h2 id="{_id(paper)}">{escape(paper.title)}</h2>')
+        parts.append(f'<p class="source">{escape(paper.source)}</p>')
+        parts += [section(row, shown) for row in rows if row.paper.key == paper.key]
+    parts += [*_others(rows, records), *_unusable(problems, records), *_environments(records)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n"
+        '<link rel="icon" href="data:,">\n'
+        f"<style>\n{style}</style>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+    )
+
+
+def _introduction(records: list[Record], note: str) -> list[str]:
+    counts = Counter(record["scale"] for record in records)
+    lines = [
+        "<p>What each table and figure of the papers claims, what our runs measured, and the "
+        "command of every run. Numbers are mean ± standard error over seeds. A rule decides the "
+        "verdict; differences count beyond two combined standard errors.</p>"
+    ]
+    lines += [f"<p>{escape(note)}</p>"] if note else []
+    if not records:
+        return [*lines, '<p class="problem">There is no record: nothing was run yet.</p>']
+    names = [name for name in SCALES if name in counts] + [n for n in counts if n not in SCALES]
+    if len(names) == 1:
+        only = names[0]
+        lines.append(f"<p><b>All numbers are of scale {only}</b>: {SCALES.get(only, '')}.</p>")
+    else:
+        told = "; ".join(f"<b>{n}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names)
+        lines.append(
+            f"<p>The numbers are of {len(names)} scales, and each says its own. {told}.</p>"
+        )
+    meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{MEANING[v]}</dd>" for v in SHOWN)
+    return [*lines, f'<dl class="made small">{meanings}</dl>']
+
+
+def _overview(rows: list[Row], papers: dict[str, Paper]) -> list[str]:
+    """Counts by paper, then the ledger: a row a table or figure, linked to its section."""
+    head = "".join(f'<th class="number">{word}</th>' for word in SHOWN)
+    lines = []
+    for paper in papers.values():
+        counts = Counter(row.verdict for row in rows if row.paper.key == paper.key)
+        cells = "".join(f'<td class="number">{counts[word] or "-"}</td>' for word in SHOWN)
+        link = f'<a href="#{_id(paper)}">{escape(paper.title)}</a>'
+        lines.append(f'<tr><td class="title">{link}</td>{cells}</tr>')
+    body = []
+    for paper in papers.values():
+        body.append(f'<tr class="paper"><th colspan="4">{escape(paper.title)}</th></tr>')
+        body += [_ledger_row(row) for row in rows if row.paper.key == paper.key]
+    return [
+        '<h2 id="ledger">The ledger</h2>',
+        f'<div class="scroll"><table><thead><tr><th>paper</th>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>",
+        '<table class="ledger"><thead><tr><th>table or figure</th><th>the paper claims</th>'
+        f"<th>our runs</th><th>verdict</th></tr></thead><tbody>{''.join(body)}</tbody></table>",
+    ]
+
+
+def _ledger_row(row: Row) -> str:
+    """The finding that decided the verdict stands for the item."""
+    decided = (text for f, text in finding_texts(row) if f.verdict == row.verdict and f.numbers)
+    missing = len(tables.missing(row))
+    open_ones = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
+    needs = f"needs {marked(row.item.needs)}" if row.item.needs else ""
+    ours = next(decided, needs or open_ones or marked(row.item.defines))
+    ours += "; a stale record" if row.stale else ""
+    part = tables.decided(row)
+    part = f"<br><span class=small>{part}</span>" if part else ""
+    link = f'<a href="#{tables.name_of(row)}">{escape(row.item.name)}</a>'
+    return (
+        f'<tr class="row"><td>{link}</td><td>{escape(row.item.claim)}</td><td>{ours}</td>'
+        f"<td>{verdict(row.verdict)}{part}</td></tr>"
+    )
+
+
+def _others(rows: list[Row], records: list[Record]) -> list[str]:
+    """Runs that belong to no table or figure."""
+    shown = [r for row in rows for r in (*row.records.values(), *row.stale.values())]
+    used = {record.get("where") for record in shown}
+    rest = [record for record in records if record.get("where") not in used]
+    if not rest:
+        return []
+    parts = ['<h2 id="others">Runs beside the tables and figures</h2>']
+    for record in rest:
+        where = escape(record.get("where", ""))
+        numbers = ", ".join(
+            f'{escape(n)} <data value="{v["mean"]}" data-record="{where}">'
+            f"{tables.measured(v)}</data>"
+            for n, v in list(record["metrics"].items())[: tables.SHOWN]
+            if v["mean"] is not None
+        )
+        parts.append(
+            f'<section class="item"><h3>{escape(record["config_file"])}</h3><p>{numbers}</p>'
+        )
+        if record.get("figure"):
+            html = figures.picture(record).html
+            parts.append(f'<figure><div class="panels">{html}</div></figure>')
+        parts.append(
+            f"<details><summary>How it was made</summary>{made([record])}</details></section>"
+        )
+    return parts
+
+
+def _unusable(problems: list[str], records: list[Record]) -> list[str]:
+    lines = [
+        *problems,
+        *(f"{r.get('where')}: stale, {r['stale']}" for r in records if r.get("stale")),
+    ]
+    if not lines:
+        return []
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return ['<h2 id="unusable">Records that cannot be used</h2>', f"<ul>{items}</ul>"]
+
+
+def _environments(records: list[Record]) -> list[str]:
+    """Machines and versions, each with how many of the records it made."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for record in records:
+        held = record["environment"]
+        machine = f"{held.get('cores')} cores, {held.get('devices')} x {held.get('device')}"
+        versions = ", ".join(f"{n} {v}" for n, v in sorted(held.get("versions", {}).items()))
+        counts[machine, f"Python {held.get('python')}, {versions}", tables.commit(record)] += 1
+    body = "".join(
+        f'<tr><td class="number">{n}</td>'
+        + "".join(f"<td>{escape(word)}</td>" for word in words)
+        + "</tr>"
+        for words, n in counts.items()
+    )
+    head = '<th class="number">records</th><th>machine</th><th>versions</th><th>commit</th>'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return ['<h2 id="environments">Environments</h2>', f'<div class="scroll">{table}</div>']
+
+
+def _id(paper: Paper) -> str:
+    return f"paper-{paper.key.replace('_', '-')}"

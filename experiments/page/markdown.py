@@ -1,0 +1,197 @@
+"""The Markdown pages: RESULTS.md, and two blocks of README.md, out of ledger rows and records."""
+
+from collections import Counter
+
+from configs.common import VARIANTS
+from experiments.ledger import tables
+from experiments.ledger.ledger import Row
+from experiments.ledger.read import Record, command, spelled
+from experiments.ledger.rules import SHOWN as VERDICTS
+from experiments.shared.describe import number
+from jaxformer.errors import UserError
+
+LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
+NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
+# What a table of records shows first; everything else stays in the record.
+SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
+
+
+def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
+    """The text of RESULTS.md."""
+    lines = ["# Results", ""]
+    lines += [
+        "Made from `results/` by `python experiments/report.py`, never by hand. The same with"
+    ]
+    lines += ["figures, as one file: `python experiments/report.py --page=page.html`.", ""]
+    stale = [f"{r.get('where')}: stale, {r['stale']}" for r in records if r.get("stale")]
+    if problems := [*problems, *stale]:
+        lines += ["## Records that cannot be used", ""] + [f"- {p}" for p in problems] + [""]
+    lines += ["## Ledger", "", *_counts(rows, heading=True), ""]
+    lines += ["A row for every table and figure. A number is a mean ± standard error over seeds;"]
+    lines += ["differences count beyond two combined standard errors; of several findings the"]
+    lines += ["gravest is the verdict. `code`: the commit that the runs were made with.", ""]
+    listed: dict[str, str] = {}
+    for key, paper in {row.paper.key: row.paper for row in rows}.items():
+        mine = [row for row in rows if row.paper.key == key]
+        lines += [f'### <a id="{key}"></a>{paper.title}', "", f"{paper.source}.", ""]
+        lines += ["| table or figure | the paper claims | our runs | verdict | caveat | code |"]
+        lines += ["|---|---|---|---|---|---|", *map(_ledger_row, mine), ""]
+        lines += _open(key, mine, listed)
+    lines += ["## Records", ""]
+    groups: dict[str, list[Record]] = {}
+    for record in sorted(records, key=_order):
+        groups.setdefault(_title(record), []).append(record)
+    for title, group in groups.items():
+        lines += [f"### {title}", "", *_table(group), ""]
+        lines += [f"    {command(record)}" for record in group] + [""]
+    if not records:
+        lines += ["None: nothing was run and recorded yet."]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def readme(text: str, rows: list[Row]) -> str:
+    """README.md with its two blocks replaced."""
+    text = _replace(text, LEDGER, _counts(rows, heading=False))
+    return _replace(text, NUMBERS, _variants(rows))
+
+
+def _counts(rows: list[Row], heading: bool) -> list[str]:
+    """Papers x verdicts: how many tables and figures."""
+    lines = ["| paper | " + " | ".join(VERDICTS) + " |", "|---|" + "---:|" * len(VERDICTS)]
+    for paper in {row.paper.key: row.paper for row in rows}.values():
+        counts = Counter(row.verdict for row in rows if row.paper.key == paper.key)
+        link = f"{'' if heading else 'RESULTS.md'}#{paper.key}"
+        cells = [str(counts[word] or "-") for word in VERDICTS]
+        lines.append(f"| [{paper.title}]({link}) | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _ledger_row(row: Row) -> str:
+    ours = [
+        f"{f.text}? {holds}: {f.numbers} ({f.verdict})" for f, holds, _ in tables.said(row) if holds
+    ]
+    open_ones = len(row.findings) - len(ours)
+    ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
+    ours += [f"*{line}*" for line in tables.stale_lines(row)]
+    ours += [f"*{problem}*" for problem in row.problems]
+    caveat = [row.item.note] + [
+        "Numbers had been seen before the rule was written."
+    ] * row.item.late
+    caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
+    commits = sorted({tables.commit(record) for record in row.records.values()})
+    cells = [
+        row.item.name,
+        row.item.claim,
+        "<br>".join(ours) or row.item.defines or "-",
+        f"**{row.verdict}**",
+        " ".join(filter(None, caveat)),
+        "<br>".join(commits) or "-",
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
+    """The commands of what is not yet run, each once; `listed` maps a command to its first item."""
+    lines = []
+    for row in rows:
+        commands = tables.missing(row)
+        new = [line for line in commands.values() if line not in listed]
+        name = f"{row.item.name} of {row.paper.source}"
+        listed |= dict.fromkeys(new, name)
+        if new:
+            lines += [f"{row.item.name}:", "", *(f"    {line}" for line in new), ""]
+        elif commands:
+            lines += [f"{row.item.name}: the runs of {listed[next(iter(commands.values()))]}.", ""]
+    every = f"`python experiments/reproduce.py --paper {key}` makes them all. One at a time:"
+    lines = [f"Runs not yet made; {every}", "", *lines] if lines else []
+    more = {row.item.name: tables.more_seeds(row) for row in rows}
+    for name, line in more.items():
+        if line:
+            lines += [f"{name} is undecided; with more seeds:", "", f"    {line}", ""]
+    return lines
+
+
+def _variants(rows: list[Row]) -> list[str]:
+    """Accuracy by variant and task of the items whose cells are variants; a row of chance level."""
+    chosen: dict[str, Row] = {}
+    for row in rows:
+        known = row.item.cells.keys() <= VARIANTS.keys() and row.item.metric == "accuracy"
+        if known and len(row.records) > 1:
+            configs = {cell.config.partition(":")[0] for cell in row.item.cells.values()}
+            chosen.setdefault(min(configs), row)
+    if not chosen:
+        return ["No record yet: `python experiments/run.py --config=... --record` makes one."]
+    names = [row.item.name.split(", ")[-1] for row in chosen.values()]
+    lines = ["| trained | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for variant in VARIANTS:
+        cells = [_accuracy(row, variant) for row in chosen.values()]
+        lines.append(f"| {variant} | " + " | ".join(cells) + " |")
+    trivial = [
+        {line.baseline for line in tables.lines(row) if line.baseline is not None}
+        for row in chosen.values()
+    ]
+    lines.append(
+        "| *trivial predictor* | "
+        + " | ".join(f"*{number(max(t, default=None))}*" for t in trivial)
+        + " |"
+    )
+    records = [record for row in chosen.values() for record in row.records.values()]
+    scales = ", ".join(sorted({record["scale"] for record in records}))
+    seeds = sorted({len(record["seeds"]) for record in records})
+    told = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return [*lines, "", f"Accuracy, mean ± standard error over {told} seeds; scale: {scales}."]
+
+
+def _accuracy(row: Row, variant: str) -> str:
+    record = row.records.get(variant)
+    return tables.measured(record["metrics"].get("accuracy")) if record else "-"
+
+
+def _replace(text: str, marks: tuple[str, str], lines: list[str]) -> str:
+    start, end = marks
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise UserError(f"README.md has lost its block {start} .. {end}; put both lines back.")
+    return "\n".join([before + start, *lines, end + after])
+
+
+def _table(group: list[Record]) -> list[str]:
+    names = [name for name in SHOWN if any(name in r["metrics"] for r in group)]
+    names = names or sorted({name for r in group for name in r["metrics"]})[:8]
+    head = ["variant", *(n.replace("_", " ") for n in names), "rate", "steps", "CPU s", "code"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for record in group:
+        chosen = [m for m in record["members"] if m.get("chosen")]
+        rate = f"{chosen[0]['learning_rate']:g}" if chosen else "-"
+        values = [tables.measured(record["metrics"].get(n)) for n in names]
+        code = tables.commit(record) + (" **stale**" if record.get("stale") else "")
+        cells = [_variant(record), *values, rate, str(record.get("steps", "-"))]
+        cells += [f"{record['seconds'].get('cpu', 0):.0f}", code]
+        lines.append("| " + " | ".join(cells) + " |")
+    baselines = group[0]["baselines"]
+    if baselines:
+        text = ", ".join(f"{n.replace('_', ' ')} {number(v)}" for n, v in baselines.items())
+        lines += ["", f"Trivial predictors on the same set: {text}."]
+    environment, seeds = group[0]["environment"], len(group[0]["seeds"])
+    machine = f"{environment.get('cores')} cores of {environment.get('device')}"
+    return [*lines, "", f"Mean and standard error over {seeds} seeds; {machine}."]
+
+
+def _variant(record: Record) -> str:
+    config = record["config"]
+    return str(config.get("thaw", config.get("variant", record["config_file"])))
+
+
+def _title(record: Record) -> str:
+    config = record["config"]
+    changed = ", ".join(f"{name} = {spelled(v)}" for name, v in record["overrides"].items())
+    name = config.get("name", record["config_file"])
+    return ", ".join(filter(None, [name, record["scale"], config.get("preset", ""), changed]))
+
+
+def _order(record: Record) -> tuple:
+    names, variant = [*VARIANTS], record["config"].get("variant")
+    place = names.index(variant) if variant in names else len(names)
+    name = str(record["config"].get("name", ""))
+    return name, record["scale"], str(record["overrides"]), place, _variant(record)

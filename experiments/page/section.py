@@ -1,0 +1,205 @@
+"""A table or figure of a paper as a section of the page: claim, findings, numbers, figure, runs."""
+
+import base64
+from html import escape
+
+from experiments.ledger import tables
+from experiments.ledger.ledger import Row
+from experiments.ledger.read import Record, command
+from experiments.ledger.rules import Finding
+from experiments.page import figures
+from experiments.shared.describe import number
+
+HEADS = ("cell", "published", "measured", "n", "baseline", "scale", "verdict")
+NUMBERS = ("published", "measured", "n", "baseline")
+
+
+def section(row: Row, shown: dict[str, Row]) -> str:
+    """The section; `shown` maps drawn records to the row of their figure, and grows."""
+    name, item = tables.name_of(row), row.item
+    parts = [f'<section class="item" id="{name}">']
+    parts.append(f"<h3>{escape(item.name)} {verdict(row.verdict)}</h3>")
+    parts.append(f'<p class="claim"><b>The paper:</b> {escape(item.claim)}</p>')
+    if item.note:
+        parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
+    if item.late:
+        text = "The rules were written after numbers of these runs had been seen."
+        parts.append(f'<p class="caveat">{text}</p>')
+    if item.defines:
+        parts.append(f"<p><b>Here:</b> {marked(item.defines)}</p>")
+    if item.needs:
+        parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in row.problems]
+    parts += _stale(row)
+    parts += _findings(row)
+    parts += _numbers(row)
+    before: list[Record] = []
+    for figure in figures.figures(row):
+        parts.append(_figure(figure, row, shown, before))
+        before = figure.records
+    parts += _open(row)
+    return "\n".join([*parts, "</section>"])
+
+
+def verdict(word: str) -> str:
+    return f'<span class="verdict {word.replace(" ", "-")}">{word}</span>'
+
+
+def finding_texts(row: Row) -> list[tuple[Finding, str]]:
+    """Each finding with its numbers, which name the records that they come from."""
+    found = []
+    for finding, holds, sides in tables.said(row):
+        text = escape(finding.text)
+        if holds:
+            where = " ".join(sorted({row.records[s.cell].get("where", "") for s in sides}))
+            numbers = f'data-records="{escape(where)}">{escape(finding.numbers)}'
+            text += f'? {holds}: <span class="numbers" {numbers}</span>'
+        found.append((finding, text))
+    return found
+
+
+def made(records: list[Record]) -> str:
+    """Config, command, seeds, commit and file of some records."""
+    blocks = []
+    for record in records:
+        facts = {
+            "config": record["config_file"],
+            "seeds": ", ".join(map(str, record["seeds"])),
+            "scale": record["scale"],
+            "commit": tables.commit(record),
+            "record": record.get("where", ""),
+            "time": f"{record['seconds'].get('cpu', 0):.0f} CPU seconds",
+        }
+        rows = "".join(f"<dt>{k}</dt><dd><code>{escape(v)}</code></dd>" for k, v in facts.items())
+        old = (
+            f'<p class="problem">Stale: {escape(record["stale"])}</p>'
+            if record.get("stale")
+            else ""
+        )
+        blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(command(record))}</pre>')
+    return "".join(blocks)
+
+
+def download(name: str, kind: str, text: str) -> str:
+    """A link that saves a text, without a server."""
+    data = base64.b64encode(text.encode()).decode()
+    mime = {"csv": "text/csv", "tex": "text/x-tex"}[kind]
+    link = f'download="{name}.{kind}" href="data:{mime};charset=utf-8;base64,{data}"'
+    return f"<a {link}>{'LaTeX' if kind == 'tex' else 'CSV'}</a>"
+
+
+def marked(text: str) -> str:
+    """Text whose `code` stands between backticks."""
+    words = escape(text).split("`")
+    return "".join(f"<code>{w}</code>" if i % 2 else w for i, w in enumerate(words))
+
+
+def _stale(row: Row) -> list[str]:
+    return [f'<p class="problem">{escape(line)}</p>' for line in tables.stale_lines(row)]
+
+
+def _findings(row: Row) -> list[str]:
+    if not row.item.rules:
+        return ['<p class="caveat">No rule decides on it yet.</p>'] if row.records else []
+    lines = [f"<li>{verdict(f.verdict)} {text}</li>" for f, text in finding_texts(row)]
+    return ['<ul class="findings">', *lines, "</ul>"]
+
+
+def _numbers(row: Row) -> list[str]:
+    """Cells beside the published values; a cell without a record says so."""
+    lines = tables.lines(row)
+    if not any(line.record for line in lines):
+        return []
+    several = len({line.metric for line in lines}) > 1
+    heads = [HEADS[0], *(["metric"] if several else []), *HEADS[1:]]
+    head = "".join(f"<th{_side(name)}>{name}</th>" for name in heads)
+    body = []
+    for line in lines:
+        measured = _measured(line) if line.record else "not yet run"
+        trivial = f"{number(line.baseline)} <span class=soft>{escape(line.baseline_name)}</span>"
+        cells = {
+            "cell": escape(line.cell),
+            "metric": escape(line.metric),
+            "published": number(line.published),
+            "measured": measured,
+            "n": str(line.value["n"]) if line.value else "-",
+            "baseline": trivial.replace("_", " ") if line.baseline is not None else "-",
+            "scale": escape(line.record["scale"]) if line.record else "-",
+            "verdict": verdict(line.verdict)
+            if line.verdict
+            else '<span class="soft">no rule</span>',
+        }
+        body.append("<tr>" + "".join(f"<td{_side(n)}>{cells[n]}</td>" for n in heads) + "</tr>")
+    caption = (
+        ""
+        if several
+        else f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
+    )
+    name = tables.name_of(row)
+    links = (
+        f"{download(name, 'csv', tables.as_csv(row))} {download(name, 'tex', tables.as_latex(row))}"
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    return [
+        caption,
+        f'<div class="scroll">{table}</div>',
+        f'<p class="small">This table: {links}</p>',
+    ]
+
+
+def _side(name: str) -> str:
+    return ' class="number"' if name in NUMBERS else ""
+
+
+def _measured(line: tables.Line) -> str:
+    if line.value is None or line.record is None or line.value["mean"] is None:
+        return "-"
+    where, mean = escape(line.record.get("where", "")), line.value["mean"]
+    text = tables.measured(line.value) + (" (stale)" if line.stale else "")
+    return f'<data value="{mean}" data-record="{where}">{text}</data>'
+
+
+def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record]) -> str:
+    """A figure with what made it; one that stands further up is linked, not repeated."""
+    key = figure.title + " ".join(record.get("where", "") for record in figure.records)
+    title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
+    if key in shown:
+        there = shown[key]
+        where = there.item.name if there.paper == row.paper else f"{there.item.name} above"
+        link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
+        return f"<p>{escape(figure.title)} The figure stands at {link}.</p>"
+    shown[key], name = row, tables.name_of(row)
+    numbers = (
+        f" The numbers behind it: {download(name + '-figure', 'csv', figure.csv)}."
+        if figure.csv
+        else ""
+    )
+    drawn = (
+        f'<figure><div class="panels">{figure.html}</div>{figure.legend}'
+        f"<figcaption>{title}<span>{numbers}</span></figcaption></figure>"
+    )
+    if figure.records == before:
+        return f'{drawn}<p class="small soft">Made by the same runs.</p>'
+    n, first = len(figure.records), figure.records[0]
+    told = f"{n} runs" if n > 1 else escape(first["config_file"])
+    commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
+    scales = ", ".join(dict.fromkeys(record["scale"] for record in figure.records))
+    head = f"How it was made: {told}, scale {escape(scales)}, commit {commits}"
+    is_open = " open" if n == 1 else ""
+    runs = made(figure.records)
+    return f"{drawn}<details{is_open}><summary>{head}</summary>{runs}</details>"
+
+
+def _open(row: Row) -> list[str]:
+    """The commands of what is not yet run, and of more seeds for what they would decide."""
+    more = tables.more_seeds(row)
+    parts = [f"<p>More seeds would tell:</p><pre>{escape(more)}</pre>"] if more else []
+    commands = tables.missing(row)
+    if not commands:
+        return parts
+    n = len(commands)
+    told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
+    lines = escape("\n".join(commands.values()))
+    is_open = " open" if len(commands) == 1 else ""
+    head = f"{told}; to make {'it' if n == 1 else 'them'}:"
+    return [*parts, f"<details{is_open}><summary>{head}</summary><pre>{lines}</pre></details>"]

@@ -1,0 +1,161 @@
+"""The figures of a recall run, from its arrays: training, one sequence's attention, memories."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.papers.associations.numbers import LAST
+from experiments.shared import plots
+
+BLUE, RED, GREEN = plots.COLOURS[0], plots.COLOURS[1], plots.COLOURS[2]
+ROLES = (("other tokens", "0.7"), ("ybar, after a trigger", BLUE), ("noise, after a trigger", RED))
+TITLES = {
+    "previous_token": "layer 1 looks one back:\n$p_i^T W_K^1 p_j$",
+    "induction": "the last layer matches the trigger:\n$E_i^T W_K W_O^1 W_V^1 E_j$",
+    "values": "the last layer copies:\n$U_j^T W_O W_V E_i$",
+    "feed_forward": "the last F stores:\n$U_j^T F(E_i)$",
+}
+
+
+def training(config, arrays):
+    """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts."""
+    plt = plots.pyplot()
+    figure, axes = plt.subplots(2, 3, figsize=(13, 7), layout="constrained")
+    settings = config.recall
+    curves = {n.removeprefix("probes/"): v for n, v in arrays.items() if n.startswith("probes/")}
+    steps, kept = arrays["steps"], arrays["kept"]
+    panels = (("p_correct", "p(correct)"), ("p_noise", "p(noise)"), ("loss", "loss (nats)"))
+    styles = _versions(curves)
+    for axis, (name, label) in zip(axes[0], panels, strict=True):
+        for (ending, who), colour in zip(styles.items(), _cycle(len(styles)), strict=True):
+            _line(axis, steps, curves[name + ending][:, kept], colour, who)
+        axis.set(xlabel="training step", ylabel=f"{label} on clean data")
+        if name == "loss":
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(-0.02, 1.02)
+    axes[0, 0].legend(fontsize=8, title="cut" if len(styles) > 1 else None)
+    margin, attention, cut = axes[1]
+    if "margin_f2" in curves:
+        _line(margin, steps, curves["margin_f2"][:, kept], GREEN, "")
+        margin.axhline(0, color="0.5", lw=1)
+        margin.set(xlabel="training step", ylabel="margin of the noise in F2 for q alone")
+    else:
+        margin.axis("off")
+    for name, colour, who in (
+        ("attention_target", BLUE, "last layer: on ybar"),
+        ("attention_noise", RED, "last layer: on the noise"),
+        ("attention_previous", "0.5", "layer 1: on the previous token"),
+    ):
+        _line(attention, steps, curves[name][:, kept], colour, who)
+    attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.32))
+    attention.legend(fontsize=8, loc="upper right")
+    for pattern, marker in zip(settings.truncate, "osv^Dx*", strict=False):
+        for name, colour in (("p_correct", BLUE), ("p_noise", RED)):
+            values_MxF = arrays[f"truncated/{pattern}/{name}"][kept]
+            n = len(values_MxF)
+            error = values_MxF.std(0, ddof=1) / n**0.5 if n > 1 else None
+            what = "correct" if name == "p_correct" else "noise"
+            cut.errorbar(
+                range(len(settings.fractions)), values_MxF.mean(0), error, marker=marker, ms=4,
+                capsize=2, color=colour, label=f"{what}, {pattern} cut",
+            )  # fmt: skip
+    cut.set_xticks(range(len(settings.fractions)), [f"{f:g}" for f in settings.fractions])
+    cut.set(xlabel="fraction of the rank kept", ylabel="probability, at the end")
+    cut.set_ylim(-0.02, 1.22)
+    cut.legend(fontsize=7, loc="upper center", ncol=min(len(settings.truncate), 2))
+    if settings.pretrain_steps:
+        for axis in (*axes[0], margin, attention):
+            axis.axvline(settings.pretrain_steps, color="0.5", lw=1, ls=":")
+        axes[0, 1].annotate(
+            "noisy from here", (settings.pretrain_steps, 0.97), fontsize=8, ha="right", va="top"
+        )
+    figure.suptitle(_finding(config, curves, kept, styles), fontsize=10)
+    return figure
+
+
+def attention(config, arrays):
+    """Figure 4: what the last layer's last trigger looks at in one noisy sequence."""
+    plt = plots.pyplot()
+    ends = [step for step in arrays["attention/steps"] if step]
+    weights = arrays["attention/weights"][[*arrays["attention/steps"]].index(ends[0]) :]
+    figure, axes = plt.subplots(
+        len(ends), 1, figsize=(9, 2.2 * len(ends) + 0.5), layout="constrained", squeeze=False
+    )
+    follows_T, query = arrays["attention/follows"], int(arrays["attention/query"])
+    follows_T = np.where(np.arange(len(follows_T)) <= query, follows_T, 0)
+    words = []
+    for axis, step, row_MxT in zip(axes[:, 0], ends, weights, strict=True):
+        row_MxT = row_MxT[arrays["kept"]]
+        row_T = row_MxT.mean(0)
+        for role, (label, colour) in enumerate(ROLES):
+            places = np.flatnonzero((follows_T == role) & (np.arange(len(row_T)) <= query))
+            if len(places):
+                axis.bar(places, row_T[places], color=colour, label=label)
+        if config.recall.pretrain_steps:
+            clean = step == config.recall.pretrain_steps
+            what = "trained on clean data" if clean else "then on noisy data"
+        else:
+            what = "trained on noisy data"
+        on = [row_T[follows_T == role].sum() for role in (1, 2)]
+        words.append(f"{what}: {on[0]:.2f} on ybar, {on[1]:.2f} on the noise")
+        axis.set(xlabel="position in the sequence", ylabel="attention", title=words[-1])
+        axis.title.set_fontsize(9)
+    axes[0, 0].legend(fontsize=8)
+    figure.suptitle(
+        f"What the trigger at position {query} looks at, mean of the seeds", fontsize=10
+    )
+    return figure
+
+
+def memories(task, arrays):
+    """Figures 7 and 9: the heat maps of the first member; a bright diagonal is a memory."""
+    plt = plots.pyplot()
+    shown = [name for name in TITLES if f"memories/{name}" in arrays]
+    figure, axes = plt.subplots(
+        1, len(shown), figsize=(3.4 * len(shown), 3.8), layout="constrained", squeeze=False
+    )
+    for axis, name in zip(axes[0], shown, strict=True):
+        values = arrays[f"memories/{name}"]
+        limit = np.abs(values).max()
+        image = axis.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        axis.set_title(TITLES[name], fontsize=9)
+        figure.colorbar(image, ax=axis, shrink=0.7)
+        triggers, q = [*task.trigger_tokens], ["q"] * len(task.trigger_tokens)
+        if name == "induction":
+            axis.set_xticks(triggers, q, fontsize=7)
+        elif name in ("values", "feed_forward"):
+            axis.set_xticks([task.noise_token], ["noise"], fontsize=7)
+        if name != "previous_token":
+            axis.set_yticks(triggers, q, fontsize=7)
+    return figure
+
+
+def _versions(curves) -> dict[str, str]:
+    """{ending of a curve's name: what the legend says}: the whole model, the last F, F1, others."""
+    endings = [n.removeprefix("p_noise") for n in curves if n.startswith("p_noise")]
+    dropped = sorted((e for e in endings if "_without_f" in e), reverse=True)
+    words = {"": "nothing"} | {e: e.removeprefix("_without_").upper() for e in dropped[:2]}
+    if len(dropped) > 2:  # of the deep models of synthetic IOI the last F is the paper's
+        words.pop(dropped[1])
+    return words | {e: f"to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
+
+
+def _finding(config, curves, kept, styles) -> str:
+    end = {name: values[-LAST:, kept].mean() for name, values in curves.items()}
+    words = []
+    for ending, who in styles.items():
+        cut = who if ending.startswith("_at_") else f"without {who}" if ending else "uncut"
+        correct, noise = end["p_correct" + ending], end["p_noise" + ending]
+        words.append(f"{cut} {correct:.2f} / {noise:.2f}")
+    return f"alpha = {config.task.alpha:g}; p(correct) / p(noise) at the end: " + ", ".join(words)
+
+
+def _line(axis, steps, values_SxM, colour: str, label: str) -> None:
+    """The mean over members within their range."""
+    axis.plot(steps, values_SxM.mean(1), color=colour, label=label)
+    axis.fill_between(steps, values_SxM.min(1), values_SxM.max(1), color=colour, alpha=0.15, lw=0)
+
+
+def _cycle(n: int) -> list[Any]:
+    return [plots.COLOURS[i % len(plots.COLOURS)] for i in range(n)]

@@ -1,0 +1,269 @@
+"""Every theorem and table of the associations paper: what it says, what is so, and the verdict.
+
+A row is (statement, the paper's value, the corrected one, what was measured). A statement holds if
+the measured value is within `tolerance` of the paper's, holds with a corrected constant if it is
+within it of ours, and fails else, or where its sign is another.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.shared import plots
+from experiments.shared.outcome import Outcome, exact
+from jaxformer.training.metrics import Mean, over_seeds
+from theory import associative_memory as memory
+from theory import one_step
+from theory.associative_memory.random_embedding import random_embedding
+from theory.one_step.trigger_process import LEMMAS, TABLE_3
+
+HOLDS, CORRECTED, FAILS = "holds", "holds, corrected constant", "fails"
+GROUPS = ("Lemma", "Table 3", "Theorem 1", "Theorem 2", "Theorem 3", "B.3", "any n")
+COLOURS = {HOLDS: "#c9e8d9", CORRECTED: "#fbe5c0", FAILS: "#f6cdb8"}
+
+
+class Row(NamedTuple):
+    statement: str
+    paper: float
+    corrected: float
+    measured: float
+    verdict: str
+
+
+def theory(
+    alpha: float,
+    N: int,
+    T: int,
+    samples: int,
+    trials: int,
+    counts_N: int,
+    counts_T: int,
+    ordering_N: int,
+    time: float,
+    tolerance: float,
+    seed: int,
+) -> Outcome:
+    """The verdicts of Theorems 1 to 3, of Lemmas E.1 to E.7, of Table 3 and of B.3."""
+    rows = [
+        *_lemmas(alpha, counts_N, counts_T, tolerance),
+        *_table_3(alpha, counts_N, counts_T, tolerance),
+        *_theorem_1(jax.random.key(seed), alpha, N, T, samples, trials, tolerance),
+        *_theorem_2(alpha, ordering_N),
+        *_recursion(alpha),
+        *_theorem_3(alpha, time, tolerance),
+    ]
+    for row in rows:
+        print(f"{row.statement:52} {row.paper:11.4g} {row.corrected:11.4g} {row.measured:11.4g}  "
+              f"{row.verdict}")  # fmt: skip
+    metrics = {f"measured/{row.statement}": exact(row.measured) for row in rows}
+    for verdict in (HOLDS, CORRECTED, FAILS):
+        metrics[f"number that {verdict}"] = exact(sum(row.verdict == verdict for row in rows))
+        for group in GROUPS:
+            found = [row.verdict for row in rows if row.statement.startswith(group)]
+            metrics[f"{verdict}/{group}"] = exact(found.count(verdict))
+    values = np.array([row[1:4] for row in rows])
+    arrays = {"statements": [row.statement for row in rows], "values": values}
+    arrays["verdicts"] = [row.verdict for row in rows]
+    return Outcome(_table(rows), arrays, metrics)
+
+
+def _judge(statement: str, values: Iterable, tolerance: float) -> Row:
+    paper, corrected, measured = (float(value) for value in values)
+    verdict = FAILS
+    if abs(measured - paper) <= tolerance * abs(paper):
+        verdict = HOLDS
+    elif not paper * measured < 0:  # of another sign: no constant mends it
+        close = abs(measured - corrected) <= tolerance * abs(corrected)
+        verdict = CORRECTED if close else FAILS
+    return Row(statement, paper, corrected, measured, verdict)
+
+
+def _lemmas(alpha, N, T, tolerance) -> list[Row]:
+    found = one_step.lemma_counts(N, T, alpha)
+    printed = one_step.lemma_counts_limit(N, T, alpha, printed=True)
+    ours = one_step.lemma_counts_limit(N, T, alpha)
+    rows = []
+    for i, case in enumerate(LEMMAS):
+        for what, power in (("mean", "n"), ("second", "n^2")):
+            values = (getattr(x, what)[i] for x in (printed, ours, found))
+            name = f"Lemma E.{i + 1} (ybar,k = {case}): E {power}"
+            rows.append(_judge(name, values, tolerance))
+    return rows
+
+
+def _table_3(alpha, N, T, tolerance) -> list[Row]:
+    found, ours = (
+        one_step.first_step_table(N, T, alpha),
+        one_step.first_step_table_limit(N, T, alpha),
+    )
+    printed = one_step.first_step_table_limit(N, T, alpha, printed=True)
+    rows = []
+    for i, case in enumerate(TABLE_3):
+        name = f"Table 3 ({case}): mu N^2"
+        row = _judge(name, (x.mean[i] * N**2 for x in (printed, ours, found)), tolerance)
+        misprint = abs(row.measured - row.corrected) <= tolerance * abs(row.corrected)
+        rows.append(row._replace(verdict=CORRECTED) if row.verdict == FAILS and misprint else row)
+        # Rows 4 to 10 print 1/(N+1) for 1/(N+1)^2: no number of the paper's is worth repeating.
+        paper = ours.second[i] if i < 3 else np.nan
+        values = (x * N**3 for x in (paper, ours.second[i], found.second[i]))
+        rows.append(_judge(f"Table 3 ({case}): sigma^2 N^3", values, tolerance))
+    return rows
+
+
+def _theorem_1(key, alpha, N, T, samples, trials, tolerance) -> list[Row]:
+    rows = []
+    for inputs, where in (("current", "as proved"), ("current_and_previous", "as stated")):
+        predicted, measured = one_step.margins(key, N, T, samples, alpha, inputs, trials)
+        # qhat: the noise is a share of about alpha/N of the tokens.
+        paper = one_step.theorem_1(N, alpha, alpha / N, "current")
+        for part, of_paper in (("feed_forward", alpha), ("attention", paper.attention)):
+            scale = N if part == "attention" else 1
+            values = (of_paper, getattr(predicted, part), getattr(measured, part).mean())
+            name = f"Theorem 1, {where}: {part} margin" + (" x N" if scale > 1 else "")
+            rows.append(_judge(name, (scale * v for v in values), 2 * tolerance))
+    return rows
+
+
+def _theorem_2(alpha, N) -> list[Row]:
+    # These are leading orders: at N = 256 the exact values are still up to 10 % away.
+    T, rows, tolerance = 8 * N, [], 0.12
+    for values, sizes in (("paper", (2.0, 1.0)), ("exact", (1.0, 1.0))):
+        for excluded in (False, True):
+            given = one_step.Setting(values, sizes, excluded)
+            found = one_step.attention_logits(N, T, alpha, given)
+            ours = one_step.attention_logits_limit(N, alpha, given)
+            setting = f"W_V {values}, ybar {'!= q' if excluded else 'any'}"
+            power = 1 if values == "paper" else 3
+            numbers = (N**power * x for x in (ours[0], ours[0], found[0]))
+            rows.append(_judge(f"Theorem 2 (3), {setting}: x N^{power}", numbers, tolerance))
+            # (4) claims (1 - alpha)^2 beta/N^2 > 0; its beta of the exact W_V is (1-alpha)^2/N^2.
+            power += 1
+            beta = sizes[0] if values == "paper" else (1 - alpha) ** 2 * sizes[0] / N**2
+            numbers = (N**power * x for x in ((1 - alpha) ** 2 * beta / N**2, ours[1], found[1]))
+            row = _judge(f"Theorem 2 (4), {setting}: x N^{power}", numbers, tolerance)
+            rows.append(row)
+    return rows
+
+
+def _recursion(alpha) -> list[Row]:
+    N, rows = 1000, []
+    for a in (alpha, 0.7):
+        eta = 1 / (a * (1 - a))
+        path, limit = one_step.noise_recursion(eta, a, N, 2000)
+        over = float(np.max(np.asarray(path)) - float(limit))
+        verdict = HOLDS if over < 1e-6 else FAILS
+        name = f"B.3, alpha = {a:g}: overshoot at eta = 1/(alpha(1-alpha))"
+        rows.append(Row(name, 0.0, 0.0, over, verdict))
+    matrices = one_step.noise_matrices(128, 1024, alpha)
+    c = (alpha - 1 / 129) / 128
+    expected = c * (alpha - 1) * alpha / 128 * (1 - alpha / 128)
+    numbers = (128**2 * x for x in (expected, expected, float(matrices.B_noise)))
+    rows.append(_judge("B.3: B on tau, x N^2", numbers, 0.1))
+    return rows
+
+
+def _theorem_3(alpha, time, tolerance) -> list[Row]:
+    rows, times = [], [time / 10, time]
+    printed = 1 / ((1 - alpha) * (4 - 2 * alpha))
+    for kind, name in (("coordinates", "the ODE as printed (45)"), ("weights", "the flow of W")):
+        flow = memory.gradient_flow(alpha, times, kind=kind)
+        constant = memory.asymptotic_constant(alpha, kind=kind)
+        measured = float(np.exp(flow.a[-1]) * time)
+        rows.append(
+            _judge(f"Theorem 3, {name}: t e^a", (printed, constant, measured), tolerance / 2)
+        )
+        limit = np.log(alpha / (1 - alpha))
+        rows.append(_judge(f"Theorem 3, {name}: b", (limit, limit, flow.b[-1]), tolerance))
+    found = memory.predict(alpha, times)
+    paper = (4 / (3 * (1 - alpha))) ** 0.5
+    rate = float(found.truncated_noise[-1]) * time**0.5
+    row = _judge("Theorem 3: rank 1, P(noise) sqrt(t)", (paper, paper, rate), 2 * tolerance)
+    rows.append(row._replace(paper=np.nan))  # the paper states the rate only
+    for n in (3, 4):
+        found = memory.predict(alpha, times, n=n)
+        ratio = float(found.sigma_noise[-1] / found.sigma_signal[-1])
+        verdict = HOLDS if ratio < 1 else FAILS
+        name = f"any n: noise the smallest singular value, n = {n}: ratio"
+        rows.append(Row(name, np.nan, np.nan, ratio, verdict))
+    return rows
+
+
+def _table(rows: list[Row]):
+    plt = plots.pyplot()
+    figure, axis = plt.subplots(figsize=(10, 0.22 * len(rows) + 0.9), layout="constrained")
+    axis.axis("off")
+    cells = [[row.statement, *(f"{v:.4g}" for v in row[1:4]), row.verdict] for row in rows]
+    table = axis.table(
+        cells,
+        colLabels=["statement", "paper", "corrected", "measured", "verdict"],
+        colWidths=[0.44, 0.11, 0.11, 0.11, 0.2],
+        cellLoc="left",
+        loc="center",
+        cellColours=[["white"] * 4 + [COLOURS[row.verdict]] for row in rows],
+    )
+    table.auto_set_font_size(False)
+    table.set_fontsize(7)
+    number = {verdict: sum(row.verdict == verdict for row in rows) for verdict in COLOURS}
+    axis.set_title(
+        f"Of {len(rows)} statements {number[HOLDS]} hold, {number[CORRECTED]} hold with another "
+        f"constant, {number[FAILS]} fail",
+        fontsize=10,
+    )
+    return figure
+
+
+def random_embeddings(
+    n: int,
+    alpha: float,
+    dimensions: tuple[int, ...],
+    ranks: tuple[int, ...],
+    steps: int,
+    learning_rate: float,
+    seed: int,
+    n_seeds: int,
+) -> Outcome:
+    """Figure 18: loss on pure labels of the full and the truncated memory, random embeddings."""
+    record = np.unique(np.geomspace(1, steps, 25).astype(int))
+    keys = jax.random.split(jax.random.key(seed), n_seeds)
+    losses = {
+        d: np.stack(
+            [
+                np.asarray(random_embedding(key, record, alpha, n, d, learning_rate, ranks))
+                for key in keys
+            ]
+        )
+        for d in dimensions
+    }  # (seeds, records, ranks + full)
+    names = [*(f"rank {k}" for k in ranks), "full"]
+    metrics: dict[str, Mean] = {}
+    for d, values in losses.items():
+        for i, name in enumerate(names):
+            metrics[f"loss/d={d}/{name}"] = over_seeds(values[:, -1, i])
+        if n - 1 in ranks:
+            wins = values[:, -1, ranks.index(n - 1)] < values[:, -1, -1]
+            metrics[f"share with rank {n - 1} below full/d={d}"] = over_seeds(wins * 1.0)
+    plt = plots.pyplot()
+    figure, axes = plt.subplots(
+        1, len(losses), figsize=(4.5 * len(losses), 3.8), layout="constrained", squeeze=False
+    )
+    for axis, (d, values) in zip(axes[0], losses.items(), strict=True):
+        for colour, i in zip(plots.COLOURS, range(len(names)), strict=False):
+            low, middle, high = np.quantile(values[:, :, i], (0.25, 0.5, 0.75), axis=0)
+            axis.plot(record, middle, color=colour, label=names[i])
+            axis.fill_between(record, low, high, color=colour, alpha=0.15, lw=0)
+        axis.axhline(-np.log(1 - alpha), color="0.5", ls=":", label="-log(1 - alpha)")
+        axis.set(xscale="log", yscale="log", xlabel="gradient step", title=f"d = {d}")
+    axes[0, 0].set_ylabel("loss on pure labels (median, quartiles)")
+    axes[0, 0].legend(fontsize=7)
+    below = [
+        f"{100 * metrics[f'share with rank {n - 1} below full/d={d}'].mean:.0f} % at d = {d}"
+        for d in losses
+        if n - 1 in ranks
+    ]
+    figure.suptitle(
+        f"Cut to rank {n - 1} the memory beats the full one in " + ", ".join(below), fontsize=10
+    )
+    arrays: dict[str, Any] = {"steps": record} | {f"d={d}": v for d, v in losses.items()}
+    return Outcome(figure, arrays, metrics)

@@ -1,0 +1,86 @@
+"""The hidden Markov problem of the attention-path figures, and how its paths are called."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxformer.data import hidden_markov
+from theory import attention_paths
+
+NAMES = {
+    "four_paths": ("good", "a1", "denoising", "a2"),
+    "two_paths": ("good", "denoising"),
+    "two_paths_uniform": ("good", "denoising"),
+}
+
+
+class Example(NamedTuple):
+    """Training and test set after fixed attention; P examples, D paths, n token dimension."""
+
+    attentioned: np.ndarray  # (P, D, n)
+    labels: np.ndarray
+    attentioned_test: np.ndarray
+    labels_test: np.ndarray
+    heads: tuple[int, ...]
+    names: tuple[str, ...]  # of the paths
+
+    def accuracy(self, mean) -> float:
+        return float(np.mean(np.sign(mean) == self.labels_test))
+
+    def accuracy_at(self, U, temperature: float) -> float:
+        """Of the Gaussian-process predictor with this U: the identity is the GP limit."""
+        mean, _ = attention_paths.predict_at(
+            U, self.attentioned, self.labels, temperature, self.attentioned_test
+        )
+        return self.accuracy(mean)
+
+    def solve(self, width: float, temperature: float) -> attention_paths.OrderParameter:
+        return attention_paths.order_parameter(
+            self.attentioned, self.labels, width, temperature, self.heads
+        )
+
+    def only(self, *names: str) -> np.ndarray:
+        """U = 1 on the diagonal for the named paths and 0 elsewhere."""
+        return np.diag([float(name in names) for name in self.names])
+
+
+def example(
+    seed: int,
+    design: Any,
+    examples: int,
+    test_examples: int,
+    length: int,
+    features: int,
+    sigma_par: float,
+    sigma_perp: float,
+    hardness: float,
+    readout: str,
+) -> Example:
+    """Data seed `seed`, test data 10000 + seed, random heads 1 + seed."""
+    forms = hidden_markov.bilinear_forms(1 + seed, design, length, features)
+
+    def draw(data_seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        tokens, labels = hidden_markov.examples(
+            data_seed, count, length, features, sigma_par=sigma_par, sigma_perp=sigma_perp
+        )
+        return hidden_markov.attentioned_input(tokens, forms, readout, hardness), labels
+
+    heads = tuple(len(form) for form in forms)
+    names = NAMES.get(design) if isinstance(design, str) else None
+    train, test = draw(seed, examples), draw(10_000 + seed, test_examples)
+    return Example(*train, *test, heads, names or path_names(heads))
+
+
+def path_names(heads: Sequence[int]) -> tuple[str, ...]:
+    """ "11", "12", ..: the heads of each path from 1, h_1 first and slowest."""
+    joint = "" if max(heads, default=0) < 10 else "-"
+    return tuple(
+        joint.join(str(h + 1) for h in path) for path in itertools.product(*map(range, heads))
+    )
+
+
+def correlation(U, i: int, j: int) -> float:
+    U = np.asarray(U)
+    return float(U[i, j] / np.sqrt(U[i, i] * U[j, j]))

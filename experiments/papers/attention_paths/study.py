@@ -1,0 +1,197 @@
+"""What the theory says of one trained attention-path network, and what pruning its heads does."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.tasks.task import Batch
+from jaxformer.training.metrics import Mean, over_seeds
+from theory import attention_paths
+from theory.attention_paths.kernel import kernel_task_overlap, total_kernel
+
+LIMIT = math.inf  # the width of the GP limit
+LEADING = 5  # principal components of a kernel
+
+
+class Study(NamedTuple):
+    """metrics {name: Mean}; chosen {width: temperature}; arrays by name."""
+
+    metrics: dict[str, Mean]
+    chosen: dict[str, float]
+    arrays: dict[str, np.ndarray]
+
+
+def study(model, params: Any, data: dict[str, Any]) -> Study:
+    """One network: its own accuracy, the Bayesian network with its queries and keys, its heads."""
+    sets: dict[str, Batch] = {"test": data["test"]} | data["ood"]
+    scan = _scan(model, params, data, sets)
+    names = [width_name(width) for width in scan["widths"]]
+    best = scan["validation"].argmax(1)
+    chosen = {name: float(data["temperatures"][t]) for name, t in zip(names, best)}
+    metrics = {}
+    for name, accuracy in scan["accuracy"].items():
+        # The GP limit is compared at the temperature that validation chose for it.
+        for k, width in enumerate(names):
+            metrics[f"{name}/{width}"] = _proportion(accuracy[k, best[k]], sets[name])
+        for k, width in enumerate(names[1:], 1):
+            gap = accuracy[k, best[k]] - accuracy[0, best[0]]
+            metrics[f"{name}/{width}_minus_GP"] = Mean(float(gap), math.nan, 1)
+
+    U, overlap = (scan[name][np.arange(len(names)), best] for name in ("U", "overlap"))
+    carried = (overlap[:, :LEADING] ** 2).sum(1)
+    for k, width in enumerate(names):
+        metrics[f"top{LEADING}_overlap/{width}"] = Mean(float(carried[k]), math.nan, 1)
+    for k, width in enumerate(names[1:], 1):
+        gap = Mean(float(carried[k] - carried[0]), math.nan, 1)
+        metrics[f"top{LEADING}_overlap/{width}_minus_GP"] = gap
+    pruned = _prune(model, params, U[1], sets)
+    for name, accuracy in pruned["whole"].items():
+        metrics[f"{name}/gradient_descent"] = _proportion(accuracy, sets[name])
+    scores, drops = pruned["scores"], pruned["drops"]
+    for name in sets:
+        metrics[f"{name}/score_drop_correlation"] = _correlation(scores, drops[name])
+    learned_U = _gram(model, params, data["train"].inputs.shape[-1])
+    learned_scores = np.concatenate(attention_paths.head_scores(learned_U, model.heads))
+    metrics["learned_theory_score_correlation"] = _correlation(learned_scores, scores)
+    entries = np.tril_indices(len(learned_U))
+    metrics["learned_theory_U_correlation"] = _correlation(learned_U[entries], U[1][entries])
+    arrays = {
+        "U_learned": learned_U,
+        "U_theory": U,
+        "overlap": overlap,
+        "scores": scores,
+        "scores_learned": learned_scores,
+        "temperatures": np.asarray(data["temperatures"]),
+        "validation": scan["validation"],
+        "widths": np.asarray(scan["widths"]),
+    }
+    for name in sets:
+        arrays |= {f"{name}/scan": scan["accuracy"][name], f"{name}/drops": drops[name]}
+        arrays |= {f"{name}/{order}": pruned[order][name] for order in ("low_first", "high_first")}
+    return Study(metrics, chosen, arrays)
+
+
+def summarise(studied: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarray]]:
+    """Over the seeds; `accuracy` is the trained network's on held-out classes."""
+    metrics = {
+        name: over_seeds([one.metrics[name].mean for one in studied]) for name in studied[0].metrics
+    }
+    metrics = {"accuracy": metrics["test/gradient_descent"]} | metrics
+    arrays = {name: np.stack([one.arrays[name] for one in studied]) for name in studied[0].arrays}
+    return metrics, arrays
+
+
+def width_name(width: float) -> str:
+    return "GP" if width == LIMIT else f"N={width:g}"
+
+
+def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
+    """Accuracies, U and the overlap of the kernel's components with the labels, at every width (the
+    GP limit first) and temperature: (widths, temperatures)."""
+    attend = jax.jit(lambda p, x: model.apply({"params": p}, x, method="attentioned_input"))
+
+    def attentioned(batch: Batch) -> np.ndarray:
+        parts = np.array_split(np.asarray(batch.inputs), -(-len(batch.inputs) // 250))
+        return np.concatenate([np.asarray(attend(params, part), np.float64) for part in parts])
+
+    train, labels = attentioned(data["train"]), _targets(data["train"])
+    tests = {name: attentioned(batch) for name, batch in sets.items()}
+    held, held_labels = attentioned(data["validation"]), _targets(data["validation"])
+    widths, temperatures = (LIMIT, *data["widths"]), data["temperatures"]
+    shape, paths = (len(widths), len(temperatures)), train.shape[1]
+    validation, U = np.zeros(shape), np.zeros((*shape, paths, paths))
+    overlap = np.zeros((*shape, len(labels)))
+    accuracy = {name: np.zeros(shape) for name in sets}
+    with jax.enable_x64(True):
+        together = np.concatenate([held, *tests.values()])
+        stops = np.cumsum([len(held), *(len(x) for x in tests.values())])[:-1]
+        for t, temperature in enumerate(temperatures):
+            for k, width in enumerate(widths):
+                U[k, t] = np.eye(paths)
+                if width != LIMIT:
+                    U[k, t] = attention_paths.order_parameter(
+                        train, labels, width, temperature, model.heads
+                    ).U
+                kernel = total_kernel(train, U[k, t])
+                overlap[k, t] = kernel_task_overlap(kernel, jnp.asarray(labels))
+                mean, _ = attention_paths.predict_at(U[k, t], train, labels, temperature, together)
+                first, *others = np.split(np.asarray(mean), stops)
+                validation[k, t] = np.mean((first > 0) == (held_labels > 0))
+                for (name, batch), f in zip(sets.items(), others):
+                    accuracy[name][k, t] = np.mean((f > 0) == (_targets(batch) > 0))
+    return {
+        "widths": widths,
+        "validation": validation,
+        "accuracy": accuracy,
+        "U": U,
+        "overlap": overlap,
+    }
+
+
+def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
+    """Theory scores of U, and the trained network's accuracy with heads dropped, no retraining."""
+    heads = model.heads
+    places = [(layer, head) for layer, count in enumerate(heads) for head in range(count)]
+    scores = np.concatenate([np.asarray(s) for s in attention_paths.head_scores(U, heads)])
+
+    @jax.jit
+    def answer(params, inputs, kept):
+        return model.apply({"params": params}, inputs, None, kept)
+
+    def accuracy(batch: Batch, dropped: set[int]) -> float:
+        kept = [np.ones(count, np.float32) for count in heads]
+        for index in dropped:
+            layer, head = places[index]
+            kept[layer][head] = 0
+        parts = np.array_split(np.asarray(batch.inputs), -(-len(batch.inputs) // 250))
+        f = np.concatenate([np.asarray(answer(params, part, kept)) for part in parts])
+        return float(np.mean((f > 0) == (_targets(batch) > 0)))
+
+    def one_by_one(batch: Batch, order) -> np.ndarray:
+        """Each layer keeps its last head: without any it is silent."""
+        dropped, row, left = set(), [accuracy(batch, set())], list(heads)
+        for index in order:
+            layer = places[index][0]
+            if left[layer] > 1:
+                left[layer] -= 1
+                dropped.add(int(index))
+                row.append(accuracy(batch, dropped))
+        return np.array(row)
+
+    ascending = np.argsort(scores)
+    whole = {name: accuracy(batch, set()) for name, batch in sets.items()}
+    return {
+        "whole": whole,
+        "scores": scores,
+        "drops": {
+            name: np.array([whole[name] - accuracy(batch, {h}) for h in range(len(places))])
+            for name, batch in sets.items()
+        },
+        "low_first": {name: one_by_one(batch, ascending) for name, batch in sets.items()},
+        "high_first": {name: one_by_one(batch, ascending[::-1]) for name, batch in sets.items()},
+    }
+
+
+def _gram(model, params, n: int) -> np.ndarray:
+    """The empirical order parameter: v v^T, the input projection left out, not normalised."""
+    v_DxN, _ = model.apply({"params": jax.tree.map(jnp.asarray, params)}, n, method="path_weights")
+    return np.asarray(v_DxN @ v_DxN.T, np.float64)
+
+
+def _targets(batch: Batch) -> np.ndarray:
+    return 2.0 * np.asarray(batch.targets, np.float64)[:, 0] - 1
+
+
+def _proportion(value: float, batch: Batch) -> Mean:
+    n = len(batch.inputs)
+    return Mean(float(value), math.sqrt(value * (1 - value) / n), n)
+
+
+def _correlation(one, other) -> Mean:
+    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    spread = one.std() * other.std()
+    value = ((one - one.mean()) * (other - other.mean())).mean() / spread if spread else math.nan
+    return Mean(float(value), math.nan, len(one))

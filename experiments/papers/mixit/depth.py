@@ -1,0 +1,150 @@
+"""Table 6 of the MixiT paper (version B): how similar are the last layer's tokens, by depth?"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.shared import plots
+from experiments.shared.outcome import Outcome, exact
+from jaxformer import observables
+from jaxformer.errors import UserError
+from jaxformer.models.decoder import Block, DecoderSpec
+from jaxformer.training.metrics import Mean, over_seeds
+
+STATISTICS = {"covariance": observables.token_covariance, "cosine": observables.token_cosine}
+LABELS = {"covariance": "raw: mean covariance of two tokens", "cosine": "normalised: mean cosine"}
+
+
+def covariance_depth(
+    models: Mapping[str, Mapping[str, Any]],
+    depths: Sequence[int],
+    sequences: int,
+    length: int,
+    vocab: int,
+    seed: int,
+    n_seeds: int,
+) -> Outcome:
+    """Covariance and cosine of the last layer's tokens against depth, at initialisation.
+
+    `models` maps "random" and "mixit" to the fields of a decoder. Tokens follow Zipf's law. Layer L
+    of one deep network is the last layer of a network of depth L, so each seed draws one network.
+    """
+    check(depths, sequences=sequences, length=length, vocab=vocab)
+    keys = jax.random.split(jax.random.key(seed), n_seeds)
+    values: dict[str, np.ndarray] = {}
+    for name, fields in models.items():
+        spec = DecoderSpec(**fields, vocab_size=vocab, length=length, layers=1)
+        run = jax.jit(functools.partial(_by_depth, spec, tuple(depths), sequences))
+        values[name] = np.stack([np.asarray(run(key)) for key in keys])
+    found = verdict(values)
+    metrics = numbers(values, depths)
+    metrics |= {f"verdict/{name}": exact(value) for name, value in found.items()}
+    return Outcome(figure(values, depths, found), {"depths": depths, **values}, metrics)
+
+
+def check(depths: Sequence[int], **counts: int) -> None:
+    """Increasing depths and positive counts, or one line that says which is not."""
+    if not depths or depths[0] < 1 or any(b <= a for a, b in pairwise(depths)):
+        raise UserError(f"figure.depths must increase from at least 1, got {tuple(depths)}.")
+    for name, value in counts.items():
+        least = 2 if name == "length" else 1  # two tokens make a pair
+        if value < least:
+            raise UserError(f"figure.{name} must be at least {least}, got {value}.")
+
+
+def numbers(values: Mapping[str, np.ndarray], depths: Sequence[int], where: str = "") -> dict:
+    """Over seeds: each statistic, its growth from the first depth to the last, and MixiT's lack.
+
+    Growth is that of the logarithm; `below` is the least of ln(random / MixiT) over the depths,
+    seeds paired. A statistic that is not positive has no logarithm: nan.
+    """
+    metrics: dict[str, Mean] = {}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = {name: np.log(found) for name, found in values.items()}
+    for s, statistic in enumerate(STATISTICS):
+        for name, found in values.items():
+            for k, L in enumerate(depths):
+                metrics[f"{where}{statistic}/{name}/L={L}"] = over_seeds(found[:, k, s])
+            growth_S = logs[name][:, -1, s] - logs[name][:, 0, s]
+            metrics[f"{where}log_growth/{statistic}/{name}"] = over_seeds(growth_S)
+        below_SxL = logs["random"][:, :, s] - logs["mixit"][:, :, s]
+        least = int(np.argmin(below_SxL.mean(0)))
+        metrics[f"{where}log_random_over_mixit/{statistic}"] = over_seeds(below_SxL[:, least])
+    return metrics
+
+
+def verdict(values: Mapping[str, np.ndarray]) -> dict[str, bool]:
+    """Growth from the first to the last depth, and MixiT below the random one at every depth."""
+    found = {}
+    for s, statistic in enumerate(STATISTICS):
+        random, mixit = (values[name][:, :, s].mean(0) for name in ("random", "mixit"))
+        found[f"{statistic}_grows"] = bool(random[-1] > random[0] and mixit[-1] > mixit[0])
+        found[f"{statistic}_mixit_below"] = bool((mixit < random).all())
+    return found
+
+
+def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -> jax.Array:
+    """(depths, statistics) of a network drawn from `key`, one block after the other."""
+    key_data, key_embed, key = jax.random.split(key, 3)
+    logits_V = -jnp.log(jnp.arange(1, spec.vocab_size + 1, dtype=float))  # Zipf: rank r has 1/r
+    tokens_BxT = jax.random.categorical(key_data, logits_V, shape=(sequences, spec.length))
+    rows_E = spec.vocab_size + (spec.length if spec.learned_positions else 0)
+    table_ExN = spec.embed_init_std * jax.random.normal(key_embed, (rows_E, spec.width))
+    h_BxTxN = table_ExN[tokens_BxT]
+    if spec.learned_positions:
+        h_BxTxN = h_BxTxN + table_ExN[None, spec.vocab_size :]
+    block = Block(spec)
+
+    def advance(l, h_BxTxN):
+        params = block.init(jax.random.fold_in(key, l), h_BxTxN[:1], None)
+        return block.apply(params, h_BxTxN, None)
+
+    def until(h_BxTxN, segment):  # one compiled block, whatever the depths
+        h_BxTxN = jax.lax.fori_loop(segment[0], segment[1], advance, h_BxTxN)
+        return h_BxTxN, jnp.stack([f(h_BxTxN).mean() for f in STATISTICS.values()])
+
+    return jax.lax.scan(until, h_BxTxN, jnp.array([*pairwise((0, *depths))]))[1]
+
+
+def figure(values, depths, found, before=None):
+    """Each statistic against depth; `before`, the same before training, in dashes."""
+    plt = plots.pyplot()
+    figure, axes = plt.subplots(1, len(STATISTICS), figsize=(9, 3.9), layout="constrained")
+    names = {"random": "Random transformer", "mixit": "MixiT"}
+    for s, (axis, statistic) in enumerate(zip(axes, STATISTICS, strict=True)):
+        for colour, (name, mine) in zip(plots.COLOURS, values.items()):
+            for what, style in ((mine, "o-"), (before and before[name], "o--")):
+                if what is None:
+                    continue
+                n = len(what)
+                error = what[:, :, s].std(0, ddof=1) / n**0.5 if n > 1 else None
+                label = names[name] + (", at initialisation" if style == "o--" else "")
+                axis.errorbar(
+                    depths, what[:, :, s].mean(0), error, fmt=style, ms=4, capsize=3, color=colour,
+                    label=label, alpha=1 if style == "o-" else 0.5,
+                )  # fmt: skip
+        axis.set(xscale="log", yscale="log", xlabel="layers L", title=LABELS[statistic])
+        axis.set_xticks(depths, [str(L) for L in depths])
+        axis.set_xticks([], minor=True)
+    axes[0].legend(fontsize=8)
+    grows = {
+        name: [mine[:, -1, s].mean() / mine[:, 0, s].mean() for s in range(len(STATISTICS))]
+        for name, mine in values.items()
+    }
+    below = all(found[f"{statistic}_mixit_below"] for statistic in STATISTICS)
+    when = "At initialisation" if before is None else "After training"
+    figure.suptitle(
+        f"{when}, from L = {depths[0]} to {depths[-1]}: "
+        + "; ".join(
+            f"{names[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}"
+            for name, (covariance, cosine) in sorted(grows.items(), reverse=True)
+        )
+        + f".\nMixiT is {'' if below else 'not '}below the random transformer at every depth",
+        fontsize=10,
+    )
+    return figure

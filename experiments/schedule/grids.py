@@ -1,0 +1,128 @@
+"""Expands grids over config fields into runs; what can share a program becomes one run.
+
+Learning rates and consecutive seeds are members of one population, so a grid over them does not
+make more runs. Every other field does, and so does every choice in braces in the config string.
+"""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.schedule import planning
+from experiments.shared import flags
+from jaxformer.errors import UserError, did_you_mean
+from jaxformer.records import flat
+
+RATE = "optim.learning_rate"
+FILE_KEYS = ("config", "grid", "fields")
+
+
+class Run(NamedTuple):
+    """One config of a sweep."""
+
+    config: str
+    overrides: dict[str, str]
+    varied: dict[str, str]  # the part of the overrides that the grid sets, without the members'
+
+
+def expand(config: str, grid: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> list[Run]:
+    """Every combination; `fields` are set in all of them."""
+    configs = braces(config)
+    members, product = _members(configs[0], grid)
+    runs = []
+    for name, values in itertools.product(configs, itertools.product(*product.values())):
+        varied: dict[str, str] = {}
+        for field, value in zip(product, values, strict=True):
+            varied |= _together(field, value)
+        runs.append(Run(name, dict(fields) | members | varied, varied))
+    return runs
+
+
+def braces(text: str) -> list[str]:
+    """ "a={b,c}" -> ["a=b", "a=c"]; several braces make all combinations."""
+    parts = re.split(r"\{([^{}]*)\}", text)
+    if any("{" in part or "}" in part for part in parts[::2]):
+        raise UserError(f"--config has a brace without its other half: {text!r}.")
+    choices = [[part] for part in parts]
+    for i in range(1, len(parts), 2):
+        choices[i] = [word for word in parts[i].split(",") if word]
+        if not choices[i]:
+            raise UserError(f"--config has empty braces: {text!r}.")
+    return ["".join(words) for words in itertools.product(*choices)]
+
+
+def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
+    """{"model.layers": ["2", "4"]} of ["model.layers=2,4"]."""
+    grid: dict[str, list[str]] = {}
+    for word in words:
+        field, equals, text = word.partition("=")
+        if field in grid:
+            raise UserError(f"--grid {field} is given twice.")
+        grid[field] = [value for value in _split(text) if value]
+        if not (field and equals and grid[field]):
+            raise UserError(f"--grid {word!r} has no values; say --grid FIELD=VALUE,VALUE.")
+    return grid
+
+
+def read(path: str) -> tuple[str, dict[str, list[str]], dict[str, str]]:
+    """(config, grid, fields) of a TOML file; found from here or from the repository."""
+    file = next((p for p in (Path(path), flags.ROOT / path) if p.is_file()), None)
+    if file is None:
+        known = sorted(p.name for p in (flags.ROOT / "configs/sweeps").glob("*.toml"))
+        hint = did_you_mean(Path(path).name, known)
+        raise UserError(f"no sweep file {path!r}.{hint} configs/sweeps has {', '.join(known)}.")
+    try:
+        held = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not TOML: {error}.") from None
+    if wrong := set(held) - set(FILE_KEYS):
+        raise UserError(f"{file} has {sorted(wrong)}; a sweep file has config, grid and fields.")
+    grid = {}
+    for field, values in flat(held.get("grid", {})).items():
+        if not isinstance(values, list) or not values:
+            raise UserError(f"{file}: {field} must be a list of values, got {values!r}.")
+        grid[field] = [_spelled(field, value) for value in values]
+    fields = {name: _spelled(name, value) for name, value in flat(held.get("fields", {})).items()}
+    return str(held.get("config", "")), grid, fields
+
+
+def _members(config: str, grid: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], dict]:
+    """(what becomes members of every run, the rest of the grid)."""
+    members, product = {}, dict(grid)
+    if RATE in product:
+        members[RATE] = ",".join(product.pop(RATE)) + ","
+    seeds = [int(text) for text in grid.get("seed", ()) if text.isdecimal()]
+    in_a_row = bool(seeds) and seeds == list(range(seeds[0], seeds[0] + len(grid["seed"])))
+    if in_a_row and "n_seeds" not in grid and planning.uses_seeds(flags.load_config(config)):
+        del product["seed"]
+        members |= {"seed": str(seeds[0]), "n_seeds": str(len(seeds))}
+    return members, product
+
+
+def _together(field: str, value: str) -> dict[str, str]:
+    """ "model.width+model.mlp_width" with "64+256" sets both."""
+    names = field.split("+")
+    values = value.split("+") if names[1:] else [value]
+    if len(names) != len(values):
+        raise UserError(f"--grid {field} needs {len(names)} numbers joined by +, got {value!r}.")
+    return dict(zip(names, values, strict=True))
+
+
+def _split(text: str) -> list[str]:
+    """At the commas outside brackets and quotes."""
+    return [
+        part.strip() for part in re.findall(r"(?:\([^()]*\)|'[^']*'|\"[^\"]*\"|[^,])+", text)
+    ]  # fmt: skip
+
+
+def _spelled(field: str, value: Any) -> str:
+    if "+" in field and isinstance(value, list):
+        return "+".join(map(str, value))
+    return str(_tuples(value))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value

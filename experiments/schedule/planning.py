@@ -1,0 +1,178 @@
+"""Which runs the ledger still wants, what each takes, and which one tells most: no run is started.
+
+Order: the tables that lack one or two runs for their verdict, then the other tables; among them the
+rule whose runs are cheapest; then runs that no rule asks for; last those that only lack seeds.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.ledger import cell_config, cell_hash, command, config_string
+from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.records import config_hash
+
+DONE = "done"
+MISSING = "not yet run"
+CHANGED = "changed since it ran"
+FEW = "fewer seeds"
+ELSEWHERE = "not meant at this scale"
+LOST = "its config is gone"
+RESUMABLE = ("train", "look", "recall", "oneshot", "posterior")  # recipes that save on the way
+FEW_RUNS = 2  # a table that lacks no more is nearly there
+
+Record = dict[str, Any]
+Wanted = tuple[Paper, Item]
+
+
+class Todo(NamedTuple):
+    """A cell at a scale, which one or several items want."""
+
+    cell: Cell
+    scale: str
+    key: str  # of its config without the seeds: equal cells are one
+    names: tuple[str, ...]  # "mixit Table 2, retrieval: frozen_qk"
+    state: str
+    config: str  # "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
+    overrides: dict[str, str]
+    estimate: float  # seconds
+    replaces: tuple[Record, ...]  # records that its own would make superfluous
+    resumes: bool  # a run of it that was stopped goes on
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (MISSING, CHANGED, FEW)
+
+
+def select(papers: Mapping[str, Paper], paper: str, only: str) -> list[Wanted]:
+    """The items of one paper (or of "all") whose name is `only` or begins with it."""
+    if paper != "all" and paper not in papers:
+        raise unknown("paper", paper, [*papers, "all"])
+    chosen = [papers[paper]] if paper != "all" else list(papers.values())
+    items = [(p, item) for p in chosen for item in p.items]
+    found = [(p, item) for p, item in items if _named(item.name, only)]
+    if not found:
+        if not items:
+            raise UserError(f"{paper} has no table or figure yet.")
+        names = list(dict.fromkeys(item.name for _, item in items))
+        hint = did_you_mean(only, names)
+        raise UserError(f"unknown table or figure {only!r}.{hint} There are: {'; '.join(names)}.")
+    return found
+
+
+def todos(
+    wanted: list[Wanted],
+    records: list[Record],
+    scale: str,
+    seeds: int,
+    estimate: Callable[[Any], float],
+) -> list[Todo]:
+    """Every cell of the items once, in their order; `seeds` = 0 leaves them to the configs."""
+    found: dict[str, Todo] = {}
+    for paper, item in wanted:
+        for name, cell in item.cells.items():
+            label = f"{paper.key} {item.name}: {name}"
+            todo = _todo(cell, label, records, scale, seeds, estimate)
+            if todo.key in found:
+                todo = found[todo.key]._replace(names=(*found[todo.key].names, label))
+            found[todo.key] = todo
+    return list(found.values())
+
+
+def order(found: Iterable[Todo], wanted: list[Wanted]) -> list[Todo]:
+    """The open ones, most informative first."""
+    left = {todo.key: todo for todo in found if todo.is_open and todo.state != FEW}
+    few = [todo for todo in found if todo.state == FEW]
+    by_name = {name: todo for todo in found for name in todo.names}
+    needs = [_needs(paper, item, by_name) for paper, item in wanted]
+    place = {key: (todo.estimate, i) for i, (key, todo) in enumerate(left.items())}
+    chosen: list[Todo] = []
+    while left:
+        ranked = []
+        for rules in needs:
+            is_far = len(set().union(*rules) & left.keys()) > FEW_RUNS
+            for rule in rules:
+                if keys := sorted(rule & left.keys(), key=place.__getitem__):
+                    ranked.append((is_far, sum(left[key].estimate for key in keys), keys))
+        rest = sorted(left, key=place.__getitem__)
+        *_, keys = min(ranked, key=lambda entry: entry[:2], default=(False, 0.0, rest))
+        chosen += [left.pop(key) for key in keys]
+    return chosen + sorted(few, key=lambda todo: todo.estimate)
+
+
+def line(todo: Todo) -> str:
+    """The command that runs it."""
+    return command(todo.cell._replace(overrides=todo.overrides), todo.scale)
+
+
+def uses_seeds(config: Any) -> bool:
+    """Do more seeds change what a run measures?"""
+    if config.recipe == "solve":
+        from experiments.recipes import solve
+
+        return "n_seeds" in solve.setup(config)[1]
+    return config.recipe != "posterior"
+
+
+def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> Todo:
+    blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, (), False)
+    try:
+        if scale not in cell.scales:
+            return blank._replace(state=ELSEWHERE, key=f"{scale} {label}")
+        config, _ = cell_config(cell, scale)
+        overrides = dict(cell.overrides)
+        key = cell_hash(cell, scale)
+        counts = bool(seeds) and uses_seeds(config)
+        if counts and seeds != config.n_seeds:
+            overrides["n_seeds"] = str(seeds)
+            config, _ = cell_config(cell, scale, seeds)
+        better = cell.scales[: cell.scales.index(scale)]
+        keys = {key, *(cell_hash(cell, other) for other in better)}
+    except UserError:
+        return blank
+    text = config_string(cell, scale)
+    mine = [record for record in records if _key(record) in keys]
+    old = [
+        record
+        for record in records
+        if record["config_file"] == text
+        and _spelled(record["overrides"]) == _spelled(dict(cell.overrides))
+        and _key(record) not in keys
+    ]
+    state = DONE if mine else CHANGED if old else MISSING
+    if mine and counts and max(len(r["seeds"]) for r in mine) < seeds:
+        state = FEW
+    replaces = (*(r for r in mine if _key(r) == key), *old)
+    return blank._replace(
+        key=key,
+        state=state,
+        config=text,
+        overrides=overrides,
+        estimate=estimate(config),
+        replaces=replaces,
+        resumes=config.recipe in RESUMABLE,
+    )
+
+
+def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:
+    """For each rule that can be decided at this scale, the keys still to run."""
+    needs = []
+    for rule in item.rules:
+        names = [f"{paper.key} {item.name}: {s.cell}" for s in (rule.left, rule.right) if s.cell]
+        cells = [by_name[name] for name in names]
+        if all(todo.is_open or todo.state == DONE for todo in cells):
+            needs.append({todo.key for todo in cells if todo.is_open})
+    return needs
+
+
+def _named(name: str, only: str) -> bool:
+    begins = name.lower().startswith(only.lower())
+    return begins and not (only and name[len(only) : len(only) + 1].isalnum())
+
+
+def _key(record: Record) -> str:
+    return config_hash({k: v for k, v in record["config"].items() if k != "n_seeds"})
+
+
+def _spelled(overrides: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in overrides.items() if name != "n_seeds"}

@@ -1,0 +1,61 @@
+"""What reproduce.py says: the items with their runs, the queue, the number of a finished run."""
+
+from collections.abc import Iterable
+
+from experiments.ledger.ledger import Row
+from experiments.schedule.launch import Job
+from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted, line
+from experiments.shared.describe import number
+from jaxformer.records import Workdir
+from jaxformer.training.progress import clock
+
+
+def items(wanted: list[Wanted], found: Iterable[Todo], rows: list[Row]) -> None:
+    """Every table and figure, its verdict, and a line for each of its runs."""
+    by_name = {name: todo for todo in found for name in todo.names}
+    verdicts = {(row.paper.key, row.item.name): row.verdict for row in rows}
+    for paper, item in wanted:
+        verdict = f"needs {item.needs}" if item.needs else verdicts[paper.key, item.name]
+        print(f"{paper.key} {item.name}: {verdict}")
+        width = max(map(len, item.cells), default=0)
+        for name in item.cells:
+            todo = by_name[f"{paper.key} {item.name}: {name}"]
+            time = f", about {clock(todo.estimate)}" if todo.is_open else ""
+            print(f"    {name:{width}}  {todo.state}{time}")
+    states = [todo.state for todo in found]
+    counts = {state: states.count(state) for state in dict.fromkeys(states)}
+    print("runs, each counted once:", ", ".join(f"{n} {state}" for state, n in counts.items()))
+
+
+def queue(todos: list[Todo], seconds: list[float], budget: float) -> None:
+    """What would run, in which order: the time and the command of each."""
+    total, skipped = 0.0, 0
+    for todo, needed in zip(todos, seconds, strict=True):
+        if total + needed > budget:
+            skipped += 1
+            continue
+        total += needed
+        also = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
+        print(f"{clock(needed):>12}  {todo.names[0]}{also}\n{'':14}{line(todo)}")
+    more = f"; {skipped} more do not fit the budget" if skipped else ""
+    print(f"would run {len(todos) - skipped} in about {clock(total)}{more}")
+
+
+def nothing_open(found: list[Todo], scale: str) -> str:
+    """Why there is nothing to do."""
+    states = [todo.state for todo in found]
+    if not states:
+        return "nothing to run: what was asked for has no runs, see --list."
+    if not states.count(DONE) and states.count(ELSEWHERE):
+        scales = sorted({scale for todo in found for scale in todo.cell.scales})
+        return f"nothing to run: no run is meant at scale {scale}; try {' or '.join(scales)}."
+    return f"nothing to run: {states.count(DONE)} of {len(states)} runs are recorded, see --list."
+
+
+def headline(job: Job, metric: str) -> str:
+    """ "accuracy 0.9957 ± 0.0013 ", or nothing if the run has no such number."""
+    value = Workdir(job.workdir).read("result.json")["metrics"].get(metric)
+    if value is None:
+        return ""
+    error = "" if value["sem"] is None else f" ± {value['sem']:.2g}"
+    return f"{metric} {number(value['mean'])}{error} "

@@ -1,0 +1,154 @@
+"""The table of a sweep: a row for each learning rate of each run, the best of each model marked."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.schedule.grids import RATE, Run
+from experiments.schedule.launch import Job
+from experiments.shared.describe import number
+from jaxformer.records import Workdir, write_atomically
+from jaxformer.training.metrics import Mean, over_seeds
+
+SHOWN = 40  # rows on the screen; the file has them all
+
+
+class Row(NamedTuple):
+    """The seeds of one learning rate of one run."""
+
+    model: str  # "retrieval frozen_qk"
+    varied: dict[str, str]  # the fields of the grid
+    rate: float | None
+    seeds: int
+    validation: Mean | None
+    metrics: dict[str, Mean]  # on the test set
+    diverged: int  # seeds
+    workdir: Path
+    best: bool = False
+
+
+def model(run: Run) -> str:
+    """What is compared: the config's file and its arguments, without the scale."""
+    file, _, arguments = run.config.partition(":")
+    words = [word.partition("=") for word in arguments.split(",") if word]
+    return " ".join([Path(file).stem, *(value for name, _, value in words if name != "scale")])
+
+
+def gather(done: Sequence[tuple[Run, Job]]) -> list[Row]:
+    """Rows of finished runs; of each model the one of highest validation accuracy is `best`."""
+    rows = [row for run, job in done for row in _rows(run, job)]
+    for name in dict.fromkeys(row.model for row in rows):
+        mine = [i for i, row in enumerate(rows) if row.model == name and row.validation]
+        usable = [i for i in mine if not rows[i].diverged]
+        if usable:
+            best = max(usable, key=lambda i: _value(rows[i]))
+            rows[best] = rows[best]._replace(best=True)
+    return rows
+
+
+def write(file: Path, rows: Sequence[Row]) -> None:
+    """All rows as CSV."""
+    metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    fields = _fields(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    head = ["model", *fields, RATE, "seeds", "diverged", "best", "validation_accuracy", "sem"]
+    writer.writerow([*head, *(w for name in metrics for w in (name, f"{name} sem")), "workdir"])
+    for row in rows:
+        line: list[Any] = [row.model, *(row.varied.get(field, "") for field in fields)]
+        line += ["" if row.rate is None else f"{row.rate:g}", row.seeds, row.diverged]
+        line += ["yes" if row.best else "", *_pair(row.validation)]
+        for name in metrics:
+            line += _pair(row.metrics.get(name))
+        writer.writerow([*line, row.workdir])
+    write_atomically(file, text.getvalue().encode())
+
+
+def show(rows: Sequence[Row]) -> None:
+    """The table, and a sentence for the best of each model."""
+    fields, metric = _fields(rows), _headline(rows)
+    table = Table("model", *fields, "rate", "seeds", "validation", f"test {metric}", box=None)
+    ordered = sorted(rows, key=lambda row: (row.model, -_value(row)))
+    for row in ordered[:SHOWN]:
+        values = [row.varied.get(field, "-") for field in fields]
+        rate = "-" if row.rate is None else f"{row.rate:g}"
+        note = f"{row.diverged} diverged" if row.diverged else _say(row.validation)
+        score = _say(row.metrics.get(metric))
+        style = "bold" if row.best else ""
+        table.add_row(row.model, *values, rate, str(row.seeds), note, score, style=style)
+    console = Console()
+    (console if console.is_terminal else Console(width=140)).print(table)
+    if len(rows) > SHOWN:
+        print(f"({len(rows) - SHOWN} more rows in the file)")
+    for row in (row for row in ordered if row.best):
+        settings = [f"{name} = {value}" for name, value in row.varied.items()]
+        print(
+            f"best {row.model}: test {metric} {_say(row.metrics.get(metric))} ({row.seeds} seeds) "
+            f"with {', '.join([*settings, f'{RATE} = {row.rate:g}'])}, chosen on validation"
+        )
+
+
+def _rows(run: Run, job: Job) -> list[Row]:
+    result = Workdir(job.workdir).read("result.json")
+    members = [m for m in result["members"] if "validation_accuracy" in m]
+    blank = Row(model(run), run.varied, None, len(result["seeds"]), None, {}, 0, job.workdir)
+    if not members:  # a figure of theory, a posterior: nothing was chosen
+        return [blank._replace(metrics={n: _mean(m) for n, m in result["metrics"].items()})]
+    rows = []
+    for rate in dict.fromkeys(member["learning_rate"] for member in members):
+        mine = [member for member in members if member["learning_rate"] == rate]
+        scores = [m["validation_accuracy"] for m in mine]
+        scores = [math.nan if score is None else score for score in scores]
+        names = [name for name in mine[0]["metrics"] if all(name in m["metrics"] for m in mine)]
+        metrics = {name: over_seeds([_number(m["metrics"][name]) for m in mine]) for name in names}
+        diverged = sum(m.get("diverged_at") is not None for m in mine)
+        rows.append(
+            blank._replace(
+                rate=rate,
+                seeds=len(mine),
+                validation=over_seeds(scores),
+                metrics=metrics,
+                diverged=diverged,
+            )
+        )
+    return rows
+
+
+def _mean(value: dict[str, Any]) -> Mean:
+    mean, sem = (math.nan if value[name] is None else value[name] for name in ("mean", "sem"))
+    return Mean(mean, sem, value["n"])
+
+
+def _number(value: Any) -> float:
+    value = value["mean"] if isinstance(value, dict) else value
+    return math.nan if value is None else float(value)
+
+
+def _value(row: Row) -> float:
+    return row.validation.mean if row.validation and not row.diverged else -math.inf
+
+
+def _pair(value: Mean | None) -> list[str]:
+    numbers = (math.nan, math.nan) if value is None else (value.mean, value.sem)
+    return ["" if math.isnan(x) else f"{x:.6g}" for x in numbers]
+
+
+def _say(value: Mean | None) -> str:
+    if value is None or math.isnan(value.mean):
+        return "-"
+    return number(value.mean) + ("" if math.isnan(value.sem) else f" ± {value.sem:.2g}")
+
+
+def _fields(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.varied))
+
+
+def _headline(rows: Sequence[Row]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    return "accuracy" if "accuracy" in names or not names else names[0]

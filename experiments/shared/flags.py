@@ -1,0 +1,157 @@
+"""The command line of run.py: a config file with arguments, overrides of any field, a few flags.
+
+Every mistake is one line that says what was expected, what came and what is possible.
+"""
+
+import ast
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from configs.common import ConfigError
+from jaxformer.errors import UserError, did_you_mean
+from jaxformer.records import flat
+
+ROOT = Path(__file__).parents[2]
+FLAGS = ("--config", "--workdir", "--record", "--dry-run", "--help")
+# These choose among configs: as fields they would only change the label.
+ARGUMENTS = (
+    *("name", "recipe", "variant", "scale", "preset", "thaw"),
+    *("layers", "optimizer", "reading", "when", "trains", "std"),
+)
+
+
+class Command(NamedTuple):
+    config: ConfigDict
+    config_string: str  # "configs/mixit/retrieval.py:variant=mixit,scale=tiny"
+    overrides: dict[str, Any]
+    workdir: str
+    dry_run: bool
+    record: bool
+
+
+def parse(argv: Sequence[str]) -> Command | None:
+    """The command, or None if help was asked for."""
+    flags: dict[str, str] = {}
+    overrides: dict[str, str] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if word in ("--help", "-h", "--helpfull"):
+            return None
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") in ("--dry-run", "--record") and not equals:
+            flags[name.replace("_", "-")] = "yes"
+            continue
+        if name.startswith("--config."):
+            target, key = overrides, name.removeprefix("--config.")
+        elif name in ("--config", "--workdir"):
+            target, key = flags, name
+        else:
+            what = "flag" if word.startswith("-") else "word"
+            hint = did_you_mean(name, FLAGS)
+            raise UserError(
+                f"unknown {what} {word!r}.{hint} The flags are --config=FILE:ARGUMENTS, "
+                "--config.FIELD=VALUE, --workdir=DIR, --record, --dry-run and --help."
+            )
+        if not equals:
+            if not words or words[0].startswith("--"):
+                raise UserError(f"{name} needs a value: {name}=VALUE.")
+            value = words.pop(0)
+        target[key] = value
+    if "--config" not in flags:
+        raise UserError(f"no config given; say --config=FILE, one of {', '.join(known_configs())}.")
+    config = load_config(flags["--config"])
+    changed = {name: override(config, name, text) for name, text in overrides.items()}
+    dry_run, record = "--dry-run" in flags, "--record" in flags
+    return Command(config, flags["--config"], changed, flags.get("--workdir", ""), dry_run, record)
+
+
+def load_config(text: str) -> ConfigDict:
+    """The config of "FILE:ARGUMENTS"; FILE is found from here or from the repository."""
+    name, _, arguments = text.partition(":")
+    file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
+    if file is None:
+        hint = did_you_mean(name, known_configs())
+        raise UserError(f"no config file {name!r}.{hint} There are {', '.join(known_configs())}.")
+    spec = importlib.util.spec_from_file_location("config_file", file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{name!r} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise UserError(f"{name!r} has no function get_config(arg).")
+    try:
+        return module.get_config(arguments)
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+
+
+def known_configs() -> list[str]:
+    """The config files of the repository."""
+    files = (ROOT / "configs").rglob("*.py")
+    own = [f for f in files if f.name not in ("__init__.py", "common.py")]
+    return sorted(str(f.relative_to(ROOT)) for f in own)
+
+
+def override(config: ConfigDict, name: str, text: str) -> Any:
+    """Sets config.name to the value that `text` spells, in the type of the old value."""
+    known = flat(config.to_dict())
+    if name in ARGUMENTS:
+        raise UserError(
+            f"{name} is not a field to override: say it after the colon of --config=FILE:{name}=..."
+        )
+    if name not in known:
+        hint = did_you_mean(name, known)
+        top = sorted({field.split(".")[0] for field in known} - set(ARGUMENTS))
+        raise UserError(f"the config has no field {name!r}.{hint} It has: {', '.join(top)}.")
+    section: Any = config
+    *parents, last = name.split(".")
+    for parent in parents:
+        section = section[parent]
+    value = _value(name, text, section[last])
+    section[last] = value
+    return value
+
+
+def _value(name: str, text: str, old: Any) -> Any:
+    if isinstance(old, str):
+        return text
+    if isinstance(old, bool):
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise _wrong(name, "true or false", text)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = None
+    if isinstance(old, tuple | list):
+        items = value if isinstance(value, tuple | list) else (value,)
+        kind = type(old[0]) if old else None
+        if kind is float:
+            items = tuple(float(i) if type(i) is int else i for i in items)
+        if value is None or (kind and not all(type(item) is kind for item in items)):
+            example = f"such as {','.join(map(str, old))}" if kind is float else f"such as {old}"
+            raise _wrong(name, f"a sequence {example}", text)
+        return tuple(items)
+    if isinstance(old, int):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # 1e4 steps
+        if type(value) is int:
+            return value
+        raise _wrong(name, f"a whole number such as {old}", text)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise _wrong(name, f"a number such as {old}", text)
+
+
+def _wrong(name: str, expected: str, text: str) -> UserError:
+    return UserError(f"--config.{name} must be {expected}, got {text!r}.")
+
+
+def plain(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:
+    """The config as nested dicts."""
+    return config.to_dict() if isinstance(config, ConfigDict) else dict(config)

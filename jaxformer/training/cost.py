@@ -1,0 +1,163 @@
+"""What a run would cost, before it starts: operations, memory, time."""
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer import sharding
+from jaxformer.errors import UserError
+from jaxformer.partition import Partition
+from jaxformer.training.population import Population
+from jaxformer.training.progress import clock
+from jaxformer.training.step import task_scores, token_weighted
+
+# How often a state is held at once: before and after a step; on a CPU also where a checkpoint is
+# written from, twice (measured with 300 and 900 members: 3.4 times).
+COPIES = {False: 2, True: 4}
+
+
+def check_memory(built) -> None:
+    """Prints what the population will hold; refuses one that does not fit. Compiles nothing."""
+    held, moving = state_bytes(built), step_bytes(built)
+    device = jax.local_devices()[0]
+    need, free = COPIES[device.platform == "cpu"] * held + moving, free_memory()
+    if device.platform == "cpu":  # all of them share one memory
+        need *= min(built.mesh.size, jax.local_device_count())
+    n = len(built.members.members)
+    print(
+        f"memory: about {_size(need)} for {n} member{'s' * (n > 1)} at its peak "
+        f"({_size(held)} parameters and moments; {_size(moving)} gradient and activations, "
+        f"{'side by side' if built.how == 'vmap' else 'one member at a time'}), {_size(free)} free"
+    )
+    if free is None or need <= free:
+        return
+    side_by_side = "train.members=map, " if built.how == "vmap" and n > 1 else ""
+    raise UserError(
+        f"a population of {n} needs about {_size(need)}, {_size(free)} are free on this "
+        f"{device.platform}: take {side_by_side}fewer seeds (n_seeds) or learning rates, a smaller "
+        "train.batch_size, model.remat=True, or more devices (devices.fsdp)."
+    )
+
+
+def state_bytes(built) -> int:
+    """Parameters, moments and counts of all members, on one device: members are never cut."""
+    first = Population(built.members.seeds[:1], built.members.rates[:1])
+    shapes = jax.eval_shape(built._replace(members=first).create)
+    places = sharding.state_sharding(shapes, built.tx, built.mesh)
+    parts = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, places)
+    return len(built.members.members) * sum(jax.tree.leaves(parts))
+
+
+def step_bytes(built) -> int:
+    """The gradient, and what the backward pass keeps of the forward pass, on one device.
+
+    Of all members at once under "vmap", of one under "map". XLA may keep a little less (it fuses)
+    or more (copies): tests hold it to a factor of two. A model with remat keeps the inputs of its
+    blocks, and all of one block at a time.
+    """
+    spec = getattr(built.model, "spec", None)
+    if spec is not None and getattr(spec, "remat", False):
+        plain = built._replace(model=built.model.clone(spec=replace(spec, remat=False)))
+        return _kept_bytes(built) + _kept_bytes(plain) // spec.layers
+    return _kept_bytes(built)
+
+
+def _kept_bytes(built) -> int:
+    trainable, frozen = (
+        jax.eval_shape(half, built.shapes())
+        for half in (lambda p: built.partition.split(p)[0], lambda p: built.partition.split(p)[1])
+    )
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(built))
+
+    def kept(trainable, frozen, batch):
+        def loss(trainable):
+            params = Partition.merge(trainable, frozen)
+            return token_weighted(task_scores(built.apply, built.task, params, batch)["loss"])
+
+        return jax.vjp(loss, trainable)[1]  # a tree of everything the backward pass needs
+
+    residuals = jax.tree.leaves(jax.eval_shape(kept, trainable, frozen, batch))
+    # The parameters are among them; the gradient is as large as its half of them.
+    gradient = sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(trainable))
+    params = gradient + sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(frozen))
+    activations = max(sum(_bytes(x.shape, x.dtype) for x in residuals) - params, 0)
+    cut = math.prod(built.mesh.shape[axis] for axis in sharding.BATCH_AXES)
+    together = len(built.members.members) if built.how == "vmap" else 1
+    return together * (gradient + activations // cut)
+
+
+def free_memory() -> int | None:
+    """Bytes free on a device: its own if it says so, else the machine's, None if nobody knows."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    free = []
+    for file, word, unit in (
+        ("/proc/meminfo", "MemAvailable:", 1024),
+        ("/sys/fs/cgroup/memory.max", "", 1),
+    ):
+        try:
+            lines = Path(file).read_text().splitlines()
+        except OSError:
+            continue
+        found = [x.removeprefix(word).split()[0] for x in lines if x.startswith(word)]
+        free += [int(x) * unit for x in found if x.isdigit()]
+    return min(free) if free else None
+
+
+def _bytes(shape, dtype) -> int:
+    # A typed random key has no itemsize of its own kind; it is 8 bytes.
+    return math.prod(shape) * getattr(dtype, "itemsize", 8)
+
+
+def _size(n: int | None) -> str:
+    if n is None:
+        return "an unknown amount"
+    return f"{n / 2**30:,.1f} GiB" if n >= 2**30 else f"{n / 2**20:,.1f} MiB"
+
+
+def print_cost(built, steps: int) -> None:
+    """FLOPs and memory of one compiled step; the time is a guess from this machine's matmul."""
+    flops, memory = step_cost(built)
+    seeds, rates = built.members.seeds, built.members.rates
+    print(f"members: {len(built.members.members)} (seeds {seeds} x learning rates {rates})")
+    print(f"FLOPs a step: {flops:.3g} (all members)")
+    print(f"memory: about {memory / 2**20:,.0f} MiB")
+    seconds = steps * flops / (0.4 * matmul_rate())
+    print(f"time: about {clock(seconds)} for {steps:,} steps on this machine, plus compilation")
+
+
+def step_cost(built) -> tuple[float, float]:
+    """(FLOPs, bytes) of one step of all members as XLA compiles it; nothing is run."""
+    state = jax.eval_shape(built.create)
+    compiled = jax.jit(built.step()).lower(state, batch_shapes(built)).compile()
+    cost, memory = compiled.cost_analysis() or {"flops": 0.0}, compiled.memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes if memory else 0
+    return float(cost["flops"]), held + (memory.temp_size_in_bytes if memory else 0)
+
+
+def batch_shapes(built):
+    """The shapes of a batch of all members."""
+
+    def batch():
+        one = built.source.task.example(jax.random.key(0), jnp.int32(0))
+        lead = (len(built.members.members), built.source.batch_size)
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, *x.shape)), one)
+
+    return jax.eval_shape(batch)
+
+
+def matmul_rate() -> float:
+    """FLOPs a second of a large float32 product here."""
+    n = 1024
+    x = jnp.ones((n, n))
+    product = jax.jit(lambda x: x @ x)
+    product(x).block_until_ready()
+    began = time.perf_counter()
+    for _ in range(5):
+        product(x).block_until_ready()
+    return 5 * 2 * n**3 / (time.perf_counter() - began)

@@ -1,0 +1,68 @@
+"""Seeds and learning rates as members of one compiled program.
+
+Members are ordered with learning rates slowest, then seeds. Equal seeds have equal keys whatever
+the rate and the variant, so that variants are compared on the same draws.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from jaxformer.training.metrics import Mean, over_seeds
+
+
+class Population(NamedTuple):
+    """Every seed at every learning rate."""
+
+    seeds: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    @property
+    def members(self) -> list[tuple[int, float]]:
+        return [(seed, rate) for rate in self.rates for seed in self.seeds]
+
+    def init_keys(self) -> jax.Array:
+        """(members,) keys of the initial parameters and the fixed mixing."""
+        return jnp.stack([jax.random.fold_in(jax.random.key(s), 0) for s, _ in self.members])
+
+    def data_keys(self) -> jax.Array:
+        """(members,) keys of the training streams."""
+        return jnp.stack([jax.random.fold_in(jax.random.key(s), 1) for s, _ in self.members])
+
+    def learning_rates(self) -> jax.Array:
+        return jnp.asarray([rate for _, rate in self.members])
+
+    def by_rate(self, values: Sequence) -> list[list]:
+        """One list a rate with an entry a seed."""
+        n = len(self.seeds)
+        return [list(values[i * n : (i + 1) * n]) for i in range(len(self.rates))]
+
+    def choose(self, scores: Sequence[float]) -> list[bool]:
+        """Which members have the rate with the best mean score; ties go to the lower rate."""
+        means = [np.mean(np.nan_to_num(group, nan=-np.inf)) for group in self.by_rate(scores)]
+        order = sorted(range(len(means)), key=lambda i: (-means[i], self.rates[i]))
+        return [rate == self.rates[order[0]] for _, rate in self.members]
+
+    def reached(self, scores: Sequence[float], target: float) -> bool:
+        """Have all seeds of some learning rate reached the target?"""
+        return any(min(group) >= target for group in self.by_rate(scores))
+
+
+def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:
+    """The population of a config's seed, n_seeds and learning rates."""
+    if n_seeds < 1:
+        raise UserError(f"n_seeds must be at least 1, got {n_seeds}.")
+    rates = tuple(float(rate) for rate in rates)
+    if not rates or not all(0 < rate < np.inf for rate in rates):
+        raise UserError(f"optim.learning_rate must be positive numbers, got {rates}.")
+    return Population(tuple(range(first_seed, first_seed + n_seeds)), rates)
+
+
+def over_chosen(metrics: Sequence[Mapping[str, Mean]], chosen: Sequence[bool]) -> dict[str, Mean]:
+    """Mean and standard error over the seeds of the chosen rate."""
+    kept = [m for m, yes in zip(metrics, chosen, strict=True) if yes]
+    return {name: over_seeds([m[name].mean for m in kept]) for name in kept[0]}

@@ -1,0 +1,117 @@
+"""The papers as data: every cell is a config that exists, and a rule says what its numbers say."""
+
+import json
+import re
+
+import pytest
+
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.ledger import cell_hash, ledger
+from experiments.ledger.rules import (
+    CHANCE,
+    DIFFERS,
+    NOT_RUN,
+    REFUTED,
+    REPRODUCED,
+    UNDECIDED,
+    above,
+    gravest,
+    near,
+    of,
+    trivial,
+)
+from experiments.papers import PAPERS
+from experiments.shared import flags
+
+ITEMS = [
+    pytest.param(item, id=f"{paper.key}: {item.name}")
+    for paper in PAPERS.values()
+    for item in paper.items
+]
+CELL = Cell("configs/mixit/retrieval.py:variant=standard")
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_an_item_names_configs_that_exist_and_cells_of_its_own(item):
+    for cell in item.cells.values():
+        for scale in cell.scales:
+            assert len(cell_hash(cell, scale)) == 12
+    for rule in item.rules:
+        for side in (rule.left, rule.right):
+            assert not side.cell or side.cell in item.cells, rule.text
+    assert item.claim.endswith(".") and (item.cells or item.needs or item.defines), item.name
+    if item.defines:
+        assert not item.cells and not item.rules and not item.needs
+        files = re.findall(r"`([a-z_/0-9]+/[a-z_0-9*]+\.[a-z]+)`", item.defines)
+        assert files and all([*flags.ROOT.glob(file)] for file in files), files
+
+
+def test_names_are_unique_within_a_paper():
+    for paper in PAPERS.values():
+        names = [item.name for item in paper.items]
+        assert len(set(names)) == len(names), paper.key
+
+
+def test_the_records_have_the_numbers_that_the_rules_ask_for():
+    files = (flags.ROOT / "results").glob("*.json")
+    rows = ledger(PAPERS, [json.loads(file.read_text()) for file in files])
+    assert [f"{row.item.name}: {p}" for row in rows for p in row.problems] == []
+
+
+def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), **changed):
+    config = flags.plain(flags.load_config(CELL.config + ",scale=small")) | changed
+    return {
+        "config": config,
+        "seeds": list(seeds),
+        "metrics": {"accuracy": {"mean": mean, "sem": sem, "n": 3}},
+        "baselines": {"guess": baseline},
+    }
+
+
+def verdict(rule, *records):
+    paper = Paper("p", "title", "source", (Item("Table 1", "claim.", {"a": CELL}, (rule,)),))
+    (row,) = ledger({"p": paper}, list(records))
+    return row
+
+
+@pytest.mark.parametrize(
+    "rule, mean, sem, expected",
+    [
+        (above("", of("a"), 0.8), 0.9, 0.04, REPRODUCED),
+        (above("", of("a"), 0.8), 0.9, 0.06, UNDECIDED),  # within two standard errors
+        (above("", of("a"), 0.8, by=0.05), 0.9, 0.04, UNDECIDED),
+        (above("", of("a"), 0.8, by=0.05), 0.85, 0.04, DIFFERS),
+        (above("", of("a"), 0.8, no=REFUTED), 0.9, 0.06, UNDECIDED),  # noise refutes nothing
+        (above("", of("a"), 0.8, no=REFUTED), 0.7, 0.0, REFUTED),
+        (above("", 0.8, of("a")), 0.7, 0.04, REPRODUCED),
+        (above("", of("a"), trivial("a", "guess"), no=CHANCE), 0.5, 0.0, CHANCE),
+        (near("", of("a"), 1.0, 0.02), 0.97, 0.004, DIFFERS),
+        (near("", of("a"), 1.0, 0.02), 0.97, 0.006, UNDECIDED),
+        (near("", of("a"), 1.0, 0.02), 0.985, 0.006, UNDECIDED),
+        (near("", of("a"), 1.0, 0.02), 0.985, 0.002, REPRODUCED),
+        (above("", of("a"), trivial("a", "guess"), no=CHANCE), 0.6, 0.06, CHANCE),
+    ],
+)
+def test_a_rule_counts_two_standard_errors(rule, mean, sem, expected):
+    assert verdict(rule, record(mean, sem)).verdict == expected
+
+
+def test_without_a_record_or_with_a_lost_metric_nothing_is_claimed():
+    rule = above("", of("a"), 0.8)
+    assert verdict(rule).verdict == NOT_RUN
+    row = verdict(above("", of("a", "depth"), 0.8), record(0.9))
+    assert row.verdict == NOT_RUN and "depth" in row.problems[0]
+
+
+def test_another_config_is_another_cell_and_more_seeds_are_the_same_one():
+    rule = above("", of("a"), 0.8)
+    assert verdict(rule, record(0.9, seed=7)).verdict == NOT_RUN
+    row = verdict(rule, record(0.9), record(0.95, seeds=range(5), n_seeds=5))
+    assert row.records["a"]["metrics"]["accuracy"]["mean"] == 0.95
+    assert "2 records" in row.problems[0]
+
+
+def test_the_gravest_finding_is_the_verdict():
+    assert gravest([REPRODUCED, CHANCE, DIFFERS]) == DIFFERS
+    assert gravest([REPRODUCED, NOT_RUN]) == REPRODUCED
+    assert gravest([]) == NOT_RUN

@@ -1,0 +1,97 @@
+"""Figures that train: the fit inside a figure, the allocation of parameters, Table 6 on text."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.papers.associations import allocation
+from experiments.papers.mixit import depth
+from experiments.run import main
+from experiments.shared import fitting
+from jaxformer import optim
+from jaxformer.models.recall import recall
+from jaxformer.partition import Partition
+from jaxformer.tasks.text import CausalText
+
+
+def test_a_fit_in_a_figure_trains_in_float32_and_marks_divergence():
+    task = CausalText(window=4)
+    sizes = dict(vocab_size=task.vocab_size, length=4, width=4, feed_forward=("none",))
+    model = recall(**sizes, dtype=jnp.float32, param_dtype=jnp.float32)
+    partition = Partition(allocation.RULES)
+    constant = optim.schedule("constant", 3, 0)
+    tx = optim.optimizer(partition, {"train": optim.SGD()}, 0.0, constant)
+    with jax.enable_x64(True):
+        found = fitting.fitted(
+            model, task, partition, tx, rates=(0.1, 1e38), seed=3, n_seeds=2, steps=3, batch_size=2
+        )
+    assert found.losses_RxSxT.shape == (2, 2, 3)
+    assert np.isfinite(found.losses_RxSxT[0]).all() and np.isnan(found.losses_RxSxT[1, :, -1]).all()
+    before, after = (p["block_0"]["attn"]["value"]["kernel"] for p in (found.initial, found.params))
+    assert before.dtype == after.dtype == np.float32 and before.shape == (4, 4, 4)
+    assert (before[:2] != after[:2]).any() and (before[0] == before[2]).all()  # seeds are paired
+    assert (found.initial["embed"]["embedding"] == found.params["embed"]["embedding"]).all()
+
+
+def test_widths_keep_the_total_of_parameters():
+    tokens = jnp.zeros((1, 1), int)
+    for total in (50_000, 200_000):
+        for multiplier in (0, 1, 4, 16):
+            d = allocation.width_of(total, multiplier)
+            model = recall(
+                vocab_size=3, length=3, width=d, mlp_multiplier=max(multiplier, 1),
+                feed_forward=("mlp" if multiplier else "none",) * allocation.LAYERS,
+            )  # fmt: skip
+            shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)["params"]
+            trained = Partition(allocation.RULES).count(shapes)["train"]
+            assert abs(trained / total - 1) < 0.04
+            mlp = sum(
+                leaf.size for block in shapes.values() for leaf in jax.tree.leaves(block.get("mlp"))
+            )
+            np.testing.assert_allclose(mlp / trained, allocation.share_of(multiplier))
+
+
+def test_no_model_can_beat_the_chain():
+    task = CausalText(window=2000)
+    batch = jax.jit(task.example)(jax.random.key(0), 0)
+    bound = task.baselines(jax.tree.map(lambda x: x[None], batch))["bigram_loss"]
+    assert abs(allocation.chain_loss(task) - bound) < 0.1
+
+
+def test_the_verdict_of_table_6():
+    values = {"random": np.array([[[1.0, 0.1], [4.0, 0.2]]] * 3), "mixit": np.full((3, 2, 2), 0.1)}
+    verdict = depth.verdict(values)
+    assert verdict == {
+        "covariance_grows": False,
+        "covariance_mixit_below": True,
+        "cosine_grows": False,
+        "cosine_mixit_below": False,
+    }
+    numbers = depth.numbers(values, (2, 32))
+    assert numbers["log_growth/covariance/random"].mean == pytest.approx(np.log(4))
+    assert numbers["log_random_over_mixit/covariance"].mean == pytest.approx(np.log(10))
+    assert numbers["log_random_over_mixit/cosine"].mean == pytest.approx(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "words", "name"),
+    [
+        ("associations/allocation.py:scale=tiny", (), "gain/total=5000/mlp=0.73"),
+        (
+            "mixit/covariance_depth.py:when=trained,scale=tiny",
+            ("--config.figure.depths=(1,2)",),
+            "before/log_growth/cosine/mixit",
+        ),
+    ],
+)
+def test_a_figure_that_trains_ends_with_its_record(config, words, name, tmp_path):
+    workdir = tmp_path / "run"
+    assert main([f"--config=configs/{config}", *words, f"--workdir={workdir}"]) == 0
+    metrics = json.loads((workdir / "result.json").read_text())["metrics"]
+    assert name in metrics and (workdir / "figure.png").exists()
+    losses = [v["mean"] for metric, v in metrics.items() if metric.startswith("loss/")]
+    assert losses and all(2 < loss < 6 for loss in losses)

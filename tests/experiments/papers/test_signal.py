@@ -1,0 +1,77 @@
+"""Figures of signal propagation and masked language modelling, through the real command."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.run import main
+from jaxformer.records import Workdir
+from jaxformer.training.probes import attention_entropy
+from theory.rem import attention_entropy as predicted_entropy
+
+MASKED = (
+    "--config=configs/two_failure_modes/fig1_losses.py:variant=entropy_collapse,scale=tiny",
+    "--config.model.layers=1",
+    "--config.model.sigma_v2=1",
+    "--config.n_seeds=2",
+    "--config.train.log_every=1",
+    "--config.train.eval_every=30",
+    "--config.train.steps=30",
+    "--config.data.test_size=100",
+)
+
+
+def test_a_figure_holds_theory_measurement_and_the_limit(tmp_path):
+    config = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
+    words = [config, "--config.n_seeds=6", f"--workdir={tmp_path}/run"]
+    assert main(words) == 0
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert (tmp_path / "run/figure.png").read_bytes().startswith(b"\x89PNG")
+    weights = np.load(tmp_path / "run/arrays.npz")["weights_beta_1.8"]
+    np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
+    for beta, limit in ((0.1, 0.995), (1.8, 0.0)):
+        name = f"entropy_fraction_beta_{beta:g}"
+        seen, theory = result["metrics"][name], result["baselines"][f"exact_{name}"]
+        # d = 64 is narrow: 4 standard errors and a finite-width error of at most 0.02.
+        assert abs(seen["mean"] - theory) < 4 * seen["sem"] + 0.02 and seen["n"] == 6
+        assert result["baselines"][f"limit_{name}"] == pytest.approx(limit)
+
+
+def test_masked_text_trains_and_logs_the_entropy_of_attention(tmp_path):
+    assert main([*MASKED, f"--workdir={tmp_path}/run"]) == 0
+    workdir = Workdir(tmp_path / "run")
+    rows = [row for row in workdir.rows() if "loss" in row]
+    assert [row["step"] for row in rows] == [*range(1, 31)]
+    entropy = np.array([row["attention_entropy"] for row in rows])
+    assert entropy.shape == (30, 2) and ((entropy > 0) & (entropy < 1)).all()
+    # At step 0 it is the theory's; tokens that repeat give rho > 0, hence a little more.
+    low, high = (float(predicted_entropy(4.0, rho, 16)) / np.log(16) for rho in (0.0, 0.5))
+    assert low - 0.03 < entropy[0].mean() < high
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["metrics"]["loss"]["mean"] < 3.6 < np.log(66)
+    assert 1.5 < result["baselines"]["bigram_loss"] < result["baselines"]["unigram_loss"]
+
+
+@pytest.mark.parametrize(
+    "word, message",
+    [
+        ("--config.train.probes=('attention_entrpy',)", "Did you mean 'attention_entropy'"),
+        ("--config.model.betta=1", "Did you mean 'model.beta'"),
+        ("--config.model.beta=-1", "beta must be finite and at least 0, got -1.0"),
+        ("--config.model.heads=3", "3 heads do not divide the width 32"),
+        ("--config.task.text=nowhere.txt", "cannot read the text 'nowhere.txt': No such file"),
+        ("--config.task.masking=brt", "Did you mean 'bert'"),
+    ],
+)
+def test_a_mistake_is_one_line(word, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*MASKED, word]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+
+
+def test_the_probe_is_the_entropy_over_ln_t():
+    one_of_two = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])
+    value = attention_entropy([one_of_two, np.full((4, 4), 0.25)])
+    np.testing.assert_allclose(value, (0.25 + 1) / 2, rtol=1e-6)

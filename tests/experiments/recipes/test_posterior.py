@@ -1,0 +1,121 @@
+"""The posterior recipe as users run it: the record, a kill in the middle, bad settings."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from experiments.run import main
+
+TINY = (
+    "--config=configs/attention_paths/posterior.py:scale=tiny",
+    "--config.task.examples=12",
+    "--config.task.test_examples=40",
+    "--config.posterior.draws=60",
+    "--config.posterior.warmup=30",
+    "--config.posterior.chunk=20",
+)
+# Saves after every dispatch; kills itself in the middle of one of the saves.
+INTERRUPTED = """
+import os, sys
+from experiments import run
+from experiments.recipes import posterior
+posterior.SAVE_SECONDS = 0.0
+write, saves, sent = posterior._write, [], []
+def and_then_signal(file, arrays):
+    saves.append(file.name)
+    if file.name == {file!r} and len(saves) > {after} and not sent:
+        sent.append(1)
+        os.kill(os.getpid(), {signal})
+    write(file, arrays)
+posterior._write = and_then_signal
+sys.exit(run.main({words!r}))
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("posterior") / "run"
+    assert main([*TINY, f"--workdir={workdir}"]) == 0
+    return workdir
+
+
+def arrays(workdir):
+    with np.load(workdir / "arrays.npz") as held:
+        return dict(held)
+
+
+def test_a_finished_run_is_a_whole_record(finished):
+    result = json.loads((finished / "result.json").read_text())
+    metrics, held = result["metrics"], arrays(finished)
+    assert held["U"].shape == (60, 4, 4) and held["theta"].shape == (60, 14)
+    for name, (i, j) in {"U/good,good": (0, 0), "U/good,denoising": (0, 2)}.items():
+        assert metrics[name]["mean"] == pytest.approx(held["U"][:, i, j].mean(), rel=1e-12)
+        assert metrics[name]["sem"] > 0 and metrics[name]["n"] > 4
+    assert metrics["accuracy"]["n"] == 40 and 0 <= metrics["accuracy"]["mean"] <= 1
+    for name in ("divergences", "r_hat", "ess", "tree_depth_max"):
+        assert np.isfinite(metrics[name]["mean"])
+    assert result["parameters"] == {"sampled": 14}
+    assert set(result["baselines"]) == {"accuracy_theory", "accuracy_gp_limit", "accuracy_chance"}
+    assert (finished / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert not (finished / "state.npz").exists() and not (finished / "draws").exists()
+
+
+def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
+    finished, in_process, tmp_path
+):
+    workdir = tmp_path / "killed"
+    words = [*TINY, f"--workdir={workdir}"]
+
+    def interrupted(file, after, number):
+        moment = {"file": file, "after": after, "signal": int(number)}
+        return in_process(INTERRUPTED.format(**moment, words=words))
+
+    stopped = interrupted("state.npz", 3, signal.SIGTERM)  # in the warm-up
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    assert "the same command goes on" in stopped.stdout
+    # Draws are written, their state is not: these draws are made again.
+    killed = interrupted("state.npz", 7, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
+    assert len(list((workdir / "draws").iterdir())) > 1
+    assert not (workdir / "result.json").exists()
+
+    assert main(words) == 0
+    ours, whole = arrays(workdir), arrays(finished)
+    assert ours.keys() == whole.keys()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(ours[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("--config.posterior.draws=4", "at least 4 a chain"),
+        ("--config.posterior.width=5,7", "3 numbers N_1 .. N_3"),
+        ("--config.posterior.temperature=0", "above 0"),
+        ("--config.posterior.method=colapsed", "Did you mean 'collapsed'"),
+        ("--config.task.design=for_paths", "Did you mean 'four_paths'"),
+        ("--config.task.examples=7", "even count"),
+    ],
+)
+def test_mistakes_are_one_line(word, message, tmp_path, capsys):
+    assert main([*TINY, word, f"--workdir={tmp_path}/x"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_damaged_state_is_named(tmp_path, capsys):
+    workdir = tmp_path / "damaged"
+    assert main([*TINY, "--dry-run"]) == 0
+    assert "would sample 14 numbers" in capsys.readouterr().out
+    workdir.mkdir()
+    (workdir / "state.npz").write_bytes(b"not a zip")
+    from experiments.shared import flags
+    from jaxformer.records import config_hash, write_json
+
+    command = flags.parse(TINY)
+    held = {"config": flags.plain(command.config.copy_and_resolve_references())}
+    write_json(workdir / "config.json", held | {"config_hash": config_hash(held["config"])})
+    assert main([*TINY, f"--workdir={workdir}"]) == 2
+    assert "state.npz is damaged" in capsys.readouterr().err

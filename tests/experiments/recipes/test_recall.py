@@ -1,0 +1,190 @@
+"""The recall recipe: probes, truncations and the two fits of fine-tuning."""
+
+import json
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.papers.associations import probes
+from experiments.run import main
+from jaxformer import surgery
+from jaxformer.checkpoint import Checkpoints
+from jaxformer.errors import UserError
+from jaxformer.records import Workdir
+from jaxformer.tasks.recall import Recall
+from jaxformer.tasks.task import Batch
+
+FINETUNE = "--config=configs/associations/finetune.py:scale=tiny"
+SIZES = ("--config.model.width=8", "--config.data.test_size=16", "--config.train.batch_size=8")
+
+
+def test_every_fraction_is_laser_in_one_program():
+    key = jax.random.key(0)
+    params = {"a": {"kernel": jax.random.normal(key, (6, 4))}, "b": {"kernel": jnp.ones((3, 3))}}
+    fractions = (0.0, 0.3, 0.5, 1.0)
+    traced = []
+
+    def measure(cut):
+        traced.append(1)
+        return cut["a"]["kernel"]
+
+    found = probes.truncations(params, "a", fractions, measure)
+    assert len(traced) == 1
+    for cut, fraction in zip(found, fractions, strict=True):
+        expected = surgery.laser(params, "a", fraction)["a"]["kernel"]
+        # Of the largest entry: a cut matrix has entries that only rounding keeps from 0.
+        np.testing.assert_allclose(cut, expected, rtol=0, atol=1e-6 * abs(expected).max())
+    with pytest.raises(UserError, match=r"in \[0, 1\], got 1.5"):
+        probes.truncations(params, "a", (1.5,), measure)
+
+
+@pytest.mark.slow  # two more compilations of the recall step
+def test_finetuning_is_two_fits_with_probes(tmp_path, capsys):
+    # A member that diverges is recorded and stops no other.
+    rates = "--config.optim.learning_rate=(0.03,1e30)"
+    assert main([FINETUNE, *SIZES, rates, f"--workdir={tmp_path / 'run'}"]) == 0
+    assert "at rate 1e+30 diverged at step 1; it is recorded" in capsys.readouterr().out
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    expected = {"p_correct", "p_noise_drop_without_f2", "attention_difference_clean"}
+    assert expected <= set(result["metrics"])
+    assert [member["diverged_at"] for member in result["members"]] == [None, 1]
+    assert [member["chosen"] for member in result["members"]] == [True, False]
+    for name in ("p_correct", "loss", "accuracy"):
+        mine, whole = result["members"][0]["metrics"][name], result["metrics"][name]
+        assert whole["n"] == 1 and whole["mean"] == mine["mean"]
+    steps = [row["step"] for row in Workdir(tmp_path / "run").rows() if "probes" in row]
+    # Every second of the first steps on either kind of data, here all.
+    assert steps == [*range(0, 21, 2)]
+    with np.load(tmp_path / "run/arrays.npz") as arrays:
+        full = arrays["probes/p_correct"][-1]
+        cut = arrays["truncated/block_1/mlp/in/p_correct"]
+        np.testing.assert_allclose(cut[0, -1], full[0], rtol=1e-4)
+        dropped = arrays["probes/p_correct_without_f2"][-1]
+        np.testing.assert_allclose(cut[0, 0], dropped[0], rtol=1e-4)
+        weights, query = arrays["attention/weights"], arrays["attention/query"]
+        assert list(arrays["attention/steps"]) == [10, 20]
+        np.testing.assert_allclose(weights[:, 0, : query + 1].sum(-1), 1, rtol=1e-5)
+        assert not weights[:, 0, query + 1 :].any()
+    for name in ("figure", "memories", "attention"):
+        assert (tmp_path / f"run/{name}.png").exists()
+
+
+def test_memories_are_scored_as_what_they_store():
+    N, T, q, noise = 5, 4, 0, 4
+    task = Recall(n_symbols=4, context=T)
+    assert (task.trigger_tokens, task.noise_token) == ((q,), noise)
+    maps = {
+        "values": jnp.eye(N).at[2].set(jnp.eye(N)[3]),  # token 2 is copied as 3
+        "feed_forward": jnp.zeros((N, N)).at[:, noise].set(1.0).at[0, 3].set(2.0),
+        "previous_token": jnp.eye(T, k=-1) + 9 * jnp.eye(T, k=1),  # the future does not count
+        "induction": jnp.zeros((N, N)).at[q, q].set(3.0).at[1, 1].set(1.0),
+    }
+    scores = {n: float(v) for n, v in probes.memory_scores(maps, task).items()}
+    assert scores["recall_values"] == pytest.approx(3 / 4)
+    assert scores["recall_noise"] == pytest.approx(4 / 5)
+    assert scores["recall_previous"] == 1
+    rest = np.array([1.0] + [0.0] * 23)  # all but (q, q)
+    expected = (3 - rest.mean()) / rest.std(), (0.25 - rest.mean()) / rest.std()
+    found = scores["induction_triggers"], scores["induction_others"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_sequence_shown_has_both_noise_and_another_ybar_than_the_trigger():
+    task = Recall(n_symbols=4, context=6)
+    (q,), tau = task.trigger_tokens, task.noise_token
+    assert (q, tau) == (0, 4)
+    inputs = jnp.array(
+        [
+            [q, q, q, tau, q, 1],  # ybar is the trigger
+            [q, 2, 3, q, 2, q],  # no noise
+            [q, tau, q, 3, q, 1],
+            [1, 2, 3, 2, 1, 3],  # nothing scored
+        ]
+    )
+    here = inputs == q
+    weights = (here & (jnp.cumsum(here, 1) >= 2)) * 1.0
+    shown = probes.shown(task, Batch(inputs, inputs, weights))
+    assert shown.tokens_T.tolist() == inputs[2].tolist() and shown.query == 4
+    target, noise = probes.followers(task, inputs)
+    assert target[2].tolist() == [False, False, False, True, False, True]
+    assert noise[2].tolist() == [False, True, False, False, False, False]
+
+
+@pytest.mark.slow
+def test_if_all_diverge_the_last_good_state_is_kept(tmp_path, capsys):
+    workdir = tmp_path / "run"
+    words = [FINETUNE, *SIZES, "--config.train.log_every=1", f"--workdir={workdir}"]
+    # Adam's steps grow with the rate: a few are finite, as float32 ends at 3e38.
+    assert main([*words, "--config.optim.learning_rate=(20.0,)"]) == 2
+    error = capsys.readouterr().err
+    assert "error: the loss was not finite at step" in error and "Traceback" not in error
+    assert not (workdir / "result.json").exists()
+    with Checkpoints(workdir / "ckpt") as checkpoints:
+        found = checkpoints.restore()
+    assert found is not None and found.step > 0
+    assert all(np.isfinite(leaf).all() for leaf in found.arrays.values() if leaf.dtype.kind == "f")
+
+
+# Sends itself a signal at a chosen moment: after a row is written, or as a checkpoint starts.
+INTERRUPTED = """
+import os, sys
+from experiments import run
+from jaxformer.training.session import Session
+call, sent = Session.{method}, []
+def and_then_signal(self, *args):
+    out = call(self, *args)
+    if args[{step_argument}] >= {step} and not sent:
+        sent.append(1)
+        os.kill(os.getpid(), {signal})
+    return out
+Session.{method} = and_then_signal
+sys.exit(run.main({words!r}))
+"""
+
+
+@pytest.mark.slow
+def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, in_process):
+    sizes = (*SIZES, "--config.train.log_every=1", "--config.n_seeds=2", "--config.train.steps=25")
+    workdir, whole = tmp_path / "killed", tmp_path / "whole"
+    words = [FINETUNE, *sizes, f"--workdir={workdir}"]
+
+    def interrupted(method, step_argument, step, number):
+        return in_process(
+            INTERRUPTED.format(
+                method=method, step_argument=step_argument, step=step, signal=number, words=words
+            )
+        )
+
+    stopped = interrupted("record", 0, 5, int(signal.SIGTERM))  # on clean data
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    killed = interrupted("save", 1, 15, int(signal.SIGKILL))  # on noisy data
+    assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
+    assert not (workdir / "result.json").exists()
+    assert main(words) == 0
+    assert main([*words[:-1], f"--workdir={whole}"]) == 0
+    assert Workdir(workdir).rows() == Workdir(whole).rows()
+    mine, other = (json.loads((d / "result.json").read_text()) for d in (workdir, whole))
+    for name in ("metrics", "members", "steps", "baselines"):
+        assert mine[name] == other[name]
+    with np.load(workdir / "arrays.npz") as mine, np.load(whole / "arrays.npz") as other:
+        assert mine.files == other.files
+        for name in mine.files:
+            np.testing.assert_array_equal(mine[name], other[name])
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("--config.recall.truncate=('block_1/mpl/in',)", "matches no path"),
+        ("--config.recall.fractions=(2.0,)", "LASER fraction must be in"),
+        ("--config.recall.pretrain_steps=20", "must be 0 to train.steps - 1 = 19"),
+        ("--config.task.alpha=1.5", "alpha must be in"),
+        ("--config.task.triggers=#", "not among the 32 symbols"),
+    ],
+)
+def test_mistakes(word, message, tmp_path, capsys):
+    assert main([FINETUNE, word, f"--workdir={tmp_path / 'w'}"]) == 2
+    assert message in capsys.readouterr().err

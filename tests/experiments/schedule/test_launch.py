@@ -1,0 +1,176 @@
+"""Jobs in processes of their own: order, signals, failures; the program is a stand-in."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from experiments.schedule import launch
+from experiments.schedule.launch import Job, Launcher, failures
+from experiments.shared import options
+from jaxformer.errors import UserError
+
+# Says a step, then ends as its config says; told to stop, it saves and says so.
+STAND_IN = """
+import pathlib, signal, sys, time
+words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+folder = pathlib.Path(words["--workdir"])
+def stop(number, frame):
+    (folder / "saved").touch()
+    sys.exit(128 + number)
+signal.signal(signal.SIGTERM, stop)
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "config.json").touch()
+print("step 3/9  loss 1", flush=True)
+if words["--config"] == "slow":
+    (folder.parent / "ready").touch()
+    time.sleep(30)
+if words["--config"] == "broken":
+    print("error: the field x must be 1, got 2.", file=sys.stderr)
+    sys.exit(2)
+if words["--config"] == "killed":
+    import os
+    os.kill(os.getpid(), signal.SIGKILL)
+(folder / "result.json").touch()
+"""
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", STAND_IN))
+    return tmp_path
+
+
+def jobs(root, *kinds):
+    return [Job(f"{kind} {i}", kind, {}, root / str(i)) for i, kind in enumerate(kinds)]
+
+
+def test_a_failing_job_is_named_and_the_others_still_run(root):
+    with Launcher() as launcher:
+        outcomes = list(launcher.run(jobs(root, "broken", "killed", "good")))
+    assert [outcome.code for outcome in outcomes] == [2, -9, 0]
+    assert outcomes[2].job.is_finished() and launcher.signal == 0
+    first, second = failures(outcomes)
+    assert first.message == "the field x must be 1, got 2."
+    assert second.message == "killed by signal 9 (out of memory?)"
+
+
+def test_a_job_is_taken_when_a_place_is_free(root):
+    taken = []
+
+    def lazy():
+        for job in jobs(root, "good", "good", "good"):
+            taken.append(job.name)
+            yield job
+
+    with Launcher(processes=2) as launcher:
+        next(launcher.run(lazy()))
+    assert 2 <= len(taken) <= 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, capfd):
+    def press():
+        while not (root / "ready").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    thread = threading.Thread(target=press)
+    thread.start()
+    with Launcher() as launcher:
+        (outcome,) = launcher.run(jobs(root, "slow", "good"))
+    thread.join()
+    assert outcome.stopped and not failures([outcome])
+    assert (root / "0/saved").exists() and not (root / "1").exists()
+    assert launcher.signal == number and signal.getsignal(number) == before
+    assert "once more to stop at once" in capfd.readouterr().err
+
+
+def test_at_the_deadline_the_job_saves_and_stops(root):
+    def pass_the_deadline():
+        while not (root / "ready").exists():
+            time.sleep(0.02)
+        launcher.deadline = time.monotonic() - 1
+
+    thread = threading.Thread(target=pass_the_deadline)
+    with Launcher() as launcher:
+        thread.start()
+        (outcome,) = launcher.run(jobs(root, "slow"))
+    thread.join()
+    assert outcome.stopped and (root / "0/saved").exists() and launcher.signal == 0
+
+
+def test_leaving_early_stops_what_runs(root):
+    with Launcher() as launcher:
+        outcomes = launcher.run(jobs(root, "good", "slow"))
+        next(outcomes)
+        launcher._start(jobs(root, "good", "slow")[1])
+        while not (root / "ready").exists():
+            time.sleep(0.02)
+    assert all(process.poll() is not None for process in launcher.running)
+
+
+def test_the_line_says_how_far_a_job_is(root):
+    (job,) = jobs(root, "good")
+    job.log().write_text("step 3/9  loss 1\nstep 6/9  loss 1\n")
+    assert Launcher()._say(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
+
+
+def test_the_workdir_of_a_job_is_its_own(tmp_path):
+    config = "configs/mixit/retrieval.py:variant=mixit,scale=tiny"
+    one = launch.job("a", config, {}, tmp_path)
+    other = launch.job("a", config, {"train.steps": "7"}, tmp_path)
+    assert one.workdir.name.startswith("mixit-retrieval-mixit-tiny-")
+    assert one.workdir != other.workdir
+    with pytest.raises(UserError, match=r"no field 'train.step'\. Did you mean 'train.steps'"):
+        launch.job("a", config, {"train.step": "7"}, tmp_path)
+
+
+DEFAULTS = dict(paper="", seeds=0, grid=(), dry_run=False)
+
+
+def test_flags_have_the_types_of_their_defaults():
+    words = ["--paper", "mixit", "--seeds=3", "--grid=a=1", "--grid", "b=2", "--dry-run"]
+    expected = {"paper": "mixit", "seeds": 3, "grid": ("a=1", "b=2"), "dry_run": True}
+    assert options.parse(words, DEFAULTS) == expected
+    fields = options.parse(["--config.a.b=1"], DEFAULTS, fields=True)["config."]
+    assert fields == {"a.b": "1"}
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--papr=x"], "unknown flag '--papr=x'. Did you mean '--paper'?"),
+        (["mixit"], "unknown word 'mixit'"),
+        (["--paper"], "--paper needs a value"),
+        (["--paper", "--seeds=1"], "--paper needs a value"),
+        (["--seeds=none"], "--seeds must be a whole number of at least 1, got 'none'"),
+        (["--seeds=0"], "at least 1, got '0'"),
+        (["--dry-run=yes"], "--dry-run takes no value"),
+        (["--config.a=1"], "unknown flag '--config.a=1'"),
+    ],
+)
+def test_wrong_flags(words, message):
+    with pytest.raises(UserError) as error:
+        options.parse(words, DEFAULTS)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2h30m", 9000), ("5", 300), ("1d", 86400)],
+)
+def test_times(text, expected):
+    assert options.seconds("--budget", text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m", "-5m", "0s", "soon", "5 parsecs", "nanm", "infh", "1e999h"]
+)
+def test_wrong_times(text):
+    with pytest.raises(UserError, match="--budget must be a time such as 90s, 30m or 2h, got"):
+        options.seconds("--budget", text)

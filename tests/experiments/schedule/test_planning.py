@@ -1,0 +1,165 @@
+"""Which runs the ledger wants, in which order, and how long they take. Records are made up."""
+
+import pytest
+
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.rules import above, of
+from experiments.schedule import planning
+from experiments.schedule.estimates import Estimator, manual_seconds
+from experiments.shared import flags
+from jaxformer.records import config_hash
+
+RETRIEVAL = "configs/mixit/retrieval.py:variant={}"
+
+
+def cell(variant, **overrides):
+    return Cell(RETRIEVAL.format(variant), overrides)
+
+
+A, B, C, D = (cell(name) for name in ("standard", "frozen_qk", "mixit", "random"))
+WIDE = Item(
+    "Table 1",
+    "Three runs decide.",
+    {"a": A, "b": B, "c": C},
+    (above("", of("a"), of("b")), above("", of("a"), of("c"))),
+)
+SHARED = Item("Table 10", "One more run.", {"c": C, "d": D}, (above("", of("c"), 0.5),))
+NO_RULE = Item("Figure 1", "Looks good.", {"extra": cell("frozen_mlp")})
+ELSEWHERE = Item("Table 3", "Big.", {"e": cell("random_mixit")._replace(scales=("paper",))})
+PAPERS = {
+    "one": Paper("one", "title", "source", (WIDE, SHARED)),
+    "two": Paper("two", "title", "source", (NO_RULE, ELSEWHERE)),
+}
+
+
+def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
+    config = flags.plain(flags.load_config(planning.config_string(cell, scale)))
+    config |= {"n_seeds": seeds} | changed
+    return {
+        "schema": 1,
+        "config": config,
+        "config_hash": config_hash(config),
+        "config_file": planning.config_string(cell, scale),
+        "overrides": dict(cell.overrides) | ({"n_seeds": seeds} if seeds != 3 else {}),
+        "seeds": list(range(seeds)),
+        "steps": 100,
+        "metrics": {"accuracy": {"mean": accuracy, "sem": 0.01, "n": seeds}},
+        "baselines": {},
+        "members": [],
+        "scale": scale,
+        "environment": {"commit": "0" * 40, "clean": True},
+        "seconds": {"compile": 2.0, "run": 10.0, "cpu": 9.0},
+    }
+
+
+def plan(records=(), paper="all", only="", scale="small", seeds=0, seconds=lambda config: 10.0):
+    wanted = planning.select(PAPERS, paper, only)
+    found = planning.todos(wanted, list(records), scale, seeds, seconds)
+    return found, [todo.names[0] for todo in planning.order(found, wanted)]
+
+
+def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
+    found, names = plan()
+    # Table 10 lacks one run, which is then one of the three of Table 1.
+    assert names[0] == "one Table 1: c"
+    assert set(names[1:3]) == {"one Table 1: a", "one Table 1: b"}
+    assert names[3:] == ["one Table 10: d", "two Figure 1: extra"]
+    (shared,) = [todo for todo in found if len(todo.names) > 1]
+    assert shared.names == ("one Table 1: c", "one Table 10: c")
+
+
+def test_cheap_rules_come_before_dear_ones():
+    dear = {"standard": 20.0, "mixit": 500.0}
+    _, names = plan(only="Table 1", seconds=lambda config: dear.get(config.variant, 10.0))
+    assert names == ["one Table 1: b", "one Table 1: a", "one Table 1: c"]
+
+
+def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_cheap_ones():
+    cheap = {name: cell("frozen_mlp", **{"model.heads": name}) for name in ("4", "8", "16")}
+    rules = (above("", of("4"), of("8")), above("", of("4"), of("16")))
+    many = Item("Table 8", "x.", cheap, rules)
+    long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, (above("", of("a"), of("b")),))
+    papers = {"p": Paper("p", "t", "s", (many, long))}
+    wanted = planning.select(papers, "p", "")
+    seconds = lambda c: 1.0 if c.variant == "frozen_mlp" else 900.0  # noqa: E731
+    names = [
+        todo.names[0].removeprefix("p Table ")
+        for todo in planning.order(planning.todos(wanted, [], "small", 0, seconds), wanted)
+    ]
+    assert names == ["7: a", "7: b", "8: 4", "8: 8", "8: 16", "7: c"]
+
+
+def states(found):
+    return {todo.names[0].split()[-1]: todo.state for todo in found}
+
+
+def test_what_is_recorded_is_not_run_again():
+    found, names = plan([record(A), record(C, "paper")], paper="one")
+    assert states(found) == {
+        "a": planning.DONE,
+        "b": planning.MISSING,
+        "c": planning.DONE,  # at the paper's scale, which is better
+        "d": planning.MISSING,
+    }
+    assert names == ["one Table 1: b", "one Table 10: d"]
+    assert states(plan([record(A)], scale="paper")[0])["a"] == planning.MISSING
+
+
+def test_a_record_of_a_past_config_and_one_of_few_seeds_are_replaced():
+    past = record(A, seed=5)
+    found, names = plan([past, record(C)], paper="one", seeds=4)
+    assert states(found)["a"] == planning.CHANGED and states(found)["c"] == planning.FEW
+    assert names[-1] == "one Table 1: c"
+    by_name = {todo.names[0]: todo for todo in found}
+    assert by_name["one Table 1: a"].replaces == (past,)
+    assert by_name["one Table 1: c"].overrides == {"n_seeds": "4"}
+    assert states(plan([record(C)], paper="one", seeds=3)[0])["c"] == planning.DONE
+    assert plan(seeds=3)[0][0].overrides == {}  # what the config says anyway
+
+
+def test_seeds_are_given_only_to_runs_that_have_some():
+    uses = lambda file: planning.uses_seeds(flags.load_config(file))  # noqa: E731
+    assert uses("configs/two_failure_modes/fig1_depth.py") and uses("configs/mixit/addition.py")
+    assert not uses("configs/mixit/sde_paths.py")
+    assert not uses("configs/attention_paths/posterior.py")
+
+
+def test_a_lost_config_is_said_and_the_rest_is_planned():
+    lost = Item("Table 4", "x.", {"gone": Cell("configs/mixit/gone.py:variant=a"), "a": A})
+    papers = {"p": Paper("p", "t", "s", (lost,))}
+    wanted = planning.select(papers, "p", "")
+    found = planning.todos(wanted, [], "small", 0, lambda config: 1.0)
+    assert states(found) == {"gone": planning.LOST, "a": planning.MISSING}
+    assert [todo.names[0] for todo in planning.order(found, wanted)] == ["p Table 4: a"]
+
+
+def test_table_1_is_not_table_10():
+    assert [item.name for _, item in planning.select(PAPERS, "all", "table 1")] == ["Table 1"]
+    assert len(planning.select(PAPERS, "all", "Table")) == 3
+
+
+def test_estimates_come_from_the_same_run_then_its_file_then_its_manual():
+    estimate = Estimator([record(A, seeds=2)])
+    config = flags.load_config(A.config + ",scale=small")
+    assert estimate(config) == pytest.approx(12 * 3 / 2)  # two seeds took 12 s
+    config.train.steps = 2000
+    fast = estimate(config)
+    config.train.steps = 4000
+    assert estimate(config) - fast == pytest.approx(fast - 6, rel=0.01)  # twice the work
+    assert Estimator([])(flags.load_config("configs/mixit/sde_paths.py:scale=tiny")) == 5 + 6
+
+
+@pytest.mark.parametrize(
+    "file, scale, seconds",
+    [
+        ("mixit/retrieval", "small", 120),  # "1 to 2 CPU minutes"
+        ("mixit/retrieval", "paper", 3 * 3600),  # "hours on a GPU"
+        ("associations/recall", "small", 3 * 38),  # "38 CPU seconds a seed"
+        ("two_failure_modes/figB2_moments", "paper", 1800),  # "half an hour"
+        ("mixit/memorization", "paper", 3600),  # "an hour on a GPU"
+        ("attention_paths/posterior", "small", 20),  # "collapsed 20 CPU seconds"
+        ("nothing", "tiny", 20),
+    ],
+)
+def test_the_manual_says_the_time(file, scale, seconds):
+    assert manual_seconds(f"configs/{file}.py", scale, 3) == seconds

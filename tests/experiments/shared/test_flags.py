@@ -1,0 +1,103 @@
+"""The command line: every mistake is one line that names what is possible."""
+
+import pytest
+
+from experiments.run import main
+from experiments.shared import flags
+from jaxformer.errors import UserError
+
+RETRIEVAL = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
+
+
+def test_overrides_take_the_type_of_the_field():
+    command = flags.parse(
+        [
+            RETRIEVAL,
+            "--config.optim.learning_rate=1e-3",
+            "--config.train.steps=1e2",
+            "--config.model.use_bias=true",
+            "--config.model.init_std=0.02",
+            "--config.partition=(('.*/mix', 'frozen'), ('.*', 'train'))",
+            "--config.optim.labels.train.weight_decay",
+            "0",
+        ]
+    )
+    config = command.config
+    assert config.optim.learning_rate == (1e-3,)
+    assert config.train.steps == 100 and config.model.use_bias is True
+    assert config.model.init_std == "0.02" and config.optim.labels.train.weight_decay == 0.0
+    assert command.overrides["train.steps"] == 100
+    several = flags.parse([RETRIEVAL, "--config.optim.learning_rate=1e-3,2"])
+    assert several.config.optim.learning_rate == (1e-3, 2.0)
+
+
+# The exact commands that users mistype, and what the one line must say.
+MISTAKES = {
+    (): "no config given",
+    ("--confg=x",): "unknown flag '--confg=x'. Did you mean '--config'?",
+    ("train",): "unknown word 'train'",
+    ("--config",): "--config needs a value",
+    ("--config=configs/mixit/retreival.py",): "Did you mean 'configs/mixit/retrieval.py'?",
+    ("--config=README.md",): "is not a Python file",
+    ("--config=configs/mixit/retrieval.py:variant=mixt",): "unknown variant 'mixt'. Did you mean",
+    ("--config=configs/mixit/retrieval.py:scale=big",): "The choices are: tiny, small, paper",
+    ("--config=configs/mixit/retrieval.py:varian=mixit",): "Did you mean 'variant'?",
+    (RETRIEVAL, "--config.optim.learningrate=1"): "Did you mean 'optim.learning_rate'?",
+    (RETRIEVAL, "--config.optim.learning_rate=fast"): "must be a sequence such as 0.003, got",
+    (RETRIEVAL, "--config.optim.learning_rate=-1"): "must be positive numbers",
+    (RETRIEVAL, "--config.train.steps=1.5"): "must be a whole number such as 400, got '1.5'",
+    (RETRIEVAL, "--config.train.steps=0"): "train.steps must be at least 1, got 0",
+    (RETRIEVAL, "--config.model.use_bias=maybe"): "must be true or false, got 'maybe'",
+    (RETRIEVAL, "--config.variant=standard"): "say it after the colon",
+    (RETRIEVAL, "--config.task.name=retreival"): "unknown task 'retreival'. Did you mean",
+    (RETRIEVAL, "--config.model.name=decodr"): "unknown model 'decodr'. Did you mean 'decoder'?",
+    (RETRIEVAL, "--config.optim.labels.train.name=adamv"): "unknown optimizer 'adamv'",
+    (RETRIEVAL, "--config.optim.labels.train.name=sgd"): "optimizer 'sgd' has no field 'b1'",
+    (RETRIEVAL, "--config.optim.schedule=cosin"): "Did you mean 'cosine'?",
+    (RETRIEVAL, "--config.model.heads=3"): "3 heads do not divide the width 64",
+    (RETRIEVAL, "--config.model.mixer=softmx"): "unknown mixer 'softmx'",
+    (RETRIEVAL, "--config.model.mixing_scale=theroy"): "unknown mixing scale 'theroy'",
+    (RETRIEVAL, "--config.model.dtype=float31"): "unknown dtype 'float31'",
+    (RETRIEVAL, "--config.task.max_pairs=99"): "retrieval needs 1 <= max_pairs <= vocab / 4",
+    (RETRIEVAL, "--config.n_seeds=0"): "n_seeds must be at least 1, got 0",
+    (RETRIEVAL, "--config.data.test_size=0"): "data.test_size must be at least 1",
+    (RETRIEVAL, "--config.optim.warmup=999"): "the warm-up (999 steps) must not exceed",
+    (
+        "--config=configs/mixit/retrieval.py:variant=standard",
+        "--config.model.heads=64",
+    ): "even head dimension, got width 64 / 64 heads = 1",
+    (
+        RETRIEVAL,
+        "--config.partition=(('.*/mx', 'frozen'), ('.*', 'train'))",
+    ): "the pattern '.*/mx' matches no path",
+    (
+        RETRIEVAL,
+        "--config.partition=(('.*', 'train'), ('.*/mix', 'frozen'))",
+    ): "has no effect: earlier rules",
+    (RETRIEVAL, "--config.partition=(('.*/mix', 'frozen'),)"): "no rule covers",
+    (RETRIEVAL, "--config.partition=(('.*', 'trian'),)"): "no optimizer for the label 'trian'",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES, ids=lambda words: " ".join(words)[-60:] or "nothing")
+def test_a_mistake_is_one_line_and_writes_nothing_over(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and error.endswith("\n")
+    assert MISTAKES[words] in error
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def test_help_lists_the_configs(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--dry-run" in out and "configs/mixit/retrieval.py" in out
+
+
+def test_a_config_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert flags.load_config("configs/mixit/retrieval.py").name == "mixit/retrieval"
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    with pytest.raises(UserError, match="has no function get_config"):
+        flags.load_config("mine.py")

@@ -1,0 +1,63 @@
+"""The memory estimate: what it counts, how near it is, and the refusal."""
+
+import pytest
+
+from experiments.run import main
+from experiments.shared import flags
+from jaxformer.training import cost, setup
+from tests.experiments.conftest import TINY
+
+
+def built(*words):
+    return setup.setup(flags.parse([*TINY, *words]).config)
+
+
+def test_state_is_counted_to_the_byte():
+    """Parameters, two moments of the trained ones, and four numbers: counts, rate, divergence."""
+    one = built()
+    counts = one.partition.count(one.shapes())
+    floats = counts["frozen"] + 3 * counts["train"]
+    assert 0 < cost.state_bytes(one) - 4 * floats <= 4 * 6
+    three = cost.state_bytes(built("--config.n_seeds=3"))
+    assert abs(three - 3 * cost.state_bytes(one)) <= 4 * 6
+
+
+def test_members_side_by_side_multiply_what_moves():
+    one, map_, vmap = (
+        cost.step_bytes(built(f"--config.n_seeds={n}", f"--config.train.members={how}"))
+        for n, how in ((1, "map"), (3, "map"), (3, "vmap"))
+    )
+    assert map_ == one and vmap == 3 * one
+
+
+def test_remat_keeps_less():
+    """Of four layers, the inputs of all and the whole of one."""
+    kept = cost.step_bytes(built("--config.model.layers=4"))
+    less = cost.step_bytes(built("--config.model.layers=4", "--config.model.remat=True"))
+    assert 0.25 * kept < less < 0.8 * kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["map", "vmap"])
+def test_the_estimate_is_near_what_xla_takes(how):
+    words = ("--config.n_seeds=4", "--config.train.batch_size=64")
+    population = built(*words, f"--config.train.members={how}")
+    about = cost.state_bytes(population) + cost.step_bytes(population)
+    assert 0.5 < cost.step_cost(population)[1] / about < 2
+
+
+def test_a_population_that_does_not_fit_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(cost, "free_memory", lambda: 2**20)
+    words = ("--config.n_seeds=1000", "--config.train.members=vmap")
+    assert main([*TINY, *words, f"--workdir={tmp_path / 'run'}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "a population of 1000 needs about" in line and "1.0 MiB are free on this cpu" in line
+    assert "take train.members=map, fewer seeds (n_seeds)" in line
+    monkeypatch.setattr(cost, "free_memory", lambda: None)
+    cost.check_memory(built())
+    assert "an unknown amount free" in capsys.readouterr().out
+
+
+def test_free_memory_is_a_number_of_this_machine():
+    free = cost.free_memory()
+    assert free is None or 2**20 < free < 2**50

@@ -1,0 +1,66 @@
+"""Figure 18: the associative memory with random embeddings, full and cut to a low rank.
+
+The labels are those of `associative_memory`: y = x with probability 1 - alpha, else the noise. The
+embeddings e, u are random instead of orthonormal, W is trained whole and cut only for the loss on
+pure labels, where the full W ends at -log(1 - alpha) and rank n - 1 below it.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError
+from theory.associative_memory.flow import cross_entropy
+from theory.numerics import check_count, check_range
+
+
+def random_embedding(
+    key: jax.Array,
+    record,
+    alpha: float = 0.03,
+    n: int = 3,
+    dimension: int = 12,
+    learning_rate: float = 1.0,
+    ranks: tuple[int, ...] = (1, 2, 3, 4),
+) -> jax.Array:
+    """Figure 18: pure-label loss of truncations, (len(record), len(ranks) + 1), the full W last.
+
+    Gradient descent on the mean cross-entropy of noisy labels; e and u iid on the sphere, W(0) iid
+    N(0, 1/d). The paper gives no learning rate and no number of steps. vmap over keys for seeds.
+    """
+    check_range("alpha", alpha, 0.0, 1.0)
+    check_count("n", n, 2)
+    check_count("dimension", dimension)
+    record = np.asarray(record)
+    if record.ndim != 1 or not len(record) or (np.diff(record) <= 0).any() or record[0] < 0:
+        raise UserError(f"record must be an increasing list of steps, got {record.tolist()}.")
+    return _random_embedding(
+        key, jnp.asarray(record, int), alpha, n, dimension, learning_rate, ranks
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 6))
+def _random_embedding(key, record, alpha, n, d, learning_rate, ranks):
+    key_e, key_u, key_w = jax.random.split(key, 3)
+    e_NxD = jax.random.normal(key_e, (n, d))
+    u_JxD = jax.random.normal(key_u, (n + 1, d))
+    e_NxD /= jnp.linalg.norm(e_NxD, axis=1, keepdims=True)
+    u_JxD /= jnp.linalg.norm(u_JxD, axis=1, keepdims=True)
+
+    def loss(w_DxD, alpha):
+        return cross_entropy(u_JxD @ w_DxD @ e_NxD.T, alpha)
+
+    def descend(_, w_DxD):
+        return w_DxD - learning_rate * jax.grad(loss)(w_DxD, alpha)
+
+    def until(w_DxD, segment):
+        w_DxD = jax.lax.fori_loop(segment[0], segment[1], descend, w_DxD)
+        left, sigma, right = jnp.linalg.svd(w_DxD)
+        cuts = [(left[:, :k] * sigma[None, :k]) @ right[:k] for k in ranks]
+        return w_DxD, jnp.stack([loss(w, 0.0) for w in (*cuts, w_DxD)])
+
+    start = jax.random.normal(key_w, (d, d)) / d**0.5
+    bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), record[:-1]]), record], axis=-1)
+    return jax.lax.scan(until, start, bounds)[1]
