@@ -1,0 +1,54 @@
+"""The numbers of a training run that belong to no noun: how long, on what data, on which devices.
+
+A field that equals its default here is not part of what a config says (`records.said`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Sizes of the sets, and the key of those that are common to all members."""
+
+    seed: int = 12345  # of the held-out sets
+    train_size: int = 0  # examples of a finite training set; 0 draws fresh ones for ever
+    test_size: int = 1000
+    validation_size: int = 1000
+
+
+@dataclass(frozen=True)
+class OptimSettings:
+    """What all labels share; each label has an optimizer of its own."""
+
+    learning_rate: tuple[float, ...] = (1e-3,)  # several are tried; validation chooses
+    schedule: str = "cosine"
+    warmup: int = 50
+    clip: float = 1.0  # global norm over the trainable leaves; 0 is off
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """The mesh: data=0 takes all devices that fsdp and tensor leave."""
+
+    data: int = 0
+    fsdp: int = 1
+    tensor: int = 1
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How long a run is and how often it looks up."""
+
+    batch_size: int = 128
+    steps: int = 1000
+    log_every: int = 10
+    eval_every: int = 100
+    # Members one after the other in one program, or side by side ("vmap": faster where one member
+    # does not fill the device, at n times the memory).
+    members: str = "map"
+    # Stop when all seeds of some learning rate reach it in validation; above 1: never.
+    target: float = 2.0
+    probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
