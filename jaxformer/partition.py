@@ -8,10 +8,10 @@ silently different experiment. Labels other than "frozen" are trained; one objec
 optimizer, the priors of the sampler, the counts and the reports.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import optax
 
 from jaxformer import paths
@@ -42,18 +42,19 @@ class Partition:
     def labels(self, params: Params) -> dict[str, Any]:
         """The tree of labels; raises on an uncovered parameter and on a rule without effect."""
         flat = paths.flatten(params)
-        used = {path: self._first_rule(path) for path in flat}
-        uncovered = [path for path, rule in used.items() if rule is None]
+        chosen = {path: rule for path in flat if (rule := self._first_rule(path)) is not None}
+        uncovered = [path for path in flat if path not in chosen]
         if uncovered:
             some = ", ".join(uncovered[:3])
             raise UserError(
                 f"no rule covers {len(uncovered)} of {len(flat)} parameters, such as {some}; "
                 "end the rules with ('.*', label) to cover the rest."
             )
+        used = set(chosen.values())
         for index, (pattern, label) in enumerate(self.rules):
-            if index not in used.values():
+            if index not in used:
                 self._raise_idle(index, pattern, label, list(flat))
-        return paths.unflatten({path: self.label(path) for path in flat})
+        return paths.unflatten({path: self.rules[rule][1] for path, rule in chosen.items()})
 
     def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
         """(trainable, frozen): two pruned trees with the paths of the whole one."""
@@ -70,9 +71,9 @@ class Partition:
     def count(self, params: Params) -> dict[str, int]:
         """{label: number of parameters}; works on arrays and on shapes."""
         counts: dict[str, int] = {}
+        flat = paths.flatten(params)
         for path, label in paths.flatten(self.labels(params)).items():
-            leaf = paths.flatten(params)[path]
-            counts[label] = counts.get(label, 0) + int(np.prod(leaf.shape))
+            counts[label] = counts.get(label, 0) + math.prod(flat[path].shape)
         return counts
 
     def optimizer(

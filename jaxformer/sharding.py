@@ -19,17 +19,17 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxformer import paths
-from jaxformer.checkpoint import flatten_state
 from jaxformer.errors import UserError, unknown
 
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
-Rules = tuple[tuple[str, tuple[str | None, ...]], ...]
+Axis = str | tuple[str, ...] | None  # one mesh axis, several, or none
+Rules = tuple[tuple[str, tuple[Axis, ...]], ...]
 # The first match decides; an axis that does not divide its dimension is left out.
 RULES: Rules = (
     (".*/(query|key|value|gate|in)/kernel", ("fsdp", "tensor")),
     (".*/out/kernel", ("tensor", "fsdp")),
-    ("(embed|positions)/embedding", (None, ("fsdp", "tensor"))),  # type: ignore[arg-type]
+    ("(embed|positions)/embedding", (None, ("fsdp", "tensor"))),
     ("unembed/kernel", ("fsdp", "tensor")),
     (".*", ()),
 )
@@ -59,7 +59,7 @@ def check_rules(rules: Rules) -> None:
     for pattern, axes in rules:
         paths.check_pattern(pattern)
         for axis in axes:
-            for name in (axis,) if isinstance(axis, str) else axis or ():
+            for name in _names(axis):
                 if name not in AXES:
                     raise unknown(f"mesh axis (in the rule for {pattern!r})", name, AXES)
 
@@ -79,7 +79,7 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, rules: Rul
     axes = next(axes for pattern, axes in rules if re.fullmatch(pattern, path))
     kept = []
     for size, axis in zip(shape[lead:], axes, strict=False):
-        names = (axis,) if isinstance(axis, str) else axis or ()
+        names = _names(axis)
         divides = names and size % int(np.prod([mesh.shape[name] for name in names])) == 0
         kept.append(axis if divides else None)
     return NamedSharding(mesh, P(*[None] * lead, *kept))
@@ -136,10 +136,5 @@ def shard_batch(batch: Any, mesh: Mesh) -> Any:
     return jax.lax.with_sharding_constraint(batch, NamedSharding(mesh, P(None, BATCH_AXES)))
 
 
-def bytes_per_device(tree: Any) -> int:
-    """What one device holds of a tree of arrays."""
-    return sum(
-        leaf.addressable_shards[0].data.nbytes
-        for leaf in flatten_state(tree).values()
-        if hasattr(leaf, "addressable_shards")
-    )
+def _names(axis: Axis) -> tuple[str, ...]:
+    return (axis,) if isinstance(axis, str) else axis or ()

@@ -1,12 +1,19 @@
 """The partition: total, no idle rules, the two halves make the whole."""
 
+import re
+
+import chex
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jaxformer import paths
 from jaxformer.errors import UserError
-from jaxformer.partition import Partition
+from jaxformer.partition import FROZEN, Partition
+from tests.test_paths import EXAMPLES, TREES
 
 PARAMS = {
     "block_0": {"attn": {"query": {"kernel": jnp.ones((2, 3))}, "value": {"kernel": jnp.ones(4)}}},
@@ -22,7 +29,7 @@ def test_labels_counts_and_halves():
     assert FROZEN_QK.count(PARAMS) == {"frozen": 6, "train": 14}
     trainable, frozen = FROZEN_QK.split(PARAMS)
     assert list(frozen) == ["block_0"] and "query" not in trainable["block_0"]["attn"]
-    assert Partition.merge(trainable, frozen).keys() == PARAMS.keys()
+    chex.assert_trees_all_equal(Partition.merge(trainable, frozen), PARAMS)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +58,27 @@ def test_each_label_has_its_own_optimizer():
     updates, _ = tx.update(PARAMS, tx.init(PARAMS), PARAMS)
     np.testing.assert_allclose(updates["embed"]["embedding"], -0.1)
     np.testing.assert_allclose(updates["block_0"]["attn"]["value"]["kernel"], -1.0)
+
+
+@EXAMPLES
+@given(TREES, st.data())
+def test_the_first_rule_labels_and_the_halves_are_the_whole(tree, data):
+    """Some leaves have a rule of their own; one that comes again later says nothing; the rest."""
+    shapes = paths.map_with_path(lambda path, _: np.zeros((len(path), 2)), tree)
+    flat = paths.flatten(shapes)
+    named = data.draw(st.lists(st.sampled_from([*flat]), unique=True, max_size=len(flat) - 1))
+    own = {path: data.draw(st.sampled_from([FROZEN, "slow", "fast"])) for path in named}
+    partition = Partition([*((re.escape(p), label) for p, label in own.items()), (".*", "rest")])
+    labels = paths.flatten(partition.labels(shapes))
+    assert labels == {path: own.get(path, "rest") for path in flat}
+    counts = partition.count(shapes)
+    assert counts == {
+        label: sum(2 * len(p) for p in flat if labels[p] == label) for label in labels.values()
+    }
+    trainable, frozen = partition.split(shapes)
+    assert set(paths.flatten(frozen)) == {p for p, label in labels.items() if label == FROZEN}
+    chex.assert_trees_all_equal(Partition.merge(trainable, frozen), shapes)
+    if named:
+        idle = Partition([(".*", "rest"), *partition.rules[:-1]])
+        with pytest.raises(UserError, match=r"rule 1 .* has no effect"):
+            idle.labels(shapes)

@@ -1,10 +1,21 @@
 """Addresses: flatten and back, whole-path matching, module prefixes, closest names."""
 
+import re
+
+import chex
+import jax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jaxformer import paths
 from jaxformer.errors import UserError
 
+EXAMPLES = settings(derandomize=True, max_examples=40, deadline=None)
+NAMES = st.text("ab_0", min_size=1, max_size=3)
+TREES = st.recursive(
+    st.integers(), lambda inner: st.dictionaries(NAMES, inner, min_size=1, max_size=3), max_leaves=8
+).filter(lambda tree: isinstance(tree, dict))
 TREE = {"block_0": {"mlp": {"in": {"kernel": 1, "bias": 2}}, "norm": {"scale": 3}}, "embed": 4}
 
 
@@ -43,3 +54,23 @@ def test_replace_keeps_the_rest():
 def test_wrong_patterns(pattern, words):
     with pytest.raises(UserError, match=words):
         paths.select(TREE, pattern)
+
+
+@EXAMPLES
+@given(TREES)
+def test_any_tree_is_its_paths(tree):
+    flat = paths.flatten(tree)
+    chex.assert_trees_all_equal(paths.unflatten(flat), tree)
+    assert [*flat.values()] == jax.tree.leaves(tree), "in the order of JAX"
+
+
+@EXAMPLES
+@given(TREES, st.data())
+def test_a_module_selects_what_is_below_it_and_nothing_else(tree, data):
+    flat = paths.flatten(tree)
+    parts = data.draw(st.sampled_from([*flat])).split("/")
+    module = "/".join(parts[: data.draw(st.integers(1, len(parts)))])
+    below = {path: leaf for path, leaf in flat.items() if f"{path}/".startswith(f"{module}/")}
+    assert paths.select(tree, re.escape(module)) == below
+    whole = {path for path in flat if paths.matches(re.escape(module), path)}
+    assert whole == {module} & set(flat)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 TRAIN = """
 import jax, json, numpy as np
 from experiments.shared import flags
-from jaxformer import sharding
+from jaxformer.checkpoint import flatten_state
 from jaxformer.training import setup
 from jaxformer.training.loop import fit
 
@@ -24,6 +24,12 @@ config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=t
 config.model.update(width=32, mlp_width=64, layers=1)
 config.task.update(max_pairs=3, vocab=16)
 config.train.batch_size = 16
+
+def held(tree):
+    # Bytes of one device.
+    leaves = [x for x in flatten_state(tree).values() if hasattr(x, "addressable_shards")]
+    return sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+
 out = {}
 for mesh in MESHES:
     config.devices.update(data=mesh[0], fsdp=mesh[1], tensor=mesh[2])
@@ -36,8 +42,8 @@ for mesh in MESHES:
     out[str(mesh)] = dict(
         losses=losses,
         leaf=kernel.addressable_shards[0].data.nbytes / kernel.nbytes,
-        params=sharding.bytes_per_device(state.trainable),
-        moments=sharding.bytes_per_device(state.opt_state),
+        params=held(state.trainable),
+        moments=held(state.opt_state),
     )
 print("RESULT" + json.dumps(out))
 """
