@@ -1,7 +1,7 @@
-"""Characters to draw text from: a file, or the packaged chain of tiny Shakespeare.
+"""Characters to draw text from and their statistics: a file, or the chain of tiny Shakespeare.
 
-The chain is all that is known of the text: how often each of its 65 symbols follows each other one,
-1,403 counts that are not zero. A text drawn from it has the same unigrams and bigrams, and its
+The chain is packaged: how often each of the 65 symbols follows each other one, 1,403 counts that
+are not zero. A text drawn from it has the same unigrams and bigrams as the whole text, and its
 conditional entropy is exactly that of the counts.
 """
 
@@ -32,6 +32,56 @@ class Corpus:
 def corpus(path: str = "") -> Corpus:
     """The file at `path`, or the chain for the empty string."""
     return _file(path) if path else _chain()
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """The N most frequent symbols in the order of their code points, and their probabilities."""
+
+    symbols: tuple[str, ...]
+    unigram_N: np.ndarray
+    bigram_NxN: np.ndarray  # rows: p(next | symbol)
+
+
+@cache
+def statistics(text: str, n_symbols: int) -> Statistics:
+    """Those of the corpus `text`, cut to `n_symbols` and renormalised."""
+    source = corpus(text)
+    symbols, unigram, bigram = source.symbols, source.counts_V, source.pairs_VxV
+    if not 2 <= n_symbols <= len(symbols):
+        raise UserError(
+            f"the text has {len(symbols)} symbols; n_symbols must be 2 to that, got {n_symbols}."
+        )
+    kept = np.sort(np.argsort(-unigram, kind="stable")[:n_symbols])
+    chosen = tuple(symbols[i] for i in kept)
+    unigram, bigram = unigram[kept].astype(float), bigram[np.ix_(kept, kept)].astype(float)
+    for symbol, total in zip(chosen, bigram.sum(1), strict=True):
+        if not total:
+            raise UserError(
+                f"nothing follows {symbol!r} among the {n_symbols} symbols of the text: it has no "
+                "bigrams. Use a longer text or another n_symbols."
+            )
+    return Statistics(chosen, unigram / unigram.sum(), bigram / bigram.sum(1, keepdims=True))
+
+
+def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Walker's alias tables of R distributions: cell i keeps i with probability keep, else alias.
+
+    A draw is then two look-ups whatever N is.
+    """
+    R, N = p_RxN.shape
+    keep, alias = np.ones((R, N)), np.tile(np.arange(N), (R, 1))
+    for row in range(R):
+        scaled = p_RxN[row] * N
+        small = [i for i in range(N) if scaled[i] < 1]
+        large = [i for i in range(N) if scaled[i] >= 1]
+        while small and large:
+            low, high = small.pop(), large[-1]
+            keep[row, low], alias[row, low] = scaled[low], high
+            scaled[high] -= 1 - scaled[low]
+            if scaled[high] < 1:
+                small.append(large.pop())
+    return keep.astype(np.float32), alias.astype(np.int32)
 
 
 def _chain() -> Corpus:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxformer.attentioned import attentioned_input as combine
+from jaxformer.attentioned import readout_queries
 from jaxformer.errors import UserError, unknown
-from jaxformer.models.attention_paths import attentioned_input as combine
-from jaxformer.models.attention_paths import readout_queries
 
 HEADS = ("previous", "uniform", "random")
 DESIGNS = {
@@ -125,14 +125,6 @@ def attentioned_input(
     return np.concatenate(
         [combine(part, attention_maps(part, forms, readout, hardness)) for part in parts]
     )
-
-
-def one_path(
-    attentioned_BxDxn: np.ndarray, heads: Sequence[int], path: Sequence[int]
-) -> np.ndarray:
-    """The attentioned input of one path alone, (B, 1, n): a network with one head a layer."""
-    index = int(np.ravel_multi_index(tuple(path), tuple(heads)))
-    return attentioned_BxDxn[:, index : index + 1]
 
 
 def _head(kind: str, length: int, features: int, rng: np.random.Generator) -> np.ndarray:

@@ -32,12 +32,12 @@ class Hops(Task):
             )
 
     @property
-    def blank(self) -> int:
+    def blank_token(self) -> int:
         return self.letters + self.max_hops + 1
 
     @property
     def missing(self) -> int:
-        return self.blank + 1
+        return self.blank_token + 1
 
     @property
     def vocab_size(self) -> int:
@@ -70,7 +70,7 @@ class Hops(Task):
         j = jax.lax.fori_loop(0, self.max_hops, hop, place)
         answers = jnp.where(j >= 0, s[jnp.maximum(j, 0)], self.missing)
         inputs = jnp.append(self.letters + k, s).astype(jnp.int32)
-        targets = jnp.append(self.blank, answers).astype(jnp.int32)
+        targets = jnp.append(self.blank_token, answers).astype(jnp.int32)
         return Batch(inputs, targets, jnp.ones(self.tokens))
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+from jaxformer.tasks.recall import noisy_metrics
+from jaxformer.tasks.task import Batch, Scores, Task, most_frequent
 
 READINGS = ("rarer", "more")
 
@@ -81,15 +82,7 @@ class SyntheticIOI(Task):
         return Batch(inputs_T, targets_T, (jnp.arange(T) == T - 1) * 1.0)
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
-        p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(batch.weights.dtype))
-        correct = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
-        weight_B = batch.weights.sum(-1)
-
-        def mean(x_BxK):
-            return Scores((x_BxK * batch.weights).sum(-1) / jnp.maximum(weight_B, 1e-9), weight_B)
-
-        more = {"p_correct": mean(correct), "p_noise": mean(p_BxKxV[..., self.noise_token])}
-        return token_metrics(logits_BxKxV, batch) | more
+        return noisy_metrics(logits_BxKxV, batch, self.noise_token)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         return {

@@ -65,6 +65,9 @@ class OneShot(Task):
     def n_scored(self) -> int:
         return 1
 
+    def blank(self) -> jax.Array:
+        return jnp.zeros((1, self.length, self.dimension))
+
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """inputs (T, n) instead of token numbers; targets (1,) the label of the query."""
         classes, per_class = self.images.pixels_CxKxSxS.shape[:2]

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.data import bigrams
+from jaxformer.data.corpus import Statistics, alias_tables, statistics
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 SCORED = ("repeats", "last")
 STATISTICS = ("text", "uniform")
@@ -69,8 +69,8 @@ class Recall(Task):
                     )
 
     @property
-    def _statistics(self) -> bigrams.Statistics:
-        return bigrams.statistics(self.text, self.n_symbols)
+    def _statistics(self) -> Statistics:
+        return statistics(self.text, self.n_symbols)
 
     @property
     def n_triggers(self) -> int:
@@ -170,17 +170,7 @@ class Recall(Task):
         return ybar_Q
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
-        """Also the probabilities p_correct of the target and p_noise of tau."""
-        p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(batch.weights.dtype))
-        correct = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
-        weight_B = batch.weights.sum(-1)
-
-        def mean(x_BxK):
-            return Scores((x_BxK * batch.weights).sum(-1) / jnp.maximum(weight_B, 1e-9), weight_B)
-
-        noise = p_BxKxV[..., self.noise_token]
-        more = {"p_correct": mean(correct), "p_noise": mean(noise)}
-        return token_metrics(logits_BxKxV, batch) | more
+        return noisy_metrics(logits_BxKxV, batch, self.noise_token)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         return {
@@ -189,8 +179,18 @@ class Recall(Task):
         }
 
 
+def noisy_metrics(logits_BxKxV: jax.Array, batch: Batch, noise_token: int) -> dict[str, Scores]:
+    """Those of tokens, and the probabilities p_correct of the target and p_noise of tau."""
+    p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(batch.weights.dtype))
+    correct_BxK = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
+    return token_metrics(logits_BxKxV, batch) | {
+        "p_correct": over_scored(correct_BxK, batch.weights),
+        "p_noise": over_scored(p_BxKxV[..., noise_token], batch.weights),
+    }
+
+
 @functools.cache
 def _tables(task: Recall) -> tuple[np.ndarray, np.ndarray]:
     """Alias tables of pi_b, and of pi_u in the last row."""
     unigram, bigram = task.probabilities()
-    return bigrams.alias_tables(np.vstack([bigram, unigram[None]]))
+    return alias_tables(np.vstack([bigram, unigram[None]]))

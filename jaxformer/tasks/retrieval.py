@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 FORMATS = ("authors", "paper")
 
@@ -41,6 +41,7 @@ class Retrieval(Task):
 
     @property
     def length(self) -> int:
+        """The pairs, the query, the answer and one pad, as in the authors' code."""
         return 2 * self.max_pairs + 3
 
     @property
@@ -70,9 +71,7 @@ class Retrieval(Task):
         scores = token_metrics(logits_BxKxV, batch)
         guess_BxK = jnp.argmax(logits_BxKxV, -1)
         copied_BxK = (guess_BxK[..., None] == self._values(batch.inputs)[:, None]).any(-1)
-        weight_B = batch.weights.sum(-1)
-        value_B = (copied_BxK * batch.weights).sum(-1) / jnp.maximum(weight_B, 1e-9)
-        return scores | {"in_context": Scores(value_B, weight_B)}
+        return scores | {"in_context": over_scored(copied_BxK, batch.weights)}
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         values_BxM = np.asarray(self._values(batch.inputs))

@@ -6,7 +6,7 @@ set that it does not contain.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,27 @@ class Heldout(NamedTuple):
     test: Batch
     validation: Batch
     fingerprints: jax.Array  # sorted, of the inputs of both
+
+
+class Data(Protocol):
+    """What training asks of data. `Source` draws it; anything else that meets this may take its
+    place. Resuming needs one integer, the step."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples of a batch of one member."""
+        ...
+
+    def heldout(self) -> Heldout:
+        """The sets that are common to all members."""
+        ...
+
+    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array, /) -> Batch:
+        """The training batch of a step, inside jit; `avoid` are the held-out fingerprints."""
+        ...
+
+    def unseen(self, member_key: jax.Array, batch: Batch, /) -> jax.Array | None:
+        """(B,) booleans: which examples a member does not train on; None if nobody can know."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +113,10 @@ class Source:
         index_B = jax.vmap(lambda place: shuffled(order_key, place, self.task.size))(places_B)
         return _examples(self.task, self.key, index_B)
 
-    def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array:
+    def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         """(B,) booleans: which examples the finite training set does not contain."""
+        if not self.train_size:
+            return None
         key = jax.random.fold_in(member_key, TRAIN)
         train = _examples(self.task, key, jnp.arange(self.train_size))
         known = jnp.sort(fingerprints(train.inputs))

@@ -44,7 +44,8 @@ class Task(ABC):
     @property
     @abstractmethod
     def length(self) -> int:
-        """Tokens of the longest whole sequence, answers included; inputs may be shorter."""
+        """Tokens of the longest whole sequence, with answer and padding: the size of the model's
+        tables. Inputs may be shorter."""
 
     @property
     @abstractmethod
@@ -60,6 +61,10 @@ class Task(ABC):
     def held_out(self) -> bool:
         """Does an enumerated task keep a test set? If not, it is scored on what it trains on."""
         return False
+
+    def blank(self) -> jax.Array:
+        """An input to initialise a model with; its values do not matter."""
+        return jnp.zeros((1, 1), jnp.int32)
 
     @abstractmethod
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
@@ -102,15 +107,17 @@ def token_metrics(logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
     correct_BxK = jnp.argmax(logits_BxKxV, -1) == batch.targets
     scored_B = batch.weights.sum(-1)
     wrong_B = ((batch.weights > 0) & ~correct_BxK).any(-1)
-
-    def mean(x_BxK):
-        return Scores((x_BxK * batch.weights).sum(-1) / jnp.maximum(scored_B, 1e-9), scored_B)
-
     return {
-        "loss": mean(nats_BxK),
-        "accuracy": mean(correct_BxK),
+        "loss": over_scored(nats_BxK, batch.weights),
+        "accuracy": over_scored(correct_BxK, batch.weights),
         "exact_match": Scores((~wrong_B).astype(scored_B.dtype), (scored_B > 0) * 1.0),
     }
+
+
+def over_scored(x_BxK: jax.Array, weights_BxK: jax.Array) -> Scores:
+    """The mean over the scored tokens of each example."""
+    scored_B = weights_BxK.sum(-1)
+    return Scores((x_BxK * weights_BxK).sum(-1) / jnp.maximum(scored_B, 1e-9), scored_B)
 
 
 def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Batch]:

@@ -85,7 +85,7 @@ def test_hops_follow_the_definition():
         k, s = int(inputs[0]) - 3, [int(x) for x in inputs[1:]]
         assert all(x != y for x, y in pairwise(s)) and set(s) <= {0, 1, 2}
         expected = [task.missing if a == "~" else a for a in slow_hops(k, s)]
-        assert list(targets) == [task.blank, *expected]
+        assert list(targets) == [task.blank_token, *expected]
         hops.add(k)
     assert hops == {0, 1, 2, 3}
 

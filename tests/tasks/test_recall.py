@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxformer.data import bigrams
+from jaxformer.data.corpus import alias_tables
 from jaxformer.errors import UserError
 from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.recall import Recall
@@ -24,17 +24,9 @@ def noisy():
     return task, batch(task, 2000)
 
 
-def test_the_packaged_counts_are_those_of_the_text():
-    symbols, unigram, bigram = bigrams.counts("")
-    assert len(symbols) == 65 and symbols[:3] == "\n !" and unigram.sum() == 1_115_394
-    assert (bigram > 0).sum() == 1403 and bigram.sum() == unigram.sum() - 1
-    # Every symbol but the last of the text is followed by another.
-    assert unigram[1] == 169_892 and np.abs(bigram.sum(1) - unigram).sum() == 1
-
-
 def test_alias_tables_hold_the_distribution():
     p_RxN = np.random.default_rng(0).dirichlet(np.ones(9) * 0.3, 5)
-    keep, alias = bigrams.alias_tables(p_RxN)
+    keep, alias = alias_tables(p_RxN)
     total = keep / 9
     for row in range(5):
         np.add.at(total[row], alias[row], (1 - keep[row]) / 9)
@@ -113,12 +105,15 @@ def test_synthetic_ioi(reading):
 def test_wrong_settings(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("aaab")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
     for message, settings in {
         "alpha must be in": {"alpha": 1.5},
         "triggers has '#', which is not among the 8 symbols": {"triggers": "#"},
         "noise has 'Q'": {"noise": "Q"},
         "nothing follows 'b'": {"text": str(text), "n_symbols": 2, "triggers": "a"},
         "cannot read the text": {"text": "/nowhere"},
+        "is empty": {"text": str(empty)},
         "has 65 symbols; n_symbols must be 2": {"n_symbols": 66},
         "unknown kind of scored positions": {"scored": "lats"},
         "needs a trigger": {"triggers": ""},

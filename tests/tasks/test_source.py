@@ -1,10 +1,14 @@
 """Data as a function of key and index: no held-out example in a stream, whole epochs, resume."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from jaxformer.tasks.arithmetic import ModularAddition
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source, fingerprints, shuffled
@@ -30,14 +34,29 @@ def test_a_stream_and_the_validation_set_avoid_the_test_set():
     assert rows(np.concatenate([free(s).inputs for s in range(8)])) & test
 
 
-@pytest.mark.parametrize("size", [1, 10, 64, 100])
-def test_shuffled_visits_every_index_once_an_epoch(size):
-    places = jnp.arange(3 * size, dtype=jnp.uint32)
-    order = jax.vmap(lambda place: shuffled(jax.random.key(0), place, size))(places)
+@settings(derandomize=True, max_examples=4, deadline=None)  # each size is a program of its own
+@given(st.integers(5, 300), st.integers(0, 2**31))
+@example(1, 0)
+@example(64, 0)
+def test_shuffled_visits_every_index_once_an_epoch(size, seed):
+    places, key = jnp.arange(3 * size, dtype=jnp.uint32), jax.random.key(seed)
+    order = jax.jit(jax.vmap(lambda place: shuffled(key, place, size)))(places)
     epochs = np.asarray(order).reshape(3, size)
     assert (np.sort(epochs, axis=1) == np.arange(size)).all()
     if size > 1:
         assert (epochs[0] != epochs[1]).any() and (epochs[0] != np.arange(size)).any()
+
+
+@settings(derandomize=True, max_examples=4, deadline=None)
+@given(st.integers(3, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9))
+def test_a_table_is_split_into_three_without_remainder(p, test_size, validation_size, seed):
+    rest = p**2 - test_size - validation_size
+    source = Source(ModularAddition(p), jax.random.key(seed), rest, 0, test_size, validation_size)
+    held = source.heldout()
+    train = jax.jit(lambda step: source.batch_at(jax.random.key(1), step, held.fingerprints))(0)
+    parts = [rows(part.inputs) for part in (train, held.test, held.validation)]
+    assert [len(part) for part in parts] == [rest, test_size, validation_size]
+    assert set.union(*parts) == {(a, b) for a in range(p) for b in range(p)}
 
 
 def test_a_finite_set_repeats_and_knows_what_it_contains():
@@ -52,6 +71,7 @@ def test_a_finite_set_repeats_and_knows_what_it_contains():
     for row, new in zip(np.asarray(test.inputs), unseen, strict=True):
         assert new == (tuple(row) not in first)
     assert 0 < unseen.sum() < 200
+    assert dataclasses.replace(source, train_size=0).unseen(key, test) is None
 
 
 def test_an_enumerated_task_trains_on_its_whole_table():

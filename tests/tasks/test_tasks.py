@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.data.images import glyphs
 from jaxformer.errors import UserError
 from jaxformer.tasks.memorize import Memorize
+from jaxformer.tasks.oneshot import OneShot
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Batch, scored_positions, token_metrics
@@ -113,6 +115,14 @@ def test_scored_positions_gathers_what_counts():
 def test_wrong_options(make, words):
     with pytest.raises(UserError, match=words):
         make()
+
+
+@pytest.mark.parametrize("task", [Retrieval(max_pairs=2, vocab=8), OneShot(glyphs(0, 3, 2, 16))])
+def test_a_blank_input_is_like_a_batch(task):
+    """A model that is initialised with it can be applied to what the task draws."""
+    drawn = jax.eval_shape(lambda: task.example(jax.random.key(0), 0)).inputs
+    assert task.blank().shape[2:] == drawn.shape[1:] and task.blank().dtype == drawn.dtype
+    assert len(task.blank()) == 1
 
 
 @pytest.mark.parametrize("x64", [False, True])
