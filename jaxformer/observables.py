@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 
-def attention_entropy(weights_BxHxTxT: jax.Array) -> jax.Array:
+def causal_attention_entropy(weights_BxHxTxT: jax.Array) -> jax.Array:
     """Mean Shannon entropy of a causal attention row over ln(number of visible tokens), (B,).
 
     1 is uniform attention, 0 looks at one token. Row 0, which sees one token, is left out. Fixed
-    mixing has negative entries and no entropy.
+    mixing has negative entries and no entropy. For models without a mask: training.probes.
     """
     length = weights_BxHxTxT.shape[-1]
     p = weights_BxHxTxT

@@ -18,7 +18,7 @@ from jaxformer.training.metrics import over_seeds
 from jaxformer.training.population import population
 
 STATISTICS = {
-    "attention_entropy": observables.attention_entropy,
+    "attention_entropy": observables.causal_attention_entropy,
     "token_cosine": observables.token_cosine,
     "token_covariance": observables.token_covariance,
 }

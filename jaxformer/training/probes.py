@@ -12,10 +12,10 @@ from jaxformer import paths
 from jaxformer.errors import UserError, unknown
 
 
-def attention_entropy(weights: list[jax.Array]) -> jax.Array:
+def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
     """Mean Shannon entropy of an attention row over ln T: all layers, heads, rows and examples.
 
-    Every row counts as one of T visible tokens: for models without a causal mask.
+    Every row counts as one of T visible tokens. With a mask: observables.causal_attention_entropy.
     """
     rows = [
         jax.scipy.special.entr(w_BxHxTxT).sum(-1).mean() / jnp.log(w_BxHxTxT.shape[-1])
@@ -24,7 +24,7 @@ def attention_entropy(weights: list[jax.Array]) -> jax.Array:
     return jnp.stack(rows).mean()
 
 
-PROBES = {"attention_entropy": (".*/attn/weights", attention_entropy)}
+PROBES = {"attention_entropy": (".*/attn/weights", full_attention_entropy)}
 
 
 def watch(model, probes: Sequence[str]):

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.run import main
 from jaxformer.records import Workdir
-from jaxformer.training.probes import attention_entropy
+from jaxformer.training.probes import full_attention_entropy
 from theory.rem import attention_entropy as predicted_entropy
 
 MASKED = (
@@ -73,5 +73,5 @@ def test_a_mistake_is_one_line(word, message, tmp_path, capsys, monkeypatch):
 
 def test_the_probe_is_the_entropy_over_ln_t():
     one_of_two = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])
-    value = attention_entropy([one_of_two, np.full((4, 4), 0.25)])
+    value = full_attention_entropy([one_of_two, np.full((4, 4), 0.25)])
     np.testing.assert_allclose(value, (0.25 + 1) / 2, rtol=1e-6)
