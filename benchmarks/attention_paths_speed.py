@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.data import hidden_markov
-from jaxformer.models.attention_paths import AttentionPaths
+from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from theory import attention_paths
 
 T, HEADS = 0.01, (2, 2)
@@ -103,15 +103,15 @@ def rate(xi, labels, width, method, warmup, draws):
 
 def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:
     """CPU seconds of a gradient of the log posterior over weights: by tokens, by paths."""
-    model = AttentionPaths(HEADS, width, param_dtype=jnp.float64)
-    params = jax.jit(model.init)(jax.random.key(0), tokens[:1], [m[:1] for m in maps])
+    model = AttentionPaths(AttentionPathsSpec(HEADS, width, param_dtype=jnp.float64))
+    params = jax.jit(model.init)(jax.random.key(0), tokens[:1], maps=[m[:1] for m in maps])
 
     def loss(params, f):
         squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
         return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
 
     def by_tokens(params, tokens, maps):
-        return loss(params, model.apply(params, tokens, maps))
+        return loss(params, model.apply(params, tokens, maps=maps))
 
     def by_paths(params, xi):
         return loss(params, model.apply(params, xi, method="from_attentioned"))

@@ -14,6 +14,7 @@ import optax
 
 from jaxformer import optim
 from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.models.recall import RecallSpec, recall
@@ -43,6 +44,7 @@ TASKS: dict[str, type[Task]] = {
 }
 # name -> (function of the fields, the dataclass that lists them)
 MODELS: dict[str, tuple[Callable, type]] = {
+    "attention_paths": (attention_paths, AttentionPathsSpec),
     "decoder": (decoder, DecoderSpec),
     "encoder": (encoder, EncoderSpec),
     "recall": (recall, RecallSpec),
@@ -61,8 +63,7 @@ def model(config: Any, task: Task) -> Any:
     """The model of `config.model`, sized for the task."""
     name, given = _named(config.model, "model", MODELS)
     function, spec = MODELS[name]
-    for field in ("dtype", "param_dtype"):
-        given[field] = _dtype(given[field])
+    given |= {name: _dtype(given[name]) for name in ("dtype", "param_dtype") if name in given}
     sizes = {"vocab_size": task.vocab_size, "length": task.length}
     return _make(f"model {name!r}", function, spec, sizes | _numbers(given))
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import flax.linen as nn
 import jax
 
 from jaxformer import paths
 from jaxformer.errors import UserError
+from jaxformer.models.model import Model
 
 
-def capture(model: nn.Module, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
     """The intermediates that any of the patterns in `names` matches (paths or modules).
 
     jit-safe: what is not asked for is not returned, so XLA does not keep it.
@@ -25,7 +25,7 @@ def capture(model: nn.Module, params: Any, *inputs: Any, names: Sequence[str]) -
     return found
 
 
-def names(model: nn.Module, params: Any, *inputs: Any) -> list[str]:
+def names(model: Model, params: Any, *inputs: Any) -> list[str]:
     """Everything that can be captured."""
     shapes = jax.eval_shape(
         lambda p: model.apply({"params": p}, *inputs, mutable=["intermediates"])[1], params

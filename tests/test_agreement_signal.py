@@ -50,7 +50,7 @@ def test_correlated_input_and_precision():
         assert signal.cosine.dtype == np.float64
         error = signal.cosine[:, 0].std() / 32**0.5
         assert abs(signal.cosine[:, 0].mean() - 0.6) < 4 * error
-    with pytest.raises(UserError, match="width must be a multiple of heads"):
+    with pytest.raises(UserError, match="3 heads do not divide the width 16"):
         measure(keys(1), BLOCK, 1, T, 16, heads=3)
     with pytest.raises(UserError, match="T must be"):
         measure(keys(1), BLOCK, 1, 1, 16)

@@ -12,14 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, unknown
+from jaxformer.models.activations import ACTIVATIONS
 from theory.numerics import normal_nodes
 
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array] | None] = {
-    "relu": None,  # closed form
-    "tanh": jnp.tanh,
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "linear": lambda x: x,
-}
 _TERMS = 160
 _Z, _W = normal_nodes(641)
 
@@ -48,13 +43,12 @@ def second_moments(activation: str | Callable, q: jax.Array) -> tuple[jax.Array,
 
 
 def activation_function(activation: str | Callable) -> Callable:
+    """The function of that name, the same as in the models."""
     if callable(activation):
         return activation
-    if activation == "relu":
-        return jax.nn.relu
     if activation not in ACTIVATIONS:
         raise unknown("activation", activation, ACTIVATIONS)
-    return ACTIVATIONS[activation]  # type: ignore[return-value]
+    return ACTIVATIONS[activation]
 
 
 @jax.custom_jvp

@@ -20,7 +20,7 @@ from jaxformer import build, sharding
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.data import images
 from jaxformer.errors import UserError
-from jaxformer.models.attention_paths import AttentionPaths
+from jaxformer.models.attention_paths import attention_paths
 from jaxformer.partition import Partition
 from jaxformer.records import Workdir, environment
 from jaxformer.tasks.oneshot import OneShot, episodes
@@ -116,10 +116,10 @@ def setup(config) -> EpisodeSetup:
     partition = build.partition(config)
     built = EpisodeSetup(
         task=train,
-        model=AttentionPaths(
-            tuple(config.model.heads),
-            config.model.width,
-            config.model.query_width,
+        model=attention_paths(
+            heads=tuple(config.model.heads),
+            width=config.model.width,
+            query_width=config.model.query_width,
             readout="mean",
             parameterization="standard",
         ),

@@ -18,41 +18,67 @@ The path index is flat and row-major: h_1 slowest.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxformer.attentioned import READOUTS, attentioned_input, readout_queries
 from jaxformer.errors import UserError, unknown
 from jaxformer.models.attention import attention_scores, attention_weights
 
-READOUTS = ("first", "last", "mean")
 PARAMETERIZATIONS = ("prior", "standard")
+Maps = Sequence[Any] | None  # an array a layer
 
 
-def readout_queries(tokens_BxTxn, readout: str):
-    """The tokens whose output is read: one of them (its axis kept) or, for the mean, all."""
-    if readout not in READOUTS:
-        raise unknown("readout", readout, READOUTS)
-    chosen = {"first": slice(0, 1), "last": slice(-1, None), "mean": slice(None)}
-    return tokens_BxTxn[:, chosen[readout]]
+@dataclass(frozen=True)
+class AttentionPathsSpec:
+    """Every number of an attention-path network.
 
-
-def attentioned_input(tokens_BxTxn, maps: Sequence[Any]):
-    """xi^pi for every path, (B, D, n), from maps Omega^(l) of shape (B, H_l, key s, query t).
-
-    The last map holds the queries that are read, one or several, and is averaged over them.
-    Only operators: NumPy arrays (float64 without x64) and JAX arrays pass alike.
+    parameterization "prior": weights N(0, 1), each layer divides by sqrt(fan-in), as above.
+    "standard", like "prior" except that the weights are drawn from U(-1, 1)/sqrt(fan-in) and the
+    layers divide by nothing but sqrt(H): the network that is trained by gradient descent.
     """
-    if not maps:
-        raise UserError("attentioned_input needs the attention maps of at least one layer.")
-    path_BxDxS = maps[-1].mean(-1)
-    for map_BxHxSxT in maps[-2::-1]:
-        path_BxHxSxD = map_BxHxSxT @ path_BxDxS.swapaxes(1, 2)[:, None]
-        path_BxHxDxS = path_BxHxSxD.swapaxes(2, 3)
-        path_BxDxS = path_BxHxDxS.reshape(len(tokens_BxTxn), -1, path_BxHxDxS.shape[-1])
-    return path_BxDxS @ tokens_BxTxn
+
+    heads: tuple[int, ...]  # (H_1 .. H_L)
+    width: int | tuple[int, ...]  # a number for all, or (N_1 .. N_{L+1})
+    query_width: int = 1  # G
+    readout: str = "last"
+    parameterization: str = "prior"
+    vocab_size: int = 0  # tokens are vectors, the answer is a number
+    length: int = 0  # nothing here depends on it
+    causal: bool = False
+    param_dtype: Any = float
+
+    def __post_init__(self):
+        if self.parameterization not in PARAMETERIZATIONS:
+            raise unknown("parameterization", self.parameterization, PARAMETERIZATIONS)
+        if self.readout not in READOUTS:
+            raise unknown("readout", self.readout, READOUTS)
+        if self.vocab_size:
+            raise UserError(
+                "attention paths read vectors: the task must have vocab_size 0, got "
+                f"{self.vocab_size}."
+            )
+        if self.causal:
+            raise UserError(
+                "attention paths need causal=False: they run through all tokens, got causal=True."
+            )
+        layers = len(self.heads) + 1
+        if len(self.widths) != layers:
+            raise UserError(
+                f"{len(self.heads)} attention layers have {layers} hidden widths N_1 .. "
+                f"N_{layers}, got {len(self.widths)}; give one number for all, or {layers}."
+            )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """(N_1 .. N_{L+1})."""
+        if isinstance(self.width, int):
+            return (self.width,) * (len(self.heads) + 1)
+        return tuple(self.width)
 
 
 def path_products(readout_N: jax.Array, values: Sequence[jax.Array]) -> jax.Array:
@@ -70,45 +96,24 @@ def path_products(readout_N: jax.Array, values: Sequence[jax.Array]) -> jax.Arra
 class AttentionPaths(nn.Module):
     """f of the module docstring, (B,), from tokens (B, T, n); one forward by tokens, one by paths.
 
-    heads: (H_1 .. H_L); widths: a number or (N_1 .. N_{L+1}); query_width: G.
-    parameterization "prior": weights N(0, 1), each layer divides by sqrt(fan-in), as above.
-    "standard", like "prior" except that the weights are drawn from U(-1, 1)/sqrt(fan-in) and the
-    layers divide by nothing but sqrt(H): the network that is trained by gradient descent.
     Attention given as `maps` (fixed heads of a task) needs, and creates, no queries and keys.
     """
 
-    heads: tuple[int, ...]
-    widths: int | tuple[int, ...]
-    query_width: int = 1
-    readout: str = "last"
-    parameterization: str = "prior"
-    param_dtype: Any = jnp.float32
+    spec: AttentionPathsSpec
 
     def setup(self):
-        if self.parameterization not in PARAMETERIZATIONS:
-            raise unknown("parameterization", self.parameterization, PARAMETERIZATIONS)
-        widths = self.hidden_widths()
-        scaled = {"parameterization": self.parameterization, "param_dtype": self.param_dtype}
-        self.embed = ScaledKernel((widths[0],), **scaled, name="embed")
-        self.blocks = [
-            Block(heads, width, self.query_width, **scaled, name=f"block_{i}")
-            for i, (heads, width) in enumerate(zip(self.heads, widths[1:]))
-        ]
-        self.out = ScaledKernel((), **scaled, name="readout")
+        layers = range(len(self.spec.heads))
+        self.embed = ScaledKernel(self.spec, self.spec.widths[:1], name="embed")
+        self.blocks = [Block(self.spec, i, name=f"block_{i}") for i in layers]
+        self.out = ScaledKernel(self.spec, (), name="readout")
 
-    def hidden_widths(self) -> tuple[int, ...]:
-        """(N_1 .. N_{L+1})."""
-        layers = len(self.heads) + 1
-        widths = (self.widths,) * layers if isinstance(self.widths, int) else tuple(self.widths)
-        if len(widths) != layers:
-            raise UserError(
-                f"{len(self.heads)} attention layers have {layers} hidden widths N_1 .. "
-                f"N_{layers}, got {len(widths)}; give one number for all, or {layers}."
-            )
-        return widths
-
-    def __call__(self, tokens_BxTxn, maps: Sequence | None = None, kept: Sequence | None = None):
+    def __call__(self, tokens_BxTxn, positions=None, *, maps: Maps = None, kept: Maps = None):
         """By tokens. `kept`: 0/1 arrays (H_l,); a layer's head sum is scaled by #kept^(-1/2)."""
+        if positions is not None:
+            raise UserError(
+                "attention paths answer with one number a sequence: positions must be None, got "
+                f"the shape {jnp.shape(positions)}."
+            )
         maps = self.maps(tokens_BxTxn) if maps is None else maps
         z_BxTxN = tokens_BxTxn @ self.embed(tokens_BxTxn.shape[-1])
         for i, (block, map_BxHxSxT) in enumerate(zip(self.blocks, maps)):
@@ -117,8 +122,8 @@ class AttentionPaths(nn.Module):
 
     def maps(self, tokens_BxTxn) -> list[jax.Array]:
         """Omega^(l), (B, H_l, S, T); the last one at the queries that are read."""
-        queries = [tokens_BxTxn] * (len(self.heads) - 1)
-        queries.append(readout_queries(tokens_BxTxn, self.readout))
+        queries = [tokens_BxTxn] * (len(self.spec.heads) - 1)
+        queries.append(readout_queries(tokens_BxTxn, self.spec.readout))
         return [block.attn.maps(tokens_BxTxn, q) for block, q in zip(self.blocks, queries)]
 
     def attentioned_input(self, tokens_BxTxn) -> jax.Array:
@@ -132,7 +137,7 @@ class AttentionPaths(nn.Module):
 
     def path_weights(self, n: int) -> tuple[jax.Array, jax.Array]:
         """v^(1) / sqrt(N_1), (D, N_1), whose Gram matrix is U, and V_eff, (D, n)."""
-        widths = self.hidden_widths()
+        widths = self.spec.widths
         values = [block.attn.value(width) for block, width in zip(self.blocks, widths)]
         v_DxN = path_products(self.out(widths[-1]), values)
         return v_DxN, v_DxN @ self.embed(n).T * n**0.5
@@ -141,37 +146,24 @@ class AttentionPaths(nn.Module):
 class Block(nn.Module):
     """A layer is its attention alone: no residual, no MLP."""
 
-    heads: int
-    width: int
-    query_width: int
-    parameterization: str
-    param_dtype: Any
+    spec: AttentionPathsSpec
+    layer: int
 
     def setup(self):
-        self.attn = PathAttention(
-            self.heads,
-            self.width,
-            self.query_width,
-            self.parameterization,
-            self.param_dtype,
-            name="attn",
-        )
+        self.attn = PathAttention(self.spec, self.layer, name="attn")
 
 
 class PathAttention(nn.Module):
     """Queries and keys act on the bare input, values on the stream below."""
 
-    heads: int
-    width: int
-    query_width: int
-    parameterization: str
-    param_dtype: Any
+    spec: AttentionPathsSpec
+    layer: int
 
     def setup(self):
-        scaled = {"parameterization": self.parameterization, "param_dtype": self.param_dtype}
-        self.query = ScaledKernel((self.heads, self.query_width), **scaled, name="query")
-        self.key = ScaledKernel((self.heads, self.query_width), **scaled, name="key")
-        self.value = ScaledKernel((self.heads, self.width), **scaled, name="value")
+        spec, heads = self.spec, self.spec.heads[self.layer]
+        self.query = ScaledKernel(spec, (heads, spec.query_width), name="query")
+        self.key = ScaledKernel(spec, (heads, spec.query_width), name="key")
+        self.value = ScaledKernel(spec, (heads, spec.widths[self.layer + 1]), name="value")
 
     def maps(self, tokens_BxSxn, queries_BxTxn):
         """Omega_st, (B, H, S, T): a softmax over the keys s."""
@@ -185,7 +177,7 @@ class PathAttention(nn.Module):
 
     def __call__(self, z_BxSxI, maps_BxHxSxT, kept_H=None):
         value_IxHxO = self.value(z_BxSxI.shape[-1])
-        heads = self.heads
+        heads = self.spec.heads[self.layer]
         if kept_H is not None:
             heads = jnp.maximum(kept_H.sum(), 1)
             value_IxHxO = value_IxHxO * kept_H[None, :, None]
@@ -196,17 +188,21 @@ class PathAttention(nn.Module):
 class ScaledKernel(nn.Module):
     """A parameter `kernel` of shape (inputs, *outputs), handed out at variance 1/inputs."""
 
+    spec: AttentionPathsSpec
     outputs: tuple[int, ...]
-    parameterization: str
-    param_dtype: Any
 
     @nn.compact
     def __call__(self, inputs: int) -> jax.Array:
-        prior = self.parameterization == "prior"
+        prior = self.spec.parameterization == "prior"
         init = jax.nn.initializers.normal(1.0) if prior else _uniform_fan_in
-        kernel = self.param("kernel", init, (inputs, *self.outputs), self.param_dtype)
+        kernel = self.param("kernel", init, (inputs, *self.outputs), self.spec.param_dtype)
         return kernel * inputs**-0.5 if prior else kernel
 
 
 def _uniform_fan_in(key, shape, dtype):
     return jax.random.uniform(key, shape, dtype, -1, 1) * shape[0] ** -0.5
+
+
+def attention_paths(**numbers) -> AttentionPaths:
+    """The network with the numbers of an `AttentionPathsSpec`."""
+    return AttentionPaths(AttentionPathsSpec(**numbers))

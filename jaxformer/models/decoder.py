@@ -5,22 +5,17 @@
     h <- r h + b Wd(phi(Wg y) * (Wu y))                     y = RMSNorm(h), Wg, Wu: n -> 4n
     logits = Whead RMSNorm(h)
 
-A_h is the causal softmax of q k^T / sqrt(n_h) with rotary positions, or the fixed
-I + W - rowmean(W). The default r = b = 1 is the paper's text; the authors' skip and depth scalings
-are other numbers.
+A_h is the softmax of q k^T / sqrt(n_h) with rotary positions, or the fixed I + W - rowmean(W);
+both are causal unless causal=False. The default r = b = 1 is the paper's text; the authors' skip
+and depth scalings are other numbers.
 
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
 paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel; "bias" beside a block's kernels if use_bias.
-Captures: block_i/attn/weights, block_i/states, final/states.
+Captures: block_i/attn/weights, block_i/states, final.
 
 scan=True runs all blocks but the last as one body over parameters stacked inside the compiled
-function: addresses, initial bits, captures and results stay. CPU seconds of a training step of 32
-layers (n = 64, AdamW) on one core, plain -> scan: tracing 1.6 -> 0.5, compiling 4.2 -> 7.0, running
-0.139 -> 0.163; with remat tracing 2.1 -> 0.6, compiling 5.9 -> 7.2, running 0.155 -> 0.112. The
-program of the gradient shrinks from 10,800 to 2,200 lines, but XLA's CPU backend compiles equal
-kernels once in either case, and every block's slice of the stacked gradient is a new kernel: here
-the scan is for memory (with remat) and for backends that pay per line, not for compile time.
+function: addresses, initial bits, captures and results stay. docs/laboratory.md has what it costs.
 """
 
 from dataclasses import dataclass
@@ -32,7 +27,9 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models import attention
-from jaxformer.models.layers import RMSNorm, activation, keep_last, normal
+from jaxformer.models.activations import activation
+from jaxformer.models.layers import RMSNorm, keep_last, normal
+from jaxformer.models.model import take_positions
 
 MIXERS = ("softmax", "mixit")
 
@@ -48,6 +45,7 @@ class DecoderSpec:
     heads: int  # H
     mlp_width: int  # 4n in the papers
     mixer: str = "softmax"
+    causal: bool = True  # a token sees only those before it and itself
     mixing_scale: float | str = "head"  # std of W: theory | head | spread | a number
     sink_head: bool = False
     learned_positions: bool = False
@@ -113,14 +111,18 @@ class Attention(nn.Module):
         q = self._heads(spec.dense(spec.width, "query", spec.qk_init_std)(x_BxTxN))
         k = self._heads(spec.dense(spec.width, "key", spec.qk_init_std)(x_BxTxN))
         q, k = attention.rotary(q), attention.rotary(k)
-        mask = attention.causal_mask(x_BxTxN.shape[1])
-        if positions_BxK is not None:
-            q, mask = take_positions(q, positions_BxK), mask[positions_BxK][:, None]
+        q, mask = take_positions(q, positions_BxK), None
+        if spec.causal:
+            mask = attention.causal_mask(x_BxTxN.shape[1])
+            mask = mask if positions_BxK is None else mask[positions_BxK][:, None]
         scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
         return attention.attention_weights(scores_BxHxKxT, mask)
 
     def _fixed_mixing(self, length, positions_BxK):
-        mix_HxTxT = self.param("mix", self._draw_mixing)[:, :length, :length]
+        # As an array, since loaded parameters are NumPy's, which cannot be indexed while tracing.
+        mix_HxTxT = jnp.asarray(self.param("mix", self._draw_mixing))[:, :length, :length]
+        if not self.spec.causal:  # rows of fewer tokens are centred again: they sum to 1
+            mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - 1) / length
         if positions_BxK is None:
             return mix_HxTxT
         return jnp.moveaxis(mix_HxTxT[:, positions_BxK], 0, 1)
@@ -131,7 +133,7 @@ class Attention(nn.Module):
         std_H = attention.mixing_std(
             std_key, spec.mixing_scale, spec.heads, spec.length, spec.width
         )
-        mix_HxTxT = attention.mixing_matrix(key, spec.heads, spec.length, std_H)
+        mix_HxTxT = attention.mixing_matrix(key, spec.heads, spec.length, std_H, spec.causal)
         if spec.sink_head:
             mix_HxTxT = mix_HxTxT.at[0].set(attention.sink(spec.length))
         return mix_HxTxT.astype(spec.param_dtype)
@@ -240,11 +242,3 @@ class Decoder(nn.Module):
 def decoder(**numbers) -> Decoder:
     """The decoder with the numbers of a `DecoderSpec`."""
     return Decoder(DecoderSpec(**numbers))
-
-
-def take_positions(x_BxTx: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
-    """x at the positions, whatever axes follow: (B, T, ...) -> (B, K, ...); None takes all."""
-    if positions_BxK is None:
-        return x_BxTx
-    index = jnp.expand_dims(positions_BxK, tuple(range(2, x_BxTx.ndim)))
-    return jnp.take_along_axis(x_BxTx, index, axis=1)

@@ -1,4 +1,4 @@
-"""Small modules that several models share. The widths are the papers': n, 4n, H, n_h = n/H."""
+"""Small modules and initialisers that several models share."""
 
 from collections.abc import Callable
 
@@ -23,6 +23,15 @@ def normal(std: float | str) -> Callable:
     return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * jnp.asarray(std, dtype)
 
 
+def rms_normalise(x_BxTxN: jax.Array) -> jax.Array:
+    """x sqrt(N) / |x|, and 0 where x is 0.
+
+    RMSNorm has its own line: the derivatives of square(x) and x * x differ in their last bits.
+    """
+    square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True)
+    return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
+
+
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) times a learned gain. Statistics in the dtype of the parameters."""
 
@@ -37,26 +46,6 @@ class RMSNorm(nn.Module):
         x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
         gain = jnp.expand_dims(gain_N, tuple(range(x.ndim - 1)))
         return (x * gain).astype(self.dtype)
-
-
-def shaped_leaky_relu(width: int, c: float = -1.0) -> Callable:
-    """The authors' almost linear activation: LeakyReLU of slope 1 + c/sqrt(n), second moment 1."""
-    slope = 1 + c / width**0.5
-    gain = (2 / (1 + slope**2)) ** 0.5
-    return lambda x: gain * jnp.where(x >= 0, x, slope * x)
-
-
-def activation(name: str, width: int) -> Callable:
-    """The function of an MLP by its name; `width` is n, for the shaped one."""
-    choices = {
-        "silu": jax.nn.silu,
-        "relu": jax.nn.relu,
-        "tanh": jnp.tanh,
-        "shaped_leaky": shaped_leaky_relu(width),
-    }
-    if name not in choices:
-        raise unknown("activation", name, choices)
-    return choices[name]
 
 
 def keep_last(_, new):

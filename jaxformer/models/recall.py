@@ -23,7 +23,8 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models import attention
-from jaxformer.models.layers import keep_last
+from jaxformer.models.layers import keep_last, normal
+from jaxformer.models.model import take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -45,6 +46,7 @@ class RecallSpec:
     embed_std: float = 1.0  # 1/sqrt(d) is the authors' `sqrtd_embeddings`
     tie_output: bool = False  # U = E/sqrt(d), and the logits over sqrt(d) again
     parallel: bool = False  # F reads x instead of x + attention
+    causal: bool = True  # s <= t
     dtype: Any = float
     param_dtype: Any = float
 
@@ -78,18 +80,14 @@ class Recall(nn.Module):
         length, d = tokens_BxT.shape[1], spec.width
         if length > spec.length:
             raise UserError(f"a sequence of {length} tokens exceeds the length {spec.length}.")
-        embed = nn.Embed(
-            spec.vocab_size,
-            d,
-            dtype=spec.dtype,
-            param_dtype=spec.param_dtype,
-            embedding_init=nn.initializers.normal(spec.embed_std),
-            name="embed",
-        )
+        types = {"dtype": spec.dtype, "param_dtype": spec.param_dtype}
+        init = normal(spec.embed_std)
+        embed = nn.Embed(spec.vocab_size, d, embedding_init=init, **types, name="embed")
         x_BxTxD = embed(tokens_BxT)
         if spec.positions == "random":
-            table_TxD = Table(spec.length, d, spec.param_dtype, name="positions")()
-            x_BxTxD = x_BxTxD + table_TxD[None, :length].astype(x_BxTxD.dtype)
+            init = normal(1.0)  # of p_t
+            positions = nn.Embed(spec.length, d, embedding_init=init, **types, name="positions")
+            x_BxTxD = x_BxTxD + positions(jnp.arange(length))[None]
         elif spec.positions == "sin_cos":
             x_BxTxD = x_BxTxD + sin_cos(length, d).astype(x_BxTxD.dtype)[None]
         last = len(spec.feed_forward) - 1
@@ -110,7 +108,7 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x_BxTxD: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
-        read = take_rows(x_BxTxD, positions_BxK)
+        read = take_positions(x_BxTxD, positions_BxK)
         out = read + Attention(self.spec, name="attn")(x_BxTxD, positions_BxK)
         if self.feed_forward == "none":
             return out
@@ -136,18 +134,19 @@ class Attention(nn.Module):
         if spec.positions == "rotary":
             q_BxTxD = x_BxTxD if query_DxD is None else x_BxTxD @ query_DxD
             q_BxTxD, k_BxTxD = turn(q_BxTxD), turn(x_BxTxD @ key_DxD)
-            q_BxKxD = take_rows(q_BxTxD, positions_BxK)
+            q_BxKxD = take_positions(q_BxTxD, positions_BxK)
         else:
             # q^T Wk first: the keys of all T sources are never formed for a few queries.
-            q_BxKxD, k_BxTxD = take_rows(x_BxTxD, positions_BxK), x_BxTxD
+            q_BxKxD, k_BxTxD = take_positions(x_BxTxD, positions_BxK), x_BxTxD
             if query_DxD is not None:
                 q_BxKxD = q_BxKxD @ query_DxD
             q_BxKxD = q_BxKxD @ key_DxD.T
         scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxD, k_BxTxD)
         if spec.scale_scores:
             scores_BxKxT = scores_BxKxT * spec.width**-0.5
-        mask_TxT = attention.causal_mask(length)
-        mask = mask_TxT if positions_BxK is None else mask_TxT[positions_BxK]
+        mask = attention.causal_mask(length) if spec.causal else None
+        if mask is not None and positions_BxK is not None:
+            mask = mask[positions_BxK]
         weights_BxKxT = attention.attention_weights(scores_BxKxT, mask)
         self.sow("intermediates", "weights", weights_BxKxT, reduce_fn=keep_last)
         values_DxD = kernel("value")
@@ -189,29 +188,9 @@ class Kernel(nn.Module):
         return self.param("kernel", uniform, (self.inputs, self.outputs), self.param_dtype)
 
 
-class Table(nn.Module):
-    """Random positions p_t, N(0, 1) entries."""
-
-    length: int
-    width: int
-    param_dtype: Any
-
-    @nn.compact
-    def __call__(self) -> jax.Array:
-        normal = nn.initializers.normal(1.0)
-        return self.param("embedding", normal, (self.length, self.width), self.param_dtype)
-
-
 def recall(**numbers) -> Recall:
     """The recall model with the numbers of a `RecallSpec`."""
     return Recall(RecallSpec(**numbers))
-
-
-def take_rows(x_BxTxD: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
-    """x at the K positions of each sequence; all of x without positions."""
-    if positions_BxK is None:
-        return x_BxTxD
-    return jnp.take_along_axis(x_BxTxD, positions_BxK[:, :, None], axis=1)
 
 
 def turn(x_BxTxD: jax.Array) -> jax.Array:

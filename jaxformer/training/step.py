@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxformer.errors import unknown
+from jaxformer.models.model import check_answer
 from jaxformer.partition import Partition
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 
@@ -134,7 +135,9 @@ def make_step(
 def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str, Scores]:
     """The task's per-example scores, with the head applied only where positions are scored."""
     positions_BxK, gathered = scored_positions(batch, task.n_scored)
-    return task.metrics(apply(params, batch.inputs, positions_BxK), gathered)
+    logits = apply(params, batch.inputs, positions_BxK)
+    check_answer(logits, gathered.targets.shape, task.vocab_size)
+    return task.metrics(logits, gathered)
 
 
 def token_weighted(scores: Scores) -> jax.Array:

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
-from jaxformer.models.attention_paths import AttentionPaths, ScaledKernel, path_products
+from jaxformer.models.attention_paths import (
+    AttentionPathsSpec,
+    ScaledKernel,
+    attention_paths,
+    path_products,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -18,16 +23,16 @@ def float64():
 
 
 def build(**kwargs):
-    defaults = {"heads": (3, 2), "widths": (5, 7, 4), "query_width": 3, "param_dtype": jnp.float64}
-    model = AttentionPaths(**(defaults | kwargs))
+    defaults = {"heads": (3, 2), "width": (5, 7, 4), "query_width": 3, "param_dtype": jnp.float64}
+    model = attention_paths(**(defaults | kwargs))
     tokens = np.random.default_rng(1).standard_normal((4, 6, 8))
     shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)
     rng = np.random.default_rng(2)  # NumPy draws: nothing to compile
     return model, jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape), shapes), tokens
 
 
-def run(model, params, *args, method="__call__"):
-    out = jax.jit(functools.partial(model.apply, method=method))(params, *args)
+def run(model, params, *args, method="__call__", **kwargs):
+    out = jax.jit(functools.partial(model.apply, method=method))(params, *args, **kwargs)
     return jax.tree.map(np.asarray, out)
 
 
@@ -53,7 +58,7 @@ def test_attentioned_input_is_the_sum_over_token_sequences():
 
 def test_attention_and_scales_are_the_written_ones():
     """The equations of the docstring, term by term, from the raw parameters."""
-    model, variables, tokens = build(heads=(2,), widths=(5, 7))
+    model, variables, tokens = build(heads=(2,), width=(5, 7))
     p = variables["params"]
     attn, n = p["block_0"]["attn"], tokens.shape[-1]
     query, key = (
@@ -82,7 +87,7 @@ def test_order_parameter_of_weights():
 def test_given_maps_create_no_queries_and_names_are_addresses():
     model, params, tokens = build()
     maps = run(model, params, tokens, method="maps")
-    fixed = jax.eval_shape(model.init, jax.random.key(0), tokens, maps)
+    fixed = jax.eval_shape(model.init, jax.random.key(0), tokens, maps=maps)
     names = {
         "/".join(k.key for k in path) for path, _ in jax.tree.leaves_with_path(fixed["params"])
     }
@@ -96,21 +101,22 @@ def test_given_maps_create_no_queries_and_names_are_addresses():
 
 
 def test_dropped_head_rescales_the_sum():
-    model, params, tokens = build(heads=(3,), widths=(5, 7))
+    model, params, tokens = build(heads=(3,), width=(5, 7))
     maps = run(model, params, tokens, method="maps")
-    pruned = run(model, params, tokens, maps, [np.array([1.0, 0.0, 1.0])])
-    small = AttentionPaths((2,), (5, 7), 3, param_dtype=jnp.float64)
+    pruned = run(model, params, tokens, maps=maps, kept=[np.array([1.0, 0.0, 1.0])])
+    small = attention_paths(heads=(2,), width=(5, 7), query_width=3)
     keep = np.array([0, 2])
     value = params["params"]["block_0"]["attn"]["value"]["kernel"][:, keep]
     kept = dict(params["params"], block_0={"attn": {"value": {"kernel": value}}})
-    expected = run(small, {"params": kept}, tokens, [maps[0][:, keep]])
+    expected = run(small, {"params": kept}, tokens, maps=[maps[0][:, keep]])
     np.testing.assert_allclose(pruned, expected, atol=1e-13)
 
 
 def test_initial_weights():
     """ "prior" is N(0, 1), "standard" is U(-1, 1) / sqrt(fan-in), PyTorch's linear layer."""
     for parameterization, std in (("prior", 1.0), ("standard", 1 / (3 * 40) ** 0.5)):
-        module = ScaledKernel((3, 50), parameterization, jnp.float64)
+        spec = AttentionPathsSpec((3,), 50, parameterization=parameterization)
+        module = ScaledKernel(spec, (3, 50))
         params = jax.jit(module.init, static_argnums=1)(jax.random.key(0), 40)["params"]
         value = np.asarray(params["kernel"])
         assert value.shape == (40, 3, 50) and abs(value.std() / std - 1) < 0.03
@@ -119,11 +125,18 @@ def test_initial_weights():
 
 def test_bad_input():
     with pytest.raises(UserError, match="3 hidden widths"):
-        build(widths=(5, 7))
+        build(width=(5, 7))
     with pytest.raises(UserError, match="standard"):
         build(parameterization="standart")
     with pytest.raises(UserError, match="first"):
         build(readout="frist")
+    with pytest.raises(UserError, match="must have vocab_size 0, got 16"):
+        build(vocab_size=16, length=9)
+    with pytest.raises(UserError, match="run through all tokens, got causal=True"):
+        build(causal=True)
+    model, params, tokens = build()
+    with pytest.raises(UserError, match=r"positions must be None, got the shape \(4, 1\)"):
+        model.apply(params, tokens, np.zeros((4, 1), int))
 
 
 # The output on NumPy's draws. If it changes, the forward pass changed: theory and network may no

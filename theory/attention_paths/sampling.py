@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import unknown
-from jaxformer.models.attention_paths import AttentionPaths
+from jaxformer.models.attention_paths import AttentionPaths, attention_paths
 from theory.attention_paths import chain as chains
 from theory.attention_paths.checks import check_problem, whole_widths
 from theory.attention_paths.kernel import energy, path_kernel
@@ -217,7 +217,7 @@ def potential(spec: Spec, data: tuple, z) -> jax.Array:
 
 
 def _network(spec: Spec) -> AttentionPaths:
-    return AttentionPaths(spec.layout.heads, spec.widths)
+    return attention_paths(heads=spec.layout.heads, width=spec.widths)
 
 
 def _kernel(spec: Spec, data: tuple, z):

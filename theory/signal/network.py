@@ -1,14 +1,15 @@
 """The signal of an encoder at initialisation: predicted, and measured in finite random networks."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
-from jaxformer.models.encoder import EncoderBlock, rms_normalise
+from jaxformer.models.encoder import EncoderBlock, EncoderSpec
+from jaxformer.models.layers import rms_normalise
 from theory import rem
 from theory.numerics import check_count, check_range
 from theory.signal.propagation import Block, overlap_pair, propagate
@@ -57,34 +58,25 @@ def measure(
         check_count(name, count)
     check_count("T", T, 2)
     check_range("rho0", rho0, 0, 1)
-    if width % heads:
-        raise UserError(f"width must be a multiple of heads, got {width} and {heads}.")
     if block.sigma_u2 is not None or not isinstance(block.activation, str):
         raise UserError("measure builds both MLP matrices alike and takes activations by name.")
     dtype = jnp.dtype(dtype or jnp.result_type(float))
-    layer = EncoderBlock(  # plain numbers: they are attributes of a module
-        heads=heads,
-        alpha_sa=float(block.alpha_sa),
-        alpha_mlp=float(block.alpha_mlp),
-        score_std=float(block.beta * np.log(T) ** 0.5),
-        value_variance=float(block.sigma_v2),
-        weight_variance=float(block.sigma_w2),
-        bias_variance=float(block.sigma_b2),
-        activation=block.activation,
-        dtype=dtype,
-        param_dtype=dtype,
-    )
-    return _measure(keys, rho0, layer, depth, T, width)
+    names = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
+    numbers: dict[str, Any] = {name: float(getattr(block, name)) for name in names}
+    numbers |= {"activation": block.activation, "dtype": dtype, "param_dtype": dtype}
+    return _measure(keys, rho0, EncoderSpec(0, T, width, depth, heads, **numbers))
 
 
-@partial(jax.jit, static_argnames=("layer", "depth", "T", "width"))
-def _measure(keys, rho0, layer, depth, T, width):
+@partial(jax.jit, static_argnames="spec")
+def _measure(keys, rho0, spec: EncoderSpec):
+    layer, T, width = EncoderBlock(spec), spec.length, spec.width
+
     def one(key):
         key, *draws = jax.random.split(key, 3)
-        shared = jax.random.normal(draws[0], (1, 1, width), layer.dtype)
-        own = jax.random.normal(draws[1], (1, T, width), layer.dtype)
+        shared = jax.random.normal(draws[0], (1, 1, width), spec.dtype)
+        own = jax.random.normal(draws[1], (1, T, width), spec.dtype)
         mixed = jnp.sqrt(rho0) * shared + jnp.sqrt(1 - rho0) * own
-        x_1xTxN = rms_normalise(mixed.astype(layer.dtype))
+        x_1xTxN = rms_normalise(mixed.astype(spec.dtype))
 
         def step(x_1xTxN, key):
             parameters = layer.init(key, x_1xTxN)["params"]
@@ -92,7 +84,7 @@ def _measure(keys, rho0, layer, depth, T, width):
             weights_HxTxT = state["intermediates"]["attn"]["weights"][0]
             return out, (_mean_cosine(out[0]), *_overlaps(weights_HxTxT))
 
-        _, (cosine, *rest) = jax.lax.scan(step, x_1xTxN, jax.random.split(key, depth))
+        _, (cosine, *rest) = jax.lax.scan(step, x_1xTxN, jax.random.split(key, spec.layers))
         return Signal(jnp.append(_mean_cosine(x_1xTxN[0])[None], cosine), *rest)
 
     return jax.lax.map(one, keys)

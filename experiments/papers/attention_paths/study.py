@@ -54,7 +54,7 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
     for name in sets:
         metrics[f"{name}/score_drop_correlation"] = _correlation(scores, drops[name])
     learned_U = _gram(model, params, data["train"].inputs.shape[-1])
-    learned_scores = np.concatenate(attention_paths.head_scores(learned_U, model.heads))
+    learned_scores = np.concatenate(attention_paths.head_scores(learned_U, model.spec.heads))
     metrics["learned_theory_score_correlation"] = _correlation(learned_scores, scores)
     entries = np.tril_indices(len(learned_U))
     metrics["learned_theory_U_correlation"] = _correlation(learned_U[entries], U[1][entries])
@@ -113,7 +113,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                 U[k, t] = np.eye(paths)
                 if width != LIMIT:
                     U[k, t] = attention_paths.order_parameter(
-                        train, labels, width, temperature, model.heads
+                        train, labels, width, temperature, model.spec.heads
                     ).U
                 kernel = total_kernel(train, U[k, t])
                 overlap[k, t] = kernel_task_overlap(kernel, jnp.asarray(labels))
@@ -133,13 +133,13 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
 
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
     """Theory scores of U, and the trained network's accuracy with heads dropped, no retraining."""
-    heads = model.heads
+    heads = model.spec.heads
     places = [(layer, head) for layer, count in enumerate(heads) for head in range(count)]
     scores = np.concatenate([np.asarray(s) for s in attention_paths.head_scores(U, heads)])
 
     @jax.jit
     def answer(params, inputs, kept):
-        return model.apply({"params": params}, inputs, None, kept)
+        return model.apply({"params": params}, inputs, kept=kept)
 
     def accuracy(batch: Batch, dropped: set[int]) -> float:
         kept = [np.ones(count, np.float32) for count in heads]

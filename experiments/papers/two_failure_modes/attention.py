@@ -12,7 +12,7 @@ import numpy as np
 from experiments.shared.outcome import Outcome, exact
 from experiments.shared.plots import COLOURS, pyplot
 from jaxformer.models.attention import attention_scores, attention_weights
-from jaxformer.models.encoder import rms_normalise
+from jaxformer.models.layers import rms_normalise
 from jaxformer.training.metrics import over_seeds
 from theory import rem, signal
 from theory.phase_map import attention_cosine

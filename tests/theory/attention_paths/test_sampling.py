@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxformer.models.attention_paths import AttentionPaths
+from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from tests.optimised import optimised
 from theory import attention_paths
 from theory.attention_paths import chain as chains
@@ -86,7 +86,7 @@ def test_the_two_log_densities(tiny):
         if method == "collapsed":
             z = list(rng.standard_normal((2, 14)))
         else:
-            init = AttentionPaths((2, 2), (6, 7, 8)).init
+            init = AttentionPaths(AttentionPathsSpec((2, 2), (6, 7, 8))).init
             shapes = jax.eval_shape(
                 functools.partial(init, method="from_attentioned"), jax.random.key(0), xi
             )
@@ -147,7 +147,7 @@ def test_ward_identities(collapsed):
 
 def test_reconstructed_weights_carry_the_draw(collapsed):
     params = collapsed.weights(jax.random.key(1), 7)
-    model = AttentionPaths((2, 2), N)
+    model = AttentionPaths(AttentionPathsSpec((2, 2), N))
     v_DxN, _ = jax.jit(lambda p: model.apply(p, 29, method="path_weights"))(params)
     np.testing.assert_allclose(v_DxN @ v_DxN.T, collapsed.U[7], atol=1e-10)
 
@@ -158,7 +158,7 @@ def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
     The right side is exact given U, the left is over reconstructed weights. V_eff's Gram matrix
     and the mean squared residual are compared likewise.
     """
-    labels, model = tiny.labels, AttentionPaths((2, 2), N)
+    labels, model = tiny.labels, AttentionPaths(AttentionPathsSpec((2, 2), N))
     thetas = collapsed.theta[::2]
     keys = jax.random.split(jax.random.key(3), len(thetas))
     xi = np.asarray(tiny.attentioned)
@@ -198,7 +198,7 @@ def test_reconstruction_at_any_heads_widths_and_rank():
     layout = chains.ranked_layout(heads, widths)
     rng = np.random.default_rng(0)
     xi, labels = rng.standard_normal((6, int(np.prod(heads)), 8)), np.ones(6)
-    model = AttentionPaths(heads, widths)
+    model = AttentionPaths(AttentionPathsSpec(heads, widths))
 
     def both(key):
         theta = chains.draw_prior(key, layout, widths)

@@ -1,0 +1,34 @@
+"""The activations of MLPs by name. Models and theory take them from here, so that a name means one
+function: "gelu" is the exact one, x times the normal distribution function, in both."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.errors import unknown
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "relu": jax.nn.relu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+    "linear": lambda x: x,
+}
+
+
+def activation(name: str, width: int) -> Callable[[jax.Array], jax.Array]:
+    """The activation called `name`; `width` is n, on which "shaped_leaky" depends."""
+    choices = ACTIVATIONS | {"shaped_leaky": shaped_leaky_relu(width)}
+    if name not in choices:
+        raise unknown("activation", name, choices)
+    return choices[name]
+
+
+def shaped_leaky_relu(width: int, c: float = -1.0) -> Callable[[jax.Array], jax.Array]:
+    """The authors' almost linear activation: LeakyReLU of slope 1 + c/sqrt(n), second moment 1."""
+    slope = 1 + c / width**0.5
+    gain = (2 / (1 + slope**2)) ** 0.5
+    return lambda x: gain * jnp.where(x >= 0, x, slope * x)

@@ -1,0 +1,173 @@
+"""The protocol of a model: one that breaks it gets one clear line and trains on no wrong loss."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer import build
+from jaxformer.data import images
+from jaxformer.errors import UserError
+from jaxformer.models.attention_paths import attention_paths
+from jaxformer.models.decoder import decoder
+from jaxformer.models.encoder import encoder
+from jaxformer.models.model import check_answer, check_model
+from jaxformer.models.recall import recall
+from jaxformer.tasks.oneshot import OneShot
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.training.step import task_scores
+
+TASK = Retrieval(max_pairs=3, vocab=16)
+SIZES = {"vocab_size": 16, "length": TASK.length, "width": 8}
+MODELS = {
+    "decoder": lambda **more: decoder(
+        **SIZES, layers=2, heads=2, mlp_width=16, init_std="fan_in", qk_init_std="fan_in", **more
+    ),
+    "mixit": lambda **more: decoder(
+        **SIZES, layers=2, heads=2, mlp_width=16, mixer="mixit", init_std="fan_in", **more
+    ),
+    "encoder": lambda **more: encoder(**SIZES, layers=2, heads=2, beta=1.0, **more),
+    "recall": lambda **more: recall(**SIZES, **more),
+}
+
+
+class BagSpec(NamedTuple):
+    vocab_size: int = 16
+    length: int = 9
+    causal: bool = False
+
+
+class Bag(nn.Module):
+    """Counts the tokens of the whole sequence, and forgets `positions`."""
+
+    spec: BagSpec = BagSpec()
+
+    @nn.compact
+    def __call__(self, tokens, positions=None):
+        counts = jax.nn.one_hot(tokens, 16).mean(1, keepdims=True)
+        return nn.Dense(self.spec.vocab_size)(jnp.broadcast_to(counts, (*tokens.shape, 16)))
+
+
+class Deaf(Bag):
+    """Like Bag, except that it does not take positions at all."""
+
+    @nn.compact
+    def __call__(self, tokens):
+        return nn.Dense(16)(jax.nn.one_hot(tokens, 16))
+
+
+def scores(model, task=TASK, examples=8):
+    """The shapes of a task's scores; nothing is computed."""
+
+    def all_of_it(keys):
+        batch = jax.vmap(task.example)(keys, jnp.arange(examples))
+        params = model.init(keys[0], task.blank())["params"]
+        return task_scores(lambda p, x, at: model.apply({"params": p}, x, at), task, params, batch)
+
+    return jax.eval_shape(all_of_it, jax.random.split(jax.random.key(0), examples))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_of_tokens_meets_the_protocol(name):
+    model = MODELS[name]()
+    check_model(model)
+    assert scores(model)["loss"].value.shape == (8,)
+    tokens = jax.random.randint(jax.random.key(1), (3, 7), 0, 16)
+    positions = jnp.array([[6, 0], [1, 1], [2, 5]])
+    params = jax.jit(model.init)(jax.random.key(0), TASK.blank())
+    full, few = (jax.jit(model.apply)(params, tokens, at) for at in (None, positions))
+    assert full.shape == (3, 7, 16) and full.std() > 1e-3
+    expected = np.take_along_axis(np.asarray(full), np.asarray(positions)[..., None], 1)
+    np.testing.assert_allclose(few, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_on_the_host_may_be_used_inside_jit(name):
+    """`jaxformer.load` gives NumPy arrays, which a tracer cannot index."""
+    model = MODELS[name]()
+    params = jax.jit(model.init)(jax.random.key(0), TASK.blank())
+    tokens, positions = jnp.arange(14).reshape(2, 7), jnp.array([[6], [3]])
+    host, device = (
+        jax.jit(lambda x, at, p=p: model.apply(p, x, at))(tokens, positions)
+        for p in (jax.device_get(params), params)
+    )
+    chex.assert_trees_all_close(host, device, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_which_tokens_a_token_sees(name, causal):
+    """d(logits at t) / d(embedding of token s): exactly 0 for s > t if causal, else never 0."""
+    model = MODELS[name](causal=causal)
+    tokens_1xT = jnp.arange(6)[None]  # distinct: a row of the table is a position
+    params = jax.jit(model.init)(jax.random.key(0), tokens_1xT)["params"]
+
+    @jax.jit
+    @jax.jacobian
+    def of_table(table):
+        merged = params | {"embed": {"embedding": table}}
+        return model.apply({"params": merged}, tokens_1xT)[0].sum(-1)
+
+    # The sum of normalised logits may not move along every row: take absolute values.
+    flow_TxS = np.abs(of_table(params["embed"]["embedding"])[:, :6]).sum(-1)
+    later = np.triu(np.ones((6, 6), bool), 1)
+    assert (flow_TxS[~later] > 0).all()
+    assert (flow_TxS[later] == 0).all() if causal else (flow_TxS[later] > 0).all()
+    assert model.spec.causal is causal
+
+
+def test_the_default_is_that_of_the_papers():
+    assert {name: make().spec.causal for name, make in MODELS.items()} == {
+        "decoder": True,
+        "mixit": True,
+        "encoder": False,
+        "recall": True,
+    }
+
+
+def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
+    check_model(Bag())  # its signature is right; only its answer is not
+    with pytest.raises(UserError, match=r"must give \(8, 1, 16\) .*, got \(8, 7, 16\)") as error:
+        scores(Bag())
+    assert "ignore its argument `positions`?" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "logits, targets, vocab_size, words",
+    [
+        ((8, 1, 12), (8, 1), 16, "was it built for a vocabulary of 12"),
+        ((8, 16), (8, 1), 16, r"\(8, 1, 16\) .*, got \(8, 16\): see the protocol"),
+        ((8, 1), (8, 1), 0, r"\(8,\) \(examples\), got \(8, 1\)"),
+    ],
+)
+def test_wrong_answers(logits, targets, vocab_size, words):
+    with pytest.raises(UserError, match=words):
+        check_answer(jnp.zeros(logits), targets, vocab_size)
+
+
+def test_a_model_without_positions_or_spec_is_named():
+    with pytest.raises(UserError, match=r"Deaf must be called as \(tokens, positions=None\)"):
+        check_model(Deaf())
+    with pytest.raises(UserError, match=r"Dense.spec must have .*got NoneType without vocab_size"):
+        check_model(nn.Dense(3))
+
+
+def test_vectors_in_a_number_out():
+    task = OneShot(images.glyphs(0, 6, 4, 16))
+    # As a config makes it; nothing is said of dtypes.
+    section = {"name": "attention_paths", "heads": (2, 2), "width": 6, "readout": "mean"}
+    model = build.model(SimpleNamespace(model=section), task)
+    assert model == attention_paths(
+        heads=(2, 2), width=6, readout="mean", length=task.length, vocab_size=0
+    )
+    check_model(model)
+    assert scores(model, task, 5)["loss"].value.shape == (5,)
+    vectors = encoder(vocab_size=0, length=12, width=192, layers=1, heads=2, beta=1.0)
+    with pytest.raises(UserError, match=r"must give \(5,\) .*got \(5, 12, 192\)"):
+        scores(vectors, task, 5)
