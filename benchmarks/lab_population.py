@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from configs.mixit import retrieval
-from jaxformer.training.setup import setup
+from jaxformer import build
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 8
@@ -90,7 +90,7 @@ def dispatch(members: int, how: str) -> Callable[[], Any]:
     """A compiled function that runs STEPS steps of all members, with their data."""
     config: Any = retrieval.get_config("variant=standard,scale=small")
     config.n_seeds, config.optim.learning_rate, config.train.members = members, (3e-3,), how
-    built = setup(config)
+    built = build.phases(config)[0].setup
     step, batch_at, state = built.step(), built.batch_at(jnp.zeros(1, jnp.uint32)), built.create()
     run = jax.jit(
         lambda s: jax.lax.fori_loop(0, STEPS, lambda i, s: step(s, batch_at(s.step))[0], s)

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.associations import recall
-from jaxformer.training.setup import setup
+from jaxformer import build
 
 ROUNDS, STEPS, PEER_STEPS = 5, 50, 10
 WIDTH, LENGTH, BATCH, SYMBOLS = 64, 64, 64, 65
@@ -54,7 +54,7 @@ def ours() -> dict[str, Callable[[], int]]:
     """{name: function that runs some steps and says how many}."""
     runs = {}
     for name, max_scored in ((OURS, 32), ("jaxformer, all positions", LENGTH)):
-        built = setup(config(max_scored))
+        built = build.phases(config(max_scored))[0].setup
         batch_at, step, state = (
             built.batch_at(jnp.zeros(1, jnp.uint32)),
             built.step(),
@@ -86,7 +86,7 @@ def peer() -> dict[str, Callable[[], int]]:
     from peers.recall_torch import Data, Trainer
 
     torch.set_num_threads(1)
-    task: Any = setup(config(LENGTH)).task
+    task: Any = build.task(config(LENGTH))
     unigram, bigram = task.probabilities()
     # Nothing is drawn after the trigger or from a row that sums to 0.
     source = Data(unigram, bigram, task.trigger_tokens[0], task.noise_token, task.alpha, LENGTH)

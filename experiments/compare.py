@@ -18,6 +18,7 @@ from experiments.shared import plots
 from experiments.shared.describe import number
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, flat
+from jaxformer.training import curves
 from jaxformer.training.metrics import over_seeds
 
 
@@ -61,7 +62,8 @@ def compare(argv: Sequence[str]) -> int:
     if any(runs.values()):
         baselines = next(iter(results.values()))["baselines"] if results else {}
         chosen = {name: [m["chosen"] for m in r["members"]] for name, r in results.items()}
-        plots.curves(Path(plot), {n: r for n, r in runs.items() if r}, baselines, chosen)
+        figure = curves.curves({n: r for n, r in runs.items() if r}, baselines, chosen)
+        plots.save(figure, Path(plot))
         print(f"curves: {plot}")
     return 0
 

@@ -14,7 +14,6 @@
 Ctrl-C or SIGTERM saves and stops; a second one stops at once.
 """
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -23,9 +22,8 @@ from pathlib import Path
 import jax
 from jax.errors import JaxRuntimeError
 
+from experiments import recipes
 from experiments.shared import flags
-
-RECIPES = ("train", "look", "measure", "solve", "posterior", "oneshot", "recall")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,15 +58,11 @@ def main(argv: Sequence[str]) -> int:
 def run(command: flags.Command) -> int:
     from experiments.ledger.write import keep
     from jaxformer import processes
-    from jaxformer.errors import unknown
     from jaxformer.records import config_hash, open_workdir
 
     _cache_compilations()
     config = command.config.copy_and_resolve_references()
-    name = str(config.recipe)
-    if name not in RECIPES:
-        raise unknown("recipe", name, RECIPES)
-    recipe = importlib.import_module(f"experiments.recipes.{name}")
+    recipe = recipes.module(str(config.recipe))
     if command.dry_run:
         recipe.dry_run(config)
         return 0

@@ -5,7 +5,8 @@ error with the closest name; there are no hidden defaults, a config is whole.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.partition import Partition
+from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
@@ -26,9 +28,11 @@ from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.tasks.source import Source
+from jaxformer.tasks.source import Data, Source, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.tasks.text import CausalText, MaskedText
+from jaxformer.training.population import population
+from jaxformer.training.setup import Phase, Setup, make_setup, thawing
 
 TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,
@@ -59,12 +63,12 @@ def task(config: Any) -> Task:
     return _make(f"task {name!r}", TASKS[name], TASKS[name], given)
 
 
-def model(config: Any, task: Task) -> Any:
-    """The model of `config.model`, sized for the task."""
+def model(config: Any, task: Task | None) -> Any:
+    """The model of `config.model`, sized for the task unless it says its own sizes."""
     name, given = _named(config.model, "model", MODELS)
     function, spec = MODELS[name]
     given |= {name: _dtype(given[name]) for name in ("dtype", "param_dtype") if name in given}
-    sizes = {"vocab_size": task.vocab_size, "length": task.length}
+    sizes = {"vocab_size": task.vocab_size, "length": task.length} if task else {}
     return _make(f"model {name!r}", function, spec, sizes | _numbers(given))
 
 
@@ -92,28 +96,60 @@ def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation
 
 def source(config: Any, task: Task) -> Source:
     """Where the batches of `config.data` come from."""
-    for name in ("test_size", "validation_size"):
-        if config.data[name] < 1:
-            raise UserError(f"data.{name} must be at least 1, got {config.data[name]}.")
-    if config.data.train_size < 0 or config.train.batch_size < 1:
-        raise UserError(
-            "data.train_size must be at least 0 (0 streams) and train.batch_size at least 1, got "
-            f"{config.data.train_size} and {config.train.batch_size}."
-        )
-    kept = config.data.test_size + config.data.validation_size
-    if task.held_out and kept >= task.size:
-        raise UserError(
-            f"data.test_size + data.validation_size = {kept} leave nothing to train on: the task "
-            f"has {task.size} examples."
-        )
-    return Source(
-        task,
-        jax.random.key(config.data.seed),
-        config.train.batch_size,
-        config.data.train_size,
-        config.data.test_size,
-        config.data.validation_size,
-    )
+    sizes = _make("data", DataSettings, DataSettings, dict(config.data))
+    return make_source(task, sizes, config.train.batch_size)
+
+
+def settings(config: Any) -> TrainSettings:
+    """How long, from `config.train`."""
+    found = _make("train", TrainSettings, TrainSettings, dict(config.train))
+    if found.eval_every < 1:
+        raise UserError(f"train.eval_every must be at least 1, got {found.eval_every}.")
+    return found
+
+
+def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
+    """What is trained first, everything typed and checked."""
+    rules = partition(config)
+    members = population(config.seed, config.n_seeds, config.optim.learning_rate)
+    devices = _make("devices", DeviceSettings, DeviceSettings, dict(config.devices))
+    tx = optimizer(config, rules)
+    return make_setup(task, model, rules, tx, data, members, settings(config), devices)
+
+
+def phases(config: Any, first: Setup | None = None) -> list[Phase]:
+    """What is trained until when: `config.partition`, then the rules of `config.unfreeze`."""
+    if first is None:
+        named = task(config)
+        first = setup(config, named, model(config, named), source(config, named))
+    return thawing(first, config.train.steps, config.unfreeze, partial(optimizer, config))
+
+
+def sections(task: Task, model: Any) -> dict[str, Any]:
+    """The sections of a config that would build this task and this model."""
+    tasks = {kind: name for name, kind in TASKS.items()}
+    models = {kind: name for name, (_, kind) in MODELS.items()}
+    return {
+        "task": {"name": tasks.get(type(task), f"own: {type(task).__name__}")} | plain_fields(task),
+        "model": {"name": models.get(type(model.spec), f"own: {type(model).__name__}")}
+        | plain_fields(model.spec),
+    }
+
+
+def plain_fields(noun: Any) -> dict[str, Any]:
+    """The fields of a dataclass as a config spells them; what JSON cannot hold as its type."""
+    names = [field.name for field in fields(noun)] if is_dataclass(noun) else []
+    return {name: _plain(getattr(noun, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, type) or (hasattr(value, "itemsize") and not hasattr(value, "shape")):
+        return jax.dtypes.canonicalize_dtype(value).name
+    return type(value).__name__
 
 
 def x64() -> bool:

@@ -7,11 +7,12 @@ path, shape and dtype is compared with the state that the program expects. What 
 reported, and the checkpoint before it is used.
 """
 
+import asyncio
 import hashlib
-import logging
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -29,17 +30,39 @@ class Restored(NamedTuple):
     note: dict[str, Any]
 
 
+class _PatientLoop(asyncio.SelectorEventLoop):
+    """Where Orbax reads and writes. One bad file ends the work while others are on their way.
+
+    What waits for them is ended with the loop, and what arrives later is not heard. Without this
+    the late ones raise "Event loop is closed" wherever the program is by then.
+    """
+
+    def close(self) -> None:
+        if waiting := asyncio.all_tasks(self):
+            for task in waiting:
+                task.cancel()
+            self.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+        super().close()
+
+    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:
+        return None if self.is_closed() else super().call_soon_threadsafe(*args, **options)
+
+
 class Checkpoints:
     """The checkpoints in a folder, the newest `keep` of them."""
 
-    def __init__(self, folder: str | Path, keep: int = 2):
+    def __init__(self, folder: str | Path, keep: int = 2, read_only: bool = False):
         import orbax.checkpoint as ocp  # imported here: it takes a second
 
+        self._loops = mock.patch.object(asyncio, "new_event_loop", _PatientLoop)
+        self._loops.start()
         self._ocp = ocp
         self.folder = Path(folder).absolute()
         self._manager = ocp.CheckpointManager(
             self.folder,
-            options=ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True),
+            options=ocp.CheckpointManagerOptions(create=False)
+            if read_only
+            else ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True),
             item_handlers={
                 "state": ocp.StandardCheckpointHandler(),
                 "note": ocp.JsonCheckpointHandler(),
@@ -55,6 +78,8 @@ class Checkpoints:
         except Exception:
             if kind is None:  # else the error that is on its way says more
                 raise
+        finally:
+            self._loops.stop()
 
     def latest(self) -> int | None:
         """The step of the newest checkpoint."""
@@ -113,8 +138,6 @@ class Checkpoints:
 
     def _read(self, step: int) -> Restored:
         args = self._ocp.args
-        # A damaged file would print pages of this on the way to its error.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         # Into memory of the host, on whatever devices it was saved.
         shapes = self._manager.item_metadata(step)["state"]
         like = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in dict(shapes).items()}

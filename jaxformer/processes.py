@@ -45,6 +45,11 @@ def agree(value: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
+def barrier() -> None:
+    """Waits until every process is here."""
+    agree(0)
+
+
 def any_process(flag: bool) -> bool:
     """Is the flag set in some process?"""
     if jax.process_count() == 1:

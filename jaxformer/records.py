@@ -78,6 +78,29 @@ class Workdir:
         write_atomically(self.path / "metrics.jsonl", text.encode())
 
 
+class Memory(Workdir):
+    """Like Workdir, except that nothing is written: a run in a notebook that names no folder."""
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.files, self.kept = {"config.json": dict(config)}, []
+        self.path = None
+
+    def read(self, name: str) -> dict[str, Any]:
+        return self.files[name]
+
+    def write(self, name: str, value: Mapping[str, Any]) -> None:
+        self.files[name] = dict(value)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.kept
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        self.kept = self.kept + rows
+
+    def cut(self, step: int) -> None:
+        self.kept = [row for row in self.kept if row["step"] <= step]
+
+
 @contextmanager
 def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdir]:
     """The folder of a run, made if missing, locked, and checked to hold this config or none.

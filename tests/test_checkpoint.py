@@ -11,9 +11,6 @@ import pytest
 from jaxformer.checkpoint import Checkpoints, flatten_state, unflatten_state
 from jaxformer.errors import UserError
 
-# Orbax leaves coroutines behind when a damaged file stops it half-way.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 class State(NamedTuple):
     step: jnp.ndarray
@@ -27,7 +24,8 @@ def state(value):
 
 
 @pytest.fixture(autouse=True)
-def collect_what_orbax_left():
+def nothing_is_left_for_the_next_test():
+    """What Orbax leaves behind is raised in the test that made it, as every warning is an error."""
     yield
     gc.collect()
 

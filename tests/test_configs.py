@@ -8,8 +8,9 @@ import pytest
 from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
 from experiments.recipes import measure, oneshot, posterior, recall, solve
 from experiments.shared import flags
+from jaxformer import build
 from jaxformer.paths import flatten
-from jaxformer.training import setup
+from jaxformer.training.setup import trained_share
 
 NAMES = flags.known_configs()
 ALONE = ("unfreezing", "qk_scale", "induction_head")  # configs with arguments of their own
@@ -32,7 +33,7 @@ def test_a_config_builds(file, variant, scale):
         if config.recipe == "measure":
             measure.setup(config)
             continue
-        built = setup.setup(config)
+        built = build.phases(config)[0].setup
         shapes = built.shapes()
         counts = built.partition.count(shapes)
         assert ("frozen" in counts) == (variant != "standard") and counts["train"] > 0
@@ -50,9 +51,9 @@ def test_a_config_builds(file, variant, scale):
 @pytest.mark.parametrize("thaw", ["never", "at_200", "always"])
 def test_an_unfreezing_schedule_builds(thaw, scale):
     config = flags.load_config(f"configs/mixit/unfreezing.py:thaw={thaw},scale={scale}")
-    stages = setup.phases(config)
+    stages = build.phases(config)
     assert [stage.end for stage in stages] == [*(s for s, _ in config.unfreeze), config.train.steps]
-    share = setup.trained_share(config, config.train.steps)
+    share = trained_share(stages, config.train.steps)
     assert (share == 1) == (thaw == "always") and share > 0.8
 
 
@@ -85,7 +86,9 @@ def test_paper_scale_has_the_published_optima_of_mixit(task, layers, width, head
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("std, expected", [("fan_in", 0.125), ("0.02", 0.02), ("0.5", 0.5)])
 def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale):
-    built = setup.setup(flags.load_config(f"configs/mixit/qk_scale.py:std={std},scale={scale}"))
+    built = build.phases(flags.load_config(f"configs/mixit/qk_scale.py:std={std},scale={scale}"))[
+        0
+    ].setup
     assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
     if scale == "tiny":
         attn = jax.jit(built.init)(jax.random.key(0))["block_1"]["attn"]
@@ -97,9 +100,9 @@ def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale
 @pytest.mark.parametrize("file", [f"configs/two_failure_modes/{name}.py" for name in ENCODERS])
 def test_an_encoder_config_builds(file, scale):
     for variant in ENCODERS[Path(file).stem]:
-        built = setup.setup(flags.load_config(f"{file}:variant={variant},scale={scale}"))
+        built = build.phases(flags.load_config(f"{file}:variant={variant},scale={scale}"))[0].setup
         counts = built.partition.count(built.shapes())
-        assert set(counts) == {"train"} and built.watch is not None
+        assert set(counts) == {"train"} and built.probed is not None
         if scale == "tiny":
             metrics = jax.eval_shape(built.step(), jax.eval_shape(built.create), batch(built))[1]
             assert set(metrics) == {"loss", "gradient_norm", "attention_entropy"}
@@ -129,7 +132,9 @@ def test_a_posterior_config_builds(variant, scale):
 
 
 def test_the_oneshot_config_builds():
-    built = oneshot.setup(flags.load_config("configs/attention_paths/oneshot.py:scale=tiny"))
+    built = oneshot.phases_of(flags.load_config("configs/attention_paths/oneshot.py:scale=tiny"))[
+        0
+    ].setup
     counts = built.partition.count(built.shapes())
     assert counts["train"] == 4 * 192 * 2 * 8 + 2 * 16 * 2 * 16 + 192 * 16 + 16
 
@@ -138,9 +143,9 @@ def test_the_oneshot_config_builds():
 @pytest.mark.parametrize("file", RECALL)
 def test_a_recall_config_builds(file, scale):
     config = flags.load_config(f"{file}:scale={scale}")
-    *_, last = recall.stages_of(config)
+    *_, last = recall.phases_of(config)
     assert last.end == config.train.steps
-    built = last.built
+    built = last.setup
     assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
 
 
@@ -155,5 +160,5 @@ def test_authors_preset_has_the_counts_of_table_4():
     counts = {"standard": 790400, "frozen_mlp": 394880, "frozen_qk": 724352, "mixit": 724736}
     for variant, expected in counts.items():
         name = f"configs/mixit/memorization.py:variant={variant},scale=paper,preset=authors"
-        built = setup.setup(flags.load_config(name))
+        built = build.phases(flags.load_config(name))[0].setup
         assert built.partition.count(built.shapes())["train"] == expected

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 TRAIN = """
 import jax, json, numpy as np
 from experiments.shared import flags
+from jaxformer import build
 from jaxformer.checkpoint import flatten_state
-from jaxformer.training import setup
 from jaxformer.training.loop import fit
 
 config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny")
@@ -33,10 +33,10 @@ def held(tree):
 out = {}
 for mesh in MESHES:
     config.devices.update(data=mesh[0], fsdp=mesh[1], tensor=mesh[2])
-    built = setup.setup(config)
+    built = build.phases(config)[0].setup
     state = built.create()
     losses = []
-    fit(state, built.step(), built.batch_at(built.source.heldout().fingerprints), steps=30,
+    fit(state, built.step(), built.batch_at(built.data.heldout().fingerprints), steps=30,
         record=lambda first, metrics: losses.extend(metrics["loss"][:, 0].tolist()))
     kernel = state.trainable["block_0"]["mlp"]["in"]["kernel"]
     out[str(mesh)] = dict(

@@ -35,8 +35,6 @@ def get_config(arg: str = ""):
     config = common.training("attention_paths/oneshot", arguments)
     config.recipe = "oneshot"
     del config.task
-    del config.unfreeze
-    del config.train.probes
     config.data = dict(
         seed=12345,  # of the split into classes and of the held-out episodes
         images="folder",
@@ -49,7 +47,15 @@ def get_config(arg: str = ""):
         validation_size=1000,
         test_size=2000,
     )
-    config.model = dict(heads=(4, 4), width=64, query_width=32)
+    config.model = dict(
+        name="attention_paths",
+        heads=(4, 4),
+        width=64,
+        query_width=32,
+        readout="mean",
+        parameterization="standard",
+        param_dtype="float32",
+    )
     config.bayes = dict(
         examples=300,
         widths=(10, 100),  # the first one's order parameter gives the head scores

@@ -3,15 +3,17 @@
 train -> load -> capture -> scores of every head -> record with the attention maps
 """
 
-from typing import Any
+import dataclasses
 
 import jaxformer
 from experiments import look
 from experiments.recipes import train
+from experiments.shared.inside import Inside, draw
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 from jaxformer.training.population import over_chosen
+from jaxformer.training.result import Result
 
 report = train.report
 SCORES = ("pairing", "induction")
@@ -22,24 +24,31 @@ def run(config, workdir: Workdir) -> int:
     return train.run(config, workdir, finish=finish)
 
 
-def finish(workdir: Workdir, result: dict[str, Any]) -> dict[str, Any]:
+def finish(workdir: Workdir, result: Result) -> Result:
     """The result with the strongest head of each layer, and the maps of the first chosen member.
 
     A layer's number is that of its head with the highest mean over the test set.
     """
-    chosen = [i for i, member in enumerate(result["members"]) if member["chosen"]]
-    insides = [look.numbers(*jaxformer.load(workdir.path, i)) for i in chosen]
-    found = [_strongest(inside) for inside in insides]
-    for i, mine in zip(chosen, found, strict=True):
-        result["members"][i]["metrics"] |= mine
-    result["metrics"] |= over_chosen(found, [True] * len(found))
-    scores, seed = insides[0].scores, result["members"][chosen[0]]["seed"]
-    result["baselines"] |= {f"{name}_by_chance": scores[f"{name}_by_chance"] for name in SCORES}
-    look.draw(workdir / "figure.png", insides[0], f"{result['config']['variant']}, seed {seed}")
-    return result
+    chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
+    insides = {i: look.numbers(*jaxformer.load(workdir.path, i)) for i in chosen}
+    found = {i: _strongest(inside) for i, inside in insides.items()}
+    members = [
+        dict(member, metrics=member["metrics"] | found.get(i, {}))
+        for i, member in enumerate(result.members)
+    ]
+    first = insides[chosen[0]]
+    chance = {f"{name}_by_chance": first.scores[f"{name}_by_chance"] for name in SCORES}
+    title = f"{result.config['variant']}, seed {members[chosen[0]]['seed']}"
+    draw(workdir / "figure.png", first, title)
+    return dataclasses.replace(
+        result,
+        members=members,
+        metrics={**result.metrics, **over_chosen([*found.values()], [True] * len(found))},
+        baselines={**result.baselines, **chance},
+    )
 
 
-def _strongest(inside: look.Inside) -> dict[str, Mean]:
+def _strongest(inside: Inside) -> dict[str, Mean]:
     return {
         f"{name}/layer {layer + 1}": Mean(float(heads.max()), float("nan"), 1)
         for name in SCORES
@@ -48,10 +57,9 @@ def _strongest(inside: look.Inside) -> dict[str, Mean]:
 
 
 def check(config) -> None:
-    if config.model.get("mixer", "softmax") != "softmax":
-        raise UserError(
-            f"model.mixer {config.model.mixer!r} has no attention to look at; softmax has."
-        )
+    mixer = getattr(config.model, "mixer", "softmax")
+    if mixer != "softmax":
+        raise UserError(f"model.mixer {mixer!r} has no attention to look at; softmax has.")
 
 
 def dry_run(config) -> None:

@@ -12,10 +12,11 @@ from experiments.shared import describe, plots
 from jaxformer import build, observables
 from jaxformer.capture import capture
 from jaxformer.errors import UserError, unknown
-from jaxformer.records import Workdir, environment
-from jaxformer.training import progress
+from jaxformer.records import Workdir
 from jaxformer.training.metrics import over_seeds
 from jaxformer.training.population import population
+from jaxformer.training.progress import Stopwatch
+from jaxformer.training.result import result_of
 
 STATISTICS = {
     "attention_entropy": observables.causal_attention_entropy,
@@ -30,7 +31,7 @@ def run(config, workdir: Workdir) -> int:
 
 
 def _run(config, workdir: Workdir) -> int:
-    clock = progress.Stopwatch()
+    stopwatch = Stopwatch()
     task, model, seeds, wanted = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
     test = jax.tree.map(jnp.asarray, build.source(config, task).heldout().test)
@@ -47,23 +48,19 @@ def _run(config, workdir: Workdir) -> int:
         jax.device_get(measure(key)) for key in population(config.seed, seeds, (1.0,)).init_keys()
     ]
     metrics = {name: over_seeds([m[name] for m in members]) for name in members[0]}
-    held = workdir.read("config.json")
-    result = {
-        **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
-        "seeds": list(range(config.seed, config.seed + seeds)),
-        "metrics": metrics,
-        "members": [
+    result = result_of(
+        workdir,
+        seeds=range(config.seed, config.seed + seeds),
+        metrics=metrics,
+        members=[
             {"seed": config.seed + i, "learning_rate": None, "metrics": m, "diverged_at": None}
             for i, m in enumerate(members)
         ],
-        "baselines": {},
-        "parameters": build.partition(config).count(shapes(model)),
-        "environment": environment(),
-        "seconds": clock.seconds(),
-    }
+        parameters=build.partition(config).count(shapes(model)),
+        seconds=stopwatch.seconds(),
+    )
     plots.by_layer(workdir / "by_layer.png", {config.variant: metrics})
-    workdir.write("result.json", result)
+    workdir.write("result.json", result.as_json())
     report(workdir)
     return 0
 

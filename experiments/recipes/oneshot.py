@@ -1,90 +1,60 @@
 """Trains attention paths on one-shot episodes, then asks the theory what the network's heads do.
 
-images -> episodes -> fit (queries, keys and values learned) -> queries and keys frozen:
+images -> episodes -> train (queries, keys and values learned) -> queries and keys frozen:
 order parameter, GP limit, temperature scan -> head scores, pruning -> record
 """
 
+import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from experiments.papers.attention_paths.oneshot import draw_figure
-from experiments.papers.attention_paths.study import study, summarise
+from experiments.papers.attention_paths.study import Study, study, summarise
+from experiments.recipes import train
 from experiments.recipes.solve import write_arrays
 from experiments.shared import describe, plots
-from jaxformer import build, sharding
-from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
+from jaxformer import build
 from jaxformer.data import images
 from jaxformer.errors import UserError
-from jaxformer.models.attention_paths import attention_paths
-from jaxformer.partition import Partition
-from jaxformer.records import Workdir, environment
-from jaxformer.tasks.oneshot import OneShot, episodes
-from jaxformer.tasks.source import Heldout
-from jaxformer.tasks.task import Batch
-from jaxformer.training import population as populations
-from jaxformer.training import progress
-from jaxformer.training.loop import fit
-from jaxformer.training.session import Session
-from jaxformer.training.setup import Setup
+from jaxformer.records import Workdir
+from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
+from jaxformer.training.progress import Interrupt
+from jaxformer.training.result import Result
+from jaxformer.training.run import Trained, train_phases
+from jaxformer.training.setup import Phase
 
 
-@dataclass(frozen=True, eq=False)
-class Episodes:
-    """What `Source` is to token tasks: classes, not examples, are held out."""
-
-    task: OneShot
-    validation: OneShot
-    test: OneShot
-    ood: dict[str, OneShot]
-    key: jax.Array
-    batch_size: int
-    validation_size: int
-    test_size: int
-
-    def heldout(self) -> Heldout:
-        test = episodes(self.test, jax.random.fold_in(self.key, 0), 0, self.test_size)
-        chosen_on = episodes(
-            self.validation, jax.random.fold_in(self.key, 1), 0, self.validation_size
-        )
-        return Heldout(test, chosen_on, jnp.zeros(1, jnp.uint32))
-
-    def unlike(self) -> dict[str, Batch]:
-        """The out-of-distribution test sets."""
-        key = jax.random.fold_in(self.key, 2)
-        return {name: episodes(task, key, 0, self.test_size) for name, task in self.ood.items()}
-
-    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
-        def one(place):
-            return self.task.example(jax.random.fold_in(member_key, place), place)
-
-        places = jnp.asarray(step, jnp.uint32) * self.batch_size
-        return jax.vmap(one)(places + jnp.arange(self.batch_size, dtype=jnp.uint32))
+def run(config, workdir: Workdir) -> int:
+    settings = build.settings(config)
+    trained = train_phases(phases_of(config), settings, workdir, announce=describe.announce)
+    if code := trained.ended():
+        return code
+    networks, studied = _networks(trained), []
+    with Interrupt() as interrupt:
+        for number, network in enumerate(networks):
+            print(f"theory of network {number + 1} of {len(networks)}", flush=True)
+            model = trained.session.setup.model
+            studied.append(study(model, network.params, _data(config, trained, network)))
+            if interrupt.signal:
+                print("stopped; the network is saved, the same command goes on.")
+                return 128 + interrupt.signal
+    metrics, arrays = summarise(studied)
+    write_arrays(workdir, arrays)
+    plots.save(draw_figure(studied, metrics, tuple(config.model.heads)), workdir / "figure.png")
+    result = _with_studies(trained, networks, studied)
+    train.draw_curves(workdir, config.name, trained, result)
+    train.write(workdir, dataclasses.replace(result, metrics=metrics))
+    return 0
 
 
-class EpisodeSetup(Setup):
-    """Like Setup, except that tokens are vectors and the network answers with a number."""
-
-    def init(self, key: jax.Array) -> Any:
-        empty = jnp.zeros((1, self.task.length, self.task.dimension))  # type: ignore[attr-defined]
-        return self.model.init(key, empty)["params"]
-
-    def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> jax.Array:
-        return self.model.apply({"params": params}, tokens)
+report = describe.print_result
 
 
-def setup(config) -> EpisodeSetup:
+def phases_of(config) -> list[Phase]:
     """Images read, split and checked; nothing is compiled."""
-    if build.x64():
-        raise UserError("training runs in float32; switch JAX_ENABLE_X64 off.")
     data, bayes = config.data, config.bayes
-    for name in ("steps", "log_every", "eval_every", "batch_size"):
-        if config.train[name] < 1:
-            raise UserError(f"train.{name} must be at least 1, got {config.train[name]}.")
     if not bayes.widths or not bayes.temperatures or min(bayes.temperatures) <= 0:
         raise UserError("bayes needs widths, and temperatures above 0.")
     if not config.model.heads or min(config.model.heads) < 1:
@@ -96,123 +66,37 @@ def setup(config) -> EpisodeSetup:
         )
     sizes = {"per_class": data.per_class, "size": data.size}
     held = images.load(data.images, data.paths, sum(data.classes), **sizes)
-    train, validation, test = (
-        OneShot(part, data.patch) for part in images.split(held, data.classes, data.seed)
-    )
+    parts = images.split(held, data.classes, data.seed)
+    first, validation, test = (OneShot(part, data.patch) for part in parts)
     ood = {
         name: OneShot(images.load(name, (), 2, seed=1, **sizes), data.patch, shuffled=False)
         for name in data.ood
     }
-    source: Any = Episodes(
-        train,
-        validation,
-        test,
-        ood,
-        jax.random.key(data.seed),
-        config.train.batch_size,
-        data.validation_size,
-        data.test_size,
-    )
-    partition = build.partition(config)
-    built = EpisodeSetup(
-        task=train,
-        model=attention_paths(
-            heads=tuple(config.model.heads),
-            width=config.model.width,
-            query_width=config.model.query_width,
-            readout="mean",
-            parameterization="standard",
-        ),
-        partition=partition,
-        tx=build.optimizer(config, partition),
-        source=source,
-        members=populations.population(config.seed, config.n_seeds, config.optim.learning_rate),
-        how=config.train.members,
-        mesh=sharding.make_mesh(**config.devices),
-    )
-    sharding.check_batch(config.train.batch_size, built.mesh.shape)
-    partition.labels(built.shapes())
-    return built
-
-
-def run(config, workdir: Workdir) -> int:
-    built, clock = setup(config), progress.Stopwatch()
-    describe.print_labels(built.partition, built.shapes())
-    with Checkpoints(workdir / "ckpt") as checkpoints, progress.Interrupt() as interrupt:
-        state = built.create()
-        if (found := checkpoints.restore()) is not None:
-            compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")
-            state = sharding.place(unflatten_state(found.arrays, state), state)
-            clock.add(found.note["seconds"])
-            print(f"resuming from step {found.step}")
-        workdir.cut(int(state.step))
-        session = Session(config, built, workdir, checkpoints, interrupt, clock)
-        if not session.finished(int(state.step)):
-            state = fit(
-                state,
-                built.step(),
-                built.batch_at(session.heldout.fingerprints),
-                steps=config.train.steps,
-                record=session.record,
-                hooks=session.hooks(int(state.step)),
-                align=config.train.log_every,
-            )
-        checkpoints.wait()
-        diverged = np.asarray(state.diverged_at)
-        if (diverged >= 0).any():
-            raise UserError(
-                f"the loss was not finite at step {diverged.max()}; try a lower "
-                "--config.optim.learning_rate."
-            )
-        if not session.finished(int(state.step)):
-            print(f"stopped; step {checkpoints.latest()} is saved, the same command goes on.")
-            return 128 + interrupt.signal
-        networks = _networks(built, session, state)
-        studied = []
-        for number, network in enumerate(networks):
-            print(f"theory of network {number + 1} of {len(networks)}", flush=True)
-            studied.append(study(built.model, network.params, _data(config, built, network)))
-            if interrupt.signal:
-                print("stopped; the network is saved, the same command goes on.")
-                return 128 + interrupt.signal
-    metrics, arrays = summarise(studied)
-    result = _result(config, workdir, built, session, networks, studied, metrics)
-    write_arrays(workdir, arrays)
-    plots.save(draw_figure(studied, metrics, tuple(config.model.heads)), workdir / "figure.png")
-    runs = {config.name: workdir.rows()}
-    chosen = {config.name: [member["chosen"] for member in result["members"]]}
-    plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
-    workdir.write("result.json", result | {"seconds": clock.seconds()})
-    report(workdir)
-    return 0
-
-
-report = describe.print_result
+    counts = (config.train.batch_size, data.validation_size, data.test_size)
+    source = Episodes(first, validation, test, ood, jax.random.key(data.seed), *counts)
+    return build.phases(config, build.setup(config, first, build.model(config, first), source))
 
 
 class Network(NamedTuple):
     """A member with the learning rate that validation chose."""
 
     index: int
-    seed: int
     params: Any
 
 
-def _networks(built: Setup, session: Session, state) -> list[Network]:
-    rows = [row for row in session.workdir.rows() if "validation" in row]
-    chosen = built.members.choose(rows[-1]["validation"]["accuracy"])
-    params = jax.device_get(Partition.merge(state.trainable, state.frozen))
+def _networks(trained: Trained) -> list[Network]:
+    params = jax.device_get(trained.params)
     return [
-        Network(i, seed, jax.tree.map(lambda leaf, i=i: leaf[i], params))
-        for i, (seed, _) in enumerate(built.members.members)
-        if chosen[i]
+        Network(i, jax.tree.map(lambda leaf, i=i: leaf[i], params))
+        for i, chosen in enumerate(trained.session.chosen(trained.state))
+        if chosen
     ]
 
 
-def _data(config, built: Setup, network: Network) -> dict[str, Any]:
+def _data(config, trained: Trained, network: Network) -> dict[str, Any]:
     """Episodes for the Bayesian network: its own training set, the common held-out ones."""
-    source: Any = built.source
-    key = jax.random.fold_in(built.members.data_keys()[network.index], 2)
+    setup, source = trained.session.setup, _episodes(trained)
+    key = jax.random.fold_in(setup.members.data_keys()[network.index], 2)
     heldout = source.heldout()
     return {
         "train": episodes(source.task, key, 0, config.bayes.examples),
@@ -224,45 +108,40 @@ def _data(config, built: Setup, network: Network) -> dict[str, Any]:
     }
 
 
-def _result(config, workdir, built, session, networks, studied, metrics) -> dict[str, Any]:
-    held = workdir.read("config.json")
-    kept = {network.index: found for network, found in zip(networks, studied)}
-    heldout, unlike = jax.device_get((session.heldout, built.source.unlike()))
-    baselines = built.task.baselines(heldout.test)
-    for name, batch in unlike.items():
-        scores = built.source.ood[name].baselines(batch)
-        baselines |= {f"{name}_{what}": value for what, value in scores.items()}
-    return {
-        **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
-        "seeds": [network.seed for network in networks],
-        "steps": config.train.steps,
-        "metrics": metrics,
-        "members": [
-            {
-                "seed": seed,
-                "learning_rate": rate,
-                "chosen": i in kept,
-                "metrics": kept[i].metrics if i in kept else {},
-                "temperature": kept[i].chosen if i in kept else None,
-                "diverged_at": None,
-            }
-            for i, (seed, rate) in enumerate(built.members.members)
-        ],
-        "baselines": baselines,
-        "parameters": built.partition.count(built.shapes()),
-        "environment": environment(),
+def _episodes(trained: Trained) -> Episodes:
+    source = trained.session.setup.data
+    assert isinstance(source, Episodes)
+    return source
+
+
+def _with_studies(trained: Trained, networks: list[Network], studied: list[Study]) -> Result:
+    """The result of training with what the theory says of each network."""
+    result, source = trained.result(), _episodes(trained)
+    found = {network.index: one for network, one in zip(networks, studied)}
+    members = [
+        dict(
+            member,
+            metrics=found[i].metrics if i in found else {},
+            temperature=found[i].chosen if i in found else None,
+        )
+        for i, member in enumerate(result.members)
+    ]
+    baselines = {
+        f"{name}_{what}": value
+        for name, batch in jax.device_get(source.unlike()).items()
+        for what, value in source.ood[name].baselines(batch).items()
     }
+    return dataclasses.replace(result, members=members, baselines={**result.baselines, **baselines})
 
 
 def dry_run(config) -> None:
     """Prints what a run would train and solve."""
-    built = setup(config)
-    describe.print_labels(built.partition, built.shapes())
-    print(*(f"  {name}: {value}" for name, value in built.task.describe().items()), sep="\n")
+    setup = phases_of(config)[0].setup
+    describe.announce(setup)
+    print(*(f"  {name}: {value}" for name, value in setup.task.describe().items()), sep="\n")
     paths = math.prod(config.model.heads)
     solves = config.n_seeds * len(config.bayes.widths) * len(config.bayes.temperatures)
     print(
-        f"would train {len(built.members.members)} networks for {config.train.steps} steps and "
+        f"would train {len(setup.members.members)} networks for {config.train.steps} steps and "
         f"solve {solves} order parameters of {paths} paths from {config.bayes.examples} examples"
     )

@@ -22,9 +22,10 @@ from experiments.papers.attention_paths.posterior import draw_figure
 from experiments.recipes.solve import write_arrays
 from experiments.shared import describe, plots
 from jaxformer.errors import UserError
-from jaxformer.records import Workdir, environment, write_atomically
+from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean
 from jaxformer.training.progress import Interrupt, Progress, Stopwatch, Timer
+from jaxformer.training.result import result_of
 from theory import attention_paths
 from theory.attention_paths.posterior import monte_carlo_error
 
@@ -63,9 +64,9 @@ def setup(config) -> Setup:
 
 def run(config, workdir: Workdir) -> int:
     with jax.enable_x64(True):
-        built, clock = setup(config), Stopwatch()
+        built, stopwatch = setup(config), Stopwatch()
         with Interrupt() as interrupt:
-            chunks = collect(built, jax.random.key(config.seed), workdir, interrupt, clock)
+            chunks = collect(built, jax.random.key(config.seed), workdir, interrupt, stopwatch)
         if chunks is None:
             return 128 + interrupt.signal
         posterior = built.sampler.posterior(chunks)
@@ -73,20 +74,16 @@ def run(config, workdir: Workdir) -> int:
         figure = draw_figure(built.data.names, posterior, arrays, metrics)
     write_arrays(workdir, arrays)
     plots.save(figure, workdir / "figure.png")
-    held = workdir.read("config.json")
-    result = {
-        **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
-        "seeds": [config.seed],
-        "metrics": metrics,
-        "members": [],
-        "baselines": baselines,
-        "parameters": {"sampled": _size(built.sampler)},
-        "diagnostics": posterior.diagnostics,
-        "environment": environment(),
-        "seconds": clock.seconds(),
-    }
-    workdir.write("result.json", result)
+    result = result_of(
+        workdir,
+        seeds=[config.seed],
+        metrics=metrics,
+        baselines=baselines,
+        parameters={"sampled": _size(built.sampler)},
+        diagnostics=posterior.diagnostics,
+        seconds=stopwatch.seconds(),
+    )
+    workdir.write("result.json", result.as_json())
     shutil.rmtree(workdir / "draws", ignore_errors=True)  # arrays.npz has them all
     (workdir / "state.npz").unlink(missing_ok=True)
     report(workdir)
@@ -96,33 +93,35 @@ def run(config, workdir: Workdir) -> int:
 report = describe.print_result
 
 
-def collect(built: Setup, key, workdir: Workdir, interrupt, clock) -> list[dict] | None:
+def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[dict] | None:
     """All chunks of draws, those of earlier sessions included; None if asked to stop."""
     sampler, (state, saved, seconds) = built.sampler, _restore(built, key, workdir)
     done = int(state.i[0])
     if saved:
-        clock.add(seconds)
+        stopwatch.add(seconds)
         print(f"resuming from step {done}")
     chunks = [_read(workdir / f"draws/{i:06d}.npz") for i in range(saved)]
-    progress, since_save, new = None, Timer(), []
-    length = 1  # the first dispatch compiles, the second is timed
+    progress, since_save, new = Progress(built.steps, done), Timer(), []
+    first, length = True, 1  # the first dispatch compiles, the second is timed
     while done < built.steps:
         length, timer = min(length, sampler.chunk, built.steps - done), Timer()
         state, chunk = sampler.advance(state, length)
         done += length
-        length = max(1, int(DISPATCH_SECONDS * length / timer.seconds())) if progress else 5
-        progress = progress or Progress(built.steps, done)
+        length = max(1, int(DISPATCH_SECONDS * length / timer.seconds())) if not first else 5
+        first = False
         new.append(chunk)
         stop = bool(interrupt.signal)
         if stop or done == built.steps or since_save.seconds() >= SAVE_SECONDS:
             chunks.append(_join(new))
-            _save(workdir, len(chunks), chunks[-1], state, clock.seconds())
+            _save(workdir, len(chunks), chunks[-1], state, stopwatch.seconds())
             new, since_save = [], Timer()
         note = "warm-up" if done <= sampler.warmup else ""
         progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
         if stop and done < built.steps:
+            progress.close("stopped")
             print(f"stopped; step {done} is saved, the same command goes on.")
             return None
+    progress.close("finished")
     return chunks
 
 

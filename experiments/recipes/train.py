@@ -1,77 +1,47 @@
 """Trains a population (learning rates x seeds), chooses the rate on validation, reports the test.
 
-build -> init or restore -> fit, phase by phase -> evaluate -> record
+build -> train -> evaluate -> record
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from experiments.shared import describe, plots
-from jaxformer import sharding
-from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
-from jaxformer.processes import agree, is_writer
+from jaxformer import build
+from jaxformer.processes import barrier, is_writer
 from jaxformer.records import Workdir
-from jaxformer.training import cost, progress
-from jaxformer.training.loop import fit
-from jaxformer.training.session import Session
-from jaxformer.training.setup import phase_of, phases, regroup
+from jaxformer.training import cost, curves
+from jaxformer.training.result import Result
+from jaxformer.training.run import Trained, train_phases
 
-Finish = Callable[[Workdir, dict[str, Any]], dict[str, Any]]
+Finish = Callable[[Workdir, Result], Result]
 
 
 def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     """`finish` adds to the result, when the last checkpoint is whole and before it is written."""
-    stages = phases(config)
-    built = stages[0].built
-    describe.print_labels(built.partition, built.shapes())
-    if built.task.remark:
-        print(f"note: {built.task.remark}")
-    cost.check_memory(built)
-    with Checkpoints(workdir / "ckpt") as checkpoints, progress.Interrupt() as interrupt:
-        state, clock = built.create(), progress.Stopwatch()
-        if (found := checkpoints.restore()) is not None:
-            built = phase_of(found.note["rules"], stages, checkpoints.folder).built
-            state = built.create()
-            compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")
-            state = sharding.place(unflatten_state(found.arrays, state), state)
-            clock.add(found.note["seconds"])
-            print(f"resuming from step {found.step}")
-        workdir.cut(int(state.step))
-        agree(0)  # nobody reads the rows before they are cut
-        session = Session(config, built, workdir, checkpoints, interrupt, clock)
-        for stage in stages:
-            if session.finished(int(state.step)) or int(state.step) >= stage.end:
-                continue
-            if stage.built.partition.rules != session.built.partition.rules:
-                state = regroup(state, stage.built.create())
-                session.built = stage.built
-                describe.print_labels(stage.built.partition, stage.built.shapes())
-            state = fit(
-                state,
-                stage.built.step(),
-                stage.built.batch_at(session.heldout.fingerprints),
-                steps=stage.end,
-                record=session.record,
-                hooks=session.hooks(int(state.step)),
-                align=config.train.log_every,
-                agree=agree,
-            )
-            if int(state.step) < stage.end:
-                break
-        checkpoints.wait()
-        if code := session.stopped(state):
-            return code
-        result = session.result(state)
-    chosen = {config.name: [member["chosen"] for member in result["members"]]}
-    runs = {config.name: workdir.rows()}
-    if is_writer():
-        plots.curves(workdir / "curves.png", runs, result["baselines"], chosen)
+    phases = build.phases(config)
+    trained = train_phases(phases, build.settings(config), workdir, announce=describe.announce)
+    if code := trained.ended():
+        return code
+    result = trained.result()
+    draw_curves(workdir, config.name, trained, result)
     if finish is not None:
         result = finish(workdir, result)
-    workdir.write("result.json", result)
-    agree(0)  # nobody reads the record before it is whole
-    report(workdir)
+    write(workdir, result)
     return 0
+
+
+def draw_curves(workdir: Workdir, name: str, trained: Trained, result: Result) -> None:
+    chosen = {name: [member["chosen"] for member in result.members]}
+    if is_writer():
+        figure = curves.curves({name: trained.session.workdir.rows()}, result.baselines, chosen)
+        plots.save(figure, workdir / "curves.png")
+
+
+def write(workdir: Workdir, result: Result) -> None:
+    """The last file of a run: with it, it is finished."""
+    workdir.write("result.json", result.as_json())
+    barrier()  # nobody reads the record before it is whole
+    report(workdir)
 
 
 report = describe.print_result
@@ -79,6 +49,6 @@ report = describe.print_result
 
 def dry_run(config) -> None:
     """Prints what a run would train, compute, hold and take."""
-    built = phases(config)[0].built
-    describe.print_labels(built.partition, built.shapes())
-    cost.print_cost(built, config.train.steps)
+    setup = build.phases(config)[0].setup
+    describe.announce(setup)
+    cost.print_cost(setup, config.train.steps)

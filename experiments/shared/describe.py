@@ -10,6 +10,7 @@ from rich.table import Table
 from jaxformer import paths
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.records import Workdir
+from jaxformer.training.setup import Setup
 
 
 def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
@@ -25,16 +26,25 @@ def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
     print("parameters:", ", ".join(f"{n:,} {label}" for label, n in sorted(counts.items())))
 
 
+def announce(setup: Setup) -> None:
+    """What a run is about to train."""
+    print_labels(setup.partition, setup.shapes())
+    if setup.task.remark:
+        print(f"note: {setup.task.remark}")
+
+
 def print_result(workdir: Workdir) -> None:
     """The metrics of a finished run beside the trivial baselines."""
     result = workdir.read("result.json")
-    table = Table("metric", "mean", "sem", "n", box=None, pad_edge=False)
+    title = f"{result['config']['name']}, {len(result['seeds'])} seeds"
+    table = Table("metric", "mean", "sem", "n", box=None, pad_edge=False, title=title)
     for name, value in result["metrics"].items():
         table.add_row(name, number(value["mean"]), number(value["sem"]), str(value["n"]))
     for name, value in result.get("baselines", {}).items():
         table.add_row(f"baseline {name}", number(value), "", "", style="dim")
     _console().print(table)
-    print(f"the run is in {workdir.path}")
+    pictures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
+    print(f"the run is in {workdir.path}" + f" (see {', '.join(pictures)})" * bool(pictures))
 
 
 def number(value: float | None) -> str:

@@ -1,19 +1,20 @@
-"""Short fits inside a figure: the step and the loop of every other run, without their record."""
+"""Short fits inside a figure: the engine of every other run, without a folder or an evaluation."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from jaxformer.partition import Partition
-from jaxformer.tasks.source import Source
+from jaxformer.records import Memory
+from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch
-from jaxformer.training.loop import fit
 from jaxformer.training.population import population
-from jaxformer.training.step import create, make_step
+from jaxformer.training.run import train_phases
+from jaxformer.training.setup import Phase, make_setup
 
 
 class Fitted(NamedTuple):
@@ -39,33 +40,23 @@ def fitted(
     test_size: int = 1,
 ) -> Fitted:
     """Every seed at every rate, in one program; in float32, whatever surrounds it."""
+    settings = TrainSettings(batch_size=batch_size, steps=steps, log_every=1, eval_every=0)
     with jax.enable_x64(False):
         members = population(seed, n_seeds, rates)
-        source = Source(task, jax.random.key(12345), batch_size, 0, test_size, 1)
-        heldout = jax.device_get(source.heldout())
-        avoid, keys, losses = jnp.asarray(heldout.fingerprints), members.data_keys(), []
-
-        def apply(params, tokens, positions):
-            return model.apply({"params": params}, tokens, positions)
-
-        def init(key):
-            return model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
-
-        def batch_at(step):
-            return jax.vmap(lambda key: source.batch_at(key, step, avoid))(keys)
-
-        state = create(init, partition, tx, members.init_keys(), members.learning_rates())
-        initial = jax.device_get(Partition.merge(state.trainable, state.frozen))
-        state = fit(
-            state,
-            make_step(apply, task, tx, "map"),
-            batch_at,
-            steps=steps,
-            record=lambda first, metrics: losses.append(metrics["loss"]),
-        )
-        losses_TxM, end_M = np.concatenate(losses), np.asarray(state.diverged_at)
+        data = make_source(task, DataSettings(test_size=test_size, validation_size=1), batch_size)
+        nouns = (task, model, partition, tx, data, members)
+        setup = make_setup(*nouns, settings, DeviceSettings())
+        trained = train_phases([Phase(steps, setup)], settings, Memory({}), progress=False)
+        start = setup.create()
+        initial = Partition.merge(start.trainable, start.frozen)
+        losses_TxM = np.stack([row["loss"] for row in trained.session.workdir.rows()])
+        end_M = np.asarray(trained.state.diverged_at)
         lost_TxM = (end_M >= 0)[None] & (np.arange(steps)[:, None] >= end_M[None])
         losses_TxM = np.where(lost_TxM, np.nan, losses_TxM)
-        params = Partition.merge(state.trainable, state.frozen)
-    shape = (len(members.rates), n_seeds, steps)
-    return Fitted(losses_TxM.T.reshape(shape), initial, jax.device_get(params), heldout.test)
+        shape = (len(members.rates), n_seeds, steps)
+        return Fitted(
+            losses_TxM.T.reshape(shape),
+            jax.device_get(initial),
+            jax.device_get(trained.params),
+            trained.session.heldout.test,
+        )

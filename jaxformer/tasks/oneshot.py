@@ -20,6 +20,7 @@ import numpy as np
 
 from jaxformer.data.images import Images
 from jaxformer.errors import UserError
+from jaxformer.tasks.source import Heldout
 from jaxformer.tasks.task import Batch, Scores, Task
 
 CHANNELS, SHOWN = 3, 2
@@ -134,6 +135,42 @@ class OneShot(Task):
     def describe(self) -> dict[str, Any]:
         classes, per_class = self.images.pixels_CxKxSxS.shape[:2]
         return {"classes": classes, "images a class": per_class, "patch": self.patch}
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """What `Source` is to token tasks: classes, not examples, are held out."""
+
+    task: OneShot
+    validation: OneShot
+    test: OneShot
+    ood: dict[str, OneShot]
+    key: jax.Array
+    batch_size: int
+    validation_size: int
+    test_size: int
+
+    def heldout(self) -> Heldout:
+        test = episodes(self.test, jax.random.fold_in(self.key, 0), 0, self.test_size)
+        chosen_on = episodes(
+            self.validation, jax.random.fold_in(self.key, 1), 0, self.validation_size
+        )
+        return Heldout(test, chosen_on, jnp.zeros(1, jnp.uint32))
+
+    def unlike(self) -> dict[str, Batch]:
+        """The out-of-distribution test sets."""
+        key = jax.random.fold_in(self.key, 2)
+        return {name: episodes(task, key, 0, self.test_size) for name, task in self.ood.items()}
+
+    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
+        def one(place):
+            return self.task.example(jax.random.fold_in(member_key, place), place)
+
+        places = jnp.asarray(step, jnp.uint32) * self.batch_size
+        return jax.vmap(one)(places + jnp.arange(self.batch_size, dtype=jnp.uint32))
+
+    def unseen(self, member_key: jax.Array, batch: Batch) -> None:
+        """Episodes are drawn for ever."""
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

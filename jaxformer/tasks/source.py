@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from jaxformer.errors import UserError
+from jaxformer.settings import DataSettings
 from jaxformer.tasks.task import Batch, Task
 
 TRAIN, VALIDATION, TEST, SHUFFLE = range(4)
@@ -121,6 +123,27 @@ class Source:
         train = _examples(self.task, key, jnp.arange(self.train_size))
         known = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(known, x))(fingerprints(batch.inputs))
+
+
+def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source:
+    """The source of a task, its sizes checked."""
+    for name in ("test_size", "validation_size"):
+        if getattr(sizes, name) < 1:
+            raise UserError(f"data.{name} must be at least 1, got {getattr(sizes, name)}.")
+    if sizes.train_size < 0 or batch_size < 1:
+        raise UserError(
+            "data.train_size must be at least 0 (0 streams) and train.batch_size at least 1, got "
+            f"{sizes.train_size} and {batch_size}."
+        )
+    kept = sizes.test_size + sizes.validation_size
+    if task.held_out and kept >= task.size:
+        raise UserError(
+            f"data.test_size + data.validation_size = {kept} leave nothing to train on: the task "
+            f"has {task.size} examples."
+        )
+    key = jax.random.key(sizes.seed)
+    held = (sizes.train_size, sizes.test_size, sizes.validation_size)
+    return Source(task, key, batch_size, *held)
 
 
 def fingerprints(inputs_BxT: jax.Array) -> jax.Array:

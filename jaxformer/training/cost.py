@@ -11,8 +11,10 @@ import jax.numpy as jnp
 from jaxformer import sharding
 from jaxformer.errors import UserError
 from jaxformer.partition import Partition
+from jaxformer.tasks.task import Batch
 from jaxformer.training.population import Population
 from jaxformer.training.progress import clock
+from jaxformer.training.setup import Setup
 from jaxformer.training.step import task_scores, token_weighted
 
 # How often a state is held at once: before and after a step; on a CPU also where a checkpoint is
@@ -20,22 +22,23 @@ from jaxformer.training.step import task_scores, token_weighted
 COPIES = {False: 2, True: 4}
 
 
-def check_memory(built) -> None:
-    """Prints what the population will hold; refuses one that does not fit. Compiles nothing."""
-    held, moving = state_bytes(built), step_bytes(built)
+def check_memory(setup: Setup) -> str:
+    """What the population will hold, in words; refuses one that does not fit. Compiles nothing."""
+    held, moving = state_bytes(setup), step_bytes(setup)
     device = jax.local_devices()[0]
     need, free = COPIES[device.platform == "cpu"] * held + moving, free_memory()
     if device.platform == "cpu":  # all of them share one memory
-        need *= min(built.mesh.size, jax.local_device_count())
-    n = len(built.members.members)
-    print(
+        need *= min(setup.mesh.size, jax.local_device_count())
+    n = len(setup.members.members)
+    words = (
         f"memory: about {_size(need)} for {n} member{'s' * (n > 1)} at its peak "
         f"({_size(held)} parameters and moments; {_size(moving)} gradient and activations, "
-        f"{'side by side' if built.how == 'vmap' else 'one member at a time'}), {_size(free)} free"
+        f"{'side by side' if setup.members_by == 'vmap' else 'one member at a time'}), "
+        f"{_size(free)} free"
     )
     if free is None or need <= free:
-        return
-    side_by_side = "train.members=map, " if built.how == "vmap" and n > 1 else ""
+        return words
+    side_by_side = "train.members=map, " if setup.members_by == "vmap" and n > 1 else ""
     raise UserError(
         f"a population of {n} needs about {_size(need)}, {_size(free)} are free on this "
         f"{device.platform}: take {side_by_side}fewer seeds (n_seeds) or learning rates, a smaller "
@@ -43,40 +46,40 @@ def check_memory(built) -> None:
     )
 
 
-def state_bytes(built) -> int:
+def state_bytes(setup: Setup) -> int:
     """Parameters, moments and counts of all members, on one device: members are never cut."""
-    first = Population(built.members.seeds[:1], built.members.rates[:1])
-    shapes = jax.eval_shape(built._replace(members=first).create)
-    places = sharding.state_sharding(shapes, built.tx, built.mesh)
+    first = Population(setup.members.seeds[:1], setup.members.rates[:1])
+    shapes = jax.eval_shape(setup._replace(members=first).create)
+    places = sharding.state_sharding(shapes, setup.tx, setup.mesh)
     parts = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, places)
-    return len(built.members.members) * sum(jax.tree.leaves(parts))
+    return len(setup.members.members) * sum(jax.tree.leaves(parts))
 
 
-def step_bytes(built) -> int:
+def step_bytes(setup: Setup) -> int:
     """The gradient, and what the backward pass keeps of the forward pass, on one device.
 
     Of all members at once under "vmap", of one under "map". XLA may keep a little less (it fuses)
     or more (copies): tests hold it to a factor of two. A model with remat keeps the inputs of its
     blocks, and all of one block at a time.
     """
-    spec = getattr(built.model, "spec", None)
+    spec = getattr(setup.model, "spec", None)
     if spec is not None and getattr(spec, "remat", False):
-        plain = built._replace(model=built.model.clone(spec=replace(spec, remat=False)))
-        return _kept_bytes(built) + _kept_bytes(plain) // spec.layers
-    return _kept_bytes(built)
+        plain = setup._replace(model=setup.model.clone(spec=replace(spec, remat=False)))
+        return _kept_bytes(setup) + _kept_bytes(plain) // spec.layers
+    return _kept_bytes(setup)
 
 
-def _kept_bytes(built) -> int:
+def _kept_bytes(setup: Setup) -> int:
     trainable, frozen = (
-        jax.eval_shape(half, built.shapes())
-        for half in (lambda p: built.partition.split(p)[0], lambda p: built.partition.split(p)[1])
+        jax.eval_shape(half, setup.shapes())
+        for half in (lambda p: setup.partition.split(p)[0], lambda p: setup.partition.split(p)[1])
     )
-    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(built))
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(setup))
 
     def kept(trainable, frozen, batch):
         def loss(trainable):
             params = Partition.merge(trainable, frozen)
-            return token_weighted(task_scores(built.apply, built.task, params, batch)["loss"])
+            return token_weighted(task_scores(setup.apply, setup.task, params, batch)["loss"])
 
         return jax.vjp(loss, trainable)[1]  # a tree of everything the backward pass needs
 
@@ -85,8 +88,8 @@ def _kept_bytes(built) -> int:
     gradient = sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(trainable))
     params = gradient + sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(frozen))
     activations = max(sum(_bytes(x.shape, x.dtype) for x in residuals) - params, 0)
-    cut = math.prod(built.mesh.shape[axis] for axis in sharding.BATCH_AXES)
-    together = len(built.members.members) if built.how == "vmap" else 1
+    cut = math.prod(setup.mesh.shape[axis] for axis in sharding.BATCH_AXES)
+    together = len(setup.members.members) if setup.members_by == "vmap" else 1
     return together * (gradient + activations // cut)
 
 
@@ -120,35 +123,30 @@ def _size(n: int | None) -> str:
     return f"{n / 2**30:,.1f} GiB" if n >= 2**30 else f"{n / 2**20:,.1f} MiB"
 
 
-def print_cost(built, steps: int) -> None:
+def print_cost(setup: Setup, steps: int) -> None:
     """FLOPs and memory of one compiled step; the time is a guess from this machine's matmul."""
-    flops, memory = step_cost(built)
-    seeds, rates = built.members.seeds, built.members.rates
-    print(f"members: {len(built.members.members)} (seeds {seeds} x learning rates {rates})")
+    flops, memory = step_cost(setup)
+    seeds, rates = setup.members.seeds, setup.members.rates
+    print(f"members: {len(setup.members.members)} (seeds {seeds} x learning rates {rates})")
     print(f"FLOPs a step: {flops:.3g} (all members)")
     print(f"memory: about {memory / 2**20:,.0f} MiB")
     seconds = steps * flops / (0.4 * matmul_rate())
     print(f"time: about {clock(seconds)} for {steps:,} steps on this machine, plus compilation")
 
 
-def step_cost(built) -> tuple[float, float]:
+def step_cost(setup: Setup) -> tuple[float, float]:
     """(FLOPs, bytes) of one step of all members as XLA compiles it; nothing is run."""
-    state = jax.eval_shape(built.create)
-    compiled = jax.jit(built.step()).lower(state, batch_shapes(built)).compile()
+    state = jax.eval_shape(setup.create)
+    compiled = jax.jit(setup.step()).lower(state, batch_shapes(setup)).compile()
     cost, memory = compiled.cost_analysis() or {"flops": 0.0}, compiled.memory_analysis()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes if memory else 0
     return float(cost["flops"]), held + (memory.temp_size_in_bytes if memory else 0)
 
 
-def batch_shapes(built):
+def batch_shapes(setup: Setup) -> Batch:
     """The shapes of a batch of all members."""
-
-    def batch():
-        one = built.source.task.example(jax.random.key(0), jnp.int32(0))
-        lead = (len(built.members.members), built.source.batch_size)
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, *x.shape)), one)
-
-    return jax.eval_shape(batch)
+    avoid = jax.ShapeDtypeStruct((1,), jnp.uint32)
+    return jax.eval_shape(lambda avoid: setup.batch_at(avoid)(0), avoid)
 
 
 def matmul_rate() -> float:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.processes import agree
+
 CHUNK = 100  # the most steps in one dispatch
 CHUNK_SECONDS = 1.0  # and about the longest, so that logs and kills stay prompt
 
@@ -15,11 +17,19 @@ CHUNK_SECONDS = 1.0  # and about the longest, so that logs and kills stay prompt
 class Hook(NamedTuple):
     """`call(state, step)` after every `every` steps and at the end; 0: after each dispatch.
 
-    A hook that returns True ends the run after all hooks of that step have been called.
+    `every` may also be a function: step -> the next step at which to call. A hook that returns True
+    ends the run after all hooks of that step have been called.
     """
 
-    every: int
+    every: int | Callable[[int], int]
     call: Callable[..., bool | None]
+    at_start: bool = False  # also before the first step
+
+    def after(self, step: int) -> int:
+        """The next step at which to call; 0 if that is for the dispatches to say."""
+        if callable(self.every):
+            return self.every(step)
+        return self.every and (step // self.every + 1) * self.every
 
 
 def fit(
@@ -31,21 +41,21 @@ def fit(
     record: Callable[[int, dict[str, np.ndarray]], None],
     hooks: Sequence[Hook] = (),
     align: int = 1,
-    agree: Callable[[int], int] = int,
 ):
     """Trains to `steps` and returns the state.
 
     `state.step` counts; `batch_at(step)` and `step_fn(state, batch)` are traced together, many
     steps a dispatch. `record(first_step, metrics)` gets every step's metrics. Dispatches end on
-    multiples of `align` unless the steps are slow. `agree` makes the processes of a job dispatch
-    the same number of steps, which each would choose by its own clock.
+    multiples of `align` unless the steps are slow. The processes of a job agree on how many,
+    which each would choose by its own clock.
     """
     run = _compiled(step_fn, batch_at)
     done, per_step = int(state.step), 0.0
     # The first dispatch donates its input: the caller's arrays must survive it.
     state = jax.tree.map(jnp.copy, state)
     while done < steps:
-        n = agree(_dispatch_length(done, steps, hooks, align, per_step))
+        events = [hook.after(done) for hook in hooks]
+        n = agree(_dispatch_length(done, [steps, *filter(None, events)], align, per_step))
         started = time.perf_counter()
         state, buffer = run(state, n)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
@@ -53,7 +63,7 @@ def fit(
         record(done, metrics)
         done += n
         # A list, not a generator: every hook of the step is called, whatever another one says.
-        due = [h for h in hooks if h.every == 0 or done % h.every == 0 or done == steps]
+        due = [hook for hook, event in zip(hooks, events) if event in (0, done) or done == steps]
         if any([hook.call(state, done) for hook in due]):
             break
     return state
@@ -76,8 +86,7 @@ def _compiled(step_fn, batch_at):
     return jax.jit(run, donate_argnums=0)
 
 
-def _dispatch_length(done, steps, hooks, align, per_step) -> int:
-    events = [steps] + [(done // h.every + 1) * h.every for h in hooks if h.every]
+def _dispatch_length(done: int, events: Sequence[int], align: int, per_step: float) -> int:
     n = min(CHUNK, min(events) - done)
     if per_step:
         n = min(n, max(1, int(CHUNK_SECONDS / per_step)))

@@ -27,7 +27,7 @@ def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
 PROBES = {"attention_entropy": (".*/attn/weights", full_attention_entropy)}
 
 
-def watch(model, probes: Sequence[str]):
+def attach(model, probes: Sequence[str]):
     """(params, tokens, positions) -> (logits, {probe: number}), or None without probes."""
     for name in probes:
         if name not in PROBES:
@@ -35,7 +35,7 @@ def watch(model, probes: Sequence[str]):
     if not probes:
         return None
 
-    def watched(params, tokens, positions):
+    def probed(params, tokens, positions):
         variables, kept = {"params": params}, ["intermediates"]
         logits, state = model.apply(variables, tokens, positions, mutable=kept)
         if not state.get("intermediates"):
@@ -46,4 +46,4 @@ def watch(model, probes: Sequence[str]):
             numbers[name] = function([*paths.select(state["intermediates"], pattern).values()])
         return logits, numbers
 
-    return watched
+    return probed

@@ -1,39 +1,85 @@
-"""How a person watches a run: a progress line with an estimate, and a clean way to stop it."""
+"""How a person watches a run: a line in a terminal, a pipe or a notebook, and a way to stop it."""
 
 import os
+import shutil
 import signal
 import sys
 import time
 from types import FrameType
+from typing import Any
 
 import jax
 
 
-class Progress:
-    """One line that says step, metrics and the time that is left."""
+class Line:
+    """A line that moves in a terminal and in a notebook; in a pipe it is printed now and then."""
 
-    def __init__(self, steps: int, start: int):
-        self.steps, self.first, self.began, self.printed = steps, start, time.monotonic(), 0.0
+    def __init__(self) -> None:
+        self.handle: Any = None  # of the output of a notebook cell
+        self.is_open = False
         self.live = sys.stderr.isatty()
-        # A log file gets a line now and then, a terminal a line that moves.
-        self.period = 0.2 if self.live else 10.0
+        self.notebook = _in_notebook()
+        self.period = 0.2 if self.live or self.notebook else 10.0
+        self.printed = -self.period
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self.printed >= self.period
+
+    def show(self, text: str) -> None:
+        self.printed = time.monotonic()
+        if self.notebook:
+            self._show_in_notebook(text)
+        elif self.live:
+            sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+            self.is_open = True
+        else:
+            sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Ends the line of a terminal, so that what comes next begins a new one."""
+        if self.is_open:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+        self.is_open = False
+
+    def _show_in_notebook(self, text: str) -> None:
+        from IPython.display import Pretty, display
+
+        if self.handle is None:
+            self.handle = display(Pretty(text), display_id=True)
+        else:
+            self.handle.update(Pretty(text))
+
+
+class Progress:
+    """Step, numbers and the time that is left; says that it compiles, and why the run ended."""
+
+    def __init__(self, steps: int, start: int, shown: bool = True):
+        self.steps, self.start, self.text = steps, start, ""
+        self.began = time.monotonic()
+        self.compiled: tuple[int, float] | None = None  # the first dispatch: its step, its end
+        self.line = Line() if shown else None
+        if self.line and start < steps:
+            self.line.show(f"step {start}/{steps}  compiling")
 
     def show(self, step: int, note: str = "", **numbers: float) -> None:
         now = time.monotonic()
-        if now - self.printed < self.period and step < self.steps:
-            return
-        self.printed = now
-        text = "  ".join([*(f"{name} {value:.4g}" for name, value in numbers.items()), note])
-        left = (now - self.began) / max(step - self.first, 1) * (self.steps - step)
-        line = f"step {step}/{self.steps}  {text}  about {clock(left)} left at most"
-        if self.live:
-            sys.stderr.write(f"\r\x1b[K{line}")
-        else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+        self.compiled = self.compiled or (step, now)
+        words = [f"step {step}/{self.steps}"]
+        words += [f"{name} {value:.4g}" for name, value in numbers.items()]
+        self.text = "  ".join(filter(None, [*words, note]))
+        if self.line and self.line.is_due():
+            first, at = self.compiled
+            left = (now - at) / max(step - first, 1) * (self.steps - step)
+            self.line.show(self.text + (f"  about {clock(left)} left" if step > first else ""))
 
-        if self.live and step >= self.steps:
-            sys.stderr.write("\n")
+    def close(self, reason: str) -> None:
+        """The last line: where the run stands and why it ends there."""
+        if self.line and self.text:
+            spent = clock(time.monotonic() - self.began)
+            self.line.show(f"{self.text}  {reason}, {spent}")
+            self.line.close()
 
 
 class Interrupt:
@@ -41,9 +87,14 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.signal = 0
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
-        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._note)
+            except ValueError:  # only the main thread may: elsewhere signals do what they did
+                break
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,8 +102,10 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal:
+        if self.signal and not _in_notebook():
             os._exit(128 + number)
+        if self.signal:
+            raise KeyboardInterrupt
         self.signal = number
         print("\nstopping after this dispatch; once more to stop at once", file=sys.stderr)
 
@@ -100,3 +153,9 @@ def clock(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def _in_notebook() -> bool:
+    """Is there a Jupyter kernel to show things?"""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")

@@ -8,16 +8,19 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from jaxformer.checkpoint import Checkpoints
 from jaxformer.errors import UserError
 from jaxformer.partition import FROZEN
 from jaxformer.processes import agree, any_process
-from jaxformer.records import dumps, environment
+from jaxformer.records import Workdir, dumps
+from jaxformer.settings import TrainSettings
 from jaxformer.tasks.task import Batch
-from jaxformer.training import population as populations
-from jaxformer.training import progress
 from jaxformer.training.loop import Hook
 from jaxformer.training.metrics import Mean, weighted_mean
-from jaxformer.training.setup import Setup, trained_share
+from jaxformer.training.population import over_chosen
+from jaxformer.training.progress import Interrupt, Progress, Stopwatch, Timer
+from jaxformer.training.result import Result, result_of
+from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState, make_evaluate
 
 SAVE_SECONDS = 60
@@ -25,35 +28,44 @@ EVALUATE_BATCH = 250  # examples at once, so that a large test set fits
 
 
 class Session:
-    """The hooks of one run: rows, validation, checkpoints, progress."""
+    """The hooks of one run. `setup` is that of the phase which is trained now."""
 
-    def __init__(self, config, built: Setup, workdir, checkpoints, interrupt, clock):
-        self.config, self.built, self.workdir = config, built, workdir
-        self.checkpoints, self.interrupt, self.clock = checkpoints, interrupt, clock
-        whole = NamedSharding(built.mesh, PartitionSpec())
-        self.evaluate = make_evaluate(built.apply, built.task, EVALUATE_BATCH, whole)
-        self.heldout = jax.device_get(built.source.heldout())
+    def __init__(
+        self,
+        setup: Setup,
+        settings: TrainSettings,
+        workdir: Workdir,
+        checkpoints: Checkpoints | None,
+        stopwatch: Stopwatch,
+        interrupt: Interrupt,
+        progress: Progress,
+    ):
+        self.setup, self.settings, self.workdir = setup, settings, workdir
+        self.checkpoints, self.stopwatch = checkpoints, stopwatch
+        self.interrupt, self.progress = interrupt, progress
+        whole = NamedSharding(setup.mesh, PartitionSpec())
+        self.evaluate = make_evaluate(setup.apply, setup.task, EVALUATE_BATCH, whole)
+        self.heldout = jax.device_get(setup.data.heldout())
         self.validated = [row for row in workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
-        self.last = ""
+        self.saved, self.kept = Timer(), 0  # since when, and the step of, the last checkpoint
+        self.loss, self.note = math.nan, ""  # what the progress line says
 
-    def hooks(self, start: int) -> list[Hook]:
-        train = self.config.train
-        self.progress = progress.Progress(train.steps, start)
-        self.saved = progress.Timer()
+    def hooks(self) -> list[Hook]:
+        every = self.settings.eval_every
         return [
-            Hook(train.eval_every, self.validate),
-            Hook(math.ceil(train.steps / 10), self.save),
-            Hook(0, self.look_around),
+            *([Hook(every, self.validate)] if every else []),
+            Hook(math.ceil(self.settings.steps / 10), self.save),
+            Hook(0, self.after_dispatch),
         ]
 
     def record(self, first: int, metrics: dict[str, np.ndarray]) -> None:
         """One row for every `log_every` steps: the means since the row before."""
-        rows, every = [], self.config.train.log_every
+        rows = []
         for i in range(len(metrics["loss"])):
             self.window.append({name: values[i] for name, values in metrics.items()})
             step = first + i + 1
-            if step % every == 0 or step == self.config.train.steps:
+            if step % self.settings.log_every == 0 or step == self.settings.steps:
                 names = self.window[0]
                 means = {n: np.mean([w[n] for w in self.window], axis=0) for n in names}
                 rows.append({"step": step, **means})
@@ -67,57 +79,75 @@ class Session:
         row = json.loads(dumps({"step": step, "validation": means}))
         self.validated.append(row)
         self.workdir.append([row])
-        self.last = f"validation accuracy {max(means['accuracy']):.3f}"
-        return self.finished(step)
+        self.note = f"validation accuracy {max(means['accuracy']):.3f}"
+        return self.is_finished(step)
 
     def save(self, state: TrainState, step: int) -> None:
         # Between rows there is a part of a window that a checkpoint does not hold.
-        if not self.window and not (np.asarray(state.diverged_at) >= 0).all():
-            note = {"rules": self.built.partition.rules, "seconds": self.clock.seconds()}
-            self.checkpoints.save(step, state, note)
-            self.saved = progress.Timer()
+        if self.checkpoints and not self.window and not _all_diverged(state):
+            rules = self.setup.partition.rules
+            self.checkpoints.save(step, state, {"rules": rules, "seconds": self.seconds()})
+            self.saved = Timer()
 
-    def look_around(self, state: TrainState, step: int) -> bool:
-        """After each dispatch: show where we are, save when it is time, stop when asked."""
+    def after_dispatch(self, state: TrainState, step: int) -> bool:
+        """Shows where we are, saves when it is time, stops when asked."""
         stop = any_process(bool(self.interrupt.signal)) and not self.window
         late = bool(agree(int(self.saved.seconds() > SAVE_SECONDS)))
-        if stop or late or self.finished(step):
+        if stop or late or self.is_finished(step):
             self.save(state, step)
-        self.progress.show(step, self.last, loss=self.loss)
-        return stop or bool((np.asarray(state.diverged_at) >= 0).all())
+        self.progress.show(step, self.note, loss=self.loss)
+        return stop or _all_diverged(state)
 
-    def finished(self, step: int) -> bool:
-        """At the last step, or at one whose validation reached the target (as the rows say)."""
-        if step >= self.config.train.steps:
-            return True
+    def seconds(self) -> dict[str, float]:
+        return self.stopwatch.seconds()
+
+    def has_reached(self, step: int) -> bool:
+        """Did the validation of this step reach the target (as the rows say)?"""
         rows = [row for row in self.validated if row["step"] == step]
-        target = self.config.train.target
-        return bool(rows) and self.built.members.reached(
-            _numbers(rows[-1]["validation"]["accuracy"]), target
+        return bool(rows) and self.setup.members.reached(
+            _numbers(rows[-1]["validation"]["accuracy"]), self.settings.target
         )
 
-    def stopped(self, state: TrainState) -> int:
-        """0 if the run is at its end, else the exit code of one that goes on later.
+    def is_finished(self, step: int) -> bool:
+        return step >= self.settings.steps or self.has_reached(step)
 
-        A run of which every member diverged ends here, with its last good state kept.
+    def close(self, state: TrainState) -> None:
+        """Waits until all is saved, and says why the steps end here."""
+        if self.checkpoints:
+            self.checkpoints.wait()
+            self.kept = self.checkpoints.latest() or 0
+        step = int(state.step)
+        reason = "finished" if step >= self.settings.steps else "stopped"
+        if self.has_reached(step):
+            reason = f"reached {self.settings.target:g} in validation"
+        self.progress.close("diverged" if _all_diverged(state) else reason)
+
+    def ended(self, state: TrainState) -> int:
+        """0: the run is finished; else the exit code of one that goes on later.
+
+        A run of which every member diverged ends with an error, its last good state kept.
         """
-        diverged = np.asarray(state.diverged_at)
-        if (diverged >= 0).all():
+        step, folder = int(state.step), self.checkpoints and self.checkpoints.folder
+        if _all_diverged(state):
+            kept = f" the last good state is step {self.kept} in {folder}." if folder else ""
             raise UserError(
-                f"the loss was not finite at step {diverged.max()}; the last good state is step "
-                f"{self.checkpoints.latest() or 0} in {self.checkpoints.folder}. "
+                f"the loss was not finite at step {np.asarray(state.diverged_at).max()};{kept} "
                 "Try a lower --config.optim.learning_rate."
             )
-        if self.finished(int(state.step)):
+        if self.is_finished(step):
             return 0
-        print(f"stopped; step {self.checkpoints.latest()} is saved, the same command goes on.")
+        if folder:
+            print(f"stopped; step {self.kept} is saved, the same command goes on.")
+        else:
+            steps = self.settings.steps
+            print(f"stopped at step {step} of {steps}; with a workdir it could go on later.")
         return 128 + self.interrupt.signal
 
-    def score(self, state: TrainState, batch: Batch, unseen=None) -> list[dict[str, Mean]]:
-        """Per member, the mean of each score over a set (or over its part `unseen`)."""
+    def score(self, state: TrainState, batch: Batch, part=None) -> list[dict[str, Mean]]:
+        """Per member, the mean of each score over a set (or over a part of it, (members, B))."""
         scores = self.evaluate(state.trainable, state.frozen, batch)
-        n = len(self.built.members.members)
-        part = np.ones((n, batch.inputs.shape[0])) if unseen is None else np.asarray(unseen)
+        n = len(self.setup.members.members)
+        part = np.ones((n, batch.inputs.shape[0])) if part is None else np.asarray(part)
         return [
             {
                 name: weighted_mean(np.asarray(s.value)[i], np.asarray(s.weight)[i] * part[i])
@@ -126,59 +156,67 @@ class Session:
             for i in range(n)
         ]
 
-    def result(self, state: TrainState) -> dict[str, Any]:
-        built, test = self.built, self.heldout.test
-        counts = built.partition.count(built.shapes())
-        trainable = sum(n for label, n in counts.items() if label != FROZEN)
-        share = trained_share(self.config, int(state.step))
-        metrics = self.score(state, test)
-        if built.source.train_size:
-            unseen = jax.vmap(lambda k: built.source.unseen(k, test))(built.members.data_keys())
-            for mine, more in zip(metrics, self.score(state, test, unseen), strict=True):
+    def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
+        """Per member, the test scores; of a finite training set also on what that lacks."""
+        setup, test = self.setup, self.heldout.test
+        scores = self.score(state, test)
+        keys = setup.members.data_keys()
+        if setup.data.unseen(keys[0], test) is not None:
+            part = jax.vmap(lambda key: setup.data.unseen(key, test))(keys)
+            for mine, more in zip(scores, self.score(state, test, part), strict=True):
                 mine |= {f"{name}_unseen": value for name, value in more.items()}
+        return scores
+
+    def chosen(self, state: TrainState) -> list[bool]:
+        """Which members have the learning rate that is best in validation."""
+        final = _numbers(self.validated[-1]["validation"]["accuracy"])
+        lost = np.asarray(state.diverged_at) >= 0
+        return self.setup.members.choose(np.where(lost, -math.inf, final).tolist())
+
+    def result(self, state: TrainState, share: float) -> Result:
+        """What the run found; `share` of the parameters was trained on average."""
+        setup, counts, metrics = self.setup, self.setup.counts(), self.test_scores(state)
+        trainable = sum(n for label, n in counts.items() if label != FROZEN)
         for mine in metrics:
             means = {name: value.mean for name, value in mine.items()}
-            derived = built.task.summary(means, trainable) | {"trained_share": share}
+            derived = setup.task.summary(means, trainable) | {"trained_share": share}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
-        validation = self.validated
-        final = _numbers(validation[-1]["validation"]["accuracy"])
-        diverged = [int(step) for step in state.diverged_at]
-        chosen = built.members.choose(
-            [-math.inf if d >= 0 else v for d, v in zip(diverged, final, strict=True)]
-        )
-        held = self.workdir.read("config.json")
-        return {
-            **{name: held[name] for name in ("config", "overrides", "config_hash")},
-            "scale": self.config.scale,
-            "seeds": built.members.seeds,
-            "steps": int(state.step),
-            "metrics": populations.over_chosen(metrics, chosen),
-            "members": [
-                {
-                    "seed": seed,
-                    "learning_rate": rate,
-                    "chosen": chosen[i],
-                    "metrics": metrics[i],
-                    "validation_accuracy": final[i],
-                    "reached_at": _first(validation, i, self.config.train.target),
-                    "diverged_at": diverged[i] if diverged[i] >= 0 else None,
-                }
-                for i, (seed, rate) in enumerate(built.members.members)
+        chosen = self.chosen(state)
+        return result_of(
+            self.workdir,
+            seeds=setup.members.seeds,
+            steps=int(state.step),
+            metrics=over_chosen(metrics, chosen),
+            members=[
+                self._member(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
+                for i in range(len(metrics))
             ],
-            "baselines": built.task.baselines(jax.device_get(test)),
-            "parameters": counts,
-            "environment": environment(),
-            "seconds": self.clock.seconds(),
+            baselines=setup.task.baselines(jax.device_get(self.heldout.test)),
+            parameters=counts,
+            seconds=self.seconds(),
+        )
+
+    def _member(self, i: int, state: TrainState) -> dict[str, Any]:
+        seed, rate = self.setup.members.members[i]
+        diverged = int(state.diverged_at[i])
+        scores = [
+            (row["step"], _numbers(row["validation"]["accuracy"])[i]) for row in self.validated
+        ]
+        hits = (step for step, score in scores if score >= self.settings.target)
+        return {
+            "seed": seed,
+            "learning_rate": rate,
+            "validation_accuracy": scores[-1][1],
+            "reached_at": next(hits, None),
+            "diverged_at": diverged if diverged >= 0 else None,
         }
+
+
+def _all_diverged(state: TrainState) -> bool:
+    return bool((np.asarray(state.diverged_at) >= 0).all())
 
 
 def _numbers(values) -> list[float]:
     """null, which JSON has for a number that is not finite, counts as never good."""
     return [-math.inf if value is None else value for value in values]
-
-
-def _first(rows, member: int, target: float) -> int | None:
-    """The first validated step at which a member reached the target."""
-    hits = (r["step"] for r in rows if _numbers(r["validation"]["accuracy"])[member] >= target)
-    return next(hits, None)

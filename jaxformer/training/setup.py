@@ -1,39 +1,39 @@
-"""What a training config builds: everything typed and checked, before anything long starts."""
+"""What is trained: the nouns of a run and the functions of a step that follow from them."""
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from jaxformer import build, sharding
+from jaxformer import sharding
 from jaxformer.checkpoint import flatten_state, unflatten_state
 from jaxformer.errors import UserError
 from jaxformer.partition import FROZEN, Partition
-from jaxformer.tasks.source import Source
+from jaxformer.settings import DeviceSettings, TrainSettings
+from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task
-from jaxformer.training import population as populations
 from jaxformer.training import probes
 from jaxformer.training.population import Population
 from jaxformer.training.step import TrainState, create, make_step
 
 
 class Setup(NamedTuple):
-    """What a config builds."""
+    """A population of models, its task and data, what is trained and on which devices."""
 
     task: Task
     model: Any
     partition: Partition
     tx: optax.GradientTransformation
-    source: Source
+    data: Data
     members: Population
-    how: str  # members are computed: "map" or "vmap"
+    members_by: str  # members are computed by "map" or "vmap"
     mesh: Mesh
-    watch: Any = None  # the model with the probes of config.train.probes
+    probed: Any = None  # the model with probes that are logged at every step
 
     def init(self, key: jax.Array) -> Any:
-        return self.model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
+        return self.model.init(key, self.task.blank())["params"]
 
     def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> jax.Array:
         return self.model.apply({"params": params}, tokens, positions)
@@ -42,19 +42,24 @@ class Setup(NamedTuple):
         """The shapes of one member's parameters; nothing is computed."""
         return jax.eval_shape(self.init, jax.random.key(0))
 
+    def counts(self) -> dict[str, int]:
+        """{label: number of parameters} of one member."""
+        return self.partition.count(self.shapes())
+
     def create(self) -> TrainState:
-        keys, rates = self.members.init_keys(), self.members.learning_rates()
+        """The state at step 0, laid out on the mesh."""
         return create(
             self.init,
             self.partition,
             self.tx,
-            keys,
-            rates,
+            self.members.init_keys(),
+            self.members.learning_rates(),
             lambda shapes: sharding.state_sharding(shapes, self.tx, self.mesh),
         )
 
-    def step(self):
-        step = make_step(self.apply, self.task, self.tx, self.how, self.watch)
+    def step(self) -> Callable:
+        """step(state, batch) -> (state, metrics) of all members."""
+        step = make_step(self.apply, self.task, self.tx, self.members_by, self.probed)
         if self.mesh.size == 1:
             return step
         shardings = sharding.state_sharding(jax.eval_shape(self.create), self.tx, self.mesh)
@@ -66,74 +71,73 @@ class Setup(NamedTuple):
 
         return sharded_step
 
-    def batch_at(self, avoid: jax.Array):
+    def batch_at(self, avoid: jax.Array) -> Callable:
         """step -> the batch of every member; equal seeds see equal data."""
         keys = self.members.data_keys()
 
         def batch_at(step):
-            batch = jax.vmap(lambda key: self.source.batch_at(key, step, avoid))(keys)
+            batch = jax.vmap(lambda key: self.data.batch_at(key, step, avoid))(keys)
             return sharding.shard_batch(batch, self.mesh)
 
         return batch_at
 
 
-def setup(config) -> Setup:
-    """Everything typed and checked, before anything long starts."""
-    if build.x64():
+def make_setup(
+    task: Task,
+    model: Any,
+    partition: Partition,
+    tx: optax.GradientTransformation,
+    data: Data,
+    members: Population,
+    settings: TrainSettings,
+    devices: DeviceSettings,
+) -> Setup:
+    """Everything checked, before anything long starts."""
+    if jax.dtypes.canonicalize_dtype(float).itemsize == 8:
         raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
-    for name in ("steps", "log_every", "eval_every"):
-        if config.train[name] < 1:
-            raise UserError(f"train.{name} must be at least 1, got {config.train[name]}.")
-    task, partition = build.task(config), build.partition(config)
-    model = build.model(config, task)
-    built = Setup(
-        task=task,
-        model=model,
-        watch=probes.watch(model, config.train.probes),
-        partition=partition,
-        tx=build.optimizer(config, partition),
-        source=build.source(config, task),
-        members=populations.population(config.seed, config.n_seeds, config.optim.learning_rate),
-        how=config.train.members,
-        mesh=sharding.make_mesh(**config.devices),
-    )
-    sharding.check_batch(config.train.batch_size, built.mesh.shape)
-    partition.labels(built.shapes())
-    return built
+    mesh = sharding.make_mesh(devices.data, devices.fsdp, devices.tensor)
+    sharding.check_batch(data.batch_size, mesh.shape)
+    probed = probes.attach(model, settings.probes)
+    setup = Setup(task, model, partition, tx, data, members, settings.members, mesh, probed)
+    partition.labels(setup.shapes())
+    return setup
 
 
 class Phase(NamedTuple):
-    """The rules that hold until a step."""
+    """The setup that holds until a step."""
 
     end: int
-    built: Setup
+    setup: Setup
 
 
-def phases(config) -> list[Phase]:
-    """`config.partition`, then every later set of rules of `config.unfreeze`."""
-    first, stages = setup(config), []
-    begin, built, counts = 0, first, first.partition.count(first.shapes())
-    for step, rules in config.unfreeze:
-        if not begin < step < config.train.steps:
+def thawing(
+    first: Setup,
+    steps: int,
+    unfreeze: Iterable[tuple[int, Any]],
+    optimizer: Callable[[Partition], optax.GradientTransformation],
+) -> list[Phase]:
+    """The rules of `first`, then every later set of rules: ((step, ((pattern, label), ..)), ..)."""
+    phases, setup, counts, begin = [], first, first.counts(), 0
+    for step, rules in unfreeze:
+        if not begin < step < steps:
             raise UserError(
-                f"unfreeze steps must increase between 0 and train.steps = {config.train.steps}, "
+                f"unfreeze steps must increase between 0 and train.steps = {steps}, "
                 f"got {step} after {begin}."
             )
-        stages.append(Phase(step, built))
+        phases.append(Phase(step, setup))
         later = Partition(rules)
-        changed = later.count(first.shapes())
-        if changed == counts:
+        setup = setup._replace(partition=later, tx=optimizer(later))
+        if setup.counts() == counts:
             raise UserError(f"the unfreeze rules of step {step} change nothing: {counts}.")
-        tx = build.optimizer(config, later)
-        begin, counts, built = step, changed, built._replace(partition=later, tx=tx)
-    return [*stages, Phase(config.train.steps, built)]
+        begin, counts = step, setup.counts()
+    return [*phases, Phase(steps, setup)]
 
 
-def trained_share(config, steps: int) -> float:
+def trained_share(phases: Sequence[Phase], steps: int) -> float:
     """The mean over the steps of a run of trained over all parameters."""
     share, begin = 0.0, 0
-    for end, built in phases(config):
-        counts = built.partition.count(built.shapes())
+    for end, setup in phases:
+        counts = setup.counts()
         part = 1 - counts.get(FROZEN, 0) / sum(counts.values())
         share += part * max(min(end, steps) - begin, 0) / steps
         begin = end
@@ -151,10 +155,10 @@ def regroup(state: TrainState, fresh: TrainState) -> TrainState:
     return sharding.place(unflatten_state(arrays, fresh), fresh)
 
 
-def phase_of(rules, stages: list[Phase], folder) -> Phase:
+def phase_of(rules: Iterable[Sequence[str]], phases: Sequence[Phase], where: Any) -> Phase:
     """The phase that wrote a checkpoint."""
     wanted = [tuple(rule) for rule in rules]
-    for stage in stages:
-        if [*stage.built.partition.rules] == wanted:
-            return stage
-    raise UserError(f"the checkpoint in {folder} was written under other rules: {wanted}.")
+    for phase in phases:
+        if [*phase.setup.partition.rules] == wanted:
+            return phase
+    raise UserError(f"the checkpoint in {where} was written under other rules: {wanted}.")

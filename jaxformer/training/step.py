@@ -17,7 +17,7 @@ from jaxformer.partition import Partition
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
-Watch = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # the same, and named numbers
+Probed = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # the same, and named numbers
 
 
 class TrainState(NamedTuple):
@@ -69,28 +69,24 @@ def make_step(
     task: Task,
     tx: optax.GradientTransformation,
     members: str = "vmap",
-    watch: Watch | None = None,
+    probed: Probed | None = None,
 ):
     """step(state, batch) -> (state, metrics); batch and metrics have the axis of members.
 
     members="vmap" computes them side by side, "map" one after the other in the same program: less
-    memory, and faster where one member fills the device. `watch`, in place of `apply`, also returns
-    numbers to log at every step, of the same forward pass.
+    memory, and faster where one member fills the device. `probed`, in place of `apply`, also
+    returns numbers to log at every step, of the same forward pass.
     """
     if members not in MEMBERS:
         raise unknown("way to compute members", members, MEMBERS)
 
     def loss_of(trainable, frozen, batch):
         params = Partition.merge(trainable, frozen)
-        seen = {}
-
-        def watched(*inputs):
-            logits, numbers = watch(*inputs) if watch else (apply(*inputs), {})
-            seen.update(numbers)
-            return logits
-
-        scores = task_scores(watched, task, params, batch)
-        return token_weighted(scores["loss"]), seen
+        positions_BxK, gathered = scored_positions(batch, task.n_scored)
+        inputs = (params, batch.inputs, positions_BxK)
+        logits, seen = probed(*inputs) if probed else (apply(*inputs), {})
+        check_answer(logits, gathered.targets.shape, task.vocab_size)
+        return token_weighted(task.metrics(logits, gathered)["loss"]), seen
 
     def member_step(state: TrainState, batch: Batch):
         (loss, seen), gradient = jax.value_and_grad(loss_of, has_aux=True)(

@@ -12,6 +12,7 @@ from experiments.recipes import look as look_recipe
 from experiments.run import main as run
 from jaxformer import observables
 from jaxformer.records import Workdir
+from jaxformer.training.result import Result
 
 
 def test_position_after_the_previous_occurrence():
@@ -44,14 +45,14 @@ def test_a_run_is_looked_into(finished, tmp_path, capsys):
         assert 0 < scores[f"{name}_by_chance"] < 1
     assert -1 < scores["cosine"] < 1
 
-    result = look_recipe.finish(workdir, workdir.read("result.json"))
+    result = look_recipe.finish(workdir, Result(**workdir.read("result.json")))
     for name, heads in (
         ("pairing/layer 1", scores["pairing"][0]),
         ("induction/layer 2", scores["induction"][1]),
     ):
-        assert result["metrics"][name].mean == pytest.approx(max(heads))
-        assert result["members"][0]["metrics"][name].mean == pytest.approx(max(heads))
-    assert result["baselines"]["induction_by_chance"] == scores["induction_by_chance"]
+        assert result.metrics[name].mean == pytest.approx(max(heads))
+        assert result.members[0]["metrics"][name].mean == pytest.approx(max(heads))
+    assert result.baselines["induction_by_chance"] == scores["induction_by_chance"]
     assert (workdir / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -77,7 +78,8 @@ def test_wrong_words(words, said, capsys):
 
 def test_an_unfinished_run_and_a_figure_are_refused(finished, tmp_path, capsys):
     for recipe, model, said in (("train", "decoder", "is not finished"), ("solve", "", "'solve'")):
-        config = {"recipe": recipe, "model": {"name": model}}
+        parts = {} if recipe == "solve" else {"task": {}, "train": {}}
+        config = {"recipe": recipe, "model": {"name": model}} | parts
         (tmp_path / "config.json").write_text(json.dumps({"config": config}))
         assert main([str(tmp_path)]) == 2
         assert said in capsys.readouterr().err

@@ -75,12 +75,21 @@ def test_the_callers_state_survives_donation():
 
 
 def test_dispatches_end_on_boundaries_unless_the_steps_are_slow():
-    assert loop._dispatch_length(0, 1000, [], align=10, per_step=0) == 100
-    assert loop._dispatch_length(7, 1000, [], align=10, per_step=0) == 93
-    assert loop._dispatch_length(0, 1000, [], align=10, per_step=1 / 25) == 20
-    assert loop._dispatch_length(0, 1000, [], align=10, per_step=0.4) == 2
-    assert loop._dispatch_length(8, 1000, [], align=10, per_step=0.4) == 2
-    assert loop._dispatch_length(0, 1000, [Hook(30, min)], align=10, per_step=0) == 30
+    def length(done, per_step, *events):
+        return loop._dispatch_length(done, [1000, *events], align=10, per_step=per_step)
+
+    assert length(0, 0) == 100 and length(7, 0) == 93
+    assert length(0, 1 / 25) == 20
+    assert length(0, 0.4) == length(8, 0.4) == 2
+    assert length(0, 0, 30) == 30
+
+
+def test_a_hook_may_name_its_steps():
+    seen = []
+    plan = [0, 2, 3, 11]
+    chosen = Hook(lambda done: next((s for s in plan if s > done), 30), lambda _, s: seen.append(s))
+    run(30, hooks=[chosen])
+    assert seen == [2, 3, 11, 30]
 
 
 def test_dispatch_length_does_not_change_the_numbers(monkeypatch):

@@ -3,20 +3,19 @@
 Layers are numbered as in the papers here (F1, F2): block_0 holds F1, the last block F2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer import paths, surgery
+from jaxformer import surgery
 from jaxformer.capture import capture
-from jaxformer.errors import UserError
 from jaxformer.tasks.task import Batch, scored_positions
 from jaxformer.training.step import task_scores, token_weighted
 
-Params = dict[str, Any]
+Params = Mapping[str, Any]
 # What is asked of a model on clean data, and the task's score that answers. The accuracy of a run
 # is that on noisy data, beside its baselines.
 ANSWERS = {
@@ -55,7 +54,7 @@ def make_probes(
         for ending, version in versions.items():
             out |= {f"{name}{ending}": v for name, v in answers(version, clean).items()}
         if fractions:
-            cut = truncations(params, pattern, fractions, lambda p: answers(p, clean))
+            cut = surgery.truncations(params, pattern, fractions, lambda p: answers(p, clean))
             for name, values in cut.items():
                 for i, fraction in enumerate(fractions):
                     out[f"{name}_at_{fraction:g}"] = values[i]
@@ -205,33 +204,3 @@ def memory_scores(maps: dict[str, jax.Array], task) -> dict[str, jax.Array]:
         for name, where in groups.items():
             out[f"induction_{name}"] = (values_NxN.mean(where=where) - mean) / deviation
     return out
-
-
-def truncations(
-    params: Params, pattern: str, fractions: Sequence[float], measure: Callable[[Params], Any]
-) -> Any:
-    """`measure(params)` with the matched matrices cut to each fraction of their rank.
-
-    One SVD a matrix and one program however many fractions there are: a cut is a mask on the
-    singular values. The rank is floor(fraction * min(dims)), as in `surgery.laser`.
-    """
-    for fraction in fractions:
-        if not 0 <= fraction <= 1:
-            raise UserError(f"a LASER fraction must be in [0, 1], got {fraction}.")
-    chosen = {path: leaf for path, leaf in paths.select(params, pattern).items() if leaf.ndim == 2}
-    if not chosen:
-        raise UserError(f"LASER needs a matrix, {pattern!r} matches none.")
-    parts = {path: jnp.linalg.svd(leaf, full_matrices=False) for path, leaf in chosen.items()}
-    ranks = {
-        path: jnp.array([surgery.rank_of(leaf, fraction) for fraction in fractions])
-        for path, leaf in chosen.items()
-    }
-
-    def cut(rank):
-        new = {}
-        for path, (u, s, vt) in parts.items():
-            kept = jnp.where(jnp.arange(len(s)) < rank[path], s, 0)
-            new[path] = (u * kept[None]) @ vt
-        return measure(paths.replace(params, new))
-
-    return jax.lax.map(cut, ranks)

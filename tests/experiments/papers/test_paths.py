@@ -150,7 +150,7 @@ def test_paper_scale_without_its_data_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     config = flags.load_config("configs/attention_paths/oneshot.py:scale=paper")
     with pytest.raises(UserError, match=r"extra \[data\]"):
-        oneshot.setup(config)
+        oneshot.phases_of(config)
 
 
 @pytest.mark.slow

@@ -31,14 +31,14 @@ def test_every_fraction_is_laser_in_one_program():
         traced.append(1)
         return cut["a"]["kernel"]
 
-    found = probes.truncations(params, "a", fractions, measure)
+    found = surgery.truncations(params, "a", fractions, measure)
     assert len(traced) == 1
     for cut, fraction in zip(found, fractions, strict=True):
         expected = surgery.laser(params, "a", fraction)["a"]["kernel"]
         # Of the largest entry: a cut matrix has entries that only rounding keeps from 0.
         np.testing.assert_allclose(cut, expected, rtol=0, atol=1e-6 * abs(expected).max())
     with pytest.raises(UserError, match=r"in \[0, 1\], got 1.5"):
-        probes.truncations(params, "a", (1.5,), measure)
+        surgery.truncations(params, "a", (1.5,), measure)
 
 
 @pytest.mark.slow  # two more compilations of the recall step

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxformer.errors import UserError
+
 
 @dataclass(frozen=True)
 class DataSettings:
@@ -45,10 +47,17 @@ class TrainSettings:
     batch_size: int = 128
     steps: int = 1000
     log_every: int = 10
-    eval_every: int = 100
+    eval_every: int = 100  # 0: nothing is validated, and no learning rate chosen
     # Members one after the other in one program, or side by side ("vmap": faster where one member
     # does not fill the device, at n times the memory).
     members: str = "map"
     # Stop when all seeds of some learning rate reach it in validation; above 1: never.
     target: float = 2.0
     probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
+
+    def __post_init__(self):
+        for name, least in dict(batch_size=1, steps=1, log_every=1, eval_every=0).items():
+            if getattr(self, name) < least:
+                raise UserError(
+                    f"train.{name} must be at least {least}, got {getattr(self, name)}."
+                )

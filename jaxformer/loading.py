@@ -1,0 +1,74 @@
+"""`jaxformer.load`: the network of a run's folder. It reads and never writes."""
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxformer import build, paths
+from jaxformer.checkpoint import Checkpoints
+from jaxformer.errors import UserError
+from jaxformer.partition import Partition
+from jaxformer.records import Workdir
+
+
+def load(
+    source: str | Path, member: int | None = None, *, model: Any = None
+) -> tuple[Any, dict[str, Any], Any]:
+    """(model, params, config) of a run, from its newest checkpoint.
+
+    `member` counts the population (learning rates slowest, then seeds); by default it is the first
+    seed of the learning rate that the run chose. A model class of one's own is given as `model`.
+    """
+    # Imported here, so that the library works without the package of configs.
+    import ml_collections
+
+    folder = Workdir(source)
+    held = folder.read("config.json")["config"]
+    if "model" not in held or held["recipe"] == "measure":
+        raise UserError(
+            f"{folder.path} is a run of the recipe {held['recipe']!r}, which trains no network; "
+            "its numbers are in result.json and arrays.npz."
+        )
+    config = ml_collections.ConfigDict(held)
+    if model is None:
+        model = _model(config, folder)
+    if not (folder / "ckpt").is_dir():
+        raise UserError(f"{folder.path} has no checkpoint yet.")
+    with Checkpoints(folder / "ckpt", read_only=True) as checkpoints:
+        found = checkpoints.restore()
+    if found is None:
+        raise UserError(f"{folder.path} has no checkpoint yet.")
+    members = found.arrays["learning_rate"].shape[0]
+    member = _first_chosen(folder) if member is None else member
+    if not 0 <= member < members:
+        raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
+
+    def half(name: str) -> dict[str, Any]:
+        start = f"{name}/"
+        cut = {
+            path.removeprefix(start): jnp.asarray(leaf[member])
+            for path, leaf in found.arrays.items()
+            if path.startswith(start)
+        }
+        return paths.unflatten(cut)
+
+    return model, Partition.merge(half("trainable"), half("frozen")), config
+
+
+def _model(config: Any, folder: Workdir) -> Any:
+    name = config.model.name
+    if name not in build.MODELS:
+        raise UserError(
+            f"the model of {folder.path} is {name!r}, which jaxformer does not have; give it as "
+            "jaxformer.load(folder, model=...)."
+        )
+    named = "task" in config and config.task.name in build.TASKS
+    return build.model(config, build.task(config) if named else None)
+
+
+def _first_chosen(folder: Workdir) -> int:
+    if not (folder / "result.json").exists():
+        return 0
+    chosen = [member["chosen"] for member in folder.read("result.json")["members"]]
+    return chosen.index(True) if True in chosen else 0

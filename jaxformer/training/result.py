@@ -1,0 +1,65 @@
+"""What a finished run found: the schema of result.json, written here and nowhere else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from jaxformer.records import Workdir, environment
+from jaxformer.training.metrics import Mean
+
+OPTIONAL = ("steps", "diagnostics")  # left out of the file where a run has none
+
+
+@dataclass(frozen=True)
+class Result:
+    """The numbers of a run, the settings behind them and the machine that made them."""
+
+    config: Mapping[str, Any]  # whole
+    overrides: Mapping[str, Any]
+    config_hash: str
+    scale: str
+    seeds: Sequence[int]
+    metrics: Mapping[str, Mean]  # over the seeds of the chosen members
+    # One entry a member: seed, learning_rate, metrics, diverged_at; a population also says chosen,
+    # validation_accuracy and reached_at.
+    members: Sequence[Mapping[str, Any]]
+    baselines: Mapping[str, float]  # what trivial predictors score on the same set
+    parameters: Mapping[str, int]  # by label
+    environment: Mapping[str, Any]
+    seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
+    steps: int | None = None  # that were trained
+    diagnostics: Mapping[str, Any] | None = field(default=None)  # of a sampler
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of result.json."""
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: v for name, v in held.items() if v is not None or name not in OPTIONAL}
+
+
+def result_of(
+    workdir: Workdir,
+    *,
+    seeds: Sequence[int],
+    metrics: Mapping[str, Mean],
+    seconds: Mapping[str, float],
+    members: Sequence[Mapping[str, Any]] = (),
+    baselines: Mapping[str, float] | None = None,
+    parameters: Mapping[str, int] | None = None,
+    **optional: Any,
+) -> Result:
+    """The result of the run in a folder, whose config.json says the settings."""
+    held = workdir.read("config.json")
+    return Result(
+        config=held["config"],
+        overrides=held["overrides"],
+        config_hash=held["config_hash"],
+        scale=held["config"]["scale"],
+        seeds=list(seeds),
+        metrics=metrics,
+        members=members,
+        baselines=baselines or {},
+        parameters=parameters or {},
+        environment=environment(),
+        seconds=seconds,
+        **optional,
+    )

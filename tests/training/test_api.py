@@ -1,0 +1,150 @@
+"""Training from a notebook: the same engine as the commands, whatever is trained."""
+
+import os
+import signal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxformer
+from experiments.run import main
+from jaxformer import optim
+from jaxformer.errors import UserError
+from jaxformer.models.decoder import decoder
+from jaxformer.models.model import take_positions
+from jaxformer.settings import DataSettings
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.training.loop import Hook
+from jaxformer.training.session import Session
+from tests.experiments.conftest import TINY
+
+TASK = Retrieval(max_pairs=3, vocab=16)
+FROZEN_QK = ((".*/(query|key)/.*", "frozen"), (".*", "train"))
+SIZES = DataSettings(test_size=40, validation_size=40)
+SHORT = dict(steps=60, batch_size=8, eval_every=20, data=SIZES, learning_rate=1e-2, progress=False)
+
+
+def model(**changes):
+    sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, width=16, layers=2, heads=4)
+    fan_in = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
+    return decoder(**sizes | dict(mlp_width=64) | fan_in | changes)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """The run of the command below, said in Python."""
+    return jaxformer.train(TASK, model(), FROZEN_QK, warmup=50, target=0.99, **SHORT)
+
+
+def test_a_notebook_and_a_config_train_the_same_network(run, finished):
+    params = jaxformer.load(finished)[1]
+    assert jax.tree.structure(run.params) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, run.params, params)
+    assert "--config.train.steps=60" in TINY  # `finished` is made by this command
+
+
+def test_a_run_knows_what_it_found(run):
+    assert run.result.metrics["accuracy"].n == 1 and "in_context_guess" in run.result.baselines
+    assert run.result.parameters["frozen"] == 4 * 16 * 16
+    curves = run.curves
+    assert curves["loss"].shape == (6, 1) and list(curves["step"]) == [10, 20, 30, 40, 50, 60]
+    assert curves["validation_accuracy"].shape == (3, 1)
+    assert run.plot().axes and "accuracy" in repr(run) and run.folder is None
+
+
+class Bag(nn.Module):
+    """A model of one's own: the mean embedding of the sequence, at every position."""
+
+    spec: object
+
+    @nn.compact
+    def __call__(self, tokens_BxT, positions_BxK=None):
+        embedded = nn.Embed(self.spec.vocab_size, 8, name="embed")(tokens_BxT)
+        mean_BxTx8 = jnp.broadcast_to(embedded.mean(1, keepdims=True), embedded.shape)
+        return nn.Dense(self.spec.vocab_size, name="unembed")(
+            take_positions(mean_BxTx8, positions_BxK)
+        )
+
+
+def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
+    bag = Bag(model().spec)
+    optimizer = {"train": optax.scale_by_adam(), "slow": optim.SGD()}
+    rules = (("embed/.*", "slow"), (".*", "train"))
+    words = dict(seeds=[3, 5], optimizer=optimizer, unfreeze=[(30, ((".*", "train"),))])
+    whole = jaxformer.train(TASK, bag, rules, **words, **SHORT)
+
+    hooks = Session.hooks
+    stop = Hook(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "hooks", lambda self: [stop, *hooks(self)])
+        half = jaxformer.train(TASK, bag, rules, workdir=tmp_path, **words, **SHORT)
+    with pytest.raises(UserError, match=r"stopped at step 40 of 60.*names a workdir"):
+        _ = half.result
+    again = jaxformer.train(TASK, bag, rules, workdir=tmp_path, **words, **SHORT)
+    assert again.result.seeds == [3, 5]
+    jax.tree.map(np.testing.assert_array_equal, again.trained.params, whole.trained.params)
+
+    with pytest.raises(UserError, match=r"'own: Bag', which jaxformer does not have.*model="):
+        jaxformer.load(tmp_path)
+    loaded, params, _ = jaxformer.load(tmp_path, 1, model=bag)
+    jax.tree.map(np.testing.assert_array_equal, params, whole.member(1))
+    tokens = jnp.zeros((2, 5), jnp.int32)
+    assert jax.jit(loaded.apply)({"params": params}, tokens).shape == (2, 5, 16)
+
+
+def test_loading_writes_nothing_and_what_it_gives_runs_under_jit(tmp_path):
+    words = dict(variant="mixit", mixer="mixit")
+    run = jaxformer.train(
+        TASK, model(mixer=words["mixer"]), ((".*/mix", "frozen"), (".*", "train")),
+        workdir=tmp_path, **SHORT | dict(steps=2),
+    )  # fmt: skip
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    loaded, params, config = jaxformer.load(tmp_path)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+    assert config.model.mixer == "mixit" and loaded == model(mixer="mixit")
+    jax.tree.map(np.testing.assert_array_equal, params, run.params)
+    tokens, places = jnp.zeros((2, 7), jnp.int32), jnp.array([[6], [3]])
+    everywhere = jax.jit(loaded.apply)({"params": params}, tokens)
+    there = jax.jit(loaded.apply)({"params": params}, tokens, places)
+    np.testing.assert_allclose(there[0, 0], everywhere[0, 6], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        (dict(vocab_size=17), "Retrieval has 16 symbols .* built for 17"),
+        (dict(length=5), "sequences of up to 9 tokens; the model was built for 16 and 5"),
+    ],
+)
+def test_a_model_of_another_task_is_refused(changes, said):
+    with pytest.raises(UserError, match=said):
+        jaxformer.train(TASK, model(**changes), **SHORT)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (
+            dict(evaluate_every=3),
+            "train has no argument 'evaluate_every'. Did you mean 'eval_every'",
+        ),
+        (dict(steps=0), "train.steps must be at least 1, got 0"),
+        (dict(unfreeze=[(70, ((".*", "train"),))]), "increase between 0 and train.steps = 60"),
+        (dict(optimizer={"slow": optim.SGD()}), "no optimizer for the label 'train'"),
+    ],
+)
+def test_wrong_words_are_one_line(words, said):
+    with pytest.raises(UserError, match=said) as error:
+        jaxformer.train(TASK, model(), FROZEN_QK, **SHORT | words)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_network_says_so(tmp_path):
+    file = "configs/two_failure_modes/fig3_phase.py"
+    assert main([f"--config={file}:scale=tiny", f"--workdir={tmp_path}"]) == 0
+    with pytest.raises(UserError, match="'solve', which trains no network"):
+        jaxformer.load(tmp_path)
