@@ -68,7 +68,9 @@ def compare(argv: Sequence[str]) -> int:
 
 def _labels(folders: list[Workdir]) -> list[str]:
     """The shortest names that tell the runs apart."""
-    variants = [folder.read("config.json")["config"].get("variant", "") for folder in folders]
+    variants = [
+        folder.read("config.json")["config"]["arguments"].get("variant", "") for folder in folders
+    ]
     if len(set(variants)) == len(variants) and all(variants):
         return variants
     names = [folder.path.name for folder in folders]

@@ -58,8 +58,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(command: flags.Command) -> int:
+    from experiments.ledger.record import run_name
     from experiments.ledger.write import keep
-    from jaxformer import processes
+    from jaxformer import build, processes
     from jaxformer.errors import unknown
     from jaxformer.records import config_hash, open_workdir
 
@@ -77,8 +78,9 @@ def run(command: flags.Command) -> int:
         "config_file": command.config_string,
         "overrides": command.overrides,
     }
-    held["config_hash"] = config_hash(held["config"])
-    with open_workdir(command.workdir or default_workdir(config, held), held) as workdir:
+    held["config_hash"] = config_hash(build.said(held["config"]))
+    folder = command.workdir or Path("runs") / run_name(held["config"], held["config_hash"])
+    with open_workdir(folder, held) as workdir:
         if (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
             recipe.report(workdir)
@@ -95,11 +97,6 @@ def _cache_compilations() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
-
-
-def default_workdir(config, held) -> Path:
-    words = [config.name.replace("/", "_"), getattr(config, "variant", ""), config.scale]
-    return Path("runs") / "-".join([*filter(None, words), held["config_hash"]])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxformer import optim
+from jaxformer import optim, records
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
@@ -28,6 +28,7 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.tasks.task import Task
 from jaxformer.tasks.text import CausalText, MaskedText
+from jaxformer.training import settings
 
 TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,
@@ -48,6 +49,12 @@ MODELS: dict[str, tuple[Callable, type]] = {
     "recall": (recall, RecallSpec),
 }
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
+SETTINGS = {
+    "data": settings.DataSettings,
+    "optim": settings.OptimSettings,
+    "devices": settings.DeviceSettings,
+    "train": settings.TrainSettings,
+}
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
@@ -115,9 +122,36 @@ def source(config: Any, task: Task) -> Source:
     )
 
 
+def said(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config (of nested dicts) says, and its record is known by.
+
+    Left out are the labels in `arguments`, fields that equal the default of their noun, and then
+    empty sections. A section without a noun (figure, recall, measure, ..) is said whole.
+    """
+    found = {
+        kind: records.said(section, _noun(kind, section.get("name")))
+        if isinstance(section, Mapping)
+        else section
+        for kind, section in config.items()
+        if kind != "arguments"
+    }
+    if "labels" in found.get("optim", {}):
+        found["optim"]["labels"] = {
+            label: records.said(given, OPTIMIZERS.get(given["name"]))
+            for label, given in found["optim"]["labels"].items()
+        }
+    return {kind: section for kind, section in found.items() if section != {}}
+
+
 def x64() -> bool:
     """Is float64 on?"""
     return jax.dtypes.canonicalize_dtype(float).itemsize == 8
+
+
+def _noun(kind: str, name: str | None) -> type | None:
+    """The dataclass whose fields a section has, if it has one."""
+    specs = {model: spec for model, (_, spec) in MODELS.items()}
+    return SETTINGS.get(kind) or {"task": TASKS, "model": specs}.get(kind, {}).get(name)
 
 
 def _named(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):

@@ -35,7 +35,11 @@ def finish(workdir: Workdir, result: dict[str, Any]) -> dict[str, Any]:
     result["metrics"] |= over_chosen(found, [True] * len(found))
     scores, seed = insides[0].scores, result["members"][chosen[0]]["seed"]
     result["baselines"] |= {f"{name}_by_chance": scores[f"{name}_by_chance"] for name in SCORES}
-    look.draw(workdir / "figure.png", insides[0], f"{result['config']['variant']}, seed {seed}")
+    look.draw(
+        workdir / "figure.png",
+        insides[0],
+        f"{result['config']['arguments']['variant']}, seed {seed}",
+    )
     return result
 
 

@@ -50,7 +50,7 @@ def _run(config, workdir: Workdir) -> int:
     held = workdir.read("config.json")
     result = {
         **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
+        "scale": config.arguments.scale,
         "seeds": list(range(config.seed, config.seed + seeds)),
         "metrics": metrics,
         "members": [
@@ -62,7 +62,7 @@ def _run(config, workdir: Workdir) -> int:
         "environment": environment(),
         "seconds": clock.seconds(),
     }
-    plots.by_layer(workdir / "by_layer.png", {config.variant: metrics})
+    plots.by_layer(workdir / "by_layer.png", {config.arguments.variant: metrics})
     workdir.write("result.json", result)
     report(workdir)
     return 0

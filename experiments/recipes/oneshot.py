@@ -234,7 +234,7 @@ def _result(config, workdir, built, session, networks, studied, metrics) -> dict
         baselines |= {f"{name}_{what}": value for what, value in scores.items()}
     return {
         **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
+        "scale": config.arguments.scale,
         "seeds": [network.seed for network in networks],
         "steps": config.train.steps,
         "metrics": metrics,

@@ -76,7 +76,7 @@ def run(config, workdir: Workdir) -> int:
     held = workdir.read("config.json")
     result = {
         **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
+        "scale": config.arguments.scale,
         "seeds": [config.seed],
         "metrics": metrics,
         "members": [],

@@ -59,7 +59,7 @@ def run(config, workdir: Workdir) -> int:
     held = workdir.read("config.json")
     result = {
         **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
+        "scale": config.arguments.scale,
         "seeds": list(range(config.seed, config.seed + config.n_seeds)),
         "metrics": outcome.metrics,
         "members": outcome.members,

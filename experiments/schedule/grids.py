@@ -121,8 +121,4 @@ def _split(text: str) -> list[str]:
 def _spelled(field: str, value: Any) -> str:
     if "+" in field and isinstance(value, list):
         return "+".join(map(str, value))
-    return str(_tuples(value))
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
+    return str(flags.tuples(value))

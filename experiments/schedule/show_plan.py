@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from experiments.ledger.ledger import Row
 from experiments.schedule.launch import Job
-from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted, line
+from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
+from experiments.shared import flags
 from experiments.shared.describe import number
 from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
@@ -36,7 +37,8 @@ def queue(todos: list[Todo], seconds: list[float], budget: float) -> None:
             continue
         total += needed
         also = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
-        print(f"{clock(needed):>12}  {todo.names[0]}{also}\n{'':14}{line(todo)}")
+        print(f"{clock(needed):>12}  {todo.names[0]}{also}")
+        print(f"{'':14}{flags.command(todo.config, todo.overrides)}")
     more = f"; {skipped} more do not fit the budget" if skipped else ""
     print(f"would run {len(todos) - skipped} in about {clock(total)}{more}")
 

@@ -150,7 +150,7 @@ class Session:
         held = self.workdir.read("config.json")
         return {
             **{name: held[name] for name in ("config", "overrides", "config_hash")},
-            "scale": self.config.scale,
+            "scale": self.config.arguments.scale,
             "seeds": built.members.seeds,
             "steps": int(state.step),
             "metrics": populations.over_chosen(metrics, chosen),
