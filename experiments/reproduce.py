@@ -22,7 +22,6 @@ A run that fails is named and does not stop the others; the exit code is 1 then.
 import functools
 import math
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ from experiments.schedule.launch import Job, Launcher, Outcome, failures
 from experiments.schedule.planning import Todo
 from experiments.shared import flags, options
 from jaxformer.errors import UserError, unknown
-from jaxformer.records import Workdir, write_atomically
+from jaxformer.records import Workdir, git, write_atomically
 from jaxformer.training.progress import clock
 
 SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain
@@ -135,11 +134,7 @@ def is_outdated(job: Job) -> bool:
 @functools.cache
 def head() -> str:
     """The commit of the code, or "" where there is no git."""
-    words = ["git", "-C", str(flags.ROOT), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(words, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return ""
+    return git("rev-parse", "HEAD") or ""
 
 
 class Reproduction:

@@ -164,9 +164,9 @@ def environment() -> dict[str, Any]:
         "device": device.device_kind if device.platform != "cpu" else _processor(),
         "devices": jax.device_count(),
         "cores": _cores(),
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": git("rev-parse", "HEAD"),
         # Records and what is made from them do not change what the code computes.
-        "clean": _git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
+        "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
     }
 
 
@@ -267,7 +267,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return fields
 
 
-def _git(*words: str) -> str | None:
+def git(*words: str) -> str | None:
     folder = Path(__file__).parents[1]
     try:
         done = subprocess.run(

@@ -58,9 +58,10 @@ def of_csv(text: str) -> Curves:
 
 def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
     """A number a member; where each member has several, each is a metric of its own."""
+    values = values if isinstance(values, list) else [values]
     if values and isinstance(values[0], list):
         return [(f"{name}/{i}", list(numbers)) for i, numbers in enumerate(zip(*values))]
-    return [(name, list(values))]
+    return [(name, values)]
 
 
 def _thin(rows: list[Any]) -> list[Any]:

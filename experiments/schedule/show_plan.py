@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from experiments.ledger.ledger import Row
+from experiments.ledger.tables import measured
 from experiments.schedule.launch import Job
 from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
 from experiments.shared import flags
-from experiments.shared.describe import number
 from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
 
@@ -57,7 +57,4 @@ def nothing_open(found: list[Todo], scale: str) -> str:
 def headline(job: Job, metric: str) -> str:
     """ "accuracy 0.9957 ± 0.0013 ", or nothing if the run has no such number."""
     value = Workdir(job.workdir).read("result.json")["metrics"].get(metric)
-    if value is None:
-        return ""
-    error = "" if value["sem"] is None else f" ± {value['sem']:.2g}"
-    return f"{metric} {number(value['mean'])}{error} "
+    return f"{metric} {measured(value)} " if value else ""
