@@ -89,15 +89,13 @@ def cell_key(cell: Cell, scale: str) -> str:
 
 
 def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:
-    if not stale:
-        return row
-    cells = {name: c for name, c in row.item.cells.items() if name not in row.records}
-    found = {}
-    for name, cell in cells.items():
-        for scale in dict.fromkeys((*cell.scales, *also)):
-            place = address(config_string(cell, scale), cell.overrides)
-            if place in stale:
-                found.setdefault(name, stale[place])
+    found = {
+        name: stale[place]
+        for name, cell in row.item.cells.items()
+        for scale in reversed((*cell.scales, *also))  # the best is the last
+        if name not in row.records
+        and (place := address(config_string(cell, scale), cell.overrides)) in stale
+    }
     return row._replace(stale=found)
 
 

@@ -52,6 +52,8 @@ class Record:
                 raise ValueError(f"{name!r} should be a {kind.__name__}, it is {found}")
         values = {name: held[name] for name in needed}
         record = cls(**values, steps=held.get("steps"), **beside)
+        if "arguments" not in record.config:
+            raise ValueError("its config has no arguments: an older version made it")
         for name, is_sound in record._sound().items():
             if not is_sound:
                 raise ValueError(f"its {name!r} are damaged: {held.get(name)!r:.60}")

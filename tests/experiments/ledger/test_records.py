@@ -77,7 +77,8 @@ def test_a_record_is_compact_and_the_same_json():
         ({"seeds": "0, 1"}, "'seeds' should be a list, it is '0, 1'"),
         ({"seeds": ["0"]}, "its 'seeds' are damaged: \\['0'\\]"),
         ({"metrics": {"accuracy": 0.5}}, "its 'metrics' are damaged"),
-        ({"config": {"name": "x"}}, "its 'config' are damaged"),
+        ({"config": {"name": "x"}}, "its config has no arguments: an older version made it"),
+        ({"config": {"name": "x", "arguments": 1}}, "its 'config' are damaged"),
         ({"steps": "many"}, "its 'steps' are damaged: 'many'"),
     ],
 )
