@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from experiments.shared.describe import csv_text
+
 ROWS = 30  # of a curve, at most
 HEAD = ("step", "split", "metric")
 
@@ -29,19 +31,14 @@ def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
 
 def as_csv(curves: Curves) -> str:
     """The curves with six digits; "" if there are none."""
-    entries = [
-        (step, split, metric, numbers)
+    lines = [
+        [step, split, metric, *("" if x is None else f"{x:.6g}" for x in numbers)]
         for split, metrics in curves.items()
         for metric, curve in metrics.items()
         for step, numbers in curve
     ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    members = max((len(numbers) for *_, numbers in entries), default=0)
-    writer.writerow([*HEAD, *(f"member {i}" for i in range(members))])
-    for *place, numbers in entries:
-        writer.writerow([*place, *("" if x is None else f"{x:.6g}" for x in numbers)])
-    return text.getvalue() if entries else ""
+    members = max(map(len, lines), default=0) - len(HEAD)
+    return csv_text([[*HEAD, *(f"member {i}" for i in range(members))], *lines]) if lines else ""
 
 
 def of_csv(text: str) -> Curves:

@@ -3,8 +3,6 @@
 Every measured number comes out of a record, which the line carries along.
 """
 
-import csv
-import io
 import re
 import shlex
 from typing import Any, NamedTuple
@@ -13,7 +11,7 @@ from experiments.ledger.ledger import Row, config_string
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_RUN, UNDECIDED, Finding, Side, gravest
 from experiments.shared import flags
-from experiments.shared.describe import number
+from experiments.shared.describe import csv_text, number
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
@@ -164,16 +162,14 @@ def name_of(row: Row) -> str:
 
 def as_csv(row: Row) -> str:
     """The lines at full precision."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *MORE])
+    out: list[list[Any]] = [[*COLUMNS, *MORE]]
     for line in lines(row):
         value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
         numbers = [line.published, value["mean"], value["sem"], value["n"], line.baseline]
         where = [record.scale if record else "", line.verdict, line.baseline_name]
         made = [commit(record), record.where] if record else ["", ""]
-        writer.writerow([line.cell, line.metric, *numbers, *where, *made])
-    return text.getvalue()
+        out.append([line.cell, line.metric, *numbers, *where, *made])
+    return csv_text(out)
 
 
 def as_latex(row: Row) -> str:

@@ -6,7 +6,6 @@ results/NAME.png          its figure                               (if it drew o
 results/NAME.csv          the figure's numbers, thinned            (the same)
 """
 
-import csv
 import datetime
 import functools
 import io
@@ -20,6 +19,7 @@ import numpy as np
 
 from experiments.ledger import curves
 from experiments.ledger.record import run_name
+from experiments.shared.describe import csv_text
 from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -89,13 +89,9 @@ def table(arrays: Path) -> str:
 
     "indices" says which part of the array the values are: "2 0:41:2" is [2, 0:41:2].
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["array", "indices", "values"])
     with np.load(arrays) as held:
-        for name in held.files:
-            writer.writerows((name, *line) for line in _lines(held[name]))
-    return text.getvalue()
+        lines = [(name, *line) for name in held.files for line in _lines(held[name])]
+    return csv_text([("array", "indices", "values"), *lines])
 
 
 def _lines(array: np.ndarray) -> Iterator[list[str]]:
