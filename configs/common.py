@@ -43,53 +43,51 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
 
 def training(name: str, arguments: dict[str, str]) -> ConfigDict:
     """A whole config for the recipe `train`, to be changed field by field."""
-    return ConfigDict(
-        dict(
-            name=name,
-            recipe="train",
-            **arguments,
-            seed=0,  # of the first member: initialisation, fixed mixing and training stream
-            n_seeds=1,
-            task=dict(),
-            data=dict(
-                seed=12345,  # of the held-out sets, common to all members
-                train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
-                test_size=1000,
-                validation_size=1000,
-            ),
-            model=dict(),
-            partition=((".*", "train"),),
-            # Later rules: ((step, ((pattern, label), ..)), ..); from that step on they hold.
-            unfreeze=(),
-            optim=dict(
-                learning_rate=(1e-3,),  # several are tried; validation chooses, test reports
-                schedule="cosine",
-                warmup=50,
-                clip=1.0,  # global norm over the trainable leaves; 0 is off
-                labels=dict(train=adamw()),
-            ),
-            # The mesh: data=0 takes all devices that fsdp and tensor leave.
-            devices=dict(data=0, fsdp=1, tensor=1),
-            train=dict(
-                batch_size=128,
-                steps=1000,
-                log_every=10,
-                eval_every=100,
-                # Members one after the other in one program, or side by side ("vmap": faster
-                # where one member does not fill the device, at n times the memory).
-                members="map",
-                # Stop when all seeds of some learning rate reach it in validation; above 1: never.
-                target=2.0,
-                probes=(),  # numbers of the forward pass to log at every step: attention_entropy
-            ),
-        )
+    return _whole(
+        name=name,
+        recipe="train",
+        arguments=arguments,
+        seed=0,  # of the first member: initialisation, fixed mixing and training stream
+        n_seeds=1,
+        task=dict(),
+        data=dict(
+            seed=12345,  # of the held-out sets, common to all members
+            train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
+            test_size=1000,
+            validation_size=1000,
+        ),
+        model=dict(),
+        partition=((".*", "train"),),
+        # Later rules: ((step, ((pattern, label), ..)), ..); from that step on they hold.
+        unfreeze=(),
+        optim=dict(
+            learning_rate=(1e-3,),  # several are tried; validation chooses, test reports
+            schedule="cosine",
+            warmup=50,
+            clip=1.0,  # global norm over the trainable leaves; 0 is off
+            labels=dict(train=adamw()),
+        ),
+        # The mesh: data=0 takes all devices that fsdp and tensor leave.
+        devices=dict(data=0, fsdp=1, tensor=1),
+        train=dict(
+            batch_size=128,
+            steps=1000,
+            log_every=10,
+            eval_every=100,
+            # Members one after the other in one program, or side by side ("vmap": faster
+            # where one member does not fill the device, at n times the memory).
+            members="map",
+            # Stop when all seeds of some learning rate reach it in validation; above 1: never.
+            target=2.0,
+            probes=(),  # numbers of the forward pass to log at every step: attention_entropy
+        ),
     )
 
 
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
     """A whole config for the recipe `solve`: the settings of one figure function."""
-    return ConfigDict(
-        dict(name=name, recipe="solve", **arguments, seed=0, n_seeds=1, figure=settings)
+    return _whole(
+        name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1, figure=settings
     )
 
 
@@ -140,6 +138,7 @@ def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp
         scale_scores=True,
         positions="random",
         embed_std=1.0,
+        causal=True,
         tie_output=False,
         parallel=False,
         dtype="float32",
@@ -159,9 +158,8 @@ def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp
     )
     config.recall = dict(
         probe_every=10 if tiny else 20,
-        early=10
-        if tiny
-        else 20,  # the first steps of each kind of data, of which every second is probed
+        # The first steps of each kind of data, of which every second is probed.
+        early=10 if tiny else 20,
         pretrain_steps=0,  # on clean data, alpha = 0, before the noisy ones
         truncate=("block_1/mlp/in",),
         fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
@@ -176,8 +174,8 @@ def adamw(weight_decay: float = 1e-3) -> dict:
 
 
 def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
-    """Sets config.model and config.partition for config.variant and config.preset."""
-    mixer, config.partition = VARIANTS[config.variant]
+    """Sets config.model and config.partition for the arguments variant, scale and preset."""
+    mixer, config.partition = VARIANTS[config.arguments.variant]
     fixed = mixer == "mixit"
     config.model = dict(
         name="decoder",
@@ -190,6 +188,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         mixing_scale="head",
         sink_head=False,
         learned_positions=fixed,
+        causal=True,  # False: every token sees all, in softmax and in fixed mixing
         use_bias=False,
         act="silu",
         # fan_in is 1/sqrt(inputs). The papers' 0.02 suits n = 1024; at n = 64 it makes frozen
@@ -206,9 +205,9 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         dtype="float32",
         param_dtype="float32",
     )
-    if config.scale == "paper" or config.preset == "authors":
+    if config.arguments.scale == "paper" or config.arguments.preset == "authors":
         config.model.update(init_std="0.02", qk_init_std="0.02", embed_init_std=0.02)
-    if config.preset == "authors":
+    if config.arguments.preset == "authors":
         # What their code does and the paper does not say; biases explain Table 4's counts.
         config.model.use_bias = True
         config.model.branch_scale = 1 / layers  # depth_alpha = 1, base depth 1
@@ -245,9 +244,17 @@ def encoder(
         sigma_w2=0.2,
         sigma_b2=4e-4,
         activation="relu",
+        causal=False,
         dtype="float32",
         param_dtype="float32",
     )
+
+
+def _whole(**sections) -> ConfigDict:
+    """A config whose arguments are labels: they chose its fields, and no field is added to them."""
+    config = ConfigDict(sections)
+    config.arguments.lock()
+    return config
 
 
 def _usage(choices: dict[str, tuple[str, ...]]) -> str:

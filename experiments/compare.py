@@ -70,7 +70,8 @@ def compare(argv: Sequence[str]) -> int:
 
 def _labels(folders: list[Workdir]) -> list[str]:
     """The shortest names that tell the runs apart."""
-    variants = [folder.read("config.json")["config"].get("variant", "") for folder in folders]
+    configs = [flat(folder.read("config.json")["config"]) for folder in folders]
+    variants = [config.get("arguments.variant", "") for config in configs]
     if len(set(variants)) == len(variants) and all(variants):
         return variants
     names = [folder.path.name for folder in folders]

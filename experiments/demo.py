@@ -15,15 +15,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments.papers import PAPERS, headlines
 from experiments.papers.headlines import Runs
 from experiments.schedule import launch
-from experiments.schedule.estimates import Pace
-from experiments.schedule.launch import Job, Launcher, failures
+from experiments.schedule.estimates import run_all
+from experiments.schedule.launch import Job, Launcher
 from experiments.shared import options
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
@@ -126,10 +126,14 @@ def demo(shown: Sequence[Headline], workdir: str, processes: int) -> int:
     jobs = {n: launch.job(n, p.config, p.overrides, root) for n, p in parts.items()}
     waiting = [job for job in jobs.values() if not job.is_finished()]
     processes = processes or min(2, os.cpu_count() or 1)
-    failed, stopped = run(waiting, {n: p.seconds for n, p in parts.items()}, processes)
-    if stopped:
+    times = {jobs[name].workdir: part.seconds for name, part in parts.items()}
+    long = clock(sum(times[job.workdir] for job in waiting))
+    print(f"{len(waiting)} runs, about {long} of processor time", flush=True)
+    with Launcher(processes) as launcher:
+        failed = run_all(launcher, waiting, times, processes)
+    if launcher.signal:
         print("stopped; the same command goes on.")
-        return 128 + stopped
+        return 128 + launcher.signal
     page = root / "report.html"
     problems = [f"{o.job.name}: {o.message} ({o.job.log()})" for o in failed]
     problems += build_page(page, root)
@@ -143,27 +147,6 @@ def demo(shown: Sequence[Headline], workdir: str, processes: int) -> int:
     look = f"Open {page}; every" if page.exists() else "Every"
     print(f"{look} run is a folder in {root}. README.md says what comes next.")
     return 1 if problems else 0
-
-
-def run(jobs: list[Job], seconds: Mapping[str, float], processes: int):
-    """(outcomes that failed, the signal that stopped it or 0)."""
-    pace, outcomes, left = Pace(), [], sum(seconds[job.name] for job in jobs)
-    print(f"{len(jobs)} runs, about {clock(left)} of processor time", flush=True)
-
-    def announced() -> Iterator[Job]:
-        for i, job in enumerate(jobs, 1):
-            after = sum(seconds[job.name] for job in jobs[i - 1 :]) * pace.ratio / processes
-            print(f"run {i} of {len(jobs)}: {job.name}; about {clock(after)} left", flush=True)
-            yield job
-
-    with Launcher(processes) as launcher:
-        for outcome in launcher.run(announced()):
-            outcomes.append(outcome)
-            if outcome.code == 0:
-                pace.add(seconds[outcome.job.name], outcome.seconds)
-            elif not outcome.stopped:
-                print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
-    return failures(outcomes), launcher.signal
 
 
 def build_page(page: Path, root: Path) -> list[str]:

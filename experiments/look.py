@@ -89,7 +89,7 @@ def look(argv: Sequence[str]) -> int:
 def numbers(model, params: Any, config: Any, sequences: int = 256) -> Inside:
     """What a loaded network shows on test sequences of its own task."""
     task = build.task(config)
-    test = build.source(config, task).heldout().test
+    test = build.source(config, task, batch_size=1).heldout().test
     return look_inside(model, params, task, jax.tree.map(lambda x: x[:sequences], test))
 
 

@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row, ledger
-from experiments.ledger.read import ROOT, Record, command, is_stale, load, load_runs
+from experiments.ledger.read import ROOT, load, load_runs
+from experiments.ledger.record import Record
 from experiments.page import figures, markdown
 from experiments.papers import PAPERS
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import write_atomically
 
-__all__ = ["command", "is_stale", "load", "load_runs", "main", "render"]
 VALUED, SIMPLE = ("--page", "--tables", "--runs"), ("--check", "--only-runs")
 TITLE = "Five papers on what each part of a transformer does: their numbers and ours"
 

@@ -22,15 +22,13 @@ A run that fails is named and does not stop the others; the exit code is 1 then.
 import functools
 import math
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import report
-from experiments.ledger import write
+from experiments.ledger import read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.rules import NOT_RUN
@@ -41,7 +39,7 @@ from experiments.schedule.launch import Job, Launcher, Outcome, failures
 from experiments.schedule.planning import Todo
 from experiments.shared import flags, options
 from jaxformer.errors import UserError, unknown
-from jaxformer.records import Workdir, write_atomically
+from jaxformer.records import Workdir, git, write_atomically
 from jaxformer.training.progress import clock
 
 SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain
@@ -77,7 +75,7 @@ def reproduce(asked: Mapping[str, Any], papers: Mapping[str, Paper]) -> int:
         raise unknown("scale", asked["scale"], SCALES)
     budget = options.seconds("--budget", asked["budget"]) if asked["budget"] else math.inf
     wanted = planning.select(papers, asked["paper"], asked["only"])
-    records, problems = report.load(write.RESULTS)
+    records, problems = read.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
     found = planning.todos(wanted, records, asked["scale"], asked["seeds"], Estimator(records))
@@ -136,11 +134,7 @@ def is_outdated(job: Job) -> bool:
 @functools.cache
 def head() -> str:
     """The commit of the code, or "" where there is no git."""
-    words = ["git", "-C", str(flags.ROOT), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(words, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return ""
+    return git("rev-parse", "HEAD") or ""
 
 
 class Reproduction:
@@ -221,7 +215,7 @@ class Reproduction:
             return
         self.pace.add(todo.estimate, outcome.seconds)
         replace(todo, outcome.job)
-        records, _ = report.load(write.RESULTS)
+        records, _ = read.load(write.RESULTS)
         rows = [row for row in ledger(self.papers, records) if self.concerns(row, todo)]
         verdicts = {f"{r.item.name}: {r.verdict}" for r in rows if r.verdict != NOT_RUN}
         said = show_plan.headline(outcome.job, rows[0].item.metric if rows else "accuracy")
@@ -238,10 +232,10 @@ def replace(todo: Todo, job: Job) -> None:
     held = Workdir(job.workdir).read("config.json")
     mine = write.place(held["config"], held["config_hash"])
     for record in todo.replaces:
-        old = write.place(record["config"], record["config_hash"])
+        old = write.place(record.config, record.config_hash)
         if old != mine and mine.exists():
-            for file in (old, old.with_suffix(".png"), old.with_suffix(".csv")):
-                file.unlink(missing_ok=True)
+            for suffix in write.SUFFIXES:
+                write.beside(old, suffix).unlink(missing_ok=True)
             print(f"  replaces {old.name}")
 
 

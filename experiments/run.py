@@ -56,23 +56,27 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(command: flags.Command) -> int:
+    from experiments.ledger.record import run_name
     from experiments.ledger.write import keep
-    from jaxformer import processes
+    from jaxformer import build, processes
     from jaxformer.records import config_hash, open_workdir
 
     _cache_compilations()
     config = command.config.copy_and_resolve_references()
     recipe = recipes.module(str(config.recipe))
+    plain = flags.plain(config)
+    recipes.check(plain)
     if command.dry_run:
         recipe.dry_run(config)
         return 0
     held = {
-        "config": flags.plain(config),
+        "config": plain,
         "config_file": command.config_string,
         "overrides": command.overrides,
     }
-    held["config_hash"] = config_hash(held["config"])
-    with open_workdir(command.workdir or default_workdir(config, held), held) as workdir:
+    held["config_hash"] = config_hash(build.said(plain))
+    folder = command.workdir or Path("runs") / run_name(plain, held["config_hash"])
+    with open_workdir(folder, held) as workdir:
         if (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
             recipe.report(workdir)
@@ -89,11 +93,6 @@ def _cache_compilations() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
-
-
-def default_workdir(config, held) -> Path:
-    words = [config.name.replace("/", "_"), getattr(config, "variant", ""), config.scale]
-    return Path("runs") / "-".join([*filter(None, words), held["config_hash"]])
 
 
 if __name__ == "__main__":

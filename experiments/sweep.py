@@ -21,16 +21,16 @@ each learning rate of each run. The best of a model is chosen on validation, rep
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import report
+from experiments.ledger import read
 from experiments.ledger.write import RESULTS
 from experiments.schedule import grids, launch, sweep_table
-from experiments.schedule.estimates import Estimator, Pace
+from experiments.schedule.estimates import Estimator, run_all
 from experiments.schedule.grids import Run
-from experiments.schedule.launch import Job, Launcher, failures
+from experiments.schedule.launch import Launcher
 from experiments.shared import options
 from jaxformer.errors import UserError
 from jaxformer.training.progress import clock
@@ -56,7 +56,7 @@ def sweep(asked: Mapping[str, Any]) -> int:
     runs = expanded(asked)
     jobs = [launch.job(label(run), run.config, run.overrides, root) for run in runs]
     held = [launch.settings(run.config, run.overrides) for run in runs]
-    estimate = Estimator(report.load(RESULTS)[0])
+    estimate = Estimator(read.load(RESULTS)[0])
     times = {job.workdir: estimate(config) for job, config in zip(jobs, held, strict=True)}
     members = sum(map(_members, held))
     waiting = [job for job in jobs if not job.is_finished()]
@@ -65,7 +65,9 @@ def sweep(asked: Mapping[str, Any]) -> int:
     if asked["dry_run"]:
         print(*(f"  {job.name}" for job in waiting), sep="\n")
         return 0
-    failed, stopped = run_all(waiting, times, asked["processes"])
+    with Launcher(asked["processes"]) as launcher:
+        failed = run_all(launcher, waiting, times, asked["processes"])
+    stopped = launcher.signal
     done = [(run, job) for run, job in zip(runs, jobs, strict=True) if job.is_finished()]
     if done:
         rows = sweep_table.gather(done)
@@ -91,26 +93,6 @@ def expanded(asked: Mapping[str, Any]) -> list[Run]:
     if len(runs) == 1 and not grid:
         raise UserError("nothing to sweep: give --grid FIELD=VALUE,VALUE or {braces} in --config.")
     return runs
-
-
-def run_all(jobs: list[Job], times: Mapping[Path, float], processes: int):
-    """(outcomes that failed, the signal that stopped it or 0)."""
-    pace, outcomes, left = Pace(), [], [times[job.workdir] for job in jobs]
-
-    def announced() -> Iterator[Job]:
-        for i, job in enumerate(jobs):
-            after = clock(pace.ratio * sum(left[i:]) / processes)
-            print(f"run {i + 1} of {len(jobs)}: {job.name}; about {after} left", flush=True)
-            yield job
-
-    with Launcher(processes) as launcher:
-        for outcome in launcher.run(announced()):
-            outcomes.append(outcome)
-            if outcome.code == 0:
-                pace.add(times[outcome.job.workdir], outcome.seconds)
-            elif not outcome.stopped:
-                print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
-    return failures(outcomes), launcher.signal
 
 
 def label(run: Run) -> str:

@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxformer import optim
+from jaxformer import optim, records
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.partition import Partition
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
@@ -54,6 +54,12 @@ MODELS: dict[str, tuple[Callable, type]] = {
     "recall": (recall, RecallSpec),
 }
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}
+SETTINGS = {
+    "data": DataSettings,
+    "optim": OptimSettings,
+    "devices": DeviceSettings,
+    "train": TrainSettings,
+}
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
@@ -94,10 +100,10 @@ def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation
     return optim.optimizer(partition, specs, section.clip, factor)
 
 
-def source(config: Any, task: Task) -> Source:
-    """Where the batches of `config.data` come from."""
+def source(config: Any, task: Task, batch_size: int | None = None) -> Source:
+    """Where the batches of `config.data` come from; `batch_size` for what does not train."""
     sizes = _make("data", DataSettings, DataSettings, dict(config.data))
-    return make_source(task, sizes, config.train.batch_size)
+    return make_source(task, sizes, batch_size or config.train.batch_size)
 
 
 def settings(config: Any) -> TrainSettings:
@@ -152,9 +158,37 @@ def _plain(value: Any) -> Any:
     return type(value).__name__
 
 
+def said(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config (of nested dicts) says, and its record is known by.
+
+    Left out are the labels in `arguments`, fields that equal the default of their noun, and
+    sections in which nothing is left. A section without a noun (figure, recall, measure, ..) is
+    said whole.
+    """
+    found = {
+        kind: records.said(section, _noun(kind, section.get("name")))
+        if isinstance(section, Mapping)
+        else section
+        for kind, section in config.items()
+        if kind != "arguments"
+    }
+    if "labels" in found.get("optim", {}):
+        found["optim"]["labels"] = {
+            label: records.said(given, OPTIMIZERS.get(given["name"]))
+            for label, given in found["optim"]["labels"].items()
+        }
+    return {kind: section for kind, section in found.items() if section not in ({}, [], ())}
+
+
 def x64() -> bool:
     """Is float64 on?"""
     return jax.dtypes.canonicalize_dtype(float).itemsize == 8
+
+
+def _noun(kind: str, name: str | None) -> type | None:
+    """The dataclass whose fields a section has, if it has one."""
+    specs = {model: spec for model, (_, spec) in MODELS.items()}
+    return SETTINGS.get(kind) or {"task": TASKS, "model": specs}.get(kind, {}).get(name)
 
 
 def _named(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):

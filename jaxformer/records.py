@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 from jaxformer.errors import UserError
 from jaxformer.processes import agree, is_writer
 
-SCHEMA = 1  # of a record in results/; a reader refuses one it does not know
+SCHEMA = 2  # of a record in results/; a reader refuses one it does not know
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
 
 
@@ -150,9 +151,24 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         yield
 
 
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Twelve digits that change when a setting does."""
-    return hashlib.sha256(dumps(config).encode()).hexdigest()[:12]
+def config_hash(said: Mapping[str, Any]) -> str:
+    """Twelve digits that change when a config says something else (see `build.said`)."""
+    return hashlib.sha256(dumps(said).encode()).hexdigest()[:12]
+
+
+def said(section: Mapping[str, Any], noun: type | None) -> dict[str, Any]:
+    """The fields of a section that differ from the defaults of their dataclass; `name` stays.
+
+    A section without a dataclass, or with a field that it lacks, is said whole.
+    """
+    defaults = {field.name: field.default for field in fields(noun)} if noun else {}
+    if not section.keys() <= {"name", *defaults}:
+        return dict(section)
+    return {
+        name: value
+        for name, value in section.items()
+        if name == "name" or _plain(value) != _plain(defaults[name])
+    }
 
 
 def environment() -> dict[str, Any]:
@@ -171,9 +187,9 @@ def environment() -> dict[str, Any]:
         "device": device.device_kind if device.platform != "cpu" else _processor(),
         "devices": jax.device_count(),
         "cores": _cores(),
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": git("rev-parse", "HEAD"),
         # Records and what is made from them do not change what the code computes.
-        "clean": _git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
+        "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
     }
 
 
@@ -274,7 +290,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return fields
 
 
-def _git(*words: str) -> str | None:
+def git(*words: str) -> str | None:
     folder = Path(__file__).parents[1]
     try:
         done = subprocess.run(

@@ -1,50 +1,81 @@
-"""Every config, variant and scale is built and checked; nothing is compiled."""
+"""Every config, with every choice of its arguments, is built and checked; nothing is compiled."""
 
-from pathlib import Path
+import re
+from collections.abc import Callable
 
 import jax
 import pytest
 
-from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
+from configs.common import SCALES, VARIANTS, hidden_markov
 from experiments.recipes import measure, oneshot, posterior, recall, solve
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.paths import flatten
 from jaxformer.training.setup import trained_share
+from tests.choices import cells, choices
 
 NAMES = flags.known_configs()
-ALONE = ("unfreezing", "qk_scale", "induction_head")  # configs with arguments of their own
-MIXIT = [n for n in NAMES if "/mixit/" in n and not any(word in n for word in ALONE)]
-ENCODERS = {
-    "fig1_losses": ("trainable", "rank_collapse", "entropy_collapse"),
-    "fig4_entropy": ("beta_0_5", "beta_4_0"),
-    "figC2_low_rate": ("beta_1_4",),
+LOADED = {name: flags.load_config(name) for name in NAMES}
+ENCODERS = [n for n, c in LOADED.items() if "model" in c and c.model.get("name") == "encoder"]
+FREEZING = [n for n in NAMES if set(choices(n).get("variant", ("",))) <= {*VARIANTS}]
+# What a config of a recipe builds before anything runs.
+BUILD: dict[str, Callable] = {
+    "train": build.phases,
+    "look": build.phases,
+    "recall": recall.phases_of,
+    "measure": measure.setup,
+    "solve": solve.setup,
+    "oneshot": oneshot.phases_of,
+    "posterior": posterior.setup,
 }
-RECALL = [name for name in NAMES if flags.load_config(name).recipe == "recall"]
-FIGURES = [name for name in NAMES if flags.load_config(name).recipe == "solve"]
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("file", [name for name in MIXIT if name not in FIGURES])
-def test_a_config_builds(file, variant, scale):
-    for preset in PRESETS:
-        config = flags.load_config(f"{file}:variant={variant},scale={scale},preset={preset}")
-        if config.recipe == "measure":
-            measure.setup(config)
-            continue
-        built = build.phases(config)[0].setup
-        shapes = built.shapes()
-        counts = built.partition.count(shapes)
-        assert ("frozen" in counts) == (variant != "standard") and counts["train"] > 0
-        assert ("block_0/mlp/in/bias" in flatten(shapes)) == (preset == "authors")
-        if scale == "tiny":
-            state = jax.eval_shape(built.create)
-            members = config.n_seeds * len(config.optim.learning_rate)
-            assert all(leaf.shape[0] == members for leaf in jax.tree.leaves(state.trainable))
-            tokens = jax.ShapeDtypeStruct((2, built.task.length), int)
-            logits = jax.eval_shape(built.apply, shapes, tokens, None)
-            assert logits.shape == (2, built.task.length, built.task.vocab_size)
+@pytest.mark.parametrize("file", NAMES)
+def test_a_config_builds(file, scale):
+    for cell in cells(file, scale=(scale,)):
+        config = flags.load_config(cell)
+        if config.recipe == "posterior":
+            config.task.update(hidden_markov("tiny"))  # the paper's size takes seconds to draw
+        if config.recipe == "oneshot":
+            config.data = LOADED[file].data  # the images of the larger scales are not here
+        with jax.enable_x64(config.recipe == "posterior"):
+            built = BUILD[config.recipe](config)
+        if config.recipe in ("train", "look", "recall"):
+            assert built[-1].end == config.train.steps
+        if file in FREEZING and config.recipe != "measure":
+            check_variant(config, built[0].setup)
+        if file in ENCODERS:
+            check_encoder(config, built[0].setup)
+
+
+def check_variant(config, built):
+    """It freezes what its name says, and the authors' preset has biases."""
+    shapes, labels = built.shapes(), config.arguments
+    counts = built.partition.count(shapes)
+    assert ("frozen" in counts) == (labels.variant != "standard") and counts["train"] > 0
+    assert ("block_0/mlp/in/bias" in flatten(shapes)) == (labels.preset == "authors")
+    if labels.scale == "tiny":
+        state = jax.eval_shape(built.create)
+        members = config.n_seeds * len(config.optim.learning_rate)
+        assert all(leaf.shape[0] == members for leaf in jax.tree.leaves(state.trainable))
+        tokens = jax.ShapeDtypeStruct((2, built.task.length), int)
+        logits = jax.eval_shape(built.apply, shapes, tokens, None)
+        assert logits.shape == (2, built.task.length, built.task.vocab_size)
+
+
+def check_encoder(config, built):
+    """It trains everything, and its attention is watched."""
+    counts = built.partition.count(built.shapes())
+    assert set(counts) == {"train"} and built.probed is not None
+    if config.arguments.scale == "tiny":
+        metrics = jax.eval_shape(built.step(), jax.eval_shape(built.create), batch(built))[1]
+        assert set(metrics) == {"loss", "gradient_norm", "attention_entropy"}
+
+
+def batch(built):
+    avoid = jax.ShapeDtypeStruct((8,), "uint32")
+    return jax.eval_shape(lambda avoid: built.batch_at(avoid)(0), avoid)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -96,41 +127,6 @@ def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale
             assert attn[name]["kernel"].std() == pytest.approx(wanted, rel=0.05)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("file", [f"configs/two_failure_modes/{name}.py" for name in ENCODERS])
-def test_an_encoder_config_builds(file, scale):
-    for variant in ENCODERS[Path(file).stem]:
-        built = build.phases(flags.load_config(f"{file}:variant={variant},scale={scale}"))[0].setup
-        counts = built.partition.count(built.shapes())
-        assert set(counts) == {"train"} and built.probed is not None
-        if scale == "tiny":
-            metrics = jax.eval_shape(built.step(), jax.eval_shape(built.create), batch(built))[1]
-            assert set(metrics) == {"loss", "gradient_norm", "attention_entropy"}
-
-
-def batch(built):
-    avoid = jax.ShapeDtypeStruct((8,), "uint32")
-    return jax.eval_shape(lambda avoid: built.batch_at(avoid)(0), avoid)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("file", FIGURES)
-def test_a_figure_has_the_fields_its_config_sets(file, scale):
-    function, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
-    assert callable(function) and settings
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("variant", ["collapsed", "weights"])
-def test_a_posterior_config_builds(variant, scale):
-    name = f"configs/attention_paths/posterior.py:variant={variant},scale={scale}"
-    config = flags.load_config(name)
-    config.task.update(hidden_markov("tiny"))  # the paper's size takes seconds to draw
-    with jax.enable_x64(True):
-        built = posterior.setup(config)
-    assert built.sampler.method == variant and built.data.heads == (2, 2)
-
-
 def test_the_oneshot_config_builds():
     built = oneshot.phases_of(flags.load_config("configs/attention_paths/oneshot.py:scale=tiny"))[
         0
@@ -139,21 +135,49 @@ def test_the_oneshot_config_builds():
     assert counts["train"] == 4 * 192 * 2 * 8 + 2 * 16 * 2 * 16 + 192 * 16 + 16
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("file", RECALL)
-def test_a_recall_config_builds(file, scale):
-    config = flags.load_config(f"{file}:scale={scale}")
-    *_, last = recall.phases_of(config)
-    assert last.end == config.train.steps
-    built = last.setup
-    assert set(built.partition.count(built.shapes())) == {"frozen", "train"}
+UNITS = {"second": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400}
+TIME = re.compile(
+    r"(?:(?P<low>\d+)(?: to (?P<high>\d+))?|(?P<word>half an|an|some)|\b)"
+    r" ?(?:CPU |GPU )?(?P<unit>second|minute|min|hour|day)s?\b(?P<seed> a seed)?"
+)
 
 
 @pytest.mark.parametrize("file", NAMES)
 def test_a_docstring_is_the_manual(file):
-    text = (flags.ROOT / file).read_text().split('"""')[1]
+    text = manual(file)
     assert f"python experiments/run.py --config={file}" in text
     assert all(word in text.lower() for word in ("tiny", "small", "paper", "expected"))
+
+
+def manual(file):
+    return (flags.ROOT / file).read_text().split('"""')[1]
+
+
+@pytest.mark.parametrize("file", NAMES)
+def test_the_manual_and_SECONDS_say_the_same_time(file):
+    """Each scale has a line that begins with it, and its time; "hours" are two to nine of them."""
+    seconds = flags.config_module(file).SECONDS
+    assert {*SCALES} <= seconds.keys()
+    for scale in SCALES:
+        seeds = flags.load_config(f"{file}:scale={scale}").n_seeds
+        lines = [line for line in manual(file).splitlines() if line.startswith(f"{scale} ")]
+        found = [TIME.search(line) for line in lines]
+        assert found and all(found), (file, scale)
+        ranges = [spread(match, seeds) for match in found]
+        low, high = ranges[0]
+        assert low <= seconds[scale] <= high, (file, scale)
+        # A key such as "small,when=trained" has a line of its own, or its time on another one.
+        for key in seconds:
+            if key.startswith(f"{scale},") and len(ranges) > 1:
+                assert any(low <= seconds[key] <= high for low, high in ranges[1:]), (file, key)
+
+
+def spread(match, seeds):
+    unit = UNITS[match["unit"]] * (seeds if match["seed"] else 1)
+    if match["low"]:
+        return int(match["low"]) * unit, int(match["high"] or match["low"]) * unit
+    exact = {"half an": 0.5, "an": 1.0}.get(match["word"])
+    return (exact * unit, exact * unit) if exact else (2 * unit, 9 * unit)
 
 
 def test_authors_preset_has_the_counts_of_table_4():

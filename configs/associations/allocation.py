@@ -26,6 +26,8 @@ last ten steps counts (0.3, the largest, in 7 of 10 cells). `floor` is the loss 
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 120, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -26,6 +26,8 @@ margin, 4.9, is the largest of all) and F1 works against it. Larger sizes are no
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 90, "paper": 3 * 3600}
+
 LAYERS = {
     "linear_mlp": ("linear", "mlp"),
     "mlp_linear": ("mlp", "linear"),
@@ -41,6 +43,6 @@ def get_config(arg: str = ""):
     config.recall.truncate = ("block_0/mlp/in", "block_1/mlp/in")
     if layers[0] == "none":
         config.recall.update(truncate=("block_0/attn/out",), followed=(0.01, 0.05))
-    if config.scale == "small":
+    if config.arguments.scale == "small":
         config.n_seeds = 3
     return config

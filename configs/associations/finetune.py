@@ -25,6 +25,8 @@ diverges on clean data.
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 225, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -33,8 +35,8 @@ def get_config(arg: str = ""):
         "tiny": (10, 20),
         "small": (300, 700),
         "paper": (1000, 3000),
-    }[config.scale]
+    }[config.arguments.scale]
     config.optim.learning_rate = (0.03,)
-    if config.scale == "small":
+    if config.arguments.scale == "small":
         config.n_seeds = 3
     return config

@@ -34,6 +34,14 @@ successor, the prose says that it "appears more". Both readings are here.
 
 from configs import common
 
+SECONDS = {
+    "tiny": 20,
+    "small": 360,
+    "small,layers=5": 720,
+    "small,layers=7": 1260,
+    "paper": 3 * 3600,
+}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -45,21 +53,21 @@ def get_config(arg: str = ""):
     )
     layers = int(arguments["layers"])
     config = common.recall("associations/ioi", arguments, ("mlp",) * layers)
-    tiny, paper = config.scale == "tiny", config.scale == "paper"
+    tiny, paper = config.arguments.scale == "tiny", config.arguments.scale == "paper"
     config.task = dict(
         name="ioi",
         n_symbols=65 if paper else 32,
         context=256 if paper else 16 if tiny else 32,
         alpha=0.5,
-        reading=config.reading,
+        reading=config.arguments.reading,
     )
     config.recall.truncate = (f"block_{layers - 1}/mlp/in",)
     config.optim.learning_rate = (0.01 if paper else 0.03,)
-    if config.optimizer == "adam":
+    if config.arguments.optimizer == "adam":
         config.optim.learning_rate = (3e-4 if paper else 1e-3,)
         config.optim.labels = dict(train=common.adamw(0.0))
         config.recall.followed = (0.01,)
-    if config.scale == "small":
+    if config.arguments.scale == "small":
         config.optim.clip = 1.0
         config.n_seeds = 3
     if not tiny:

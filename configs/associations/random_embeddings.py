@@ -14,6 +14,8 @@ are not given: with 0.1 instead of 1 only 70 % (d=12) and 40 % (d=8) of the runs
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 10, "paper": 20}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -29,9 +31,9 @@ def get_config(arg: str = ""):
         learning_rate=1.0,
     )
     config.n_seeds = 20
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.figure.update(dimensions=(12,), steps=200)
         config.n_seeds = 3
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.figure.steps = 4000
     return config

@@ -26,6 +26,8 @@ figure.png: Figures 3, 8 and 10, attention.png: Figure 4, memories.png: Figures 
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 190, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

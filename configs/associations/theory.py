@@ -16,6 +16,8 @@ docs/associations.md. T is the length, N the vocabulary without the noise, alpha
 
 from configs import common
 
+SECONDS = {"tiny": 12, "small": 25, "paper": 180}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -34,9 +36,9 @@ def get_config(arg: str = ""):
         time=1e6,
         tolerance=0.02,
     )
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.figure.update(N=16, T=64, samples=512, trials=4, counts_T=3000)
         config.figure.ordering_N = 64
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.figure.update(trials=128, counts_N=4000, counts_T=20000)
     return config

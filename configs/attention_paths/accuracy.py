@@ -17,6 +17,8 @@ the text says the first (--config.figure.task.readout=first; both work).
 
 from configs import common
 
+SECONDS = {"tiny": 15, "small": 40, "paper": 180}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -14,6 +14,8 @@ at N=30, .792 at N=10. The first component is the mean of the data and carries n
 
 from configs import common
 
+SECONDS = {"tiny": 2, "small": 4, "paper": 12}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -14,6 +14,8 @@ the good head of every layer has the highest score of its layer, and path 111 th
 
 from configs import common
 
+SECONDS = {"tiny": 7, "small": 10, "paper": 60}
+
 DESIGN = (
     ("previous", "random", "random"),
     ("uniform", "random", "random"),

@@ -15,6 +15,8 @@ rows and columns of U to zero; U is not solved anew. For trained networks see on
 
 from configs import common
 
+SECONDS = {"tiny": 3, "small": 5, "paper": 15}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

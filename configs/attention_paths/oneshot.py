@@ -29,6 +29,8 @@ trained network leaves the input projection out and is not normalised, as in the
 
 from configs import common
 
+SECONDS = {"tiny": 30, "small": 240, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -65,7 +67,7 @@ def get_config(arg: str = ""):
     config.optim.labels.train.weight_decay = 5e-5
     config.train.update(batch_size=128, steps=2500, eval_every=500, log_every=50)
     config.n_seeds = 5
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.data.update(
             images="glyphs",
             paths=("",),
@@ -77,7 +79,7 @@ def get_config(arg: str = ""):
         config.bayes.update(examples=60, widths=(10,), temperatures=(0.3, 1.0))
         config.train.update(batch_size=32, steps=300, eval_every=100)
         config.n_seeds = 2
-    if config.scale == "paper":
+    if config.arguments.scale == "paper":
         config.data.update(
             images="omniglot",
             paths=("",),

@@ -21,6 +21,8 @@ denoising).
 
 from configs import common
 
+SECONDS = {"tiny": 10, "small": 35, "paper": 60}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -15,6 +15,8 @@ classes as blocks. The colour scale leaves the diagonal out.
 
 from configs import common
 
+SECONDS = {"tiny": 2, "small": 3, "paper": 3}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -23,15 +23,23 @@ The run can be killed at any moment: the same command goes on and ends with the 
 
 from configs import common
 
+SECONDS = {
+    "tiny": 10,
+    "small": 20,
+    "small,variant=weights": 120,
+    "paper": 60,
+    "paper,variant=weights": 3 * 3600,
+}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, variant=("collapsed", "weights"), scale=common.SCALES)
     config = common.figure("attention_paths/posterior", arguments)
     del config.figure
     config.recipe = "posterior"
-    config.task = common.hidden_markov(config.scale)
+    config.task = common.hidden_markov(config.arguments.scale)
     config.posterior = dict(
-        method=config.variant,
+        method=config.arguments.variant,
         width=(10,),  # one number, or N_1 .. N_{L+1}
         temperature=0.01,
         draws=1000,  # of all chains together
@@ -42,12 +50,12 @@ def get_config(arg: str = ""):
         target_accept=0.8,
         chunk=100,  # the most steps in one dispatch
     )
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.posterior.update(width=(5,), temperature=0.1)
-    if config.variant == "weights":
+    if config.arguments.variant == "weights":
         config.posterior.update(draws=300, warmup=150, chains=1)
-        if config.scale == "tiny":
+        if config.arguments.scale == "tiny":
             config.posterior.update(draws=100, warmup=100)
-    if config.scale == "paper":
+    if config.arguments.scale == "paper":
         config.posterior.update(draws=10_000, chains=10, warmup=1000)
     return config

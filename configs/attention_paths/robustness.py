@@ -16,6 +16,8 @@ two-path script has a uniform second head where the text says random; both are s
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 20, "paper": 60}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -15,6 +15,8 @@ with the four paths of accuracy.py it is .954.
 
 from configs.attention_paths import deeper
 
+SECONDS = {"tiny": 6, "small": 20, "paper": 60}
+
 DESIGN = (
     ("previous", *["random"] * 7),
     ("uniform", *["random"] * 7),

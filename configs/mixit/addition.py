@@ -21,6 +21,8 @@ task.scored=strict scores the units digit too, which the authors neither train n
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 240, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -29,18 +31,18 @@ def get_config(arg: str = ""):
     config = common.training("mixit/addition", arguments)
     config.task = dict(name="addition", digits=10, format="authors", scored="authors")
     config.train.target = 0.999
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.task.digits = 3
         common.decoder(config, width=32, layers=2, heads=4)
         config.train.update(batch_size=64, steps=300)
         config.optim.learning_rate = (1e-2,)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         config.task.digits = 4
         common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
         config.train.update(batch_size=128, steps=2500)
         config.optim.learning_rate = (3e-3, 1e-2)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         common.decoder(config, width=512, layers=8, heads=64)
         config.data.update(train_size=50_000, test_size=4_000)
         config.n_seeds = 3

@@ -19,13 +19,15 @@ bits of each parameter of Standard, the paper's 3.0. Paper scale is that of memo
 from configs import common
 from configs.mixit import memorization
 
+SECONDS = {"tiny": 15, "small": 90, "paper": 3600}
+
 
 def get_config(arg: str = ""):
     config = memorization.get_config(arg)
     config.name = "mixit/capacity"
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         common.decoder(config, width=8, layers=2, heads=4)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         common.decoder(config, width=16, layers=2, heads=4)
         config.task.symbols = 96
         config.train.update(batch_size=1024, steps=5000, eval_every=500)

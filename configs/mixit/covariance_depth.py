@@ -29,6 +29,15 @@ trains=all it stays at .49 to .46 (L=16), not below the random one at L=2 (docs/
 
 from configs import common
 
+SECONDS = {
+    "tiny": 10,
+    "small": 15,
+    "paper": 180,
+    "tiny,when=trained": 40,
+    "small,when=trained": 300,
+    "paper,when=trained": 3 * 3600,
+}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -88,9 +97,9 @@ def get_config(arg: str = ""):
             batch_size=16,
             steps=100,
         )
-        if config.scale == "tiny":
+        if config.arguments.scale == "tiny":
             config.figure.update(batch_size=8, steps=10)
-        elif config.scale == "paper":
+        elif config.arguments.scale == "paper":
             config.figure.update(learning_rates=(5e-4,), batch_size=512, steps=5000)
     else:
         config.figure.vocab = vocab

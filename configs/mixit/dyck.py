@@ -20,6 +20,8 @@ K = 20 if it counts parentheses: --config.task.pairs=20.
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 180, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -28,20 +30,20 @@ def get_config(arg: str = ""):
     config = common.training("mixit/dyck", arguments)
     config.task = dict(name="dyck", pairs=20)
     config.train.target = 0.9999
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.task.pairs = 6
         common.decoder(config, width=32, layers=2, heads=4)
         config.train.update(batch_size=64, steps=200)
         config.optim.learning_rate = (5e-3,)
         # There are only 8,190 strings of this length: the held-out part must stay small.
         config.data.update(test_size=200, validation_size=100)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
         config.data.test_size = 2000
         config.train.update(batch_size=64, steps=1000)
         config.optim.learning_rate = (1e-3, 1e-2)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.pairs = 40
         common.decoder(config, width=512, layers=4, heads=64)
         config.data.update(train_size=50_000, test_size=4_000)

@@ -18,6 +18,8 @@ MixiT lies between them: it is chance level. `accuracy_existing` leaves out "no 
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 180, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -26,19 +28,19 @@ def get_config(arg: str = ""):
     config = common.training("mixit/hops", arguments)
     config.task = dict(name="hops", max_hops=1, letters=4, tokens=40)
     config.train.target = 0.999
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.task.tokens = 20
         common.decoder(config, width=32, layers=2, heads=4)
         config.train.update(batch_size=32, steps=200)
         config.optim.learning_rate = (5e-3,)
         config.data.update(test_size=200, validation_size=200)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         common.decoder(config, width=64, layers=2, heads=4)
         config.n_seeds = 3
         config.data.update(test_size=500, validation_size=200)
         config.train.update(batch_size=48, steps=600)
         config.optim.learning_rate = (3e-3, 1e-2)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.update(max_hops=16, tokens=99)
         common.decoder(config, width=512, layers=5, heads=8)
         config.data.update(train_size=100_000, test_size=1_000)

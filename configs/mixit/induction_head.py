@@ -20,6 +20,8 @@ of one sequence are the figure. Any finished run of a decoder shows the same wit
 from configs import common
 from configs.mixit import retrieval
 
+SECONDS = {"tiny": 20, "small": 40, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     variants = ("frozen_qk", "standard", "frozen_mlp", "random")

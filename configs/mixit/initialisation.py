@@ -20,6 +20,8 @@ same without the scale.
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 60, "paper": 180}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -27,13 +29,15 @@ def get_config(arg: str = ""):
     )
     config = common.training("mixit/initialisation", arguments)
     config.recipe = "measure"
+    for section in ("optim", "train", "devices", "unfreeze"):
+        del config[section]
     config.task = dict(name="retrieval", max_pairs=8, vocab=64, format="authors")
     width, layers, config.n_seeds = {
         "tiny": (64, 2, 2),
         "small": (64, 8, 10),
         "paper": (512, 12, 10),
-    }[config.scale]
-    if config.scale == "paper":
+    }[config.arguments.scale]
+    if config.arguments.scale == "paper":
         config.task.update(max_pairs=126, vocab=1024)
     config.data.test_size = 200
     common.decoder(config, width=width, layers=layers, heads=8 if width == 512 else 4)

@@ -20,6 +20,8 @@ much a variant could hold: that is configs/mixit/capacity.py.
 
 from configs import common
 
+SECONDS = {"tiny": 15, "small": 180, "paper": 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -30,13 +32,13 @@ def get_config(arg: str = ""):
     common.decoder(config, width=64, layers=2, heads=4)
     config.optim.labels.train.weight_decay = 1e-4
     config.optim.learning_rate = (5e-3,)
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.train.update(batch_size=256, steps=300, eval_every=50, target=0.999)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         config.task.symbols = 64
         config.n_seeds = 3
         config.train.update(batch_size=512, steps=1000, target=0.999)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.symbols = 512
         common.decoder(config, width=128, layers=2, heads=4)
         config.train.update(batch_size=32_768, steps=10_000, log_every=50, eval_every=500)

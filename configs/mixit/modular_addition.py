@@ -20,6 +20,8 @@ test set of 5 % is their setting.
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 300, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -28,13 +30,13 @@ def get_config(arg: str = ""):
     config = common.training("mixit/modular_addition", arguments)
     config.task = dict(name="modular_addition", p=31)
     config.train.target = 0.999
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.task.p = 17
         common.decoder(config, width=32, layers=2, heads=4)
         config.data.update(test_size=30, validation_size=30)
         config.train.update(batch_size=128, steps=300)
         config.optim.learning_rate = (5e-3,)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         config.task.p = 97
         common.decoder(config, width=64, layers=2, heads=4)
         config.n_seeds = 3
@@ -42,7 +44,7 @@ def get_config(arg: str = ""):
         config.train.update(batch_size=512, steps=4000)
         config.optim.learning_rate = (1e-2, 2e-2)
         config.optim.labels.train.weight_decay = 0.1
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.p = 599
         common.decoder(config, width=512, layers=2, heads=32)
         config.data.update(train_size=40_000, test_size=4_000)

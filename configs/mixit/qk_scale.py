@@ -20,6 +20,8 @@ up. Elsewhere measured (one rate, one seed, 500 steps): 0.02 42 %, fan_in 98 %, 
 
 from configs import common
 
+SECONDS = {"tiny": 15, "small": 120, "paper": 3 * 3600}
+
 SCALES_OF_QK = ("fan_in", "0.02", "0.05", "0.1", "0.25", "0.5")
 
 
@@ -30,19 +32,19 @@ def get_config(arg: str = ""):
     config.task = dict(name="retrieval", max_pairs=8, vocab=64, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.target = 0.999
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.task.update(max_pairs=6, vocab=32)
         config.train.update(batch_size=64, steps=400, eval_every=50, target=0.99)
         config.optim.learning_rate = (1e-2,)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         config.n_seeds = 3
         config.optim.learning_rate = (3e-3, 1e-2)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.update(max_pairs=30, vocab=256, format="paper")
         common.decoder(config, width=1024, layers=2, heads=4)
         config.data.update(train_size=40_000, test_size=4_000, validation_size=1_000)
         config.n_seeds = 3
         config.train.update(batch_size=1024, steps=10_000, log_every=50, eval_every=500)
         config.optim.update(learning_rate=(1e-3, 5e-4, 1e-4), warmup=500)
-    config.model.qk_init_std = config.std
+    config.model.qk_init_std = config.arguments.std
     return config

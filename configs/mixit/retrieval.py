@@ -21,6 +21,8 @@ each variant from the same grid on validation data.
 
 from configs import common
 
+SECONDS = {"tiny": 15, "small": 120, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(
@@ -30,15 +32,15 @@ def get_config(arg: str = ""):
     config.task = dict(name="retrieval", max_pairs=8, vocab=64, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.target = 0.999
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.task.update(max_pairs=6, vocab=32)
         config.train.update(batch_size=64, steps=400, eval_every=50, target=0.99)
-        rate = 1e-2 if config.variant == "frozen_qk" else 3e-3
+        rate = 1e-2 if config.arguments.variant == "frozen_qk" else 3e-3
         config.optim.learning_rate = (rate,)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         config.n_seeds = 3
         config.optim.learning_rate = (3e-3, 1e-2)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.update(max_pairs=30, vocab=256, format="paper")
         common.decoder(config, width=1024, layers=2, heads=4)
         config.data.update(train_size=40_000, test_size=4_000, validation_size=1_000)

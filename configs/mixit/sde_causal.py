@@ -15,6 +15,8 @@ E[rho_ab]; all correlations start at 0.5.
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 20, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -29,8 +31,8 @@ def get_config(arg: str = ""):
         samples=5_000,
         steps=100,
     )
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.figure.update(length=4, width=32, paths=300, samples=300, steps=30)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.figure.update(length=32, width=500, paths=20_000, samples=20_000, steps=300)
     return config

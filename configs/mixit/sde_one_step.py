@@ -14,6 +14,8 @@ left but noise; the leading order alone is wrong by about 1/n, `covariance_error
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 11, "paper": 180}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -26,10 +28,10 @@ def get_config(arg: str = ""):
         samples=20_000,
         causal_too=True,
     )
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.figure.causal_too = False
     else:
         config.figure.samples = 1_000_000
-    if config.scale == "paper":
+    if config.arguments.scale == "paper":
         config.figure.update(lengths=(4, 6, 8), width=100)
     return config

@@ -15,6 +15,8 @@ their variances are not compared.
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 20, "paper": 35}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -29,8 +31,8 @@ def get_config(arg: str = ""):
         steps=150,
         samples=5_000,
     )
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.figure.update(widths=(20, 40), paths=500, steps=40, samples=500)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.figure.update(paths=20_000, steps=300, samples=20_000)
     return config

@@ -13,6 +13,8 @@ grows without bound at fixed depth/width, with 1/(nm) it has the limit of Theore
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 7, "paper": 60}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
@@ -25,8 +27,8 @@ def get_config(arg: str = ""):
         layers=64,
         samples=500,
     )
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         config.figure.update(length=4, width=64, layers=16, samples=100)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.figure.samples = 5_000
     return config

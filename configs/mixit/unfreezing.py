@@ -17,6 +17,8 @@ moments start fresh. `trained_share` is the mean over steps of trained over all 
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 90, "paper": 3 * 3600}
+
 THAW = {"never": 0, "at_100": 100, "at_200": 200, "at_300": 300, "always": 0}
 
 
@@ -31,15 +33,15 @@ def get_config(arg: str = ""):
     config.train.update(batch_size=64, steps=400, eval_every=50)
     config.optim.learning_rate = (3e-3,)
     config.optim.labels.late = common.adamw()
-    if THAW[config.thaw]:
+    if THAW[config.arguments.thaw]:
         rules = ((".*/(query|key)/.*", "late"), (".*", "train"))
-        config.unfreeze = ((THAW[config.thaw], rules),)
-    if config.scale == "small":
+        config.unfreeze = ((THAW[config.arguments.thaw], rules),)
+    if config.arguments.scale == "small":
         config.task.update(max_pairs=12, vocab=64)
         config.n_seeds = 3
         config.train.steps = 1000
         config.optim.learning_rate = (3e-3, 1e-2)
-    elif config.scale == "paper":
+    elif config.arguments.scale == "paper":
         config.task.update(max_pairs=30, vocab=256)
         common.decoder(config, width=1024, layers=2, heads=4)
         config.n_seeds = 3

@@ -32,6 +32,8 @@ The number of ReLU units is fixed, so that more heads dilute them ("sin" gets wo
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 120, "paper": 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

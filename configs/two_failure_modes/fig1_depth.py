@@ -19,6 +19,8 @@ directions; error bars are standard deviations in both.
 
 from configs import common
 
+SECONDS = {"tiny": 10, "small": 30, "paper": 600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

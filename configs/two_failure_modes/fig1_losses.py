@@ -27,6 +27,8 @@ sigma_w^2 = 0.2 must hold for the values too: with sigma_V = 1 alpha = 1.5 and 2
 
 from configs import common
 
+SECONDS = {"tiny": 20, "small": 120, "paper": 3 * 86_400}
+
 # variant -> (layers, beta, alpha_SA) of the paper, and (beta, alpha_SA) at our scales
 REGIMES = {
     "trainable": ((60, 0.02, 2.0), (0.5, 1.0)),
@@ -38,24 +40,24 @@ REGIMES = {
 def get_config(arg: str = ""):
     arguments = common.parse(arg, variant=(*REGIMES,), scale=common.SCALES)
     config = common.training("two_failure_modes/fig1_losses", arguments)
-    (layers, beta, alpha), ours = REGIMES[config.variant]
+    (layers, beta, alpha), ours = REGIMES[config.arguments.variant]
     config.task = common.masked_text(window=16)
     config.train.update(batch_size=64, eval_every=500, probes=("attention_entropy",))
     config.optim.labels.train.weight_decay = 0.01
     config.optim.schedule = "linear"
-    if config.scale == "paper":
+    if config.arguments.scale == "paper":
         config.task.update(window=128, masking="bert")
         common.encoder(config, width=600, layers=layers, heads=6, beta=beta, alpha_sa=alpha)
         config.train.update(steps=33_000, log_every=50, eval_every=1000)
         config.optim.update(learning_rate=(1e-4,), warmup=1650)
         return config
     beta, alpha = ours
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         common.encoder(config, width=32, layers=4, heads=4, beta=beta, alpha_sa=alpha)
         config.train.update(steps=200, eval_every=100)
         config.data.update(test_size=200, validation_size=100)
         config.optim.update(learning_rate=(3e-3,), warmup=10)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         common.encoder(config, width=64, layers=8, heads=4, beta=beta, alpha_sa=alpha)
         config.n_seeds = 3
         config.train.steps = 2000

@@ -14,6 +14,8 @@ entropy is still there.
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 10, "paper": 60}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -17,6 +17,8 @@ init_std^2 d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula says 0
 
 from configs import common
 
+SECONDS = {"tiny": 10, "small": 40, "paper": 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -15,6 +15,8 @@ finite-size rule of eq. 15, T^{-1+(beta/beta_c)^2}, has the wrong exponent (see 
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 10, "paper": 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

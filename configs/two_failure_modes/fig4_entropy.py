@@ -20,29 +20,31 @@ experiments/compare.py.
 
 from configs import common
 
+SECONDS = {"tiny": 10, "small": 20, "paper": 3 * 3600}
+
 BETAS = {f"beta_{beta:.1f}".replace(".", "_"): beta for beta in (0.5, 1.0, 1.4, 1.8, 3.0, 4.0)}
 
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, variant=(*BETAS,), scale=common.SCALES)
     config = common.training("two_failure_modes/fig4_entropy", arguments)
-    beta = BETAS[config.variant]
+    beta = BETAS[config.arguments.variant]
     config.task = common.masked_text(window=16)
     config.train.update(batch_size=64, eval_every=200, probes=("attention_entropy",))
     config.optim.labels.train.weight_decay = 0.01
     config.optim.schedule = "linear"
-    if config.scale == "paper":
+    if config.arguments.scale == "paper":
         config.task.update(window=128, masking="bert")
         common.encoder(config, width=768, layers=1, heads=1, beta=beta, alpha_sa=1.0)
         config.train.update(steps=33_000, log_every=50, eval_every=1000)
         config.optim.update(learning_rate=(5e-4,), warmup=1650)
         return config
-    if config.scale == "tiny":
+    if config.arguments.scale == "tiny":
         common.encoder(config, width=32, layers=1, heads=1, beta=beta, alpha_sa=1.0)
         config.train.update(steps=200, eval_every=100)
         config.data.update(test_size=200, validation_size=100)
         config.optim.update(learning_rate=(3e-3,), warmup=10)
-    elif config.scale == "small":
+    elif config.arguments.scale == "small":
         common.encoder(config, width=64, layers=1, heads=1, beta=beta, alpha_sa=1.0)
         config.n_seeds = 3
         config.data.update(test_size=500, validation_size=200)

@@ -17,6 +17,8 @@ is 0.353 with sigma_V = sigma_w and 0.176 with sigma_V = 1 (a 64-point Gauss-Her
 
 from configs import common
 
+SECONDS = {"tiny": 10, "small": 20, "paper": 3600}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, variant=("equal", "one"), scale=common.SCALES)

@@ -17,6 +17,8 @@ logarithmic: at beta_c the overlap is 0.18 at T = 1e5, where the limit is 0.
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 5, "paper": 60}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

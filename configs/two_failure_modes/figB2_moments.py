@@ -13,6 +13,8 @@ SA(q) = (1-rho) Y_q + rho and SA(p) = (1-rho) Y_p + rho for q = 1, sigma_V = 1. 
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 5, "paper": 1800}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -13,6 +13,8 @@ sqrt(1 + T/d) larger at small beta. Eight matrices a point.
 
 from configs import common
 
+SECONDS = {"tiny": 5, "small": 10, "paper": 120}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -19,11 +19,13 @@ attention ends at 0.12 of ln T (fig4_entropy: 0.06).
 
 from configs.two_failure_modes import fig4_entropy
 
+SECONDS = {"tiny": 10, "small": 40, "paper": 3 * 3600}
+
 
 def get_config(arg: str = ""):
     config = fig4_entropy.get_config(arg)
     config.name = "two_failure_modes/figC2_low_rate"
     config.optim.learning_rate = tuple(round(r / 5, 6) for r in config.optim.learning_rate)
-    if config.scale == "small":
+    if config.arguments.scale == "small":
         config.train.steps = 4000
     return config

@@ -14,6 +14,8 @@ the limit: rho_1 = 0.5546, 0.3364, 0.3242 for sigma_w^2 = 0.2, 1, 2.
 
 from configs import common
 
+SECONDS = {"tiny": 10, "small": 20, "paper": 1800}
+
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from experiments.ledger.rules import Rule
+from jaxformer.errors import unknown
 
 
 class Cell(NamedTuple):
@@ -35,3 +36,12 @@ class Paper(NamedTuple):
     title: str
     source: str  # arXiv number or venue
     items: tuple[Item, ...]
+
+
+def checked(paper: Paper) -> Paper:
+    """The paper, if its rules name cells of their own items; else a UserError."""
+    for item in paper.items:
+        for side in (side for rule in item.rules for side in (rule.left, rule.right)):
+            if side.cell and side.cell not in item.cells:
+                raise unknown(f"cell in a rule of {paper.key} {item.name}:", side.cell, item.cells)
+    return paper

@@ -3,16 +3,15 @@
 Every measured number comes out of a record, which the line carries along.
 """
 
-import csv
-import io
 import re
 import shlex
 from typing import Any, NamedTuple
 
-from experiments.ledger.ledger import Row, command
-from experiments.ledger.read import Record
+from experiments.ledger.ledger import Row, config_string
+from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_RUN, UNDECIDED, Finding, Side, gravest
-from experiments.shared.describe import number
+from experiments.shared import flags
+from experiments.shared.describe import csv_text, number
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
@@ -59,14 +58,14 @@ def lines(row: Row) -> list[Line]:
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, asked):
             main = metric == row.item.metric
-            held = record["baselines"] if record and main else {}
+            held = record.baselines if record and main else {}
             baseline = next((b for b in trivial if b in held), "")
             found.append(
                 Line(
                     name,
                     metric,
                     cell.published if main else None,
-                    record["metrics"].get(metric) if record else None,
+                    record.metrics.get(metric) if record else None,
                     held.get(baseline),
                     baseline,
                     verdict_of(row, name, metric),
@@ -102,14 +101,14 @@ def stale_lines(row: Row) -> list[str]:
     """A line for each reason why records are stale."""
     why: dict[str, list[str]] = {}
     for name, record in row.stale.items():
-        why.setdefault(record["stale"], []).append(name)
+        why.setdefault(record.stale, []).append(name)
     return [f"Stale, so it decides nothing: {', '.join(n)}: {text}" for text, n in why.items()]
 
 
 def missing(row: Row) -> dict[str, str]:
     """Cell -> the command of what is not yet run, at the last (the cheapest) of its scales."""
     return {
-        name: f"{command(cell, cell.scales[-1])} --record"
+        name: f"{flags.command(config_string(cell, cell.scales[-1]), cell.overrides)} --record"
         for name, cell in row.item.cells.items()
         if name not in row.records
     }
@@ -120,7 +119,7 @@ def more_seeds(row: Row) -> str:
     if row.verdict != UNDECIDED:
         return ""
     records = row.records.values()
-    seeds, scale = 2 * max(len(r["seeds"]) for r in records), next(iter(records))["scale"]
+    seeds, scale = 2 * max(len(r.seeds) for r in records), next(iter(records)).scale
     only = shlex.quote(row.item.name)
     return (
         f"python experiments/reproduce.py --paper {row.paper.key} --only {only} --scale {scale} "
@@ -148,7 +147,7 @@ def measured(value: dict[str, Any] | None) -> str:
 
 def commit(record: Record) -> str:
     """ "fe7c5b0", with a mark if the code had changes that are in no commit."""
-    environment = record["environment"]
+    environment = record.environment
     if not environment.get("commit"):
         return "no commit"  # the code was not in a git repository
     name = environment["commit"][:7]
@@ -163,16 +162,14 @@ def name_of(row: Row) -> str:
 
 def as_csv(row: Row) -> str:
     """The lines at full precision."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *MORE])
+    out: list[list[Any]] = [[*COLUMNS, *MORE]]
     for line in lines(row):
         value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
         numbers = [line.published, value["mean"], value["sem"], value["n"], line.baseline]
-        where = [record["scale"] if record else "", line.verdict, line.baseline_name]
-        made = [commit(record), record.get("where", "")] if record else ["", ""]
-        writer.writerow([line.cell, line.metric, *numbers, *where, *made])
-    return text.getvalue()
+        where = [record.scale if record else "", line.verdict, line.baseline_name]
+        made = [commit(record), record.where] if record else ["", ""]
+        out.append([line.cell, line.metric, *numbers, *where, *made])
+    return csv_text(out)
 
 
 def as_latex(row: Row) -> str:
@@ -193,7 +190,7 @@ def as_latex(row: Row) -> str:
             measured(line.value),
             str(line.value["n"]) if line.value else "-",
             number(line.baseline),
-            line.record["scale"] if line.record else "-",
+            line.record.scale if line.record else "-",
             ("stale: " if line.stale else "") + (line.verdict or "no rule"),
         ]
         out.append(" & ".join(map(latex, cells)) + r" \\")
@@ -210,8 +207,8 @@ def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[st
         ruled = {s.metric for rule in row.item.rules for s in (rule.left, rule.right)}
         own = row.item.metric in asked or row.item.metric in ruled or not ruled
         return [row.item.metric] if own else [*asked][:1] or [""]
-    names = [name for name in (row.item.metric, *asked) if name in record["metrics"]]
-    return list(dict.fromkeys(names)) or list(record["metrics"])[:SHOWN]
+    names = [name for name in (row.item.metric, *asked) if name in record.metrics]
+    return list(dict.fromkeys(names)) or list(record.metrics)[:SHOWN]
 
 
 def _one_line(text: str) -> str:

@@ -1,93 +1,106 @@
-"""Copies a finished run into results/: a small record, and its figure with the numbers behind it.
+"""Copies a finished run into results/: a small record, its curves, its figure with its numbers.
 
-results/NAME.json  what the run found, its curves thinned     (always)
-results/NAME.png   its figure                                 (if it drew one)
-results/NAME.csv   the figure's numbers, thinned              (the same)
+results/NAME.json         what the run found                       (always)
+results/NAME.curves.csv   what it logged on the way, thinned       (if it trained)
+results/NAME.png          its figure                               (if it drew one)
+results/NAME.csv          the figure's numbers, thinned            (the same)
 """
 
-import csv
 import datetime
+import functools
 import io
+import itertools
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxformer.records import SCHEMA, Workdir, write_atomically, write_json
+from experiments.ledger import curves
+from experiments.ledger.record import run_name
+from experiments.shared.describe import csv_text
+from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
 
 RESULTS = Path(__file__).parents[2] / "results"
-ROWS = 50  # of a curve
+SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
 AXIS = 24  # entries of one axis of an array
 
 
 def keep(workdir: Workdir) -> Path:
     """The record's file in results/."""
-    result, held = workdir.read("result.json"), workdir.read("config.json")
-    file = place(held["config"], result["config_hash"])
+    held = workdir.read("config.json")
+    file = place(held["config"], held["config_hash"])
     file.parent.mkdir(exist_ok=True)
     if (workdir / "figure.png").exists():
-        write_atomically(file.with_suffix(".png"), small(workdir / "figure.png"))
+        write_atomically(beside(file, ".png"), small(workdir / "figure.png"))
     if (workdir / "arrays.npz").exists():
-        write_atomically(file.with_suffix(".csv"), table(workdir / "arrays.npz").encode())
-    write_json(file, as_record(workdir))
+        write_atomically(beside(file, ".csv"), table(workdir / "arrays.npz").encode())
+    if text := curves.as_csv(curves.of_rows(workdir.rows())):
+        write_atomically(beside(file, ".curves.csv"), text.encode())
+    write_atomically(file, compact(as_json(workdir)).encode())
     return file
 
 
 def place(config: Mapping[str, Any], config_hash: str) -> Path:
     """Where the record of a config lies."""
-    words = [config["name"].replace("/", "-"), config.get("variant"), config["scale"]]
-    return RESULTS / f"{'-'.join([*filter(None, words), config_hash])}.json"
+    return RESULTS / f"{run_name(config, config_hash)}.json"
 
 
-def as_record(workdir: Workdir) -> dict[str, Any]:
+def beside(file: Path, suffix: str) -> Path:
+    """One of a record's files, by its suffix."""
+    return file.with_name(file.name.removesuffix(".json") + suffix)
+
+
+def as_json(workdir: Workdir) -> dict[str, Any]:
     """A finished run as a record holds it."""
-    rows = workdir.rows()
     return workdir.read("result.json") | {
         "schema": SCHEMA,
         "config_file": workdir.read("config.json")["config_file"],
         "recorded": datetime.date.today().isoformat(),
-        "curves": {
-            "training": _thin([row for row in rows if "validation" not in row]),
-            "validation": _thin([row for row in rows if "validation" in row]),
-        },
     }
 
 
+def compact(held: Mapping[str, Any]) -> str:
+    """JSON with a line for each innermost list or object, so that a diff shows whole numbers."""
+    innermost = r"\{[^{}\[\]]*\}|\[[^{}\[\]]*\]"
+    text = re.sub(innermost, lambda m: re.sub(r"\n *", " ", m[0]), dumps(held, indent=1))
+    return text + "\n"
+
+
+@functools.cache
 def small(figure: Path) -> bytes:
-    """The figure with 256 colours: a third of its size, and no eye sees it."""
+    """The figure in 256 colours, if that saves bytes: no eye sees it."""
     from PIL import Image
 
-    written = io.BytesIO()
-    with Image.open(figure) as image:
-        image.convert("RGB").quantize(256).save(written, "png", optimize=True)
-    return written.getvalue()
+    content, written = figure.read_bytes(), io.BytesIO()
+    with Image.open(io.BytesIO(content)) as image:
+        if image.mode == "P":
+            return content
+        flat = Image.new("RGB", image.size, "white")
+        flat.paste(image, mask=image.getchannel("A") if "A" in image.getbands() else None)
+        fewer = flat.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        fewer.save(written, "PNG", optimize=True)
+    return min(content, written.getvalue(), key=len)
 
 
 def table(arrays: Path) -> str:
-    """The arrays of a figure as lines "array,i,j,..,value", long axes thinned."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["array", "indices", "value"])
+    """The arrays of a figure as CSV, long axes thinned: a line for each row of the last axis.
+
+    "indices" says which part of the array the values are: "2 0:41:2" is [2, 0:41:2].
+    """
     with np.load(arrays) as held:
-        for name in held.files:
-            writer.writerows((name, *entry) for entry in _entries(held[name]))
-    return text.getvalue()
+        lines = [(name, *line) for name in held.files for line in _lines(held[name])]
+    return csv_text([("array", "indices", "values"), *lines])
 
 
-def _entries(array: np.ndarray) -> Iterator[tuple[str, Any]]:
-    chosen = [range(0, n, -(-n // AXIS) or 1) for n in array.shape[-2:]]
+def _lines(array: np.ndarray) -> Iterator[list[str]]:
     # Of an axis before the last two, such as seeds, only the first entries are of use to a reader.
-    first = [range(min(n, 4)) for n in array.shape[:-2]]
-    picked = array[np.ix_(*first, *chosen)] if array.ndim else array
-    places = [*first, *chosen]
-    for index in np.ndindex(picked.shape):
-        value = picked[index]
-        number = f"{value:.6g}" if np.issubdtype(picked.dtype, np.number) else str(value)
-        yield " ".join(str(p[i]) for p, i in zip(places, index, strict=True)), number
-
-
-def _thin(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Evenly spaced rows, the last one among them."""
-    every = -(-len(rows) // ROWS) or 1
-    return rows[::-1][::every][::-1]
+    axes = [range(min(n, 4)) for n in array.shape[:-2]]
+    axes += [range(0, n, -(-n // AXIS) or 1) for n in array.shape[-2:]]
+    is_real = np.issubdtype(array.dtype, np.inexact)
+    for place in itertools.product(*axes[:-1]):
+        columns = [f"{r.start}:{r.stop}:{r.step}" for r in axes[-1:]]
+        values = np.atleast_1d(array[place])[axes[-1] if axes else slice(None)]
+        numbers = [f"{x:.5g}" if is_real else str(x) for x in values]
+        yield [" ".join([*map(str, place), *columns]), *numbers]

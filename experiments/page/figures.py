@@ -4,23 +4,22 @@ A figure comes with its alternative text, its numbers as CSV and the records beh
 """
 
 import base64
-import functools
-import io
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
-from experiments.ledger.read import Record, figure_table
+from experiments.ledger.read import figure_table
+from experiments.ledger.record import Record
+from experiments.ledger.write import small
 from experiments.page import svg
 from experiments.page.svg import Axis, Series
 
-SHRINK = 60_000  # bytes of a PNG beyond which fewer colours are tried
 SWEPT = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
 # A PNG says what it shows in its own title; this is for those who cannot see it.
 ALT = "Figure of the run {where}: {words}"
@@ -36,7 +35,7 @@ class Figure(NamedTuple):
 
 def figures(row: Row) -> list[Figure]:
     """What to show for a row; [] if nothing of it was run."""
-    found = [picture(record) for record in _drawn(row.records)]
+    found = [picture(r, r.figure) for r in row.records.values() if r.figure]
     trained = {name: r for name, r in row.records.items() if _has_curves(r)}
     sweep = _sweep(row)
     if beside := _beside(row):
@@ -48,12 +47,12 @@ def figures(row: Row) -> list[Figure]:
     return [figure for figure in found if figure.html]
 
 
-def picture(record: Record) -> Figure:
+def picture(record: Record, file: Path) -> Figure:
     """A run's own figure."""
-    names = list(record["metrics"])[:3]
-    words = ", ".join(f"{n} {tables.measured(record['metrics'][n])}" for n in names)
-    alt = ALT.format(where=record["config_file"], words=words)
-    content = small_png(record["figure"])
+    names = list(record.metrics)[:3]
+    words = ", ".join(f"{n} {tables.measured(record.metrics[n])}" for n in names)
+    alt = ALT.format(where=record.config_file, words=words)
+    content = small(file)
     data = base64.b64encode(content).decode()
     wide, high = struct.unpack(">II", content[16:24])
     shape = f'width="{wide}" height="{high}"' + (' class="wide"' if wide > 900 else "")
@@ -63,15 +62,10 @@ def picture(record: Record) -> Figure:
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:
     """Training loss and the validation metric of some runs: the mean and range over their seeds."""
-    scored = {
-        n: _key(r["curves"]["validation"][-1]["validation"], metric) for n, r in records.items()
-    }
+    scored = {n: _scored(r.curves["validation"], metric) for n, r in records.items()}
     metric = next(iter(scored.values()))
-    loss = [_line(n, r, "training", lambda row: row.get("loss")) for n, r in records.items()]
-    score = [
-        _line(n, r, "validation", lambda row, key=scored[n]: row["validation"].get(key))
-        for n, r in records.items()
-    ]
+    loss = [_line(n, r, "training", "loss") for n, r in records.items()]
+    score = [_line(n, r, "validation", scored[n]) for n, r in records.items()]
     ends = ", ".join(f"{s.label} {s.y[-1]:.3f}" for s in score if s.y)
     title = f"Validation {metric.replace('_', ' ')} at the end: {ends}."
     steps = Axis("training step")
@@ -88,23 +82,6 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
         panels.append(svg.line_chart(title, score, steps, share, shown))
     text = svg.as_csv({"training loss": loss, f"validation {metric}": score})
     return Figure(title, "".join(panels), svg.legend(score), text, list(records.values()))
-
-
-@functools.cache
-def small_png(file: Path) -> bytes:
-    """The picture's bytes, in 256 colours if that saves much."""
-    from PIL import Image
-
-    content = file.read_bytes()
-    if len(content) < SHRINK:
-        return content
-    buffer = io.BytesIO()
-    with Image.open(io.BytesIO(content)) as image:
-        flat = Image.new("RGB", image.size, "white")
-        flat.paste(image, mask=image.getchannel("A") if "A" in image.getbands() else None)
-        fewer = flat.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        fewer.save(buffer, "PNG", compress_level=6)
-    return min(content, buffer.getvalue(), key=len)
 
 
 def _beside(row: Row) -> Figure | None:
@@ -183,15 +160,14 @@ def _colour(label: str) -> int:
     return names.index(label) if label in names else -1
 
 
-def _line(label: str, record: Record, part: str, read) -> Series:
+def _line(label: str, record: Record, split: str, metric: str) -> Series:
     """The mean and the range over the chosen seeds; what is not finite is left out."""
-    chosen = [bool(m.get("chosen", True)) for m in record["members"]]
+    chosen = [bool(m.get("chosen", True)) for m in record.members]
     x, y, low, high = [], [], [], []
-    for row in record["curves"][part]:
-        held = read(row)
-        values = [v for v, c in zip(held or (), chosen) if c and v is not None]
+    for step, held in record.curves.get(split, {}).get(metric, ()):
+        values = [v for v, c in zip(held, chosen) if c and v is not None]
         if values:
-            x.append(row["step"])
+            x.append(step)
             y.append(sum(values) / len(values))
             low.append(min(values))
             high.append(max(values))
@@ -199,11 +175,10 @@ def _line(label: str, record: Record, part: str, read) -> Series:
 
 
 def _has_curves(record: Record) -> bool:
-    rows = record.get("curves", {}).get("validation", [])
-    return bool(rows) and not record.get("figure")
+    return "validation" in record.curves and not record.figure
 
 
-def _key(scores: dict, metric: str) -> str:
+def _scored(scores: Mapping[str, Any], metric: str) -> str:
     return next(n for n in (metric, "accuracy", *scores) if n in scores)
 
 
@@ -211,7 +186,3 @@ def _level(row: Row) -> dict[str, float]:
     """The item's trivial predictor, if all its cells are scored on one set."""
     held = {(line.baseline_name, line.baseline) for line in tables.lines(row) if line.baseline_name}
     return {n: v for n, v in held if v is not None} if len(held) == 1 else {}
-
-
-def _drawn(records: dict[str, Record]) -> Sequence[Record]:
-    return [record for record in records.values() if record.get("figure")]

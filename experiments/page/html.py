@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.ledger import tables
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
-from experiments.ledger.read import Record
+from experiments.ledger.record import Record
 from experiments.ledger.rules import (
     CHANCE,
     DEFINITION,
@@ -60,7 +60,7 @@ def page(
 
 
 def _introduction(records: list[Record], note: str) -> list[str]:
-    counts = Counter(record["scale"] for record in records)
+    counts = Counter(record.scale for record in records)
     lines = [
         "<p>What each table and figure of the papers claims, what our runs measured, and the "
         "command of every run. Numbers are mean ± standard error over seeds. A rule decides the "
@@ -124,24 +124,22 @@ def _ledger_row(row: Row) -> str:
 def _others(rows: list[Row], records: list[Record]) -> list[str]:
     """Runs that belong to no table or figure."""
     shown = [r for row in rows for r in (*row.records.values(), *row.stale.values())]
-    used = {record.get("where") for record in shown}
-    rest = [record for record in records if record.get("where") not in used]
+    used = {record.where for record in shown}
+    rest = [record for record in records if record.where not in used]
     if not rest:
         return []
     parts = ['<h2 id="others">Runs beside the tables and figures</h2>']
     for record in rest:
-        where = escape(record.get("where", ""))
+        where = escape(record.where)
         numbers = ", ".join(
             f'{escape(n)} <data value="{v["mean"]}" data-record="{where}">'
             f"{tables.measured(v)}</data>"
-            for n, v in list(record["metrics"].items())[: tables.SHOWN]
+            for n, v in list(record.metrics.items())[: tables.SHOWN]
             if v["mean"] is not None
         )
-        parts.append(
-            f'<section class="item"><h3>{escape(record["config_file"])}</h3><p>{numbers}</p>'
-        )
-        if record.get("figure"):
-            html = figures.picture(record).html
+        parts.append(f'<section class="item"><h3>{escape(record.config_file)}</h3><p>{numbers}</p>')
+        if record.figure:
+            html = figures.picture(record, record.figure).html
             parts.append(f'<figure><div class="panels">{html}</div></figure>')
         parts.append(
             f"<details><summary>How it was made</summary>{made([record])}</details></section>"
@@ -152,7 +150,7 @@ def _others(rows: list[Row], records: list[Record]) -> list[str]:
 def _unusable(problems: list[str], records: list[Record]) -> list[str]:
     lines = [
         *problems,
-        *(f"{r.get('where')}: stale, {r['stale']}" for r in records if r.get("stale")),
+        *(f"{r.where}: stale, {r.stale}" for r in records if r.stale),
     ]
     if not lines:
         return []
@@ -164,7 +162,7 @@ def _environments(records: list[Record]) -> list[str]:
     """Machines and versions, each with how many of the records it made."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for record in records:
-        held = record["environment"]
+        held = record.environment
         machine = f"{held.get('cores')} cores, {held.get('devices')} x {held.get('device')}"
         versions = ", ".join(f"{n} {v}" for n, v in sorted(held.get("versions", {}).items()))
         counts[machine, f"Python {held.get('python')}, {versions}", tables.commit(record)] += 1

@@ -5,8 +5,9 @@ from collections import Counter
 from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
-from experiments.ledger.read import Record, command, spelled
+from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN as VERDICTS
+from experiments.shared import flags
 from experiments.shared.describe import number
 from jaxformer.errors import UserError
 
@@ -23,7 +24,7 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
         "Made from `results/` by `python experiments/report.py`, never by hand. The same with"
     ]
     lines += ["figures, as one file: `python experiments/report.py --page=page.html`.", ""]
-    stale = [f"{r.get('where')}: stale, {r['stale']}" for r in records if r.get("stale")]
+    stale = [f"{r.where}: stale, {r.stale}" for r in records if r.stale]
     if problems := [*problems, *stale]:
         lines += ["## Records that cannot be used", ""] + [f"- {p}" for p in problems] + [""]
     lines += ["## Ledger", "", *_counts(rows, heading=True), ""]
@@ -43,7 +44,7 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
         groups.setdefault(_title(record), []).append(record)
     for title, group in groups.items():
         lines += [f"### {title}", "", *_table(group), ""]
-        lines += [f"    {command(record)}" for record in group] + [""]
+        lines += [f"    {record.command}" for record in group] + [""]
     if not records:
         lines += ["None: nothing was run and recorded yet."]
     return "\n".join(lines).rstrip() + "\n"
@@ -51,7 +52,7 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
 
 def readme(text: str, rows: list[Row]) -> str:
     """README.md with its two blocks replaced."""
-    text = _replace(text, LEDGER, _counts(rows, heading=False))
+    text = _replace(text, LEDGER, [*_counts(rows, heading=False), "", _late(rows)])
     return _replace(text, NUMBERS, _variants(rows))
 
 
@@ -64,6 +65,14 @@ def _counts(rows: list[Row], heading: bool) -> list[str]:
         cells = [str(counts[word] or "-") for word in VERDICTS]
         lines.append(f"| [{paper.title}]({link}) | " + " | ".join(cells) + " |")
     return lines
+
+
+def _late(rows: list[Row]) -> str:
+    judged = [row.item for row in rows if row.item.rules]
+    return (
+        f"Of the {len(judged)} tables and figures that rules judge, {sum(i.late for i in judged)} "
+        "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."
+    )
 
 
 def _ledger_row(row: Row) -> str:
@@ -136,15 +145,15 @@ def _variants(rows: list[Row]) -> list[str]:
         + " |"
     )
     records = [record for row in chosen.values() for record in row.records.values()]
-    scales = ", ".join(sorted({record["scale"] for record in records}))
-    seeds = sorted({len(record["seeds"]) for record in records})
+    scales = ", ".join(sorted({record.scale for record in records}))
+    seeds = sorted({len(record.seeds) for record in records})
     told = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return [*lines, "", f"Accuracy, mean ± standard error over {told} seeds; scale: {scales}."]
 
 
 def _accuracy(row: Row, variant: str) -> str:
     record = row.records.get(variant)
-    return tables.measured(record["metrics"].get("accuracy")) if record else "-"
+    return tables.measured(record.metrics.get("accuracy")) if record else "-"
 
 
 def _replace(text: str, marks: tuple[str, str], lines: list[str]) -> str:
@@ -157,41 +166,45 @@ def _replace(text: str, marks: tuple[str, str], lines: list[str]) -> str:
 
 
 def _table(group: list[Record]) -> list[str]:
-    names = [name for name in SHOWN if any(name in r["metrics"] for r in group)]
-    names = names or sorted({name for r in group for name in r["metrics"]})[:8]
+    names = [name for name in SHOWN if any(name in r.metrics for r in group)]
+    names = names or sorted({name for r in group for name in r.metrics})[:8]
     head = ["variant", *(n.replace("_", " ") for n in names), "rate", "steps", "CPU s", "code"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for record in group:
-        chosen = [m for m in record["members"] if m.get("chosen")]
+        chosen = [m for m in record.members if m.get("chosen")]
         rate = f"{chosen[0]['learning_rate']:g}" if chosen else "-"
-        values = [tables.measured(record["metrics"].get(n)) for n in names]
-        code = tables.commit(record) + (" **stale**" if record.get("stale") else "")
-        cells = [_variant(record), *values, rate, str(record.get("steps", "-"))]
-        cells += [f"{record['seconds'].get('cpu', 0):.0f}", code]
+        values = [tables.measured(record.metrics.get(n)) for n in names]
+        code = tables.commit(record) + (" **stale**" if record.stale else "")
+        cells = [
+            _variant(record),
+            *values,
+            rate,
+            str("-" if record.steps is None else record.steps),
+        ]
+        cells += [f"{record.seconds.get('cpu', 0):.0f}", code]
         lines.append("| " + " | ".join(cells) + " |")
-    baselines = group[0]["baselines"]
+    baselines = group[0].baselines
     if baselines:
         text = ", ".join(f"{n.replace('_', ' ')} {number(v)}" for n, v in baselines.items())
         lines += ["", f"Trivial predictors on the same set: {text}."]
-    environment, seeds = group[0]["environment"], len(group[0]["seeds"])
+    environment, seeds = group[0].environment, len(group[0].seeds)
     machine = f"{environment.get('cores')} cores of {environment.get('device')}"
     return [*lines, "", f"Mean and standard error over {seeds} seeds; {machine}."]
 
 
 def _variant(record: Record) -> str:
-    config = record["config"]
-    return str(config.get("thaw", config.get("variant", record["config_file"])))
+    labels = record.arguments
+    return str(labels.get("thaw", labels.get("variant", record.config_file)))
 
 
 def _title(record: Record) -> str:
-    config = record["config"]
-    changed = ", ".join(f"{name} = {spelled(v)}" for name, v in record["overrides"].items())
-    name = config.get("name", record["config_file"])
-    return ", ".join(filter(None, [name, record["scale"], config.get("preset", ""), changed]))
+    changed = ", ".join(f"{n} = {flags.spelled(v)}" for n, v in record.overrides.items())
+    words = [record.config["name"], record.scale, record.arguments.get("preset", ""), changed]
+    return ", ".join(filter(None, words))
 
 
 def _order(record: Record) -> tuple:
-    names, variant = [*VARIANTS], record["config"].get("variant")
+    names, variant = [*VARIANTS], record.arguments.get("variant")
     place = names.index(variant) if variant in names else len(names)
-    name = str(record["config"].get("name", ""))
-    return name, record["scale"], str(record["overrides"]), place, _variant(record)
+    name = str(record.config["name"])
+    return name, record.scale, str(record.overrides), place, _variant(record), record.config_file

@@ -5,7 +5,7 @@ from html import escape
 
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
-from experiments.ledger.read import Record, command
+from experiments.ledger.record import Record
 from experiments.ledger.rules import Finding
 from experiments.page import figures
 from experiments.shared.describe import number
@@ -51,7 +51,7 @@ def finding_texts(row: Row) -> list[tuple[Finding, str]]:
     for finding, holds, sides in tables.said(row):
         text = escape(finding.text)
         if holds:
-            where = " ".join(sorted({row.records[s.cell].get("where", "") for s in sides}))
+            where = " ".join(sorted({row.records[s.cell].where for s in sides}))
             numbers = f'data-records="{escape(where)}">{escape(finding.numbers)}'
             text += f'? {holds}: <span class="numbers" {numbers}</span>'
         found.append((finding, text))
@@ -63,20 +63,16 @@ def made(records: list[Record]) -> str:
     blocks = []
     for record in records:
         facts = {
-            "config": record["config_file"],
-            "seeds": ", ".join(map(str, record["seeds"])),
-            "scale": record["scale"],
+            "config": record.config_file,
+            "seeds": ", ".join(map(str, record.seeds)),
+            "scale": record.scale,
             "commit": tables.commit(record),
-            "record": record.get("where", ""),
-            "time": f"{record['seconds'].get('cpu', 0):.0f} CPU seconds",
+            "record": record.where,
+            "time": f"{record.seconds.get('cpu', 0):.0f} CPU seconds",
         }
         rows = "".join(f"<dt>{k}</dt><dd><code>{escape(v)}</code></dd>" for k, v in facts.items())
-        old = (
-            f'<p class="problem">Stale: {escape(record["stale"])}</p>'
-            if record.get("stale")
-            else ""
-        )
-        blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(command(record))}</pre>')
+        old = f'<p class="problem">Stale: {escape(record.stale)}</p>' if record.stale else ""
+        blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>')
     return "".join(blocks)
 
 
@@ -124,7 +120,7 @@ def _numbers(row: Row) -> list[str]:
             "measured": measured,
             "n": str(line.value["n"]) if line.value else "-",
             "baseline": trivial.replace("_", " ") if line.baseline is not None else "-",
-            "scale": escape(line.record["scale"]) if line.record else "-",
+            "scale": escape(line.record.scale) if line.record else "-",
             "verdict": verdict(line.verdict)
             if line.verdict
             else '<span class="soft">no rule</span>',
@@ -154,14 +150,14 @@ def _side(name: str) -> str:
 def _measured(line: tables.Line) -> str:
     if line.value is None or line.record is None or line.value["mean"] is None:
         return "-"
-    where, mean = escape(line.record.get("where", "")), line.value["mean"]
+    where, mean = escape(line.record.where), line.value["mean"]
     text = tables.measured(line.value) + (" (stale)" if line.stale else "")
     return f'<data value="{mean}" data-record="{where}">{text}</data>'
 
 
 def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record]) -> str:
     """A figure with what made it; one that stands further up is linked, not repeated."""
-    key = figure.title + " ".join(record.get("where", "") for record in figure.records)
+    key = figure.title + " ".join(record.where for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
     if key in shown:
         there = shown[key]
@@ -181,9 +177,9 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
     if figure.records == before:
         return f'{drawn}<p class="small soft">Made by the same runs.</p>'
     n, first = len(figure.records), figure.records[0]
-    told = f"{n} runs" if n > 1 else escape(first["config_file"])
+    told = f"{n} runs" if n > 1 else escape(first.config_file)
     commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
-    scales = ", ".join(dict.fromkeys(record["scale"] for record in figure.records))
+    scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
     head = f"How it was made: {told}, scale {escape(scales)}, commit {commits}"
     is_open = " open" if n == 1 else ""
     runs = made(figure.records)

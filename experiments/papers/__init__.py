@@ -6,7 +6,7 @@ Nothing here trains or draws. A rule stands in the repository before the first n
 was seen, unless `late` says that it came after. See `experiments/ledger/rules.py` for the verdicts.
 """
 
-from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.item import Cell, Item, Paper, checked
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
 from experiments.papers.mixit.claims import PAPER as MIXIT
@@ -14,7 +14,7 @@ from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
 from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
 PAPERS: dict[str, Paper] = {
-    paper.key: paper
+    paper.key: checked(paper)
     for paper in (MIXIT, RANDOM_ATTENTION, TWO_FAILURE_MODES, ASSOCIATIONS, ATTENTION_PATHS)
 }
 

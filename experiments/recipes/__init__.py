@@ -1,10 +1,12 @@
 """What a config can ask for: one list. A recipe is a module with run, report and dry_run."""
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jaxformer.errors import unknown
+from jaxformer import build
+from jaxformer.errors import UserError, unknown
 
 
 class Recipe(NamedTuple):
@@ -12,7 +14,7 @@ class Recipe(NamedTuple):
 
     sections: tuple[str, ...]  # of a config, that it honours; others must be left at their defaults
     resumes: bool  # does a run that was stopped go on where it was?
-    uses_seeds: bool = True  # do more seeds change what is measured?
+    uses_seeds: bool | None = True  # do more seeds change the numbers? None: ask the module
 
 
 COMMON = ("name", "recipe", "arguments", "seed", "n_seeds")
@@ -23,7 +25,7 @@ RECIPES = {
     "recall": Recipe((*TRAINING, "recall"), resumes=True),
     "oneshot": Recipe((*TRAINING, "bayes"), resumes=True),
     "measure": Recipe(("task", "data", "model", "partition", "measure"), resumes=False),
-    "solve": Recipe(("figure",), resumes=False),  # `solve` itself says which figures use seeds
+    "solve": Recipe(("figure",), resumes=False, uses_seeds=None),
     "posterior": Recipe(("task", "posterior"), resumes=True, uses_seeds=False),
 }
 
@@ -33,3 +35,20 @@ def module(name: str) -> ModuleType:
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     return importlib.import_module(f"experiments.recipes.{name}")
+
+
+def uses_seeds(config: Any) -> bool:
+    """Do more seeds change what a run of this config measures?"""
+    answer = RECIPES[config.recipe].uses_seeds
+    return module(config.recipe).uses_seeds(config) if answer is None else answer
+
+
+def check(plain: Mapping[str, Any]) -> None:
+    """Raises if the config says something that its recipe would not listen to."""
+    sections = (*COMMON, *RECIPES[plain["recipe"]].sections)
+    for name in build.said(plain):
+        if name not in sections:
+            raise UserError(
+                f"the recipe {plain['recipe']!r} does not use {name!r}; leave it at its default. "
+                f"It uses: {', '.join(sections)}."
+            )

@@ -38,7 +38,7 @@ def finish(workdir: Workdir, result: Result) -> Result:
     ]
     first = insides[chosen[0]]
     chance = {f"{name}_by_chance": first.scores[f"{name}_by_chance"] for name in SCORES}
-    title = f"{result.config['variant']}, seed {members[chosen[0]]['seed']}"
+    title = f"{result.config['arguments']['variant']}, seed {members[chosen[0]]['seed']}"
     draw(workdir / "figure.png", first, title)
     return dataclasses.replace(
         result,

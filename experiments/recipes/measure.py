@@ -34,7 +34,7 @@ def _run(config, workdir: Workdir) -> int:
     stopwatch = Stopwatch()
     task, model, seeds, wanted = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
-    test = jax.tree.map(jnp.asarray, build.source(config, task).heldout().test)
+    test = jax.tree.map(jnp.asarray, build.source(config, task, batch_size=1).heldout().test)
 
     @jax.jit
     def measure(key):
@@ -59,7 +59,7 @@ def _run(config, workdir: Workdir) -> int:
         parameters=build.partition(config).count(shapes(model)),
         seconds=stopwatch.seconds(),
     )
-    plots.by_layer(workdir / "by_layer.png", {config.variant: metrics})
+    plots.by_layer(workdir / "by_layer.png", {config.arguments.variant: metrics})
     workdir.write("result.json", result.as_json())
     report(workdir)
     return 0

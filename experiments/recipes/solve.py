@@ -59,7 +59,7 @@ def run(config, workdir: Workdir) -> int:
     held = workdir.read("config.json")
     result = {
         **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.scale,
+        "scale": config.arguments.scale,
         "seeds": list(range(config.seed, config.seed + config.n_seeds)),
         "metrics": outcome.metrics,
         "members": outcome.members,
@@ -93,6 +93,10 @@ def setup(config) -> tuple[Any, dict[str, Any]]:
             raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     return function, settings | {name: v for name, v in common.items() if name in known}
+
+
+def uses_seeds(config) -> bool:
+    return "n_seeds" in setup(config)[1]
 
 
 def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:

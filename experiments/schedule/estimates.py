@@ -1,23 +1,19 @@
-"""How long a run takes, before it starts: from the records of its config file, or its manual."""
+"""How long a run takes, before it starts: from the records of its config file, or its SECONDS."""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from experiments.ledger.record import Record, key
+from experiments.schedule.launch import Job, Launcher, Outcome, failures
 from experiments.shared import flags
-from jaxformer.records import config_hash
+from jaxformer.errors import UserError
+from jaxformer.training.progress import clock
 
-Record = dict[str, Any]
-UNITS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
-SOME = 3  # "some minutes"
-TIME = re.compile(
-    r"(?:(?P<low>\d+(?:\.\d+)?)(?: to (?P<high>\d+))?|(?P<word>half an?|an?|some) |\b)"
-    r" ?(?:CPU |GPU )?(?P<unit>second|minute|hour|day)s?\b(?P<each> each| a seed)?"
-)
-# Where neither a record nor a manual says it.
+# Where neither a record nor a config file says it.
 DEFAULTS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}
-START = 6.0  # seconds to import and to compile, which the manuals leave out
+START = 6.0  # seconds to import and to compile, which SECONDS leaves out
 TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others
 
 
@@ -28,22 +24,20 @@ class Estimator:
         self.equal: dict[str, list[float]] = {}
         self.alike: dict[tuple[str, str], list[float]] = {}
         for record in records:
-            config, spent = record["config"], record["seconds"]
-            total = spent["compile"] + spent["run"]
-            per_seed = total / max(len(record["seeds"]), 1)
-            self.equal.setdefault(_without_seeds(config), []).append(per_seed)
-            alike = (config["name"], config["scale"])
-            rate = spent["run"] / work(config, record.get("steps"))
+            total = record.seconds["compile"] + record.seconds["run"]
+            self.equal.setdefault(record.key, []).append(total / max(len(record.seeds), 1))
+            alike = (record.config["name"], record.scale)
+            rate = record.seconds["run"] / work(record.config, record.steps)
             self.alike.setdefault(alike, []).append(rate)
 
     def __call__(self, config: Any) -> float:
         held = flags.plain(config)
         seeds = max(int(held.get("n_seeds", 1)), 1)
-        if equal := self.equal.get(_without_seeds(held)):
+        if equal := self.equal.get(key(held)):
             return median(equal) * seeds
-        if alike := self.alike.get((held["name"], held["scale"])):
+        if alike := self.alike.get((held["name"], held["arguments"]["scale"])):
             return START + median(alike) * work(held)
-        return START + manual_seconds(f"configs/{held['name']}.py", held["scale"], seeds)
+        return START + written_seconds(f"configs/{held['name']}.py", held["arguments"], seeds)
 
 
 class Pace:
@@ -60,6 +54,27 @@ class Pace:
         return (self.actual + TRUST) / (self.estimated + TRUST)
 
 
+def run_all(
+    launcher: Launcher, jobs: list[Job], seconds: Mapping[Path, float], processes: int
+) -> list[Outcome]:
+    """Runs jobs, each announced with the time that is left; those that failed."""
+    pace, outcomes = Pace(), []
+
+    def announced() -> Iterator[Job]:
+        for i, job in enumerate(jobs):
+            left = clock(sum(seconds[j.workdir] for j in jobs[i:]) * pace.ratio / processes)
+            print(f"run {i + 1} of {len(jobs)}: {job.name}; about {left} left", flush=True)
+            yield job
+
+    for outcome in launcher.run(announced()):
+        outcomes.append(outcome)
+        if outcome.code == 0:
+            pace.add(seconds[outcome.job.workdir], outcome.seconds)
+        elif not outcome.stopped:
+            print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
+    return failures(outcomes)
+
+
 def work(config: dict[str, Any], steps: int | None = None) -> float:
     """What the time of a run of one config file grows with."""
     seeds = max(int(config.get("n_seeds", 1)), 1)
@@ -70,18 +85,15 @@ def work(config: dict[str, Any], steps: int | None = None) -> float:
     return float(seeds * rates * size * (steps or config["train"]["steps"]))
 
 
-def manual_seconds(file: str, scale: str, seeds: int = 1) -> float:
-    """The time in the config's docstring, on the line of this scale."""
-    path = flags.ROOT / file
-    text = path.read_text() if path.is_file() else ""
-    lines = [line for line in text.splitlines() if line.startswith(f"{scale} ")]
-    found = TIME.search(lines[0]) if lines else None
-    if found is None:
-        return DEFAULTS.get(scale, DEFAULTS["small"])
-    words = {"half a": 0.5, "half an": 0.5, "a": 1.0, "an": 1.0}
-    low = found["low"] or words.get(found["word"], SOME)
-    return float(found["high"] or low) * UNITS[found["unit"]] * (seeds if found["each"] else 1)
-
-
-def _without_seeds(config: dict[str, Any]) -> str:
-    return config_hash({name: value for name, value in config.items() if name != "n_seeds"})
+def written_seconds(file: str, arguments: Mapping[str, str], seeds: int) -> float:
+    """SECONDS of a config file, for another number of seeds than the config's own."""
+    scale = arguments["scale"]
+    words = {scale, *(f"{name}={value}" for name, value in arguments.items())}
+    try:
+        said: dict[str, float] = flags.config_module(file).SECONDS
+        # "small,when=trained" is closer than "small" where that is an argument.
+        closest = max((k for k in said if {*k.split(",")} <= words), key=len)
+        own: Any = flags.load_config(f"{file}:scale={closest}")
+    except (UserError, AttributeError, ValueError):
+        return DEFAULTS[scale]
+    return said[closest] * seeds / own.n_seeds

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.schedule import planning
+from experiments import recipes
 from experiments.shared import flags
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import flat
@@ -96,7 +96,7 @@ def _members(config: str, grid: Mapping[str, Sequence[str]]) -> tuple[dict[str, 
         members[RATE] = ",".join(product.pop(RATE)) + ","
     seeds = [int(text) for text in grid.get("seed", ()) if text.isdecimal()]
     in_a_row = bool(seeds) and seeds == list(range(seeds[0], seeds[0] + len(grid["seed"])))
-    if in_a_row and "n_seeds" not in grid and planning.uses_seeds(flags.load_config(config)):
+    if in_a_row and "n_seeds" not in grid and recipes.uses_seeds(flags.load_config(config)):
         del product["seed"]
         members |= {"seed": str(seeds[0]), "n_seeds": str(len(seeds))}
     return members, product
@@ -121,8 +121,4 @@ def _split(text: str) -> list[str]:
 def _spelled(field: str, value: Any) -> str:
     if "+" in field and isinstance(value, list):
         return "+".join(map(str, value))
-    return str(_tuples(value))
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
+    return str(flags.tuples(value))

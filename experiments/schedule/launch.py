@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from experiments.ledger.record import run_name
 from experiments.shared import flags
+from jaxformer import build
 from jaxformer.records import config_hash
 from jaxformer.training.progress import clock
 
@@ -176,21 +178,13 @@ def failures(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 def job(name: str, config: str, overrides: Mapping[str, str], root: Path) -> Job:
     """A job in a folder of its own below `root`; every field is checked here."""
-    return Job(name, config, overrides, root / folder(settings(config, overrides)))
+    held = settings(config, overrides)
+    return Job(name, config, overrides, root / run_name(held, config_hash(build.said(held))))
 
 
 def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
     """The whole config as nested dicts."""
-    held = flags.load_config(config)
-    for field, text in overrides.items():
-        flags.override(held, field, text)
-    return flags.plain(held.copy_and_resolve_references())
-
-
-def folder(held: Mapping[str, Any]) -> str:
-    """ "mixit-retrieval-frozen_qk-tiny-0123456789ab": no two configs share it."""
-    words = [held["name"].replace("/", "-"), held.get("variant"), held["scale"]]
-    return "-".join([*filter(None, words), config_hash(held)])
+    return flags.plain(flags.configured(config, overrides))
 
 
 def _step(job: Job) -> str:

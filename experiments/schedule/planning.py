@@ -7,10 +7,12 @@ rule whose runs are cheapest; then runs that no rule asks for; last those that o
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from experiments import recipes
 from experiments.ledger.item import Cell, Item, Paper
-from experiments.ledger.ledger import cell_config, cell_hash, command, config_string
+from experiments.ledger.ledger import cell_key, config_string
+from experiments.ledger.record import Record, address
+from experiments.shared import flags
 from jaxformer.errors import UserError, did_you_mean, unknown
-from jaxformer.records import config_hash
 
 DONE = "done"
 MISSING = "not yet run"
@@ -18,10 +20,8 @@ CHANGED = "changed since it ran"
 FEW = "fewer seeds"
 ELSEWHERE = "not meant at this scale"
 LOST = "its config is gone"
-RESUMABLE = ("train", "look", "recall", "oneshot", "posterior")  # recipes that save on the way
 FEW_RUNS = 2  # a table that lacks no more is nearly there
 
-Record = dict[str, Any]
 Wanted = tuple[Paper, Item]
 
 
@@ -100,49 +100,28 @@ def order(found: Iterable[Todo], wanted: list[Wanted]) -> list[Todo]:
     return chosen + sorted(few, key=lambda todo: todo.estimate)
 
 
-def line(todo: Todo) -> str:
-    """The command that runs it."""
-    return command(todo.cell._replace(overrides=todo.overrides), todo.scale)
-
-
-def uses_seeds(config: Any) -> bool:
-    """Do more seeds change what a run measures?"""
-    if config.recipe == "solve":
-        from experiments.recipes import solve
-
-        return "n_seeds" in solve.setup(config)[1]
-    return config.recipe != "posterior"
-
-
 def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> Todo:
     blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, (), False)
     try:
         if scale not in cell.scales:
             return blank._replace(state=ELSEWHERE, key=f"{scale} {label}")
-        config, _ = cell_config(cell, scale)
-        overrides = dict(cell.overrides)
-        key = cell_hash(cell, scale)
-        counts = bool(seeds) and uses_seeds(config)
+        text, overrides = config_string(cell, scale), dict(cell.overrides)
+        config: Any = flags.configured(text, overrides)
+        key, place = cell_key(cell, scale), address(text, overrides)
+        counts = bool(seeds) and recipes.uses_seeds(config)
         if counts and seeds != config.n_seeds:
             overrides["n_seeds"] = str(seeds)
-            config, _ = cell_config(cell, scale, seeds)
+            config = flags.configured(text, overrides)
         better = cell.scales[: cell.scales.index(scale)]
-        keys = {key, *(cell_hash(cell, other) for other in better)}
+        keys = {key, *(cell_key(cell, other) for other in better)}
     except UserError:
         return blank
-    text = config_string(cell, scale)
-    mine = [record for record in records if _key(record) in keys]
-    old = [
-        record
-        for record in records
-        if record["config_file"] == text
-        and _spelled(record["overrides"]) == _spelled(dict(cell.overrides))
-        and _key(record) not in keys
-    ]
+    mine = [record for record in records if record.key in keys]
+    old = [r for r in records if r.address == place and r.key not in keys]
     state = DONE if mine else CHANGED if old else MISSING
-    if mine and counts and max(len(r["seeds"]) for r in mine) < seeds:
+    if mine and counts and max(len(r.seeds) for r in mine) < seeds:
         state = FEW
-    replaces = (*(r for r in mine if _key(r) == key), *old)
+    replaces = (*(r for r in mine if r.key == key), *old)
     return blank._replace(
         key=key,
         state=state,
@@ -150,7 +129,7 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
         overrides=overrides,
         estimate=estimate(config),
         replaces=replaces,
-        resumes=config.recipe in RESUMABLE,
+        resumes=recipes.RECIPES[config.recipe].resumes,
     )
 
 
@@ -168,11 +147,3 @@ def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[st
 def _named(name: str, only: str) -> bool:
     begins = name.lower().startswith(only.lower())
     return begins and not (only and name[len(only) : len(only) + 1].isalnum())
-
-
-def _key(record: Record) -> str:
-    return config_hash({k: v for k, v in record["config"].items() if k != "n_seeds"})
-
-
-def _spelled(overrides: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in overrides.items() if name != "n_seeds"}

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from experiments.ledger.ledger import Row
+from experiments.ledger.tables import measured
 from experiments.schedule.launch import Job
-from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted, line
-from experiments.shared.describe import number
+from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
+from experiments.shared import flags
 from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
 
@@ -36,7 +37,8 @@ def queue(todos: list[Todo], seconds: list[float], budget: float) -> None:
             continue
         total += needed
         also = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
-        print(f"{clock(needed):>12}  {todo.names[0]}{also}\n{'':14}{line(todo)}")
+        print(f"{clock(needed):>12}  {todo.names[0]}{also}")
+        print(f"{'':14}{flags.command(todo.config, todo.overrides)}")
     more = f"; {skipped} more do not fit the budget" if skipped else ""
     print(f"would run {len(todos) - skipped} in about {clock(total)}{more}")
 
@@ -55,7 +57,4 @@ def nothing_open(found: list[Todo], scale: str) -> str:
 def headline(job: Job, metric: str) -> str:
     """ "accuracy 0.9957 ± 0.0013 ", or nothing if the run has no such number."""
     value = Workdir(job.workdir).read("result.json")["metrics"].get(metric)
-    if value is None:
-        return ""
-    error = "" if value["sem"] is None else f" ± {value['sem']:.2g}"
-    return f"{metric} {number(value['mean'])}{error} "
+    return f"{metric} {measured(value)} " if value else ""

@@ -1,7 +1,5 @@
 """The table of a sweep: a row for each learning rate of each run, the best of each model marked."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from rich.table import Table
 
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.launch import Job
-from experiments.shared.describe import number
+from experiments.shared.describe import csv_text, number
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean, over_seeds
 
@@ -56,18 +54,18 @@ def write(file: Path, rows: Sequence[Row]) -> None:
     """All rows as CSV."""
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
     fields = _fields(rows)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     head = ["model", *fields, RATE, "seeds", "diverged", "best", "validation_accuracy", "sem"]
-    writer.writerow([*head, *(w for name in metrics for w in (name, f"{name} sem")), "workdir"])
+    lines: list[list[Any]] = [
+        [*head, *(w for name in metrics for w in (name, f"{name} sem")), "workdir"]
+    ]
     for row in rows:
         line: list[Any] = [row.model, *(row.varied.get(field, "") for field in fields)]
         line += ["" if row.rate is None else f"{row.rate:g}", row.seeds, row.diverged]
         line += ["yes" if row.best else "", *_pair(row.validation)]
         for name in metrics:
             line += _pair(row.metrics.get(name))
-        writer.writerow([*line, row.workdir])
-    write_atomically(file, text.getvalue().encode())
+        lines.append([*line, row.workdir])
+    write_atomically(file, csv_text(lines).encode())
 
 
 def show(rows: Sequence[Row]) -> None:

@@ -1,6 +1,8 @@
 """What a run says in words: the table of what is trained, and what came out."""
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,13 @@ def print_result(workdir: Workdir) -> None:
 def number(value: float | None) -> str:
     """Four digits, and a dash where there is no number."""
     return "-" if value is None else f"{value:.4g}"
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV; the first one is the head."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _console() -> Console:

@@ -5,6 +5,7 @@ Every mistake is one line that says what was expected, what came and what is pos
 
 import ast
 import importlib.util
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +18,8 @@ from jaxformer.records import flat
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("--config", "--workdir", "--record", "--dry-run", "--help")
-# These choose among configs: as fields they would only change the label.
-ARGUMENTS = (
-    *("name", "recipe", "variant", "scale", "preset", "thaw"),
-    *("layers", "optimizer", "reading", "when", "trains", "std"),
-)
+# Set by hand, what runs is no longer the variant that its label names.
+OF_A_VARIANT = ("partition", "unfreeze", "model.mixer", "posterior.method")
 
 
 class Command(NamedTuple):
@@ -73,6 +71,25 @@ def parse(argv: Sequence[str]) -> Command | None:
 def load_config(text: str) -> ConfigDict:
     """The config of "FILE:ARGUMENTS"; FILE is found from here or from the repository."""
     name, _, arguments = text.partition(":")
+    module = config_module(name)
+    if not hasattr(module, "get_config"):
+        raise UserError(f"{name!r} has no function get_config(arg).")
+    try:
+        return module.get_config(arguments)
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+
+
+def configured(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
+    """The config of "FILE:ARGUMENTS" with the overrides of a command or a record."""
+    config = load_config(text)
+    for name, value in overrides.items():
+        override(config, name, spelled(value))
+    return config.copy_and_resolve_references()
+
+
+def config_module(name: str) -> Any:
+    """The Python module of a config file."""
     file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
     if file is None:
         hint = did_you_mean(name, known_configs())
@@ -82,12 +99,7 @@ def load_config(text: str) -> ConfigDict:
         raise UserError(f"{name!r} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    if not hasattr(module, "get_config"):
-        raise UserError(f"{name!r} has no function get_config(arg).")
-    try:
-        return module.get_config(arguments)
-    except ConfigError as error:
-        raise UserError(str(error)) from None
+    return module
 
 
 def known_configs() -> list[str]:
@@ -99,22 +111,49 @@ def known_configs() -> list[str]:
 
 def override(config: ConfigDict, name: str, text: str) -> Any:
     """Sets config.name to the value that `text` spells, in the type of the old value."""
-    known = flat(config.to_dict())
-    if name in ARGUMENTS:
+    known = [field for field in flat(config.to_dict()) if not field.startswith("arguments.")]
+    labels: Any = config.arguments
+    argument = name.removeprefix("arguments.")
+    if name not in known and argument in labels:
         raise UserError(
-            f"{name} is not a field to override: say it after the colon of --config=FILE:{name}=..."
+            f"{argument} is not a field to override: say it after the colon of "
+            f"--config=FILE:{argument}=..."
         )
+    if name in ("name", "recipe"):
+        raise UserError(f"{name} is not a field to override: it is what the config file is for.")
     if name not in known:
         hint = did_you_mean(name, known)
-        top = sorted({field.split(".")[0] for field in known} - set(ARGUMENTS))
+        top = sorted({field.split(".")[0] for field in known} - {"name", "recipe"})
         raise UserError(f"the config has no field {name!r}.{hint} It has: {', '.join(top)}.")
     section: Any = config
     *parents, last = name.split(".")
     for parent in parents:
         section = section[parent]
     value = _value(name, text, section[last])
+    if name in OF_A_VARIANT and value != section[last]:
+        labels.update({label: "custom" for label in ("variant", "thaw") if label in labels})
     section[last] = value
     return value
+
+
+def command(config: str, overrides: Mapping[str, Any]) -> str:
+    """The line that runs "FILE:ARGUMENTS" with these overrides."""
+    words = [f"--config={config}"]
+    words += [f"--config.{name}={spelled(value)}" for name, value in overrides.items()]
+    return "python experiments/run.py " + " ".join(map(shlex.quote, words))
+
+
+def spelled(value: Any) -> str:
+    """A value as a flag would spell it; the inverse of `override`."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    is_plain = value and all(isinstance(entry, int | float) for entry in value)
+    return ",".join(map(str, value)) if is_plain else repr(tuples(value))
+
+
+def tuples(value: Any) -> Any:
+    """Nested lists, as JSON and TOML have them, as nested tuples."""
+    return tuple(tuples(entry) for entry in value) if isinstance(value, list | tuple) else value
 
 
 def _value(name: str, text: str, old: Any) -> Any:

@@ -53,7 +53,7 @@ def result_of(
         config=held["config"],
         overrides=held["overrides"],
         config_hash=held["config_hash"],
-        scale=held["config"]["scale"],
+        scale=held["config"]["arguments"]["scale"],
         seeds=list(seeds),
         metrics=metrics,
         members=members,

@@ -5,11 +5,13 @@ import io
 import numpy as np
 from PIL import Image
 
+from experiments.ledger import curves
 from experiments.ledger.item import Cell, Item, Paper
-from experiments.ledger.ledger import cell_config, config_string
+from experiments.ledger.ledger import config_string
 from experiments.ledger.rules import CHANCE, REFUTED, above, near, of, trivial
 from experiments.shared import flags
-from jaxformer.records import SCHEMA, config_hash
+from jaxformer import build
+from jaxformer.records import SCHEMA, config_hash, write_json
 
 CONFIG = "configs/mixit/retrieval.py:variant="
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -77,27 +79,21 @@ def png() -> bytes:
 
 def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy", **changed):
     """A record of a cell at small scale, as it lies in results/."""
-    config, overrides = cell_config(cell, "small")
+    config = flags.configured(config_string(cell, "small"), cell.overrides)
+    overrides = {name: flags.override(config, name, text) for name, text in cell.overrides.items()}
     plain = flags.plain(config)
-    rows = range(100, 600, 100)
-    trained = {
-        "training": [{"step": s, "loss": [9 / s, 8 / s]} for s in rows],
-        "validation": [
-            {"step": s, "validation": {"accuracy": [mean * s / 500, None]}} for s in rows
-        ],
-    }
     return {
         "schema": SCHEMA,
         "config": plain,
         "config_file": config_string(cell, "small"),
-        "config_hash": config_hash(plain),
+        "config_hash": config_hash(build.said(plain)),
         "overrides": overrides,
         "scale": "small",
         "seeds": [0, 1],
         "steps": 500,
         "metrics": {metric: {"mean": mean, "sem": sem, "n": 2}},
         "members": [{"seed": s, "learning_rate": 0.01, "chosen": True} for s in (0, 1)],
-        "baselines": {"the_guess": 0.25} if "variant" in plain else {},
+        "baselines": {"the_guess": 0.25} if "train" in plain else {},
         "parameters": {},
         "environment": {
             "commit": COMMIT,
@@ -109,8 +105,18 @@ def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy"
             "versions": {"jax": "0.10.2"},
         },
         "seconds": {"compile": 1.0, "run": 2.0, "cpu": 3.0},
-        "curves": trained if "variant" in plain else {"training": [], "validation": []},
     } | changed
+
+
+def write(folder, name, held) -> None:
+    """A record as it lies in results/, with curves if it trained."""
+    write_json(folder / f"{name}.json", held)
+    if "train" in held["config"]:
+        mean = held["metrics"]["accuracy"]["mean"]
+        rows = [{"step": s, "loss": [9 / s, 8 / s]} for s in range(100, 600, 100)]
+        scores = [{"accuracy": [mean * row["step"] / 500, None]} for row in rows]
+        rows += [{"step": r["step"], "validation": s} for r, s in zip(rows, scores, strict=True)]
+        (folder / f"{name}.curves.csv").write_text(curves.as_csv(curves.of_rows(rows)))
 
 
 RECORDS = {

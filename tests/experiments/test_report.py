@@ -2,10 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from experiments import report
+from experiments.ledger import read
+from experiments.ledger.record import run_name
 from experiments.papers import PAPERS
 from experiments.run import main
 from experiments.shared import flags
@@ -17,21 +20,36 @@ def test_the_pages_are_up_to_date(capsys):
     assert report.main(["--chek"]) == 2
 
 
+def test_the_results_stay_small():
+    """They are read in diffs and cloned by everybody: curves and arrays lie beside them as CSV."""
+    files = [*(flags.ROOT / "results").iterdir()]
+    large = [f.name for f in files if f.suffix == ".json" and f.stat().st_size >= 40_000]
+    assert not large
+    assert sum(file.stat().st_size for file in files) < 6_000_000
+
+
+def test_every_record_counts_and_has_its_name():
+    records, problems = read.load(flags.ROOT / "results")
+    assert not problems and [r.where for r in records if r.stale] == []
+    for record in records:
+        assert Path(record.where).stem == run_name(record.config, record.config_hash)
+
+
 def test_every_number_of_the_pages_has_a_record_with_a_commit():
-    records, problems = report.load(flags.ROOT / "results")
+    records, problems = read.load(flags.ROOT / "results")
     assert not problems
     rules = [rule for paper in PAPERS.values() for item in paper.items for rule in item.rules]
     known = [f"{s.value:.4g}" for r in rules for s in (r.left, r.right) if not s.cell]
-    known += [f"{v:.4g}" for record in records for v in record["baselines"].values()]
-    metrics = [m for record in records for m in record["metrics"].values()]
+    known += [f"{v:.4g}" for record in records for v in record.baselines.values()]
+    metrics = [m for record in records for m in record.metrics.values()]
     known += [f"{m['mean']:.4g}" for m in metrics if m["mean"] is not None]
     text = (flags.ROOT / "RESULTS.md").read_text()
     table = text[text.index("### ") : text.index("## Records\n")]
     rows = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in table.splitlines()]
     rows = [row for row in rows if len(row) == 6 and "---" not in row[0]]
     assert len(rows) == sum(len(paper.items) for paper in PAPERS.values()) + len(PAPERS)
-    assert all(len(record["environment"]["commit"]) == 40 for record in records)
-    commits, found = {record["environment"]["commit"][:7] for record in records}, 0
+    assert all(len(record.environment["commit"]) == 40 for record in records)
+    commits, found = {record.environment["commit"][:7] for record in records}, 0
     for _, _, ours, _, _, code in rows:
         for numbers in re.findall(r"\? (?:Yes|No): (.*?) \(", ours):
             assert {word[:7] for word in code.split("<br>")} <= commits
@@ -54,29 +72,31 @@ def folder(finished, tmp_path, monkeypatch):
 
 
 def test_a_record_shows_its_numbers_and_its_command(folder):
-    (file,) = folder.iterdir()
-    record = json.loads(file.read_text())
-    assert record["schema"] == 1 and len(record["curves"]["training"]) == 6
-    records, problems = report.load(folder)
-    assert not problems and not records[0]["stale"]
+    (file,) = folder.glob("*.json")
+    assert json.loads(file.read_text())["schema"] == 2
+    records, problems = read.load(folder)
+    assert not problems and not records[0].stale
+    assert [step for step, _ in records[0].curves["training"]["loss"]] == [10, 20, 30, 40, 50, 60]
+    assert [step for step, _ in records[0].curves["validation"]["accuracy"]] == [20, 40, 60]
     text = report.render(records, problems)["RESULTS.md"]
     assert "| frozen_qk |" in text and "in context guess" in text
     assert f"python experiments/run.py {TINY[0]} --config.data.test_size=40" in text
 
 
 def test_a_changed_config_makes_a_record_stale(folder):
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.json")
     record = json.loads(file.read_text()) | {"config_hash": "0" * 12}
     file.write_text(json.dumps(record))
-    records, _ = report.load(folder)
-    assert records[0]["stale"] and "**stale**" in report.render(records, [])["RESULTS.md"]
+    records, _ = read.load(folder)
+    assert records[0].stale and "**stale**" in report.render(records, [])["RESULTS.md"]
 
 
 @pytest.mark.parametrize(
-    "content, words", [("{", "Expecting"), ('{"schema": 99}', "schema 99"), ("{}", "schema")]
+    "content, words",
+    [("{", "Expecting"), ('{"schema": 1}', "schema 1, this version reads 2"), ("{}", "schema")],
 )
 def test_records_that_cannot_be_used_are_named_and_the_rest_is_shown(folder, content, words):
     (folder / "damaged.json").write_text(content)
-    records, problems = report.load(folder)
+    records, problems = read.load(folder)
     assert len(records) == 1 and words in problems[0]
     assert "damaged.json" in report.render(records, problems)["RESULTS.md"]

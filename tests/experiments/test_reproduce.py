@@ -15,6 +15,7 @@ from experiments.ledger.item import Cell, Item
 from experiments.schedule import launch, planning
 from experiments.schedule.launch import Outcome
 from experiments.shared import flags
+from jaxformer import build
 from jaxformer.records import Workdir, config_hash, write_json
 from tests.experiments.schedule.test_planning import PAPERS, record
 
@@ -42,18 +43,27 @@ class FakeLauncher:
             held = launch.settings(job.config, job.overrides)
             workdir = Workdir(job.workdir)
             workdir.path.mkdir(parents=True, exist_ok=True)
-            config = {"config": held, "config_hash": config_hash(held), "config_file": job.config}
+            config = {
+                "config": held,
+                "config_hash": config_hash(build.said(held)),
+                "config_file": job.config,
+            }
             write_json(workdir / "config.json", config)
-            if held["variant"] in self.stopping:
+            if held["arguments"]["variant"] in self.stopping:
                 self.signal = signal.SIGINT
                 (workdir / "metrics.jsonl").write_text('{"step": 750}\n')
                 yield Outcome(job, 128 + signal.SIGTERM, self.spent, "stopped")
                 return
-            if held["variant"] in self.failing:
+            if held["arguments"]["variant"] in self.failing:
                 yield Outcome(job, 2, self.spent, "no such data")
                 continue
-            made = record(Cell(job.config.removesuffix(",scale=small")), seeds=held["n_seeds"])
-            made |= {"config": held, "config_hash": config_hash(held), "overrides": job.overrides}
+            cell = Cell(job.config.removesuffix(",scale=small"))
+            made = vars(record(cell, seeds=held["n_seeds"]))
+            made |= {
+                "config": held,
+                "config_hash": config_hash(build.said(held)),
+                "overrides": job.overrides,
+            }
             write_json(workdir / "result.json", made)
             write.keep(workdir)
             yield Outcome(job, 0, self.spent, "")
@@ -132,9 +142,9 @@ def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
 
 def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):
     command("--paper=one", "--only=Table 10")
-    before = {file.name for file in (tmp_path / "results").iterdir()}
+    before = {file.name for file in (tmp_path / "results").glob("*.json")}
     code, text = command("--paper=one", "--only=Table 10", "--seeds=5")
-    after = {file.name for file in (tmp_path / "results").iterdir()}
+    after = {file.name for file in (tmp_path / "results").glob("*.json")}
     assert code == 0 and text.count("replaces mixit-retrieval-") == 2
     assert len(after) == 2 and not before & after
 

@@ -1,12 +1,13 @@
 """The papers as data: every cell is a config that exists, and a rule says what its numbers say."""
 
-import json
 import re
 
 import pytest
 
-from experiments.ledger.item import Cell, Item, Paper
-from experiments.ledger.ledger import cell_hash, ledger
+from experiments.ledger import read
+from experiments.ledger.item import Cell, Item, Paper, checked
+from experiments.ledger.ledger import cell_key, ledger
+from experiments.ledger.record import Record
 from experiments.ledger.rules import (
     CHANCE,
     DIFFERS,
@@ -22,6 +23,8 @@ from experiments.ledger.rules import (
 )
 from experiments.papers import PAPERS
 from experiments.shared import flags
+from jaxformer.errors import UserError
+from tests.experiments import made_up
 
 ITEMS = [
     pytest.param(item, id=f"{paper.key}: {item.name}")
@@ -35,7 +38,7 @@ CELL = Cell("configs/mixit/retrieval.py:variant=standard")
 def test_an_item_names_configs_that_exist_and_cells_of_its_own(item):
     for cell in item.cells.values():
         for scale in cell.scales:
-            assert len(cell_hash(cell, scale)) == 12
+            assert len(cell_key(cell, scale)) == 12
     for rule in item.rules:
         for side in (rule.left, rule.right):
             assert not side.cell or side.cell in item.cells, rule.text
@@ -46,6 +49,23 @@ def test_an_item_names_configs_that_exist_and_cells_of_its_own(item):
         assert files and all([*flags.ROOT.glob(file)] for file in files), files
 
 
+def test_a_rule_that_names_no_cell_of_its_item_is_said_when_the_papers_are_loaded():
+    rule = above("B wins", of("standrad"), 0.5)
+    item = Item("Table 1", "claim.", {"standard": CELL, "mixit": CELL}, (rule,))
+    with pytest.raises(UserError) as error:
+        checked(Paper("p", "title", "source", (item,)))
+    words = "unknown cell in a rule of p Table 1: 'standrad'. Did you mean 'standard'?"
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_baseline_that_no_record_has_is_said():
+    item = Item("Table 1", "claim.", {"a": CELL}, baseline="gess")
+    (row,) = ledger({"p": Paper("p", "title", "source", (item,))}, [record(0.9)])
+    assert row.problems == [
+        "unknown baseline 'gess'. Did you mean 'guess'? The choices are: guess."
+    ]
+
+
 def test_names_are_unique_within_a_paper():
     for paper in PAPERS.values():
         names = [item.name for item in paper.items]
@@ -53,19 +73,15 @@ def test_names_are_unique_within_a_paper():
 
 
 def test_the_records_have_the_numbers_that_the_rules_ask_for():
-    files = (flags.ROOT / "results").glob("*.json")
-    rows = ledger(PAPERS, [json.loads(file.read_text()) for file in files])
+    rows = ledger(PAPERS, read.load(flags.ROOT / "results")[0])
     assert [f"{row.item.name}: {p}" for row in rows for p in row.problems] == []
 
 
 def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), **changed):
     config = flags.plain(flags.load_config(CELL.config + ",scale=small")) | changed
-    return {
-        "config": config,
-        "seeds": list(seeds),
-        "metrics": {"accuracy": {"mean": mean, "sem": sem, "n": 3}},
-        "baselines": {"guess": baseline},
-    }
+    held = made_up.record(CELL, mean, sem)
+    changed = {"config": config, "seeds": list(seeds), "baselines": {"guess": baseline}}
+    return Record.from_json(held | changed)
 
 
 def verdict(rule, *records):
@@ -107,7 +123,7 @@ def test_another_config_is_another_cell_and_more_seeds_are_the_same_one():
     rule = above("", of("a"), 0.8)
     assert verdict(rule, record(0.9, seed=7)).verdict == NOT_RUN
     row = verdict(rule, record(0.9), record(0.95, seeds=range(5), n_seeds=5))
-    assert row.records["a"]["metrics"]["accuracy"]["mean"] == 0.95
+    assert row.records["a"].metrics["accuracy"]["mean"] == 0.95
     assert "2 records" in row.problems[0]
 
 

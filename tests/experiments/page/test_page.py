@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from experiments import report
-from experiments.ledger import tables
+from experiments.ledger import read, tables
 from experiments.ledger.ledger import ledger
+from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN, UNDECIDED
 from experiments.page import markdown
 from experiments.page.html import page
@@ -65,7 +66,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made_up") / "results"
     folder.mkdir()
     for name, record in made_up.RECORDS.items():
-        write_json(folder / f"{name}.json", record)
+        made_up.write(folder, name, record)
     (folder / "figure.png").write_bytes(made_up.png())
     (folder / "figure.csv").write_text("array,indices,value\nks,0,0.03\n")
     return folder
@@ -73,13 +74,13 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(results):
-    return ledger({"made_up": made_up.PAPER}, report.load(results)[0])
+    return ledger({"made_up": made_up.PAPER}, read.load(results)[0])
 
 
 @pytest.fixture(scope="module", params=["made up", "real"])
 def text(request, results):
     papers = PAPERS if request.param == "real" else {"made_up": made_up.PAPER}
-    records, problems = report.load(flags.ROOT / "results" if request.param == "real" else results)
+    records, problems = read.load(flags.ROOT / "results" if request.param == "real" else results)
     return page(ledger(papers, records), records, problems, "A title")
 
 
@@ -153,12 +154,12 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
 
 
 def test_texts_are_escaped(results, rows):
-    text = page(rows, *report.load(results), "A title")
+    text = page(rows, *read.load(results), "A title")
     assert "<b>bold" not in text and "&lt;tags&gt;" in text
 
 
 def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
-    text = page(rows, *report.load(results), "A title")
+    text = page(rows, *read.load(results), "A title")
     section = text[text.index('<section class="item" id="made-up-figure-2-the-paths"') :]
     section = section[: section.index("</section>")]
     assert "<img alt=" in section and "configs/mixit/sde_paths.py:scale=small" in section
@@ -181,10 +182,11 @@ def test_tiny_runs_count_only_where_asked_for_and_last():
     paper = {"made_up": made_up.PAPER._replace(items=made_up.PAPER.items[:1])}
     tiny = made_up.record(made_up.A, 0.5)
     config = flags.plain(flags.load_config(f"{made_up.A.config},scale=tiny"))
-    tiny |= {"config": config, "scale": "tiny"}
+    tiny = Record.from_json(tiny | {"config": config, "scale": "tiny"})
+    small = Record.from_json(made_up.RECORDS["a"])
     assert ledger(paper, [tiny])[0].verdict == "not yet run"
     assert ledger(paper, [tiny], also=("tiny",))[0].verdict == "differs at this scale"
-    both = ledger(paper, [tiny, made_up.RECORDS["a"]], also=("tiny",))
+    both = ledger(paper, [tiny, small], also=("tiny",))
     assert both[0].verdict == "reproduced"
 
 
@@ -221,7 +223,7 @@ def test_pdflatex_prints_the_tables(rows, tmp_path):
 def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | {"config_hash": "0" * 12})
     write_json(tmp_path / "gone.json", made_up.RECORDS["b"] | {"config_file": "configs/gone.py"})
-    records, problems = report.load(tmp_path)
+    records, problems = read.load(tmp_path)
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert {row.verdict for row in rows if row.item.cells} == {"not yet run"}
     text = page(rows, records, problems, "A title")
@@ -242,7 +244,7 @@ def test_a_record_that_cannot_be_used_is_named_and_the_page_stands(tmp_path, cha
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | change)
     write_json(tmp_path / "figure.json", made_up.RECORDS["figure"])
     (tmp_path / "figure.png").write_bytes(made_up.png()[:-20])
-    records, problems = report.load(tmp_path)
+    records, problems = read.load(tmp_path)
     assert len(records) == 1 and words in problems[0] and "figure is damaged" in problems[1]
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert "a.json" in page(rows, records, problems, "A title")
@@ -254,7 +256,7 @@ def test_whatever_stands_in_a_record_the_page_stands(tmp_path):
         for junk in (None, "junk", [None], {"a": {}}):
             record = made_up.RECORDS["a"] | {field: junk}
             (tmp_path / "a.json").write_text(json.dumps(record))
-            records, problems = report.load(tmp_path)
+            records, problems = read.load(tmp_path)
             rows = ledger({"made_up": made_up.PAPER}, records)
             text = page(rows, records, problems, "A title")
             assert len(records) + len(problems) == 1 and "a.json" in text, (field, junk)
@@ -264,7 +266,7 @@ def test_whatever_stands_in_a_record_the_page_stands(tmp_path):
 def test_a_number_that_is_not_finite_gives_no_verdict(tmp_path):
     changed = {"metrics": {"accuracy": {"mean": None, "sem": None, "n": 2}}}
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | changed)
-    records, problems = report.load(tmp_path)
+    records, problems = read.load(tmp_path)
     (row, *_) = rows = ledger({"made_up": made_up.PAPER}, records)
     assert row.verdict == "not yet run" and "not finite" in row.problems[0]
     assert "not finite" in page(rows, records, problems, "A title")
@@ -332,7 +334,7 @@ def test_chromium_opens_the_page(results, rows, tmp_path, drawn):
     file = tmp_path / "page.html"
     if drawn == "beside it":
         rows = [row for row in rows if "figure" not in row.item.name.lower()]
-    text = page(rows, *report.load(results), "A title")
+    text = page(rows, *read.load(results), "A title")
     file.write_text(text.replace("</body>", PROBE + "</body>"))
     phone = tmp_path / "phone.html"
     phone.write_text('<title></title><iframe src="page.html" width="400" height="800"></iframe>')

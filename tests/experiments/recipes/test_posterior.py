@@ -112,10 +112,13 @@ def test_a_damaged_state_is_named(tmp_path, capsys):
     workdir.mkdir()
     (workdir / "state.npz").write_bytes(b"not a zip")
     from experiments.shared import flags
+    from jaxformer import build
     from jaxformer.records import config_hash, write_json
 
     command = flags.parse(TINY)
     held = {"config": flags.plain(command.config.copy_and_resolve_references())}
-    write_json(workdir / "config.json", held | {"config_hash": config_hash(held["config"])})
+    write_json(
+        workdir / "config.json", held | {"config_hash": config_hash(build.said(held["config"]))}
+    )
     assert main([*TINY, f"--workdir={workdir}"]) == 2
     assert "state.npz is damaged" in capsys.readouterr().err

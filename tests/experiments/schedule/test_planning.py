@@ -2,12 +2,15 @@
 
 import pytest
 
+from experiments import recipes
 from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.record import Record
 from experiments.ledger.rules import above, of
 from experiments.schedule import planning
-from experiments.schedule.estimates import Estimator, manual_seconds
+from experiments.schedule.estimates import Estimator, written_seconds
 from experiments.shared import flags
-from jaxformer.records import config_hash
+from jaxformer import build
+from jaxformer.records import SCHEMA, config_hash
 
 RETRIEVAL = "configs/mixit/retrieval.py:variant={}"
 
@@ -35,10 +38,10 @@ PAPERS = {
 def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
     config = flags.plain(flags.load_config(planning.config_string(cell, scale)))
     config |= {"n_seeds": seeds} | changed
-    return {
-        "schema": 1,
+    held = {
+        "schema": SCHEMA,
         "config": config,
-        "config_hash": config_hash(config),
+        "config_hash": config_hash(build.said(config)),
         "config_file": planning.config_string(cell, scale),
         "overrides": dict(cell.overrides) | ({"n_seeds": seeds} if seeds != 3 else {}),
         "seeds": list(range(seeds)),
@@ -50,6 +53,7 @@ def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
         "environment": {"commit": "0" * 40, "clean": True},
         "seconds": {"compile": 2.0, "run": 10.0, "cpu": 9.0},
     }
+    return Record.from_json(held)
 
 
 def plan(records=(), paper="all", only="", scale="small", seeds=0, seconds=lambda config: 10.0):
@@ -70,7 +74,7 @@ def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
 
 def test_cheap_rules_come_before_dear_ones():
     dear = {"standard": 20.0, "mixit": 500.0}
-    _, names = plan(only="Table 1", seconds=lambda config: dear.get(config.variant, 10.0))
+    _, names = plan(only="Table 1", seconds=lambda config: dear.get(config.arguments.variant, 10.0))
     assert names == ["one Table 1: b", "one Table 1: a", "one Table 1: c"]
 
 
@@ -81,7 +85,7 @@ def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_chea
     long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, (above("", of("a"), of("b")),))
     papers = {"p": Paper("p", "t", "s", (many, long))}
     wanted = planning.select(papers, "p", "")
-    seconds = lambda c: 1.0 if c.variant == "frozen_mlp" else 900.0  # noqa: E731
+    seconds = lambda c: 1.0 if c.arguments.variant == "frozen_mlp" else 900.0  # noqa: E731
     names = [
         todo.names[0].removeprefix("p Table ")
         for todo in planning.order(planning.todos(wanted, [], "small", 0, seconds), wanted)
@@ -118,7 +122,7 @@ def test_a_record_of_a_past_config_and_one_of_few_seeds_are_replaced():
 
 
 def test_seeds_are_given_only_to_runs_that_have_some():
-    uses = lambda file: planning.uses_seeds(flags.load_config(file))  # noqa: E731
+    uses = lambda file: recipes.uses_seeds(flags.load_config(file))  # noqa: E731
     assert uses("configs/two_failure_modes/fig1_depth.py") and uses("configs/mixit/addition.py")
     assert not uses("configs/mixit/sde_paths.py")
     assert not uses("configs/attention_paths/posterior.py")
@@ -138,7 +142,7 @@ def test_table_1_is_not_table_10():
     assert len(planning.select(PAPERS, "all", "Table")) == 3
 
 
-def test_estimates_come_from_the_same_run_then_its_file_then_its_manual():
+def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
     estimate = Estimator([record(A, seeds=2)])
     config = flags.load_config(A.config + ",scale=small")
     assert estimate(config) == pytest.approx(12 * 3 / 2)  # two seeds took 12 s
@@ -150,16 +154,15 @@ def test_estimates_come_from_the_same_run_then_its_file_then_its_manual():
 
 
 @pytest.mark.parametrize(
-    "file, scale, seconds",
+    "file, arguments, seeds, seconds",
     [
-        ("mixit/retrieval", "small", 120),  # "1 to 2 CPU minutes"
-        ("mixit/retrieval", "paper", 3 * 3600),  # "hours on a GPU"
-        ("associations/recall", "small", 3 * 38),  # "38 CPU seconds a seed"
-        ("two_failure_modes/figB2_moments", "paper", 1800),  # "half an hour"
-        ("mixit/memorization", "paper", 3600),  # "an hour on a GPU"
-        ("attention_paths/posterior", "small", 20),  # "collapsed 20 CPU seconds"
-        ("nothing", "tiny", 20),
+        ("mixit/retrieval", {"scale": "small", "variant": "mixit"}, 3, 120),
+        ("associations/recall", {"scale": "small"}, 5, 190),
+        ("associations/recall", {"scale": "small"}, 10, 380),
+        ("mixit/covariance_depth", {"scale": "small", "when": "initialisation"}, 5, 15),
+        ("mixit/covariance_depth", {"scale": "small", "when": "trained"}, 3, 300),
+        ("nothing", {"scale": "tiny"}, 2, 20),
     ],
 )
-def test_the_manual_says_the_time(file, scale, seconds):
-    assert manual_seconds(f"configs/{file}.py", scale, 3) == seconds
+def test_a_config_file_says_its_seconds(file, arguments, seeds, seconds):
+    assert written_seconds(f"configs/{file}.py", arguments, seeds) == seconds

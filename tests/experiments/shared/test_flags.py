@@ -1,10 +1,14 @@
 """The command line: every mistake is one line that names what is possible."""
 
+import json
+
 import pytest
 
+from experiments.ledger.record import run_name
 from experiments.run import main
 from experiments.shared import flags
 from jaxformer.errors import UserError
+from jaxformer.records import dumps
 
 RETRIEVAL = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
 
@@ -49,6 +53,8 @@ MISTAKES = {
     (RETRIEVAL, "--config.train.steps=0"): "train.steps must be at least 1, got 0",
     (RETRIEVAL, "--config.model.use_bias=maybe"): "must be true or false, got 'maybe'",
     (RETRIEVAL, "--config.variant=standard"): "say it after the colon",
+    (RETRIEVAL, "--config.arguments.scale=paper"): "after the colon of --config=FILE:scale=...",
+    (RETRIEVAL, "--config.recipe=solve"): "recipe is not a field to override",
     (RETRIEVAL, "--config.task.name=retreival"): "unknown task 'retreival'. Did you mean",
     (RETRIEVAL, "--config.model.name=decodr"): "unknown model 'decodr'. Did you mean 'decoder'?",
     (RETRIEVAL, "--config.optim.labels.train.name=adamv"): "unknown optimizer 'adamv'",
@@ -87,6 +93,61 @@ def test_a_mistake_is_one_line_and_writes_nothing_over(words, tmp_path, capsys, 
     assert error.startswith("error: ") and error.count("\n") == 1 and error.endswith("\n")
     assert MISTAKES[words] in error
     assert not list(tmp_path.rglob("result.json"))
+
+
+def test_an_argument_of_its_own_is_no_field(tmp_path):
+    """With context=16 the run has 16, and nothing may say that it has 8."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from configs import common\n"
+        "def get_config(arg=''):\n"
+        "    arguments = common.parse(arg, context=('8', '16'), scale=common.SCALES)\n"
+        "    config = common.training('mixit/mine', arguments)\n"
+        "    config.task = dict(name='retrieval', max_pairs=int(arguments['context']))\n"
+        "    return config\n"
+    )
+    config = flags.load_config(f"{file}:context=16")
+    assert config.arguments.context == "16" and config.arguments.is_locked
+    for name in ("context", "arguments.context"):
+        with pytest.raises(UserError, match="after the colon of --config=FILE:context="):
+            flags.override(config, name, "8")
+    assert config.arguments.context == "16" and config.task.max_pairs == 16
+
+
+RULES = "(('.*/value/.*', 'frozen'), ('.*', 'train'))"
+
+
+@pytest.mark.parametrize(
+    "file, field, label",
+    [
+        (RETRIEVAL, f"partition={RULES}", "variant"),
+        (RETRIEVAL, "model.mixer=softmax", "variant"),
+        (RETRIEVAL, "unfreeze=((10, (('.*', 'train'),)),)", "variant"),
+        ("--config=configs/mixit/unfreezing.py:thaw=at_100", "unfreeze=()", "thaw"),
+    ],
+)
+def test_rules_of_ones_own_are_never_recorded_under_a_variants_name(file, field, label):
+    command = flags.parse([file, f"--config.{field}"])
+    held = flags.plain(command.config)
+    assert held["arguments"][label] == held["arguments"]["variant"] == "custom"
+    assert "-custom-" in run_name(held, "0" * 12)
+    again = flags.configured(command.config_string, json.loads(dumps(command.overrides)))
+    assert dumps(flags.plain(again)) == dumps(held)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [("data.ood", ("mnist",)), ("data.classes", (3, 2, 1)), ("optim.learning_rate", (0.1,))],
+)
+def test_what_is_spelled_is_read_back(field, value):
+    config = flags.configured("configs/attention_paths/oneshot.py", {field: [*value]})
+    assert flags.flat(config.to_dict())[field] == value
+
+
+def test_a_variants_own_rules_and_other_fields_keep_its_name():
+    own = "--config.partition=(('.*/mix', 'frozen'), ('.*', 'train'))"
+    command = flags.parse([RETRIEVAL, own, "--config.model.width=32"])
+    assert command.config.arguments.variant == "mixit"
 
 
 def test_help_lists_the_configs(capsys):

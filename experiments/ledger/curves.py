@@ -1,0 +1,67 @@
+"""The curves of a run: a CSV beside its record, a line a step and metric, a column a member."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from experiments.shared.describe import csv_text
+
+ROWS = 30  # of a curve, at most
+HEAD = ("step", "split", "metric")
+
+# split -> metric -> [(step, a number for each member or None where it is not finite)]
+Curves = dict[str, dict[str, list[tuple[int, list[float | None]]]]]
+
+
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
+    """The curves of the rows of metrics.jsonl, thinned."""
+    rows, found = list(rows), {}
+    training = [row for row in rows if "validation" not in row]
+    for row in [*_thin(training), *_thin([row for row in rows if "validation" in row])]:
+        splits = {name: held for name, held in row.items() if isinstance(held, Mapping)}
+        splits["training"] = {n: v for n, v in row.items() if n != "step" and n not in splits}
+        for split, metrics in splits.items():
+            for name, values in metrics.items():
+                for metric, numbers in _columns(name, values):
+                    curve = found.setdefault(split, {}).setdefault(metric, [])
+                    curve.append((row["step"], numbers))
+    return found
+
+
+def as_csv(curves: Curves) -> str:
+    """The curves with six digits; "" if there are none."""
+    lines = [
+        [step, split, metric, *("" if x is None else f"{x:.6g}" for x in numbers)]
+        for split, metrics in curves.items()
+        for metric, curve in metrics.items()
+        for step, numbers in curve
+    ]
+    members = max(map(len, lines), default=0) - len(HEAD)
+    return csv_text([[*HEAD, *(f"member {i}" for i in range(members))], *lines]) if lines else ""
+
+
+def of_csv(text: str) -> Curves:
+    """The inverse of `as_csv`; raises ValueError with one line."""
+    head, *lines = csv.reader(io.StringIO(text))
+    if tuple(head[: len(HEAD)]) != HEAD:
+        raise ValueError(f"its curves should begin with {', '.join(HEAD)}, got {head[:3]}")
+    found: Curves = {}
+    for step, split, metric, *numbers in lines:
+        curve = found.setdefault(split, {}).setdefault(metric, [])
+        curve.append((int(step), [float(x) if x else None for x in numbers]))
+    return found
+
+
+def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
+    """A number a member; where each member has several, each is a metric of its own."""
+    values = values if isinstance(values, list) else [values]
+    if values and isinstance(values[0], list):
+        return [(f"{name}/{i}", list(numbers)) for i, numbers in enumerate(zip(*values))]
+    return [(name, values)]
+
+
+def _thin(rows: list[Any]) -> list[Any]:
+    """Evenly spaced rows, the last one among them."""
+    every = -(-len(rows) // ROWS) or 1
+    return rows[::-1][::every][::-1]

@@ -1,0 +1,98 @@
+"""A record and the files beside it: what is written is what is read, what is wrong is one line."""
+
+import csv
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from experiments.ledger import curves, write
+from experiments.ledger.record import Record, key, run_name
+from tests.experiments import made_up
+
+ROWS = [
+    {"step": 10, "loss": [1.23456789, None], "probes": {"p": [0.5, 1e-9]}},
+    {"step": 20, "loss": [1.0, 2.0], "attention": [[0.1, 0.2], [0.3, 0.4]]},
+    {"step": 20, "validation": {"accuracy": [1.0, 0.5], "loss": [3.0, 4.0]}},
+]
+
+
+def test_curves_are_written_with_six_digits_and_read_back():
+    found = curves.of_rows(ROWS)
+    assert found["training"]["attention/1"] == [(20, [0.2, 0.4])]  # a column a member
+    text = curves.as_csv(found)
+    head, *lines = text.splitlines()
+    assert head == "step,split,metric,member 0,member 1"
+    assert "10,training,loss,1.23457," in lines and "10,probes,p,0.5,1e-09" in lines
+    read = curves.of_csv(text)
+    assert read["validation"] == found["validation"] and read["probes"] == found["probes"]
+    assert read["training"]["loss"] == [(10, [1.23457, None]), (20, [1.0, 2.0])]
+    assert curves.as_csv(read) == text and curves.as_csv({}) == ""
+
+
+def test_curves_are_thinned_to_their_last_step():
+    rows = [{"step": step, "loss": [1.0]} for step in range(1, 1001)]
+    steps = [step for step, _ in curves.of_rows(rows)["training"]["loss"]]
+    assert len(steps) <= curves.ROWS and steps[-1] == 1000
+    assert {b - a for a, b in itertools.pairwise(steps)} == {34}
+
+
+def test_damaged_curves_are_one_line():
+    with pytest.raises(ValueError, match="should begin with step, split, metric"):
+        curves.of_csv("a,b\n")
+    with pytest.raises(ValueError):
+        curves.of_csv("step,split,metric,member 0\n1,training,loss,x\n")
+
+
+def test_arrays_are_written_by_rows_and_their_place_is_said(tmp_path):
+    arrays = {
+        "deep": np.arange(5 * 2 * 50).reshape(5, 2, 50) / 7,
+        "steps": np.array([0, 100_000]),
+        "tau": np.float64(0.123456789),
+        "names": np.array(["a, b", "c"]),
+    }
+    np.savez(tmp_path / "arrays.npz", **arrays)
+    head, *lines = csv.reader(write.table(tmp_path / "arrays.npz").splitlines())
+    assert head == ["array", "indices", "values"]
+    found = {(name, place): values for name, place, *values in lines}
+    assert found["names", "0:2:1"] == ["a, b", "c"] and found["tau", ""] == ["0.12346"]
+    assert found["steps", "0:2:1"] == ["0", "100000"]
+    assert len(found) == 3 + 4 * 2  # of the first axis four entries
+    row = found["deep", "3 1 0:50:3"]
+    np.testing.assert_allclose([*map(float, row)], arrays["deep"][3, 1, 0:50:3], rtol=1e-4)
+
+
+def test_a_record_is_compact_and_the_same_json():
+    held = made_up.RECORDS["a"] | {"rules": "a {b} [c]\n{", "empty": {}}
+    text = write.compact(held)
+    assert json.loads(text) == json.loads(json.dumps(held))
+    assert '"accuracy": { "mean": 0.97, "n": 2, "sem": 0.001 }' in text
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"schema": 1}, "schema 1, this version reads 2"),
+        ({"seeds": "0, 1"}, "'seeds' should be a list, it is '0, 1'"),
+        ({"seeds": ["0"]}, "its 'seeds' are damaged: \\['0'\\]"),
+        ({"metrics": {"accuracy": 0.5}}, "its 'metrics' are damaged"),
+        ({"config": {"name": "x"}}, "its config has no arguments: an older version made it"),
+        ({"config": {"name": "x", "arguments": 1}}, "its 'config' are damaged"),
+        ({"steps": "many"}, "its 'steps' are damaged: 'many'"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_one_line(change, words):
+    with pytest.raises(ValueError, match=words) as error:
+        Record.from_json(made_up.RECORDS["a"] | change)
+    assert "\n" not in str(error.value)
+
+
+def test_seeds_do_not_tell_records_apart_and_a_run_has_one_name():
+    record = Record.from_json(made_up.RECORDS["b"])
+    assert record.key == key(record.config | {"n_seeds": 99}) != key(record.config | {"seed": 1})
+    name = run_name(record.config, record.config_hash)
+    assert name == f"mixit-retrieval-frozen_qk-small-{record.config_hash}"
+    assert record.command.startswith(
+        "python experiments/run.py --config=configs/mixit/retrieval.py"
+    )

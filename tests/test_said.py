@@ -1,0 +1,95 @@
+"""A record is known by what its config says: neither labels nor defaults move its hash."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.shared import flags
+from jaxformer import build, settings
+from jaxformer.records import config_hash
+
+CONFIG = "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
+GOLDEN = json.loads((Path(__file__).parent / "reference/config_hashes.json").read_text())
+
+
+def plain(text=CONFIG, **overrides):
+    return flags.plain(flags.configured(text, overrides))
+
+
+def hash_of(config):
+    return config_hash(build.said(config))
+
+
+def with_option(noun):
+    """The dataclass with one more option, which is off by default."""
+    return dataclasses.make_dataclass(
+        noun.__name__, [("new_option", bool, False)], bases=(noun,), frozen=True, kw_only=True
+    )
+
+
+# section -> what a later version of the code would put in place of its dataclass
+LATER = {
+    "model": ("MODELS", "decoder", lambda held: (held[0], with_option(held[1]))),
+    "task": ("TASKS", "retrieval", with_option),
+    "train": ("SETTINGS", "train", with_option),
+    "data": ("SETTINGS", "data", with_option),
+    "optim": ("SETTINGS", "optim", with_option),
+}
+
+
+@pytest.mark.parametrize("section", LATER)
+def test_a_new_option_that_is_off_moves_no_hash_and_one_that_is_on_does(section, monkeypatch):
+    before, config = hash_of(plain()), plain()
+    table, name, later = LATER[section]
+    monkeypatch.setitem(getattr(build, table), name, later(getattr(build, table)[name]))
+    config[section]["new_option"] = False  # written out, as configs/common.py does
+    assert hash_of(config) == before == hash_of(plain())
+    config[section]["new_option"] = True
+    assert hash_of(config) != before
+
+
+def test_a_new_option_of_an_optimizer_moves_no_hash(monkeypatch):
+    before, config = hash_of(plain()), plain()
+    monkeypatch.setitem(build.OPTIMIZERS, "adamw", with_option(build.OPTIMIZERS["adamw"]))
+    config["optim"]["labels"]["train"]["new_option"] = False
+    assert hash_of(config) == before
+
+
+def test_labels_are_not_said_and_the_config_stays_whole():
+    config = plain()
+    whole = copy.deepcopy(config)
+    said = build.said(config)
+    assert config == whole and "arguments" not in said
+    assert said["task"] == {"name": "retrieval"} and "devices" not in said and "data" not in said
+    assert said["train"] == {"target": 0.999}
+    assert said["optim"]["labels"] == {"train": {"name": "adamw", "weight_decay": 1e-3}}
+    assert hash_of(config | {"arguments": {"scale": "other"}}) == hash_of(config)
+    assert hash_of(plain(**{"devices.fsdp": "2"})) != hash_of(config)
+
+
+def test_a_section_of_its_own_is_said_whole():
+    oneshot = plain("configs/attention_paths/oneshot.py:scale=small")
+    posterior = plain("configs/attention_paths/posterior.py:scale=small")
+    said = build.said(oneshot) | {"task": build.said(posterior)["task"]}
+    assert {name: said[name] for name in ("data", "model", "bayes")} == {
+        name: oneshot[name] for name in ("data", "model", "bayes")
+    }
+    assert said["task"] == posterior["task"]
+
+
+@pytest.mark.parametrize("config", GOLDEN["hashes"])
+def test_golden_hashes(config):
+    assert hash_of(plain(config)) == GOLDEN["hashes"][config], GOLDEN["what a change means"]
+
+
+def test_a_changed_default_that_a_config_relied_on_moves_a_golden_hash(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Longer(settings.TrainSettings):
+        steps: int = 2000
+
+    before = hash_of(plain())
+    monkeypatch.setitem(build.SETTINGS, "train", Longer)
+    assert hash_of(plain()) != before
