@@ -8,6 +8,7 @@ import pytest
 from configs.common import PRESETS, SCALES, VARIANTS, hidden_markov
 from experiments.recipes import measure, oneshot, posterior, recall, solve
 from experiments.shared import flags
+from experiments.shared.outcome import settings_of
 from jaxformer import build
 from jaxformer.paths import flatten
 from jaxformer.training.setup import trained_share
@@ -116,8 +117,9 @@ def batch(built):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("file", FIGURES)
 def test_a_figure_has_the_fields_its_config_sets(file, scale):
-    function, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
-    assert callable(function) and settings
+    figure, settings = solve.setup(flags.load_config(f"{file}:scale={scale}"))
+    assert {*settings} <= {*settings_of(figure.measure)}
+    assert {*settings_of(figure.draw)} <= {"arrays", *settings}
 
 
 @pytest.mark.parametrize("scale", SCALES)
