@@ -8,6 +8,8 @@
   --workdir=DIR             where the run lives (default: runs/NAME in the current folder). The same
                             command on the same folder resumes an interrupted run.
   --record                  copies the finished result into results/, where the report finds it
+  --draw                    draws the figure of a finished run again, and measures nothing;
+                            --draw=FILE.pdf draws it there (png, pdf or svg)
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
   --help                    this text and the list of configs
 
@@ -59,6 +61,7 @@ def run(command: flags.Command) -> int:
     from experiments.ledger.record import run_name
     from experiments.ledger.write import keep
     from jaxformer import build, processes
+    from jaxformer.errors import UserError
     from jaxformer.records import config_hash, open_workdir
 
     _cache_compilations()
@@ -75,9 +78,14 @@ def run(command: flags.Command) -> int:
         "overrides": command.overrides,
     }
     held["config_hash"] = config_hash(build.said(plain))
-    folder = command.workdir or Path("runs") / run_name(plain, held["config_hash"])
+    folder = Path(command.workdir or Path("runs") / run_name(plain, held["config_hash"]))
+    if command.draw is not None and (config.recipe != "solve" or not folder.is_dir()):
+        raise UserError(f"--draw needs a finished run of the recipe 'solve'; {folder} has none.")
     with open_workdir(folder, held) as workdir:
-        if (workdir / "result.json").exists():
+        if command.draw is not None:
+            print(f"drawn again: {recipe.redraw(workdir, command.draw)}")
+            code = 0
+        elif (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
             recipe.report(workdir)
             code = 0

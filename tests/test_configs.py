@@ -9,6 +9,7 @@ import pytest
 from configs.common import SCALES, VARIANTS, hidden_markov
 from experiments.recipes import measure, oneshot, posterior, recall, solve
 from experiments.shared import flags
+from experiments.shared.outcome import settings_of
 from jaxformer import build
 from jaxformer.paths import flatten
 from jaxformer.training.setup import trained_share
@@ -125,6 +126,15 @@ def test_a_scale_of_queries_and_keys_is_that_of_their_draws(std, expected, scale
         attn = jax.jit(built.init)(jax.random.key(0))["block_1"]["attn"]
         for name, wanted in (("query", expected), ("key", expected), ("value", 0.125)):
             assert attn[name]["kernel"].std() == pytest.approx(wanted, rel=0.05)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("file", [name for name in NAMES if LOADED[name].recipe == "solve"])
+def test_a_figure_has_the_fields_its_config_sets(file, scale):
+    for cell in cells(file, scale=(scale,)):
+        figure, settings = solve.setup(flags.load_config(cell))
+        assert {*settings} <= {*settings_of(figure.measure)}
+        assert {*settings_of(figure.draw)} <= {"arrays", *settings}
 
 
 def test_the_oneshot_config_builds():

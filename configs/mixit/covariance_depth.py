@@ -37,6 +37,17 @@ SECONDS = {
     "small,when=trained": 300,
     "paper,when=trained": 3 * 3600,
 }
+DEPTHS = (2, 4, 8, 16, 32)
+INITIALISATION = dict(
+    tiny=dict(width=32, heads=4, depths=(2, 4, 8), sequences=8, length=32, vocab=200, n_seeds=2),
+    small=dict(width=128, heads=8, depths=DEPTHS, sequences=8, length=64, vocab=1000, n_seeds=5),
+    paper=dict(width=512, heads=8, depths=DEPTHS, sequences=16, length=256, vocab=8192, n_seeds=10),
+)
+TRAINED = dict(
+    tiny=dict(width=16, heads=2, depths=(2, 4), sequences=8, length=16, n_seeds=2),
+    small=dict(width=32, heads=4, depths=DEPTHS, sequences=32, length=32, n_seeds=3),
+    paper=dict(width=512, heads=8, depths=DEPTHS, sequences=64, length=256, n_seeds=5),
+)
 
 
 def get_config(arg: str = ""):
@@ -48,21 +59,11 @@ def get_config(arg: str = ""):
         preset=common.PRESETS,
     )
     trained, whole = arguments["when"] == "trained", arguments["trains"] == "all"
-    width, heads, depths, sequences, length, vocab, n_seeds = {
-        "tiny": (32, 4, (2, 4, 8), 8, 32, 200, 2),
-        "small": (128, 8, (2, 4, 8, 16, 32), 8, 64, 1000, 5),
-        "paper": (512, 8, (2, 4, 8, 16, 32), 16, 256, 8192, 10),
-    }[arguments["scale"]]
-    if trained:
-        width, heads, depths, sequences, length, n_seeds = {
-            "tiny": (16, 2, (2, 4), 8, 16, 2),
-            "small": (32, 4, (2, 4, 8, 16, 32), 32, 32, 3),
-            "paper": (512, 8, (2, 4, 8, 16, 32), 64, 256, 5),
-        }[arguments["scale"]]
+    sizes = (TRAINED if trained else INITIALISATION)[arguments["scale"]]
     fields = dict(
-        width=width,
-        heads=heads,
-        mlp_width=4 * width,
+        width=sizes["width"],
+        heads=sizes["heads"],
+        mlp_width=4 * sizes["width"],
         mixing_scale="head",
         init_std="fan_in",
         qk_init_std="fan_in",
@@ -82,9 +83,9 @@ def get_config(arg: str = ""):
         arguments,
         name="covariance_trained" if trained else "covariance_depth",
         models=dict(random=random, mixit=mixit),
-        depths=depths,
-        sequences=sequences,
-        length=length,
+        depths=sizes["depths"],
+        sequences=sizes["sequences"],
+        length=sizes["length"],
     )
     if trained:
         config.figure.update(
@@ -102,6 +103,6 @@ def get_config(arg: str = ""):
         elif config.arguments.scale == "paper":
             config.figure.update(learning_rates=(5e-4,), batch_size=512, steps=5000)
     else:
-        config.figure.vocab = vocab
-    config.n_seeds = n_seeds
+        config.figure.vocab = sizes["vocab"]
+    config.n_seeds = sizes["n_seeds"]
     return config

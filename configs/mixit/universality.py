@@ -33,28 +33,28 @@ The number of ReLU units is fixed, so that more heads dilute them ("sin" gets wo
 from configs import common
 
 SECONDS = {"tiny": 20, "small": 120, "paper": 3600}
+HEADS = (1, 2, 4, 8, 16, 32, 64, 128)
+MLP_HEADS = (1, 4, 16, 64)
+SIZES = dict(
+    tiny=dict(heads=(1, 4, 16), mlp_heads=(1, 4), relu_features=64, train=500, test=250),
+    small=dict(heads=HEADS, mlp_heads=MLP_HEADS, relu_features=512, train=4000, test=1000),
+    paper=dict(
+        heads=(*HEADS, 256, 512), mlp_heads=MLP_HEADS, relu_features=2048, train=40_000, test=2000
+    ),
+)
 
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    heads, mlp_heads, units, train, test, n_seeds = {
-        "tiny": ((1, 4, 16), (1, 4), 64, 500, 250, 2),
-        "small": ((1, 2, 4, 8, 16, 32, 64, 128), (1, 4, 16, 64), 512, 4000, 1000, 5),
-        "paper": ((1, 2, 4, 8, 16, 32, 64, 128, 256, 512), (1, 4, 16, 64), 2048, 40_000, 2000, 10),
-    }[arguments["scale"]]
     config = common.figure(
         "mixit/universality",
         arguments,
         name="universality",
-        heads=heads,
-        mlp_heads=mlp_heads,
-        relu_features=units,
         length=8,  # m
         dim=4,  # of a token, and of a head's queries and keys
-        train=train,
-        test=test,
         qk_std=1.0,
         ridge=1e-9,
+        **SIZES[arguments["scale"]],
     )
-    config.n_seeds = n_seeds
+    config.n_seeds = dict(tiny=2, small=5, paper=10)[arguments["scale"]]
     return config

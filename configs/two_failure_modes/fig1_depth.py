@@ -20,26 +20,24 @@ directions; error bars are standard deviations in both.
 from configs import common
 
 SECONDS = {"tiny": 10, "small": 30, "paper": 600}
+# A panel is (layers, beta, the values of alpha_SA).
+PANELS = ((60, 0.02, (1.0, 1.5, 2.0)), (12, 1.8, (1.0, 1.5, 2.0)))
+TINY_PANELS = ((6, 0.02, (0.5, 1.0)), (4, 1.8, (1.0,)))
 
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    panels, length, width, heads, seeds = {
-        "tiny": (((6, 0.02, (0.5, 1.0)), (4, 1.8, (1.0,))), 16, 48, 2, 2),
-        "small": (((60, 0.02, (1.0, 1.5, 2.0)), (12, 1.8, (1.0, 1.5, 2.0))), 64, 600, 6, 3),
-        "paper": (((60, 0.02, (1.0, 1.5, 2.0)), (12, 1.8, (1.0, 1.5, 2.0))), 64, 600, 6, 30),
-    }[arguments["scale"]]
-    settings = dict(
-        panels=panels,
-        length=length,
-        width=width,
-        heads=heads,
+    tiny = arguments["scale"] == "tiny"
+    sizes = dict(length=16, width=48, heads=2) if tiny else dict(length=64, width=600, heads=6)
+    config = common.figure(
+        "two_failure_modes/fig1_depth",
+        arguments,
+        name="signal_depth",
+        panels=TINY_PANELS if tiny else PANELS,
         alpha_mlp=1.0,
         sigma2=0.2,
         sigma_b2=4e-4,
+        **sizes,
     )
-    config = common.figure(
-        "two_failure_modes/fig1_depth", arguments, name="signal_depth", **settings
-    )
-    config.n_seeds = seeds
+    config.n_seeds = dict(tiny=2, small=3, paper=30)[arguments["scale"]]
     return config

@@ -18,14 +18,14 @@ SECONDS = {"tiny": 5, "small": 5, "paper": 1800}
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    length, width, points, seeds = {
-        "tiny": (32, 64, 4, 2),
-        "small": (256, 512, 12, 6),
-        "paper": (1024, 600, 16, 20),
-    }[arguments["scale"]]
-    settings = dict(rhos=(0.0, 0.3, 0.6), length=length, width=width, beta_max=4.0, points=points)
+    sizes = dict(
+        tiny=dict(length=32, width=64, points=4),
+        small=dict(length=256, width=512, points=12),
+        paper=dict(length=1024, width=600, points=16),
+    )[arguments["scale"]]
+    settings = dict(rhos=(0.0, 0.3, 0.6), beta_max=4.0, **sizes)
     config = common.figure(
         "two_failure_modes/figB2_moments", arguments, name="signal_moments", **settings
     )
-    config.n_seeds = seeds
+    config.n_seeds = dict(tiny=2, small=6, paper=20)[arguments["scale"]]
     return config

@@ -1,24 +1,27 @@
 """Draws one figure of theory, of measured networks, or of both: float64, no training.
 
-config.figure -> FIGURES[name](**settings) -> Outcome -> result.json, arrays.npz, figure.png
+config.figure -> FIGURES[name].measure(..) -> result.json, arrays.npz
+config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or at any time later
 """
 
 import importlib
 import inspect
 import io
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from experiments.shared import describe, plots
-from experiments.shared.outcome import Outcome
+from experiments.shared.outcome import Figure, Outcome, call, settings_of
 from jaxformer.errors import UserError, did_you_mean, unknown
-from jaxformer.records import Workdir, environment, write_atomically
+from jaxformer.records import Workdir, write_atomically
 from jaxformer.training import progress
+from jaxformer.training.result import result_of
 
-# name -> "module:function" of experiments/papers; a function takes the fields of config.figure,
-# and `seed` and `n_seeds` if it has them.
+# name -> "module:figure" of experiments/papers, which has `measure_figure` and `draw_figure`.
 FIGURES: dict[str, str] = {
     "signal_maps": "two_failure_modes.attention:maps",
     "signal_phase": "two_failure_modes.attention:phase",
@@ -51,24 +54,19 @@ FIGURES: dict[str, str] = {
 
 def run(config, workdir: Workdir) -> int:
     clock = progress.Stopwatch()
-    function, settings = setup(config)
+    figure, settings = setup(config)
     with jax.enable_x64(True):
-        outcome: Outcome = function(**settings)
+        outcome: Outcome = call(figure.measure, settings)
     write_arrays(workdir, outcome.arrays)
-    plots.save(outcome.figure, workdir / "figure.png")
-    held = workdir.read("config.json")
-    result = {
-        **{name: held[name] for name in ("config", "overrides", "config_hash")},
-        "scale": config.arguments.scale,
-        "seeds": list(range(config.seed, config.seed + config.n_seeds)),
-        "metrics": outcome.metrics,
-        "members": outcome.members,
-        "baselines": outcome.baselines,
-        "parameters": {},
-        "environment": environment(),
-        "seconds": clock.seconds(),
-    }
-    workdir.write("result.json", result)
+    redraw(workdir)
+    result = result_of(
+        workdir,
+        seeds=range(config.seed, config.seed + config.n_seeds),
+        metrics=outcome.metrics,
+        seconds=clock.seconds(),
+        baselines=outcome.baselines,
+    )
+    workdir.write("result.json", result.as_json())
     report(workdir)
     return 0
 
@@ -76,23 +74,37 @@ def run(config, workdir: Workdir) -> int:
 report = describe.print_result
 
 
-def setup(config) -> tuple[Any, dict[str, Any]]:
-    """(function, settings), the settings checked against the function's signature."""
+def redraw(workdir: Workdir, name: str = "") -> Path:
+    """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
+    file = Path(name or workdir / "figure.png")
+    if file.suffix not in plots.ENDINGS:
+        raise UserError(f"a figure's name ends in {', '.join(plots.ENDINGS)}; got {str(file)!r}.")
+    figure, settings = setup(ConfigDict(workdir.read("config.json")["config"]))
+    try:
+        plots.save(call(figure.draw, settings | {"arrays": read_arrays(workdir)}), file)
+    except KeyError as error:
+        raise UserError(f"{workdir.path} has no array {error}: run it anew to draw it.") from None
+    return file
+
+
+def setup(config) -> tuple[Figure, dict[str, Any]]:
+    """(figure, settings), the settings checked against what its measurement takes."""
     settings = config.figure.to_dict()
     name = settings.pop("name")
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
     if config.n_seeds < 1:
         raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
-    module, _, attribute = FIGURES[name].partition(":")
-    function = getattr(importlib.import_module(f"experiments.papers.{module}"), attribute)
-    known = inspect.signature(function).parameters
+    module, _, which = FIGURES[name].partition(":")
+    room = importlib.import_module(f"experiments.papers.{module}")
+    figure = Figure(getattr(room, f"measure_{which}"), getattr(room, f"draw_{which}"))
+    known = settings_of(figure.measure)
     for field in settings:
         if field not in known:
             hint = did_you_mean(field, known)
             raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
-    return function, settings | {name: v for name, v in common.items() if name in known}
+    return figure, settings | {name: v for name, v in common.items() if name in known}
 
 
 def uses_seeds(config) -> bool:
@@ -100,16 +112,27 @@ def uses_seeds(config) -> bool:
 
 
 def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
-    """arrays.npz: everything the figure shows, so that it can be drawn again."""
+    """arrays.npz: everything the figure shows; it is drawn from this file."""
     buffer = io.BytesIO()
     plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
     np.savez_compressed(buffer, **plain)
     write_atomically(workdir / "arrays.npz", buffer.getvalue())
 
 
+def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
+    """The arrays of a finished run."""
+    file = workdir / "arrays.npz"
+    try:
+        with np.load(file) as held:
+            return dict(held)
+    except FileNotFoundError:
+        raise UserError(f"{workdir.path} has no arrays.npz to draw: run it to its end.") from None
+    except Exception as error:  # a damaged zip fails in many ways
+        raise UserError(f"{file} is damaged: {error}.") from None
+
+
 def dry_run(config) -> None:
     """Prints what would be drawn."""
-    function, settings = setup(config)
-    text = inspect.getdoc(function)
-    print((text or function.__name__).splitlines()[0])
+    figure, settings = setup(config)
+    print((inspect.getdoc(figure.measure) or config.figure.name).splitlines()[0])
     print(*(f"  {name} = {value}" for name, value in settings.items()), sep="\n")

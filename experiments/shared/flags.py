@@ -17,7 +17,7 @@ from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import flat
 
 ROOT = Path(__file__).parents[2]
-FLAGS = ("--config", "--workdir", "--record", "--dry-run", "--help")
+FLAGS = ("--config", "--workdir", "--record", "--draw", "--dry-run", "--help")
 # Set by hand, what runs is no longer the variant that its label names.
 OF_A_VARIANT = ("partition", "unfreeze", "model.mixer", "posterior.method")
 
@@ -29,6 +29,7 @@ class Command(NamedTuple):
     workdir: str
     dry_run: bool
     record: bool
+    draw: str | None = None  # a file to draw into; "" is the folder's figure.png
 
 
 def parse(argv: Sequence[str]) -> Command | None:
@@ -41,19 +42,19 @@ def parse(argv: Sequence[str]) -> Command | None:
         if word in ("--help", "-h", "--helpfull"):
             return None
         name, equals, value = word.partition("=")
-        if name.replace("_", "-") in ("--dry-run", "--record") and not equals:
-            flags[name.replace("_", "-")] = "yes"
+        if name.replace("_", "-") in ("--dry-run", "--record", "--draw") and not equals:
+            flags[name.replace("_", "-")] = ""
             continue
         if name.startswith("--config."):
             target, key = overrides, name.removeprefix("--config.")
-        elif name in ("--config", "--workdir"):
+        elif name in ("--config", "--workdir", "--draw"):
             target, key = flags, name
         else:
             what = "flag" if word.startswith("-") else "word"
             hint = did_you_mean(name, FLAGS)
             raise UserError(
                 f"unknown {what} {word!r}.{hint} The flags are --config=FILE:ARGUMENTS, "
-                "--config.FIELD=VALUE, --workdir=DIR, --record, --dry-run and --help."
+                "--config.FIELD=VALUE, --workdir=DIR, --record, --draw, --dry-run and --help."
             )
         if not equals:
             if not words or words[0].startswith("--"):
@@ -64,8 +65,8 @@ def parse(argv: Sequence[str]) -> Command | None:
         raise UserError(f"no config given; say --config=FILE, one of {', '.join(known_configs())}.")
     config = load_config(flags["--config"])
     changed = {name: override(config, name, text) for name, text in overrides.items()}
-    dry_run, record = "--dry-run" in flags, "--record" in flags
-    return Command(config, flags["--config"], changed, flags.get("--workdir", ""), dry_run, record)
+    given = (flags.get("--workdir", ""), "--dry-run" in flags, "--record" in flags)
+    return Command(config, flags["--config"], changed, *given, flags.get("--draw"))
 
 
 def load_config(text: str) -> ConfigDict:

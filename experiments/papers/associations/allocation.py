@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.shared import plots
 from experiments.shared.fitting import fitted
-from experiments.shared.outcome import Outcome, exact
+from experiments.shared.outcome import Outcome, Training, exact
 from jaxformer import optim
 from jaxformer.errors import UserError
 from jaxformer.models.recall import recall
@@ -17,22 +17,18 @@ from jaxformer.training.metrics import over_seeds
 
 LAYERS = 2
 RULES = (("(embed|unembed|positions)/.*", "frozen"), (".*", "train"))
-LAST = 10  # steps that a loss is the mean of
 
 
-def allocation(
+def measure_allocation(
     text: str,
     window: int,
     totals: Sequence[int],
     multipliers: Sequence[int],
-    learning_rates: Sequence[float],
     momentum: float,
-    batch_size: int,
-    steps: int,
-    seed: int,
-    n_seeds: int,
+    training: Training,
 ) -> Outcome:
     """Training loss on the global bigram, at the best rate of each total and share."""
+    rates, batch_size, steps, _, n_seeds = training
     for name, value in (("steps", steps), ("batch_size", batch_size)):
         if value < 1:
             raise UserError(f"figure.{name} must be at least 1, got {value}.")
@@ -42,6 +38,7 @@ def allocation(
     partition = Partition(RULES)
     spec = optim.SGD(momentum)
     tx = optim.optimizer(partition, {"train": spec}, 0.0, optim.schedule("constant", steps, 0))
+    shares = [share_of(multiplier) for multiplier in multipliers]
     metrics, arrays = {}, {}
     best = np.full((len(totals), len(multipliers), n_seeds), np.nan)
     for i, total in enumerate(totals):
@@ -55,33 +52,19 @@ def allocation(
                 dtype=jnp.float32,
                 param_dtype=jnp.float32,
             )
-            found = fitted(
-                model, bigram, partition, tx, rates=learning_rates, seed=seed, n_seeds=n_seeds,
-                steps=steps, batch_size=batch_size,
-            ).losses_RxSxT  # fmt: skip
-            last_RxS = found[..., -LAST:].mean(-1)
-            means_R = last_RxS.mean(-1)  # a rate at which one seed diverges is out
-            if np.isnan(means_R).all():
-                raise UserError(
-                    f"with {total} parameters and multiplier {multiplier} every learning rate of "
-                    f"{[*learning_rates]} diverges. Try lower --config.figure.learning_rates."
-                )
-            chosen = int(np.nanargmin(means_R))
-            best[i, j] = last_RxS[chosen]
-            name = f"total={total}/mlp={share_of(multiplier):.2f}"
+            run = fitted(model, bigram, partition, tx, **training.arguments())
+            name = f"total={total}/mlp={shares[j]:.2f}"
+            chosen, best[i, j] = training.best(run.losses_RxSxT, name)
+            arrays[f"losses/{name}"] = run.losses_RxSxT
             metrics[f"loss/{name}"] = over_seeds(best[i, j])
-            metrics[f"learning_rate/{name}"] = exact(learning_rates[chosen])
-            arrays[f"losses/{name}"] = found
-            print(f"{name}: d = {model.spec.width}, loss {best[i, j].mean():.4f} at rate "
-                  f"{learning_rates[chosen]:g}", flush=True)  # fmt: skip
-        for j, multiplier in enumerate(multipliers[1:], 1):  # seeds are paired
-            name = f"total={total}/mlp={share_of(multiplier):.2f}"
-            metrics[f"gain/{name}"] = over_seeds(best[i, 0] - best[i, j])
+            metrics[f"learning_rate/{name}"] = exact(rates[chosen])
+            if j:  # seeds are paired
+                metrics[f"gain/{name}"] = over_seeds(best[i, 0] - best[i, j])
+            words = f"d = {model.spec.width}, loss {best[i, j].mean():.4f}"
+            print(f"{name}: {words} at rate {rates[chosen]:g}", flush=True)
     floor = chain_loss(bigram)
     metrics["floor"] = exact(floor)
-    shares = [share_of(multiplier) for multiplier in multipliers]
-    arrays |= {"totals": totals, "shares": shares, "loss": best}
-    return Outcome(_figure(best, totals, shares, steps, floor), arrays, metrics)
+    return Outcome(arrays | {"shares": shares, "loss": best, "floor": floor}, metrics)
 
 
 def share_of(multiplier: int) -> float:
@@ -105,27 +88,17 @@ def chain_loss(task) -> float:
     return float(-(p_V[:, None] * p_VxV * logs).sum())
 
 
-def _figure(best, totals, shares, steps, floor):
-    plt = plots.pyplot()
-    figure, axis = plt.subplots(figsize=(6, 4.2), layout="constrained")
-    for colour, total, losses in zip(plots.COLOURS, totals, best):
-        n = losses.shape[-1]
-        error = losses.std(-1, ddof=1) / n**0.5 if n > 1 else None
-        axis.errorbar(
-            shares, losses.mean(-1), error, fmt="o-", ms=4, capsize=3, color=colour,
-            label=f"{total:,} trained parameters",
-        )  # fmt: skip
+def draw_allocation(arrays, totals: Sequence[int], steps: int):
+    figure, (axis,) = plots.row(1, (6, 4.2))
+    shares, floor, words = arrays["shares"], arrays["floor"], []
+    for colour, total, losses_JxS in zip(plots.COLOURS, totals, arrays["loss"]):
+        label, means_J = f"{total:,} trained parameters", losses_JxS.mean(-1)
+        plots.means(axis, shares, losses_JxS.T, fmt="o-", color=colour, label=label)
+        gain = f"{means_J[0] - means_J.min():.3f} below share {shares[0]:.2f}"
+        words.append(f"{shares[means_J.argmin()]:.2f} of {total:,} ({gain})")
     axis.axhline(floor, color="0.5", ls=":", label=f"the chain itself, {floor:.2f}")
-    axis.set(
-        xlabel="share of the trained parameters in MLPs",
-        ylabel=f"training loss after {steps} steps (nats a symbol)",
-    )
-    axis.legend(fontsize=8)
-    means = best.mean(-1)
-    words = [
-        f"{shares[int(row.argmin())]:.2f} of {total:,} ({row[0] - row.min():.3f} below share "
-        f"{shares[0]:.2f})"
-        for total, row in zip(totals, means, strict=True)
-    ]
-    figure.suptitle("The bigram is learned best at MLP share " + "\nand ".join(words), fontsize=10)
+    axis.set_xlabel("share of the trained parameters in MLPs")
+    axis.set_ylabel(f"training loss after {steps} steps (nats a symbol)")
+    axis.legend()
+    figure.suptitle("The bigram is learned best at MLP share " + "\nand ".join(words))
     return figure

@@ -1,7 +1,5 @@
 """The figures of a recall run, from its arrays: training, one sequence's attention, memories."""
 
-from typing import Any
-
 import numpy as np
 
 from experiments.papers.associations.numbers import LAST
@@ -19,22 +17,20 @@ TITLES = {
 
 def training(config, arrays):
     """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts."""
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(2, 3, figsize=(13, 7), layout="constrained")
-    settings = config.recall
+    figure, axes = plots.grid(2, 3, (13, 7))
     curves = {n.removeprefix("probes/"): v for n, v in arrays.items() if n.startswith("probes/")}
     steps, kept = arrays["steps"], arrays["kept"]
     panels = (("p_correct", "p(correct)"), ("p_noise", "p(noise)"), ("loss", "loss (nats)"))
     styles = _versions(curves)
     for axis, (name, label) in zip(axes[0], panels, strict=True):
-        for (ending, who), colour in zip(styles.items(), _cycle(len(styles)), strict=True):
+        for (ending, who), colour in zip(styles.items(), plots.cycle(len(styles)), strict=True):
             _line(axis, steps, curves[name + ending][:, kept], colour, who)
         axis.set(xlabel="training step", ylabel=f"{label} on clean data")
         if name == "loss":
             axis.set_yscale("log")
         else:
             axis.set_ylim(-0.02, 1.02)
-    axes[0, 0].legend(fontsize=8, title="cut" if len(styles) > 1 else None)
+    axes[0, 0].legend(title="cut" if len(styles) > 1 else None)
     margin, attention, cut = axes[1]
     if "margin_f2" in curves:
         _line(margin, steps, curves["margin_f2"][:, kept], GREEN, "")
@@ -49,39 +45,35 @@ def training(config, arrays):
     ):
         _line(attention, steps, curves[name][:, kept], colour, who)
     attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.32))
-    attention.legend(fontsize=8, loc="upper right")
-    for pattern, marker in zip(settings.truncate, "osv^Dx*", strict=False):
-        for name, colour in (("p_correct", BLUE), ("p_noise", RED)):
-            values_MxF = arrays[f"truncated/{pattern}/{name}"][kept]
-            n = len(values_MxF)
-            error = values_MxF.std(0, ddof=1) / n**0.5 if n > 1 else None
-            what = "correct" if name == "p_correct" else "noise"
-            cut.errorbar(
-                range(len(settings.fractions)), values_MxF.mean(0), error, marker=marker, ms=4,
-                capsize=2, color=colour, label=f"{what}, {pattern} cut",
-            )  # fmt: skip
-    cut.set_xticks(range(len(settings.fractions)), [f"{f:g}" for f in settings.fractions])
-    cut.set(xlabel="fraction of the rank kept", ylabel="probability, at the end")
-    cut.set_ylim(-0.02, 1.22)
-    cut.legend(fontsize=7, loc="upper center", ncol=min(len(settings.truncate), 2))
-    if settings.pretrain_steps:
+    attention.legend(loc="upper right")
+    _cuts(cut, config.recall.truncate, config.recall.fractions, arrays)
+    if begin := config.recall.pretrain_steps:
         for axis in (*axes[0], margin, attention):
-            axis.axvline(settings.pretrain_steps, color="0.5", lw=1, ls=":")
-        axes[0, 1].annotate(
-            "noisy from here", (settings.pretrain_steps, 0.97), fontsize=8, ha="right", va="top"
-        )
-    figure.suptitle(_finding(config, curves, kept, styles), fontsize=10)
+            axis.axvline(begin, color="0.5", lw=1, ls=":")
+        axes[0, 1].annotate("noisy from here", (begin, 0.97), fontsize=8, ha="right", va="top")
+    figure.suptitle(_finding(config, curves, kept, styles))
     return figure
+
+
+def _cuts(axis, patterns, fractions, arrays) -> None:
+    """Both probabilities at the end, with the matrices of each pattern cut."""
+    places = range(len(fractions))
+    for pattern, marker in zip(patterns, "osv^Dx*", strict=False):
+        for name, colour, what in (("p_correct", BLUE, "correct"), ("p_noise", RED, "noise")):
+            values_MxF = arrays[f"truncated/{pattern}/{name}"][arrays["kept"]]
+            look = {"marker": marker, "color": colour, "label": f"{what}, {pattern} cut"}
+            plots.means(axis, places, values_MxF, capsize=2, **look)
+    axis.set_xticks(places, [f"{f:g}" for f in fractions])
+    axis.set(xlabel="fraction of the rank kept", ylabel="probability, at the end")
+    axis.set_ylim(-0.02, 1.22)
+    axis.legend(fontsize=7, loc="upper center", ncol=min(len(patterns), 2))
 
 
 def attention(config, arrays):
     """Figure 4: what the last layer's last trigger looks at in one noisy sequence."""
-    plt = plots.pyplot()
     ends = [step for step in arrays["attention/steps"] if step]
     weights = arrays["attention/weights"][[*arrays["attention/steps"]].index(ends[0]) :]
-    figure, axes = plt.subplots(
-        len(ends), 1, figsize=(9, 2.2 * len(ends) + 0.5), layout="constrained", squeeze=False
-    )
+    figure, axes = plots.grid(len(ends), 1, (9, 2.2 * len(ends) + 0.5))
     follows_T, query = arrays["attention/follows"], int(arrays["attention/query"])
     follows_T = np.where(np.arange(len(follows_T)) <= query, follows_T, 0)
     words = []
@@ -101,21 +93,16 @@ def attention(config, arrays):
         words.append(f"{what}: {on[0]:.2f} on ybar, {on[1]:.2f} on the noise")
         axis.set(xlabel="position in the sequence", ylabel="attention", title=words[-1])
         axis.title.set_fontsize(9)
-    axes[0, 0].legend(fontsize=8)
-    figure.suptitle(
-        f"What the trigger at position {query} looks at, mean of the seeds", fontsize=10
-    )
+    axes[0, 0].legend()
+    figure.suptitle(f"What the trigger at position {query} looks at, mean of the seeds")
     return figure
 
 
 def memories(task, arrays):
     """Figures 7 and 9: the heat maps of the first member; a bright diagonal is a memory."""
-    plt = plots.pyplot()
     shown = [name for name in TITLES if f"memories/{name}" in arrays]
-    figure, axes = plt.subplots(
-        1, len(shown), figsize=(3.4 * len(shown), 3.8), layout="constrained", squeeze=False
-    )
-    for axis, name in zip(axes[0], shown, strict=True):
+    figure, axes = plots.row(len(shown), (3.4 * len(shown), 3.8))
+    for axis, name in zip(axes, shown, strict=True):
         values = arrays[f"memories/{name}"]
         limit = np.abs(values).max()
         image = axis.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
@@ -155,7 +142,3 @@ def _line(axis, steps, values_SxM, colour: str, label: str) -> None:
     """The mean over members within their range."""
     axis.plot(steps, values_SxM.mean(1), color=colour, label=label)
     axis.fill_between(steps, values_SxM.min(1), values_SxM.max(1), color=colour, alpha=0.15, lw=0)
-
-
-def _cycle(n: int) -> list[Any]:
-    return [plots.COLOURS[i % len(plots.COLOURS)] for i in range(n)]

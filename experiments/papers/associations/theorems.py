@@ -6,7 +6,7 @@ within it of ours, and fails else, or where its sign is another.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -32,41 +32,40 @@ class Row(NamedTuple):
     verdict: str
 
 
-def theory(
-    alpha: float,
-    N: int,
-    T: int,
-    samples: int,
-    trials: int,
-    counts_N: int,
-    counts_T: int,
-    ordering_N: int,
-    time: float,
-    tolerance: float,
-    seed: int,
-) -> Outcome:
+class Sizes(NamedTuple):
+    """Of the sampled process, of the counts (lemmas and Table 3) and of Theorem 2."""
+
+    N: int
+    T: int
+    samples: int
+    trials: int
+    counts_N: int
+    counts_T: int
+    ordering_N: int
+
+
+def measure_theory(alpha: float, sizes: Sizes, time: float, tolerance: float, seed: int) -> Outcome:
     """The verdicts of Theorems 1 to 3, of Lemmas E.1 to E.7, of Table 3 and of B.3."""
+    counts = (sizes.counts_N, sizes.counts_T, tolerance)
     rows = [
-        *_lemmas(alpha, counts_N, counts_T, tolerance),
-        *_table_3(alpha, counts_N, counts_T, tolerance),
-        *_theorem_1(jax.random.key(seed), alpha, N, T, samples, trials, tolerance),
-        *_theorem_2(alpha, ordering_N),
+        *_lemmas(alpha, *counts),
+        *_table_3(alpha, *counts),
+        *_theorem_1(jax.random.key(seed), alpha, sizes, tolerance),
+        *_theorem_2(alpha, sizes.ordering_N),
         *_recursion(alpha),
         *_theorem_3(alpha, time, tolerance),
     ]
-    for row in rows:
-        print(f"{row.statement:52} {row.paper:11.4g} {row.corrected:11.4g} {row.measured:11.4g}  "
-              f"{row.verdict}")  # fmt: skip
+    for statement, *values, verdict in rows:
+        print(f"{statement:52}", *(f"{value:11.4g}" for value in values), f" {verdict}")
     metrics = {f"measured/{row.statement}": exact(row.measured) for row in rows}
     for verdict in (HOLDS, CORRECTED, FAILS):
         metrics[f"number that {verdict}"] = exact(sum(row.verdict == verdict for row in rows))
         for group in GROUPS:
             found = [row.verdict for row in rows if row.statement.startswith(group)]
             metrics[f"{verdict}/{group}"] = exact(found.count(verdict))
-    values = np.array([row[1:4] for row in rows])
-    arrays = {"statements": [row.statement for row in rows], "values": values}
-    arrays["verdicts"] = [row.verdict for row in rows]
-    return Outcome(_table(rows), arrays, metrics)
+    statements, *values, verdicts = zip(*rows)
+    arrays = {"statements": statements, "values": np.array(values).T, "verdicts": verdicts}
+    return Outcome(arrays, metrics)
 
 
 def _judge(statement: str, values: Iterable, tolerance: float) -> Row:
@@ -94,10 +93,8 @@ def _lemmas(alpha, N, T, tolerance) -> list[Row]:
 
 
 def _table_3(alpha, N, T, tolerance) -> list[Row]:
-    found, ours = (
-        one_step.first_step_table(N, T, alpha),
-        one_step.first_step_table_limit(N, T, alpha),
-    )
+    found = one_step.first_step_table(N, T, alpha)
+    ours = one_step.first_step_table_limit(N, T, alpha)
     printed = one_step.first_step_table_limit(N, T, alpha, printed=True)
     rows = []
     for i, case in enumerate(TABLE_3):
@@ -112,8 +109,8 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
     return rows
 
 
-def _theorem_1(key, alpha, N, T, samples, trials, tolerance) -> list[Row]:
-    rows = []
+def _theorem_1(key, alpha, sizes: Sizes, tolerance) -> list[Row]:
+    rows, (N, T, samples, trials, *_) = [], sizes
     for inputs, where in (("current", "as proved"), ("current_and_previous", "as stated")):
         predicted, measured = one_step.margins(key, N, T, samples, alpha, inputs, trials)
         # qhat: the noise is a share of about alpha/N of the tokens.
@@ -190,31 +187,30 @@ def _theorem_3(alpha, time, tolerance) -> list[Row]:
     return rows
 
 
-def _table(rows: list[Row]):
-    plt = plots.pyplot()
-    figure, axis = plt.subplots(figsize=(10, 0.22 * len(rows) + 0.9), layout="constrained")
+def draw_theory(arrays):
+    statements, verdicts = arrays["statements"].tolist(), arrays["verdicts"].tolist()
+    figure, (axis,) = plots.row(1, (10, 0.22 * len(statements) + 0.9))
     axis.axis("off")
-    cells = [[row.statement, *(f"{v:.4g}" for v in row[1:4]), row.verdict] for row in rows]
+    rows = zip(statements, arrays["values"], verdicts, strict=True)
     table = axis.table(
-        cells,
+        [[name, *(f"{value:.4g}" for value in values), verdict] for name, values, verdict in rows],
         colLabels=["statement", "paper", "corrected", "measured", "verdict"],
         colWidths=[0.44, 0.11, 0.11, 0.11, 0.2],
         cellLoc="left",
         loc="center",
-        cellColours=[["white"] * 4 + [COLOURS[row.verdict]] for row in rows],
+        cellColours=[["white"] * 4 + [COLOURS[verdict]] for verdict in verdicts],
     )
     table.auto_set_font_size(False)
     table.set_fontsize(7)
-    number = {verdict: sum(row.verdict == verdict for row in rows) for verdict in COLOURS}
+    number = {verdict: verdicts.count(verdict) for verdict in COLOURS}
     axis.set_title(
-        f"Of {len(rows)} statements {number[HOLDS]} hold, {number[CORRECTED]} hold with another "
-        f"constant, {number[FAILS]} fail",
-        fontsize=10,
+        f"Of {len(statements)} statements {number[HOLDS]} hold, {number[CORRECTED]} hold with "
+        f"another constant, {number[FAILS]} fail"
     )
     return figure
 
 
-def random_embeddings(
+def measure_random_embeddings(
     n: int,
     alpha: float,
     dimensions: tuple[int, ...],
@@ -227,43 +223,45 @@ def random_embeddings(
     """Figure 18: loss on pure labels of the full and the truncated memory, random embeddings."""
     record = np.unique(np.geomspace(1, steps, 25).astype(int))
     keys = jax.random.split(jax.random.key(seed), n_seeds)
-    losses = {
-        d: np.stack(
-            [
-                np.asarray(random_embedding(key, record, alpha, n, d, learning_rate, ranks))
-                for key in keys
-            ]
-        )
-        for d in dimensions
-    }  # (seeds, records, ranks + full)
-    names = [*(f"rank {k}" for k in ranks), "full"]
+    arrays: dict[str, np.ndarray] = {"steps": record}
     metrics: dict[str, Mean] = {}
-    for d, values in losses.items():
-        for i, name in enumerate(names):
+    for d in dimensions:
+        found = [random_embedding(key, record, alpha, n, d, learning_rate, ranks) for key in keys]
+        arrays[f"d={d}"] = values = np.stack([np.asarray(losses) for losses in found])
+        for i, name in enumerate(_names(ranks)):  # (seeds, records, ranks + full)
             metrics[f"loss/d={d}/{name}"] = over_seeds(values[:, -1, i])
         if n - 1 in ranks:
-            wins = values[:, -1, ranks.index(n - 1)] < values[:, -1, -1]
-            metrics[f"share with rank {n - 1} below full/d={d}"] = over_seeds(wins * 1.0)
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(
-        1, len(losses), figsize=(4.5 * len(losses), 3.8), layout="constrained", squeeze=False
-    )
-    for axis, (d, values) in zip(axes[0], losses.items(), strict=True):
-        for colour, i in zip(plots.COLOURS, range(len(names)), strict=False):
+            wins_S = _wins(values, ranks.index(n - 1))
+            metrics[f"share with rank {n - 1} below full/d={d}"] = over_seeds(wins_S)
+    return Outcome(arrays, metrics)
+
+
+def draw_random_embeddings(
+    arrays, n: int, alpha: float, dimensions: tuple[int, ...], ranks: tuple[int, ...]
+):
+    figure, axes = plots.row(len(dimensions), (4.5 * len(dimensions), 3.8))
+    below = []
+    for axis, d in zip(axes, dimensions, strict=True):
+        values = arrays[f"d={d}"]
+        for i, (colour, name) in enumerate(zip(plots.COLOURS, _names(ranks))):
             low, middle, high = np.quantile(values[:, :, i], (0.25, 0.5, 0.75), axis=0)
-            axis.plot(record, middle, color=colour, label=names[i])
-            axis.fill_between(record, low, high, color=colour, alpha=0.15, lw=0)
+            axis.plot(arrays["steps"], middle, color=colour, label=name)
+            axis.fill_between(arrays["steps"], low, high, color=colour, alpha=0.15, lw=0)
         axis.axhline(-np.log(1 - alpha), color="0.5", ls=":", label="-log(1 - alpha)")
         axis.set(xscale="log", yscale="log", xlabel="gradient step", title=f"d = {d}")
-    axes[0, 0].set_ylabel("loss on pure labels (median, quartiles)")
-    axes[0, 0].legend(fontsize=7)
-    below = [
-        f"{100 * metrics[f'share with rank {n - 1} below full/d={d}'].mean:.0f} % at d = {d}"
-        for d in losses
-        if n - 1 in ranks
-    ]
-    figure.suptitle(
-        f"Cut to rank {n - 1} the memory beats the full one in " + ", ".join(below), fontsize=10
-    )
-    arrays: dict[str, Any] = {"steps": record} | {f"d={d}": v for d, v in losses.items()}
-    return Outcome(figure, arrays, metrics)
+        if n - 1 in ranks:
+            share = _wins(values, ranks.index(n - 1)).mean()
+            below.append(f"{100 * share:.0f} % at d = {d}")
+    axes[0].set_ylabel("loss on pure labels (median, quartiles)")
+    axes[0].legend(fontsize=7)
+    figure.suptitle(f"Cut to rank {n - 1} the memory beats the full one in " + ", ".join(below))
+    return figure
+
+
+def _names(ranks) -> list[str]:
+    return [*(f"rank {k}" for k in ranks), "full"]
+
+
+def _wins(values_SxLxR: np.ndarray, rank: int) -> np.ndarray:
+    """Where the cut memory ends below the full one: 1, else 0."""
+    return (values_SxLxR[:, -1, rank] < values_SxLxR[:, -1, -1]) * 1.0

@@ -1,122 +1,104 @@
 """Head scores and pruning by theory, and networks of more heads and more layers."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from experiments.papers.attention_paths import problem
-from experiments.papers.attention_paths.posterior import heat
+from experiments.papers.attention_paths.problem import Datasets
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome
 from jaxformer.training.metrics import over_seeds
 from theory import attention_paths
 
 
-def head_scores(
-    task: dict[str, Any],
-    widths: Sequence[int],
-    temperature: float,
-    seed: int,
-    n_seeds: int,
-) -> Outcome:
+def measure_head_scores(widths: Sequence[int], sets: Datasets) -> Outcome:
     """The score of each head against N, and the accuracy that is lost by pruning it."""
-    heads = problem.example(seed, **task).heads
-    places = all_heads(heads)
-    scores, drops = np.zeros((2, len(widths), n_seeds, len(places)))
-    for i in range(n_seeds):
-        data = problem.example(seed + i, **task)
+    examples = sets.examples()
+    places = all_heads(examples[0].heads)
+    scores, drops = np.zeros((2, len(widths), len(examples), len(places)))
+    for i, data in enumerate(examples):
         for k, width in enumerate(widths):
-            U = data.solve(width, temperature).U
-            scores[k, i] = np.concatenate(attention_paths.head_scores(U, heads))
-            whole = data.accuracy_at(U, temperature)
+            U = data.solve(width, sets.temperature).U
+            scores[k, i] = np.concatenate(attention_paths.head_scores(U, data.heads))
+            whole = data.accuracy_at(U, sets.temperature)
             for h, (layer, head) in enumerate(places):
-                pruned = attention_paths.prune(U, heads, layer, head)
-                drops[k, i, h] = whole - data.accuracy_at(pruned, temperature)
-
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(2, 1, figsize=(7, 6), layout="constrained", sharex=True)
+                pruned = attention_paths.prune(U, data.heads, layer, head)
+                drops[k, i, h] = whole - data.accuracy_at(pruned, sets.temperature)
     names, metrics = [head_name(*place) for place in places], {}
-    for k, (width, colour) in enumerate(zip(widths, plots.COLOURS)):
-        at = np.arange(len(places)) + (k - (len(widths) - 1) / 2) * 0.8 / len(widths)
-        for axis, values, what in ((axes[0], scores, "score"), (axes[1], drops, "drop")):
-            error = values[k].std(0) / max(n_seeds - 1, 1) ** 0.5
-            size = 0.8 / len(widths)
-            axis.bar(at, values[k].mean(0), size, color=colour, yerr=error, label=f"N = {width}")
-            for h, name in enumerate(names):
-                metrics[f"{what}/N={width}/{name}"] = over_seeds(values[k, :, h])
-    axes[0].set_ylabel("head score (largest 1)")
-    axes[1].set_ylabel("accuracy lost by pruning")
-    axes[1].axhline(0, color="0.4", lw=0.8)
-    axes[1].set_xticks(range(len(places)), names)
-    axes[1].legend(fontsize=8, loc="upper right")
-    lowest = int(np.argmin(scores[0].mean(0)))
-    worst = int(np.argmax(drops[0].mean(0)))
+    for what, values in (("score", scores), ("drop", drops)):
+        for k, h in np.ndindex(len(widths), len(names)):
+            metrics[f"{what}/N={widths[k]}/{names[h]}"] = over_seeds(values[k, :, h])
+    arrays = {"widths": widths, "scores": scores, "drops": drops, "names": names}
+    return Outcome(arrays, metrics)
+
+
+def draw_head_scores(arrays, widths: Sequence[int]):
+    figure, axes = plots.grid(2, 1, (7, 6), sharex=True)
+    names, scores, drops = arrays["names"], arrays["scores"], arrays["drops"]
+    for axis, values in ((axes[0, 0], scores), (axes[1, 0], drops)):
+        plots.bars(axis, {f"N = {n}": values[k] for k, n in enumerate(widths)})
+    axes[0, 0].set_ylabel("head score (largest 1)")
+    axes[1, 0].set_ylabel("accuracy lost by pruning")
+    axes[1, 0].axhline(0, color="0.4", lw=0.8)
+    axes[1, 0].set_xticks(range(len(names)), names)
+    axes[1, 0].legend(loc="upper right")
+    lowest, worst = scores[0].mean(0).argmin(), drops[0].mean(0).argmax()
     figure.suptitle(
         f"At N = {widths[0]} {names[lowest]} has the lowest score; without it accuracy changes by "
         f"{-100 * drops[0, :, lowest].mean():+.1f} %,\nwithout {names[worst]} by "
-        f"{-100 * drops[0, :, worst].mean():+.1f} %",
-        fontsize=11,
+        f"{-100 * drops[0, :, worst].mean():+.1f} %"
     )
-    return Outcome(figure, {"widths": widths, "scores": scores, "drops": drops}, metrics)
+    return figure
 
 
-def networks(
-    task: dict[str, Any],
-    widths: Sequence[int],
-    temperature: float,
-    seed: int,
-    n_seeds: int,
-) -> Outcome:
+def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
     """More heads or layers, good heads among random ones: U, accuracy against N, head scores."""
-    first = problem.example(seed, **task)
-    heads, paths, names = first.heads, len(first.names), first.names
-    theory, gp = np.zeros((n_seeds, len(widths))), np.zeros(n_seeds)
-    scores, shown = np.zeros((n_seeds, sum(heads))), np.zeros((n_seeds, paths, paths))
-    for i in range(n_seeds):
-        data = problem.example(seed + i, **task)
-        gp[i] = data.accuracy_at(np.eye(paths), temperature)
-        for k, width in enumerate(widths):
-            U = data.solve(width, temperature).U
-            theory[i, k] = data.accuracy_at(U, temperature)
-            if k == 0:
-                shown[i] = U
-                scores[i] = np.concatenate(attention_paths.head_scores(U, heads))
-
-    plt = plots.pyplot()
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-    heat(left, shown[0], names)
-    order = np.argsort(-np.diagonal(shown.mean(0)))[:2]
-    left.set_title(f"U at N = {widths[0]}, {paths} paths, h_1 slowest", fontsize=10)
-    middle.errorbar(
-        widths, theory.mean(0), theory.std(0) / max(n_seeds - 1, 1) ** 0.5, capsize=3,
-        color=plots.COLOURS[0], marker="o", label="theory",
-    )  # fmt: skip
-    middle.axhline(gp.mean(), color="black", ls="--", lw=1, label="GP limit")
-    middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
-    middle.legend(fontsize=8)
-    places = all_heads(heads)
-    colours = [plots.COLOURS[layer] for layer, _ in places]
-    error = scores.std(0) / max(n_seeds - 1, 1) ** 0.5
-    right.bar(range(len(places)), scores.mean(0), color=colours, yerr=error)
-    right.set_xticks(range(len(places)), [head_name(*p) for p in places], rotation=90, fontsize=7)
-    right.set_ylabel(f"head score at N = {widths[0]}")
-    best = int(np.argmax(theory.mean(0)))
-    both = " and ".join(names[i] for i in order)
-    figure.suptitle(
-        f"{'x'.join(map(str, heads))} heads: the paths {both} count most; "
-        f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
-        f"{100 * gp.mean():.1f} % in the GP limit",
-        fontsize=11,
-    )
+    examples, temperature, n = sets.examples(), sets.temperature, sets.n_seeds
+    heads, names = examples[0].heads, examples[0].names
+    theory, gp = np.zeros((n, len(widths))), np.zeros(n)
+    scores, shown = np.zeros((n, sum(heads))), np.zeros((n, len(names), len(names)))
+    for i, data in enumerate(examples):
+        gp[i] = data.accuracy_at(np.eye(len(names)), temperature)
+        solved = [data.solve(width, temperature).U for width in widths]
+        theory[i] = [data.accuracy_at(U, temperature) for U in solved]
+        shown[i] = solved[0]
+        scores[i] = np.concatenate(attention_paths.head_scores(solved[0], heads))
     metrics = {f"accuracy/N={n}": over_seeds(theory[:, k]) for k, n in enumerate(widths)}
     metrics["accuracy/GP_limit"] = over_seeds(gp)
-    for i in order:
+    for i in _largest(shown):
         metrics[f"U/N={widths[0]}/{names[i]},{names[i]}"] = over_seeds(shown[:, i, i])
-    for h, place in enumerate(places):
+    for h, place in enumerate(all_heads(heads)):
         metrics[f"score/{head_name(*place)}"] = over_seeds(scores[:, h])
     arrays = {"widths": widths, "accuracy": theory, "gp": gp, "U": shown, "scores": scores}
-    return Outcome(figure, arrays, metrics, {"chance": 0.5})
+    return Outcome(arrays | {"names": names, "heads": heads}, metrics, {"chance": 0.5})
+
+
+def draw_networks(arrays, widths: Sequence[int]):
+    figure, (left, middle, right) = plots.row(3, (13, 4.2))
+    theory, gp, names = arrays["accuracy"], arrays["gp"].mean(), arrays["names"]
+    plots.heat(left, arrays["U"][0], names)
+    left.set_title(f"U at N = {widths[0]}, {len(names)} paths, h_1 slowest")
+    plots.means(middle, widths, theory, color=plots.COLOURS[0], marker="o", ms=6, label="theory")
+    middle.axhline(gp, color="black", ls="--", lw=1, label="GP limit")
+    middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
+    middle.legend()
+    places = all_heads(arrays["heads"])
+    colours = [plots.COLOURS[layer] for layer, _ in places]
+    plots.bars(right, {"": arrays["scores"]}, color=colours)
+    right.set_xticks(range(len(places)), [head_name(*p) for p in places], rotation=90, fontsize=7)
+    right.set_ylabel(f"head score at N = {widths[0]}")
+    best, both = theory.mean(0).argmax(), " and ".join(names[_largest(arrays["U"])])
+    figure.suptitle(
+        f"{'x'.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
+        f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
+        f"{100 * gp:.1f} % in the GP limit"
+    )
+    return figure
+
+
+def _largest(U_SxDxD: np.ndarray) -> np.ndarray:
+    """The two paths that count most."""
+    return np.argsort(-np.diagonal(U_SxDxD.mean(0)))[:2]
 
 
 def all_heads(heads: Sequence[int]) -> list[tuple[int, int]]:

@@ -7,106 +7,90 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers.attention_paths import problem
+from experiments.papers.attention_paths.problem import Datasets
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome, exact
 from jaxformer.training.metrics import over_seeds
-from theory.attention_paths.kernel import (
-    kernel_alignment,
-    kernel_task_overlap,
-    total_kernel,
-)
+from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap, total_kernel
 
 
-def alignment(
-    task: dict[str, Any],
-    widths: Sequence[int],
-    components: int,
-    temperature: float,
-    seed: int,
-    n_seeds: int,
-) -> Outcome:
+def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) -> Outcome:
     """|e_k . Y| / sqrt(P) of the leading principal components of K: the GP limit, then each N."""
     labels = ("GP limit", *(f"N = {n}" for n in widths[::-1]))
-    overlaps = np.zeros((len(labels), n_seeds, components))
-    aligned = np.zeros((len(labels), n_seeds))
-    for i in range(n_seeds):
-        data = problem.example(seed + i, **task)
-        solved = [np.asarray(data.solve(width, temperature).U) for width in widths[::-1]]
+    overlaps = np.zeros((len(labels), sets.n_seeds, components))
+    aligned = np.zeros((len(labels), sets.n_seeds))
+    for i, data in enumerate(sets.examples()):
+        solved = [np.asarray(data.solve(width, sets.temperature).U) for width in widths[::-1]]
         for k, U in enumerate((np.eye(len(data.names)), *solved)):
             kernel, labels_P = total_kernel(data.attentioned, U), jnp.asarray(data.labels)
             overlaps[k, i] = np.asarray(kernel_task_overlap(kernel, labels_P))[:components]
             aligned[k, i] = kernel_alignment(kernel, labels_P)
-    captured = np.cumsum(overlaps**2, axis=-1)
-    top = min(5, components)
-
-    plt = plots.pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    metrics = {}
-    for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
-        ranks = np.arange(1, components + 1)
-        left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour, label=label)
-        error = captured[k].std(0) / max(n_seeds - 1, 1) ** 0.5
-        right.errorbar(ranks, captured[k].mean(0), error, color=colour, label=label, capsize=2)
+    captured, top, metrics = np.cumsum(overlaps**2, axis=-1), min(5, components), {}
+    for k, label in enumerate(labels):
         name = label.replace(" = ", "=").replace(" ", "_")
         metrics[f"top{top}_overlap/{name}"] = over_seeds(captured[k, :, top - 1])
         metrics[f"alignment/{name}"] = over_seeds(aligned[k])
+    return Outcome({"overlap": overlaps, "alignment": aligned, "labels": labels}, metrics)
+
+
+def draw_alignment(arrays, components: int):
+    figure, (left, right) = plots.row(2, (10, 3.8))
+    labels, overlaps, ranks = arrays["labels"], arrays["overlap"], np.arange(1, components + 1)
+    captured = np.cumsum(overlaps**2, axis=-1)
+    for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
+        left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour)
+        plots.means(right, ranks, captured[k], color=colour, label=label, capsize=2)
     left.set(xlabel="principal component of K", ylabel=r"$|e_k \cdot Y| / \sqrt{P}$")
     right.set(xlabel="leading components", ylabel="part of Y that they carry", ylim=(0, 1))
-    right.legend(fontsize=8)
-    means = captured[:, :, top - 1].mean(1)
+    right.legend()
+    means = captured[:, :, min(5, components) - 1].mean(1)
     figure.suptitle(
         f"The five leading components carry {100 * means[-1]:.0f} % of the labels at "
-        f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit",
-        fontsize=11,
+        f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit"
     )
-    arrays = {"overlap": overlaps, "alignment": aligned, "labels": np.array(labels)}
-    return Outcome(figure, arrays, metrics)
+    return figure
 
 
-def path_kernels(
+def measure_path_kernels(
     task: dict[str, Any], widths: Sequence[int], temperature: float, seed: int
 ) -> Outcome:
     """The P x P kernels C of every path, of the two best together, and K at two widths."""
     data = problem.example(seed, **task)
     scaled = data.attentioned / data.attentioned.shape[2] ** 0.5
-    panels, paths = {}, len(data.names)
-    for i, name in enumerate(data.names):
-        panels[name] = scaled[:, i] @ scaled[:, i].T
-    two = 2 if paths > 2 else 1
+    panels = {name: scaled[:, i] @ scaled[:, i].T for i, name in enumerate(data.names)}
+    two = 2 if len(panels) > 2 else 1
     cross = scaled[:, 0] @ scaled[:, two].T
     panels[f"{data.names[0]} x {data.names[two]}"] = (cross + cross.T) / 2
-    panels["K, GP limit"] = np.asarray(total_kernel(data.attentioned, np.eye(paths)))
+    panels["K, GP limit"] = np.asarray(total_kernel(data.attentioned, np.eye(len(data.names))))
     for width in widths:
         U = data.solve(width, temperature).U
         panels[f"K, N = {width}"] = np.asarray(total_kernel(data.attentioned, U))
     labels_P = jnp.asarray(data.labels)
-    aligned = {
-        name: float(kernel_alignment(jnp.asarray(K), labels_P)) for name, K in panels.items()
-    }
+    aligned = {n: float(kernel_alignment(jnp.asarray(K), labels_P)) for n, K in panels.items()}
+    arrays = {name.replace(" ", ""): kernel for name, kernel in panels.items()}
+    metrics = {f"alignment/{name.replace(' ', '')}": exact(v) for name, v in aligned.items()}
+    arrays |= {"names": [*panels], "aligned": [*aligned.values()], "paths": data.names}
+    return Outcome(arrays, metrics)
 
-    plt = plots.pyplot()
-    columns = 4
-    rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(2.7 * columns, 2.9 * rows), layout="constrained", squeeze=False
-    )
-    for axis in axes.flat:
+
+def draw_path_kernels(arrays, widths: Sequence[int]):
+    aligned = dict(zip(arrays["names"].tolist(), arrays["aligned"], strict=True))
+    columns, rows = 4, -(-len(aligned) // 4)
+    figure, axes = plots.grid(rows, columns, (2.7 * columns, 2.9 * rows))
+    for axis in axes.flat[len(aligned) :]:
         axis.set_axis_off()
-    for axis, (name, kernel) in zip(axes.flat, panels.items()):
+    for axis, (name, value) in zip(axes.flat, aligned.items()):
+        kernel = arrays[name.replace(" ", "")]
         off = kernel[~np.eye(len(kernel), dtype=bool)]
         # The diagonal, a sum of squares, would hide everything else.
         centre, spread = off.mean(), 2.5 * off.std()
-        axis.set_axis_on()
         axis.imshow(kernel, cmap="RdBu_r", vmin=centre - spread, vmax=centre + spread)
         axis.set(xticks=[], yticks=[])
-        axis.set_title(f"{name}\nalignment {aligned[name]:.3f}", fontsize=9)
-    last = f"K, N = {widths[-1]}"
-    best = max(data.names, key=aligned.__getitem__)
+        axis.set_title(f"{name}\nalignment {value:.3f}", fontsize=9)
+    best = max(arrays["paths"].tolist(), key=aligned.__getitem__)
     figure.suptitle(
         f"Class structure (label +1 first): alignment {aligned['K, GP limit']:.3f} in the GP "
-        f"limit, {aligned[last]:.3f} at N = {widths[-1]}; of single paths {best} has the most",
-        fontsize=10,
+        f"limit, {aligned[f'K, N = {widths[-1]}']:.3f} at N = {widths[-1]}; of single paths {best} "
+        "has the most"
     )
-    arrays = {name.replace(" ", ""): kernel for name, kernel in panels.items()}
-    metrics = {f"alignment/{name.replace(' ', '')}": exact(v) for name, v in aligned.items()}
-    return Outcome(figure, arrays, metrics)
+    return figure

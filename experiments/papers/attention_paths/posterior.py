@@ -6,60 +6,54 @@ from experiments.shared import plots
 
 
 def draw_figure(names, posterior, arrays, metrics):
+    """The figure from what the recipe has; `shown` says what its arrays lack."""
+    return draw(arrays | shown(names, posterior, metrics))
+
+
+def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
+    """What the figure shows besides the draws: names, errors of E[U], diagnostics."""
+    labels = [f"{names[i]},{names[j]}" for i, j in zip(*np.triu_indices(len(names)))]
+    numbers = ("r_hat", "ess", "divergences", "accuracy")
+    return {
+        "names": np.array(names),
+        "U_error": np.array([metrics[f"U/{label}"].sem for label in labels]),
+        "chains": np.array(len(posterior.diagnostics["step_size"])),
+        "widths": np.array(posterior.problem.widths),
+    } | {name: np.array(metrics[name].mean) for name in numbers}
+
+
+def draw(arrays):
     """Three panels: E[U]; its entries beside the theory's; the largest entry by draw."""
-    plt = plots.pyplot()
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    mean, theory = arrays["U"].mean(0), np.asarray(arrays["U_theory"])
-    heat(left, mean, names)
-    left.set_title("E[U], sampled", fontsize=10)
+    figure, (left, middle, right) = plots.row(3, (12, 3.6))
+    names, mean, theory = arrays["names"], arrays["U"].mean(0), np.asarray(arrays["U_theory"])
+    plots.heat(left, mean, names)
+    left.set_title("E[U], sampled")
 
     rows, columns = np.triu_indices(len(names))
+    chosen = np.arange(len(rows))
     if len(rows) > 10:  # the largest say it
         chosen = np.argsort(-np.abs(mean[rows, columns]))[:10]
-        rows, columns = rows[chosen], columns[chosen]
-    labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
-    values = [metrics[f"U/{label}"] for label in labels]
-    places = np.arange(len(rows))
+    rows, columns, places = rows[chosen], columns[chosen], np.arange(len(chosen))
     middle.bar(places, theory[rows, columns], color="0.8", label="theory (saddle point)")
-    middle.errorbar(
-        places, [v.mean for v in values], [v.sem for v in values], fmt="o", ms=4, capsize=3,
-        color=plots.COLOURS[0], label="sampled (exact N)",
-    )  # fmt: skip
+    look = {"fmt": "o", "color": plots.COLOURS[0], "label": "sampled (exact N)"} | plots.DOT
+    middle.errorbar(places, mean[rows, columns], arrays["U_error"][chosen], **look)
+    labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
     middle.set_xticks(places, labels, rotation=60, ha="right", fontsize=7)
     middle.axhline(0, color="0.4", lw=0.8)
-    middle.legend(fontsize=8)
-    middle.set_title("entries of U", fontsize=10)
+    plots.legend_below(figure, middle, columns=2)
+    middle.set_title("entries of U")
 
     largest = int(np.argmax(np.diagonal(mean)))
-    chains = len(posterior.diagnostics["step_size"])
-    for trace in arrays["U"][:, largest, largest].reshape(chains, -1):
+    for trace in arrays["U"][:, largest, largest].reshape(arrays["chains"], -1):
         right.plot(trace, lw=0.6)
     right.set(xlabel="draw of a chain", ylabel=f"U of the path {names[largest]}")
     right.set_title(
-        f"r-hat {metrics['r_hat'].mean:.3f}, {metrics['ess'].mean:.0f} effective draws, "
-        f"{metrics['divergences'].mean:.0f} divergent",
-        fontsize=10,
+        f"r-hat {arrays['r_hat']:.3f}, {arrays['ess']:.0f} effective draws, "
+        f"{arrays['divergences']:.0f} divergent"
     )
     ratio = mean[largest, largest] / theory[largest, largest]
-    widths = sorted(set(posterior.problem.widths))
     figure.suptitle(
-        f"N = {', '.join(map(str, widths))}: the {names[largest]} path counts most, its E[U] is "
-        f"{ratio:.2f} of the theory's; accuracy {100 * metrics['accuracy'].mean:.1f} %",
-        fontsize=11,
+        f"N = {', '.join(map(str, np.unique(arrays['widths'])))}: the {names[largest]} path counts "
+        f"most, its E[U] is {ratio:.2f} of the theory's; accuracy {100 * arrays['accuracy']:.1f} %"
     )
     return figure
-
-
-def heat(axis, U, names, numbers: bool = True) -> None:
-    """A symmetric matrix, red positive and blue negative, its values written in if few."""
-    U = np.asarray(U)
-    top = np.abs(U).max()
-    axis.imshow(U, cmap="RdBu_r", vmin=-top, vmax=top)
-    if len(names) <= 8:
-        axis.set_xticks(range(len(names)), names, fontsize=8)
-        axis.set_yticks(range(len(names)), names, fontsize=8)
-        for (i, j), value in np.ndenumerate(U if numbers else U[:0]):
-            colour = "white" if abs(value) > 0.6 * top else "black"
-            axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
-    else:
-        axis.set(xticks=[], yticks=[])

@@ -46,6 +46,19 @@ class Example(NamedTuple):
         return np.diag([float(name in names) for name in self.names])
 
 
+class Datasets(NamedTuple):
+    """The problems of a figure, one a seed, at one temperature."""
+
+    task: dict[str, Any]
+    temperature: float
+    seed: int
+    n_seeds: int
+
+    def examples(self, **change) -> list[Example]:
+        """All of them; `change` replaces fields of the task."""
+        return [example(self.seed + i, **self.task | change) for i in range(self.n_seeds)]
+
+
 def example(
     seed: int,
     design: Any,

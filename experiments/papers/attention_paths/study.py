@@ -52,22 +52,15 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
         metrics[f"{name}/gradient_descent"] = _proportion(accuracy, sets[name])
     scores, drops = pruned["scores"], pruned["drops"]
     for name in sets:
-        metrics[f"{name}/score_drop_correlation"] = _correlation(scores, drops[name])
+        metrics[f"{name}/score_drop_correlation"] = correlation(scores, drops[name])
     learned_U = _gram(model, params, data["train"].inputs.shape[-1])
     learned_scores = np.concatenate(attention_paths.head_scores(learned_U, model.spec.heads))
-    metrics["learned_theory_score_correlation"] = _correlation(learned_scores, scores)
+    metrics["learned_theory_score_correlation"] = correlation(learned_scores, scores)
     entries = np.tril_indices(len(learned_U))
-    metrics["learned_theory_U_correlation"] = _correlation(learned_U[entries], U[1][entries])
-    arrays = {
-        "U_learned": learned_U,
-        "U_theory": U,
-        "overlap": overlap,
-        "scores": scores,
-        "scores_learned": learned_scores,
-        "temperatures": np.asarray(data["temperatures"]),
-        "validation": scan["validation"],
-        "widths": np.asarray(scan["widths"]),
-    }
+    metrics["learned_theory_U_correlation"] = correlation(learned_U[entries], U[1][entries])
+    arrays = {"U_learned": learned_U, "U_theory": U, "overlap": overlap, "scores": scores}
+    arrays |= {"scores_learned": learned_scores, "temperatures": np.array(data["temperatures"])}
+    arrays |= {"validation": scan["validation"], "widths": np.array(scan["widths"])}
     for name in sets:
         arrays |= {f"{name}/scan": scan["accuracy"][name], f"{name}/drops": drops[name]}
         arrays |= {f"{name}/{order}": pruned[order][name] for order in ("low_first", "high_first")}
@@ -122,13 +115,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                 validation[k, t] = np.mean((first > 0) == (held_labels > 0))
                 for (name, batch), f in zip(sets.items(), others):
                     accuracy[name][k, t] = np.mean((f > 0) == (_targets(batch) > 0))
-    return {
-        "widths": widths,
-        "validation": validation,
-        "accuracy": accuracy,
-        "U": U,
-        "overlap": overlap,
-    }
+    return dict(widths=widths, validation=validation, accuracy=accuracy, U=U, overlap=overlap)
 
 
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
@@ -190,7 +177,8 @@ def _proportion(value: float, batch: Batch) -> Mean:
     return Mean(float(value), math.sqrt(value * (1 - value) / n), n)
 
 
-def _correlation(one, other) -> Mean:
+def correlation(one, other) -> Mean:
+    """Pearson's."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     spread = one.std() * other.std()
     value = ((one - one.mean()) * (other - other.mean())).mean() / spread if spread else math.nan

@@ -17,10 +17,11 @@ from jaxformer.models.decoder import Block, DecoderSpec
 from jaxformer.training.metrics import Mean, over_seeds
 
 STATISTICS = {"covariance": observables.token_covariance, "cosine": observables.token_cosine}
+NAMES = {"mixit": "MixiT", "random": "Random transformer"}
 LABELS = {"covariance": "raw: mean covariance of two tokens", "cosine": "normalised: mean cosine"}
 
 
-def covariance_depth(
+def measure_covariance_depth(
     models: Mapping[str, Mapping[str, Any]],
     depths: Sequence[int],
     sequences: int,
@@ -41,10 +42,9 @@ def covariance_depth(
         spec = DecoderSpec(**fields, vocab_size=vocab, length=length, layers=1)
         run = jax.jit(functools.partial(_by_depth, spec, tuple(depths), sequences))
         values[name] = np.stack([np.asarray(run(key)) for key in keys])
-    found = verdict(values)
     metrics = numbers(values, depths)
-    metrics |= {f"verdict/{name}": exact(value) for name, value in found.items()}
-    return Outcome(figure(values, depths, found), {"depths": depths, **values}, metrics)
+    metrics |= {f"verdict/{name}": exact(value) for name, value in verdict(values).items()}
+    return Outcome({"depths": depths, **values}, metrics)
 
 
 def check(depths: Sequence[int], **counts: int) -> None:
@@ -111,40 +111,34 @@ def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -
     return jax.lax.scan(until, h_BxTxN, jnp.array([*pairwise((0, *depths))]))[1]
 
 
-def figure(values, depths, found, before=None):
+def draw_covariance_depth(arrays):
+    return draw({name: arrays[name] for name in NAMES}, arrays["depths"])
+
+
+def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
     """Each statistic against depth; `before`, the same before training, in dashes."""
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(1, len(STATISTICS), figsize=(9, 3.9), layout="constrained")
-    names = {"random": "Random transformer", "mixit": "MixiT"}
+    figure, axes = plots.row(len(STATISTICS), (9, 3.9))
     for s, (axis, statistic) in enumerate(zip(axes, STATISTICS, strict=True)):
-        for colour, (name, mine) in zip(plots.COLOURS, values.items()):
-            for what, style in ((mine, "o-"), (before and before[name], "o--")):
-                if what is None:
-                    continue
-                n = len(what)
-                error = what[:, :, s].std(0, ddof=1) / n**0.5 if n > 1 else None
-                label = names[name] + (", at initialisation" if style == "o--" else "")
-                axis.errorbar(
-                    depths, what[:, :, s].mean(0), error, fmt=style, ms=4, capsize=3, color=colour,
-                    label=label, alpha=1 if style == "o-" else 0.5,
-                )  # fmt: skip
+        for colour, (name, label) in zip(plots.COLOURS, NAMES.items()):
+            look = {"color": colour, "label": label}
+            plots.means(axis, depths, values[name][:, :, s], fmt="o-", **look)
+            if before is not None:
+                look |= {"label": f"{label}, at initialisation", "alpha": 0.5}
+                plots.means(axis, depths, before[name][:, :, s], fmt="o--", **look)
         axis.set(xscale="log", yscale="log", xlabel="layers L", title=LABELS[statistic])
         axis.set_xticks(depths, [str(L) for L in depths])
         axis.set_xticks([], minor=True)
-    axes[0].legend(fontsize=8)
-    grows = {
-        name: [mine[:, -1, s].mean() / mine[:, 0, s].mean() for s in range(len(STATISTICS))]
-        for name, mine in values.items()
-    }
+    plots.legend_below(figure, axes[0], columns=4)
+    grows = []
+    for name in ("random", "mixit"):
+        first, *_, last = values[name].swapaxes(0, 1)
+        covariance, cosine = last.mean(0) / first.mean(0)
+        grows.append(f"{NAMES[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}")
+    found = verdict(values)
     below = all(found[f"{statistic}_mixit_below"] for statistic in STATISTICS)
     when = "At initialisation" if before is None else "After training"
     figure.suptitle(
-        f"{when}, from L = {depths[0]} to {depths[-1]}: "
-        + "; ".join(
-            f"{names[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}"
-            for name, (covariance, cosine) in sorted(grows.items(), reverse=True)
-        )
-        + f".\nMixiT is {'' if below else 'not '}below the random transformer at every depth",
-        fontsize=10,
+        f"{when}, from L = {depths[0]} to {depths[-1]}: {'; '.join(grows)}.\n"
+        f"MixiT is {'' if below else 'not '}below the random transformer at every depth"
     )
     return figure

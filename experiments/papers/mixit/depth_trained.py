@@ -9,34 +9,30 @@ import numpy as np
 
 from experiments.papers.mixit import depth
 from experiments.shared.fitting import fitted
-from experiments.shared.outcome import Outcome, exact
+from experiments.shared.outcome import Outcome, Training, exact
 from jaxformer import optim
 from jaxformer.capture import capture
-from jaxformer.errors import UserError
 from jaxformer.models.decoder import decoder
 from jaxformer.partition import Partition
 from jaxformer.tasks.text import CausalText
 from jaxformer.training.metrics import over_seeds
 
 
-def covariance_trained(
+def measure_covariance_trained(
     models: Mapping[str, Mapping[str, Any]],
     rules: Mapping[str, Sequence[tuple[str, str]]],
     depths: Sequence[int],
     sequences: int,
     length: int,
     text: str,
-    learning_rates: Sequence[float],
-    batch_size: int,
-    steps: int,
-    seed: int,
-    n_seeds: int,
+    training: Training,
 ) -> Outcome:
     """Covariance and cosine of the last layer's tokens against depth, before and after training.
 
     One network a depth and seed, trained under `rules` to name the next symbol of the text; of
     several learning rates the one with the lowest final loss counts. Measured on held-out text.
     """
+    _, batch_size, steps, _, n_seeds = training
     depth.check(depths, steps=steps, batch_size=batch_size, sequences=sequences, length=length)
     task = CausalText(text=text, window=length)
     factor = optim.schedule("cosine", steps, min(20, steps))
@@ -46,42 +42,35 @@ def covariance_trained(
     for name, fields in models.items():
         partition = Partition([(pattern, label) for pattern, label in rules[name]])
         tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, factor)
+        precision = {"dtype": jnp.float32, "param_dtype": jnp.float32}
         for k, L in enumerate(depths):
-            model = decoder(
-                **fields, vocab_size=task.vocab_size, length=length, layers=L,
-                dtype=jnp.float32, param_dtype=jnp.float32,
-            )  # fmt: skip
-            run = fitted(
-                model, task, partition, tx, rates=learning_rates, seed=seed, n_seeds=n_seeds,
-                steps=steps, batch_size=batch_size, test_size=sequences,
-            )  # fmt: skip
-            last_RxS = run.losses_RxSxT[..., -10:].mean(-1)
-            means_R = last_RxS.mean(-1)  # a rate at which one seed diverges is out
-            if np.isnan(means_R).all():
-                raise UserError(
-                    f"{name} with {L} layers diverges at every learning rate of "
-                    f"{[*learning_rates]}. Try lower --config.figure.learning_rates."
-                )
-            best = int(np.nanargmin(means_R))
+            sizes = {"vocab_size": task.vocab_size, "length": length, "layers": L}
+            model = decoder(**fields, **sizes, **precision)
+            run = fitted(model, task, partition, tx, test_size=sequences, **training.arguments())
+            best, last_S = training.best(run.losses_RxSxT, f"{name} with {L} layers")
             chosen = slice(best * n_seeds, (best + 1) * n_seeds)
             for when, params in (("before", run.initial), ("after", run.params)):
                 mine = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
                 values[when][name][:, k] = _measure(model, L, mine, run.test.inputs)
-            metrics[f"loss/{name}/L={L}"] = over_seeds(last_RxS[best])
+            metrics[f"loss/{name}/L={L}"] = over_seeds(last_S)
             raw, cosine = values["after"][name][:, k].mean(0)
-            print(f"{name}, L = {L}: loss {last_RxS[best].mean():.3f}, covariance {raw:.4g}, "
-                  f"cosine {cosine:.3f}", flush=True)  # fmt: skip
-    verdicts = {}
+            words = f"loss {last_S.mean():.3f}, covariance {raw:.4g}, cosine {cosine:.3f}"
+            print(f"{name}, L = {L}: {words}", flush=True)
+    arrays = {"depths": depths}
     for when, found in values.items():
-        metrics |= depth.numbers(found, depths, "" if when == "after" else "before/")
-        verdicts[when] = depth.verdict(found)
-    metrics |= {f"verdict/{name}": exact(value) for name, value in verdicts["after"].items()}
-    metrics |= {f"verdict/before/{n}": exact(value) for n, value in verdicts["before"].items()}
-    arrays = {"depths": depths} | {
-        f"{when}/{name}": v for when, found in values.items() for name, v in found.items()
-    }
-    figure = depth.figure(values["after"], depths, verdicts["after"], values["before"])
-    return Outcome(figure, arrays, metrics)
+        arrays |= {f"{when}/{name}": array for name, array in found.items()}
+        where = "" if when == "after" else "before/"
+        metrics |= depth.numbers(found, depths, where)
+        verdict = depth.verdict(found)
+        metrics |= {f"verdict/{where}{name}": exact(value) for name, value in verdict.items()}
+    return Outcome(arrays, metrics)
+
+
+def draw_covariance_trained(arrays):
+    before, after = (
+        {name: arrays[f"{when}/{name}"] for name in depth.NAMES} for when in ("before", "after")
+    )
+    return depth.draw(after, arrays["depths"], before)
 
 
 def _measure(model, layers: int, params, tokens_BxT) -> np.ndarray:

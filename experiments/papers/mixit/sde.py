@@ -19,29 +19,27 @@ BLUE, ORANGE, GREEN = plots.COLOURS[:3]
 CHUNK = 100_000  # samples at once
 
 
-def one_step(
+def measure_one_step(
     lengths: Sequence[int], width: int, samples: int, causal_too: bool, seed: int
 ) -> Outcome:
     """The mean and the covariance of Phi after one layer against their exact formulas."""
-    rows = []
-    for m in lengths:
-        for causal in (False, True) if causal_too else (False,):
-            rows.append((m, causal, _moments(m, width, samples, causal, seed)))
     metrics: dict[str, Mean] = {}
-    for m, causal, found in rows:
-        name = f"m={m}" + (",causal" if causal else "")
+    arrays: dict[str, Any] = {}
+    for name, m, causal in _cases(lengths, causal_too):
+        found = _moments(m, width, samples, causal, seed)
         metrics[f"drift_z/{name}"] = exact(np.abs(found["drift_z"]).max())
         metrics[f"covariance_z_rms/{name}"] = exact(np.sqrt((found["z"] ** 2).mean()))
         metrics[f"covariance_error/{name}"] = exact(found["error"])
         metrics[f"covariance_error_leading_order/{name}"] = exact(found["error_leading"])
         metrics[f"covariance_noise/{name}"] = exact(found["noise"])
-    figure = _one_step_figure(rows, metrics, width)
-    arrays = {
-        f"{key}/m={m}{',causal' * causal}": value
-        for m, causal, found in rows
-        for key, value in found.items()
-    }
-    return Outcome(figure, arrays, metrics)
+        arrays |= {f"{key}/{name}": value for key, value in found.items()}
+    return Outcome(arrays, metrics)
+
+
+def _cases(lengths: Sequence[int], causal_too: bool) -> list[tuple[str, int, bool]]:
+    """(name, m, causal) of each measurement."""
+    kinds = (False, True) if causal_too else (False,)
+    return [(f"m={m}{',causal' * causal}", m, causal) for m in lengths for causal in kinds]
 
 
 def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[str, Any]:
@@ -81,85 +79,78 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
     }
 
 
-def _one_step_figure(rows, metrics, width):
-    plt = plots.pyplot()
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
+    figure, (left, middle, right) = plots.row(3, (12, 3.8))
     bins = np.linspace(-4, 4, 33)
-    for i, (m, causal, found) in enumerate(rows):
-        colour, label = plots.COLOURS[i % 7], f"m = {m}" + (", causal" if causal else "")
-        tokens = np.arange(1, m + 1)
-        left.errorbar(
-            tokens, found["drift_measured"], 2 * found["drift_error"], fmt="o", ms=4, capsize=2,
-            color=colour, label=label,
-        )  # fmt: skip
-        left.plot(tokens, found["drift"], color=colour, lw=1)
-        middle.plot(found["covariance"], found["covariance_measured"], ".", color=colour, ms=4)
-        right.hist(found["z"], bins, density=True, histtype="step", color=colour)
-    low = min(found["covariance"].min() for _, _, found in rows)
-    high = max(found["covariance"].max() for _, _, found in rows)
+    low, high, z, rms = np.inf, -np.inf, [], []
+    for i, (name, m, _) in enumerate(_cases(lengths, causal_too)):
+        found = {key: arrays[f"{key}/{name}"] for key in ("drift", "covariance", "z", "drift_z")}
+        look = {"color": plots.COLOURS[i % 7]}
+        tokens, label = np.arange(1, m + 1), name.replace("=", " = ").replace(",", ", ")
+        measured, error = arrays[f"drift_measured/{name}"], 2 * arrays[f"drift_error/{name}"]
+        left.errorbar(tokens, measured, error, fmt="o", ms=4, capsize=2, label=label, **look)
+        left.plot(tokens, found["drift"], lw=1, **look)
+        middle.plot(found["covariance"], arrays[f"covariance_measured/{name}"], ".", ms=4, **look)
+        right.hist(found["z"], bins, density=True, histtype="step", **look)
+        low, high = min(low, found["covariance"].min()), max(high, found["covariance"].max())
+        z.append(np.abs(found["drift_z"]).max())
+        rms.append(np.sqrt((found["z"] ** 2).mean()))
     middle.plot([low, high], [low, high], color="0.4", lw=1)
     right.plot(bins, np.exp(-(bins**2) / 2) / np.sqrt(2 * np.pi), color="black", label="N(0, 1)")
     left.set(xlabel="token", ylabel=r"$n\,(E[\Phi']-\Phi)^{aa}$", title="drift: lines predicted")
     middle.set(xlabel="exact formula", ylabel="measured", title=r"entries of $n$ Cov$(\Phi')$")
     right.set(xlabel="z of a covariance entry", ylabel="density", title="deviation over its error")
-    left.legend(fontsize=7)
-    right.legend(fontsize=7)
-    z = max(v.mean for name, v in metrics.items() if name.startswith("drift_z"))
-    rms = [v.mean for name, v in metrics.items() if name.startswith("covariance_z")]
+    left.legend()
+    right.legend()
     figure.suptitle(
-        f"One layer of width {width} has the predicted mean (largest |z| {z:.1f}) and covariance "
-        f"(rms z {min(rms):.2f} to {max(rms):.2f}, noise would give 1)",
-        fontsize=10,
+        f"One layer of width {width} has the predicted mean (largest |z| {max(z):.1f}) and "
+        f"covariance (rms z {min(rms):.2f} to {max(rms):.2f}, noise would give 1)"
     )
     return figure
 
 
-def printed_variance(length: int, width: int, layers: int, samples: int, seed: int) -> Outcome:
+def measure_printed_variance(
+    length: int, width: int, layers: int, samples: int, seed: int
+) -> Outcome:
     """log Tr(Phi)/m by layer with mixing variance 1/(nm) and with the printed 1/sqrt(nm)."""
     phi, at = _start(length), np.unique(np.linspace(0, layers, 17).astype(int))
     std = {"1/(nm)": (width * length) ** -0.5, "1/sqrt(nm)": (width * length) ** -0.25}
     keys = jax.random.split(jax.random.key(seed), 2)
-    curves = {
-        name: np.asarray(
-            cs.log_trace(
-                cs.measure(key, phi, width, layers, samples, at.tolist(), mixing_scale=value)
-            )
-        )
-        for key, (name, value) in zip(keys, std.items(), strict=True)
-    }
+    curves = {}
+    for key, (name, value) in zip(keys, std.items(), strict=True):
+        found = cs.measure(key, phi, width, layers, samples, at.tolist(), mixing_scale=value)
+        curves[name] = np.asarray(cs.log_trace(found))
     paths = cs.predict(
         jax.random.fold_in(keys[0], 1), phi, layers / width, samples, 2 * layers, at / width
     )
     sde = np.asarray(cs.log_trace(paths)).mean(0)
-    stops = (layers // 4, layers)
-    metrics = {
-        f"log_trace/{name}/layer={at[np.abs(at - l).argmin()]}": over_seeds(
-            curve[:, np.abs(at - l).argmin()]
-        )
-        for name, curve in curves.items()
-        for l in stops
-    }
-    plt = plots.pyplot()
-    figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
-    for colour, (name, curve) in zip((BLUE, ORANGE), curves.items(), strict=True):
+    metrics = {}
+    for name, curve in curves.items():
+        for stop in (layers // 4, layers):
+            near = np.abs(at - stop).argmin()
+            metrics[f"log_trace/{name}/layer={at[near]}"] = over_seeds(curve[:, near])
+    theory, printed = curves.values()
+    return Outcome({"layers": at, "sde": sde, "theory": theory, "printed": printed}, metrics)
+
+
+def draw_printed_variance(arrays, length: int, width: int):
+    figure, (axis,) = plots.row(1, (6, 4))
+    at, theory, printed = (arrays[name] for name in ("layers", "theory", "printed"))
+    for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, "1/sqrt(nm)", printed)):
         axis.plot(at, curve.mean(0), "o-", ms=3, color=colour, label=f"networks, variance {name}")
         axis.fill_between(at, *np.quantile(curve, (0.05, 0.95), axis=0), color=colour, alpha=0.2)
-    axis.plot(at, sde, "k--", lw=1, label="SDE")
+    axis.plot(at, arrays["sde"], "k--", lw=1, label="SDE")
     axis.set(xlabel="layer", ylabel=r"log Tr$(\Phi)/m$")
-    axis.legend(fontsize=8)
-    good, printed = (curve[:, -1].mean() for curve in curves.values())
+    axis.legend()
     axis.set_title(
-        f"The printed variance 1/sqrt(nm) blows up: after {layers} layers log Tr/m is "
-        f"{printed:.1f},\nagainst {good:.2f} with 1/(nm) (m = {length}, n = {width})",
-        fontsize=10,
+        f"The printed variance 1/sqrt(nm) blows up: after {at[-1]} layers log Tr/m is "
+        f"{printed[:, -1].mean():.1f},\nagainst {theory[:, -1].mean():.2f} with 1/(nm) "
+        f"(m = {length}, n = {width})"
     )
-    arrays = {"layers": at, "sde": sde} | {
-        key: curves[name] for key, name in (("theory", "1/(nm)"), ("printed", "1/sqrt(nm)"))
-    }
-    return Outcome(figure, arrays, metrics)
+    return figure
 
 
-def causal(
+def measure_causal(
     length: int, width: int, tau: float, paths: int, samples: int, steps: int, seed: int
 ) -> Outcome:
     """Mean correlations of all pairs of tokens under causal mixing: SDE, networks, difference."""
@@ -170,36 +161,41 @@ def causal(
     (sde, sde_error), (net, net_error) = (_mean_correlation(x) for x in (solved, networks))
     z = (net - sde) / np.sqrt(sde_error**2 + net_error**2 + np.eye(length))
     pairs = np.triu_indices(length, 1)
-    by_place = {"first": sde[0, 1], "last": sde[-2, -1]}
-    metrics = {f"correlation/{name}_neighbours": exact(v) for name, v in by_place.items()}
-    metrics |= {
+    z_rms = np.sqrt((z[pairs] ** 2).mean())
+    metrics = {
+        "correlation/first_neighbours": exact(sde[0, 1]),
+        "correlation/last_neighbours": exact(sde[-2, -1]),
         "correlation/mean": exact(sde[pairs].mean()),
         "correlation/mean_networks": exact(net[pairs].mean()),
-        "z_rms": exact(np.sqrt((z[pairs] ** 2).mean())),
+        "z_rms": exact(z_rms),
     }
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.9), layout="constrained")
+    arrays = {"sde": sde, "sde_error": sde_error, "networks": net, "networks_error": net_error}
+    drift = np.diagonal(np.asarray(cs.drift(phi, causal=True)))
+    return Outcome(arrays | {"drift": drift, "z_rms": z_rms}, metrics)
+
+
+def draw_causal(arrays, length: int, width: int, tau: float):
+    figure, axes = plots.row(3, (12, 3.9))
+    sde, net = arrays["sde"], arrays["networks"]
     tokens, off = np.arange(1, length + 1), ~np.eye(length, dtype=bool)
-    low, high = min(sde[off].min(), net[off].min()), max(sde[off].max(), net[off].max())
+    look = {"cmap": "viridis", "extent": (0.5, length + 0.5, length + 0.5, 0.5)}
+    shown = np.stack([sde, net])[:, off]
+    look |= {"vmin": shown.min(), "vmax": shown.max()}
     for axis, values, title in ((axes[0], sde, "SDE"), (axes[1], net, f"networks, n = {width}")):
-        shown = np.where(off, values, np.nan)
-        image = axis.imshow(shown, vmin=low, vmax=high, cmap="viridis", extent=_extent(length))
+        image = axis.imshow(np.where(off, values, np.nan), **look)
         axis.set(title=title, xlabel="token b", ylabel="token a")
     figure.colorbar(image, ax=axes[:2], label=r"mean $\rho_{ab}$")
-    drift = np.diagonal(np.asarray(cs.drift(phi, causal=True)))
-    axes[2].plot(tokens, drift, "o-", color=BLUE, ms=4, label="drift at tau = 0")
-    neighbours = [np.diagonal(x, 1) for x in (sde, net)]
-    axes[2].plot(tokens[1:], neighbours[0], color=ORANGE, label=r"mean $\rho_{a-1,a}$, SDE")
-    axes[2].plot(tokens[1:], neighbours[1], "o", color=ORANGE, ms=4, label="networks")
-    axes[2].set(xlabel="token", title=f"SDE and networks differ by {metrics['z_rms'].mean:.1f} se")
-    axes[2].legend(fontsize=7)
+    last, neighbours = axes[2], [np.diagonal(x, 1) for x in (sde, net)]
+    last.plot(tokens, arrays["drift"], "o-", color=BLUE, ms=4, label="drift at tau = 0")
+    last.plot(tokens[1:], neighbours[0], color=ORANGE, label=r"mean $\rho_{a-1,a}$, SDE")
+    last.plot(tokens[1:], neighbours[1], "o", color=ORANGE, ms=4, label="networks")
+    last.set(xlabel="token", title=f"SDE and networks differ by {arrays['z_rms']:.1f} se")
+    last.legend()
     figure.suptitle(
         f"Causal mixing spares the first tokens: at tau = {tau:g} the first pair keeps a mean "
-        f"correlation {by_place['first']:.2f}, the last has {by_place['last']:.2f} (start 0.50)",
-        fontsize=10,
+        f"correlation {sde[0, 1]:.2f}, the last has {sde[-2, -1]:.2f} (start 0.50)"
     )
-    arrays = {"sde": sde, "sde_error": sde_error, "networks": net, "networks_error": net_error}
-    return Outcome(figure, arrays | {"drift": drift}, metrics)
+    return figure
 
 
 def _mean_correlation(phi) -> tuple[np.ndarray, np.ndarray]:
@@ -211,7 +207,3 @@ def _mean_correlation(phi) -> tuple[np.ndarray, np.ndarray]:
 
 def _start(m: int) -> jax.Array:
     return 0.5 * jnp.eye(m) + 0.5
-
-
-def _extent(m: int) -> tuple[float, float, float, float]:
-    return (0.5, m + 0.5, m + 0.5, 0.5)

@@ -23,7 +23,7 @@ QUANTITIES = {
 SHOWN = 6  # sample paths
 
 
-def paths(
+def measure_paths(
     length: int,
     widths: Sequence[int],
     times: Sequence[float],
@@ -46,39 +46,32 @@ def paths(
     stops = sorted({l / n for n, ls in layers.items() for l in ls} | set(times))
     keys = jax.random.split(jax.random.key(seed), len(widths) + 3)
     solved = quantities(cs.predict(keys[0], phi, stops[-1], paths, steps, stops))
-    networks = {
-        n: quantities(cs.measure(key, phi, n, ls[-1], samples, ls))
-        for key, (n, ls) in zip(keys[3:], layers.items(), strict=True)
-    }
-    metrics: dict[str, Mean] = {}
-    for n, found in networks.items():
-        for name in QUANTITIES:
-            for i, tau in enumerate(times):
-                theory = solved[name][:, stops.index(layers[n][i] / n)]
-                metrics[f"ks/{name}/tau={tau:g}/n={n}"] = exact(ks(theory, found[name][:, i]))
-    # Two samples of one law are farther apart than this in 1 % of the cases.
+    # Two samples of one law are farther apart than `ks_noise` in 1 % of the cases.
     noise = 1.63 * (1 / paths + 1 / samples) ** 0.5
-    metrics["ks_noise"] = exact(noise)
-
-    widest = max(widths)
-    grid = np.linspace(0, times[-1], 41)
-    bundle = min(paths, samples, 1000)
-    path_layers = np.unique(np.round(grid * widest).astype(int))
-    trajectories = {
-        "SDE": (grid, quantities(cs.predict(keys[1], phi, grid[-1], bundle, steps, grid))),
-        f"networks, n = {widest}": (
-            path_layers / widest,
-            quantities(
-                cs.measure(keys[2], phi, widest, path_layers[-1], bundle, path_layers.tolist())
-            ),
-        ),
-    }
+    arrays: dict[str, Any] = {"ks_noise": noise}
+    metrics: dict[str, Mean] = {"ks_noise": exact(noise)}
+    for key, (n, ls) in zip(keys[3:], layers.items(), strict=True):
+        for name, values in quantities(cs.measure(key, phi, n, ls[-1], samples, ls)).items():
+            theory = [solved[name][:, stops.index(l / n)] for l in ls]
+            distances = [ks(theory[i], values[:, i]) for i in range(len(times))]
+            for tau, distance in zip(times, distances, strict=True):
+                metrics[f"ks/{name}/tau={tau:g}/n={n}"] = exact(distance)
+            arrays |= {f"n={n}/{name}": values, f"n={n}/ks/{name}": distances}
     at = [stops.index(tau) for tau in times]
-    law = {name: values[:, at] for name, values in solved.items()}
-    figure = _figure(trajectories, law, networks, times, metrics, noise)
-    arrays = {f"sde/{name}": values for name, values in law.items()}
-    arrays |= {f"n={n}/{name}": values for n, f in networks.items() for name, values in f.items()}
-    return Outcome(figure, arrays | {"times": times}, metrics)
+    arrays |= {f"sde/{name}": values[:, at] for name, values in solved.items()}
+
+    widest, bundle, grid = max(widths), min(paths, samples, 1000), np.linspace(0, times[-1], 41)
+    ls = np.unique(np.round(grid * widest).astype(int))
+    walks = {
+        "sde": (grid, cs.predict(keys[1], phi, grid[-1], bundle, steps, grid)),
+        "networks": (ls / widest, cs.measure(keys[2], phi, widest, ls[-1], bundle, ls.tolist())),
+    }
+    for who, (taus, found) in walks.items():
+        arrays[f"walk/{who}/times"] = taus
+        for name, values in quantities(found).items():
+            arrays[f"walk/{who}/band/{name}"] = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
+            arrays[f"walk/{who}/some/{name}"] = values[:SHOWN]
+    return Outcome(arrays | {"times": times}, metrics)
 
 
 def quantities(phi) -> dict[str, np.ndarray]:
@@ -101,42 +94,39 @@ def ks(x: np.ndarray, y: np.ndarray) -> float:
     return float(found.statistic)
 
 
-def _figure(trajectories, law, networks, times, metrics, noise):
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(
-        1 + len(times), len(QUANTITIES), figsize=(12, 2.5 * (1 + len(times))), layout="constrained"
-    )
-    for column, (name, label) in enumerate(QUANTITIES.items()):
-        top = axes[0, column]
-        for colour, (who, (grid, found)) in zip(plots.COLOURS, trajectories.items()):
-            values = found[name]
-            low, middle, high = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
-            top.fill_between(grid, low, high, color=colour, alpha=0.15, lw=0)
-            top.plot(grid, middle, color=colour, lw=2, label=who)
-            top.plot(grid, values[:SHOWN].T, color=colour, lw=0.6, alpha=0.7)
-        top.set(title=label, xlabel=r"$\tau$ = depth/width")
-        for row, tau in enumerate(times):
-            axis, theory = axes[1 + row, column], law[name][:, row]
+def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
+    figure, axes = plots.grid(1 + len(times), len(QUANTITIES), (12, 2.5 * (1 + len(times))))
+    for column, (name, label) in zip(axes.T, QUANTITIES.items(), strict=True):
+        _walks(column[0], arrays, name, f"networks, n = {max(widths)}")
+        column[0].set(title=label, xlabel=r"$\tau$ = depth/width")
+        for i, axis in enumerate(column[1:]):
+            theory = arrays[f"sde/{name}"][:, i]
             low, high = np.quantile(theory, (0.001, 0.999))
             bins = np.linspace(low, high, 51)
             axis.hist(theory, bins, density=True, color="0.8", label="SDE")
-            for colour, (n, found) in zip(plots.COLOURS[1:], networks.items()):
-                distance = metrics[f"ks/{name}/tau={tau:g}/n={n}"].mean
-                axis.hist(
-                    found[name][:, row], bins, density=True, histtype="step", color=colour,
-                    label=f"n = {n}: KS {distance:.3f}",
-                )  # fmt: skip
+            for colour, n in zip(plots.COLOURS[1:], widths):
+                label = f"n = {n}: KS {arrays[f'n={n}/ks/{name}'][i]:.3f}"
+                look = {"histtype": "step", "color": colour, "label": label}
+                axis.hist(arrays[f"n={n}/{name}"][:, i], bins, density=True, **look)
             axis.legend(fontsize=6)
             axis.set(yticks=[])
-            if column == 0:
-                axis.set_ylabel(rf"density at $\tau$ = {tau:g}")
-    axes[0, 0].legend(fontsize=7)
-    widest = max(networks)
-    largest = max(v.mean for k, v in metrics.items() if k.endswith(f"n={widest}"))
-    verdict = "is within the noise of" if largest < noise else "exceeds the noise of"
+    for axis, tau in zip(axes[1:, 0], times, strict=True):
+        axis.set_ylabel(rf"density at $\tau$ = {tau:g}")
+    axes[0, 0].legend()
+    largest = max(arrays[f"n={max(widths)}/ks/{name}"].max() for name in QUANTITIES)
+    verdict = "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"
     figure.suptitle(
-        f"Networks of width {widest} follow the SDE: the largest KS distance, {largest:.3f}, "
-        f"{verdict} two samples of one law ({noise:.3f}). Bands: 5 to 95 %",
-        fontsize=10,
+        f"Networks of width {max(widths)} follow the SDE: the largest KS distance, {largest:.3f}, "
+        f"{verdict} two samples of one law ({arrays['ks_noise']:.3f}). Bands: 5 to 95 %"
     )
     return figure
+
+
+def _walks(axis, arrays, name: str, networks: str) -> None:
+    """The SDE's paths and those of networks: some of each, their median and their band."""
+    for colour, who, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks)):
+        taus = arrays[f"walk/{who}/times"]
+        low, middle, high = arrays[f"walk/{who}/band/{name}"]
+        axis.fill_between(taus, low, high, color=colour, alpha=0.15, lw=0)
+        axis.plot(taus, middle, color=colour, lw=2, label=label)
+        axis.plot(taus, arrays[f"walk/{who}/some/{name}"].T, color=colour, lw=0.6, alpha=0.7)

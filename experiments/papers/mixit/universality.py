@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,16 +29,22 @@ READOUTS = {"linear": "linear readout, as in the proof", "mlp": "and a ReLU laye
 CHUNK = 250  # sequences at once: all heads' features of all sequences would not fit
 
 
-def universality(
+class Problem(NamedTuple):
+    """Sequences of `length` tokens, `dim` numbers each; how many; the heads' law; the penalty."""
+
+    length: int
+    dim: int
+    train: int
+    test: int
+    qk_std: float
+    ridge: float
+
+
+def measure_universality(
     heads: Sequence[int],
     mlp_heads: Sequence[int],
     relu_features: int,
-    length: int,
-    dim: int,
-    train: int,
-    test: int,
-    qk_std: float,
-    ridge: float,
+    problem: Problem,
     seed: int,
     n_seeds: int,
 ) -> Outcome:
@@ -50,32 +57,28 @@ def universality(
     regressions on `train` sequences; the error is the mean square on `test` others over the
     target's variance.
     """
-    for name, counts_ in (("heads", heads), ("mlp_heads", mlp_heads)):
-        if len(counts_) < 2 or min(counts_) < 1 or sorted(set(counts_)) != list(counts_):
-            raise UserError(f"figure.{name} must be at least two growing numbers, got {counts_}.")
-    if min(length, dim, train, test, relu_features) < 1:
+    counts = {"linear": heads, "mlp": mlp_heads}
+    for name, found in (("heads", heads), ("mlp_heads", mlp_heads)):
+        if len(found) < 2 or min(found) < 1 or sorted(set(found)) != list(found):
+            raise UserError(f"figure.{name} must be at least two growing numbers, got {found}.")
+    if min(*problem[:4], relu_features) < 1:
         raise UserError("figure.length, dim, train, test and relu_features must be at least 1.")
     keys = jax.random.split(jax.random.key(seed), n_seeds)
-    size = (length, dim, train, test, qk_std, ridge)
-    errors: dict[tuple[str, str], np.ndarray] = {}  # (seeds, heads, targets)
+    errors: dict[str, np.ndarray] = {}  # (seeds, heads, targets)
     for arm in ARMS:
-        run = jax.jit(functools.partial(_nested, arm, tuple(heads), size))
-        errors["linear", arm] = np.stack([np.asarray(run(key)) for key in keys])
-        run = jax.jit(functools.partial(_with_mlp, arm, tuple(mlp_heads), relu_features, size))
-        errors["mlp", arm] = np.stack([np.asarray(run(key)) for key in keys])
-    counts = {"linear": list(heads), "mlp": list(mlp_heads)}
+        run = jax.jit(functools.partial(_nested, arm, tuple(heads), problem))
+        errors[f"linear_{arm}"] = np.stack([np.asarray(run(key)) for key in keys])
+        run = jax.jit(functools.partial(_with_mlp, arm, tuple(mlp_heads), relu_features, problem))
+        errors[f"mlp_{arm}"] = np.stack([np.asarray(run(key)) for key in keys])
     metrics = {
-        f"error/{readout}/{arm}/{target}/H={H}": over_seeds(found[:, h, k])
-        for (readout, arm), found in errors.items()
+        f"error/{readout}/{arm}/{target}/H={H}": over_seeds(errors[f"{readout}_{arm}"][:, h, k])
+        for readout in READOUTS
+        for arm in ARMS
         for k, target in enumerate(TARGETS)
         for h, H in enumerate(counts[readout])
     }
-    verdict = _verdict(errors)
-    metrics |= {f"verdict/{name}": exact(value) for name, value in verdict.items()}
-    arrays = {f"{readout}_{arm}": found for (readout, arm), found in errors.items()}
-    return Outcome(
-        _figure(errors, counts), {"heads": heads, "mlp_heads": mlp_heads, **arrays}, metrics
-    )
+    metrics |= {f"verdict/{name}": exact(value) for name, value in _verdict(errors).items()}
+    return Outcome({"heads": heads, "mlp_heads": mlp_heads, **errors}, metrics)
 
 
 def targets(u_BxTxD: jax.Array) -> jax.Array:
@@ -112,39 +115,40 @@ def features(arm: str, heads: int, qk_std: float, key: jax.Array, u_BxTxD: jax.A
     return jnp.concatenate([ones, u_BxTxD, mixed.reshape(B, T, heads * D)], axis=-1)
 
 
-def _nested(arm, heads, size, key) -> jax.Array:
+def _nested(arm, heads, problem: Problem, key) -> jax.Array:
     """(heads, targets) errors of the linear readout, by one Gram matrix of all heads' features."""
-    dim = size[1]
-    phi = functools.partial(features, arm, heads[-1], size[4], jax.random.fold_in(key, 0))
+    dim = problem.dim
+    phi = functools.partial(features, arm, heads[-1], problem.qk_std, jax.random.fold_in(key, 0))
     columns_C = 1 + dim + dim * jnp.array(heads)
-    return _errors(phi, columns_C[:, None] > jnp.arange(1 + dim + dim * heads[-1])[None], size, key)
+    used_CxF = columns_C[:, None] > jnp.arange(1 + dim + dim * heads[-1])[None]
+    return _errors(phi, used_CxF, problem, key)
 
 
-def _with_mlp(arm, heads, units, size, key) -> jax.Array:
+def _with_mlp(arm, heads, units, problem: Problem, key) -> jax.Array:
     """(heads, targets) errors with `units` random ReLU features of the same vector."""
     w_key, b_key = jax.random.split(jax.random.fold_in(key, 1))
-    dim = size[1]
+    dim = problem.dim
     columns = 1 + dim + dim * heads[-1]
 
     def errors(H):
         seen_F = jnp.arange(columns) < 1 + dim + dim * H
 
         def phi(u_BxTxD):
-            z = features(arm, heads[-1], size[4], jax.random.fold_in(key, 0), u_BxTxD)
+            z = features(arm, heads[-1], problem.qk_std, jax.random.fold_in(key, 0), u_BxTxD)
             z = jnp.where(seen_F[None, None], z, 0)
             w = jax.random.normal(w_key, (columns, units)) * 3 / seen_F.sum() ** 0.5
             b = jax.random.uniform(b_key, (units,), minval=-1.0, maxval=1.0)
             return jnp.concatenate([z, jax.nn.relu(z @ w + b[None, None])], axis=-1)
 
         used_F = jnp.concatenate([seen_F, jnp.ones(units, bool)])
-        return _errors(phi, used_F[None], size, key)[0]
+        return _errors(phi, used_F[None], problem, key)[0]
 
     return jax.lax.map(errors, jnp.array(heads))
 
 
-def _errors(phi, used_CxF, size, key) -> jax.Array:
+def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
     """(C, targets): ridge regression on the features that each row of `used_CxF` lets through."""
-    length, dim, train, test, _, ridge = size
+    length, dim, train, test, _, ridge = problem
     most = used_CxF.shape[1]
 
     def draw(name, n):
@@ -179,47 +183,40 @@ def _errors(phi, used_CxF, size, key) -> jax.Array:
 
 def _verdict(errors) -> dict[str, bool]:
     """What the theorem says, and what its proof leaves out; h = -1 is the most heads."""
-    names = list(TARGETS)
-
-    def at(readout, arm, target, h=-1):
-        return errors[readout, arm].mean(0)[h, names.index(target)]
+    at = functools.partial(_at, errors)
 
     def falls(arm, target):  # over the last doubling of the heads
-        return bool(at("linear", arm, target) < 0.95 * at("linear", arm, target, -2))
+        return at("linear", arm, target) < 0.95 * at("linear", arm, target, -2)
 
     return {
         "frozen_qk_learns_lookup": falls("frozen_qk", "lookup")
-        and bool(
-            at("linear", "frozen_qk", "lookup") < 0.5 * at("linear", "frozen_qk", "lookup", 0)
-        ),
+        and at("linear", "frozen_qk", "lookup") < 0.5 * at("linear", "frozen_qk", "lookup", 0),
         # Features linear in u: once the heads span the causal maps, more of them add nothing.
         "mixit_stops_at_linear": not falls("mixit", "lookup")
-        and bool(at("linear", "mixit", "lookup") > 1.25 * at("linear", "frozen_qk", "lookup")),
+        and at("linear", "mixit", "lookup") > 1.25 * at("linear", "frozen_qk", "lookup"),
         # Without positions a layer is blind to the order of the past, with or without an MLP.
         "order_needs_positions": not falls("frozen_qk", "previous")
-        and all(bool(at(readout, "frozen_qk", "previous") > 0.5) for readout in READOUTS)
+        and all(at(readout, "frozen_qk", "previous") > 0.5 for readout in READOUTS)
         and falls("frozen_qk_rotary", "previous"),
         # With an MLP, MixiT too passes the best causal linear map.
-        "mixit_with_mlp_is_not_linear": bool(
-            at("mlp", "mixit", "maximum") < 0.5 * at("linear", "mixit", "maximum")
-        ),
+        "mixit_with_mlp_is_not_linear": at("mlp", "mixit", "maximum")
+        < 0.5 * at("linear", "mixit", "maximum"),
     }
 
 
-def _figure(errors, counts):
-    plt = plots.pyplot()
-    figure, axes = plt.subplots(
-        2, len(TARGETS), figsize=(3.1 * len(TARGETS), 5.8), layout="constrained", sharey=True
-    )
+def _at(errors, readout: str, arm: str, target: str, h: int = -1) -> float:
+    """The mean error over seeds; h = -1 is the most heads."""
+    return float(errors[f"{readout}_{arm}"].mean(0)[h, list(TARGETS).index(target)])
+
+
+def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
+    figure, axes = plots.grid(2, len(TARGETS), (3.1 * len(TARGETS), 5.8), sharey=True)
+    counts = {"linear": heads, "mlp": mlp_heads}
     for row, (readout, how) in zip(axes, READOUTS.items(), strict=True):
         for k, (axis, label) in enumerate(zip(row, TARGETS.values(), strict=True)):
             for colour, (arm, name) in zip(plots.COLOURS, ARMS.items()):
-                found = errors[readout, arm][:, :, k]
-                error = found.std(0, ddof=1) / len(found) ** 0.5 if len(found) > 1 else None
-                axis.errorbar(
-                    counts[readout], found.mean(0), error, fmt="o-", ms=4, capsize=3,
-                    color=colour, label=name,
-                )  # fmt: skip
+                found = arrays[f"{readout}_{arm}"][:, :, k]
+                plots.means(axis, counts[readout], found, fmt="o-", color=colour, label=name)
             axis.set(xscale="log", yscale="log", title=label if readout == "linear" else "")
             axis.set_xticks(counts[readout], [str(H) for H in counts[readout]], fontsize=7)
             axis.minorticks_off()
@@ -227,16 +224,11 @@ def _figure(errors, counts):
     for axis in axes[-1]:
         axis.set_xlabel("random heads H")
     axes[1, 0].legend(fontsize=7)
-    names = list(TARGETS)
-
-    def last(readout, arm, target):
-        return errors[readout, arm].mean(0)[-1, names.index(target)]
-
+    at = functools.partial(_at, arrays)
     figure.suptitle(
-        f"{counts['linear'][-1]} random heads, linear readout: the look-up's error is "
-        f"{last('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops at "
-        f"{last('linear', 'mixit', 'lookup'):.2g};\nthe token before stays at "
-        f"{last('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout",
-        fontsize=10,
+        f"{heads[-1]} random heads, linear readout: the look-up's error is "
+        f"{at('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops at "
+        f"{at('linear', 'mixit', 'lookup'):.2g};\nthe token before stays at "
+        f"{at('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout"
     )
     return figure

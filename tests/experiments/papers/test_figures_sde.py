@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 
-from experiments.run import main
+from tests.experiments.papers import drawing
 
 
-def test_tokens_of_a_random_transformer_grow_alike_with_depth(tmp_path):
+def test_tokens_of_a_random_transformer_grow_alike_with_depth(tmp_path, monkeypatch):
     config = "--config=configs/mixit/covariance_depth.py:scale=tiny"
     sizes = ("--config.figure.sequences=4", "--config.figure.length=16")
-    assert main([config, *sizes, f"--workdir={tmp_path / 'run'}"]) == 0
+    drawing.measured_then_drawn([config, *sizes], tmp_path / "run", monkeypatch)
     metrics = json.loads((tmp_path / "run/result.json").read_text())["metrics"]
     for verdict in ("covariance_grows", "covariance_mixit_below", "cosine_mixit_below"):
         assert metrics[f"verdict/{verdict}"]["mean"] == 1
@@ -18,4 +18,3 @@ def test_tokens_of_a_random_transformer_grow_alike_with_depth(tmp_path):
     assert cosines == sorted(cosines) and cosines[0] > 0 and cosines[-1] < 1
     with np.load(tmp_path / "run/arrays.npz") as arrays:
         assert arrays["random"].shape == (2, 3, 2)
-    assert (tmp_path / "run/figure.png").read_bytes().startswith(b"\x89PNG")

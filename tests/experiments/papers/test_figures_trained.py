@@ -9,12 +9,12 @@ import pytest
 
 from experiments.papers.associations import allocation
 from experiments.papers.mixit import depth
-from experiments.run import main
 from experiments.shared import fitting
 from jaxformer import optim
 from jaxformer.models.recall import recall
 from jaxformer.partition import Partition
 from jaxformer.tasks.text import CausalText
+from tests.experiments.papers import drawing
 
 
 def test_a_fit_in_a_figure_trains_in_float32_and_marks_divergence():
@@ -41,10 +41,9 @@ def test_widths_keep_the_total_of_parameters():
     for total in (50_000, 200_000):
         for multiplier in (0, 1, 4, 16):
             d = allocation.width_of(total, multiplier)
-            model = recall(
-                vocab_size=3, length=3, width=d, mlp_multiplier=max(multiplier, 1),
-                feed_forward=("mlp" if multiplier else "none",) * allocation.LAYERS,
-            )  # fmt: skip
+            kinds = ("mlp" if multiplier else "none",) * allocation.LAYERS
+            sizes = dict(vocab_size=3, length=3, width=d, mlp_multiplier=max(multiplier, 1))
+            model = recall(**sizes, feed_forward=kinds)
             shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)["params"]
             trained = Partition(allocation.RULES).count(shapes)["train"]
             assert abs(trained / total - 1) < 0.04
@@ -88,10 +87,11 @@ def test_the_verdict_of_table_6():
         ),
     ],
 )
-def test_a_figure_that_trains_ends_with_its_record(config, words, name, tmp_path):
+def test_a_figure_that_trains_ends_with_its_record(config, words, name, tmp_path, monkeypatch):
     workdir = tmp_path / "run"
-    assert main([f"--config=configs/{config}", *words, f"--workdir={workdir}"]) == 0
+    words = [f"--config=configs/{config}", *words]
+    drawing.measured_then_drawn(words, workdir, monkeypatch)
     metrics = json.loads((workdir / "result.json").read_text())["metrics"]
-    assert name in metrics and (workdir / "figure.png").exists()
+    assert name in metrics
     losses = [v["mean"] for metric, v in metrics.items() if metric.startswith("loss/")]
     assert losses and all(2 < loss < 6 for loss in losses)

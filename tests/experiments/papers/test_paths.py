@@ -11,29 +11,24 @@ from configs.common import hidden_markov
 from experiments.papers.attention_paths import accuracy, heads, kernels, problem
 from experiments.recipes import oneshot
 from experiments.run import main
-from experiments.shared import flags, plots
+from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.training.session import Session
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json").read_text())
 TASK = hidden_markov("tiny")  # the reference's tiny problem
-KERNEL_FIGURES = [name for name in flags.known_configs() if "attention_paths/" in name]
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plots.pyplot().close("all")
+OTHER_RECIPES = [f"configs/attention_paths/{name}.py" for name in ("oneshot", "posterior")]
 
 
 def test_theory_figures_claim_the_reference_numbers():
-    golden, seeds = GOLDEN["tiny"], {"seed": 0, "n_seeds": 1}
+    golden = GOLDEN["tiny"]
     with jax.enable_x64(True):
-        curve = accuracy.accuracy(TASK, (5, 20), (), 0.01, 0, 0, **seeds).metrics
-        scores = heads.head_scores(TASK, (5,), 0.01, **seeds).metrics
-        drawn = kernels.path_kernels(TASK, (5,), 0.01, 0)
-        aligned = kernels.alignment(TASK, (5,), 8, 0.01, **seeds).metrics
+        sets = problem.Datasets(TASK, temperature=0.01, seed=0, n_seeds=1)
+        curve = accuracy.measure_accuracy((5, 20), (), 0, 0, sets).metrics
+        scores = heads.measure_head_scores((5,), sets).metrics
+        drawn = kernels.measure_path_kernels(TASK, (5,), 0.01, 0)
+        aligned = kernels.measure_alignment((5,), 8, sets).metrics
     for width in (5, 20):
         assert curve[f"action/N={width}"].mean == pytest.approx(golden[f"N{width}"]["action"])
         expected = golden[f"N{width}"]["acc"]
@@ -154,7 +149,7 @@ def test_paper_scale_without_its_data_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", KERNEL_FIGURES)
+@pytest.mark.parametrize("file", OTHER_RECIPES)
 def test_every_config_runs_at_tiny(file, tmp_path):
     assert main([f"--config={file}:scale=tiny", f"--workdir={tmp_path / 'run'}"]) == 0
     assert (tmp_path / "run/figure.png").read_bytes().startswith(b"\x89PNG")

@@ -8,6 +8,7 @@ import pytest
 from experiments.run import main
 from jaxformer.records import Workdir
 from jaxformer.training.probes import full_attention_entropy
+from tests.experiments.papers import drawing
 from theory.rem import attention_entropy as predicted_entropy
 
 MASKED = (
@@ -22,12 +23,11 @@ MASKED = (
 )
 
 
-def test_a_figure_holds_theory_measurement_and_the_limit(tmp_path):
+def test_a_figure_holds_theory_measurement_and_the_limit(tmp_path, monkeypatch):
     config = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
-    words = [config, "--config.n_seeds=6", f"--workdir={tmp_path}/run"]
-    assert main(words) == 0
+    words = [config, "--config.n_seeds=6"]
+    drawing.measured_then_drawn(words, tmp_path / "run", monkeypatch)
     result = json.loads((tmp_path / "run/result.json").read_text())
-    assert (tmp_path / "run/figure.png").read_bytes().startswith(b"\x89PNG")
     weights = np.load(tmp_path / "run/arrays.npz")["weights_beta_1.8"]
     np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
     for beta, limit in ((0.1, 0.995), (1.8, 0.0)):

@@ -72,8 +72,8 @@ def test_a_readout_of_the_targets_themselves_has_no_error():
         return jnp.concatenate([jnp.ones((*u.shape[:2], 1)), y], axis=-1)
 
     used = jnp.array([[True] + 8 * [False], 9 * [True]])
-    size = (4, 2, 500, 250, 1.0, 1e-9)
-    errors = universality._errors(phi, used, size, jax.random.key(0))
+    problem = universality.Problem(4, 2, 500, 250, 1.0, 1e-9)
+    errors = universality._errors(phi, used, problem, jax.random.key(0))
     np.testing.assert_allclose(errors[0, [0, 2, 3]], 1, atol=0.02)
     np.testing.assert_allclose(errors[1], 0, atol=1e-6)
 

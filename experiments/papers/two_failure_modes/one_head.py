@@ -1,0 +1,83 @@
+"""One random attention head: its map, the cosines and the second moments of what it puts out."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.models.attention import attention_scores, attention_weights
+from jaxformer.models.layers import rms_normalise
+
+BERT = (0.02, 768, 64, 512)  # standard deviation of the weights, width, of a head, length
+
+
+class Heads(NamedTuple):
+    """The random heads of a figure: one a seed."""
+
+    length: int
+    width: int
+    seed: int
+    n_seeds: int
+
+    @property
+    def keys(self) -> list[jax.Array]:
+        return [jax.random.key(self.seed + i) for i in range(self.n_seeds)]
+
+    def maps_and_outputs(self, beta, rho) -> list[tuple]:
+        """(A_TxT, out_TxN) of each head, for tokens with cosine rho."""
+        found = [_layer(key, beta, rho, self.length, self.width) for key in self.keys]
+        return [(np.asarray(A, float), np.asarray(out, float)) for A, out in found]
+
+
+@partial(jax.jit, static_argnames=("length", "width"))
+def _layer(key, beta, rho, length, width):
+    """A (T, T) of one head, and its output without the values' matrix (T, d); float32."""
+    shared_key, own_key, q_key, k_key = jax.random.split(key, 4)
+    normal = partial(jax.random.normal, dtype=jnp.float32)
+    beta, rho = jnp.asarray(beta, jnp.float32), jnp.asarray(rho, jnp.float32)
+    own_TxN = normal(own_key, (length, width))
+    x_TxN = jnp.sqrt(rho) * normal(shared_key, (1, width)) + jnp.sqrt(1 - rho) * own_TxN
+    x_TxN = rms_normalise(x_TxN)
+    deviation = jnp.sqrt(beta * np.float32(np.log(length) ** 0.5) / width)
+    q, k = ((x_TxN @ (deviation * normal(key, (width, width))))[:, None] for key in (q_key, k_key))
+    A_TxT = attention_weights(attention_scores(q, k))[0]
+    return A_TxT, A_TxT @ x_TxN
+
+
+def mean_cosine(out_TxN: np.ndarray) -> float:
+    T = len(out_TxN)
+    out_TxN = out_TxN / np.linalg.norm(out_TxN, axis=1, keepdims=True)
+    return float((np.sum(out_TxN.sum(0) ** 2) - T) / (T * (T - 1)))
+
+
+def second_moments(out_TxN: np.ndarray) -> tuple[float, float]:
+    """SA(q), SA(p): the mean of |out|^2 / d, and of the products of two tokens' outputs."""
+    T, width = out_TxN.shape
+    square = np.sum(out_TxN**2) / width
+    pairs = np.sum(out_TxN.sum(0) ** 2) / width - square
+    return square / T, pairs / (T * (T - 1))
+
+
+def beta_of_bert(key) -> float:
+    """beta of one head of BERT as it is usually initialised: deviation of scores / sqrt(ln T)."""
+    std, width, d_head, length = BERT
+    shapes = ((length, width), (width, d_head), (width, d_head))
+    tokens, *weights = map(jax.random.normal, jax.random.split(key, 3), shapes)
+    query_TxG, key_TxG = (rms_normalise(tokens) @ (std * w) for w in weights)
+    return float((query_TxG @ key_TxG.T / d_head**0.5).std() / np.log(length) ** 0.5)
+
+
+def overlap_of_rows(rng, beta: float, T: int, rows: int) -> tuple[float, float]:
+    """Mean and standard error of sum_s A_ts^2 over softmax rows of T independent scores."""
+    values = []
+    for _ in range(max(rows, 16)):
+        scores = beta * np.log(T) ** 0.5 * rng.standard_normal(T)
+        a = np.exp(scores - scores.max())
+        values.append(np.sum(a**2) / np.sum(a) ** 2)
+    return float(np.mean(values)), float(np.std(values, ddof=1) / len(values) ** 0.5)
+
+
+def entropy(A_TxT: np.ndarray) -> float:
+    return float(-np.sum(A_TxT * np.log(np.maximum(A_TxT, 1e-300)), -1).mean())

@@ -1,0 +1,122 @@
+"""Every figure is measured once, and drawn from its arrays whenever somebody asks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.recipes import solve
+from experiments.run import main
+from experiments.shared import flags
+from experiments.shared.outcome import call
+from tests.experiments.papers import drawing
+from theory import rem
+
+CONFIGS = {
+    flags.load_config(file).figure.name: file
+    for file in flags.known_configs()
+    if flags.load_config(file).recipe == "solve"
+}
+# These are run, and drawn again, by the tests of what they say.
+ELSEWHERE = ("covariance_depth", "signal_maps", "associations_allocation", "covariance_trained")
+DEAR = {
+    *("associations_theory", "paths_accuracy", "paths_alignment", "paths_networks"),
+    *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth"),
+    *("signal_no_residual", "signal_tanh", "signal_trainability", "universality"),
+}
+MAPS = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
+
+
+def test_every_figure_has_a_config_and_is_drawn_by_a_test():
+    assert {*CONFIGS, "covariance_trained"} == {*solve.FIGURES} == {*CONFIGS, *ELSEWHERE}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in DEAR else ())
+        for name in sorted({*CONFIGS} - {*ELSEWHERE})
+    ],
+)
+def test_a_figure_is_drawn_from_its_file_alone(name, tmp_path, monkeypatch):
+    words = [f"--config={CONFIGS[name]}:scale=tiny"]
+    drawing.measured_then_drawn(words, tmp_path / "run", monkeypatch)
+
+
+def test_what_measures_raises_while_a_figure_is_drawn_again(monkeypatch):
+    config = flags.load_config(MAPS.removeprefix("--config="))
+    solve.setup(config)
+    with monkeypatch.context() as patch:
+        drawing.forbid(patch)
+        figure, settings = solve.setup(config)
+        for computes in (lambda: rem.critical_beta(0.0), lambda: call(figure.measure, settings)):
+            with pytest.raises(AssertionError, match="a drawing computes"):
+                computes()
+    assert rem.critical_beta(0.0) == pytest.approx(2**0.5)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder with the config and the arrays of a figure; what was measured is made up."""
+    workdir = tmp_path_factory.mktemp("drawn") / "run"
+    config = "--config=configs/two_failure_modes/figC1_spectrum.py:scale=tiny"
+    words = [config, "--config.figure.betas=(0.5,)", "--config.figure.length=8"]
+    words += ["--config.figure.width=8", f"--workdir={workdir}"]
+    assert main(words) == 0
+    return workdir, words
+
+
+@pytest.mark.parametrize(
+    ("ending", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
+)
+def test_a_figure_is_drawn_into_a_file_of_its_ending(ending, begins, run, tmp_path):
+    file = tmp_path / f"a.{ending}"
+    assert main([*run[1], f"--draw={file}"]) == 0
+    assert file.read_bytes().startswith(begins) and [*tmp_path.iterdir()] == [file]
+
+
+def test_the_figure_shows_the_arrays_of_the_file(run, tmp_path):
+    workdir, words = run
+    with np.load(workdir / "arrays.npz") as held:
+        arrays = dict(held)
+    before = (workdir / "figure.png").read_bytes()
+    kept = (workdir / "arrays.npz").read_bytes()
+    np.savez(workdir / "arrays.npz", **arrays | {"theory_radius_beta_0.5": np.array(0.9)})
+    assert main([*words, "--draw"]) == 0
+    assert (workdir / "figure.png").read_bytes() != before
+    (workdir / "arrays.npz").write_bytes(kept)
+    assert main([*words, "--draw"]) == 0
+    assert (workdir / "figure.png").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        ("--draw=a.jpg", "a figure's name ends in .png, .pdf, .svg; got 'a.jpg'"),
+        ("--draw=nowhere/a.pdf", "cannot write the figure nowhere/a.pdf: No such file"),
+    ],
+)
+def test_a_wrong_file_is_one_line(draw, message, run, capsys):
+    assert main([*run[1], draw]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_folder_without_what_is_needed_is_one_line(run, tmp_path, capsys):
+    def refused(folder, config=MAPS):
+        assert main([config, f"--workdir={folder}", "--draw"]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1
+        return error
+
+    assert "has none" in refused(tmp_path / "none") and not (tmp_path / "none").exists()
+    posterior = "--config=configs/attention_paths/posterior.py:scale=tiny"
+    assert "of the recipe 'solve'" in refused(run[0], posterior)
+    (tmp_path / "empty").mkdir()
+    assert "has no arrays.npz to draw" in refused(tmp_path / "empty")
+    (tmp_path / "empty/arrays.npz").write_bytes(b"PK")
+    assert "arrays.npz is damaged" in refused(tmp_path / "empty")
+    np.savez(tmp_path / "empty/arrays.npz", other=np.zeros(1))
+    assert "has no array 'weights_beta_0.1'" in refused(tmp_path / "empty")
+    config = json.loads((run[0] / "config.json").read_text())["config"]
+    assert config["figure"]["betas"] == [0.5]
