@@ -116,11 +116,11 @@ def settings(config: Any) -> TrainSettings:
 
 def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     """What is trained first, everything typed and checked."""
-    rules = partition(config)
+    train, rules = settings(config), partition(config)
     members = population(config.seed, config.n_seeds, config.optim.learning_rate)
     devices = _make("devices", DeviceSettings, DeviceSettings, dict(config.devices))
     tx = optimizer(config, rules)
-    return make_setup(task, model, rules, tx, data, members, settings(config), devices)
+    return make_setup(task, model, rules, tx, data, members, train, devices)
 
 
 def phases(config: Any, first: Setup | None = None) -> list[Phase]:
@@ -134,11 +134,17 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
 def sections(task: Task, model: Any) -> dict[str, Any]:
     """The sections of a config that would build this task and this model."""
     tasks = {kind: name for name, kind in TASKS.items()}
-    models = {kind: name for name, (_, kind) in MODELS.items()}
+    models = {
+        type(make(**vars(model.spec))): name
+        for name, (make, spec) in MODELS.items()
+        if spec is type(model.spec)
+    }
     return {
-        "task": {"name": tasks.get(type(task), f"own: {type(task).__name__}")} | plain_fields(task),
-        "model": {"name": models.get(type(model.spec), f"own: {type(model).__name__}")}
-        | plain_fields(model.spec),
+        kind: {"name": known.get(type(noun), f"own: {type(noun).__name__}")} | plain_fields(fields)
+        for kind, noun, fields, known in (
+            ("task", task, task, tasks),
+            ("model", model, model.spec, models),
+        )
     }
 
 

@@ -97,15 +97,14 @@ def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypa
 
 
 def test_loading_writes_nothing_and_what_it_gives_runs_under_jit(tmp_path):
-    words = dict(variant="mixit", mixer="mixit")
-    run = jaxformer.train(
-        TASK, model(mixer=words["mixer"]), ((".*/mix", "frozen"), (".*", "train")),
-        workdir=tmp_path, **SHORT | dict(steps=2),
-    )  # fmt: skip
+    mixit = ((".*/mix", "frozen"), (".*", "train"))
+    short = SHORT | dict(steps=2)
+    run = jaxformer.train(TASK, model(mixer="mixit"), mixit, workdir=tmp_path, **short)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     loaded, params, config = jaxformer.load(tmp_path)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
-    assert config.model.mixer == "mixit" and loaded == model(mixer="mixit")
+    sizes = dict(dtype=loaded.spec.dtype, param_dtype=loaded.spec.param_dtype)
+    assert config.model.mixer == "mixit" and loaded == model(mixer="mixit", **sizes)
     jax.tree.map(np.testing.assert_array_equal, params, run.params)
     tokens, places = jnp.zeros((2, 7), jnp.int32), jnp.array([[6], [3]])
     everywhere = jax.jit(loaded.apply)({"params": params}, tokens)
