@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.shared import describe, plots
+from experiments.shared import describe, ending, plots
 from jaxformer import build, observables
 from jaxformer.capture import capture
 from jaxformer.errors import UserError, unknown
@@ -60,8 +60,7 @@ def _run(config, workdir: Workdir) -> int:
         seconds=stopwatch.seconds(),
     )
     plots.by_layer(workdir / "by_layer.png", {config.arguments.variant: metrics})
-    workdir.write("result.json", result.as_json())
-    report(workdir)
+    ending.write(workdir, result)
     return 0
 
 

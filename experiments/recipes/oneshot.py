@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments.papers.attention_paths.oneshot import draw_figure
+from experiments.papers.attention_paths.oneshot import draw
 from experiments.papers.attention_paths.study import Study, study, summarise
-from experiments.recipes import train
-from experiments.recipes.solve import write_arrays
-from experiments.shared import describe, plots
+from experiments.shared import describe, ending, plots
 from jaxformer import build
 from jaxformer.data import images
 from jaxformer.errors import UserError
@@ -41,11 +39,11 @@ def run(config, workdir: Workdir) -> int:
                 print("stopped; the network is saved, the same command goes on.")
                 return 128 + interrupt.signal
     metrics, arrays = summarise(studied)
-    write_arrays(workdir, arrays)
-    plots.save(draw_figure(studied, metrics, tuple(config.model.heads)), workdir / "figure.png")
+    ending.write_arrays(workdir, arrays)
+    plots.save(draw(arrays, tuple(config.model.heads)), workdir / "figure.png")
     result = _with_studies(trained, networks, studied)
-    train.draw_curves(workdir, config.name, trained, result)
-    train.write(workdir, dataclasses.replace(result, metrics=metrics))
+    ending.draw_curves(workdir, config.name, result)
+    ending.write(workdir, dataclasses.replace(result, metrics=metrics))
     return 0
 
 

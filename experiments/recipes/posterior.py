@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from experiments.papers.attention_paths import posterior as drawing
 from experiments.papers.attention_paths import problem
-from experiments.papers.attention_paths.posterior import draw_figure
-from experiments.recipes.solve import write_arrays
-from experiments.shared import describe, plots
+from experiments.shared import describe, ending, plots
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean
@@ -71,9 +70,9 @@ def run(config, workdir: Workdir) -> int:
             return 128 + interrupt.signal
         posterior = built.sampler.posterior(chunks)
         metrics, baselines, arrays = summarise(built, posterior)
-        figure = draw_figure(built.data.names, posterior, arrays, metrics)
-    write_arrays(workdir, arrays)
-    plots.save(figure, workdir / "figure.png")
+        arrays |= drawing.shown(built.data.names, posterior, metrics)
+    ending.write_arrays(workdir, arrays)
+    plots.save(drawing.draw(arrays), workdir / "figure.png")
     result = result_of(
         workdir,
         seeds=[config.seed],
@@ -83,10 +82,9 @@ def run(config, workdir: Workdir) -> int:
         diagnostics=posterior.diagnostics,
         seconds=stopwatch.seconds(),
     )
-    workdir.write("result.json", result.as_json())
+    ending.write(workdir, result)
     shutil.rmtree(workdir / "draws", ignore_errors=True)  # arrays.npz has them all
     (workdir / "state.npz").unlink(missing_ok=True)
-    report(workdir)
     return 0
 
 

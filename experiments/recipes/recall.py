@@ -11,9 +11,7 @@ from itertools import pairwise
 
 from experiments.papers.associations import plots as drawings
 from experiments.papers.associations.probing import Probing, clean
-from experiments.recipes import train
-from experiments.recipes.solve import write_arrays
-from experiments.shared import describe, plots
+from experiments.shared import describe, ending, plots
 from jaxformer import build, surgery
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
@@ -32,12 +30,12 @@ def run(config, workdir: Workdir) -> int:
     if code := trained.ended():
         return code
     result, arrays = probing.findings(trained)
-    write_arrays(workdir, arrays)
+    ending.write_arrays(workdir, arrays)
     plots.save(drawings.training(config, arrays), workdir / "figure.png")
     plots.save(drawings.memories(trained.session.setup.task, arrays), workdir / "memories.png")
     if arrays["attention/follows"].any():  # drawn triggers are not the same in every sequence
         plots.save(drawings.attention(config, arrays), workdir / "attention.png")
-    train.write(workdir, result)
+    ending.write(workdir, result)
     return 0
 
 

@@ -6,18 +6,16 @@ config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or 
 
 import importlib
 import inspect
-import io
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
-from experiments.shared import describe, plots
+from experiments.shared import describe, ending, plots
 from experiments.shared.outcome import Figure, Outcome, call, settings_of
 from jaxformer.errors import UserError, did_you_mean, unknown
-from jaxformer.records import Workdir, write_atomically
+from jaxformer.records import Workdir
 from jaxformer.training import progress
 from jaxformer.training.result import result_of
 
@@ -57,7 +55,7 @@ def run(config, workdir: Workdir) -> int:
     figure, settings = setup(config)
     with jax.enable_x64(True):
         outcome: Outcome = call(figure.measure, settings)
-    write_arrays(workdir, outcome.arrays)
+    ending.write_arrays(workdir, outcome.arrays)
     redraw(workdir)
     result = result_of(
         workdir,
@@ -66,8 +64,7 @@ def run(config, workdir: Workdir) -> int:
         seconds=clock.seconds(),
         baselines=outcome.baselines,
     )
-    workdir.write("result.json", result.as_json())
-    report(workdir)
+    ending.write(workdir, result)
     return 0
 
 
@@ -81,7 +78,7 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
         raise UserError(f"a figure's name ends in {', '.join(plots.ENDINGS)}; got {str(file)!r}.")
     figure, settings = setup(ConfigDict(workdir.read("config.json")["config"]))
     try:
-        plots.save(call(figure.draw, settings | {"arrays": read_arrays(workdir)}), file)
+        plots.save(call(figure.draw, settings | {"arrays": ending.read_arrays(workdir)}), file)
     except KeyError as error:
         raise UserError(f"{workdir.path} has no array {error}: run it anew to draw it.") from None
     return file
@@ -109,26 +106,6 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
 
 def uses_seeds(config) -> bool:
     return "n_seeds" in setup(config)[1]
-
-
-def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
-    """arrays.npz: everything the figure shows; it is drawn from this file."""
-    buffer = io.BytesIO()
-    plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
-    np.savez_compressed(buffer, **plain)
-    write_atomically(workdir / "arrays.npz", buffer.getvalue())
-
-
-def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
-    """The arrays of a finished run."""
-    file = workdir / "arrays.npz"
-    try:
-        with np.load(file) as held:
-            return dict(held)
-    except FileNotFoundError:
-        raise UserError(f"{workdir.path} has no arrays.npz to draw: run it to its end.") from None
-    except Exception as error:  # a damaged zip fails in many ways
-        raise UserError(f"{file} is damaged: {error}.") from None
 
 
 def dry_run(config) -> None:

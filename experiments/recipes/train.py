@@ -5,13 +5,12 @@ build -> train -> evaluate -> record
 
 from collections.abc import Callable
 
-from experiments.shared import describe, plots
+from experiments.shared import describe, ending
 from jaxformer import build
-from jaxformer.processes import barrier, is_writer
 from jaxformer.records import Workdir
-from jaxformer.training import cost, curves
+from jaxformer.training import cost
 from jaxformer.training.result import Result
-from jaxformer.training.run import Trained, train_phases
+from jaxformer.training.run import train_phases
 
 Finish = Callable[[Workdir, Result], Result]
 
@@ -23,25 +22,11 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     if code := trained.ended():
         return code
     result = trained.result()
-    draw_curves(workdir, config.name, trained, result)
+    ending.draw_curves(workdir, config.name, result)
     if finish is not None:
         result = finish(workdir, result)
-    write(workdir, result)
+    ending.write(workdir, result)
     return 0
-
-
-def draw_curves(workdir: Workdir, name: str, trained: Trained, result: Result) -> None:
-    chosen = {name: [member["chosen"] for member in result.members]}
-    if is_writer():
-        figure = curves.curves({name: trained.session.workdir.rows()}, result.baselines, chosen)
-        plots.save(figure, workdir / "curves.png")
-
-
-def write(workdir: Workdir, result: Result) -> None:
-    """The last file of a run: with it, it is finished."""
-    workdir.write("result.json", result.as_json())
-    barrier()  # nobody reads the record before it is whole
-    report(workdir)
 
 
 report = describe.print_result

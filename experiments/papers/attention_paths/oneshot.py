@@ -6,14 +6,9 @@ Arrays are those of `study.summarise`: each has a leading axis of networks, S.
 import numpy as np
 
 from experiments.papers.attention_paths.problem import path_names
-from experiments.papers.attention_paths.study import LEADING, correlation, summarise, width_name
+from experiments.papers.attention_paths.study import LEADING, correlation, width_name
 from experiments.shared import plots
 from jaxformer.training.metrics import Mean, over_seeds
-
-
-def draw_figure(studied, metrics, heads: tuple[int, ...]):
-    """The figure from what the recipe has."""
-    return draw(summarise(studied)[1], heads)
 
 
 def draw(arrays, heads: tuple[int, ...]):

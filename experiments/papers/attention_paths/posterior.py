@@ -5,11 +5,6 @@ import numpy as np
 from experiments.shared import plots
 
 
-def draw_figure(names, posterior, arrays, metrics):
-    """The figure from what the recipe has; `shown` says what its arrays lack."""
-    return draw(arrays | shown(names, posterior, metrics))
-
-
 def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
     """What the figure shows besides the draws: names, errors of E[U], diagnostics."""
     labels = [f"{names[i]},{names[j]}" for i, j in zip(*np.triu_indices(len(names)))]

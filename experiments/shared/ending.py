@@ -1,0 +1,48 @@
+"""How a run ends, whatever its recipe: its arrays, its curves, and last of all its result."""
+
+import io
+from typing import Any
+
+import numpy as np
+
+from experiments.shared import describe, plots
+from jaxformer.errors import UserError
+from jaxformer.processes import barrier, is_writer
+from jaxformer.records import Workdir, write_atomically
+from jaxformer.training import curves
+from jaxformer.training.result import Result
+
+
+def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
+    """arrays.npz: everything the figure shows; it is drawn from this file."""
+    buffer = io.BytesIO()
+    plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez_compressed(buffer, **plain)
+    write_atomically(workdir / "arrays.npz", buffer.getvalue())
+
+
+def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
+    """The arrays of a finished run."""
+    file = workdir / "arrays.npz"
+    try:
+        with np.load(file) as held:
+            return dict(held)
+    except FileNotFoundError:
+        raise UserError(f"{workdir.path} has no arrays.npz to draw: run it to its end.") from None
+    except Exception as error:  # a damaged zip fails in many ways
+        raise UserError(f"{file} is damaged: {error}.") from None
+
+
+def draw_curves(workdir: Workdir, name: str, result: Result) -> None:
+    """curves.png: the chosen members along training."""
+    if is_writer():
+        chosen = {name: [member["chosen"] for member in result.members]}
+        figure = curves.curves({name: workdir.rows()}, result.baselines, chosen)
+        plots.save(figure, workdir / "curves.png")
+
+
+def write(workdir: Workdir, result: Result) -> None:
+    """The last file of a run: with it, it is finished."""
+    workdir.write("result.json", result.as_json())
+    barrier()  # nobody reads the record before it is whole
+    describe.print_result(workdir)
