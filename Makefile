@@ -15,9 +15,7 @@ venv:
 demo: venv
 	@$(PY) experiments/demo.py
 
-test: venv
-	@$(PY) -m ruff check .
-	@$(PY) -m ruff format --check .
+test: venv lint
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
 
 test-all: venv
@@ -26,11 +24,11 @@ test-all: venv
 lint: venv
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
-	@$(PY) -m pyright
+	@$(PY) -m basedpyright --level error
 
 bench: venv
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
 constraints: venv
 	@$(PY) -m pip install --quiet uv
-	@$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-header --extra data --extra hf --extra dev pyproject.toml -o constraints.txt
+	@$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-header --extra data --extra dev pyproject.toml -o constraints.txt

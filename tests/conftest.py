@@ -4,8 +4,12 @@ The suite compiles much and computes little, so XLA's dearer passes are off: a q
 `make test-all` runs the same tests with them.
 """
 
+import ctypes
+import gc
 import os
 from pathlib import Path
+
+import pytest
 
 # Two workers on two cores: one thread each, or they fight.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
@@ -16,3 +20,30 @@ import jax
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+MOST = 1.2 * 2**30  # bytes that a worker may hold before it forgets its compiled programs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def a_worker_stays_small():
+    """Compiled programs are kept for ever: a worker that ran a thousand tests held 4 GB of them."""
+    yield
+    if resident() > MOST:
+        jax.clear_caches()
+        gc.collect()
+        give_back()
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds now."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux: nobody looks
+        return 0
+
+
+def give_back() -> None:
+    """Returns freed memory to the system, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)

@@ -1,0 +1,136 @@
+"""docs/adding.md, followed to the letter in a copy of the tree."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from experiments.shared import flags
+
+# The walks whose commands take seconds, and those that train.
+QUICK = ("An option", "A figure", "A recipe", "A table")
+TRAINED = ("A freezing", "A config", "A model")
+PAGE = (flags.ROOT / "docs/adding.md").read_text()
+
+
+def walks():
+    """{heading: its code blocks}, in the order of the page."""
+    found = {}
+    for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
+        heading, _, text = part.partition("\n")
+        blocks = re.findall(r"(?:^    .*\n(?:\n+(?=    ))?)+", text, re.MULTILINE)
+        # A block ends where the next one says its file.
+        lines = [textwrap.dedent(block) for block in blocks]
+        found[heading] = [
+            b.strip("\n")
+            for block in lines
+            for b in re.split(r"^(?=# \S+\.py\b)", block, flags=re.M)
+        ]
+    return {heading: [block for block in blocks if block] for heading, blocks in found.items()}
+
+
+WALKS = walks()
+LAST = [*WALKS][-1]
+
+
+def apply(block, root):
+    """Writes the file that a block is, or inserts its lines; (commands, Python) to run."""
+    head, _, body = block.partition("\n")
+    commands = re.findall(r"^(?:python|make) .*$", block, re.MULTILINE)
+    if not head.startswith("# ") or ".py" not in head:
+        return commands, "" if commands else block
+    body = "\n".join(line for line in body.split("\n") if line not in commands).rstrip("\n") + "\n"
+    name, _, anchor = head.removeprefix("# ").partition(", after: ")
+    file = root / name
+    if not anchor:
+        assert not file.exists(), f"{name} exists already"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(body)
+        return commands, ""
+    lines = file.read_text().split("\n")
+    places = [i for i, line in enumerate(lines) if line.strip() == anchor]
+    assert places, f"{name} has no line {anchor!r}"
+    indent = lines[places[0]][: len(lines[places[0]]) - len(lines[places[0]].lstrip())]
+    indent += "    " * anchor.endswith("{")
+    new = [indent + line if line else line for line in body.rstrip("\n").split("\n")]
+    file.write_text("\n".join([*lines[: places[0] + 1], *new, *lines[places[0] + 1 :]]))
+    return commands, ""
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """followed(heading): a copy of the tree with the walks up to this one, and what to run then."""
+    listed = ["git", "-C", str(flags.ROOT), "ls-files", "-co", "--exclude-standard"]
+    known = subprocess.run(listed, capture_output=True, text=True).stdout.split("\n")[:-1]
+
+    def follow(last):
+        root = tmp_path_factory.mktemp("followed")
+        for name in known:
+            if (flags.ROOT / name).is_file():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_bytes((flags.ROOT / name).read_bytes())
+        for heading, blocks in WALKS.items():
+            done = [apply(block, root) for block in blocks]
+            if heading == last:
+                commands = [command for some, _ in done for command in some]
+                return root, commands, [python for _, python in done if python]
+        raise AssertionError(f"the page has no walk {last!r}")
+
+    return follow
+
+
+def run(root, *words):
+    environment = os.environ | {
+        "PYTHONPATH": str(root),
+        "JAX_COMPILATION_CACHE_DIR": str(flags.ROOT / ".jax_cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+    }
+    done = subprocess.run([sys.executable, *words], cwd=root, env=environment, capture_output=True)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()[-3000:]
+    return done.stdout.decode()
+
+
+def test_every_walk_leaves_a_clean_tree(followed):
+    root, _, _ = followed(LAST)
+    run(root, "-m", "ruff", "check", "--no-cache", ".")
+    run(root, "-m", "ruff", "format", "--no-cache", "--check", ".")
+
+
+def test_the_tests_of_configs_take_what_was_added(followed):
+    root, _, _ = followed(LAST)
+    chosen = "(successor or mixing_rows or count) and not small and not paper"
+    tests = ("tests/test_configs.py", "tests/test_said.py")
+    run(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
+
+
+def headings(*words):
+    return [heading for heading in WALKS if heading.startswith(words)]
+
+
+@pytest.mark.parametrize("heading", headings(*QUICK))
+def test_a_walk_ends_with_a_run(followed, heading):
+    follow(followed, heading)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heading", headings(*TRAINED))
+def test_a_walk_ends_with_a_trained_network(followed, heading):
+    follow(followed, heading)
+
+
+def follow(followed, heading):
+    root, commands, python = followed(heading)
+    for command in commands:
+        printed = run(root, *shlex.split(command)[1:])
+        assert "changed since it ran" not in printed
+    for code in python:
+        run(root, "-c", code)
+
+
+def test_no_walk_is_without_its_test():
+    rest = [heading for heading in WALKS if heading not in headings(*QUICK, *TRAINED)]
+    assert rest == ["A task: one class", "A theory"]  # the config after it runs the task

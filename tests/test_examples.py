@@ -1,0 +1,62 @@
+"""The notebooks of examples/: every cell runs, and what the text claims is what the numbers say."""
+
+import json
+import os
+
+import pytest
+
+from experiments.shared import flags
+from jaxformer.training.progress import Progress
+
+NOTEBOOKS = sorted((flags.ROOT / "examples").glob("*.ipynb"))
+
+
+def cells(file):
+    held = json.loads(file.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in held if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
+def test_every_cell_runs(file, monkeypatch, capsys):
+    """With fewer steps and smaller networks, so that it takes seconds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    names = {}
+    for code in cells(file):
+        code = code.replace("steps = 400", "steps = 12").replace("width=64", "width=16")
+        exec(code.replace("mlp_width=256", "mlp_width=16"), names)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
+def test_a_notebook_was_executed_from_top_to_bottom(file):
+    held = [c for c in json.loads(file.read_text())["cells"] if c["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in held] == [*range(1, len(held) + 1)]
+    assert all(out["output_type"] != "error" for cell in held for out in cell["outputs"])
+    assert len(file.read_bytes()) < 300_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
+def test_a_kernel_executes_it(file):
+    """As Jupyter does: progress is one line that changes, and a picture is shown."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(file, as_version=4)
+    os.environ["PYTHONPATH"] = str(flags.ROOT)
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    assert any("image/png" in out.get("data", {}) for out in outputs)
+    text = "".join(out.get("text", "") for out in outputs)
+    assert "\r" not in text and "finished" in json.dumps(outputs)
+
+
+def test_progress_is_one_line_that_says_why_it_ended(capsys):
+    progress = Progress(100, 0)
+    progress.show(10, loss=1.0)
+    progress.close("reached 0.99 in validation")
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "step 0/100  compiling"
+    assert last.startswith("step 10/100  loss 1  reached 0.99 in validation, ")
