@@ -38,8 +38,9 @@ from experiments.schedule.estimates import Estimator, Pace
 from experiments.schedule.launch import Job, Launcher, Outcome, failures
 from experiments.schedule.planning import Todo
 from experiments.shared import flags, options
+from jaxformer.environment import git
 from jaxformer.errors import UserError, unknown
-from jaxformer.records import Workdir, git, write_atomically
+from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.progress import clock
 
 SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain

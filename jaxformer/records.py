@@ -9,11 +9,8 @@ ckpt/          checkpoints
 
 import fcntl
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,11 +22,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxformer.environment import environment
 from jaxformer.errors import UserError
 from jaxformer.processes import agree, is_writer
 
-SCHEMA = 2  # of a record in results/; a reader refuses one it does not know
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
+SCHEMA = 2  # A reader of results/ refuses a record of another one.
 
 
 class Workdir:
@@ -171,28 +168,6 @@ def said(section: Mapping[str, Any], noun: type | None) -> dict[str, Any]:
     }
 
 
-def environment() -> dict[str, Any]:
-    """What bit-equality depends on: versions, device, cores; and the commit of the code."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "absent"
-    device = jax.devices()[0]
-    return {
-        "python": platform.python_version(),
-        "versions": versions,
-        "platform": device.platform,
-        "device": device.device_kind if device.platform != "cpu" else _processor(),
-        "devices": jax.device_count(),
-        "cores": _cores(),
-        "commit": git("rev-parse", "HEAD"),
-        # Records and what is made from them do not change what the code computes.
-        "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
-    }
-
-
 def dumps(value: Any, indent: int | None = None) -> str:
     """JSON with sorted names; numbers that JSON does not have become null."""
     return json.dumps(_plain(value), sort_keys=True, indent=indent, allow_nan=False)
@@ -288,29 +263,3 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             fields[f"{prefix}{name}"] = value
     return fields
-
-
-def git(*words: str) -> str | None:
-    folder = Path(__file__).parents[1]
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _cores() -> int:
-    # Cores that this process may use, where the system can tell.
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        return names[0]
-    except (OSError, IndexError):
-        return platform.processor() or platform.machine()

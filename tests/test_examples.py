@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import textwrap
 
 import pytest
 
@@ -16,7 +18,13 @@ def cells(file):
     return ["".join(cell["source"]) for cell in held if cell["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
+# Four variants at two learning rates take a minute to compile: with the long checks.
+SHORT = [
+    pytest.param(f, marks=pytest.mark.slow) if f.stem == "which_part" else f for f in NOTEBOOKS
+]
+
+
+@pytest.mark.parametrize("file", SHORT, ids=lambda f: f.stem)
 def test_every_cell_runs(file, monkeypatch, capsys):
     """With fewer steps and smaller networks, so that it takes seconds."""
     import matplotlib
@@ -60,3 +68,12 @@ def test_progress_is_one_line_that_says_why_it_ended(capsys):
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first == "step 0/100  compiling"
     assert last.startswith("step 10/100  loss 1  reached 0.99 in validation, ")
+
+
+def test_the_lines_of_the_readme_run():
+    """As they are printed, but for the number of steps."""
+    text = (flags.ROOT / "README.md").read_text()
+    (block,) = re.findall(r"(?:^    .*\n)+", text[text.index("    import jaxformer\n") :], re.M)[:1]
+    names = {}
+    exec(textwrap.dedent(block).replace("steps=400", "steps=4, eval_every=4"), names)
+    assert names["run"].result.steps == 4

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from jaxformer.records import Workdir, environment
+from jaxformer.environment import environment
+from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 
 OPTIONAL = ("steps", "diagnostics")  # left out of the file where a run has none

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,3 +98,10 @@ def test_dispatch_length_does_not_change_the_numbers(monkeypatch):
     monkeypatch.setattr(loop, "CHUNK", 7)
     again, _ = run(30)
     np.testing.assert_array_equal(whole.total, again.total)
+
+
+def test_the_step_is_traced_once_a_dispatch_program():
+    """Twice in all: once for the shapes of the metrics, once for the program; never again."""
+    traced = chex.assert_max_traces(step, n=2)
+    state = fit(start(), traced, batch_at, steps=257, record=lambda *_: None, align=10)
+    assert int(state.step) == 257
