@@ -32,7 +32,7 @@ def test_every_cell_runs(file, monkeypatch, capsys):
     matplotlib.use("Agg")
     names = {}
     for code in cells(file):
-        code = code.replace("steps = 400", "steps = 12").replace("width=64", "width=16")
+        code = re.sub(r"steps = \d+", "steps = 12", code).replace("width=64", "width=16")
         exec(code.replace("mlp_width=256", "mlp_width=16"), names)
     assert capsys.readouterr().out
 

@@ -85,7 +85,11 @@ class Run:
         name = type(session.setup.task).__name__
         chosen = [i in self.chosen() for i in range(len(session.setup.members.members))]
         baselines = self.finished.baselines if self.finished else {}
-        return curves.curves({name: session.workdir.rows()}, baselines, {name: chosen})
+        from matplotlib import pyplot
+
+        figure = pyplot.figure()  # by pyplot, so that a notebook knows how to show it
+        pyplot.close(figure)  # and does so once
+        return curves.curves({name: session.workdir.rows()}, baselines, {name: chosen}, figure)
 
     def __repr__(self) -> str:
         where = f" in {self.folder}" if self.folder else ""

@@ -13,16 +13,18 @@ def curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]],
     baselines: Mapping[str, float],
     chosen: Mapping[str, Sequence[bool]] | None = None,
+    figure: Any = None,
 ) -> Any:
     """A matplotlib figure: one colour a run, one line a member.
 
     `runs` maps a label to the rows of a metrics.jsonl; `chosen`, if given, to the members to show.
-    Runs that probed the attention entropy get a panel of it.
+    Runs that probed the attention entropy get a panel of it. `figure`: an empty one to draw on.
     """
     from matplotlib.figure import Figure  # no screen is needed, and none is opened
 
     probed = any("attention_entropy" in row for rows in runs.values() for row in rows)
-    figure = Figure(figsize=(9 + 4 * probed, 3.4), layout="constrained")
+    figure = figure or Figure()
+    figure.set(figwidth=9 + 4 * probed, figheight=3.4, layout_engine="constrained")
     axes = figure.subplots(1, 2 + probed)
     left, right, *more = axes
     panels = [(left, "loss"), (right, "validation")]

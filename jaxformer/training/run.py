@@ -53,7 +53,7 @@ def train_phases(
     workdir: Workdir,
     *,
     hooks: Callable[[Session], Sequence[Hook]] = lambda session: (),
-    announce: Callable[[Setup], None] = lambda setup: None,
+    announce: Callable[[Setup], None] | None = None,
     progress: bool = True,
 ) -> Trained:
     """Trains until the last phase ends, the target is reached or somebody stops it.
@@ -63,9 +63,9 @@ def train_phases(
     The last phase's task, model and data say what is scored. Without a folder nothing is saved.
     """
     last, setup = phases[-1].setup, phases[0].setup
-    announce(setup)
     memory = cost.check_memory(max((p.setup for p in phases), key=cost.state_bytes))
-    if progress:
+    if announce:
+        announce(setup)
         print(memory)
     with ExitStack() as stack:
         folder = workdir.path and workdir / "ckpt"
@@ -95,7 +95,8 @@ def train_phases(
             if phase.setup.partition.rules != session.setup.partition.rules:
                 state = regroup(state, phase.setup.create())
                 session.setup = last._replace(partition=phase.setup.partition, tx=phase.setup.tx)
-                announce(phase.setup)
+                if announce:
+                    announce(phase.setup)
             state = fit(
                 state,
                 phase.setup.step(),
