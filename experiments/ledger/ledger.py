@@ -63,15 +63,15 @@ def judge(
                     problems.append(f"{name}: {len(mine)} records; the one of most seeds is shown.")
                 break
     findings = []
-    for rule in item.rules:
+    for text, rule in item.rules.items():
         try:
-            findings.append(rule.judge(lambda side: _read(found, side)))
+            findings.append(rule.judge(text, lambda side: _read(found, side)))
         except KeyError as error:
-            findings.append(Finding(rule.text, NOT_RUN, ""))
+            findings.append(Finding(text, NOT_RUN, ""))
             problems.append(f"no number {error} in its record.")
-        sides = [found[side.cell] for side in (rule.left, rule.right) if side.cell in found]
-        if len(scales := {record.scale for record in sides}) > 1:
-            problems.append(f"{rule.text}: compares runs of scales {' and '.join(sorted(scales))}.")
+        scales = {found[side.cell].scale for side in rule.sides if side.cell in found}
+        if len(scales) > 1:
+            problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
     names = [name for record in found.values() for name in record.baselines]
     if found and item.baseline and item.baseline not in names:
         problems.append(str(unknown("baseline", item.baseline, set(names))))
@@ -100,7 +100,7 @@ def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) 
 
 
 def _read(records: Mapping[str, Record], side: Side) -> Number | None:
-    if not side.cell:
+    if not side.metric:
         return Number(side.value, 0.0)
     if side.cell not in records:
         return None

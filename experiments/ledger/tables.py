@@ -53,7 +53,7 @@ def lines(row: Row) -> list[Line]:
     for name, cell in row.item.cells.items():
         record = row.records.get(name) or row.stale.get(name)
         stale = name not in row.records and record is not None
-        sides = [s for rule in row.item.rules for s in (rule.left, rule.right) if s.cell == name]
+        sides = [s for rule in row.item.rules.values() for s in rule.sides if s.cell == name]
         asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, asked):
@@ -79,10 +79,10 @@ def lines(row: Row) -> list[Line]:
 def said(row: Row) -> list[tuple[Finding, str, list[Side]]]:
     """Each finding, whether it holds (a word, or "" without numbers), and what it looks at."""
     found = []
-    for rule, finding in zip(row.item.rules, row.findings, strict=True):
+    for rule, finding in zip(row.item.rules.values(), row.findings, strict=True):
         words = {rule.yes: "Yes", UNDECIDED: "Perhaps"}
         holds = words.get(finding.verdict, "No")
-        sides = [side for side in (rule.left, rule.right) if side.cell]
+        sides = [side for side in rule.sides if side.cell]
         found.append((finding, holds if finding.numbers else "", sides))
     return found
 
@@ -204,7 +204,7 @@ def latex(text: str) -> str:
 
 def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[str]:
     if record is None:
-        ruled = {s.metric for rule in row.item.rules for s in (rule.left, rule.right)}
+        ruled = {side.metric for rule in row.item.rules.values() for side in rule.sides}
         own = row.item.metric in asked or row.item.metric in ruled or not ruled
         return [row.item.metric] if own else [*asked][:1] or [""]
     names = [name for name in (row.item.metric, *asked) if name in record.metrics]

@@ -1,22 +1,18 @@
 """The theorems, lemmas and tables of the associations paper: how many of their rows hold."""
 
 from experiments.ledger.item import Cell, Item
-from experiments.ledger.rules import REFUTED, near, of
+from experiments.ledger.rules import REFUTED, near
 
 THEORY = {"theory": Cell("configs/associations/theory.py")}
 
 
 def statement(name: str, claim: str, group: str, note: str) -> Item:
-    rules = (
-        near("no row fails", of("theory", f"fails/{group}"), 0.0, 0.0, no=REFUTED),
-        near(
-            "no row needs another constant",
-            of("theory", f"holds, corrected constant/{group}"),
-            0.0,
-            0.0,
-            no=REFUTED,
+    rules = {
+        "no row fails": near(f"fails/{group}", 0.0, 0.0, no=REFUTED),
+        "no row needs another constant": near(
+            f"holds, corrected constant/{group}", 0.0, 0.0, no=REFUTED
         ),
-    )
+    }
     return Item(name, claim, THEORY, rules, f"holds/{group}", note=note, late=True)
 
 
@@ -56,15 +52,14 @@ STATEMENTS = (
         "Appendix B.3",
         "The noise logit converges without overshoot for eta <= 1/(alpha(1-alpha)).",
         THEORY,
-        (
-            near(
-                "no overshoot at alpha = 0.3",
-                of("theory", "measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))"),
+        {
+            "no overshoot at alpha = 0.3": near(
+                "measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))",
                 0.0,
                 1e-6,
                 no=REFUTED,
             ),
-        ),
+        },
         metric="measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))",
         note="For alpha <= 1/2 only, as the text implies: at 0.7 it overshoots.",
         late=True,
