@@ -44,10 +44,7 @@ def ledger(
 
 
 def judge(
-    paper: Paper,
-    item: Item,
-    by_key: Mapping[str, list[Record]],
-    also: tuple[str, ...] = (),
+    paper: Paper, item: Item, by_key: Mapping[str, list[Record]], also: tuple[str, ...] = ()
 ) -> Row:
     found, problems = {}, []
     for name, cell in item.cells.items():

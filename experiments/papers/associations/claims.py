@@ -226,12 +226,7 @@ PAPER = Paper(
     "ICLR 2025",
     (
         *DRAWINGS,
-        SURGERY,
-        ATTENTION,
-        ALLOCATION,
-        MEMORIES,
-        FINETUNE,
-        TRIGGERS,
+        *(SURGERY, ATTENTION, ALLOCATION, MEMORIES, FINETUNE, TRIGGERS),
         *ARCHITECTURES,
         EMBEDDINGS,
         *IOI,

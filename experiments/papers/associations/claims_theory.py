@@ -58,7 +58,7 @@ STATEMENTS = (
                 0.0,
                 1e-6,
                 no=REFUTED,
-            ),
+            )
         },
         metric="measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))",
         note="For alpha <= 1/2 only, as the text implies: at 0.7 it overshoots.",

@@ -77,7 +77,7 @@ ALIGNMENT = Item(
     {
         "five leading components carry more of the labels at N = 10 than in the GP limit": above(
             "top5_overlap/N=10", "top5_overlap/GP_limit"
-        ),
+        )
     },
     metric="top5_overlap/N=10",
     late=True,
@@ -140,7 +140,7 @@ ONESHOT_ALIGNMENT = Item(
     {
         "five leading components carry more of the labels at N = 10 than in the GP limit": above(
             "top5_overlap/N=10_minus_GP", 0.0
-        ),
+        )
     },
     metric="top5_overlap/N=10_minus_GP",
     note="On the training episodes, at the temperature that validation chose for each.",
@@ -181,7 +181,7 @@ KERNELS = Item(
     {
         "alignment at N = 10 exceeds the GP limit's": above(
             "alignment/K,N=10", "alignment/K,GPlimit"
-        ),
+        )
     },
     metric="alignment/K,N=10",
     late=True,
@@ -246,17 +246,8 @@ PAPER = Paper(
     "arXiv 2405.15926",
     (
         *DRAWINGS,
-        ACCURACY,
-        ORDER_PARAMETER,
-        ALIGNMENT,
-        ROBUSTNESS,
-        ONESHOT,
-        ONESHOT_ALIGNMENT,
-        ONESHOT_U,
-        PRUNING,
-        KERNELS,
-        UNIFORM,
-        DEEPER,
-        WIDER,
+        *(ACCURACY, ORDER_PARAMETER, ALIGNMENT, ROBUSTNESS),
+        *(ONESHOT, ONESHOT_ALIGNMENT, ONESHOT_U, PRUNING),
+        *(KERNELS, UNIFORM, DEEPER, WIDER),
     ),
 )

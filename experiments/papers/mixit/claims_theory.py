@@ -15,7 +15,7 @@ SDE = Item(
     {
         "networks of width 200 have the SDE's law at tau = 1": above(
             0.035, of("paths", "ks/log_trace/tau=1/n=200")
-        ),
+        )
     },
     note="The drift must be multiplied by the identity, which (2.4) omits and (A.7) prints as I_n.",
 )
@@ -27,7 +27,7 @@ PRINTED_VARIANCE = Item(
     {
         "with the printed variance the log-trace stays bounded": near(
             "log_trace/1/sqrt(nm)/layer=64", 0.0, 1.0, no=REFUTED
-        ),
+        )
     },
     note="A typo: the standard deviation is 1/sqrt(nm).",
 )

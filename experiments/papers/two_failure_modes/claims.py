@@ -38,7 +38,7 @@ TRAINABILITY = Item(
     {
         "networks lie closer to the exact diagram than to the limit": above(
             trivial("", "limit_rms_error"), "exact_rms_error"
-        ),
+        )
     },
     metric="exact_rms_error",
     note="The paper gives no threshold for collapse; here rho_L > 0.99.",
@@ -212,7 +212,7 @@ BETA_EFF = Item(
     {
         "a random head of BERT has the beta of the paper's formula": near(
             "bert_beta", trivial("", "paper_bert_beta"), 0.005, no=REFUTED
-        ),
+        )
     },
     metric="bert_beta",
     note="The fan-in is d, not d_head: beta_eff = 0.123. Printed 0.016 belongs to another width. "
@@ -226,19 +226,8 @@ PAPER = Paper(
     "Two failure modes of deep transformers and how to avoid them",
     "arXiv 2505.24333",
     (
-        MAPS,
-        TRAINABILITY,
-        DEPTH,
-        LOSSES,
-        ENCODER,
-        PHASE,
-        ENTROPY,
-        TANH,
-        OVERLAP,
-        MOMENTS,
-        SPECTRUM,
-        LOW_RATE,
-        NO_RESIDUAL,
-        BETA_EFF,
+        *(MAPS, TRAINABILITY, DEPTH, LOSSES),
+        *(ENCODER, PHASE, ENTROPY, TANH),
+        *(OVERLAP, MOMENTS, SPECTRUM, LOW_RATE, NO_RESIDUAL, BETA_EFF),
     ),
 )
