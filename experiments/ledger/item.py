@@ -38,6 +38,16 @@ class Paper(NamedTuple):
     items: tuple[Item, ...]
 
 
+def cell_of(folder: str, file: str, arguments: str = "") -> Cell:
+    """The run of configs/FOLDER/FILE.py with these arguments."""
+    return Cell(f"configs/{folder}/{file}.py" + (f":{arguments}" if arguments else ""))
+
+
+def late(*items: Item) -> tuple[Item, ...]:
+    """Items of which numbers had been seen before their rules were written."""
+    return tuple(item._replace(late=True) for item in items)
+
+
 def checked(paper: Paper) -> Paper:
     """The paper, if its rules name cells of their own items; the only cell of one is filled in."""
     return paper._replace(items=tuple(_checked(item, paper.key) for item in paper.items))

@@ -4,31 +4,21 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
-from experiments.ledger import tables
+from experiments.ledger import rules, tables
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.ledger.rules import (
-    CHANCE,
-    DEFINITION,
-    DIFFERS,
-    NOT_RUN,
-    REFUTED,
-    REPRODUCED,
-    SHOWN,
-    UNDECIDED,
-)
 from experiments.page import figures
 from experiments.page.section import finding_texts, folded, made, marked, section, table, verdict
 
 MEANING = {
-    REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
-    UNDECIDED: "the errors are too large to tell: more seeds would.",
-    DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
-    REFUTED: "the claim is false, at any scale.",
-    CHANCE: "the number is what a trivial predictor scores on the same set.",
-    NOT_RUN: "no usable record, or no rule; the command stands in its section.",
-    DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
+    rules.REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
+    rules.UNDECIDED: "the errors are too large to tell: more seeds would.",
+    rules.DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
+    rules.REFUTED: "the claim is false, at any scale.",
+    rules.CHANCE: "the number is what a trivial predictor scores on the same set.",
+    rules.NOT_RUN: "no usable record, or no rule; the command stands in its section.",
+    rules.DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
 }
 SCALES = {
     "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
@@ -81,12 +71,12 @@ def _introduction(records: list[Record], note: str) -> list[str]:
 
 def _overview(rows: list[Row], papers: dict[str, Paper]) -> list[str]:
     """Counts by paper, then the ledger: a row a table or figure, linked to its section."""
-    head = "".join(f'<th class="number">{word}</th>' for word in SHOWN)
+    head = "".join(f'<th class="number">{word}</th>' for word in rules.SHOWN)
     lines, body = [], []
     for paper in papers.values():
         own = [row for row in rows if row.paper.key == paper.key]
         counts = Counter(row.verdict for row in own)
-        cells = "".join(f'<td class="number">{counts[word] or "-"}</td>' for word in SHOWN)
+        cells = "".join(f'<td class="number">{counts[word] or "-"}</td>' for word in rules.SHOWN)
         link = f'<a href="#{_id(paper)}">{escape(paper.title)}</a>'
         lines.append(f'<tr><td class="title">{link}</td>{cells}</tr>')
         body.append(f'<tr class="paper"><th colspan="4">{escape(paper.title)}</th></tr>')
@@ -159,11 +149,8 @@ def _environments(records: list[Record]) -> list[str]:
         counts[machine, f"Python {facts.get('python')}, {versions}", tables.commit(record)] += 1
     heads = ("records", "machine", "versions", "commit")
     body = [[str(n), *map(escape, words)] for words, n in counts.items()]
-    environments = table(heads, body, right=("records",))
-    return [
-        '<h2 id="environments">Environments</h2>',
-        f'<div class="scroll">{environments}</div>',
-    ]
+    whole = table(heads, body, right=("records",))
+    return ['<h2 id="environments">Environments</h2>', f'<div class="scroll">{whole}</div>']
 
 
 def _id(paper: Paper) -> str:

@@ -62,9 +62,8 @@ def readme(text: str, rows: list[Row]) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> list[str]:
     """A Markdown table; `rule` stands below all heads but the first."""
-    lines = [f"|---|{f'{rule}|' * (len(heads) - 1)}"]
     head, *body = ("| " + " | ".join(cells) + " |" for cells in (heads, *rows))
-    return [head, *lines, *body]
+    return [head, "|---|" + f"{rule}|" * (len(heads) - 1), *body]
 
 
 def _counts(rows: list[Row], heading: bool) -> list[str]:

@@ -4,15 +4,14 @@ Figures by their letters in the main text: 2 is the hidden Markov task, 3 one-sh
 Numbers of all of them were seen while the theory was built, before the rules were written.
 """
 
-from experiments.ledger.item import Cell, Item, Paper
+import functools
+
+from experiments.ledger.item import Cell, Item, Paper, cell_of, late
 from experiments.ledger.rules import above, near, of
 
 ONE_SHOT = "configs/attention_paths/oneshot.py"
-
-
-def figure(file: str, variant: str = "") -> Cell:
-    return Cell(f"configs/attention_paths/{file}.py" + (f":variant={variant}" if variant else ""))
-
+figure = functools.partial(cell_of, "attention_paths")
+deeper, wider, one_shot = (functools.partial(of, name) for name in ("deeper", "wider", "one-shot"))
 
 DRAWINGS = (
     Item(
@@ -48,13 +47,12 @@ ACCURACY = Item(
     metric="accuracy/N=10",
     baseline="chance",
     note="The code reads the last token, the text says the first; both work.",
-    late=True,
 )
 
 ORDER_PARAMETER = Item(
     "Figure 2c, bottom",
     "As N falls, the good and the denoising path grow and are anticorrelated.",
-    {"U": figure("order_parameter"), "sampled": figure("posterior", "collapsed")},
+    {"U": figure("order_parameter"), "sampled": figure("posterior", "variant=collapsed")},
     {
         "good grows": above(of("U", "U/N=10/good,good"), of("U", "U/N=1000/good,good"), by=1.0),
         "denoising grows": above(
@@ -67,7 +65,6 @@ ORDER_PARAMETER = Item(
     },
     metric="U/N=10/good,good",
     note="The saddle point lies below the exact mean by 1/N: 12.0 against 13.2 at N = 10.",
-    late=True,
 )
 
 ALIGNMENT = Item(
@@ -80,7 +77,6 @@ ALIGNMENT = Item(
         )
     },
     metric="top5_overlap/N=10",
-    late=True,
 )
 
 
@@ -104,7 +100,6 @@ def against_noise(name: str, claim: str, design: str, note: str = "") -> Item:
         metric=ten,
         baseline="chance",
         note=note,
-        late=True,
     )
 
 
@@ -130,7 +125,6 @@ ONESHOT = Item(
     baseline="nearest_pixels",
     note="Needs Omniglot's two small background sets beside you (see the config). The paper's 432 "
     "test classes are 423.",
-    late=True,
 )
 
 ONESHOT_ALIGNMENT = Item(
@@ -155,7 +149,6 @@ ONESHOT_U = Item(
         "head scores correlate": above("learned_theory_score_correlation", 0.0),
     },
     metric="learned_theory_U_correlation",
-    late=True,
 )
 
 PRUNING = Item(
@@ -171,7 +164,6 @@ PRUNING = Item(
         ),
     },
     metric="test/score_drop_correlation",
-    late=True,
 )
 
 KERNELS = Item(
@@ -184,7 +176,6 @@ KERNELS = Item(
         )
     },
     metric="alignment/K,N=10",
-    late=True,
 )
 
 DEEPER = Item(
@@ -195,22 +186,15 @@ DEEPER = Item(
         "one-shot": Cell(ONE_SHOT, {"model.heads": "3,3,3"}, scales=("small",)),
     },
     {
-        "one-shot: N = 10 beats the GP limit": above(of("one-shot", "test/N=10_minus_GP"), 0.0),
-        "N = 10 beats the GP limit": above(
-            of("deeper", "accuracy/N=10"), of("deeper", "accuracy/GP_limit")
-        ),
-        "layer 1: head 1 above head 2": above(
-            of("deeper", "score/(1)1"), of("deeper", "score/(1)2")
-        ),
-        "layer 3: head 1 above head 2": above(
-            of("deeper", "score/(3)1"), of("deeper", "score/(3)2")
-        ),
+        "one-shot: N = 10 beats the GP limit": above(one_shot("test/N=10_minus_GP"), 0.0),
+        "N = 10 beats the GP limit": above(deeper("accuracy/N=10"), deeper("accuracy/GP_limit")),
+        "layer 1: head 1 above head 2": above(deeper("score/(1)1"), deeper("score/(1)2")),
+        "layer 3: head 1 above head 2": above(deeper("score/(3)1"), deeper("score/(3)2")),
     },
     metric="accuracy/N=10",
     baseline="chance",
     note="The paper shows one-shot classification alone; on the Markov task the good heads are "
     "known. The rule of one-shot was written before its run.",
-    late=True,
 )
 
 WIDER = Item(
@@ -226,18 +210,15 @@ WIDER = Item(
     },
     {
         "one-shot: score and accuracy lost correlate": above(
-            of("one-shot", "test/score_drop_correlation"), 0.0
+            one_shot("test/score_drop_correlation"), 0.0
         ),
-        "N = 10 beats the GP limit": above(
-            of("wider", "accuracy/N=10"), of("wider", "accuracy/GP_limit")
-        ),
+        "N = 10 beats the GP limit": above(wider("accuracy/N=10"), wider("accuracy/GP_limit")),
     },
     metric="accuracy/N=10",
     baseline="chance",
     note="The paper shows one-shot classification alone; on the Markov task the good heads are "
     "known. The rule of one-shot was written before its first run, whose two temperatures ended at "
     "the GP limit's best; the recorded one has three.",
-    late=True,
 )
 
 PAPER = Paper(
@@ -246,8 +227,10 @@ PAPER = Paper(
     "arXiv 2405.15926",
     (
         *DRAWINGS,
-        *(ACCURACY, ORDER_PARAMETER, ALIGNMENT, ROBUSTNESS),
-        *(ONESHOT, ONESHOT_ALIGNMENT, ONESHOT_U, PRUNING),
-        *(KERNELS, UNIFORM, DEEPER, WIDER),
+        *late(ACCURACY, ORDER_PARAMETER, ALIGNMENT, ROBUSTNESS),
+        *late(ONESHOT),
+        ONESHOT_ALIGNMENT,
+        *late(ONESHOT_U, PRUNING),
+        *late(KERNELS, UNIFORM, DEEPER, WIDER),
     ),
 )

@@ -6,14 +6,11 @@ written (`late`). The rules are the paper's statements, and its limit against th
 
 import functools
 
-from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.item import Item, Paper, cell_of, late
 from experiments.ledger.rules import REFUTED, above, near, of, trivial
 
+figure = functools.partial(cell_of, "two_failure_modes")
 loss = functools.partial(of, metric="loss")
-
-
-def figure(file: str, variant: str = "") -> Cell:
-    return Cell(f"configs/two_failure_modes/{file}.py" + (f":variant={variant}" if variant else ""))
 
 
 MAPS = Item(
@@ -28,7 +25,6 @@ MAPS = Item(
         ),
     },
     metric="entropy_fraction_beta_1.8",
-    late=True,
 )
 
 TRAINABILITY = Item(
@@ -42,7 +38,6 @@ TRAINABILITY = Item(
     },
     metric="exact_rms_error",
     note="The paper gives no threshold for collapse; here rho_L > 0.99.",
-    late=True,
 )
 
 ENCODER = Item(
@@ -65,14 +60,13 @@ DEPTH = Item(
         ),
     },
     metric="cosine_beta_0.02_alpha_1",
-    late=True,
 )
 
 LOSSES = Item(
     "Figure 1f",
     "Networks that start in rank or entropy collapse train worse than those that start between.",
     {
-        regime: figure("fig1_losses", regime)
+        regime: figure("fig1_losses", f"variant={regime}")
         for regime in ("trainable", "rank_collapse", "entropy_collapse")
     },
     {
@@ -82,7 +76,6 @@ LOSSES = Item(
     metric="loss",
     baseline="unigram_loss",
     note="Small scale: 8 layers on a chain of characters, beta = 4 for entropy collapse.",
-    late=True,
 )
 
 PHASE = Item(
@@ -97,12 +90,11 @@ PHASE = Item(
     },
     metric="exact_rms_error_of_one_network",
     note="Near rho = 0 one layer does not collapse: SA(0) = 1/(T Y_q).",
-    late=True,
 )
 
 
 def by_beta(file: str, name: str, claim: str, note: str) -> Item:
-    cells = {f"beta={b}": figure(file, f"beta_{b.replace('.', '_')}") for b in BETAS}
+    cells = {f"beta={b}": figure(file, f"variant=beta_{b.replace('.', '_')}") for b in BETAS}
     rules = {
         "beta = 4 trains worse than 0.5": above(loss("beta=4.0"), loss("beta=0.5")),
         "beta = 1.8, beyond the transition, trains worse than 1.0": above(
@@ -112,7 +104,7 @@ def by_beta(file: str, name: str, claim: str, note: str) -> Item:
             loss("beta=1.0"), loss("beta=0.5"), 0.03
         ),
     }
-    return Item(name, claim, cells, rules, "loss", "unigram_loss", note, late=True)
+    return Item(name, claim, cells, rules, "loss", "unigram_loss", note)
 
 
 BETAS = ("0.5", "1.0", "1.4", "1.8", "3.0", "4.0")
@@ -132,7 +124,7 @@ LOW_RATE = by_beta(
 TANH = Item(
     "Figure 5",
     "With tanh and large weights tokens stay apart at any depth.",
-    {"equal": figure("fig5_tanh", "equal"), "one": figure("fig5_tanh", "one")},
+    {"equal": figure("fig5_tanh", "variant=equal"), "one": figure("fig5_tanh", "variant=one")},
     {
         "sigma_w = 1 collapses": above(of("equal", "measured_sigma_w_1"), 0.95),
         "sigma_w = 2.5 does not": above(0.95, of("equal", "measured_sigma_w_2.5")),
@@ -142,7 +134,6 @@ TANH = Item(
     },
     metric="measured_sigma_w_2.5",
     note="The paper does not state sigma_V, and the fixed point depends on it (0.353 or 0.176).",
-    late=True,
 )
 
 OVERLAP = Item(
@@ -155,7 +146,6 @@ OVERLAP = Item(
     },
     metric="exact_rms_error",
     note="The exponent is -1 + 2 (beta/beta_c)^2 below beta_c / sqrt 3.",
-    late=True,
 )
 
 MOMENTS = Item(
@@ -171,7 +161,6 @@ MOMENTS = Item(
         ),
     },
     metric="exact_rms_error_p_rho_0.6",
-    late=True,
 )
 
 SPECTRUM = Item(
@@ -185,7 +174,6 @@ SPECTRUM = Item(
         ),
     },
     metric="radius_beta_1.8",
-    late=True,
 )
 
 NO_RESIDUAL = Item(
@@ -202,7 +190,6 @@ NO_RESIDUAL = Item(
     },
     metric="cosine_1_beta_0.5",
     note="At finite T one block does not collapse orthogonal tokens.",
-    late=True,
 )
 
 BETA_EFF = Item(
@@ -218,7 +205,6 @@ BETA_EFF = Item(
     note="The fan-in is d, not d_head: beta_eff = 0.123. Printed 0.016 belongs to another width. "
     "`python -m theory.advise --layers 12 --width 768 --heads 12 --length 512 --init-std 0.02` "
     "prints both.",
-    late=True,
 )
 
 PAPER = Paper(
@@ -226,8 +212,9 @@ PAPER = Paper(
     "Two failure modes of deep transformers and how to avoid them",
     "arXiv 2505.24333",
     (
-        *(MAPS, TRAINABILITY, DEPTH, LOSSES),
-        *(ENCODER, PHASE, ENTROPY, TANH),
-        *(OVERLAP, MOMENTS, SPECTRUM, LOW_RATE, NO_RESIDUAL, BETA_EFF),
+        *late(MAPS, TRAINABILITY, DEPTH, LOSSES),
+        ENCODER,
+        *late(PHASE, ENTROPY, TANH),
+        *late(OVERLAP, MOMENTS, SPECTRUM, LOW_RATE, NO_RESIDUAL, BETA_EFF),
     ),
 )
