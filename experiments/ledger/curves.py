@@ -16,17 +16,17 @@ Curves = dict[str, dict[str, list[tuple[int, list[float | None]]]]]
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
     """The curves of the rows of metrics.jsonl, thinned."""
-    rows, found = list(rows), {}
+    rows, curves = list(rows), {}
     training = [row for row in rows if "validation" not in row]
     for row in [*_thin(training), *_thin([row for row in rows if "validation" in row])]:
-        splits = {name: held for name, held in row.items() if isinstance(held, Mapping)}
+        splits = {name: value for name, value in row.items() if isinstance(value, Mapping)}
         splits["training"] = {n: v for n, v in row.items() if n != "step" and n not in splits}
         for split, metrics in splits.items():
             for name, values in metrics.items():
                 for metric, numbers in _columns(name, values):
-                    curve = found.setdefault(split, {}).setdefault(metric, [])
+                    curve = curves.setdefault(split, {}).setdefault(metric, [])
                     curve.append((row["step"], numbers))
-    return found
+    return curves
 
 
 def as_csv(curves: Curves) -> str:
@@ -46,11 +46,11 @@ def of_csv(text: str) -> Curves:
     head, *lines = csv.reader(io.StringIO(text))
     if tuple(head[: len(HEAD)]) != HEAD:
         raise ValueError(f"its curves should begin with {', '.join(HEAD)}, got {head[:3]}")
-    found: Curves = {}
+    curves: Curves = {}
     for step, split, metric, *numbers in lines:
-        curve = found.setdefault(split, {}).setdefault(metric, [])
+        curve = curves.setdefault(split, {}).setdefault(metric, [])
         curve.append((int(step), [float(x) if x else None for x in numbers]))
-    return found
+    return curves
 
 
 def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:

@@ -22,7 +22,7 @@ class Item(NamedTuple):
     name: str  # "Table 2, retrieval"
     claim: str  # what the paper says, in one sentence
     cells: Mapping[str, Cell] = {}
-    rules: tuple[Rule, ...] = ()
+    rules: Mapping[str, Rule] = {}  # by the claim in words
     metric: str = "accuracy"  # the one that `published` is about
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
     note: str = ""  # a typo, an inconsistency, what our setting changes
@@ -38,10 +38,28 @@ class Paper(NamedTuple):
     items: tuple[Item, ...]
 
 
+def cell_of(folder: str, file: str, arguments: str = "") -> Cell:
+    """The run of configs/FOLDER/FILE.py with these arguments."""
+    return Cell(f"configs/{folder}/{file}.py" + (f":{arguments}" if arguments else ""))
+
+
+def late(*items: Item) -> tuple[Item, ...]:
+    """Items of which numbers had been seen before their rules were written."""
+    return tuple(item._replace(late=True) for item in items)
+
+
 def checked(paper: Paper) -> Paper:
-    """The paper, if its rules name cells of their own items; else a UserError."""
-    for item in paper.items:
-        for side in (side for rule in item.rules for side in (rule.left, rule.right)):
-            if side.cell and side.cell not in item.cells:
-                raise unknown(f"cell in a rule of {paper.key} {item.name}:", side.cell, item.cells)
-    return paper
+    """The paper, if its rules name cells of their own items; the only cell of one is filled in."""
+    return paper._replace(items=tuple(_checked(item, paper.key) for item in paper.items))
+
+
+def _checked(item: Item, paper: str) -> Item:
+    only = next(iter(item.cells)) if len(item.cells) == 1 else ""
+    rules = {}
+    for text, rule in item.rules.items():
+        left, right = (s._replace(cell=s.cell or only) if s.metric else s for s in rule.sides)
+        for side in (left, right):
+            if side.metric and side.cell not in item.cells:
+                raise unknown(f"cell in a rule of {paper} {item.name}:", side.cell, item.cells)
+        rules[text] = rule._replace(left=left, right=right)
+    return item._replace(rules=rules)

@@ -44,39 +44,36 @@ def ledger(
 
 
 def judge(
-    paper: Paper,
-    item: Item,
-    by_key: Mapping[str, list[Record]],
-    also: tuple[str, ...] = (),
+    paper: Paper, item: Item, by_key: Mapping[str, list[Record]], also: tuple[str, ...] = ()
 ) -> Row:
-    found, problems = {}, []
+    records, problems = {}, []
     for name, cell in item.cells.items():
         for scale in dict.fromkeys((*cell.scales, *also)):
             try:
-                mine = by_key.get(cell_key(cell, scale), [])
+                same = by_key.get(cell_key(cell, scale), [])
             except UserError as error:
                 problems.append(f"{name}: {error}")
                 break
-            if mine:
-                found[name] = max(mine, key=lambda record: len(record.seeds))
-                if len(mine) > 1:
-                    problems.append(f"{name}: {len(mine)} records; the one of most seeds is shown.")
+            if same:
+                records[name] = max(same, key=lambda record: len(record.seeds))
+                if len(same) > 1:
+                    problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
                 break
     findings = []
-    for rule in item.rules:
+    for text, rule in item.rules.items():
         try:
-            findings.append(rule.judge(lambda side: _read(found, side)))
+            findings.append(rule.judge(text, lambda side: _read(records, side)))
         except KeyError as error:
-            findings.append(Finding(rule.text, NOT_RUN, ""))
+            findings.append(Finding(text, NOT_RUN, ""))
             problems.append(f"no number {error} in its record.")
-        sides = [found[side.cell] for side in (rule.left, rule.right) if side.cell in found]
-        if len(scales := {record.scale for record in sides}) > 1:
-            problems.append(f"{rule.text}: compares runs of scales {' and '.join(sorted(scales))}.")
-    names = [name for record in found.values() for name in record.baselines]
-    if found and item.baseline and item.baseline not in names:
+        scales = {records[side.cell].scale for side in rule.sides if side.cell in records}
+        if len(scales) > 1:
+            problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
+    names = [name for record in records.values() for name in record.baselines]
+    if records and item.baseline and item.baseline not in names:
         problems.append(str(unknown("baseline", item.baseline, set(names))))
     verdict = DEFINITION if item.defines else gravest([f.verdict for f in findings])
-    return Row(paper, item, found, findings, verdict, problems)
+    return Row(paper, item, records, findings, verdict, problems)
 
 
 def config_string(cell: Cell, scale: str) -> str:
@@ -89,18 +86,18 @@ def cell_key(cell: Cell, scale: str) -> str:
 
 
 def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:
-    found = {
+    outdated = {
         name: stale[place]
         for name, cell in row.item.cells.items()
         for scale in reversed((*cell.scales, *also))  # the best is the last
         if name not in row.records
         and (place := address(config_string(cell, scale), cell.overrides)) in stale
     }
-    return row._replace(stale=found)
+    return row._replace(stale=outdated)
 
 
 def _read(records: Mapping[str, Record], side: Side) -> Number | None:
-    if not side.cell:
+    if not side.metric:
         return Number(side.value, 0.0)
     if side.cell not in records:
         return None

@@ -24,10 +24,10 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
     records, problems = [], []
     for file in sorted(folder.glob("*.json")):
         try:
-            held, drawn = json.loads(file.read_text()), beside(file, ".curves.csv")
-            found = curves.of_csv(drawn.read_text()) if drawn.exists() else {}
+            content, curve_file = json.loads(file.read_text()), beside(file, ".curves.csv")
+            logged = curves.of_csv(curve_file.read_text()) if curve_file.exists() else {}
             files = {"figure": beside(file, ".png"), "table": beside(file, ".csv")}
-            records.append(_placed(held, found, file, files, problems))
+            records.append(_placed(content, logged, file, files, problems))
         except (ValueError, OSError) as error:
             problems.append(f"{file.name}: {error}.")
     return records, problems
@@ -41,9 +41,9 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
     for file in sorted(folder.rglob("result.json")):
         workdir = Workdir(file.parent)
         try:
-            found = curves.of_rows(workdir.rows())
+            logged = curves.of_rows(workdir.rows())
             files = {"figure": workdir / "figure.png", "table": workdir / "arrays.npz"}
-            records.append(_placed(as_json(workdir), found, file.parent, files, problems))
+            records.append(_placed(as_json(workdir), logged, file.parent, files, problems))
         except (UserError, ValueError, KeyError, OSError) as error:
             problems.append(f"{_near(file.parent)}: {error}")
     if not records and not problems:
@@ -69,14 +69,16 @@ def figure_table(record: Record) -> str:
     return table(record.table) if record.table.suffix == ".npz" else record.table.read_text()
 
 
-def _placed(held: Any, found, where: Path, files: dict[str, Path], problems: list[str]) -> Record:
-    known: dict[str, Any] = {name: file for name, file in files.items() if file.exists()}
-    figure = known.get("figure")
-    content = figure.read_bytes() if figure else b""
-    if figure and not (content.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in content[-16:]):
+def _placed(
+    content: Any, logged, where: Path, files: dict[str, Path], problems: list[str]
+) -> Record:
+    present: dict[str, Any] = {name: file for name, file in files.items() if file.exists()}
+    figure = present.get("figure")
+    png = figure.read_bytes() if figure else b""
+    if figure and not (png.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in png[-16:]):
         problems.append(f"{_near(figure)}: the figure is damaged and not shown.")
-        del known["figure"]
-    record = Record.from_json(held, curves=found, where=_near(where), **known)
+        del present["figure"]
+    record = Record.from_json(content, curves=logged, where=_near(where), **present)
     return replace(record, stale=stale(record))
 
 

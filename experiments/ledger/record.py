@@ -36,27 +36,27 @@ class Record:
     table: Path | None = None  # the numbers behind the figure
 
     @classmethod
-    def from_json(cls, held: Any, curves: Curves | None = None, **beside: Any) -> "Record":
+    def from_json(cls, content: Any, curves: Curves | None = None, **beside: Any) -> "Record":
         """The record of a JSON file, checked; raises ValueError with one line."""
-        if not isinstance(held, dict) or "schema" not in held:
+        if not isinstance(content, dict) or "schema" not in content:
             raise ValueError("it has no schema, so it is no record")
-        if held["schema"] != SCHEMA:
-            raise ValueError(f"schema {held['schema']}, this version reads {SCHEMA}")
-        held = held | {"curves": curves or {}}
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
+        content = content | {"curves": curves or {}}
         needed: dict[str, Any] = {
             f.name: get_origin(f.type) or f.type for f in fields(cls) if f.default is MISSING
         }
         for name, kind in needed.items():
-            if not isinstance(held.get(name), kind):
-                found = f"{held.get(name)!r:.40}"
-                raise ValueError(f"{name!r} should be a {kind.__name__}, it is {found}")
-        values = {name: held[name] for name in needed}
-        record = cls(**values, steps=held.get("steps"), **beside)
+            if not isinstance(content.get(name), kind):
+                came = f"{content.get(name)!r:.40}"
+                raise ValueError(f"{name!r} should be a {kind.__name__}, it is {came}")
+        values = {name: content[name] for name in needed}
+        record = cls(**values, steps=content.get("steps"), **beside)
         if "arguments" not in record.config:
             raise ValueError("its config has no arguments: an older version made it")
         for name, is_sound in record._sound().items():
             if not is_sound:
-                raise ValueError(f"its {name!r} are damaged: {held.get(name)!r:.60}")
+                raise ValueError(f"its {name!r} are damaged: {content.get(name)!r:.60}")
         return record
 
     @property

@@ -1,9 +1,10 @@
 """When a claim counts as true: comparisons of measured numbers with their standard errors.
 
-A rule compares two sides. A side is a number or names one measured in a cell: `of("standard")`,
-`of("standard", "loss")`, `trivial("standard", "best_constant")`. Differences count beyond TWO
-combined standard errors. A rule says what follows if it holds and if it does not; where the errors
-are too large to tell, it is undecided.
+An item says its rules as {"the claim in words": above(left, right)}. A side is a number, or names
+one measured in a cell: `of("standard")`, `of("standard", "loss")`, `trivial("standard", "guess")`.
+Of an item with a single cell the cell is left out: "loss" is that metric, `trivial("", "guess")`
+that baseline. Differences count beyond TWO combined standard errors. A rule says what follows if it
+holds and if it does not; where the errors are too large to tell, it is undecided.
 """
 
 import math
@@ -25,12 +26,15 @@ ERRORS = 2.0  # combined standard errors
 
 
 class Side(NamedTuple):
-    """A number of a record: cell "" is the number `value` itself."""
+    """A number of a record; without a metric it is the number `value` itself."""
 
     cell: str
     metric: str
     value: float = 0.0
     is_baseline: bool = False
+
+
+Given = Side | str | float  # a side as `above` and `near` take it
 
 
 class Number(NamedTuple):
@@ -55,7 +59,6 @@ class Finding(NamedTuple):
 class Rule(NamedTuple):
     """`left` lies above `right` + by, or (within) no further than `by` from it, for certain."""
 
-    text: str  # the claim in words
     left: Side
     right: Side
     by: float = 0.0
@@ -63,10 +66,14 @@ class Rule(NamedTuple):
     yes: str = REPRODUCED
     no: str = DIFFERS
 
-    def judge(self, read: Read) -> Finding:
-        left, right = read(self.left), read(self.right)
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.left, self.right
+
+    def judge(self, text: str, read: Read) -> Finding:
+        left, right = map(read, self.sides)
         if left is None or right is None:
-            return Finding(self.text, NOT_RUN, "")
+            return Finding(text, NOT_RUN, "")
         error = ERRORS * math.hypot(left.sem, right.sem)
         gap = left.mean - right.mean
         if self.within:
@@ -75,7 +82,7 @@ class Rule(NamedTuple):
             holds, may_hold = gap > self.by + error, gap > self.by
         verdict = self.yes if holds else UNDECIDED if may_hold and self.no != CHANCE else self.no
         measured, other = (left, right) if self.left.cell else (right, left)
-        return Finding(self.text, verdict, f"{_say(measured)} against {_say(other)}")
+        return Finding(text, verdict, f"{_format(measured)} against {_format(other)}")
 
 
 def of(cell: str, metric: str = "accuracy") -> Side:
@@ -88,14 +95,19 @@ def trivial(cell: str, name: str) -> Side:
     return Side(cell, name, is_baseline=True)
 
 
-def above(text: str, left: Side | float, right: Side | float, by: float = 0.0, **verdicts) -> Rule:
+def above(left: Given, right: Given, by: float = 0.0, **verdicts) -> Rule:
     """left > right + by, beyond two combined standard errors."""
-    return Rule(text, _side(left), _side(right), by, **verdicts)
+    return Rule(_side(left), _side(right), by, **verdicts)
 
 
-def near(text: str, left: Side | float, right: Side | float, by: float, **verdicts) -> Rule:
+def near(left: Given, right: Given, by: float, **verdicts) -> Rule:
     """|left - right| <= by, with two combined standard errors to spare."""
-    return Rule(text, _side(left), _side(right), by, within=True, **verdicts)
+    return Rule(_side(left), _side(right), by, within=True, **verdicts)
+
+
+def beyond_chance(cell: str, predictor: str) -> Rule:
+    """The accuracy of a cell is above that of a trivial predictor; else it is chance level."""
+    return above(of(cell), trivial(cell, predictor), no=CHANCE)
 
 
 def gravest(verdicts: list[str]) -> str:
@@ -104,9 +116,11 @@ def gravest(verdicts: list[str]) -> str:
     return known[0] if known else NOT_RUN
 
 
-def _side(value: Side | float) -> Side:
-    return value if isinstance(value, Side) else Side("", "", float(value))
+def _side(given: Given) -> Side:
+    if isinstance(given, Side):
+        return given
+    return of("", given) if isinstance(given, str) else Side("", "", float(given))
 
 
-def _say(number: Number) -> str:
+def _format(number: Number) -> str:
     return f"{number.mean:.4g}" + (f" ± {number.sem:.2g}" if number.sem else "")

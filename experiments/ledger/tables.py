@@ -16,21 +16,12 @@ from experiments.shared.describe import csv_text, number
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
 SHOWN = 6  # metrics of a record that no rule asks about
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "²": r"$^2$",
-    "∞": r"$\infty$",
-} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
-LATEX |= {"α": r"$\alpha$", "β": r"$\beta$", "η": r"$\eta$", "θ": r"$\theta$", "λ": r"$\lambda$"}
-LATEX |= {"ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$", "φ": r"$\phi$", "Φ": r"$\Phi$"}
+LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+SYMBOLS = {"±": "pm", "≤": "leq", "≥": "geq", "×": "times", "·": "cdot", "∞": "infty"}
+SYMBOLS |= {"α": "alpha", "β": "beta", "η": "eta", "θ": "theta", "λ": "lambda"}
+SYMBOLS |= {"ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "Φ": "Phi"}
+LATEX |= {sign: f"$\\{name}$" for sign, name in SYMBOLS.items()}
 
 
 class Line(NamedTuple):
@@ -46,45 +37,49 @@ class Line(NamedTuple):
     record: Record | None
     stale: bool = False
 
+    def words(self) -> dict[str, str]:
+        """What every table says of it; a dash where there is nothing."""
+        return {
+            "cell": self.cell,
+            "metric": self.metric,
+            "published": number(self.published),
+            "measured": measured(self.value),
+            "n": str(self.value["n"]) if self.value else "-",
+            "baseline": number(self.baseline),
+            "scale": self.record.scale if self.record else "-",
+            "verdict": ("stale: " if self.stale else "") + (self.verdict or "no rule"),
+        }
+
 
 def lines(row: Row) -> list[Line]:
     """A row's numbers: the item's metric first, then those that its rules ask about."""
-    found = []
+    shown = []
     for name, cell in row.item.cells.items():
         record = row.records.get(name) or row.stale.get(name)
         stale = name not in row.records and record is not None
-        sides = [s for rule in row.item.rules for s in (rule.left, rule.right) if s.cell == name]
+        sides = [s for rule in row.item.rules.values() for s in rule.sides if s.cell == name]
         asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, asked):
-            main = metric == row.item.metric
-            held = record.baselines if record and main else {}
-            baseline = next((b for b in trivial if b in held), "")
-            found.append(
-                Line(
-                    name,
-                    metric,
-                    cell.published if main else None,
-                    record.metrics.get(metric) if record else None,
-                    held.get(baseline),
-                    baseline,
-                    verdict_of(row, name, metric),
-                    record,
-                    stale,
-                )
-            )
-    return found
+            published, baselines = None, {}
+            if metric == row.item.metric:
+                published, baselines = cell.published, record.baselines if record else {}
+            baseline = next((b for b in trivial if b in baselines), "")
+            numbers = (published, record and record.metrics.get(metric), baselines.get(baseline))
+            judged = verdict_of(row, name, metric)
+            shown.append(Line(name, metric, *numbers, baseline, judged, record, stale))
+    return shown
 
 
 def said(row: Row) -> list[tuple[Finding, str, list[Side]]]:
     """Each finding, whether it holds (a word, or "" without numbers), and what it looks at."""
-    found = []
-    for rule, finding in zip(row.item.rules, row.findings, strict=True):
+    findings = []
+    for rule, finding in zip(row.item.rules.values(), row.findings, strict=True):
         words = {rule.yes: "Yes", UNDECIDED: "Perhaps"}
         holds = words.get(finding.verdict, "No")
-        sides = [side for side in (rule.left, rule.right) if side.cell]
-        found.append((finding, holds if finding.numbers else "", sides))
-    return found
+        sides = [side for side in rule.sides if side.cell]
+        findings.append((finding, holds if finding.numbers else "", sides))
+    return findings
 
 
 def verdict_of(row: Row, cell: str, metric: str) -> str:
@@ -174,27 +169,18 @@ def as_csv(row: Row) -> str:
 
 def as_latex(row: Row) -> str:
     """A tabular that needs no package."""
-    heads = [*COLUMNS[:3], "measured", *COLUMNS[5:]]
+    rows = [line.words() for line in lines(row)]
     out = [
         f"% {_one_line(row.paper.source)}, {_one_line(row.item.name)}: {_one_line(row.item.claim)}",
         r"\begin{tabular}{llrrrrll}",
         r"\hline",
-        " & ".join(map(latex, heads)) + r" \\",
+        " & ".join(name for name in COLUMNS if name != "sem") + r" \\",
         r"\hline",
+        *(" & ".join(map(latex, words.values())) + r" \\" for words in rows),
+        r"\hline",
+        r"\end{tabular}",
     ]
-    for line in lines(row):
-        cells = [
-            line.cell,
-            line.metric,
-            number(line.published),
-            measured(line.value),
-            str(line.value["n"]) if line.value else "-",
-            number(line.baseline),
-            line.record.scale if line.record else "-",
-            ("stale: " if line.stale else "") + (line.verdict or "no rule"),
-        ]
-        out.append(" & ".join(map(latex, cells)) + r" \\")
-    return "\n".join([*out, r"\hline", r"\end{tabular}", ""])
+    return "\n".join([*out, ""])
 
 
 def latex(text: str) -> str:
@@ -204,7 +190,7 @@ def latex(text: str) -> str:
 
 def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[str]:
     if record is None:
-        ruled = {s.metric for rule in row.item.rules for s in (rule.left, rule.right)}
+        ruled = {side.metric for rule in row.item.rules.values() for side in rule.sides}
         own = row.item.metric in asked or row.item.metric in ruled or not ruled
         return [row.item.metric] if own else [*asked][:1] or [""]
     names = [name for name in (row.item.metric, *asked) if name in record.metrics]

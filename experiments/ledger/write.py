@@ -29,8 +29,8 @@ AXIS = 24  # entries of one axis of an array
 
 def keep(workdir: Workdir) -> Path:
     """The record's file in results/."""
-    held = workdir.read("config.json")
-    file = place(held["config"], held["config_hash"])
+    said = workdir.read("config.json")
+    file = place(said["config"], said["config_hash"])
     file.parent.mkdir(exist_ok=True)
     if (workdir / "figure.png").exists():
         write_atomically(beside(file, ".png"), small(workdir / "figure.png"))
@@ -61,10 +61,10 @@ def as_json(workdir: Workdir) -> dict[str, Any]:
     }
 
 
-def compact(held: Mapping[str, Any]) -> str:
+def compact(record: Mapping[str, Any]) -> str:
     """JSON with a line for each innermost list or object, so that a diff shows whole numbers."""
     innermost = r"\{[^{}\[\]]*\}|\[[^{}\[\]]*\]"
-    text = re.sub(innermost, lambda m: re.sub(r"\n *", " ", m[0]), dumps(held, indent=1))
+    text = re.sub(innermost, lambda m: re.sub(r"\n *", " ", m[0]), dumps(record, indent=1))
     return text + "\n"
 
 
@@ -89,8 +89,8 @@ def table(arrays: Path) -> str:
 
     "indices" says which part of the array the values are: "2 0:41:2" is [2, 0:41:2].
     """
-    with np.load(arrays) as held:
-        lines = [(name, *line) for name in held.files for line in _lines(held[name])]
+    with np.load(arrays) as file:
+        lines = [(name, *line) for name in file.files for line in _lines(file[name])]
     return csv_text([("array", "indices", "values"), *lines])
 
 

@@ -4,31 +4,21 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
-from experiments.ledger import tables
+from experiments.ledger import rules, tables
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.ledger.rules import (
-    CHANCE,
-    DEFINITION,
-    DIFFERS,
-    NOT_RUN,
-    REFUTED,
-    REPRODUCED,
-    SHOWN,
-    UNDECIDED,
-)
 from experiments.page import figures
-from experiments.page.section import finding_texts, made, marked, section, verdict
+from experiments.page.section import finding_texts, folded, made, marked, section, table, verdict
 
 MEANING = {
-    REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
-    UNDECIDED: "the errors are too large to tell: more seeds would.",
-    DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
-    REFUTED: "the claim is false, at any scale.",
-    CHANCE: "the number is what a trivial predictor scores on the same set.",
-    NOT_RUN: "no usable record, or no rule; the command stands in its section.",
-    DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
+    rules.REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
+    rules.UNDECIDED: "the errors are too large to tell: more seeds would.",
+    rules.DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
+    rules.REFUTED: "the claim is false, at any scale.",
+    rules.CHANCE: "the number is what a trivial predictor scores on the same set.",
+    rules.NOT_RUN: "no usable record, or no rule; the command stands in its section.",
+    rules.DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
 }
 SCALES = {
     "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
@@ -69,32 +59,28 @@ def _introduction(records: list[Record], note: str) -> list[str]:
     lines += [f"<p>{escape(note)}</p>"] if note else []
     if not records:
         return [*lines, '<p class="problem">There is no record: nothing was run yet.</p>']
-    names = [name for name in SCALES if name in counts] + [n for n in counts if n not in SCALES]
+    names = sorted(counts, key=[*SCALES, *counts].index)
     if len(names) == 1:
-        only = names[0]
-        lines.append(f"<p><b>All numbers are of scale {only}</b>: {SCALES.get(only, '')}.</p>")
+        told = f"<b>All numbers are of scale {names[0]}</b>: {SCALES.get(names[0], '')}."
     else:
-        told = "; ".join(f"<b>{n}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names)
-        lines.append(
-            f"<p>The numbers are of {len(names)} scales, and each says its own. {told}.</p>"
-        )
-    meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{MEANING[v]}</dd>" for v in SHOWN)
-    return [*lines, f'<dl class="made small">{meanings}</dl>']
+        each = "; ".join(f"<b>{n}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names)
+        told = f"The numbers are of {len(names)} scales, and each says its own. {each}."
+    meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
+    return [*lines, f"<p>{told}</p>", f'<dl class="made small">{meanings}</dl>']
 
 
 def _overview(rows: list[Row], papers: dict[str, Paper]) -> list[str]:
     """Counts by paper, then the ledger: a row a table or figure, linked to its section."""
-    head = "".join(f'<th class="number">{word}</th>' for word in SHOWN)
-    lines = []
+    head = "".join(f'<th class="number">{word}</th>' for word in rules.SHOWN)
+    lines, body = [], []
     for paper in papers.values():
-        counts = Counter(row.verdict for row in rows if row.paper.key == paper.key)
-        cells = "".join(f'<td class="number">{counts[word] or "-"}</td>' for word in SHOWN)
+        own = [row for row in rows if row.paper.key == paper.key]
+        counts = Counter(row.verdict for row in own)
+        cells = "".join(f'<td class="number">{counts[word] or "-"}</td>' for word in rules.SHOWN)
         link = f'<a href="#{_id(paper)}">{escape(paper.title)}</a>'
         lines.append(f'<tr><td class="title">{link}</td>{cells}</tr>')
-    body = []
-    for paper in papers.values():
         body.append(f'<tr class="paper"><th colspan="4">{escape(paper.title)}</th></tr>')
-        body += [_ledger_row(row) for row in rows if row.paper.key == paper.key]
+        body += map(_ledger_row, own)
     return [
         '<h2 id="ledger">The ledger</h2>',
         f'<div class="scroll"><table><thead><tr><th>paper</th>{head}</tr></thead>'
@@ -141,17 +127,12 @@ def _others(rows: list[Row], records: list[Record]) -> list[str]:
         if record.figure:
             html = figures.picture(record, record.figure).html
             parts.append(f'<figure><div class="panels">{html}</div></figure>')
-        parts.append(
-            f"<details><summary>How it was made</summary>{made([record])}</details></section>"
-        )
+        parts.append(folded("How it was made", made([record])) + "</section>")
     return parts
 
 
 def _unusable(problems: list[str], records: list[Record]) -> list[str]:
-    lines = [
-        *problems,
-        *(f"{r.where}: stale, {r.stale}" for r in records if r.stale),
-    ]
+    lines = [*problems, *(f"{r.where}: stale, {r.stale}" for r in records if r.stale)]
     if not lines:
         return []
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -162,19 +143,14 @@ def _environments(records: list[Record]) -> list[str]:
     """Machines and versions, each with how many of the records it made."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for record in records:
-        held = record.environment
-        machine = f"{held.get('cores')} cores, {held.get('devices')} x {held.get('device')}"
-        versions = ", ".join(f"{n} {v}" for n, v in sorted(held.get("versions", {}).items()))
-        counts[machine, f"Python {held.get('python')}, {versions}", tables.commit(record)] += 1
-    body = "".join(
-        f'<tr><td class="number">{n}</td>'
-        + "".join(f"<td>{escape(word)}</td>" for word in words)
-        + "</tr>"
-        for words, n in counts.items()
-    )
-    head = '<th class="number">records</th><th>machine</th><th>versions</th><th>commit</th>'
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return ['<h2 id="environments">Environments</h2>', f'<div class="scroll">{table}</div>']
+        facts = record.environment
+        machine = f"{facts.get('cores')} cores, {facts.get('devices')} x {facts.get('device')}"
+        versions = ", ".join(f"{n} {v}" for n, v in sorted(facts.get("versions", {}).items()))
+        counts[machine, f"Python {facts.get('python')}, {versions}", tables.commit(record)] += 1
+    heads = ("records", "machine", "versions", "commit")
+    body = [[str(n), *map(escape, words)] for words, n in counts.items()]
+    whole = table(heads, body, right=("records",))
+    return ['<h2 id="environments">Environments</h2>', f'<div class="scroll">{whole}</div>']
 
 
 def _id(paper: Paper) -> str:

@@ -1,6 +1,7 @@
 """The Markdown pages: RESULTS.md, and two blocks of README.md, out of ledger rows and records."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from configs.common import VARIANTS
 from experiments.ledger import tables
@@ -16,34 +17,37 @@ NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
 # What a table of records shows first; everything else stays in the record.
 SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
 
+HEAD = """# Results
+
+Made from `results/` by `python experiments/report.py`, never by hand. The same with
+figures, as one file: `python experiments/report.py --page=page.html`.
+"""
+LEGEND = """A row for every table and figure. A number is a mean ± standard error over seeds;
+differences count beyond two combined standard errors; of several findings the
+gravest is the verdict. `code`: the commit that the runs were made with.
+"""
+
 
 def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
     """The text of RESULTS.md."""
-    lines = ["# Results", ""]
-    lines += [
-        "Made from `results/` by `python experiments/report.py`, never by hand. The same with"
-    ]
-    lines += ["figures, as one file: `python experiments/report.py --page=page.html`.", ""]
+    lines = [HEAD]
     stale = [f"{r.where}: stale, {r.stale}" for r in records if r.stale]
     if problems := [*problems, *stale]:
-        lines += ["## Records that cannot be used", ""] + [f"- {p}" for p in problems] + [""]
-    lines += ["## Ledger", "", *_counts(rows, heading=True), ""]
-    lines += ["A row for every table and figure. A number is a mean ± standard error over seeds;"]
-    lines += ["differences count beyond two combined standard errors; of several findings the"]
-    lines += ["gravest is the verdict. `code`: the commit that the runs were made with.", ""]
+        lines += ["## Records that cannot be used", "", *(f"- {p}" for p in problems), ""]
+    lines += ["## Ledger", "", *_counts(rows, heading=True), "", LEGEND]
     listed: dict[str, str] = {}
     for key, paper in {row.paper.key: row.paper for row in rows}.items():
-        mine = [row for row in rows if row.paper.key == key]
+        own = [row for row in rows if row.paper.key == key]
         lines += [f'### <a id="{key}"></a>{paper.title}', "", f"{paper.source}.", ""]
-        lines += ["| table or figure | the paper claims | our runs | verdict | caveat | code |"]
-        lines += ["|---|---|---|---|---|---|", *map(_ledger_row, mine), ""]
-        lines += _open(key, mine, listed)
+        heads = ["table or figure", "the paper claims", "our runs", "verdict", "caveat", "code"]
+        lines += [*_table(heads, map(_ledger_row, own)), ""]
+        lines += _open(key, own, listed)
     lines += ["## Records", ""]
     groups: dict[str, list[Record]] = {}
     for record in sorted(records, key=_order):
         groups.setdefault(_title(record), []).append(record)
     for title, group in groups.items():
-        lines += [f"### {title}", "", *_table(group), ""]
+        lines += [f"### {title}", "", *_group(group), ""]
         lines += [f"    {record.command}" for record in group] + [""]
     if not records:
         lines += ["None: nothing was run and recorded yet."]
@@ -56,15 +60,21 @@ def readme(text: str, rows: list[Row]) -> str:
     return _replace(text, NUMBERS, _variants(rows))
 
 
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> list[str]:
+    """A Markdown table; `rule` stands below all heads but the first."""
+    head, *body = ("| " + " | ".join(cells) + " |" for cells in (heads, *rows))
+    return [head, "|---|" + f"{rule}|" * (len(heads) - 1), *body]
+
+
 def _counts(rows: list[Row], heading: bool) -> list[str]:
     """Papers x verdicts: how many tables and figures."""
-    lines = ["| paper | " + " | ".join(VERDICTS) + " |", "|---|" + "---:|" * len(VERDICTS)]
+    body = []
     for paper in {row.paper.key: row.paper for row in rows}.values():
         counts = Counter(row.verdict for row in rows if row.paper.key == paper.key)
         link = f"{'' if heading else 'RESULTS.md'}#{paper.key}"
         cells = [str(counts[word] or "-") for word in VERDICTS]
-        lines.append(f"| [{paper.title}]({link}) | " + " | ".join(cells) + " |")
-    return lines
+        body.append([f"[{paper.title}]({link})", *cells])
+    return _table(["paper", *VERDICTS], body, rule="---:")
 
 
 def _late(rows: list[Row]) -> str:
@@ -75,17 +85,15 @@ def _late(rows: list[Row]) -> str:
     )
 
 
-def _ledger_row(row: Row) -> str:
+def _ledger_row(row: Row) -> list[str]:
     ours = [
         f"{f.text}? {holds}: {f.numbers} ({f.verdict})" for f, holds, _ in tables.said(row) if holds
     ]
     open_ones = len(row.findings) - len(ours)
     ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
-    ours += [f"*{line}*" for line in tables.stale_lines(row)]
-    ours += [f"*{problem}*" for problem in row.problems]
-    caveat = [row.item.note] + [
-        "Numbers had been seen before the rule was written."
-    ] * row.item.late
+    ours += [f"*{line}*" for line in (*tables.stale_lines(row), *row.problems)]
+    caveat = [row.item.note]
+    caveat += ["Numbers had been seen before the rule was written."] * row.item.late
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
     commits = sorted({tables.commit(record) for record in row.records.values()})
     cells = [
@@ -96,7 +104,7 @@ def _ledger_row(row: Row) -> str:
         " ".join(filter(None, caveat)),
         "<br>".join(commits) or "-",
     ]
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
 
 
 def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
@@ -131,19 +139,11 @@ def _variants(rows: list[Row]) -> list[str]:
     if not chosen:
         return ["No record yet: `python experiments/run.py --config=... --record` makes one."]
     names = [row.item.name.split(", ")[-1] for row in chosen.values()]
-    lines = ["| trained | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
-    for variant in VARIANTS:
-        cells = [_accuracy(row, variant) for row in chosen.values()]
-        lines.append(f"| {variant} | " + " | ".join(cells) + " |")
-    trivial = [
-        {line.baseline for line in tables.lines(row) if line.baseline is not None}
-        for row in chosen.values()
-    ]
-    lines.append(
-        "| *trivial predictor* | "
-        + " | ".join(f"*{number(max(t, default=None))}*" for t in trivial)
-        + " |"
-    )
+    body = [[v, *(_accuracy(row, v) for row in chosen.values())] for v in VARIANTS]
+    levels = [[line.baseline for line in tables.lines(row)] for row in chosen.values()]
+    best = [max((b for b in row if b is not None), default=None) for row in levels]
+    body.append(["*trivial predictor*", *(f"*{number(b)}*" for b in best)])
+    lines = _table(["trained", *names], body)
     records = [record for row in chosen.values() for record in row.records.values()]
     scales = ", ".join(sorted({record.scale for record in records}))
     seeds = sorted({len(record.seeds) for record in records})
@@ -165,27 +165,24 @@ def _replace(text: str, marks: tuple[str, str], lines: list[str]) -> str:
     return "\n".join([before + start, *lines, end + after])
 
 
-def _table(group: list[Record]) -> list[str]:
+def _group(group: list[Record]) -> list[str]:
+    """The records of one config and scale, a row each."""
     names = [name for name in SHOWN if any(name in r.metrics for r in group)]
     names = names or sorted({name for r in group for name in r.metrics})[:8]
-    head = ["variant", *(n.replace("_", " ") for n in names), "rate", "steps", "CPU s", "code"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    heads = ["variant", *(n.replace("_", " ") for n in names), "rate", "steps", "CPU s", "code"]
+    body = []
     for record in group:
         chosen = [m for m in record.members if m.get("chosen")]
         rate = f"{chosen[0]['learning_rate']:g}" if chosen else "-"
-        values = [tables.measured(record.metrics.get(n)) for n in names]
+        steps = str("-" if record.steps is None else record.steps)
         code = tables.commit(record) + (" **stale**" if record.stale else "")
-        cells = [
-            _variant(record),
-            *values,
-            rate,
-            str("-" if record.steps is None else record.steps),
-        ]
-        cells += [f"{record.seconds.get('cpu', 0):.0f}", code]
-        lines.append("| " + " | ".join(cells) + " |")
-    baselines = group[0].baselines
-    if baselines:
-        text = ", ".join(f"{n.replace('_', ' ')} {number(v)}" for n, v in baselines.items())
+        values = [tables.measured(record.metrics.get(n)) for n in names]
+        seconds = f"{record.seconds.get('cpu', 0):.0f}"
+        body.append([_variant(record), *values, rate, steps, seconds, code])
+    lines = _table(heads, body)
+    if group[0].baselines:
+        levels = group[0].baselines.items()
+        text = ", ".join(f"{n.replace('_', ' ')} {number(v)}" for n, v in levels)
         lines += ["", f"Trivial predictors on the same set: {text}."]
     environment, seeds = group[0].environment, len(group[0].seeds)
     machine = f"{environment.get('cores')} cores of {environment.get('device')}"

@@ -1,6 +1,7 @@
 """A table or figure of a paper as a section of the page: claim, findings, numbers, figure, runs."""
 
 import base64
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 from experiments.ledger import tables
@@ -8,10 +9,9 @@ from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import Finding
 from experiments.page import figures
-from experiments.shared.describe import number
 
-HEADS = ("cell", "published", "measured", "n", "baseline", "scale", "verdict")
 NUMBERS = ("published", "measured", "n", "baseline")
+LATE = "The rules were written after numbers of these runs had been seen."
 
 
 def section(row: Row, shown: dict[str, Row]) -> str:
@@ -23,14 +23,13 @@ def section(row: Row, shown: dict[str, Row]) -> str:
     if item.note:
         parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
     if item.late:
-        text = "The rules were written after numbers of these runs had been seen."
-        parts.append(f'<p class="caveat">{text}</p>')
+        parts.append(f'<p class="caveat">{LATE}</p>')
     if item.defines:
         parts.append(f"<p><b>Here:</b> {marked(item.defines)}</p>")
     if item.needs:
         parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
-    parts += [f'<p class="problem">{escape(text)}</p>' for text in row.problems]
-    parts += _stale(row)
+    problems = (*row.problems, *tables.stale_lines(row))
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
     parts += _findings(row)
     parts += _numbers(row)
     before: list[Record] = []
@@ -47,15 +46,15 @@ def verdict(word: str) -> str:
 
 def finding_texts(row: Row) -> list[tuple[Finding, str]]:
     """Each finding with its numbers, which name the records that they come from."""
-    found = []
+    findings = []
     for finding, holds, sides in tables.said(row):
         text = escape(finding.text)
         if holds:
             where = " ".join(sorted({row.records[s.cell].where for s in sides}))
             numbers = f'data-records="{escape(where)}">{escape(finding.numbers)}'
             text += f'? {holds}: <span class="numbers" {numbers}</span>'
-        found.append((finding, text))
-    return found
+        findings.append((finding, text))
+    return findings
 
 
 def made(records: list[Record]) -> str:
@@ -90,10 +89,6 @@ def marked(text: str) -> str:
     return "".join(f"<code>{w}</code>" if i % 2 else w for i, w in enumerate(words))
 
 
-def _stale(row: Row) -> list[str]:
-    return [f'<p class="problem">{escape(line)}</p>' for line in tables.stale_lines(row)]
-
-
 def _findings(row: Row) -> list[str]:
     if not row.item.rules:
         return ['<p class="caveat">No rule decides on it yet.</p>'] if row.records else []
@@ -107,48 +102,48 @@ def _numbers(row: Row) -> list[str]:
     if not any(line.record for line in lines):
         return []
     several = len({line.metric for line in lines}) > 1
-    heads = [HEADS[0], *(["metric"] if several else []), *HEADS[1:]]
-    head = "".join(f"<th{_side(name)}>{name}</th>" for name in heads)
+    heads = [name for name in lines[0].words() if several or name != "metric"]
     body = []
     for line in lines:
-        measured = _measured(line) if line.record else "not yet run"
-        trivial = f"{number(line.baseline)} <span class=soft>{escape(line.baseline_name)}</span>"
-        cells = {
-            "cell": escape(line.cell),
-            "metric": escape(line.metric),
-            "published": number(line.published),
-            "measured": measured,
-            "n": str(line.value["n"]) if line.value else "-",
-            "baseline": trivial.replace("_", " ") if line.baseline is not None else "-",
-            "scale": escape(line.record.scale) if line.record else "-",
-            "verdict": verdict(line.verdict)
-            if line.verdict
-            else '<span class="soft">no rule</span>',
-        }
-        body.append("<tr>" + "".join(f"<td{_side(n)}>{cells[n]}</td>" for n in heads) + "</tr>")
-    caption = (
-        ""
-        if several
-        else f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
-    )
-    name = tables.name_of(row)
-    links = (
-        f"{download(name, 'csv', tables.as_csv(row))} {download(name, 'tex', tables.as_latex(row))}"
-    )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        cells = {name: escape(words) for name, words in line.words().items()}
+        cells["measured"] = _measured(line)
+        if line.baseline is not None:
+            name = escape(line.baseline_name).replace("_", " ")
+            cells["baseline"] += f" <span class=soft>{name}</span>"
+        unruled = '<span class="soft">no rule</span>'
+        cells["verdict"] = verdict(line.verdict) if line.verdict else unruled
+        body.append([cells[name] for name in heads])
+    caption = f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
+    name, csv, tex = tables.name_of(row), tables.as_csv(row), tables.as_latex(row)
+    links = f"{download(name, 'csv', csv)} {download(name, 'tex', tex)}"
     return [
-        caption,
-        f'<div class="scroll">{table}</div>',
+        "" if several else caption,
+        f'<div class="scroll">{table(heads, body, NUMBERS)}</div>',
         f'<p class="small">This table: {links}</p>',
     ]
 
 
-def _side(name: str) -> str:
-    return ' class="number"' if name in NUMBERS else ""
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()) -> str:
+    """A table of ready cells; the columns of the names in `right` are numbers."""
+    sides = [' class="number"' if name in right else "" for name in heads]
+    head = "".join(f"<th{side}>{name}</th>" for side, name in zip(sides, heads, strict=True))
+    body = (
+        "".join(f"<td{side}>{cell}</td>" for side, cell in zip(sides, cells, strict=True))
+        for cells in rows
+    )
+    body = "".join(f"<tr>{cells}</tr>" for cells in body)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def folded(head: str, body: str, is_open: bool = False) -> str:
+    """What the reader opens."""
+    return f"<details{' open' * is_open}><summary>{head}</summary>{body}</details>"
 
 
 def _measured(line: tables.Line) -> str:
-    if line.value is None or line.record is None or line.value["mean"] is None:
+    if line.record is None:
+        return "not yet run"
+    if line.value is None or line.value["mean"] is None:
         return "-"
     where, mean = escape(line.record.where), line.value["mean"]
     text = tables.measured(line.value) + (" (stale)" if line.stale else "")
@@ -165,11 +160,8 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
         link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
         return f"<p>{escape(figure.title)} The figure stands at {link}.</p>"
     shown[key], name = row, tables.name_of(row)
-    numbers = (
-        f" The numbers behind it: {download(name + '-figure', 'csv', figure.csv)}."
-        if figure.csv
-        else ""
-    )
+    link = download(f"{name}-figure", "csv", figure.csv)
+    numbers = f" The numbers behind it: {link}." if figure.csv else ""
     drawn = (
         f'<figure><div class="panels">{figure.html}</div>{figure.legend}'
         f"<figcaption>{title}<span>{numbers}</span></figcaption></figure>"
@@ -181,9 +173,7 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
     commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
     scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
     head = f"How it was made: {told}, scale {escape(scales)}, commit {commits}"
-    is_open = " open" if n == 1 else ""
-    runs = made(figure.records)
-    return f"{drawn}<details{is_open}><summary>{head}</summary>{runs}</details>"
+    return drawn + folded(head, made(figure.records), n == 1)
 
 
 def _open(row: Row) -> list[str]:
@@ -196,6 +186,5 @@ def _open(row: Row) -> list[str]:
     n = len(commands)
     told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
     lines = escape("\n".join(commands.values()))
-    is_open = " open" if len(commands) == 1 else ""
     head = f"{told}; to make {'it' if n == 1 else 'them'}:"
-    return [*parts, f"<details{is_open}><summary>{head}</summary><pre>{lines}</pre></details>"]
+    return [*parts, folded(head, f"<pre>{lines}</pre>", n == 1)]

@@ -1,15 +1,19 @@
-"""Line charts as inline SVG: drawn by hand, coloured by the page's style sheet, light or dark.
+"""Charts as inline SVG: drawn by hand, coloured by the page's style sheet, light or dark.
 
 Colours are the classes s0 .. s6, so that a chart follows the reader's theme; text is currentColor.
+matplotlib's SVG fixes its colours, is ten times as long and refers to its parts by url(#..) and by
+ids, which several charts of one page would share.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from experiments.shared.describe import csv_text
+
 WIDTH, HEIGHT = 420, 250
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a line chart
 COLOURS = 7  # classes s0 .. s6 of the style sheet
 
 
@@ -31,34 +35,6 @@ class Axis(NamedTuple):
     ticks: Mapping[float, str] = {}  # chosen by hand; else nice numbers
 
 
-def line_chart(
-    alt: str,
-    series: Sequence[Series],
-    x: Axis,
-    y: Axis,
-    levels: Mapping[str, float] | None = None,
-    marks: bool = False,
-) -> str:
-    """One panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
-    levels = levels or {}
-    xs = [v for s in series for v in s.x]
-    ys = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
-    to_x = _scale(x, xs, LEFT, WIDTH - RIGHT)
-    to_y = _scale(y, ys, HEIGHT - BOTTOM, TOP)
-    parts = [*_grid(x, y, xs, ys, to_x, to_y)]
-    for name, value in levels.items():
-        at = to_y(value)
-        parts.append(f'<path class="level" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>')
-        said = escape(_say(name, value))
-        parts.append(f'<text x="{LEFT + 4}" y="{_clear(at)}">{said}</text>')
-    for i, one in enumerate(series):
-        parts += _drawn(one, f"s{_colour(one, i)}", to_x, to_y, marks)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(alt)}">'
-        f"<title>{escape(alt)}</title>{''.join(parts)}</svg>"
-    )
-
-
 class Dot(NamedTuple):
     """A row of a dot chart; what is None is not drawn."""
 
@@ -69,150 +45,164 @@ class Dot(NamedTuple):
     baseline: float | None
 
 
+def line_chart(
+    alt: str,
+    series: Sequence[Series],
+    x: Axis,
+    y: Axis,
+    levels: Mapping[str, float] = {},
+    marks: bool = False,
+) -> str:
+    """One panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
+    heights = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
+    to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
+    to_y = Scale(y, heights, BOTTOM, TOP)
+    parts = []
+    for value, words in to_y.ticks().items():
+        parts.append(_path("grid", f"M{LEFT} {to_y(value):.1f}H{RIGHT}"))
+        parts.append(_text(LEFT - 5, f"{to_y(value) + 4:.1f}", words, "end"))
+    for value, words in to_x.ticks().items():
+        parts.append(_text(f"{to_x(value):.1f}", BOTTOM + 15, words, "middle"))
+    parts.append(_path("axis", f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"))
+    parts.append(_text((LEFT + RIGHT) / 2, HEIGHT - 6, x.label, "middle"))
+    turned = f"translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"
+    parts.append(f'<text transform="{turned}" text-anchor="middle">{escape(y.label)}</text>')
+    for name, value in levels.items():
+        at = to_y(value)
+        parts.append(_path("level", f"M{LEFT} {at:.1f}H{RIGHT}"))
+        beside = at - 4 if at > TOP + 14 else at + 12  # Above the level, but never above the frame.
+        parts.append(_text(LEFT + 4, f"{beside:.1f}", f"{name.replace('_', ' ')} {value:.3g}"))
+    for i, line in enumerate(series):
+        parts += _drawn(line, f"s{_colour(line, i)}", to_x, to_y, marks)
+    return _svg(alt, HEIGHT, parts)
+
+
 def dot_chart(alt: str, dots: Sequence[Dot], x: Axis) -> str:
     """A line a cell: our number with its error bar, the published one, the baseline."""
     left, step = 118, 24
     bottom = TOP + step * len(dots)
-    drawn = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
-    to_x = _scale(x, drawn, left + 8, WIDTH - RIGHT - 8)
+    values = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
+    to_x = Scale(x, values, left + 8, RIGHT - 8)
     parts = []
-    for value, text in _ticks(x, drawn).items():
-        at = f"{to_x(value):.1f}"
-        parts.append(f'<path class="grid" d="M{at} {TOP}V{bottom}"/>')
-        parts.append(f'<text x="{at}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
+    for value, words in to_x.ticks().items():
+        parts.append(_path("grid", f"M{to_x(value):.1f} {TOP}V{bottom}"))
+        parts.append(_text(f"{to_x(value):.1f}", bottom + 15, words, "middle"))
     for i, dot in enumerate(dots):
         y = TOP + step * (i + 0.5)
-        label = f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{escape(dot.label)}</text>'
-        parts.append(f'{label}<path class="grid" d="M{left} {y}H{WIDTH - RIGHT}"/>')
+        parts.append(_text(left - 6, y + 4, dot.label, "end"))
+        parts.append(_path("grid", f"M{left} {y}H{RIGHT}"))
         if dot.baseline is not None:
-            at = f"{to_x(dot.baseline):.1f}"
-            parts.append(f'<path class="line level" d="M{at} {y - 9}V{y + 9}"/>')
+            parts.append(_path("line level", f"M{to_x(dot.baseline):.1f} {y - 9}V{y + 9}"))
         if dot.published is not None:
             at = to_x(dot.published)
             corners = f"M{at:.1f} {y - 6}L{at + 6:.1f} {y}L{at:.1f} {y + 6}L{at - 6:.1f} {y}Z"
-            parts.append(f'<path class="line s1" d="{corners}"/>')
+            parts.append(_path("line s1", corners))
         if dot.measured is not None:
-            ends = [to_x(dot.measured - dot.error), to_x(dot.measured + dot.error)]
-            parts.append(f'<path class="line s0" d="M{ends[0]:.1f} {y}H{ends[1]:.1f}"/>')
-            at = f"{to_x(dot.measured):.1f}"
-            parts.append(f'<circle class="dot s0" cx="{at}" cy="{y}" r="3.5"/>')
-    parts.append(f'<path class="axis" d="M{left} {TOP}V{bottom}H{WIDTH - RIGHT}"/>')
-    middle = f'x="{(left + WIDTH - RIGHT) / 2}" y="{bottom + 33}" text-anchor="middle"'
-    parts.append(f"<text {middle}>{escape(x.label)}</text>")
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {bottom + 40}" role="img" aria-label="{escape(alt)}">'
-        f"<title>{escape(alt)}</title>{''.join(parts)}</svg>"
-    )
+            low, high = (to_x(dot.measured + error) for error in (-dot.error, dot.error))
+            parts.append(_path("line s0", f"M{low:.1f} {y}H{high:.1f}"))
+            parts.append(_circle("s0", to_x(dot.measured), y, 3.5))
+    parts.append(_path("axis", f"M{left} {TOP}V{bottom}H{RIGHT}"))
+    parts.append(_text((left + RIGHT) / 2, bottom + 33, x.label, "middle"))
+    return _svg(alt, bottom + 40, parts)
 
 
 def legend(series: Sequence[Series]) -> str:
     """The names of the lines, as text of the page so that it wraps on a phone."""
     words = [
-        f'<li><span class="swatch b{_colour(one, i)}"></span>{escape(one.label)}</li>'
-        for i, one in enumerate(series)
+        f'<li><span class="swatch b{_colour(line, i)}"></span>{escape(line.label)}</li>'
+        for i, line in enumerate(series)
     ]
     return f'<ul class="legend">{"".join(words)}</ul>'
 
 
 def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
     """The points of some panels: what a chart shows, as numbers."""
-    rows = ["panel,line,x,y,low,high"]
+    rows: list[Iterable[str]] = [("panel", "line", "x", "y", "low", "high")]
     for panel, series in panels.items():
-        for one in series:
-            points = zip(one.x, one.y, one.low, one.high, strict=True)
-            label = f'"{one.label}"' if "," in one.label else one.label
-            rows += [f"{panel},{label}," + ",".join(f"{v:.6g}" for v in p) for p in points]
-    return "\n".join(rows) + "\n"
+        for line in series:
+            points = zip(line.x, line.y, line.low, line.high, strict=True)
+            rows += [(panel, line.label, *(f"{value:.6g}" for value in point)) for point in points]
+    return csv_text(rows)
 
 
-def _colour(one: Series, place: int) -> int:
-    return (place if one.colour < 0 else one.colour) % COLOURS
+class Scale:
+    """The pixels of an axis' values; what lies outside the limits is drawn at the edge."""
+
+    def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float):
+        self.axis, self.start, self.end = axis, start, end
+        if axis.limits:
+            self.low, self.high = axis.limits
+            return
+        low, high = min(values), max(values)
+        gap = (high - low) or abs(high) or 1.0
+        self.low, self.high = low - 0.03 * gap, high + 0.03 * gap
+        if axis.log:
+            self.low, self.high = max(low, 1e-9) / 1.2, max(high, 1e-9) * 1.2
+
+    def __call__(self, value: float) -> float:
+        low, high, place = self.low, self.high, value
+        if self.axis.log:
+            low, high, place = (math.log10(max(v, 1e-300)) for v in (low, high, max(value, 1e-9)))
+        share = (place - low) / (high - low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self) -> Mapping[float, str]:
+        low, high = self.low, self.high
+        if self.axis.ticks:
+            return self.axis.ticks
+        if self.axis.log:
+            first, last = math.log10(low), math.log10(high)
+            powers = range(math.ceil(first), math.floor(last) + 1)
+            chosen = [10.0**p for p in powers][:: -(-len(powers) // 5) or 1]
+            if len(chosen) < 2:
+                tens = range(math.floor(first), math.ceil(last) + 1)
+                chosen = [v for p in tens for m in (1, 2, 5) if low <= (v := m * 10.0**p) <= high]
+            return {v: f"{v:g}" for v in chosen or (low, high)}
+        step = 10 ** math.floor(math.log10((high - low) / 3))
+        step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)
+        first = math.ceil(low / step - 1e-9)
+        count = int((high - first * step) / step + 1e-9) + 1
+        chosen = [(first + i) * step for i in range(count)]
+        return {v: f"{v:.6g}" if abs(v) > 1e-12 * step else "0" for v in chosen}
 
 
-def _drawn(one: Series, colour: str, to_x, to_y, marks: bool) -> list[str]:
-    points = [f"{to_x(a):.1f} {to_y(b):.1f}" for a, b in zip(one.x, one.y, strict=True)]
-    parts = []
-    if not marks and len(points) > 1:
-        ends = [(a, b) for a, b in zip(one.x, one.high, strict=True)]
-        ends += [(a, b) for a, b in zip(one.x, one.low, strict=True)][::-1]
-        band = "L".join(f"{to_x(a):.1f} {to_y(b):.1f}" for a, b in ends)
-        parts.append(f'<path class="band {colour}" d="M{band}Z"/>')
-    parts.append(f'<path class="line {colour}" d="M{"L".join(points)}"/>')
-    if marks or len(points) < 4:
-        for a, b, low, high in zip(one.x, one.y, one.low, one.high, strict=True):
-            at = f"{to_x(a):.1f}"
-            if marks and high > low:
-                bar = f"M{at} {to_y(low):.1f}V{to_y(high):.1f}"
-                parts.append(f'<path class="line {colour}" d="{bar}"/>')
-            parts.append(f'<circle class="dot {colour}" cx="{at}" cy="{to_y(b):.1f}" r="3"/>')
-    return parts
-
-
-def _grid(x: Axis, y: Axis, xs, ys, to_x, to_y) -> list[str]:
-    parts, bottom, right = [], HEIGHT - BOTTOM, WIDTH - RIGHT
-    for value, text in (y.ticks or _ticks(y, ys)).items():
-        at = to_y(value)
-        parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{at + 4:.1f}" text-anchor="end">{text}</text>')
-    for value, text in (x.ticks or _ticks(x, xs)).items():
-        at = to_x(value)
-        parts.append(f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
-    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-    middle = (LEFT + right) / 2
-    parts.append(
-        f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x.label)}</text>'
+def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> list[str]:
+    middle, low, high = (
+        [f"{to_x(x):.1f} {to_y(y):.1f}" for x, y in zip(line.x, ys, strict=True)]
+        for ys in (line.y, line.low, line.high)
     )
-    turned = f"translate(11 {(TOP + bottom) / 2}) rotate(-90)"
-    parts.append(f'<text transform="{turned}" text-anchor="middle">{escape(y.label)}</text>')
+    parts = []
+    if not marks and len(middle) > 1:
+        parts.append(_path(f"band {colour}", f"M{'L'.join(high + low[::-1])}Z"))
+    parts.append(_path(f"line {colour}", f"M{'L'.join(middle)}"))
+    if marks or len(middle) < 4:
+        for x, y, low, high in zip(line.x, line.y, line.low, line.high, strict=True):
+            if marks and high > low:
+                bar = f"M{to_x(x):.1f} {to_y(low):.1f}V{to_y(high):.1f}"
+                parts.append(_path(f"line {colour}", bar))
+            parts.append(_circle(colour, to_x(x), to_y(y), 3))
     return parts
 
 
-def _scale(axis: Axis, values: Sequence[float], start: float, end: float):
-    """value -> pixel; what lies outside the limits is drawn at the edge."""
-    low, high = _limits(axis, values)
-    if axis.log:
-        low, high = math.log10(low), math.log10(high)
-
-    def place(value: float) -> float:
-        where = math.log10(max(value, 1e-300)) if axis.log else value
-        share = (where - low) / (high - low)
-        return start + min(max(share, 0.0), 1.0) * (end - start)
-
-    return place
+def _colour(line: Series, place: int) -> int:
+    return (place if line.colour < 0 else line.colour) % COLOURS
 
 
-def _limits(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
-    if axis.limits:
-        return axis.limits
-    low, high = min(values), max(values)
-    if axis.log:
-        return (low / 1.2, high * 1.2)
-    gap = (high - low) or abs(high) or 1.0
-    return (low - 0.03 * gap, high + 0.03 * gap)
+def _svg(alt: str, height: int, parts: list[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(alt)}">'
+        f"<title>{escape(alt)}</title>{''.join(parts)}</svg>"
+    )
 
 
-def _ticks(axis: Axis, values: Sequence[float]) -> dict[float, str]:
-    low, high = _limits(axis, values)
-    if axis.log:
-        powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-        every = -(-len(powers) // 5) or 1
-        found = [10.0**p for p in powers][::every]
-        if len(found) < 2:
-            tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-            found = [v for p in tens for m in (1, 2, 5) if low <= (v := m * 10.0**p) <= high]
-        return {v: f"{v:g}" for v in found or (low, high)}
-    step = 10 ** math.floor(math.log10((high - low) / 3))
-    step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)
-    first = math.ceil(low / step - 1e-9)
-    count = int((high - first * step) / step + 1e-9) + 1
-    found = [(first + i) * step for i in range(count)]
-    return {v: f"{v:.6g}" if abs(v) > 1e-12 * step else "0" for v in found}
+def _path(kind: str, d: str) -> str:
+    return f'<path class="{kind}" d="{d}"/>'
 
 
-def _clear(at: float) -> str:
-    """A text above a level, or below one at the top edge."""
-    return f"{at - 4 if at > TOP + 14 else at + 12:.1f}"
+def _circle(colour: str, x: float, y: float, r: float) -> str:
+    return f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
 
 
-def _say(name: str, value: float) -> str:
-    return f"{name.replace('_', ' ')} {value:.3g}"
+def _text(x: float | str, y: float | str, words: str, anchor: str = "") -> str:
+    anchored = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x}" y="{y}"{anchored}>{escape(words)}</text>'

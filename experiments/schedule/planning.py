@@ -136,8 +136,8 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
 def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:
     """For each rule that can be decided at this scale, the keys still to run."""
     needs = []
-    for rule in item.rules:
-        names = [f"{paper.key} {item.name}: {s.cell}" for s in (rule.left, rule.right) if s.cell]
+    for rule in item.rules.values():
+        names = [f"{paper.key} {item.name}: {s.cell}" for s in rule.sides if s.cell]
         cells = [by_name[name] for name in names]
         if all(todo.is_open or todo.state == DONE for todo in cells):
             needs.append({todo.key for todo in cells if todo.is_open})

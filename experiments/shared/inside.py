@@ -54,9 +54,8 @@ def look_inside(model, params: Any, task: Task, test: Batch) -> Inside:
     place_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
     before_BxT = jnp.broadcast_to(place_T[None] - 1, tokens_BxT.shape)
     inside_BxT = place_T[None] <= ends_B[:, None]  # the padding behind the last scored one is out
-    uniform_TxT = jnp.tril(
-        1 / jnp.arange(1.0, len(place_T) + 1)[:, None] * jnp.ones(len(place_T))[None]
-    )
+    visible_TxT = jnp.tril(jnp.ones((len(place_T), len(place_T))))
+    uniform_TxT = visible_TxT / visible_TxT.sum(1, keepdims=True)
     uniform = jnp.broadcast_to(uniform_TxT[None, None], (len(tokens_BxT), 1, *uniform_TxT.shape))
     goals_BxT = jnp.where(scored_BxT, sources_BxT, -1)
     found_BxT = (goals_BxT[:, :, None] == place_T[None, None]).any(1)
@@ -85,13 +84,9 @@ def same_symbols(task: Task, batch: Batch) -> jax.Array:
 def draw(file: Path, inside: Inside, title: str) -> None:
     """One panel a layer and head (the strongest heads), the query's row and its goal marked."""
     assert inside.maps is not None
-    plt = plots.pyplot()
     layers, columns = len(inside.maps), min(SHOWN_HEADS, len(inside.maps[0]))
     size = 1.6 + 0.13 * len(inside.tokens)
-    figure, axes = plt.subplots(
-        layers, columns, figsize=(size * columns, size * layers + 1), layout="constrained",
-        squeeze=False,
-    )  # fmt: skip
+    figure, axes = plots.grid(layers, columns, (size * columns, size * layers + 1))
     for layer, maps in enumerate(inside.maps):
         kind = "pairing" if layer == 0 else "induction"
         scores = np.nan_to_num(inside.scores[kind][layer])

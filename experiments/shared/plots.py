@@ -12,6 +12,7 @@ from jaxformer.training.curves import COLOURS
 STYLE = {"axes.titlesize": 10, "figure.titlesize": 10, "legend.fontsize": 8}
 ENDINGS = (".png", ".pdf", ".svg")
 DOT = {"ms": 4, "capsize": 3}
+PALE = {"green": "#c9e8d9", "yellow": "#fbe5c0", "red": "#f6cdb8"}  # Behind the words of a table.
 
 
 def by_layer(file: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
@@ -52,6 +53,12 @@ def means(axis, x, values_SxK: np.ndarray, **style) -> None:
     n = len(values_SxK)
     error = values_SxK.std(0, ddof=1) / n**0.5 if n > 1 else None
     axis.errorbar(x, values_SxK.mean(0), error, **DOT | style)
+
+
+def band(axis, x, low, middle, high, colour: str, label: str = "", alpha: float = 0.15) -> None:
+    """A line within its range."""
+    axis.plot(x, middle, color=colour, label=label)
+    axis.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
 
 
 def bars(axis, groups: Mapping[str, np.ndarray], **look) -> None:

@@ -229,7 +229,7 @@ launch.PROGRAM = (sys.executable, "-c", save)
 small = {{"model.width": "16", "model.mlp_width": "64", "train.batch_size": "8",
     "train.steps": "1000", "train.eval_every": "100", "train.target": "2"}}
 cell = Cell("configs/mixit/memorization.py:variant=mixit", small, scales=("tiny",))
-items = (Item("Table 1", "x.", {{"mixit": cell}}, (above("", of("mixit"), 0.1),)),)
+items = (Item("Table 1", "x.", {{"mixit": cell}}, {{"": above(of("mixit"), 0.1)}}),)
 sys.exit(reproduce.main(["--paper=p", "--scale=tiny", "--seeds=2", f"--workdir={{root / 'runs'}}"],
     {{"p": Paper("p", "t", "s", items)}}))
 """

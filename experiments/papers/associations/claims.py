@@ -3,41 +3,29 @@
 Numbers of recall, random embeddings and the theory were seen before their rules were written.
 """
 
-from experiments.ledger.item import Cell, Item, Paper
+import functools
+
+from experiments.ledger.item import Item, Paper, cell_of, late
 from experiments.ledger.rules import Rule, above, near, of
 from experiments.papers.associations.claims_theory import STATEMENTS
 
 WEIGHTS = "pretrained weights"
-
-
-def config(file: str, arguments: str = "") -> Cell:
-    return Cell(f"configs/associations/{file}.py" + (f":{arguments}" if arguments else ""))
-
+config = functools.partial(cell_of, "associations")
 
 RECALL = {"recall": config("recall")}
 SURGERY = Item(
     "Figure 3",
     "The full model says the noise half of the time on clean data; without F2 it is right (0.98).",
     RECALL,
-    (
-        above(
-            "without F2 the answer is likelier",
-            of("recall", "p_correct_without_f2"),
-            of("recall", "p_correct"),
-            by=0.2,
-        ),
-        above("without F2 the noise is gone", 0.1, of("recall", "p_noise_without_f2")),
-        above(
-            "without F1 the noise stays",
-            of("recall", "p_noise_without_f1"),
-            of("recall", "p_noise"),
-        ),
-        above("the noise is learned first", of("recall", "noise_first"), 0.5),
-        near("without F2 correct with 0.98", of("recall", "p_correct_without_f2"), 0.98, 0.02),
-    ),
+    {
+        "without F2 the answer is likelier": above("p_correct_without_f2", "p_correct", by=0.2),
+        "without F2 the noise is gone": above(0.1, "p_noise_without_f2"),
+        "without F1 the noise stays": above("p_noise_without_f1", "p_noise"),
+        "the noise is learned first": above("noise_first", 0.5),
+        "without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02),
+    },
     metric="p_correct_without_f2",
     note="Small scale: 32 symbols, T = 64, d = 128 instead of 65, 256, 256.",
-    late=True,
 )
 
 ATTENTION = Item(
@@ -45,133 +33,99 @@ ATTENTION = Item(
     "Attention of the second layer looks at what follows the trigger and avoids the noise; after "
     "clean training it looks at both alike.",
     RECALL | {"finetune": config("finetune")},
-    (
-        above("trained with noise: it avoids it", of("recall", "attention_difference"), 0.3),
-        above("fine-tuned: it avoids it", of("finetune", "attention_difference"), 0.3),
-        near("clean: both alike", of("finetune", "attention_difference_clean"), 0.0, 0.1),
-    ),
+    {
+        "trained with noise: it avoids it": above(of("recall", "attention_difference"), 0.3),
+        "fine-tuned: it avoids it": above(of("finetune", "attention_difference"), 0.3),
+        "clean: both alike": near(of("finetune", "attention_difference_clean"), 0.0, 0.1),
+    },
     metric="attention_difference",
-    late=True,
 )
 
 ALLOCATION = Item(
     "Figure 6",
     "Of a fixed number of parameters, the fewer are in MLPs, the higher is the loss on bigrams.",
     {"allocation": config("allocation")},
-    (
-        above(
-            "200,000: a share of .73 beats none",
-            of("allocation", "gain/total=200000/mlp=0.73"),
-            0.0,
-        ),
-        above(
-            "50,000: a share of .40 beats none", of("allocation", "gain/total=50000/mlp=0.40"), 0.0
-        ),
-        above(
-            "50,000: a share of .91 beats none", of("allocation", "gain/total=50000/mlp=0.91"), 0.0
-        ),
-    ),
+    {
+        "200,000: a share of .73 beats none": above("gain/total=200000/mlp=0.73", 0.0),
+        "50,000: a share of .40 beats none": above("gain/total=50000/mlp=0.40", 0.0),
+        "50,000: a share of .91 beats none": above("gain/total=50000/mlp=0.91", 0.0),
+    },
     metric="gain/total=200000/mlp=0.73",
     note="Sizes are not given. The width that a large share leaves is below the 65 symbols.",
-    late=True,
 )
 
 MEMORIES = Item(
     "Figure 7",
     "F2 maps tokens to the noise; values copy; the first layer attends to the previous token.",
     RECALL,
-    (
-        above("F2 says the noise for the trigger", of("recall", "margin_f2"), 0.0),
-        above("layer 1 finds the previous token", of("recall", "recall_previous"), 0.9),
-        above("values copy", of("recall", "recall_values"), 0.9),
-    ),
+    {
+        "F2 says the noise for the trigger": above("margin_f2", 0.0),
+        "layer 1 finds the previous token": above("recall_previous", 0.9),
+        "values copy": above("recall_values", 0.9),
+    },
     metric="margin_f2",
-    late=True,
 )
 
 FINETUNE = Item(
     "Figure 8",
     "The noise is near 1 within steps and then nearly one half, from scratch and in fine-tuning.",
     RECALL | {"finetune": config("finetune")},
-    (
-        above("from scratch: near 1 at first", of("recall", "p_noise_peak"), 0.8),
-        near("from scratch: one half at the end", of("recall", "p_noise"), 0.5, 0.1),
-        above("fine-tuned: near 1 at first", of("finetune", "p_noise_peak"), 0.8),
-        near("fine-tuned: one half at the end", of("finetune", "p_noise"), 0.5, 0.1),
-    ),
+    {
+        "from scratch: near 1 at first": above(of("recall", "p_noise_peak"), 0.8),
+        "from scratch: one half at the end": near(of("recall", "p_noise"), 0.5, 0.1),
+        "fine-tuned: near 1 at first": above(of("finetune", "p_noise_peak"), 0.8),
+        "fine-tuned: one half at the end": near(of("finetune", "p_noise"), 0.5, 0.1),
+    },
     metric="p_noise_peak",
-    late=True,
 )
 
 TRIGGERS = Item(
     "Figure 9",
     "With several triggers each finds its own target: the memory is diagonal.",
     {"triggers": config("triggers")},
-    (
-        above(
-            "a trigger is matched with itself",
-            of("triggers", "induction_triggers"),
-            of("triggers", "induction_mixed"),
-            by=5,
-        ),
-        above(
-            "other tokens are not",
-            of("triggers", "induction_triggers"),
-            of("triggers", "induction_others"),
-            by=5,
-        ),
-    ),
+    {
+        "a trigger is matched with itself": above("induction_triggers", "induction_mixed", by=5),
+        "other tokens are not": above("induction_triggers", "induction_others", by=5),
+    },
     metric="induction_triggers",
-    late=True,
 )
 
 
-def architecture(name: str, layers: str, claim: str, rules: tuple[Rule, ...]) -> Item:
-    cells = {"run": config("architectures", f"layers={layers}")}
-    return Item(name, claim, cells, rules, metric="p_correct", late=True)
+def architecture(name: str, layers: str, claim: str, rules: dict[str, Rule]) -> Item:
+    cell = config("architectures", f"layers={layers}") if layers else RECALL["recall"]
+    return Item(name, claim, {"run": cell}, rules, metric="p_correct")
 
 
-GAIN_1, GAIN_2 = (of("run", f"p_correct_gain_without_f{i}") for i in (1, 2))
-FIVE_PERCENT = of("run", "p_correct_gain/block_0/attn/out@0.05")
-ONE_PERCENT = of("run", "p_correct_gain/block_0/attn/out@0.01")
+GAIN_1, GAIN_2 = (f"p_correct_gain_without_f{i}" for i in (1, 2))
+FIVE_PERCENT = "p_correct_gain/block_0/attn/out@0.05"
+ONE_PERCENT = "p_correct_gain/block_0/attn/out@0.01"
 ARCHITECTURES = (
-    Item(
+    architecture(
         "Figure 10",
+        "",  # These networks, both layers MLPs, are those of Figure 3.
         "F1, F2 both MLPs: without F2 correct near 1, without F1 the noise.",
-        {"run": RECALL["recall"]},  # the same networks
-        (
-            above("without F2 correct", GAIN_2, 0.2),
-            above("without F1 the noise", 0.0, of("run", "p_noise_drop_without_f1")),
-        ),
-        metric="p_correct",
-        late=True,
+        {
+            "without F2 correct": above(GAIN_2, 0.2),
+            "without F1 the noise": above(0.0, "p_noise_drop_without_f1"),
+        },
     ),
     architecture(
         "Figure 11",
         "mlp_linear",
         "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss.",
-        (
-            above("without F2 better", GAIN_2, 0.0),
-            above("without F1 better", GAIN_1, 0.0),
-        ),
+        {"without F2 better": above(GAIN_2, 0.0), "without F1 better": above(GAIN_1, 0.0)},
     ),
     architecture(
         "Figure 12",
         "linear_mlp",
         "F1 linear, F2 an MLP: only the cut of F2 helps.",
-        (
-            above("without F2 better", GAIN_2, 0.1),
-            above("without F1 worse", 0.0, GAIN_1),
-        ),
+        {"without F2 better": above(GAIN_2, 0.1), "without F1 worse": above(0.0, GAIN_1)},
     ),
     architecture(
         "Figure 13",
         "none_none",
         "No feed-forward layers: Wo of layer 1 at 5 % of its rank helps a little, 1 % destroys.",
-        (
-            above("5 % helps", FIVE_PERCENT, 0.0),
-            above("1 % destroys", 0.0, ONE_PERCENT),
-        ),
+        {"5 % helps": above(FIVE_PERCENT, 0.0), "1 % destroys": above(0.0, ONE_PERCENT)},
     ),
 )
 
@@ -179,64 +133,47 @@ EMBEDDINGS = Item(
     "Figure 18",
     "Random embeddings: a memory cut to rank 2 has a lower loss on pure labels than the full one.",
     {"memory": config("random_embeddings")},
-    (
-        above(
-            "d = 12: rank 2 below full",
-            of("memory", "loss/d=12/full"),
-            of("memory", "loss/d=12/rank 2"),
-        ),
-        above(
-            "d = 8: rank 2 below full",
-            of("memory", "loss/d=8/full"),
-            of("memory", "loss/d=8/rank 2"),
-        ),
-    ),
+    {
+        "d = 12: rank 2 below full": above("loss/d=12/full", "loss/d=12/rank 2"),
+        "d = 8: rank 2 below full": above("loss/d=8/full", "loss/d=8/rank 2"),
+    },
     metric="loss/d=12/rank 2",
     note="Rate and steps are not given. G.1 calls it Figure 5.",
-    late=True,
 )
 
 
+READINGS = ((3, "rarer"), (3, "more"), (5, "rarer"), (7, "rarer"))
 NOTE_IOI = "The construction makes ybar the rarer successor, the prose the more frequent one."
-IOI = (
-    Item(
-        "Figure 19",
-        "Synthetic IOI with SGD: dropping the last MLP improves the accuracy at 3 to 7 layers.",
-        {
-            f"{n} layers, {reading}": config("ioi", f"layers={n},reading={reading}")
-            for n, reading in (("3", "rarer"), ("3", "more"), ("5", "rarer"), ("7", "rarer"))
-        },
-        tuple(
-            above(
-                f"{n} layers, {reading}: without the last MLP the answer is likelier",
-                of(f"{n} layers, {reading}", f"p_correct_gain_without_f{n}"),
-                0.0,
-            )
-            for n, reading in (("3", "rarer"), ("3", "more"), ("5", "rarer"), ("7", "rarer"))
-        ),
-        metric="p_correct",
-        note=NOTE_IOI,
-        late=True,
-    ),
-    Item(
-        "Figure 20",
-        "With Adam: the first matrix of the last MLP at 1 % of its rank improves 3 and 4 layers; 5 "
-        "fail to converge.",
-        {
-            f"{n} layers": config("ioi", f"layers={n},optimizer=adam,reading=rarer")
-            for n in ("3", "4", "5")
-        },
-        tuple(
-            above(
-                f"{n} layers: better at 1 % of the rank",
-                of(f"{n} layers", f"p_correct_gain/block_{int(n) - 1}/mlp/in@0.01"),
-                0.0,
-            )
-            for n in ("3", "4")
-        ),
-        metric="p_correct",
-        note=f"{NOTE_IOI} At small scale 5 layers do as 3 and 4 do.",
-    ),
+IOI_SGD = Item(
+    "Figure 19",
+    "Synthetic IOI with SGD: dropping the last MLP improves the accuracy at 3 to 7 layers.",
+    {
+        f"{n} layers, {reading}": config("ioi", f"layers={n},reading={reading}")
+        for n, reading in READINGS
+    },
+    {
+        f"{n} layers, {reading}: without the last MLP the answer is likelier": above(
+            of(f"{n} layers, {reading}", f"p_correct_gain_without_f{n}"), 0.0
+        )
+        for n, reading in READINGS
+    },
+    metric="p_correct",
+    note=NOTE_IOI,
+)
+
+IOI_ADAM = Item(
+    "Figure 20",
+    "With Adam: the first matrix of the last MLP at 1 % of its rank improves 3 and 4 layers; 5 "
+    "fail to converge.",
+    {f"{n} layers": config("ioi", f"layers={n},optimizer=adam,reading=rarer") for n in (3, 4, 5)},
+    {
+        f"{n} layers: better at 1 % of the rank": above(
+            of(f"{n} layers", f"p_correct_gain/block_{n - 1}/mlp/in@0.01"), 0.0
+        )
+        for n in (3, 4)
+    },
+    metric="p_correct",
+    note=f"{NOTE_IOI} At small scale 5 layers do as 3 and 4 do.",
 )
 
 DRAWINGS = (
@@ -275,16 +212,10 @@ PAPER = Paper(
     "ICLR 2025",
     (
         *DRAWINGS,
-        SURGERY,
-        ATTENTION,
-        ALLOCATION,
-        MEMORIES,
-        FINETUNE,
-        TRIGGERS,
-        *ARCHITECTURES,
-        EMBEDDINGS,
-        *IOI,
-        *STATEMENTS,
+        *late(SURGERY, ATTENTION, ALLOCATION, MEMORIES, FINETUNE, TRIGGERS),
+        *late(*ARCHITECTURES, EMBEDDINGS, IOI_SGD),
+        IOI_ADAM,
+        *late(*STATEMENTS),
         *PRETRAINED,
     ),
 )

@@ -44,17 +44,16 @@ def along(steps_S, curves, settings) -> dict[str, np.ndarray]:
 
 def of_cuts(cuts, fractions) -> dict[str, np.ndarray]:
     """What each cut of the final model changes, by member."""
-    numbers = {}
+    if 1.0 not in fractions:
+        return {}
+    numbers, whole = {}, fractions.index(1.0)
     for pattern, cut in cuts.items():
-        values = {name: np.asarray(v) for name, v in cut.items()}
-        whole = fractions.index(1.0) if 1.0 in fractions else None
         for k, fraction in enumerate(fractions):
-            if whole is None or k == whole:
-                continue
-            name = f"{pattern}@{fraction:g}"
             for answer, sign in (("p_correct_gain", 1), ("p_noise_drop", -1), ("loss_drop", -1)):
-                v_MxF = values[answer.rsplit("_", 1)[0]]
-                numbers[f"{answer}/{name}"] = sign * (v_MxF[:, k] - v_MxF[:, whole])
+                values_MxF = np.asarray(cut[answer.rsplit("_", 1)[0]])
+                if k != whole:
+                    gap_M = sign * (values_MxF[:, k] - values_MxF[:, whole])
+                    numbers[f"{answer}/{pattern}@{fraction:g}"] = gap_M
     return numbers
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.papers.associations.numbers import LAST
 from experiments.shared import plots
 
-BLUE, RED, GREEN = plots.COLOURS[0], plots.COLOURS[1], plots.COLOURS[2]
+BLUE, RED, GREEN, *_ = plots.COLOURS
 ROLES = (("other tokens", "0.7"), ("ybar, after a trigger", BLUE), ("noise, after a trigger", RED))
 TITLES = {
     "previous_token": "layer 1 looks one back:\n$p_i^T W_K^1 p_j$",
@@ -25,11 +25,8 @@ def training(config, arrays):
     for axis, (name, label) in zip(axes[0], panels, strict=True):
         for (ending, who), colour in zip(styles.items(), plots.cycle(len(styles)), strict=True):
             _line(axis, steps, curves[name + ending][:, kept], colour, who)
-        axis.set(xlabel="training step", ylabel=f"{label} on clean data")
-        if name == "loss":
-            axis.set_yscale("log")
-        else:
-            axis.set_ylim(-0.02, 1.02)
+        scale = {"yscale": "log"} if name == "loss" else {"ylim": (-0.02, 1.02)}
+        axis.set(xlabel="training step", ylabel=f"{label} on clean data", **scale)
     axes[0, 0].legend(title="cut" if len(styles) > 1 else None)
     margin, attention, cut = axes[1]
     if "margin_f2" in curves:
@@ -78,17 +75,14 @@ def attention(config, arrays):
     follows_T = np.where(np.arange(len(follows_T)) <= query, follows_T, 0)
     words = []
     for axis, step, row_MxT in zip(axes[:, 0], ends, weights, strict=True):
-        row_MxT = row_MxT[arrays["kept"]]
-        row_T = row_MxT.mean(0)
+        row_T = row_MxT[arrays["kept"]].mean(0)
         for role, (label, colour) in enumerate(ROLES):
             places = np.flatnonzero((follows_T == role) & (np.arange(len(row_T)) <= query))
             if len(places):
                 axis.bar(places, row_T[places], color=colour, label=label)
-        if config.recall.pretrain_steps:
-            clean = step == config.recall.pretrain_steps
-            what = "trained on clean data" if clean else "then on noisy data"
-        else:
-            what = "trained on noisy data"
+        begin, what = config.recall.pretrain_steps, "trained on noisy data"
+        if begin:
+            what = "trained on clean data" if step == begin else "then on noisy data"
         on = [row_T[follows_T == role].sum() for role in (1, 2)]
         words.append(f"{what}: {on[0]:.2f} on ybar, {on[1]:.2f} on the noise")
         axis.set(xlabel="position in the sequence", ylabel="attention", title=words[-1])
@@ -140,5 +134,5 @@ def _finding(config, curves, kept, styles) -> str:
 
 def _line(axis, steps, values_SxM, colour: str, label: str) -> None:
     """The mean over members within their range."""
-    axis.plot(steps, values_SxM.mean(1), color=colour, label=label)
-    axis.fill_between(steps, values_SxM.min(1), values_SxM.max(1), color=colour, alpha=0.15, lw=0)
+    low, middle, high = values_SxM.min(1), values_SxM.mean(1), values_SxM.max(1)
+    plots.band(axis, steps, low, middle, high, colour, label)

@@ -18,12 +18,7 @@ from jaxformer.training.step import task_scores, token_weighted
 Params = Mapping[str, Any]
 # What is asked of a model on clean data, and the task's score that answers. The accuracy of a run
 # is that on noisy data, beside its baselines.
-ANSWERS = {
-    "p_correct": "p_correct",
-    "p_noise": "p_noise",
-    "loss": "loss",
-    "accuracy_clean": "accuracy",
-}
+ANSWERS = {name: name for name in ("p_correct", "p_noise", "loss")} | {"accuracy_clean": "accuracy"}
 
 
 def make_probes(

@@ -1,7 +1,7 @@
 """The probes of a recall run along its training, and what is found at its end."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,8 +38,8 @@ class Probing:
         )
         self.shown = probes.shown(setup.task, self.noisy)
         self.ends = {settings.pretrain_steps, steps[-1]}
-        self.measure = jax.jit(self._measure)
-        self.look = jax.jit(partial(_every_member, self._attention_row))
+        self.measure = _every_member(self.probes)
+        self.look = _every_member(lambda p: probes.attention_row(setup.model, p, self.shown))
 
     def hooks(self, session: Session) -> list[Hook]:
         self.session = session
@@ -52,24 +52,21 @@ class Probing:
     def probe(self, state, step: int) -> None:
         halves = (state.trainable, state.frozen)
         values = self.measure(halves, self.clean, self.noisy)
-        found = {name: np.asarray(value).tolist() for name, value in values.items()}
-        self.session.workdir.append([{"step": step, "probes": found}])
+        probed = {name: np.asarray(value).tolist() for name, value in values.items()}
+        self.session.workdir.append([{"step": step, "probes": probed}])
         if step in self.ends:
             row_MxT = self.look(halves)
             self.session.workdir.append([{"step": step, "attention": np.asarray(row_MxT).tolist()}])
-        self.session.note = (
-            f"p(correct) {max(found['p_correct']):.2f}  p(noise) {max(found['p_noise']):.2f}"
-        )
+        correct, noise = (max(probed[name]) for name in ("p_correct", "p_noise"))
+        self.session.note = f"p(correct) {correct:.2f}  p(noise) {noise:.2f}"
 
     def findings(self, trained: Trained) -> tuple[Result, dict[str, Any]]:
         """The result, and the arrays that the figures show."""
         result, rows = trained.result(), trained.session.workdir.rows()
         probed = {row["step"]: row["probes"] for row in rows if "probes" in row}
         steps = np.array(sorted(probed))
-        curves = {
-            name: np.array([probed[step][name] for step in steps], float)
-            for name in probed[steps[0]]
-        }
+        names = probed[steps[0]]
+        curves = {name: np.array([probed[s][name] for s in steps], float) for name in names}
         halves = (trained.state.trainable, trained.state.frozen)
         cuts = {pattern: self._truncate(halves, pattern) for pattern in self.settings.truncate}
         maps, scores = self._memories(halves)
@@ -98,44 +95,32 @@ class Probing:
             "attention/follows": np.array(target[0]) + 2 * np.array(noise[0]),
         }
 
-    def _measure(self, halves, clean_set, noisy_set):
-        return _every_member(lambda params: self.probes(params, clean_set, noisy_set), halves)
-
-    def _attention_row(self, params):
-        return probes.attention_row(self.setup.model, params, self.shown)
-
     def _memories(self, halves):
         """The maps of the first member, the scores of all."""
         model, task = self.setup.model, self.setup.task
+        first = Partition.merge(*jax.tree.map(lambda x: x[0], halves))
 
-        @jax.jit
-        def memories(halves):
-            first = jax.tree.map(lambda x: x[0], halves)
-            maps = probes.memories(model, Partition.merge(*first))
-            return maps, _every_member(
-                lambda params: probes.memory_scores(probes.memories(model, params), task), halves
-            )
+        def scores(params):
+            return probes.memory_scores(probes.memories(model, params), task)
 
-        return memories(halves)
+        return jax.jit(partial(probes.memories, model))(first), _every_member(scores)(halves)
 
     def _truncate(self, halves, pattern: str):
-        @jax.jit
-        def truncate(halves, clean_set, noisy_set):
-            def one(params):
-                return surgery.truncations(
-                    params,
-                    pattern,
-                    self.settings.fractions,
-                    lambda cut: self.probes(cut, clean_set, noisy_set),
-                )
+        def cuts(params, *sets):
+            fractions, measure = self.settings.fractions, lambda cut: self.probes(cut, *sets)
+            return surgery.truncations(params, pattern, fractions, measure)
 
-            return _every_member(one, halves)
-
-        return truncate(halves, self.clean, self.noisy)
+        return _every_member(cuts)(halves, self.clean, self.noisy)
 
 
-def _every_member(function, halves):
-    return jax.lax.map(lambda half: function(Partition.merge(*half)), halves)
+def _every_member(function: Callable) -> Callable:
+    """(halves, *sets) -> function(params, *sets) of each member, one after the other."""
+
+    @jax.jit
+    def mapped(halves, *sets):
+        return jax.lax.map(lambda half: function(Partition.merge(*half), *sets), halves)
+
+    return mapped
 
 
 def _with_numbers(result: Result, values: dict[str, np.ndarray], kept: list[int]) -> Result:
@@ -146,8 +131,8 @@ def _with_numbers(result: Result, values: dict[str, np.ndarray], kept: list[int]
     }
     members = []
     for i, member in enumerate(result.members):
-        mine = {name: over_seeds([value[i]]) for name, value in values.items()}
-        members.append(dict(member, metrics=member["metrics"] | mine))
+        own = {name: over_seeds([value[i]]) for name, value in values.items()}
+        members.append(dict(member, metrics=member["metrics"] | own))
         if member["diverged_at"] is not None:
             print(
                 f"seed {member['seed']} at rate {member['learning_rate']:g} diverged at step "

@@ -40,11 +40,9 @@ def measure_accuracy(
             posterior = _sample(data, width, temperature, draws, warmup, seed + i)
             sampled[i, k] = data.accuracy(posterior.mean(data.attentioned_test))
 
-    metrics = {f"accuracy/N={n}": over_seeds(theory[0, :, k]) for k, n in enumerate(widths)}
-    metrics |= {
-        f"accuracy_sampled/N={n}": over_seeds(sampled[:, k]) for k, n in enumerate(sampled_widths)
-    }
-    metrics |= {f"action/N={n}": over_seeds(theory[1, :, k]) for k, n in enumerate(widths)}
+    metrics = {f"accuracy/N={n}": over_seeds(x) for n, x in zip(widths, theory[0].T)}
+    metrics |= {f"accuracy_sampled/N={n}": over_seeds(x) for n, x in zip(sampled_widths, sampled.T)}
+    metrics |= {f"action/N={n}": over_seeds(x) for n, x in zip(widths, theory[1].T)}
     metrics |= {f"accuracy/{name}": over_seeds(fixed[k]) for k, name in enumerate(alone)}
     arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}
     arrays |= {"sampled_widths": sampled_widths, "accuracy_sampled": sampled}

@@ -4,15 +4,14 @@ Figures by their letters in the main text: 2 is the hidden Markov task, 3 one-sh
 Numbers of all of them were seen while the theory was built, before the rules were written.
 """
 
-from experiments.ledger.item import Cell, Item, Paper
+import functools
+
+from experiments.ledger.item import Cell, Item, Paper, cell_of, late
 from experiments.ledger.rules import above, near, of
 
 ONE_SHOT = "configs/attention_paths/oneshot.py"
-
-
-def figure(file: str, variant: str = "") -> Cell:
-    return Cell(f"configs/attention_paths/{file}.py" + (f":variant={variant}" if variant else ""))
-
+figure = functools.partial(cell_of, "attention_paths")
+deeper, wider, one_shot = (functools.partial(of, name) for name in ("deeper", "wider", "one-shot"))
 
 DRAWINGS = (
     Item(
@@ -37,99 +36,70 @@ ACCURACY = Item(
     "Figure 2c, top",
     "A finite network beats its Gaussian-process limit, and beats the good path alone.",
     {"accuracy": figure("accuracy")},
-    (
-        above(
-            "N = 10 beats the GP limit",
-            of("accuracy", "accuracy/N=10"),
-            of("accuracy", "accuracy/GP limit"),
+    {
+        "N = 10 beats the GP limit": above("accuracy/N=10", "accuracy/GP limit"),
+        "N = 100 beats the GP limit": above("accuracy/N=100", "accuracy/GP limit"),
+        "N = 10 beats the good path alone": above("accuracy/N=10", "accuracy/good"),
+        "samples agree with the theory at N = 10": near(
+            "accuracy_sampled/N=10", "accuracy/N=10", 0.005
         ),
-        above(
-            "N = 100 beats the GP limit",
-            of("accuracy", "accuracy/N=100"),
-            of("accuracy", "accuracy/GP limit"),
-        ),
-        above(
-            "N = 10 beats the good path alone",
-            of("accuracy", "accuracy/N=10"),
-            of("accuracy", "accuracy/good"),
-        ),
-        near(
-            "samples agree with the theory at N = 10",
-            of("accuracy", "accuracy_sampled/N=10"),
-            of("accuracy", "accuracy/N=10"),
-            0.005,
-        ),
-    ),
+    },
     metric="accuracy/N=10",
     baseline="chance",
     note="The code reads the last token, the text says the first; both work.",
-    late=True,
 )
 
 ORDER_PARAMETER = Item(
     "Figure 2c, bottom",
     "As N falls, the good and the denoising path grow and are anticorrelated.",
-    {"U": figure("order_parameter"), "sampled": figure("posterior", "collapsed")},
-    (
-        above("good grows", of("U", "U/N=10/good,good"), of("U", "U/N=1000/good,good"), by=1.0),
-        above(
-            "denoising grows",
-            of("U", "U/N=10/denoising,denoising"),
-            of("U", "U/N=1000/denoising,denoising"),
-            by=1.0,
+    {"U": figure("order_parameter"), "sampled": figure("posterior", "variant=collapsed")},
+    {
+        "good grows": above(of("U", "U/N=10/good,good"), of("U", "U/N=1000/good,good"), by=1.0),
+        "denoising grows": above(
+            of("U", "U/N=10/denoising,denoising"), of("U", "U/N=1000/denoising,denoising"), by=1.0
         ),
-        above("they are anticorrelated", 0.0, of("U", "E[U]/N=10/good,denoising")),
-        near(
-            "the sampled entry equals the theory's",
-            of("sampled", "U/good,good"),
-            of("U", "U/N=10/good,good"),
-            0.5,
+        "they are anticorrelated": above(0.0, of("U", "E[U]/N=10/good,denoising")),
+        "the sampled entry equals the theory's": near(
+            of("sampled", "U/good,good"), of("U", "U/N=10/good,good"), 0.5
         ),
-    ),
+    },
     metric="U/N=10/good,good",
     note="The saddle point lies below the exact mean by 1/N: 12.0 against 13.2 at N = 10.",
-    late=True,
 )
 
 ALIGNMENT = Item(
     "Figure 2d",
     "The finite network's kernel is better aligned with the task.",
     {"alignment": figure("alignment")},
-    (
-        above(
-            "five leading components carry more of the labels at N = 10 than in the GP limit",
-            of("alignment", "top5_overlap/N=10"),
-            of("alignment", "top5_overlap/GP_limit"),
-        ),
-    ),
+    {
+        "five leading components carry more of the labels at N = 10 than in the GP limit": above(
+            "top5_overlap/N=10", "top5_overlap/GP_limit"
+        )
+    },
     metric="top5_overlap/N=10",
-    late=True,
 )
 
 
 def against_noise(name: str, claim: str, design: str, note: str = "") -> Item:
     """Two paths on noisy data: `design` says what the second head attends to."""
     ten, good, limit = (
-        of("noise", f"accuracy/{design}/{network}/sigma_perp=5")
+        f"accuracy/{design}/{network}/sigma_perp=5"
         for network in ("N=10", "good alone", "GP limit")
     )
     return Item(
         name,
         claim,
         {"noise": figure("robustness")},
-        (
-            above("at noise 5, N = 10 beats the good path alone", ten, good, by=0.1),
-            above("at noise 5, N = 10 beats the GP limit", ten, limit),
-            above(
-                "the two paths are anticorrelated",
-                0.0,
-                of("noise", f"correlation/{design}/N=10/sigma_perp=5"),
+        {
+            "at noise 5, N = 10 beats the good path alone": above(ten, good, by=0.1),
+            "at noise 5, N = 10 beats the GP limit": above(ten, limit),
+            "the two paths are anticorrelated": above(
+                0.0, f"correlation/{design}/N=10/sigma_perp=5"
             ),
-        ),
-        metric=ten.metric,
+        },
+        metric=ten,
         baseline="chance",
         note=note,
-        late=True,
     )
 
 
@@ -150,25 +120,22 @@ ONESHOT = Item(
     "Figure 3b",
     "One-shot classification: the finite network beats its GP limit on held-out classes.",
     {"oneshot": figure("oneshot")},
-    (above("N = 10 beats the GP limit", of("oneshot", "test/N=10_minus_GP"), 0.0),),
+    {"N = 10 beats the GP limit": above("test/N=10_minus_GP", 0.0)},
     metric="test/N=10_minus_GP",
     baseline="nearest_pixels",
     note="Needs Omniglot's two small background sets beside you (see the config). The paper's 432 "
     "test classes are 423.",
-    late=True,
 )
 
 ONESHOT_ALIGNMENT = Item(
     "Figure 3d",
     "The finite network's kernel is better aligned with the one-shot task.",
     {"oneshot": figure("oneshot")},
-    (
-        above(
-            "five leading components carry more of the labels at N = 10 than in the GP limit",
-            of("oneshot", "top5_overlap/N=10_minus_GP"),
-            0.0,
-        ),
-    ),
+    {
+        "five leading components carry more of the labels at N = 10 than in the GP limit": above(
+            "top5_overlap/N=10_minus_GP", 0.0
+        )
+    },
     metric="top5_overlap/N=10_minus_GP",
     note="On the training episodes, at the temperature that validation chose for each.",
 )
@@ -177,45 +144,38 @@ ONESHOT_U = Item(
     "Figure 3c, e",
     "The order parameter and the head scores of theory resemble those of the trained network.",
     {"oneshot": figure("oneshot")},
-    (
-        above("order parameters correlate", of("oneshot", "learned_theory_U_correlation"), 0.0),
-        above("head scores correlate", of("oneshot", "learned_theory_score_correlation"), 0.0),
-    ),
+    {
+        "order parameters correlate": above("learned_theory_U_correlation", 0.0),
+        "head scores correlate": above("learned_theory_score_correlation", 0.0),
+    },
     metric="learned_theory_U_correlation",
-    late=True,
 )
 
 PRUNING = Item(
     "Figure 3f",
     "Head scores say which heads can be pruned.",
     {"oneshot": figure("oneshot"), "markov": figure("head_scores")},
-    (
-        above(
-            "score and accuracy lost correlate", of("oneshot", "test/score_drop_correlation"), 0.0
+    {
+        "score and accuracy lost correlate": above(
+            of("oneshot", "test/score_drop_correlation"), 0.0
         ),
-        above(
-            "Markov task, N = 10: pruning the head of highest score costs more than the lowest",
-            of("markov", "drop/N=10/(2)1"),
-            of("markov", "drop/N=10/(2)2"),
+        "Markov task, N = 10: pruning the head of highest score costs more than the lowest": above(
+            of("markov", "drop/N=10/(2)1"), of("markov", "drop/N=10/(2)2")
         ),
-    ),
+    },
     metric="test/score_drop_correlation",
-    late=True,
 )
 
 KERNELS = Item(
     "Appendix, path kernels",
     "The total kernel separates the classes better than its paths combined equally.",
     {"kernels": figure("path_kernels")},
-    (
-        above(
-            "alignment at N = 10 exceeds the GP limit's",
-            of("kernels", "alignment/K,N=10"),
-            of("kernels", "alignment/K,GPlimit"),
-        ),
-    ),
+    {
+        "alignment at N = 10 exceeds the GP limit's": above(
+            "alignment/K,N=10", "alignment/K,GPlimit"
+        )
+    },
     metric="alignment/K,N=10",
-    late=True,
 )
 
 DEEPER = Item(
@@ -225,25 +185,16 @@ DEEPER = Item(
         "deeper": figure("deeper"),
         "one-shot": Cell(ONE_SHOT, {"model.heads": "3,3,3"}, scales=("small",)),
     },
-    (
-        above("one-shot: N = 10 beats the GP limit", of("one-shot", "test/N=10_minus_GP"), 0.0),
-        above(
-            "N = 10 beats the GP limit",
-            of("deeper", "accuracy/N=10"),
-            of("deeper", "accuracy/GP_limit"),
-        ),
-        above(
-            "layer 1: head 1 above head 2", of("deeper", "score/(1)1"), of("deeper", "score/(1)2")
-        ),
-        above(
-            "layer 3: head 1 above head 2", of("deeper", "score/(3)1"), of("deeper", "score/(3)2")
-        ),
-    ),
+    {
+        "one-shot: N = 10 beats the GP limit": above(one_shot("test/N=10_minus_GP"), 0.0),
+        "N = 10 beats the GP limit": above(deeper("accuracy/N=10"), deeper("accuracy/GP_limit")),
+        "layer 1: head 1 above head 2": above(deeper("score/(1)1"), deeper("score/(1)2")),
+        "layer 3: head 1 above head 2": above(deeper("score/(3)1"), deeper("score/(3)2")),
+    },
     metric="accuracy/N=10",
     baseline="chance",
     note="The paper shows one-shot classification alone; on the Markov task the good heads are "
     "known. The rule of one-shot was written before its run.",
-    late=True,
 )
 
 WIDER = Item(
@@ -257,24 +208,17 @@ WIDER = Item(
             scales=("small",),
         ),
     },
-    (
-        above(
-            "one-shot: score and accuracy lost correlate",
-            of("one-shot", "test/score_drop_correlation"),
-            0.0,
+    {
+        "one-shot: score and accuracy lost correlate": above(
+            one_shot("test/score_drop_correlation"), 0.0
         ),
-        above(
-            "N = 10 beats the GP limit",
-            of("wider", "accuracy/N=10"),
-            of("wider", "accuracy/GP_limit"),
-        ),
-    ),
+        "N = 10 beats the GP limit": above(wider("accuracy/N=10"), wider("accuracy/GP_limit")),
+    },
     metric="accuracy/N=10",
     baseline="chance",
     note="The paper shows one-shot classification alone; on the Markov task the good heads are "
     "known. The rule of one-shot was written before its first run, whose two temperatures ended at "
     "the GP limit's best; the recorded one has three.",
-    late=True,
 )
 
 PAPER = Paper(
@@ -283,17 +227,10 @@ PAPER = Paper(
     "arXiv 2405.15926",
     (
         *DRAWINGS,
-        ACCURACY,
-        ORDER_PARAMETER,
-        ALIGNMENT,
-        ROBUSTNESS,
-        ONESHOT,
+        *late(ACCURACY, ORDER_PARAMETER, ALIGNMENT, ROBUSTNESS),
+        *late(ONESHOT),
         ONESHOT_ALIGNMENT,
-        ONESHOT_U,
-        PRUNING,
-        KERNELS,
-        UNIFORM,
-        DEEPER,
-        WIDER,
+        *late(ONESHOT_U, PRUNING),
+        *late(KERNELS, UNIFORM, DEEPER, WIDER),
     ),
 )

@@ -99,8 +99,7 @@ def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
     for k, (width, colour) in enumerate(zip(widths, ("black", *plots.COLOURS))):
         mean = carried[:, k].mean(0)
         error = carried[:, k].std(0) / max(len(carried) - 1, 1) ** 0.5
-        axis.plot(ranks, mean, color=colour, label=width)
-        axis.fill_between(ranks, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+        plots.band(axis, ranks, mean - error, mean, mean + error, colour, width, alpha=0.2)
     axis.axvline(LEADING, color="0.6", lw=0.8)
     five = carried[:, :, LEADING - 1].mean(0)
     axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")

@@ -1,62 +1,45 @@
 """Sweeps of the MixiT papers: pairs (Figure 2), heads (Tables 5, 9), depth (Tables 6, 5)."""
 
 from experiments.ledger.item import Cell, Item
-from experiments.ledger.rules import CHANCE, above, near, of, trivial
+from experiments.ledger.rules import above, beyond_chance, near, of
 
-TUNED = {"task.max_pairs": "12", "train.batch_size": "64", "train.steps": "1500"}
-SMALL = ("small",)
+TUNED = {"train.batch_size": "64", "train.steps": "1500"}
+RATE = {"optim.learning_rate": "0.01"}
 
 
-PAIRS = (4, 8, 12)
+def small(task: str, variant: str, overrides: dict[str, str]) -> Cell:
+    """A cell that is meant at scale small alone."""
+    return Cell(f"configs/mixit/{task}.py:variant={variant}", overrides, scales=("small",))
+
+
 FIGURE_2 = Item(
     "Figure 2",
     "Trained queries and keys are needed as the number of pairs grows; MixiT deteriorates at once.",
     {
-        f"{name}, M={pairs}": Cell(
-            f"configs/mixit/retrieval.py:variant={name}",
-            TUNED | {"task.max_pairs": str(pairs)},
-            scales=SMALL,
-        )
-        for pairs in PAIRS
+        f"{name}, M={pairs}": small("retrieval", name, {"task.max_pairs": str(pairs)} | TUNED)
+        for pairs in (4, 8, 12)
         for name in ("standard", "frozen_qk", "mixit")
     },
-    (
-        near("Standard retrieves at M=12", of("standard, M=12"), 1.0, 0.02),
-        above(
-            "Frozen-QK loses accuracy between M=4 and 12",
-            of("frozen_qk, M=4"),
-            of("frozen_qk, M=12"),
+    {
+        "Standard retrieves at M=12": near(of("standard, M=12"), 1.0, 0.02),
+        "Frozen-QK loses accuracy between M=4 and 12": above(
+            of("frozen_qk, M=4"), of("frozen_qk, M=12")
         ),
-        above("MixiT loses accuracy between M=4 and 12", of("mixit, M=4"), of("mixit, M=12")),
-        above(
-            "MixiT does more than guess at M=12",
-            of("mixit, M=12"),
-            trivial("mixit, M=12", "in_context_guess"),
-            no=CHANCE,
-        ),
-    ),
+        "MixiT loses accuracy between M=4 and 12": above(of("mixit, M=4"), of("mixit, M=12")),
+        "MixiT does more than guess at M=12": beyond_chance("mixit, M=12", "in_context_guess"),
+    },
     baseline="in_context_guess",
     note="The figure prints no values.",
     late=True,
 )
 
-HEADS = (4, 16, 32)
-
 
 def head_sweep(task: str, printed: str, note: str = "") -> Item:
-    cells = {
-        f"H={heads}": Cell(
-            f"configs/mixit/{task}.py:variant=mixit",
-            {"model.heads": str(heads), "optim.learning_rate": "0.01"},
-            scales=SMALL,
-        )
-        for heads in HEADS
-    }
     return Item(
         f"Table 5, {task}",
         f"More heads make MixiT better: {printed} with 4, 16, 64, 256 heads.",
-        cells,
-        (above("32 heads beat 4", of("H=32"), of("H=4")),),
+        {f"H={n}": small(task, "mixit", {"model.heads": str(n)} | RATE) for n in (4, 16, 32)},
+        {"32 heads beat 4": above(of("H=32"), of("H=4"))},
         note=f"n = 512 there, 64 here. {note}".strip(),
     )
 
@@ -75,34 +58,24 @@ HEAD_SWEEPS = (
     ),
 )
 
-DEPTHS = (2, 8)
 DEPTH = Item(
     "Table 6",
     "A random transformer loses addition with depth (100, 23.5, 22.9 % at 2, 8, 16 layers); MixiT "
     "keeps it.",
     {
-        f"{name}, L={layers}": Cell(
-            f"configs/mixit/addition.py:variant={name}",
-            {"model.layers": str(layers), "optim.learning_rate": "0.01"},
-            scales=SMALL,
-        )
+        f"{name}, L={layers}": small("addition", name, {"model.layers": str(layers)} | RATE)
         for name in ("mixit", "random")
-        for layers in DEPTHS
+        for layers in (2, 8)
     },
-    (
-        above(
-            "the random transformer loses between 2 and 8 layers",
-            of("random, L=2"),
-            of("random, L=8"),
+    {
+        "the random transformer loses between 2 and 8 layers": above(
+            of("random, L=2"), of("random, L=8")
         ),
-        near("MixiT keeps its accuracy", of("mixit, L=8"), of("mixit, L=2"), 0.02),
-        above(
-            "the random transformer of 8 layers knows more than position and token",
-            of("random, L=8"),
-            trivial("random, L=8", "by_position_and_token"),
-            no=CHANCE,
+        "MixiT keeps its accuracy": near(of("mixit, L=8"), of("mixit, L=2"), 0.02),
+        "the random transformer of 8 layers knows more than position and token": beyond_chance(
+            "random, L=8", "by_position_and_token"
         ),
-    ),
+    },
     baseline="by_position_and_token",
     note="23.53 and 22.88 % are chance level: position and current token alone score 24.8 %.",
 )

@@ -15,26 +15,17 @@ UNIVERSAL = Item(
     "One layer of attention with enough frozen random heads, and an MLP, fits any causal function; "
     "MixiT cannot.",
     {"heads": Cell("configs/mixit/universality.py")},
-    (
-        above(
-            "the error of a look-up falls with the heads",
-            of("heads", "error/linear/frozen_qk/lookup/H=1"),
-            of("heads", "error/linear/frozen_qk/lookup/H=128"),
-            by=0.1,
+    {
+        "the error of a look-up falls with the heads": above(
+            "error/linear/frozen_qk/lookup/H=1", "error/linear/frozen_qk/lookup/H=128", by=0.1
         ),
-        above(
-            "MixiT's stays above it",
-            of("heads", "error/linear/mixit/lookup/H=128"),
-            of("heads", "error/linear/frozen_qk/lookup/H=128"),
-            by=0.1,
+        "MixiT's stays above it": above(
+            "error/linear/mixit/lookup/H=128", "error/linear/frozen_qk/lookup/H=128", by=0.1
         ),
-        above(
-            "without positions the token before is found too",
-            0.1,
-            of("heads", "error/linear/frozen_qk/previous/H=128"),
-            no=REFUTED,
+        "without positions the token before is found too": above(
+            0.1, "error/linear/frozen_qk/previous/H=128", no=REFUTED
         ),
-    ),
+    },
     metric="error/linear/frozen_qk/lookup/H=128",
     note="An existence statement without a rate. (B.1) has no positions, so the order of the past "
     "is out of reach for any number of heads; with rotary positions it is not.",
@@ -48,10 +39,10 @@ SCALE = Item(
         f"std={std}": Cell(f"configs/mixit/qk_scale.py:std={std}", scales=("small",))
         for std in ("0.02", "fan_in")
     },
-    (
-        near("Frozen-QK retrieves with 0.02 at n = 64", of("std=0.02"), 1.0, 0.05),
-        near("Frozen-QK retrieves with 1/sqrt(n)", of("std=fan_in"), 1.0, 0.05),
-    ),
+    {
+        "Frozen-QK retrieves with 0.02 at n = 64": near(of("std=0.02"), 1.0, 0.05),
+        "Frozen-QK retrieves with 1/sqrt(n)": near(of("std=fan_in"), 1.0, 0.05),
+    },
     baseline="in_context_guess",
     note="0.02 suits n = 1024; at n = 64 it makes frozen attention almost uniform.",
     late=True,

@@ -39,9 +39,9 @@ def test_an_item_names_configs_that_exist_and_cells_of_its_own(item):
     for cell in item.cells.values():
         for scale in cell.scales:
             assert len(cell_key(cell, scale)) == 12
-    for rule in item.rules:
-        for side in (rule.left, rule.right):
-            assert not side.cell or side.cell in item.cells, rule.text
+    for text, rule in item.rules.items():
+        for side in rule.sides:
+            assert side.cell in item.cells if side.metric else not side.cell, text
     assert item.claim.endswith(".") and (item.cells or item.needs or item.defines), item.name
     if item.defines:
         assert not item.cells and not item.rules and not item.needs
@@ -50,12 +50,28 @@ def test_an_item_names_configs_that_exist_and_cells_of_its_own(item):
 
 
 def test_a_rule_that_names_no_cell_of_its_item_is_said_when_the_papers_are_loaded():
-    rule = above("B wins", of("standrad"), 0.5)
-    item = Item("Table 1", "claim.", {"standard": CELL, "mixit": CELL}, (rule,))
+    rules = {"B wins": above(of("standrad"), 0.5)}
+    item = Item("Table 1", "claim.", {"standard": CELL, "mixit": CELL}, rules)
     with pytest.raises(UserError) as error:
         checked(Paper("p", "title", "source", (item,)))
     words = "unknown cell in a rule of p Table 1: 'standrad'. Did you mean 'standard'?"
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_rule_need_not_name_the_only_cell_of_its_item():
+    rules = {
+        "A wins": above("loss", trivial("", "guess"), by=0.1),
+        "A is 1": near(1.0, "loss", 0.1),
+    }
+    items = (Item("Table 1", "claim.", {"a": CELL}, rules),)
+    (item,) = checked(Paper("p", "title", "source", items)).items
+    assert item.rules == {
+        "A wins": above(of("a", "loss"), trivial("a", "guess"), by=0.1),
+        "A is 1": near(1.0, of("a", "loss"), 0.1),
+    }
+    two = items[0]._replace(cells={"a": CELL, "b": CELL})
+    with pytest.raises(UserError, match="unknown cell in a rule of p Table 1: ''"):
+        checked(Paper("p", "title", "source", (two,)))
 
 
 def test_a_baseline_that_no_record_has_is_said():
@@ -85,7 +101,7 @@ def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), **changed):
 
 
 def verdict(rule, *records):
-    paper = Paper("p", "title", "source", (Item("Table 1", "claim.", {"a": CELL}, (rule,)),))
+    paper = Paper("p", "title", "source", (Item("Table 1", "claim.", {"a": CELL}, {"": rule}),))
     (row,) = ledger({"p": paper}, list(records))
     return row
 
@@ -93,19 +109,19 @@ def verdict(rule, *records):
 @pytest.mark.parametrize(
     "rule, mean, sem, expected",
     [
-        (above("", of("a"), 0.8), 0.9, 0.04, REPRODUCED),
-        (above("", of("a"), 0.8), 0.9, 0.06, UNDECIDED),  # within two standard errors
-        (above("", of("a"), 0.8, by=0.05), 0.9, 0.04, UNDECIDED),
-        (above("", of("a"), 0.8, by=0.05), 0.85, 0.04, DIFFERS),
-        (above("", of("a"), 0.8, no=REFUTED), 0.9, 0.06, UNDECIDED),  # noise refutes nothing
-        (above("", of("a"), 0.8, no=REFUTED), 0.7, 0.0, REFUTED),
-        (above("", 0.8, of("a")), 0.7, 0.04, REPRODUCED),
-        (above("", of("a"), trivial("a", "guess"), no=CHANCE), 0.5, 0.0, CHANCE),
-        (near("", of("a"), 1.0, 0.02), 0.97, 0.004, DIFFERS),
-        (near("", of("a"), 1.0, 0.02), 0.97, 0.006, UNDECIDED),
-        (near("", of("a"), 1.0, 0.02), 0.985, 0.006, UNDECIDED),
-        (near("", of("a"), 1.0, 0.02), 0.985, 0.002, REPRODUCED),
-        (above("", of("a"), trivial("a", "guess"), no=CHANCE), 0.6, 0.06, CHANCE),
+        (above(of("a"), 0.8), 0.9, 0.04, REPRODUCED),
+        (above(of("a"), 0.8), 0.9, 0.06, UNDECIDED),  # within two standard errors
+        (above(of("a"), 0.8, by=0.05), 0.9, 0.04, UNDECIDED),
+        (above(of("a"), 0.8, by=0.05), 0.85, 0.04, DIFFERS),
+        (above(of("a"), 0.8, no=REFUTED), 0.9, 0.06, UNDECIDED),  # noise refutes nothing
+        (above(of("a"), 0.8, no=REFUTED), 0.7, 0.0, REFUTED),
+        (above(0.8, of("a")), 0.7, 0.04, REPRODUCED),
+        (above(of("a"), trivial("a", "guess"), no=CHANCE), 0.5, 0.0, CHANCE),
+        (near(of("a"), 1.0, 0.02), 0.97, 0.004, DIFFERS),
+        (near(of("a"), 1.0, 0.02), 0.97, 0.006, UNDECIDED),
+        (near(of("a"), 1.0, 0.02), 0.985, 0.006, UNDECIDED),
+        (near(of("a"), 1.0, 0.02), 0.985, 0.002, REPRODUCED),
+        (above(of("a"), trivial("a", "guess"), no=CHANCE), 0.6, 0.06, CHANCE),
     ],
 )
 def test_a_rule_counts_two_standard_errors(rule, mean, sem, expected):
@@ -113,14 +129,14 @@ def test_a_rule_counts_two_standard_errors(rule, mean, sem, expected):
 
 
 def test_without_a_record_or_with_a_lost_metric_nothing_is_claimed():
-    rule = above("", of("a"), 0.8)
+    rule = above(of("a"), 0.8)
     assert verdict(rule).verdict == NOT_RUN
-    row = verdict(above("", of("a", "depth"), 0.8), record(0.9))
+    row = verdict(above(of("a", "depth"), 0.8), record(0.9))
     assert row.verdict == NOT_RUN and "depth" in row.problems[0]
 
 
 def test_another_config_is_another_cell_and_more_seeds_are_the_same_one():
-    rule = above("", of("a"), 0.8)
+    rule = above(of("a"), 0.8)
     assert verdict(rule, record(0.9, seed=7)).verdict == NOT_RUN
     row = verdict(rule, record(0.9), record(0.95, seeds=range(5), n_seeds=5))
     assert row.records["a"].metrics["accuracy"]["mean"] == 0.95

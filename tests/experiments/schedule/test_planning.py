@@ -24,9 +24,9 @@ WIDE = Item(
     "Table 1",
     "Three runs decide.",
     {"a": A, "b": B, "c": C},
-    (above("", of("a"), of("b")), above("", of("a"), of("c"))),
+    {"a wins": above(of("a"), of("b")), "and here": above(of("a"), of("c"))},
 )
-SHARED = Item("Table 10", "One more run.", {"c": C, "d": D}, (above("", of("c"), 0.5),))
+SHARED = Item("Table 10", "One more run.", {"c": C, "d": D}, {"": above(of("c"), 0.5)})
 NO_RULE = Item("Figure 1", "Looks good.", {"extra": cell("frozen_mlp")})
 ELSEWHERE = Item("Table 3", "Big.", {"e": cell("random_mixit")._replace(scales=("paper",))})
 PAPERS = {
@@ -80,9 +80,9 @@ def test_cheap_rules_come_before_dear_ones():
 
 def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_cheap_ones():
     cheap = {name: cell("frozen_mlp", **{"model.heads": name}) for name in ("4", "8", "16")}
-    rules = (above("", of("4"), of("8")), above("", of("4"), of("16")))
+    rules = {"8 loses": above(of("4"), of("8")), "16 loses": above(of("4"), of("16"))}
     many = Item("Table 8", "x.", cheap, rules)
-    long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, (above("", of("a"), of("b")),))
+    long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, {"": above(of("a"), of("b"))})
     papers = {"p": Paper("p", "t", "s", (many, long))}
     wanted = planning.select(papers, "p", "")
     seconds = lambda c: 1.0 if c.arguments.variant == "frozen_mlp" else 900.0  # noqa: E731
