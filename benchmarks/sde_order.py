@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from theory import covariance_sde as cs
-from theory.covariance_sde.network import square_root
 
 TAU, FINEST, CHUNK = 1.0, 128, 50_000
 RATIOS = (1, 2, 4, 8, 16)  # fine steps a step: dt = TAU * ratio / FINEST
@@ -32,7 +31,7 @@ START = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
 def solve(key: jax.Array, ratio: int) -> jax.Array:
     """(CHUNK, m, m) at TAU with steps of `ratio` fine steps; one key, one Brownian path."""
     m = len(START)
-    h = jnp.broadcast_to(square_root(jnp.asarray(START))[None], (CHUNK, m, m))
+    h = jnp.broadcast_to(cs.square_root(jnp.asarray(START))[None], (CHUNK, m, m))
 
     def step(h_PxMxM, k):
         def add(i, total):
@@ -94,7 +93,7 @@ def cross_check(paths: int = 20_000, tau: float = 0.25, steps: int = 50) -> None
         return phi + jnp.triu(phi, 1).T
 
     def root(t, y_p, args):
-        return square_root(cs.covariance(matrix(y_p))).T
+        return cs.square_root(cs.covariance(matrix(y_p))).T
 
     def one(key, solver):
         path = diffrax.VirtualBrownianTree(0.0, tau, 1e-3, (p,), key)

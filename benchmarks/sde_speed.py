@@ -30,8 +30,8 @@ def start(m: int) -> np.ndarray:
     return 0.5 * np.eye(m) + 0.5
 
 
-def solver(m: int, paths: int, steps: int, method: str = "factor") -> float:
-    return cpu_seconds(lambda key: cs.predict(key, start(m), 0.1, paths, steps, method=method))
+def solver(m: int, paths: int, steps: int, by: cs.Factor | cs.Euler) -> float:
+    return cpu_seconds(lambda key: cs.predict(key, start(m), 0.1, paths, steps, solver=by))
 
 
 def main() -> None:
@@ -41,18 +41,19 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"{what:44s} {seconds:8.2f} {wanted:>8s} {peak:9.2f}", flush=True)
 
-    row("predict m=8, 10,000 paths, 300 steps", solver(8, 10_000, 300), "4")
-    row("predict m=64, 1,000 paths, 300 steps", solver(64, 1_000, 300), "30")
+    row("predict m=8, 10,000 paths, 300 steps", solver(8, 10_000, 300, cs.Factor()), "4")
+    row("predict m=64, 1,000 paths, 300 steps", solver(64, 1_000, 300, cs.Factor()), "30")
     wishart = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 100, 2_000))
     row("measure m=8, n=200, depth 100, 2,000 samples", wishart)
-    literal = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 10, 100, method="network"))
+    network = {"network": cs.Network()}
+    literal = cpu_seconds(lambda key: cs.measure(key, start(8), 200, 10, 100, **network))
     row("the same by the recursion of h, scaled up", literal * 200)
 
     print(f"\n{'m':>4s} {'p':>5s} {'structured us':>14s} {'textbook us':>12s} {'ratio':>8s}")
     last = None
     for m, paths in ((4, 2000), (8, 200), (16, 20)):
-        structured = solver(m, 40 * paths, 20) / (40 * paths * 20) * 1e6
-        textbook = solver(m, paths, 20, "euler") / (paths * 20) * 1e6
+        structured = solver(m, 40 * paths, 20, cs.Factor()) / (40 * paths * 20) * 1e6
+        textbook = solver(m, paths, 20, cs.Euler()) / (paths * 20) * 1e6
         growth = ""
         if last:
             exponents = np.log2([structured / last[0], textbook / last[1]])

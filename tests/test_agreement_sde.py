@@ -28,11 +28,12 @@ def start(m: int) -> np.ndarray:
 def test_the_gap_shrinks_with_width(causal):
     m, count = 4, 5000
     times = [0.5, 1.0]
-    paths = cs.predict(jax.random.key(0), start(m), 1.0, count, 60, times, causal=causal)
+    mixing = cs.Mixing(causal)
+    paths = cs.predict(jax.random.key(0), start(m), 1.0, count, 60, times, mixing)
     gaps = {}
     for n in (4, 64):
         layers = [n // 2, n]
-        nets = cs.measure(jax.random.key(n), start(m), n, n, count, layers, causal=causal)
+        nets = cs.measure(jax.random.key(n), start(m), n, n, count, layers, mixing)
         gaps[n] = [
             [ks(cs.log_trace(paths[:, i]), cs.log_trace(nets[:, i])) for i in range(2)],
             [
@@ -48,9 +49,10 @@ def test_the_gap_shrinks_with_width(causal):
 
 def test_a_network_built_from_the_models_lines_agrees():
     m, n, count = 4, 32, 2000
-    options = {"causal": True, "heads": 2, "mixing_scale": "head", "output_projection": True}
-    paths = cs.predict(jax.random.key(1), start(m), 0.5, count, 40, **options)
-    nets = cs.measure(jax.random.key(2), start(m), n, 16, count, method="network", **options)
+    mixing = cs.Mixing(causal=True, heads=2, output_projection=True, scale="head")
+    paths = cs.predict(jax.random.key(1), start(m), 0.5, count, 40, mixing=mixing)
+    networks = {"mixing": mixing, "network": cs.Network()}
+    nets = cs.measure(jax.random.key(2), start(m), n, 16, count, **networks)
     limit = 1.63 * (2 / count) ** 0.5 + 0.01
     assert ks(cs.log_trace(paths), cs.log_trace(nets)) < limit
     assert ks(cs.correlation(paths, 2, 3), cs.correlation(nets, 2, 3)) < limit
@@ -60,7 +62,9 @@ def test_the_printed_variance_blows_up():
     """1/sqrt(n m), as printed, is not in the scaling of the SDE: log-trace grows with depth."""
     m, n = 8, 256
     nets, theory = (
-        cs.measure(jax.random.key(3), start(m), n, 16, 200, mixing_scale=(n * m) ** power)
+        cs.measure(
+            jax.random.key(3), start(m), n, 16, 200, mixing=cs.Mixing(scale=(n * m) ** power)
+        )
         for power in (-0.25, -0.5)
     )
     assert abs(float(cs.log_trace(nets).mean()) - 1.50) < 0.15

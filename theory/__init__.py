@@ -1,5 +1,7 @@
 """Closed forms and solvers for the networks of jaxformer. Precision: run them in float64.
 
-Each theory is a pair: `predict`, the formula, and `measure`, the same quantity from finite
-networks. Use them inside `with jax.enable_x64(True):`, as the recipes do.
+Where it makes sense a theory is a pair: `predict`, the formula, and `measure`, the same quantity
+from finite networks. The docstring of each package says which of its functions are the pair, and
+whether they are built from the models' lines. Use them inside `with jax.enable_x64(True):`, as the
+recipes do.
 """

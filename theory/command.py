@@ -1,33 +1,26 @@
 """What the command lines of theory share: errors in one line, files written whole or not at all."""
 
 import argparse
-import os
+import io
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from jaxformer.errors import UserError
+from jaxformer.records import write_atomically
 
 # Okabe and Ito's colours: told apart by colour-blind readers too.
-ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
+ORANGE, BLUE, RED = "#E69F00", "#0072B2", "#D55E00"
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, with errors in one line and without abbreviations of flags."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs
         )
@@ -58,31 +51,21 @@ def check_writable(path: Path, suffix: str, force: bool) -> None:
         raise UserError(f"{str(path)!r} is there already; --force overwrites it.")
 
 
-def write_whole(path: Path, write: Callable[[str], None]) -> None:
-    """write(temporary name) beside `path`, then rename."""
-    handle, temporary = tempfile.mkstemp(suffix=path.suffix, prefix=".", dir=path.parent)
-    os.close(handle)
-    try:
-        write(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
 def save_figure(
-    figure, path: Path, arrays: dict[str, np.ndarray] | None = None, quiet: bool = False
+    figure: Any, path: Path, arrays: dict[str, np.ndarray] | None = None, quiet: bool = False
 ) -> None:
     """The figure as png and, beside it, its numbers as npz."""
-    write_whole(path, lambda name: figure.savefig(name, dpi=150, bbox_inches="tight"))
+    figure.savefig(buffer := io.BytesIO(), format="png", dpi=150, bbox_inches="tight")
+    write_atomically(path, buffer.getvalue())
     if not quiet:
         print(f"wrote {path}")
     if arrays is not None:
-        write_whole(path.with_suffix(".npz"), lambda name: np.savez(name, **arrays))  # type: ignore
+        np.savez(buffer := io.BytesIO(), **arrays)  # type: ignore
+        write_atomically(path.with_suffix(".npz"), buffer.getvalue())
         print(f"wrote {path.with_suffix('.npz')}")
 
 
-def new_figure(columns: int = 1, width: float = 6.4, height: float = 4.6):
+def new_figure(columns: int = 1, width: float = 6.4, height: float = 4.6) -> tuple[Any, np.ndarray]:
     """A figure without a screen, and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -90,9 +73,3 @@ def new_figure(columns: int = 1, width: float = 6.4, height: float = 4.6):
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, np.atleast_1d(figure.subplots(1, columns))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -1,5 +1,8 @@
 """What every theory needs once: checks of arguments, quadrature, Chebyshev interpolation."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,13 +10,16 @@ from jax.core import Tracer
 
 from jaxformer.errors import UserError
 
+Array = jax.Array | np.ndarray
+Numbers = Array | float  # one number, or an array of them
 
-def is_concrete(value) -> bool:
+
+def is_concrete(value: Any) -> bool:
     """False for an array that jit, vmap or grad is tracing: its numbers cannot be looked at."""
     return not isinstance(value, Tracer)
 
 
-def check_range(name: str, value, low: float = -np.inf, high: float = np.inf) -> None:
+def check_range(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> None:
     """Raises unless every entry of `value` is finite and low <= entry <= high; tracers pass."""
     if not is_concrete(value):
         return
@@ -28,6 +34,17 @@ def check_count(name: str, value: int, low: int = 1) -> None:
     """Raises unless `value` is a whole number of at least `low`."""
     if isinstance(value, bool) or int(value) != value or value < low:
         raise UserError(f"{name} must be a whole number of at least {low}, got {value!r}.")
+
+
+def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -> Any:
+    """read(state) after each of the increasing numbers of steps; state <- advance(step, state)."""
+
+    def until(state, segment):
+        state = jax.lax.fori_loop(segment[0], segment[1], advance, state)
+        return state, read(state)
+
+    bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), stops[:-1]]), stops], axis=-1)
+    return jax.lax.scan(until, start, bounds)[1]
 
 
 def trapezoid(low: float, high: float, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from theory import rem
 from theory.command import RED, Parser, check_writable, new_figure, run, save_figure
-from theory.numerics import check_count, check_range
+from theory.numerics import Numbers, check_count, check_range
 
 
-def attention_cosine(beta, rho, T: float | None = None):
+def attention_cosine(beta: Numbers, rho: Numbers, T: float | None = None) -> np.ndarray:
     """SA(rho) = [(1-rho) Y_p + rho] / [(1-rho) Y_q + rho]; 1 where the limit is 0/0 (rho = 0)."""
     y_q, y_p = rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
     below, above = (1 - rho) * y_q + rho, (1 - rho) * y_p + rho

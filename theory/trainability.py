@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     check_count("--points", args.points, 2)
     check_count("--length", args.length, 2)
+    check_range("--epsilon", args.epsilon, 0, 1)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_range("--alpha-max", args.alpha_max, 0.01, 1000)
     for path in (args.out, args.out.with_suffix(".npz")):

@@ -146,14 +146,28 @@ def test_rank_one_is_the_noise_for_four_inputs():
     assert np.isnan(rank_three.truncated_correct)  # it depends on the basis
 
 
+def crossing_time(alpha, n):
+    """When sigma_noise overtakes sigma_signal for good; inf if not before t = 1e6."""
+    times = jnp.geomspace(1e-2, 1e6, 4000)
+    signal, noise = memory.singular_values(*memory.gradient_flow(alpha, times, n), n)
+    lead = np.asarray(noise - signal)
+    last = int(np.flatnonzero(lead <= 0)[-1])
+    if last == len(times) - 1:
+        return np.inf
+    pair = slice(last, last + 2)
+    return float(np.exp(np.interp(0.0, lead[pair], np.log(times[pair]))))
+
+
 @pytest.mark.slow
 def test_crossing_times():
+    """To first order it is C exp(n |b|/(n - 1 - sqrt(n + 1))) with b = log(alpha/(1-alpha))."""
     golden = GOLDEN["rank"]
-    flow, first_order = memory.crossing_time(0.3, 4)
-    assert abs(flow - golden["n4_alpha03_crossing"]) < 1
+    assert abs(crossing_time(0.3, 4) - golden["n4_alpha03_crossing"]) < 1
+    constant, level = float(memory.asymptotic_constant(0.3, 4)), abs(np.log(0.3 / 0.7))
+    first_order = constant * np.exp(4 * level / (3 - 5**0.5))
     assert abs(first_order - golden["n4_alpha03_first_order"]) < 0.5
-    assert abs(memory.crossing_time(0.03, 10)[0] - golden["n10_alpha003_crossing"]) < 3
-    assert memory.crossing_time(0.3, 3) == (np.inf, np.inf)
+    assert abs(crossing_time(0.03, 10) - golden["n10_alpha003_crossing"]) < 3
+    assert crossing_time(0.3, 3) == np.inf
 
 
 @pytest.mark.parametrize("dimension", [12, pytest.param(8, marks=pytest.mark.slow)])

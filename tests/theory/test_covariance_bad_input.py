@@ -18,10 +18,9 @@ BAD = {
     "paths must be": {"paths": 0},
     "times must be in": {"times": [0.5, 2.0]},
     "increasing": {"times": [0.5, 0.2]},
-    "unknown mixing scale": {"mixing_scale": "spread"},
-    "needs the width": {"mixing_scale": 0.1},
-    "unknown method 'eulr'. Did you mean 'euler'?": {"method": "eulr"},
-    "keeps no factor": {"method": "euler", "factor": True},
+    "unknown mixing scale": {"mixing": cs.Mixing(scale="spread")},
+    "needs the width": {"mixing": cs.Mixing(scale=0.1)},
+    "the scale of mixing must be": {"mixing": cs.Mixing(scale=-0.1), "width": 8},
 }
 
 
@@ -36,18 +35,20 @@ def test_bad_input_of_predict(message):
 def test_bad_input_of_measure():
     bad = {
         "width must be": {"width": 1},
-        "multiple of the heads": {"heads": 3},
+        "multiple of the heads": {"mixing": cs.Mixing(heads=3)},
         "depth must be": {"depth": -1},
-        "at least m = 3": {"method": "network", "width": 2},
+        "a network needs a width of at least m = 3": {"network": cs.Network(), "width": 2},
+        "a decoder needs a width of at least m = 3": {"network": cs.Decoder(), "width": 2},
         "layers must be increasing": {"layers": [2, 9]},
-        "unknown mixing scale": {"mixing_scale": "thoery"},
-        "unknown method": {"method": "wishrt"},
-        "say causal=True": {"method": "decoder"},
-        "need method='decoder', got 'network'": {"method": "network", "use_mlp": True},
+        "unknown mixing scale": {"mixing": cs.Mixing(scale="thoery")},
+        "the scale of mixing must be": {"mixing": cs.Mixing(scale=-0.1)},
+        r"say Mixing\(causal=True": {"network": cs.Decoder()},
     }
     for message, change in bad.items():
         with pytest.raises(UserError, match=message):
             arguments = {"phi0": np.eye(3), "width": 10, "depth": 2, "samples": 2} | change
             cs.measure(jax.random.key(0), **arguments)
     with pytest.raises(UserError, match="multiple of the heads"):
-        cs.one_step_covariance(np.eye(3), 10, heads=3)
+        cs.one_step_covariance(np.eye(3), 10, cs.Mixing(heads=3))
+    with pytest.raises(UserError, match="heads must be a whole number of at least 1"):
+        cs.Mixing(heads=0)

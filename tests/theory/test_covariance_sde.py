@@ -10,28 +10,22 @@ import pytest
 
 from jaxformer.models.attention import mixing_matrix, mixing_std
 from theory import covariance_sde as cs
-from theory.covariance_sde.coefficients import mixing_rate
+from theory.covariance_sde import Mixing
 from theory.covariance_sde.solver import centre
 
 VARIANTS = {
-    "plain": {},
-    "causal": {"causal": True},
-    "heads": {"heads": 2, "mixing_scale": "head"},
-    "projection": {"causal": True, "output_projection": True},
-    "number": {"mixing_scale": 0.2},
+    "plain": Mixing(),
+    "causal": Mixing(causal=True),
+    "heads": Mixing(heads=2, scale="head"),
+    "projection": Mixing(causal=True, output_projection=True),
+    "number": Mixing(scale=0.2),
 }
-
-
-EVERYTHING = {"causal": True, "heads": 2, "mixing_scale": "head", "output_projection": True}
+EVERYTHING = Mixing(causal=True, heads=2, output_projection=True, scale="head")
 
 
 def some_phi(m: int, seed: int = 0) -> np.ndarray:
     x = np.random.default_rng(seed).normal(size=(m, m + 2))
     return x @ x.T / (m + 2)
-
-
-def without(options: dict, *names: str) -> dict:
-    return {name: value for name, value in options.items() if name not in names}
 
 
 def z_scores(samples, mean, covariance) -> tuple[float, float]:
@@ -51,7 +45,7 @@ def test_drift_is_b_times_the_identity():
     phi = some_phi(5)
     b = np.trace(phi) / 5 - phi.sum() / 25
     np.testing.assert_allclose(cs.drift(phi), b * np.eye(5), rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(cs.drift(phi, heads=4, mixing_scale="head"), 4 * b * np.eye(5))
+    np.testing.assert_allclose(cs.drift(phi, Mixing(heads=4, scale="head")), 4 * b * np.eye(5))
     # Identical tokens have nothing to mix; a batch is the same as its members.
     np.testing.assert_allclose(cs.drift(np.ones((3, 3))), 0, atol=1e-15)
     both = np.stack([phi, some_phi(5, 1)])
@@ -60,7 +54,7 @@ def test_drift_is_b_times_the_identity():
 
 def test_causal_drift():
     phi = some_phi(5)
-    drift = np.diag(cs.drift(phi, causal=True))
+    drift = np.diag(cs.drift(phi, Mixing(causal=True)))
     for g in range(1, 6):
         seen = phi[:g, :g]
         np.testing.assert_allclose(drift[g - 1], (np.trace(seen) - seen.sum() / g) / 5, atol=1e-14)
@@ -87,23 +81,23 @@ def _index_pairs(m):
 
 def test_covariance_variants_are_positive_and_scale():
     phi = some_phi(4)
-    plain, two = cs.covariance(phi), cs.covariance(phi, output_projection=True)
+    plain, two = cs.covariance(phi), cs.covariance(phi, Mixing(output_projection=True))
     value = two - plain  # one more Sigma^v
     a, b = np.triu_indices(4)
     np.testing.assert_allclose(np.diag(value), phi[a, a] * phi[b, b] + phi[a, b] ** 2, rtol=1e-12)
-    np.testing.assert_allclose(cs.covariance(phi, heads=4) - value, (plain - value) / 4)
-    np.testing.assert_allclose(cs.covariance(phi, heads=4, mixing_scale="head"), plain)
-    for options in VARIANTS.values():
-        assert np.linalg.eigvalsh(cs.covariance(phi, width=20, **options)).min() > -1e-12
+    np.testing.assert_allclose(cs.covariance(phi, Mixing(heads=4)) - value, (plain - value) / 4)
+    np.testing.assert_allclose(cs.covariance(phi, Mixing(heads=4, scale="head")), plain)
+    for mixing in VARIANTS.values():
+        assert np.linalg.eigvalsh(cs.covariance(phi, mixing, width=20)).min() > -1e-12
 
 
 def test_exact_covariance_tends_to_the_sde():
     phi = some_phi(4)
-    for options in VARIANTS.values():
-        options = without(options, "mixing_scale") if "heads" not in options else options
-        limit = cs.covariance(phi, **options)
+    for name in ("plain", "causal", "heads", "projection"):
+        mixing = VARIANTS[name]
+        limit = cs.covariance(phi, mixing)
         gaps = [
-            float(jnp.abs(n * cs.one_step_covariance(phi, n, **options) - limit).max())
+            float(jnp.abs(n * cs.one_step_covariance(phi, n, mixing) - limit).max())
             for n in (100, 1000)
         ]
         assert 9 < gaps[0] / gaps[1] < 11
@@ -113,7 +107,9 @@ def test_mixing_rate_is_that_of_the_model():
     n, m, heads = 48, 6, 4
     for scale in ("theory", "head", 0.05):
         std = mixing_std(jax.random.key(0), scale, heads, m, n)[0]
-        np.testing.assert_allclose(mixing_rate(scale, heads, m, n), m * n * std**2, rtol=1e-12)
+        np.testing.assert_allclose(
+            Mixing(heads=heads, scale=scale).rate(m, n), m * n * std**2, rtol=1e-12
+        )
 
 
 def test_the_steps_mixing_is_that_of_the_model_transposed():
@@ -133,53 +129,57 @@ def test_mean_in_closed_form():
     # Many small steps of the exact one-layer mean, unmasked and causal.
     for causal in (False, True):
         layered, n = jnp.asarray(phi), 4000
-        layer = functools.partial(cs.one_step_mean, width=n, causal=causal)
+        layer = functools.partial(cs.one_step_mean, width=n, mixing=Mixing(causal))
         layered = jax.lax.fori_loop(0, int(tau * n), lambda _, x, f=layer: f(x), layered)
-        np.testing.assert_allclose(layered, cs.mean(phi, tau, causal=causal), rtol=3e-4)
+        np.testing.assert_allclose(layered, cs.mean(phi, tau, Mixing(causal)), rtol=3e-4)
     layered = cs.one_step_mean(cs.one_step_mean(phi, 10), 10)
     t, overlap = cs.mean_trace(phi, 0.2, width=10)
     np.testing.assert_allclose([jnp.trace(layered) / 5, layered.mean()], [t, overlap], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, EVERYTHING, *(pytest.param(o, marks=pytest.mark.slow) for o in VARIANTS.values() if o)],
+    "mixing",
+    [
+        Mixing(),
+        EVERYTHING,
+        *(pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS.values() if v != Mixing()),
+    ],
 )
-def test_one_layer_has_the_exact_moments(options):
+def test_one_layer_has_the_exact_moments(mixing):
     phi, n = some_phi(4), 20
-    samples = cs.measure(jax.random.key(1), phi, n, 1, 40_000, **options)
-    mean = cs.one_step_mean(phi, n, **without(options, "output_projection"))
-    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, **options))
+    samples = cs.measure(jax.random.key(1), phi, n, 1, 40_000, mixing=mixing)
+    mean = cs.one_step_mean(phi, n, mixing)
+    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, mixing))
     assert worst < 4 and 0.5 < rms < 1.5
 
 
 def test_the_literal_recursion_has_the_exact_moments():
     phi, n = some_phi(4), 8
-    samples = cs.measure(jax.random.key(2), phi, n, 1, 40_000, method="network", **EVERYTHING)
-    mean = cs.one_step_mean(phi, n, **without(EVERYTHING, "output_projection"))
-    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, **EVERYTHING))
+    network = {"mixing": EVERYTHING, "network": cs.Network()}
+    samples = cs.measure(jax.random.key(2), phi, n, 1, 40_000, **network)
+    mean = cs.one_step_mean(phi, n, EVERYTHING)
+    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, EVERYTHING))
     assert worst < 4 and 0.5 < rms < 1.5
 
 
 def test_a_decoder_without_skips_norms_and_mlps_is_the_recursion():
-    phi, n, decoder = some_phi(4), 8, functools.partial(cs.measure, method="decoder", **EVERYTHING)
-    samples = decoder(jax.random.key(3), phi, n, 2, 20_000, layers=[0, 1, 2])
+    phi, n, layers = some_phi(4), 8, [0, 1, 2]
+    key, decoder = jax.random.key(3), cs.Decoder()
+    samples = cs.measure(key, phi, n, 2, 20_000, layers, EVERYTHING, decoder)
     np.testing.assert_allclose(samples[:, 0], np.broadcast_to(phi, (20_000, 4, 4)), atol=1e-12)
-    options = without(EVERYTHING, "output_projection")
-    mean = cs.one_step_mean(phi, n, **options)
-    worst, rms = z_scores(samples[:, 1], mean, cs.one_step_covariance(phi, n, **EVERYTHING))
+    mean = cs.one_step_mean(phi, n, EVERYTHING)
+    worst, rms = z_scores(samples[:, 1], mean, cs.one_step_covariance(phi, n, EVERYTHING))
     assert worst < 4 and 0.5 < rms < 1.5
-    recursion = cs.measure(jax.random.key(4), phi, n, 2, 20_000, **EVERYTHING)
+    recursion = cs.measure(jax.random.key(4), phi, n, 2, 20_000, mixing=EVERYTHING)
     for statistic in (cs.log_trace, cs.correlation):
         x, y = np.asarray(statistic(samples[:, 2])), np.asarray(statistic(recursion))
         assert abs(x.mean() - y.mean()) < 4 * (x.var() / len(x) + y.var() / len(y)) ** 0.5
 
 
 def test_what_the_sde_leaves_out_changes_the_decoder():
-    phi, decoder = some_phi(4), functools.partial(cs.measure, method="decoder", **EVERYTHING)
-    parts = {"use_norm": True, "use_mlp": True}
-    scales = {"residual_scale": 2.0, "branch_scale": 0.0}
-    doubled = decoder(jax.random.key(5), phi, 8, 1, 3, **scales, **parts)
+    phi, decoder = some_phi(4), cs.Decoder(2.0, branch_scale=0.0, use_norm=True, use_mlp=True)
+    networks = {"mixing": EVERYTHING, "network": decoder}
+    doubled = cs.measure(jax.random.key(5), phi, 8, 1, 3, **networks)
     np.testing.assert_allclose(doubled, np.broadcast_to(16 * phi, (3, 4, 4)), atol=1e-12)
 
 
@@ -194,39 +194,41 @@ def test_a_width_below_m_is_allowed():
 @pytest.mark.parametrize("causal", [False, True])
 def test_one_step_of_the_solver_is_one_layer_of_width_one_over_dt(causal):
     phi, n = some_phi(4), 20
-    samples = cs.predict(jax.random.key(4), phi, 1 / n, 40_000, 1, causal=causal)
-    mean = cs.one_step_mean(phi, n, causal)
-    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, causal))
+    mixing = Mixing(causal)
+    samples = cs.predict(jax.random.key(4), phi, 1 / n, 40_000, 1, mixing=mixing)
+    mean = cs.one_step_mean(phi, n, mixing)
+    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, mixing))
     assert worst < 4 and 0.5 < rms < 1.5
 
 
 @pytest.mark.parametrize("variant", ["heads", "projection"])
 def test_one_small_step_of_the_variants(variant):
-    phi, n, options = some_phi(4), 1000, VARIANTS[variant]
-    samples = cs.predict(jax.random.key(5), phi, 1 / n, 40_000, 1, **options)
-    mean = cs.one_step_mean(phi, n, **without(options, "output_projection"))
-    worst, rms = z_scores(samples, mean, cs.covariance(phi, **options) / n)
+    phi, n, mixing = some_phi(4), 1000, VARIANTS[variant]
+    samples = cs.predict(jax.random.key(5), phi, 1 / n, 40_000, 1, mixing=mixing)
+    mean = cs.one_step_mean(phi, n, mixing)
+    worst, rms = z_scores(samples, mean, cs.covariance(phi, mixing) / n)
     assert worst < 4 and 0.5 < rms < 1.5
 
 
 def test_paths_stay_positive_and_means_are_met():
     phi, times = some_phi(3), [0.1, 0.5]
-    for options in ({}, {"causal": True, "heads": 2, "mixing_scale": "head"}):
-        paths = cs.predict(jax.random.key(6), phi, 0.5, 4000, 20, times, **options)
+    for mixing in (Mixing(), Mixing(causal=True, heads=2, scale="head")):
+        paths = cs.predict(jax.random.key(6), phi, 0.5, 4000, 20, times, mixing)
         eigenvalues = np.linalg.eigvalsh(paths)
         assert (eigenvalues[..., 0] > -1e-12 * eigenvalues[..., -1]).all()
         for i, tau in enumerate(times):
             error = paths[:, i].std(0) / 4000**0.5
-            assert (jnp.abs(paths[:, i].mean(0) - cs.mean(phi, tau, **options)) < 4 * error).all()
+            assert (jnp.abs(paths[:, i].mean(0) - cs.mean(phi, tau, mixing)) < 4 * error).all()
 
 
 def test_euler_agrees_but_leaves_the_cone():
     phi, n = 0.5 * np.eye(3) + 0.5, 1000
-    samples = cs.predict(jax.random.key(7), phi, 1 / n, 40_000, 1, method="euler", causal=True)
-    mean = cs.one_step_mean(phi, n, causal=True)
-    worst, rms = z_scores(samples, mean, cs.covariance(phi, causal=True) / n)
+    euler = {"mixing": Mixing(causal=True), "solver": cs.Euler()}
+    samples = cs.predict(jax.random.key(7), phi, 1 / n, 40_000, 1, **euler)
+    mean = cs.one_step_mean(phi, n, euler["mixing"])
+    worst, rms = z_scores(samples, mean, cs.covariance(phi, euler["mixing"]) / n)
     assert worst < 4 and 0.5 < rms < 1.5
-    rough = cs.predict(jax.random.key(7), phi, 1.0, 500, 20, method="euler")
+    rough = cs.predict(jax.random.key(7), phi, 1.0, 500, 20, solver=cs.Euler())
     assert np.linalg.eigvalsh(rough)[:, 0].min() < -1e-3
 
 
@@ -238,7 +240,7 @@ def test_saved_times():
     np.testing.assert_allclose(on_grid[:, 0], np.broadcast_to(phi, (5, 3, 3)), rtol=1e-12)
     off_grid = cs.predict(key, phi, 0.4, 5, 8, times=[0.33])
     assert off_grid.shape == (5, 1, 3, 3) and off_grid.dtype == jnp.float64
-    root = cs.predict(key, phi, 0.4, 5, 8, factor=True)
+    root = cs.predict(key, phi, 0.4, 5, 8, solver=cs.Factor(keep_root=True))
     np.testing.assert_allclose(jnp.swapaxes(root, 1, 2) @ root, end, rtol=1e-10)
 
 
@@ -279,8 +281,8 @@ def test_overflow_is_reported():
 def test_one_step_moments_of_a_million_samples(m, n, causal):
     phi = some_phi(m)
     samples = np.concatenate(
-        [cs.measure(jax.random.key(i), phi, n, 1, 250_000, causal=causal) for i in range(4)]
+        [cs.measure(jax.random.key(i), phi, n, 1, 250_000, mixing=Mixing(causal)) for i in range(4)]
     )
-    covariance = cs.one_step_covariance(phi, n, causal=causal)
-    worst, rms = z_scores(samples, cs.one_step_mean(phi, n, causal), covariance)
+    covariance = cs.one_step_covariance(phi, n, Mixing(causal))
+    worst, rms = z_scores(samples, cs.one_step_mean(phi, n, Mixing(causal)), covariance)
     assert worst < 4 and 0.6 < rms < 1.4

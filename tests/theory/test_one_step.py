@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from jaxformer.errors import UserError
+from jaxformer.tasks.recall import Recall
 from theory import one_step
 from theory.one_step import trigger_process
 from theory.one_step.gradient_step import embed
@@ -68,6 +70,38 @@ def test_samples_follow_the_process():
         assert (np.abs(square.mean(0) - expected) < 4 * error).all()
     others = trigger_process.sample(jax.random.key(1), N, 4, alpha, 500, True)
     assert set(np.unique(others.ybar)) == set(range(1, N))
+
+
+def chi_square(tokens_BxT, y_B, N, alpha) -> float:
+    """The p-value of sequences and targets against their exact probabilities."""
+    count, expected, weight = len(y_B), {}, 1 / N
+    for ybar in range(N):
+        for z, p in probabilities(N, tokens_BxT.shape[1], alpha, ybar):
+            for y, chance in ((N, alpha), (ybar, 1 - alpha)):
+                expected[*z, y] = expected.get((*z, y), 0.0) + weight * p * chance
+    rows, seen = np.unique(np.column_stack([tokens_BxT, y_B]), axis=0, return_counts=True)
+    found = dict(zip(map(tuple, rows.tolist()), seen))
+    assert found.keys() <= expected.keys()
+    often = [row for row, p in expected.items() if p * count >= 5]
+    seen = np.array([found.get(row, 0) for row in often])
+    wanted = np.array([expected[row] for row in often]) * count
+    rest = [count - seen.sum(), count - wanted.sum()]
+    seen, wanted = np.append(seen, rest[0]), np.append(wanted, rest[1])
+    return float(chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(often)))
+
+
+def test_the_process_is_that_of_the_recall_task():
+    """Both samplers, every sequence counted; the test sees a noise that is 0.02 off."""
+    N, T, alpha, count = 3, 5, 0.4, 40_000
+    task = Recall(N, T, alpha, scored="last", statistics="uniform")
+    assert task.trigger_tokens == (trigger_process.TRIGGER,) and task.noise_token == N
+    keys = jax.random.split(jax.random.key(0), count)
+    batch = jax.jit(jax.vmap(task.example, (0, None)))(keys, 0)
+    assert (np.asarray(batch.weights) == (np.arange(T) == T - 1)).all()
+    ours = trigger_process.sample(jax.random.key(1), N, T, alpha, count)
+    for tokens, y in ((batch.inputs, batch.targets[:, -1]), (ours.tokens, ours.y)):
+        assert chi_square(np.asarray(tokens), np.asarray(y), N, alpha) > 0.01
+        assert chi_square(np.asarray(tokens), np.asarray(y), N, alpha + 0.02) < 1e-3
 
 
 def test_lemmas_e1_to_e7():

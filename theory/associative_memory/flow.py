@@ -18,9 +18,11 @@ goes to log(alpha/(1-alpha)) quasi-statically: (alpha-1) e^b + alpha is of the o
 
 Singular values of W: sigma_signal = -a, n - 1 times, and sigma_noise = |n b - (n-1) a|/sqrt(n+1),
 once. For n >= 4 the noise ends up first (n - 1 > sqrt(n + 1)): "easy to extend to any N > 2" fails.
+To first order it overtakes at t = C exp(n |b|/(n - 1 - sqrt(n + 1))), b = log(alpha/(1-alpha)).
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -28,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, unknown
-from theory.numerics import check_count, check_range, is_concrete
+from theory.numerics import Numbers, check_count, check_range, is_concrete
 
 KINDS = ("weights", "coordinates")
 
@@ -57,7 +59,9 @@ class Memory(NamedTuple):
     truncated_noise: jax.Array
 
 
-def gradient_flow(alpha, times, n: int = 2, kind: str = "weights") -> Flow:
+def gradient_flow(
+    alpha: Numbers, times: Numbers | Sequence[float], n: int = 2, kind: str = "weights"
+) -> Flow:
     """a(t), b(t) of shape (*alpha, *times); the flow is stiff: an implicit solver in log time."""
     _check(alpha, times, n, kind)
     alpha, times = jnp.asarray(alpha, float), jnp.asarray(times, float)
@@ -65,7 +69,13 @@ def gradient_flow(alpha, times, n: int = 2, kind: str = "weights") -> Flow:
     return Flow(*(x.reshape(alpha.shape + times.shape) for x in flat))
 
 
-def predict(alpha, times, n: int = 2, rank: int | None = None, kind: str = "weights") -> Memory:
+def predict(
+    alpha: Numbers,
+    times: Numbers | Sequence[float],
+    n: int = 2,
+    rank: int | None = None,
+    kind: str = "weights",
+) -> Memory:
     """The reduced flow and the closed forms of W's best approximation of `rank` (default n - 1)."""
     rank = n - 1 if rank is None else rank
     check_count("rank", rank, 0)
@@ -75,7 +85,12 @@ def predict(alpha, times, n: int = 2, rank: int | None = None, kind: str = "weig
 
 
 def measure(
-    key: jax.Array, alpha, times, n: int = 2, rank: int | None = None, kind: str = "weights"
+    key: jax.Array,
+    alpha: Numbers,
+    times: Numbers | Sequence[float],
+    n: int = 2,
+    rank: int | None = None,
+    kind: str = "weights",
 ) -> Memory:
     """The same from the matrix itself: autodiff of the cross-entropy, SVD, random orthonormal
     embeddings in dimension n + 2; kind "coordinates" flows in (beta1, beta2)."""
@@ -87,25 +102,25 @@ def measure(
     return Memory(*(x.reshape(alpha.shape + times.shape) for x in flat))
 
 
-def asymptotic_constant(alpha, n: int = 2, kind: str = "weights") -> jax.Array:
+def asymptotic_constant(alpha: Numbers, n: int = 2, kind: str = "weights") -> jax.Array:
     """C of e^a ~ C/t: 2n/((n+1)(1-alpha)), or 5/(18(1-alpha)) for the paper's coordinates."""
     _check(alpha, 0.0, n, kind)
     constant = 2 * n / (n + 1) if kind == "weights" else 5 / 18
     return constant / (1 - jnp.asarray(alpha, float))
 
 
-def singular_values(a, b, n: int) -> tuple[jax.Array, jax.Array]:
+def singular_values(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
     """sigma_signal (n - 1 times) and sigma_noise (once) of W."""
-    return -a, jnp.abs(n * b - (n - 1) * a) / (n + 1) ** 0.5
+    return -jnp.asarray(a), jnp.abs(n * b - (n - 1) * a) / (n + 1) ** 0.5
 
 
-def probabilities(a, b, n: int) -> tuple[jax.Array, jax.Array]:
+def probabilities(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
     """P(correct) and P(noise) of the full W."""
     total = 1 + (n - 1) * jnp.exp(a) + jnp.exp(b)
     return 1 / total, jnp.exp(b) / total
 
 
-def truncated(a, b, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
+def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
     """P(correct) and P(noise) after truncation to `rank`; nan where it depends on the basis.
 
     Signal alone (rank n - 1, noise last): logits -a (1 - 1/n), a/n, .., and 0 for the noise.
@@ -127,26 +142,7 @@ def truncated(a, b, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
     return correct, wrong
 
 
-def crossing_time(alpha: float, n: int, longest: float = 1e6) -> tuple[float, float]:
-    """When sigma_noise overtakes sigma_signal for good: by the flow (inf if not before `longest`),
-    and to first order, C exp(n |b|/(n - 1 - sqrt(n + 1))) with b = log(alpha/(1-alpha))."""
-    times = jnp.geomspace(1e-2, longest, 4000)
-    signal, noise = singular_values(*gradient_flow(alpha, times, n), n)
-    lead = np.asarray(noise - signal)
-    behind = np.flatnonzero(lead <= 0)
-    last = int(behind[-1]) if len(behind) else 0
-    crossing = np.inf
-    if last < len(times) - 1:
-        pair = slice(last, last + 2)
-        crossing = float(np.exp(np.interp(0.0, lead[pair], np.log(times[pair]))))
-    gap = n - 1 - (n + 1) ** 0.5
-    if gap <= 0:
-        return crossing, np.inf
-    level = abs(np.log(alpha / (1 - alpha)))
-    return crossing, float(asymptotic_constant(alpha, n)) * float(np.exp(n * level / gap))
-
-
-def cross_entropy(logits_JxN: jax.Array, alpha) -> jax.Array:
+def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
     """Mean over inputs of -sum_y p(y|x) log softmax."""
     log_p = jax.nn.log_softmax(logits_JxN, axis=0)
     return -((1 - alpha) * jnp.diagonal(log_p) + alpha * log_p[-1]).mean()

@@ -1,11 +1,12 @@
 """Figure 18: the associative memory with random embeddings, full and cut to a low rank.
 
-The labels are those of `associative_memory`: y = x with probability 1 - alpha, else the noise. The
+The labels are those of `flow`: y = x with probability 1 - alpha, else the noise. The
 embeddings e, u are random instead of orthonormal, W is trained whole and cut only for the loss on
 pure labels, where the full W ends at -log(1 - alpha) and rank n - 1 below it.
 """
 
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,12 @@ import numpy as np
 
 from jaxformer.errors import UserError
 from theory.associative_memory.flow import cross_entropy
-from theory.numerics import check_count, check_range
+from theory.numerics import Array, check_count, check_range, states_at
 
 
 def random_embedding(
     key: jax.Array,
-    record,
+    record: Array | Sequence[int],
     alpha: float = 0.03,
     n: int = 3,
     dimension: int = 12,
@@ -55,12 +56,10 @@ def _random_embedding(key, record, alpha, n, d, learning_rate, ranks):
     def descend(_, w_DxD):
         return w_DxD - learning_rate * jax.grad(loss)(w_DxD, alpha)
 
-    def until(w_DxD, segment):
-        w_DxD = jax.lax.fori_loop(segment[0], segment[1], descend, w_DxD)
+    def losses(w_DxD):
         left, sigma, right = jnp.linalg.svd(w_DxD)
         cuts = [(left[:, :k] * sigma[None, :k]) @ right[:k] for k in ranks]
-        return w_DxD, jnp.stack([loss(w, 0.0) for w in (*cuts, w_DxD)])
+        return jnp.stack([loss(w, 0.0) for w in (*cuts, w_DxD)])
 
     start = jax.random.normal(key_w, (d, d)) / d**0.5
-    bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), record[:-1]]), record], axis=-1)
-    return jax.lax.scan(until, start, bounds)[1]
+    return states_at(record, descend, start, losses)

@@ -1,30 +1,29 @@
-"""The Bayesian transformer with fixed attention, solved and sampled (arXiv 2405.15926)."""
+"""The Bayesian transformer with fixed attention, solved and sampled (arXiv 2405.15926).
 
-from theory.attention_paths.order_parameter import OrderParameter, order_parameter
-from theory.attention_paths.posterior import Posterior, Problem
-from theory.attention_paths.predictor import (
-    gram_effective,
-    gram_hidden,
-    head_scores,
-    log_evidence,
-    predict,
-    predict_at,
-    prune,
+`order_parameter` solves the limit of wide networks and `predict` gives its mean and variance of f
+on test inputs (eqs. 5 to 12). Their partner is `sample`, which draws from the posterior of finite
+networks: its `Posterior` has the same U, `.mean` and `.variance`, and with method="weights" it
+samples the weights of `jaxformer.models.attention_paths`.
+"""
+
+from theory.attention_paths.order_parameter import (
+    OrderParameter as OrderParameter,
+    order_parameter as order_parameter,
 )
-from theory.attention_paths.sampling import Sampler, sample
-
-__all__ = [
-    "OrderParameter",
-    "Posterior",
-    "Problem",
-    "Sampler",
-    "gram_effective",
-    "gram_hidden",
-    "head_scores",
-    "log_evidence",
-    "order_parameter",
-    "predict",
-    "predict_at",
-    "prune",
-    "sample",
-]
+from theory.attention_paths.posterior import (
+    Posterior as Posterior,
+    Problem as Problem,
+)
+from theory.attention_paths.predictor import (
+    gram_effective as gram_effective,
+    gram_hidden as gram_hidden,
+    head_scores as head_scores,
+    log_evidence as log_evidence,
+    predict as predict,
+    predict_at as predict_at,
+    prune as prune,
+)
+from theory.attention_paths.sampling import (
+    Sampler as Sampler,
+    sample as sample,
+)

@@ -24,9 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
-from theory.numerics import is_concrete
-
 
 class Layout(NamedTuple):
     """Where each A_l lies in the flat vector theta: log-diagonal first, then the entries below.
@@ -144,39 +141,6 @@ def log_prior(layout: Layout, theta: jax.Array, widths: Sequence) -> jax.Array:
     return jnp.asarray(total)
 
 
-def log_density(heads: Sequence[int], chain: Sequence, widths: Sequence) -> jax.Array:
-    """ln p(U-chain) with respect to dU, up to a constant: the Wishart densities themselves.
-
-    They exist only for N_l >= H_l .. H_L; for smaller widths use `log_prior`.
-    """
-    dimensions = [len(jnp.atleast_2d(jnp.asarray(U))) for U in chain][::-1]
-    for width, dimension in zip(widths, dimensions):
-        if is_concrete(width) and width < dimension:
-            raise UserError(
-                f"the density of U needs a width of at least {dimension}, the number of its rows, "
-                f"got {width}: U is singular. Bartlett coordinates have no such limit: use "
-                "log_prior, or sample(method='collapsed')."
-            )
-    total = 0.0
-    for dimension, U in zip(dimensions[::-1], chain):
-        total -= (dimension + 1) / 2 * jnp.linalg.slogdet(jnp.atleast_2d(jnp.asarray(U)))[1]
-    halves = [width / 2 for width in widths]
-    return total - matrix_neg_entropy(heads, chain, halves)
-
-
-def draw_prior(key: jax.Array, layout: Layout, widths: Sequence[int]) -> jax.Array:
-    """One theta from the exact prior."""
-    chi_key, normal_key = jax.random.split(key)
-    freedoms, sizes = [], []
-    for width, (_, rank) in zip(widths[::-1], layout.shapes):
-        freedoms += [width - i for i in range(rank)]
-        sizes += [width] * rank
-    chi2 = jax.random.chisquare(chi_key, jnp.asarray(freedoms, float))
-    logs = 0.5 * jnp.log(chi2 / jnp.asarray(sizes, float))
-    theta = jax.random.normal(normal_key, (layout.size,)) * prior_scale(layout, widths)
-    return theta.at[_diagonal_positions(layout)].set(logs)
-
-
 def prior_scale(layout: Layout, widths: Sequence) -> jax.Array:
     """The prior standard deviations of theta at large N: 1/sqrt(2 N_l) and 1/sqrt(N_l)."""
     parts = []
@@ -184,14 +148,6 @@ def prior_scale(layout: Layout, widths: Sequence) -> jax.Array:
         parts.append(jnp.full(rank, 1.0) / (2 * width) ** 0.5)
         parts.append(jnp.full(len(_below(rows, rank)[0]), 1.0) / width**0.5)
     return jnp.concatenate(parts)
-
-
-def _diagonal_positions(layout: Layout) -> np.ndarray:
-    places, start = [], 0
-    for rows, rank in layout.shapes:
-        places += range(start, start + rank)
-        start += rank + len(_below(rows, rank)[0])
-    return np.array(places)
 
 
 def _below(rows: int, rank: int) -> tuple[np.ndarray, np.ndarray]:

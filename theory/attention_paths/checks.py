@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
-from theory.numerics import check_count, check_range, is_concrete
+from theory.numerics import Array, Numbers, check_count, check_range, is_concrete
 
 
-def check_problem(attentioned, labels, temperature, heads: Sequence[int]):
+def check_problem(
+    attentioned: Array, labels: Array, temperature: Numbers, heads: Sequence[int]
+) -> tuple[jax.Array, jax.Array]:
     """The attentioned input and the labels as arrays, after every check of issue and shape."""
     for head_count in heads:
         check_count("every entry of heads", head_count)
@@ -30,7 +34,9 @@ def check_problem(attentioned, labels, temperature, heads: Sequence[int]):
     return attentioned, labels
 
 
-def check_attentioned(name: str, attentioned, heads: Sequence[int], n: int | None = None):
+def check_attentioned(
+    name: str, attentioned: Array, heads: Sequence[int], n: int | None = None
+) -> jax.Array:
     """(P, H_1 .. H_L, n), finite; with n given, the token dimension of the training set."""
     attentioned = jnp.asarray(attentioned)
     if not jnp.issubdtype(attentioned.dtype, jnp.floating):
@@ -55,7 +61,7 @@ def check_attentioned(name: str, attentioned, heads: Sequence[int], n: int | Non
     return attentioned
 
 
-def check_temperature(temperature) -> None:
+def check_temperature(temperature: Numbers) -> None:
     if is_concrete(temperature):
         values = np.asarray(temperature, float)
         if not (np.isfinite(values).all() and (values > 0).all()):
@@ -65,7 +71,7 @@ def check_temperature(temperature) -> None:
             )
 
 
-def check_widths(width, heads: Sequence[int]) -> tuple:
+def check_widths(width: Any, heads: Sequence[int]) -> tuple:
     """(N_1 .. N_{L+1}) from a number or one number a layer."""
     layers = len(heads) + 1
     widths = tuple(width) if np.ndim(width) else (width,) * layers
@@ -79,7 +85,7 @@ def check_widths(width, heads: Sequence[int]) -> tuple:
     return widths
 
 
-def whole_widths(width, heads: Sequence[int]) -> tuple[int, ...]:
+def whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
     """Like check_widths, for samplers: the widths of real networks."""
     widths = check_widths(width, heads)
     for value in widths:

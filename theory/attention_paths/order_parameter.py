@@ -25,7 +25,7 @@ from jaxformer.errors import UserError
 from theory.attention_paths import chain as chains
 from theory.attention_paths.checks import check_problem, check_widths
 from theory.attention_paths.kernel import PathKernel, energy, path_kernel
-from theory.numerics import is_concrete
+from theory.numerics import Array, Numbers, is_concrete
 
 
 class OrderParameter(NamedTuple):
@@ -34,7 +34,7 @@ class OrderParameter(NamedTuple):
     chain: list[jax.Array]
     action: jax.Array
     gradient_norm: jax.Array
-    temperature: float | jax.Array
+    temperature: Numbers
     heads: tuple[int, ...]
     width: tuple
 
@@ -45,7 +45,12 @@ class OrderParameter(NamedTuple):
 
 
 def order_parameter(
-    attentioned, labels, width, temperature, heads: Sequence[int], start=None
+    attentioned: Array,
+    labels: Array,
+    width: Numbers | Sequence[float],
+    temperature: Numbers,
+    heads: Sequence[int],
+    start: Array | None = None,
 ) -> OrderParameter:
     """Minimises the action.
 
@@ -72,7 +77,14 @@ def order_parameter(
     return OrderParameter(chain, value, norm, temperature, heads, widths)
 
 
-def action(layout: chains.Layout, kernel: PathKernel, labels_P, widths, temperature, theta):
+def action(
+    layout: chains.Layout,
+    kernel: PathKernel,
+    labels_P: jax.Array,
+    widths: Sequence,
+    temperature: Numbers,
+    theta: jax.Array,
+) -> jax.Array:
     """S of the module docstring at the Bartlett coordinates theta; widths (N_1 .. N_{L+1})."""
     largest = functools.reduce(jnp.maximum, widths)
     ratios = [width / largest for width in widths]

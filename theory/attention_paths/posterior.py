@@ -14,6 +14,7 @@ from theory.attention_paths.checks import check_attentioned
 from theory.attention_paths.kernel import energy, energy_gradient, fit_labels, gram, path_kernel
 from theory.attention_paths.predictor import mean_weights, psd_factor, variances
 from theory.attention_paths.reconstruction import reconstruct
+from theory.numerics import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +58,12 @@ class Posterior:
         chain = jax.vmap(lambda t: chains.order_parameters(self.problem.layout, t))(theta)
         return [np.asarray(U) for U in chain]
 
-    def mean(self, attentioned_test) -> np.ndarray:
+    def mean(self, attentioned_test: Array) -> np.ndarray:
         """E[f*], (P*,)."""
         test_BxDxn = self._check(attentioned_test)
         return np.asarray(jnp.tensordot(test_BxDxn, self.linear.mean(0), 2))
 
-    def variance(self, attentioned_test) -> np.ndarray:
+    def variance(self, attentioned_test: Array) -> np.ndarray:
         """Var[f*], (P*,); collapsed: E_U[var given U] + Var_U[mean given U]."""
         test_BxDxn = self._check(attentioned_test)
         means_SxB = np.einsum("bdn,sdn->sb", np.asarray(test_BxDxn), self.linear, optimize=True)
@@ -100,7 +101,7 @@ class Posterior:
         """G = d energy / dU at each draw's U, (draws, D, D)."""
         return self._over_draws(_gradient_at)
 
-    def weights(self, key, index: int) -> dict:
+    def weights(self, key: jax.Array, index: int) -> dict:
         """All weights behind draw `index`: parameters for models.attention_paths.AttentionPaths."""
         p = self.problem
         theta = jnp.asarray(self._collapsed("weights")[index])

@@ -19,12 +19,13 @@ from jaxformer.errors import UserError
 from theory.attention_paths.checks import check_attentioned, check_problem
 from theory.attention_paths.kernel import Fit, feature_map, fit_labels, gram, path_kernel
 from theory.attention_paths.order_parameter import OrderParameter
+from theory.numerics import Array, Numbers
 
 TEST_CHUNK = 200
 
 
 def predict(
-    order_parameter: OrderParameter, attentioned, labels, attentioned_test
+    order_parameter: OrderParameter, attentioned: Array, labels: Array, attentioned_test: Array
 ) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of f on the test inputs, (P*,) each, at the order parameter's U."""
     heads, temperature = order_parameter.heads, order_parameter.temperature
@@ -32,7 +33,9 @@ def predict(
     return predict_at(order_parameter.U, attentioned, labels, temperature, attentioned_test)
 
 
-def predict_at(U, attentioned, labels, temperature, attentioned_test):
+def predict_at(
+    U: Array, attentioned: Array, labels: Array, temperature: Numbers, attentioned_test: Array
+) -> tuple[jax.Array, jax.Array]:
     """Like predict, at any U: the identity is the GP limit, a masked U a pruned network."""
     U, labels = jnp.asarray(U), jnp.asarray(labels)
     attentioned_test = check_attentioned(
@@ -42,14 +45,19 @@ def predict_at(U, attentioned, labels, temperature, attentioned_test):
     return _predict(U, jnp.asarray(attentioned), labels, temperature, attentioned_test)
 
 
-def mean_weights(attentioned_PxDxn, fit: Fit, U_DxD) -> jax.Array:
+def mean_weights(attentioned_PxDxn: jax.Array, fit: Fit, U_DxD: jax.Array) -> jax.Array:
     """W, (D, n), with <f*> = sum_pi W^pi . xi*^pi: the mean predictor is one linear map."""
     paths, n = attentioned_PxDxn.shape[1:]
     evidence_Dxn = jnp.tensordot(fit.alpha_P, attentioned_PxDxn, 1)
     return U_DxD @ evidence_Dxn / (paths * n)
 
 
-def variances(factor_Dxr, attentioned_PxDxn, cholesky_PxP, test_BxDxn) -> jax.Array:
+def variances(
+    factor_Dxr: jax.Array,
+    attentioned_PxDxn: jax.Array,
+    cholesky_PxP: jax.Array,
+    test_BxDxn: jax.Array,
+) -> jax.Array:
     """Var, (B,), some test inputs at a time."""
     phi_PxF = feature_map(attentioned_PxDxn, factor_Dxr)
 
@@ -61,7 +69,7 @@ def variances(factor_Dxr, attentioned_PxDxn, cholesky_PxP, test_BxDxn) -> jax.Ar
     return jax.lax.map(one, test_BxDxn, batch_size=TEST_CHUNK)
 
 
-def psd_factor(U_DxD) -> jax.Array:
+def psd_factor(U_DxD: jax.Array) -> jax.Array:
     """C with U = C C^T, also for a singular U."""
     values_D, vectors_DxD = jnp.linalg.eigh(U_DxD)
     return vectors_DxD * jnp.sqrt(jnp.maximum(values_D, 0))[None, :]
@@ -103,7 +111,7 @@ def prior_of_first(chain: Sequence, heads: Sequence[int]) -> jax.Array:
     return jnp.kron(jnp.eye(heads[0], dtype=above.dtype), above)
 
 
-def head_scores(U, heads: Sequence[int]) -> list[jax.Array]:
+def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
     """For every head the sum of |U_pi,pi'| over pairs of which at least one path passes it.
 
     One array (H_l,) a layer l = 1 .. L, divided by the largest of all heads: what can be pruned.
@@ -119,7 +127,7 @@ def head_scores(U, heads: Sequence[int]) -> list[jax.Array]:
     return [score / largest for score in scores]
 
 
-def prune(U, heads: Sequence[int], layer: int, head: int) -> jax.Array:
+def prune(U: Array, heads: Sequence[int], layer: int, head: int) -> jax.Array:
     """U without the paths through one head, layer and head from 0: rows and columns zeroed."""
     U = _check_square(U, heads)
     if not (0 <= layer < len(heads) and 0 <= head < heads[layer]):

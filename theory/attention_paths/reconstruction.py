@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from theory.attention_paths import chain as chains
 from theory.attention_paths.kernel import fit_labels, gram, path_kernel, scale
+from theory.numerics import Numbers
 
 
 def reconstruct(
@@ -27,7 +28,7 @@ def reconstruct(
     widths: Sequence[int],
     attentioned_PxDxn: jax.Array,
     labels_P: jax.Array,
-    temperature,
+    temperature: Numbers,
 ) -> dict:
     """Parameters of models.attention_paths.AttentionPaths whose order parameter is theta's."""
     C = chains.factors(layout, theta)[::-1]  # l = 1 .. L+1
@@ -47,7 +48,13 @@ def reconstruct(
     return {"params": params}
 
 
-def draw_effective_weights(key, C_Dxr, attentioned_PxDxn, labels_P, temperature) -> jax.Array:
+def draw_effective_weights(
+    key: jax.Array,
+    C_Dxr: jax.Array,
+    attentioned_PxDxn: jax.Array,
+    labels_P: jax.Array,
+    temperature: Numbers,
+) -> jax.Array:
     """V_eff given U = C C^T and the labels, (D, n)."""
     scaled_PxDxn = scale(attentioned_PxDxn)
     z_key, noise_key = jax.random.split(key)

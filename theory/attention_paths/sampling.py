@@ -33,7 +33,7 @@ from theory.attention_paths.kernel import energy, path_kernel
 from theory.attention_paths.order_parameter import order_parameter
 from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws, diagnose
 from theory.attention_paths.reconstruction import reconstruct
-from theory.numerics import check_count
+from theory.numerics import Array, check_count
 
 METHODS = ("collapsed", "weights")
 CHAIN_METHODS = ("sequential", "vectorized")
@@ -41,11 +41,11 @@ DENSE_MASS = 200  # coordinates up to which the mass matrix is a full one
 
 
 def sample(
-    key,
-    attentioned,
-    labels,
-    width,
-    temperature,
+    key: jax.Array,
+    attentioned: Array,
+    labels: Array,
+    width: float | Sequence[float],
+    temperature: float,
     heads: Sequence[int],
     draws: int,
     warmup: int,
@@ -53,7 +53,7 @@ def sample(
     method: str = "collapsed",
     chain_method: str = "sequential",
     on_chunk: Callable[[int, int], None] | None = None,
-    **options,
+    **options: Any,
 ) -> Posterior:
     """`draws` posterior draws in all, from `chains` chains after `warmup` steps each.
 
@@ -62,18 +62,8 @@ def sample(
     on_chunk(steps done, steps in all) is called some times during the run. options: see Sampler.
     """
     check_count("draws", draws)
-    sampler = Sampler.build(
-        attentioned,
-        labels,
-        width,
-        temperature,
-        heads,
-        warmup,
-        chains,
-        method,
-        chain_method,
-        **options,
-    )
+    problem = (attentioned, labels, width, temperature, heads)
+    sampler = Sampler.build(*problem, warmup, chains, method, chain_method, **options)
     steps = warmup + math.ceil(draws / chains)
     state, chunks, done = sampler.start(key), [], 0
     while done < steps:
@@ -119,16 +109,16 @@ class Sampler:
     @classmethod
     def build(
         cls,
-        attentioned,
-        labels,
-        width,
-        temperature,
+        attentioned: Array,
+        labels: Array,
+        width: float | Sequence[float],
+        temperature: float,
         heads: Sequence[int],
         warmup: int,
         chains: int,
         method: str = "collapsed",
         chain_method: str = "sequential",
-        **options,
+        **options: Any,
     ) -> "Sampler":
         """Checks every argument; options: max_tree_depth, target_accept, chunk."""
         if method not in METHODS:
@@ -143,7 +133,7 @@ class Sampler:
         problem = Problem(attentioned, labels, widths, float(temperature), heads)
         return cls(problem, warmup, chains, method, chain_method, **options)
 
-    def start(self, key) -> Any:
+    def start(self, key: jax.Array) -> Any:
         """The state before the first step: near the order parameter, jittered by the prior."""
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.key_data(key)
@@ -203,7 +193,7 @@ class Sampler:
         return chains.coordinates(p.layout, saddle.chain)
 
 
-def potential(spec: Spec, data: tuple, z) -> jax.Array:
+def potential(spec: Spec, data: tuple, z: Any) -> jax.Array:
     """-ln p(z | Y) + const: z scaled Bartlett coordinates, or the parameters of AttentionPaths."""
     inputs, _, labels_P, temperature = data
     if spec.method == "collapsed":

@@ -11,11 +11,11 @@ The paper's (2.4) omits the identity after b and its (A.7) has I_n. One projecti
 every variant: column a of A is s P_a w_a, with P_a = I - 11^T/m, or, causal, I - 11^T/a on the
 first a entries and 0 elsewhere.
 
-Options: `heads` mix blocks of n/H rows of W^v h independently, `output_projection` multiplies by a
-second W^o after mixing, `mixing_scale` is that of `jaxformer.models.attention.mixing_std` and
-enters as kappa = m n s^2: "theory" 1, "head" H; a number is s itself and needs the width n.
-All functions take leading axes, (.., m, m).
+`Mixing` says which variant is meant. All functions take leading axes, (.., m, m).
 """
+
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,43 @@ from jaxformer.errors import UserError, unknown
 from theory.numerics import check_count, check_range, is_concrete
 
 
-def drift(
-    phi: jax.Array,
-    causal: bool = False,
-    heads: int = 1,
-    mixing_scale: str | float = "theory",
-    width: int | None = None,
-) -> jax.Array:
+@dataclass(frozen=True)
+class Mixing:
+    """How a layer mixes its tokens.
+
+    causal: a token sees itself and those before it. heads: blocks of n/H rows of W^v h are mixed
+    independently. output_projection: a second W^o multiplies after mixing. scale: that of
+    `jaxformer.models.attention.mixing_std`, which enters the SDE as kappa = m n s^2: "theory" is 1,
+    "head" is H; a number is s itself, and then the SDE needs the width n too.
+    """
+
+    causal: bool = False
+    heads: int = 1
+    output_projection: bool = False
+    scale: str | Any = "theory"
+
+    def __post_init__(self) -> None:
+        check_count("heads", self.heads)
+
+    def rate(self, length: int, width: int | None) -> float | jax.Array:
+        """kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
+        if isinstance(self.scale, str):
+            if self.scale not in ("theory", "head"):
+                raise unknown("mixing scale of the SDE", self.scale, ("theory", "head", "a number"))
+            return 1.0 if self.scale == "theory" else float(self.heads)
+        if width is None:
+            raise UserError(
+                f"scale={self.scale!r} is a standard deviation: the SDE needs the width n too "
+                "(kappa = m n s^2); give width=, or scale='theory' or 'head'."
+            )
+        check_range("the scale of mixing", self.scale, 0.0)
+        return length * width * self.scale**2
+
+
+PLAIN = Mixing()
+
+
+def drift(phi: jax.Array, mixing: Mixing = PLAIN, width: int | None = None) -> jax.Array:
     """diag_a(kappa tr(P_a Phi)/m), (.., m, m). Unmasked it is kappa b I with, (2.4) corrected,
 
         b = Tr(Phi)/m - M(Phi),   M = (1/m^2) sum_ab Phi^ab.
@@ -40,19 +70,12 @@ def drift(
     projection does not change it.
     """
     phi = check_covariance("phi", phi)
-    kappa = mixing_rate(mixing_scale, heads, phi.shape[-1], width)
-    diagonal = kappa * mean_quadratic(phi, causal) / phi.shape[-1]
+    kappa = mixing.rate(phi.shape[-1], width)
+    diagonal = kappa * mean_quadratic(phi, mixing.causal) / phi.shape[-1]
     return jnp.where(_lift(np.eye(phi.shape[-1], dtype=bool), phi), diagonal[..., None], 0)
 
 
-def covariance(
-    phi: jax.Array,
-    causal: bool = False,
-    heads: int = 1,
-    output_projection: bool = False,
-    mixing_scale: str | float = "theory",
-    width: int | None = None,
-) -> jax.Array:
+def covariance(phi: jax.Array, mixing: Mixing = PLAIN, width: int | None = None) -> jax.Array:
     """(1 or 2) Sigma^v + (kappa/H) Sigma^M on the upper triangle, (.., p, p), p = m(m+1)/2.
 
         Sigma^v_{ab,cd} = Phi^ac Phi^bd + Phi^ad Phi^bc
@@ -64,31 +87,18 @@ def covariance(
     phi = check_covariance("phi", phi)
     a, b, c, d = pairs(phi.shape[-1])
     value = phi[..., a, c] * phi[..., b, d] + phi[..., a, d] * phi[..., b, c]
-    rate = mixing_rate(mixing_scale, heads, phi.shape[-1], width) / heads
-    mixing = _mixing_covariance(mixing_kernel(phi, causal), a, b, c, d)
-    return (2.0 if output_projection else 1.0) * value + rate * mixing
+    rate = mixing.rate(phi.shape[-1], width) / mixing.heads
+    mixed = _mixing_covariance(mixing_kernel(phi, mixing.causal), a, b, c, d)
+    return (2.0 if mixing.output_projection else 1.0) * value + rate * mixed
 
 
-def one_step_mean(
-    phi: jax.Array,
-    width: int,
-    causal: bool = False,
-    heads: int = 1,
-    mixing_scale: str | float = "theory",
-) -> jax.Array:
+def one_step_mean(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> jax.Array:
     """E[Phi'] = Phi + drift(Phi)/n, exact at every width n."""
-    _check_width(width, heads)
-    return jnp.asarray(phi) + drift(phi, causal, heads, mixing_scale, width) / width
+    check_width(width, mixing)
+    return jnp.asarray(phi) + drift(phi, mixing, width) / width
 
 
-def one_step_covariance(
-    phi: jax.Array,
-    width: int,
-    causal: bool = False,
-    heads: int = 1,
-    output_projection: bool = False,
-    mixing_scale: str | float = "theory",
-) -> jax.Array:
+def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> jax.Array:
     """Cov(Phi') of one layer, exact at every width n, (.., p, p). With E = E[Phi'],
 
         K_{ab,cd} = kappa Sigma^M_{ab,cd}/n
@@ -99,12 +109,12 @@ def one_step_covariance(
     C the expression above, [E^ac E^bd + E^ad E^bc + C_{ac,bd} + C_{ad,bc}]/n + C_{ab,cd}.
     """
     phi = check_covariance("phi", phi)
-    _check_width(width, heads)
+    check_width(width, mixing)
     n, m = width, phi.shape[-1]
-    kappa = mixing_rate(mixing_scale, heads, m, width)
-    mean = one_step_mean(phi, width, causal, heads, mixing_scale)
-    kernel = mixing_kernel(phi, causal)
-    projections = _projections(m, causal, phi.dtype)
+    kappa = mixing.rate(m, width)
+    mean = one_step_mean(phi, width, mixing)
+    kernel = mixing_kernel(phi, mixing.causal)
+    projections = _projections(m, mixing.causal, phi.dtype)
     product_AxMxM = jnp.einsum("aij,...jk->...aik", projections, phi)
     trace_AxB = jnp.einsum("...aij,...bji->...ab", product_AxMxM, product_AxMxM)
 
@@ -118,21 +128,16 @@ def one_step_covariance(
         return (value + cov(a, c, b, d) + cov(a, d, b, c)) / n
 
     def mixed_heads(a, b, c, d):
-        return wishart(one_head, a, b, c, d) + one_head(a, b, c, d) / heads
+        return wishart(one_head, a, b, c, d) + one_head(a, b, c, d) / mixing.heads
 
     a, b, c, d = pairs(m)
-    if output_projection:
+    if mixing.output_projection:
         return wishart(mixed_heads, a, b, c, d) + mixed_heads(a, b, c, d)
     return mixed_heads(a, b, c, d)
 
 
 def mean(
-    phi0: jax.Array,
-    tau: float | jax.Array,
-    causal: bool = False,
-    heads: int = 1,
-    mixing_scale: str | float = "theory",
-    width: int | None = None,
+    phi0: jax.Array, tau: float | jax.Array, mixing: Mixing = PLAIN, width: int | None = None
 ) -> jax.Array:
     """E[Phi_tau] of the SDE, (m, m): off-diagonal means stay, the diagonal obeys a linear ODE.
 
@@ -142,10 +147,11 @@ def mean(
     phi = check_covariance("phi0", phi0)
     check_range("tau", tau, 0.0)
     m = phi.shape[-1]
-    rate = mixing_rate(mixing_scale, heads, m, width) / m
-    weights_AxM = rate * jnp.diagonal(_projections(m, causal, phi.dtype), axis1=-2, axis2=-1)
+    rate = mixing.rate(m, width) / m
+    projections = _projections(m, mixing.causal, phi.dtype)
+    weights_AxM = rate * jnp.diagonal(projections, axis1=-2, axis2=-1)
     diagonal = jnp.diagonal(phi)
-    source = rate * mean_quadratic(phi, causal) - weights_AxM @ diagonal
+    source = rate * mean_quadratic(phi, mixing.causal) - weights_AxM @ diagonal
     generator = jnp.zeros((m + 1, m + 1), phi.dtype).at[:m, :m].set(weights_AxM)
     flow = jax.scipy.linalg.expm(tau * generator.at[:m, m].set(source))
     return phi + jnp.diag(flow[:m] @ jnp.append(diagonal, 1.0) - diagonal)
@@ -166,24 +172,6 @@ def mean_trace(
     growth = jnp.exp(f * tau) if width is None else (1 + f / width) ** (tau * width)
     gain = (t0 - overlap0) * (growth - 1) / f
     return t0 + gain, overlap0 + gain / m
-
-
-def mixing_rate(
-    mixing_scale: str | float, heads: int, length: int, width: int | None
-) -> float | jax.Array:
-    """kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
-    check_count("heads", heads)
-    if isinstance(mixing_scale, str):
-        if mixing_scale not in ("theory", "head"):
-            raise unknown("mixing scale of the SDE", mixing_scale, ("theory", "head", "a number"))
-        return 1.0 if mixing_scale == "theory" else float(heads)
-    if width is None:
-        raise UserError(
-            f"mixing_scale={mixing_scale!r} is a standard deviation: the SDE needs the width n too "
-            "(kappa = m n s^2); give width=, or mixing_scale='theory' or 'head'."
-        )
-    check_range("mixing_scale", mixing_scale, 0.0)
-    return length * width * mixing_scale**2
 
 
 def mean_quadratic(phi: jax.Array, causal: bool) -> jax.Array:
@@ -207,7 +195,13 @@ def pairs(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return a, b, a.T, b.T
 
 
-def check_covariance(name: str, phi) -> jax.Array:
+def square_root(phi: jax.Array) -> jax.Array:
+    """H with H^T H = Phi for a positive semi-definite Phi of any rank."""
+    eigenvalues, vectors = jnp.linalg.eigh(phi)
+    return jnp.sqrt(jnp.maximum(eigenvalues, 0))[..., :, None] * jnp.swapaxes(vectors, -1, -2)
+
+
+def check_covariance(name: str, phi: Any) -> jax.Array:
     """`phi` as floats, or an error unless it is square, m >= 2, finite, symmetric and PSD."""
     if is_concrete(phi):
         phi = np.asarray(phi, float)
@@ -254,8 +248,9 @@ def _lift(index: np.ndarray, like: jax.Array) -> np.ndarray:
     return np.reshape(index, (1,) * (like.ndim - index.ndim) + index.shape)
 
 
-def _check_width(width: int, heads: int) -> None:
+def check_width(width: int, mixing: Mixing) -> None:
     check_count("width", width, 2)
-    check_count("heads", heads)
-    if width % heads:
-        raise UserError(f"the width must be a multiple of the heads, got {width} and {heads}.")
+    if width % mixing.heads:
+        raise UserError(
+            f"the width must be a multiple of the heads, got {width} and {mixing.heads}."
+        )

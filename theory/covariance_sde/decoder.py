@@ -7,57 +7,71 @@ what the SDE leaves out.
 """
 
 import functools
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxformer.capture import capture
-from jaxformer.models.decoder import Decoder, decoder
+from jaxformer.errors import UserError
+from jaxformer.models import decoder as models
+from theory.covariance_sde.coefficients import Mixing, square_root
 
-WEIGHTS = 2**23  # weights held at once: 64 MB
+WEIGHTS = 2**23  # A batch of networks holds so many weights at once: 64 MB.
 
 
-def decoder_covariance(
-    key: jax.Array,
-    start_MxM: jax.Array,
-    width: int,
-    layers: tuple[int, ...],
-    samples: int,
-    heads: int,
-    mixing_scale: str | float,
-    residual_scale: float,
-    branch_scale: float,
-    use_norm: bool,
-    use_mlp: bool,
-) -> jax.Array:
-    """Phi after each of `layers` (0 is the embedding), (samples, len(layers), m, m).
+class Ensemble(NamedTuple):
+    """The networks that `measure` asks for: Phi after each of `layers`, where 0 is the start."""
 
-    `start_MxM` is a square root of Phi0, H^T H = Phi0. MLPs have the width 4n, norms are RMS norms
-    before each branch: h <- r h + b branch(norm(h)).
+    key: jax.Array
+    phi0: jax.Array
+    width: int
+    layers: tuple[int, ...]
+    samples: int
+    mixing: Mixing
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """h <- r h + b branch(norm(h)), r the residual and b the branch scale, RMS norms, MLPs 4n wide.
+
+    It is causal, has an output projection and is at least m wide.
     """
-    m = start_MxM.shape[-1]
-    model = decoder(
-        vocab_size=m,
-        length=m,
-        width=width,
-        layers=max(*layers, 1),
-        heads=heads,
-        mlp_width=4 * width,
-        mixer="mixit",
-        mixing_scale=mixing_scale,
-        init_std="fan_in",
-        residual_scale=residual_scale,
-        branch_scale=branch_scale,
-        use_norm=use_norm,
-        use_mlp=use_mlp,
-    )
-    per_network = model.spec.layers * width**2 * (14 if use_mlp else 2)
-    batch = max(1, min(samples, WEIGHTS // per_network))
-    return _run(key, start_MxM, model, layers, samples, batch)
+
+    residual_scale: float = 0.0
+    branch_scale: float = 1.0
+    use_norm: bool = False
+    use_mlp: bool = False
+
+    def sample(self, ensemble: Ensemble) -> jax.Array:
+        check_wide("a decoder", ensemble)
+        key, phi0, width, layers, samples, mixing = ensemble
+        if not (mixing.causal and mixing.output_projection):
+            raise UserError(
+                "a decoder is causal and has an output projection; say Mixing(causal=True, "
+                f"output_projection=True), got {mixing}."
+            )
+        m = phi0.shape[-1]
+        model = models.decoder(
+            vocab_size=m,
+            length=m,
+            width=width,
+            layers=max(*layers, 1),
+            heads=mixing.heads,
+            mlp_width=4 * width,
+            mixer="mixit",
+            mixing_scale=mixing.scale,
+            init_std="fan_in",
+            **asdict(self),
+        )
+        per_network = model.spec.layers * width**2 * (14 if self.use_mlp else 2)
+        batch = max(1, min(samples, WEIGHTS // per_network))
+        return _run(key, square_root(phi0), model, layers, samples, batch)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _run(key, start_MxM, model: Decoder, layers, samples, batch):
+def _run(key, start_MxM, model: models.Decoder, layers: tuple[int, ...], samples: int, batch: int):
     m, n = start_MxM.shape[-1], model.spec.width
     tokens_1xM = jnp.arange(m)[None]
     embedding_MxN = jnp.zeros((m, n), start_MxM.dtype).at[:, :m].set(n**0.5 * start_MxM.T)
@@ -71,3 +85,10 @@ def _run(key, start_MxM, model: Decoder, layers, samples, batch):
         return jnp.stack([h_MxN @ h_MxN.T / n for h_MxN in by_layer])
 
     return jax.lax.map(one, jax.random.split(key, samples), batch_size=batch)
+
+
+def check_wide(what: str, ensemble: Ensemble) -> None:
+    """h starts as sqrt(n) [Phi0^{1/2}; 0], which needs n >= m."""
+    m, width = ensemble.phi0.shape[-1], ensemble.width
+    if width < m:
+        raise UserError(f"{what} needs a width of at least m = {m}, got {width}.")

@@ -2,25 +2,52 @@
 
     h_{l+1} = W^v_l h_l (I + A_l)        Phi_l = h_l^T h_l / n
 
-Recursions with the same law: "network" is the literal one, built from the mixing functions of the
-MixiT model; "wishart" needs no h: Phi' | G ~ Wishart_m(n, G)/n, and only the m x m factor of Phi is
-kept; "decoder" is the MixiT decoder itself at initialisation, which may keep its residuals, norms
-and MLPs, and then no longer follows the SDE.
+`Network` is this recursion itself, built from the mixing functions of the MixiT model. `Wishart`
+has the same law and needs no h: Phi' | G ~ Wishart_m(n, G)/n, and only the m x m factor of Phi is
+kept. `Decoder` is the MixiT decoder at initialisation, see `theory.covariance_sde.decoder`.
 """
 
 import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError
 from jaxformer.models.attention import mix, mixing_matrix, mixing_std
-from theory.covariance_sde.coefficients import check_covariance
-from theory.covariance_sde.decoder import decoder_covariance
-from theory.numerics import check_count, check_range
+from theory.covariance_sde.coefficients import (
+    PLAIN,
+    Mixing,
+    check_covariance,
+    check_width,
+    square_root,
+)
+from theory.covariance_sde.decoder import WEIGHTS, Decoder, Ensemble, check_wide
+from theory.numerics import check_count, check_range, states_at
 
-METHODS = ("wishart", "network", "decoder")
+
+@dataclass(frozen=True)
+class Wishart:
+    """Any width, also below m; a layer costs O(m^3)."""
+
+    def sample(self, ensemble: Ensemble) -> jax.Array:
+        m = ensemble.phi0.shape[-1]
+        return _recursion(ensemble, m, _wishart_layer, ensemble.mixing.heads * m * m)
+
+
+@dataclass(frozen=True)
+class Network:
+    """At least m wide, because h starts as sqrt(n) [Phi0^{1/2}; 0]; a layer costs O(n^2 m)."""
+
+    def sample(self, ensemble: Ensemble) -> jax.Array:
+        check_wide("a network", ensemble)
+        width = ensemble.width
+        return _recursion(ensemble, width, _network_layer, width * width)
+
+
+WISHART = Wishart()
 
 
 def measure(
@@ -29,135 +56,81 @@ def measure(
     width: int,
     depth: int,
     samples: int,
-    layers=None,
-    causal: bool = False,
-    heads: int = 1,
-    output_projection: bool = False,
-    mixing_scale: str | float = "theory",
-    method: str = "wishart",
-    residual_scale: float = 0.0,
-    branch_scale: float = 1.0,
-    use_norm: bool = False,
-    use_mlp: bool = False,
+    layers: Sequence[int] | None = None,
+    mixing: Mixing = PLAIN,
+    network: Wishart | Network | Decoder = WISHART,
 ) -> jax.Array:
     """Phi after `depth` layers of independent networks, (samples, m, m), at tau = depth/width.
 
     With `layers`, an increasing list of depths in [0, depth]: (samples, len(layers), m, m).
-    `mixing_scale` is that of attention.mixing_std. Methods "network" and "decoder" need width >= m,
-    because h starts as sqrt(n) [Phi0^{1/2}; 0]. The decoder is causal and has an output projection;
-    only it has residuals (h <- r h + b branch), norms and MLPs.
     """
     phi0 = check_covariance("phi0", phi0)
-    m = phi0.shape[-1]
-    check_count("width", width, 2)
-    check_count("heads", heads)
+    check_width(width, mixing)
     check_count("depth", depth, 0)
     check_count("samples", samples)
-    if width % heads:
-        raise UserError(f"the width must be a multiple of the heads, got {width} and {heads}.")
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    if method != "wishart" and width < m:
-        raise UserError(f"method {method!r} needs a width of at least m = {m}, got {width}.")
     stops = _check_layers(layers, depth)
-    architecture = (residual_scale, branch_scale, use_norm, use_mlp)
-    if method == "decoder":
-        if not (causal and output_projection):
-            raise UserError(
-                "method 'decoder' is causal and has an output projection; say causal=True and "
-                f"output_projection=True, got {causal} and {output_projection}."
-            )
-        start, wanted = square_root(phi0), tuple(stops.tolist())
-        options = (heads, mixing_scale, *architecture)
-        phi = decoder_covariance(key, start, width, wanted, samples, *options)
-        return phi[:, 0] if layers is None else phi
-    if architecture != (0.0, 1.0, False, False):
-        raise UserError(
-            "residual_scale, branch_scale, use_norm and use_mlp need method='decoder', got "
-            f"{method!r}: the SDE describes networks without them."
-        )
-    named, std = mixing_scale, None
-    if not isinstance(mixing_scale, str):  # traced, so that a new number compiles nothing
-        check_range("mixing_scale", mixing_scale, 0.0)
-        named, std = None, jnp.full((heads,), mixing_scale, phi0.dtype)
-    rows = width if method == "network" else m
-    options = (rows, samples, causal, heads, output_projection, named, method)
-    phi = _run(key, phi0, stops, width, std, *options)
+    phi = network.sample(Ensemble(key, phi0, width, stops, samples, mixing))
     return phi[:, 0] if layers is None else phi
 
 
-def square_root(phi: jax.Array) -> jax.Array:
-    """H with H^T H = Phi for a positive semi-definite Phi of any rank."""
-    eigenvalues, vectors = jnp.linalg.eigh(phi)
-    return jnp.sqrt(jnp.maximum(eigenvalues, 0))[..., :, None] * jnp.swapaxes(vectors, -1, -2)
+def _recursion(ensemble: Ensemble, rows: int, layer: Callable, weights: int) -> jax.Array:
+    """Over h with so many rows; a layer holds so many weights."""
+    key, phi0, width, layers, samples, mixing = ensemble
+    std = None
+    if not isinstance(mixing.scale, str):  # traced, so that a new number compiles nothing
+        check_range("the scale of mixing", mixing.scale, 0.0)
+        std = jnp.full((mixing.heads,), mixing.scale, phi0.dtype)
+        mixing = replace(mixing, scale="theory")
+    batch = max(1, min(samples, WEIGHTS // weights))
+    stops = jnp.asarray(layers, int)
+    return _run(key, phi0, stops, width, std, samples, mixing, rows, layer, batch)
 
 
-@functools.partial(jax.jit, static_argnums=(5, 6, 7, 8, 9, 10, 11))
-def _run(
-    key,
-    phi0,
-    stops,
-    width,
-    std,
-    rows,
-    samples,
-    causal,
-    heads,
-    output_projection,
-    mixing_scale,
-    method,
-):
+@functools.partial(jax.jit, static_argnums=(5, 6, 7, 8, 9))
+def _run(key, phi0, stops, width, std, samples, mixing: Mixing, rows, layer: Callable, batch):
     # The width is static only as the shape of h: one compilation serves every Wishart recursion.
     m = phi0.shape[-1]
-    layer = {"wishart": _wishart_layer, "network": _network_layer}[method]
     start_RxM = jnp.zeros((rows, m), phi0.dtype).at[:m].set(square_root(phi0))
 
     def one_sample(sample_key):
         def advance(l, h_RxM):
             std_key, layer_key = jax.random.split(jax.random.fold_in(sample_key, l))
             std_H = std
-            if mixing_scale is not None:
-                std_H = mixing_std(std_key, mixing_scale, heads, m, width).astype(phi0.dtype)
-            return layer(layer_key, h_RxM, width, std_H, causal, output_projection)
+            if std is None:
+                std_H = mixing_std(std_key, mixing.scale, mixing.heads, m, width)
+                std_H = std_H.astype(phi0.dtype)
+            return layer(layer_key, h_RxM, width, std_H, mixing)
 
-        def until(h_RxM, segment):
-            h_RxM = jax.lax.fori_loop(segment[0], segment[1], advance, h_RxM)
-            return h_RxM, h_RxM.T @ h_RxM
+        return states_at(stops, advance, start_RxM, lambda h_RxM: h_RxM.T @ h_RxM)
 
-        bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), stops[:-1]]), stops], axis=-1)
-        return jax.lax.scan(until, start_RxM, bounds)[1]
-
-    # A batch holds the weights of its networks: about 64 MB of them.
-    weights = rows * rows if method == "network" else heads * m * m
-    batch = max(1, min(samples, 2**23 // weights))
     return jax.lax.map(one_sample, jax.random.split(key, samples), batch_size=batch)
 
 
-def _network_layer(key, h_NxM, width, std_H, causal, output_projection):
+def _network_layer(key, h_NxM, width, std_H, mixing: Mixing):
     """h' = [W^o] concat_h(W^v_h h (I + A_h)), h in units of sqrt(n) so that Phi = h^T h."""
     key_v, key_a, key_o = jax.random.split(key, 3)
-    heads, (width, m) = len(std_H), h_NxM.shape  # the width as a shape
+    heads, (width, m) = len(std_H), h_NxM.shape  # here the width is a shape, not a traced number
     w_v_NxN = jax.random.normal(key_v, (width, width), h_NxM.dtype) / width**0.5
     v_TxHxK = (w_v_NxN @ h_NxM).T.reshape(m, heads, width // heads)
-    mixed_TxHxK = mix(mixing_matrix(key_a, heads, m, std_H, causal), v_TxHxK)
+    mixed_TxHxK = mix(mixing_matrix(key_a, heads, m, std_H, mixing.causal), v_TxHxK)
     h_NxM = mixed_TxHxK.reshape(m, width).T
-    if output_projection:
+    if mixing.output_projection:
         h_NxM = jax.random.normal(key_o, (width, width), h_NxM.dtype) @ h_NxM / width**0.5
     return h_NxM
 
 
-def _wishart_layer(key, f_MxM, width, std_H, causal, output_projection):
+def _wishart_layer(key, f_MxM, width, std_H, mixing: Mixing):
     """F' with F'^T F' ~ sum_h Wishart_m(n_h, G_h)/n, G_h = (F (I + A_h))^T (F (I + A_h))."""
     key_b, key_a, key_o = jax.random.split(key, 3)
     heads, m = len(std_H), f_MxM.shape[-1]
     # The model's A acts on rows of tokens; here tokens are columns.
-    a_HxMxM = jnp.swapaxes(mixing_matrix(key_a, heads, m, std_H, causal), -1, -2)
+    a_HxMxM = jnp.swapaxes(mixing_matrix(key_a, heads, m, std_H, mixing.causal), -1, -2)
     b_HxMxM = _bartlett(key_b, heads, m, width // heads, f_MxM.dtype)
     f_HxMxM = b_HxMxM @ (f_MxM @ a_HxMxM) / width**0.5
     f_MxM = f_HxMxM[0]
     if heads > 1:
         f_MxM = jnp.linalg.qr(f_HxMxM.reshape(heads * m, m), mode="r")
-    if output_projection:
+    if mixing.output_projection:
         f_MxM = _bartlett(key_o, 1, m, width, f_MxM.dtype)[0] @ f_MxM / width**0.5
     return f_MxM
 
@@ -174,11 +147,11 @@ def _bartlett(key, heads: int, m: int, n, dtype) -> jax.Array:
     return jnp.where(n < m, few_rows, bartlett)
 
 
-def _check_layers(layers, depth: int) -> jax.Array:
+def _check_layers(layers: Sequence[int] | None, depth: int) -> tuple[int, ...]:
     stops = np.asarray([depth] if layers is None else layers)
     ordered = stops.ndim == 1 and len(stops) and (np.diff(stops) > 0).all()
     if not ordered or (stops != stops.astype(int)).any() or stops[0] < 0 or stops[-1] > depth:
         raise UserError(
             f"layers must be increasing whole numbers in [0, {depth}], got {stops.tolist()}."
         )
-    return jnp.asarray(stops, int)
+    return tuple(int(stop) for stop in stops)

@@ -23,83 +23,116 @@ solve another one. diffrax.Euler serves as the cross-check (tests, benchmarks/sd
 
 import functools
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError
 from theory.covariance_sde.coefficients import (
+    PLAIN,
+    Mixing,
     check_covariance,
     covariance,
     drift,
-    mean,
     mean_quadratic,
-    mean_trace,
-    mixing_rate,
-    one_step_covariance,
-    one_step_mean,
+    square_root,
 )
-from theory.covariance_sde.network import measure, square_root
-from theory.numerics import check_count, check_range, is_concrete
+from theory.numerics import check_count, check_range, is_concrete, states_at
 
-__all__ = [
-    "correlation",
-    "covariance",
-    "drift",
-    "factor_step",
-    "log_trace",
-    "mean",
-    "mean_trace",
-    "measure",
-    "one_step_covariance",
-    "one_step_mean",
-    "overflowed",
-    "predict",
-]
 
-METHODS = ("factor", "euler")
+@dataclass(frozen=True)
+class Factor:
+    """The step of this module's docstring.
+
+    keep_root: `predict` returns H instead of Phi. At large m or tau the condition number of Phi
+    passes 1e16, and eigenvalues must come from the singular values of H.
+    """
+
+    keep_root: bool = False
+
+    def start(self, phi0: jax.Array) -> jax.Array:
+        return square_root(phi0)
+
+    def step(
+        self,
+        h_MxM: jax.Array,
+        w_MxM: jax.Array,
+        z_MxM: jax.Array,
+        dt: jax.Array,
+        kappa: jax.Array,
+        mixing: Mixing,
+    ) -> jax.Array:
+        return factor_step(h_MxM, w_MxM, z_MxM, dt, mixing, kappa)
+
+    def read(self, h_xMxM: jax.Array) -> jax.Array:
+        return h_xMxM if self.keep_root else jnp.swapaxes(h_xMxM, -1, -2) @ h_xMxM
+
+
+@dataclass(frozen=True)
+class Euler:
+    """Euler-Maruyama with the square root of the p x p covariance, O(m^6) a step.
+
+    For comparison only: it leaves the cone (negative eigenvalues, biased correlations at tau ~ 1).
+    """
+
+    def start(self, phi0: jax.Array) -> jax.Array:
+        return phi0
+
+    def step(
+        self,
+        phi_MxM: jax.Array,
+        unused_w_MxM: jax.Array,
+        z_MxM: jax.Array,
+        dt: jax.Array,
+        kappa: jax.Array,
+        mixing: Mixing,
+    ) -> jax.Array:
+        """Phi + drift dt + sqrt(dt) (covariance)^{1/2} xi."""
+        m = phi_MxM.shape[-1]
+        upper = np.triu_indices(m)
+        mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # the s of kappa = m n s^2 at n = 1
+        root = square_root(covariance(phi_MxM, mixing, 1))
+        xi_p = z_MxM[upper]
+        noise = jnp.zeros_like(phi_MxM).at[upper].set(root.T @ xi_p)
+        noise = noise + jnp.triu(noise, 1).T
+        return phi_MxM + drift(phi_MxM, mixing, 1) * dt + jnp.sqrt(dt) * noise
+
+    def read(self, phi_xMxM: jax.Array) -> jax.Array:
+        return phi_xMxM
+
+
+FACTOR = Factor()
 
 
 def predict(
     key: jax.Array,
     phi0: jax.Array,
-    tau: float,
+    tau: float | jax.Array,
     paths: int,
     steps: int,
-    times=None,
-    causal: bool = False,
-    heads: int = 1,
-    output_projection: bool = False,
-    mixing_scale: str | float = "theory",
+    times: Sequence[float] | np.ndarray | None = None,
+    mixing: Mixing = PLAIN,
     width: int | None = None,
-    method: str = "factor",
-    factor: bool = False,
+    solver: Factor | Euler = FACTOR,
 ) -> jax.Array:
     """Paths of Phi at tau, (paths, m, m), or at `times` in [0, tau], (paths, len(times), m, m).
 
     `steps` is the number of equal steps of size tau/steps; a requested time between two of them
-    splits the step there. `factor=True` returns H instead of Phi: at large m or tau the condition
-    number of Phi passes 1e16 and eigenvalues must come from the singular values of H.
-    `width` is only used when `mixing_scale` is a number. A path that overflows keeps its inf or
-    nan and, outside of jit, is announced by a warning; `overflowed` counts them.
-
-    method "euler" is Euler-Maruyama with the square root of the p x p covariance, O(m^6) a step:
-    for comparison only, it leaves the cone (negative eigenvalues, biased correlations at tau ~ 1).
+    splits the step there. `width` is only needed when the scale of `mixing` is a number. A path
+    that overflows keeps its inf or nan and, outside of jit, is announced by a warning; `overflowed`
+    counts them.
     """
     phi0 = check_covariance("phi0", phi0)
     check_range("tau", tau, 0.0)
     check_count("paths", paths)
     check_count("steps", steps)
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    if factor and method != "factor":
-        raise UserError(f"factor=True needs method='factor', got {method!r}: it keeps no factor.")
-    kappa = mixing_rate(mixing_scale, heads, phi0.shape[-1], width)
+    kappa = mixing.rate(phi0.shape[-1], width)
+    mixing = replace(mixing, scale="theory")  # kappa is traced: a new number compiles nothing
     steps_dt, stops = _grid(tau, steps, times)
-    out = _solve(
-        key, phi0, steps_dt, stops, kappa, paths, causal, heads, output_projection, method, factor
-    )
+    out = _solve(key, phi0, steps_dt, stops, kappa, paths, mixing, solver)
     if is_concrete(out) and (bad := int(overflowed(out))):
         warnings.warn(
             f"{bad} of {paths} paths overflowed (inf or nan) before tau = {float(tau):g}; "
@@ -130,10 +163,8 @@ def factor_step(
     w_MxM: jax.Array,
     z_MxM: jax.Array,
     dt: float | jax.Array,
+    mixing: Mixing = PLAIN,
     kappa: float | jax.Array = 1.0,
-    causal: bool = False,
-    heads: int = 1,
-    output_projection: bool = False,
 ) -> jax.Array:
     """One step of the factor H from iid N(0, 1) matrices W (mixing) and Z (value); vmap over paths.
 
@@ -141,13 +172,14 @@ def factor_step(
     The rest, a non-negative diagonal, is added to Phi, which costs a Cholesky factorisation.
     """
     m = h_MxM.shape[-1]
-    a_MxM = jnp.sqrt(kappa / heads * dt / m) * centre(w_MxM, causal)
+    heads = mixing.heads
+    a_MxM = jnp.sqrt(kappa / heads * dt / m) * centre(w_MxM, mixing.causal)
     h_MxM = h_MxM + h_MxM @ a_MxM
     if heads > 1:
         phi = h_MxM.T @ h_MxM
-        rest = (1 - 1 / heads) * kappa * dt / m * mean_quadratic(phi, causal)
+        rest = (1 - 1 / heads) * kappa * dt / m * mean_quadratic(phi, mixing.causal)
         h_MxM = jnp.linalg.cholesky(phi + jnp.diag(rest)).T
-    variance = 2 * dt if output_projection else dt
+    variance = 2 * dt if mixing.output_projection else dt
     # Too large a step has no exact variance: there c^2 = dt/2, a first-order step like any other.
     exact = jax.lax.rsqrt(1 - jnp.minimum(m * variance, 0.75))
     growth = jnp.where(m * variance <= 0.75, exact, 1 + m * variance / 2)  # 1 + m c^2
@@ -164,36 +196,20 @@ def centre(w_MxM: jax.Array, causal: bool) -> jax.Array:
     return jnp.triu(w_MxM - mean_1xM)
 
 
-@functools.partial(jax.jit, static_argnums=(5, 6, 7, 8, 9, 10))
-def _solve(
-    key, phi0, steps_dt, stops, kappa, paths, causal, heads, output_projection, method, factor
-):
+@functools.partial(jax.jit, static_argnums=(5, 6, 7))
+def _solve(key, phi0, steps_dt, stops, kappa, paths, mixing: Mixing, solver: Factor | Euler):
     m = phi0.shape[-1]
-    options = (kappa, causal, heads, output_projection)
 
     def advance(k, state_PxMxM):
         w_PxMxM, z_PxMxM = _two_normals(jax.random.fold_in(key, k), (paths, m, m), phi0.dtype)
-        if method == "euler":
-            return jax.vmap(lambda x, z: _euler_step(x, z, steps_dt[k], *options))(
-                state_PxMxM, z_PxMxM
-            )
-        return jax.vmap(lambda h, w, z: factor_step(h, w, z, steps_dt[k], *options))(
+        return jax.vmap(lambda x, w, z: solver.step(x, w, z, steps_dt[k], kappa, mixing))(
             state_PxMxM, w_PxMxM, z_PxMxM
         )
 
-    def until(state_PxMxM, segment):
-        # Only the requested times are stored: 300 states of 1,000 paths at m = 64 are 10 GB.
-        state_PxMxM = jax.lax.fori_loop(segment[0], segment[1], advance, state_PxMxM)
-        return state_PxMxM, state_PxMxM
-
-    start = phi0 if method == "euler" else square_root(phi0)
-    start_PxMxM = jnp.broadcast_to(start[None], (paths, m, m))
-    bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), stops[:-1]]), stops], axis=-1)
-    _, saved_SxPxMxM = jax.lax.scan(until, start_PxMxM, bounds)
-    saved_PxSxMxM = jnp.swapaxes(saved_SxPxMxM, 0, 1)
-    if method == "euler" or factor:
-        return saved_PxSxMxM
-    return jnp.swapaxes(saved_PxSxMxM, -1, -2) @ saved_PxSxMxM
+    start_PxMxM = jnp.broadcast_to(solver.start(phi0)[None], (paths, m, m))
+    # Only the requested times are stored: 300 states of 1,000 paths at m = 64 are 10 GB.
+    saved_SxPxMxM = states_at(stops, advance, start_PxMxM, lambda state_PxMxM: state_PxMxM)
+    return solver.read(jnp.swapaxes(saved_SxPxMxM, 0, 1))
 
 
 def _two_normals(key, shape, dtype) -> tuple[jax.Array, jax.Array]:
@@ -214,18 +230,6 @@ def _two_normals(key, shape, dtype) -> tuple[jax.Array, jax.Array]:
         return (jnp.sqrt(jnp.float32(2)) * jax.lax.erf_inv(cells)).astype(dtype)
 
     return normal(halves[0]), normal(halves[1])
-
-
-def _euler_step(phi_MxM, noise_MxM, dt, kappa, causal, heads, output_projection):
-    """Phi + drift dt + sqrt(dt) (covariance)^{1/2} xi: the textbook step, for comparison."""
-    m = phi_MxM.shape[-1]
-    upper = np.triu_indices(m)
-    scale = {"mixing_scale": jnp.sqrt(kappa / m), "width": 1}  # the s of kappa = m n s^2
-    root = square_root(covariance(phi_MxM, causal, heads, output_projection, **scale))
-    xi_p = noise_MxM[upper]
-    noise = jnp.zeros_like(phi_MxM).at[upper].set(root.T @ xi_p)
-    noise = noise + jnp.triu(noise, 1).T
-    return phi_MxM + drift(phi_MxM, causal, heads, **scale) * dt + jnp.sqrt(dt) * noise
 
 
 def _grid(tau, steps: int, times) -> tuple[jax.Array, jax.Array]:

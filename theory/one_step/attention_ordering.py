@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.errors import UserError, unknown
-from theory.numerics import check_count, check_range
+from theory.numerics import Numbers, check_count, check_range
 from theory.one_step.trigger_process import check_process, pair_moments, sample
 
 VALUES = ("paper", "exact")
@@ -200,7 +200,9 @@ def _noise_matrices(N, T, alpha):
     return NoiseMatrices(out["A"].noise, out["A"].token, out["B"].noise, out["B"].token)
 
 
-def noise_recursion(eta, alpha, N: int, steps: int) -> tuple[jax.Array, jax.Array]:
+def noise_recursion(
+    eta: Numbers, alpha: Numbers, N: int, steps: int
+) -> tuple[jax.Array, jax.Array]:
     """B.3: xi_{t+1} = xi_t + eta (alpha - e^xi/(N + e^xi)) from xi_1 = 0 (the paper prints xi_t on
     both sides), (steps + 1, *shape), and its fixed point xi* = log N + log(alpha/(1-alpha)).
 

@@ -20,43 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.errors import unknown
-from theory.numerics import check_count
-from theory.one_step.attention_ordering import (
-    Setting,
-    attention_logits,
-    attention_logits_limit,
-    measure_attention_logits,
-    noise_matrices,
-    noise_recursion,
-)
-from theory.one_step.trigger_process import (
-    check_process,
-    first_step_table,
-    first_step_table_limit,
-    lemma_counts,
-    lemma_counts_limit,
-    pair_moments,
-    sample,
-)
-
-__all__ = [
-    "Setting",
-    "attention_logits",
-    "attention_logits_limit",
-    "first_step_table",
-    "first_step_table_limit",
-    "lemma_counts",
-    "lemma_counts_limit",
-    "loss",
-    "margins",
-    "measure",
-    "measure_attention_logits",
-    "negative_gradients",
-    "noise_matrices",
-    "noise_recursion",
-    "predict",
-    "theorem_1",
-]
+from theory.numerics import Numbers, check_count
+from theory.one_step.trigger_process import check_process, pair_moments, sample
 
 INPUTS = ("current", "current_and_previous")
 
@@ -64,8 +29,8 @@ INPUTS = ("current", "current_and_previous")
 class Margins(NamedTuple):
     """Margin of the noise token after one step, over the step size."""
 
-    feed_forward: jax.Array
-    attention: jax.Array
+    feed_forward: Numbers
+    attention: Numbers
 
 
 class Weights(NamedTuple):
@@ -122,7 +87,7 @@ def measure(
     return _measure(keys, alpha, N, T, samples, tests, inputs == INPUTS[1])
 
 
-def theorem_1(N: int, alpha, noise_fraction, inputs: str = INPUTS[1]) -> Margins:
+def theorem_1(N: int, alpha: Numbers, noise_fraction: Numbers, inputs: str = INPUTS[1]) -> Margins:
     """Theorem 1 corrected, N, T, m -> inf: alpha - (1-alpha)/N, and alpha_hat/N or, for (2) as
     stated, 2 alpha_hat/N, with alpha_hat = alpha^2 qhat + alpha (1 - qhat), qhat the fraction of
     noise tokens in the test sequence."""

@@ -4,6 +4,10 @@ Tokens 0 .. N-1, the trigger q = 0, the noise tau = N. ybar ~ U[N] (or without q
 the trigger comes ybar with probability 1 - alpha and tau with alpha, after any other token U[N].
 At last z_T := q and y = ybar or tau as after a trigger. The moments are exact, by dynamic
 programming over t; the lemmas' counts are those of the chain without the forced z_T.
+
+This is the law of `jaxformer.tasks.recall.Recall` with statistics="uniform", scored="last", one
+trigger and a noise of its own. `sample` draws it in theory's numbering and float64, many sequences
+at once; tests/theory/test_one_step.py holds both samplers to the same exact probabilities.
 """
 
 import functools
@@ -12,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from theory.numerics import check_count, check_range
+from theory.numerics import Numbers, check_count, check_range
 
 TRIGGER = 0
 # The cases (ybar, k) of Lemmas E.1 to E.7; "j" is ybar when it is not q, "k" another token.
@@ -43,7 +47,7 @@ class PairMoments(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
 def sample(
-    key: jax.Array, N: int, T: int, alpha, count: int, exclude_trigger: bool = False
+    key: jax.Array, N: int, T: int, alpha: Numbers, count: int, exclude_trigger: bool = False
 ) -> Sequences:
     """`count` sequences with z_T = q and their targets; `exclude_trigger`: ybar is never q."""
     key_bar, key_y, key_1, key_t = jax.random.split(key, 4)
@@ -65,13 +69,13 @@ def sample(
     return Sequences(tokens, after_trigger(key_y), ybar)
 
 
-def check_process(N: int, T: int, alpha, least: int = 3) -> None:
+def check_process(N: int, T: int, alpha: Numbers, least: int = 3) -> None:
     check_count("N", N, least)
     check_count("T", T, 3)
     check_range("alpha", alpha, 0.0, 1.0)
 
 
-def lemma_counts(N: int, T: int, alpha) -> Moments:
+def lemma_counts(N: int, T: int, alpha: Numbers) -> Moments:
     """E n_k and E n_k^2, n_k = #{t <= T: z_t = k}, in the order of LEMMAS, exact.
 
     The chain is lumped to the five states q, tau, j, k, the rest.
@@ -80,7 +84,7 @@ def lemma_counts(N: int, T: int, alpha) -> Moments:
     return _lemma_counts(jnp.asarray(N, float), jnp.asarray(alpha, float), T)
 
 
-def lemma_counts_limit(N: int, T: int, alpha, printed: bool = False) -> Moments:
+def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> Moments:
     """N, T >> 1, with x = T/N. Corrected E.1: a compound Poisson number of geometric runs,
 
     E[n^2] = (x/alpha)(2/alpha - 1) + x^2/alpha^2     (the paper prints 2/alpha^2 - 1)
@@ -93,12 +97,12 @@ def lemma_counts_limit(N: int, T: int, alpha, printed: bool = False) -> Moments:
     return Moments(rate, poisson + rate**2)
 
 
-def first_step_table(N: int, T: int, alpha) -> Moments:
+def first_step_table(N: int, T: int, alpha: Numbers) -> Moments:
     """Table 3: mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T, exact."""
     return _table_3(N, T, alpha, lemma_counts(N, T, alpha))
 
 
-def first_step_table_limit(N: int, T: int, alpha, printed: bool = False) -> Moments:
+def first_step_table_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> Moments:
     """Table 3 for N, T >> 1, corrected: rows 4 to 10 have E[(1/(N+1) - 1{y=j})^2 | y != j] =
     1/(N+1)^2, where the paper puts 1/(N+1); mu(j,j) is (-alpha^2 + 3 alpha - 1)/N^2."""
     a = jnp.asarray(alpha, float)
@@ -127,7 +131,7 @@ def first_step_table_limit(N: int, T: int, alpha, printed: bool = False) -> Mome
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def pair_moments(N: int, T: int, alpha, ybar) -> PairMoments:
+def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairMoments:
     """Exact moments of all pairs of counts given ybar, with z_T = q; S = N + 1 states."""
     free = jnp.ones(N + 1).at[N].set(0) / N
     trigger = jnp.zeros(N + 1).at[N].set(alpha).at[ybar].add(1 - alpha)

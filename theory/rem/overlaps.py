@@ -14,23 +14,33 @@ cross-overlap is not negligible: Y_p / Y_q is 0.37 at T = 1024, beta = 1, rho = 
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
-from theory.numerics import chebyshev_sum, chebyshev_sum_2d, check_count, check_range, is_concrete
+from theory.numerics import (
+    Numbers,
+    chebyshev_sum,
+    chebyshev_sum_2d,
+    check_count,
+    check_range,
+    is_concrete,
+)
 from theory.rem.tables import REACH, SCALE, SOFTEN, pair_overlap, row_tables, tables
 
 
-def critical_beta(rho) -> jax.Array:
+def critical_beta(rho: Numbers) -> jax.Array:
     """beta_c = sqrt(2 / (1 - rho)): condensation of a row of attention, T -> infinity."""
     check_range("rho", rho, 0, 1)
     return jnp.sqrt(2 / (1 - jnp.asarray(rho, float)))
 
 
-def self_overlap(beta, rho, T: float | None = None, d_head: int | None = None) -> jax.Array:
+def self_overlap(
+    beta: Numbers, rho: Numbers, T: float | None = None, d_head: int | None = None
+) -> jax.Array:
     """Y_q = E sum_s A_ts^2, the inverse participation ratio of a row.
 
     Limit (eq. 13): 0 below beta_c, 1 - beta_c / beta above. `d_head` adds the spread of |q_t|^2
@@ -46,7 +56,9 @@ def self_overlap(beta, rho, T: float | None = None, d_head: int | None = None) -
     return jnp.tensordot(jnp.asarray(weights, beta.dtype), jnp.stack(terms), axes=1)
 
 
-def cross_overlap(beta, rho, T: float | None = None, d_head: int | None = None) -> jax.Array:
+def cross_overlap(
+    beta: Numbers, rho: Numbers, T: float | None = None, d_head: int | None = None
+) -> jax.Array:
     """Y_p = E sum_s A_ts A_t's, t != t'. Limit: 0. At rho = 0 it is 1/T.
 
     `d_head` averages over the Wishart matrix of two queries (27 integrals a point, about 0.1 s; by
@@ -63,7 +75,7 @@ def cross_overlap(beta, rho, T: float | None = None, d_head: int | None = None) 
     return jax.pure_callback(average, out, beta, rho, vmap_method="broadcast_all")
 
 
-def second_moment(beta, rho, T: float | None = None) -> jax.Array:
+def second_moment(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.Array:
     """E (sum_s A_ts^2)^2. Limit: (Y + 2 Y^2) / 3, the overlaps of a REM (Ghirlanda-Guerra)."""
     beta, rho, T = _checked(beta, rho, T)
     if T is None:
@@ -72,7 +84,7 @@ def second_moment(beta, rho, T: float | None = None) -> jax.Array:
     return _second_moment(beta, rho, T)
 
 
-def attention_entropy(beta, rho, T: float) -> jax.Array:
+def attention_entropy(beta: Numbers, rho: Numbers, T: float) -> jax.Array:
     """Mean Shannon entropy of a row in nats, E ln Z - s^2 (1 - Y_q); ln T at beta = 0.
 
     T -> infinity: ln T (1 - beta^2 / beta_c^2) below beta_c (the paper's B.18, misprint mended).
@@ -82,15 +94,7 @@ def attention_entropy(beta, rho, T: float) -> jax.Array:
     return _entropy(beta, rho, tokens)
 
 
-def mean_log_partition(beta, rho, T: float) -> jax.Array:
-    """E ln sum_s e^{a_ts}; the part of the scores that a whole row shares has mean 0."""
-    entropy = attention_entropy(beta, rho, T)
-    beta, rho, _ = _checked(beta, rho, T)
-    variance = beta**2 * (1 - rho) * np.log(T)
-    return entropy + variance * (1 - self_overlap(beta, rho, T))
-
-
-def self_overlap_heuristic(beta, rho, T: float) -> jax.Array:
+def self_overlap_heuristic(beta: Numbers, rho: Numbers, T: float) -> jax.Array:
     """The paper's finite-size rule: T^{-1 + (beta/beta_c)^2} below beta_c (eq. 15), eq. 13 above.
 
     For comparison only; the module's docstring says what is wrong with the exponent.
@@ -102,7 +106,7 @@ def self_overlap_heuristic(beta, rho, T: float) -> jax.Array:
     return jnp.where(square < 1, below, _condensed(square))
 
 
-def spectrum_radius(beta, rho, T: float | None = None) -> jax.Array:
+def spectrum_radius(beta: Numbers, rho: Numbers, T: float | None = None) -> jax.Array:
     """Radius of the bulk of the eigenvalues of A, sqrt(Y_q - Y_p) for rows that are independent
     otherwise (d >> T; at T = d and small beta it is larger by sqrt(1 + T/d)). The outlier is 1."""
     gap = self_overlap(beta, rho, T) - cross_overlap(beta, rho, T)
@@ -131,7 +135,7 @@ def _needed(T: float | None, what: str) -> float:
     return number_of_tokens(T)
 
 
-def number_of_tokens(T) -> float:
+def number_of_tokens(T: Any) -> float:
     """T as a float, if it is one number of at least 2 that is known before tracing."""
     if not is_concrete(T) or np.ndim(T):
         raise UserError("T must be one number known before tracing: its tables are built once.")
@@ -154,12 +158,12 @@ def _condensed(square):
 # Tables ------------------------------------------------------------------------------------------
 
 
-def coordinate_s(beta, rho):
+def coordinate_s(beta: Numbers, rho: Numbers) -> jax.Array:
     """1 - 1/sqrt(1 + s^2/c^2) in [0, 1), c = SCALE sqrt(ln T)."""
     return 1 - jax.lax.rsqrt(1 + beta**2 * (1 - rho) / SCALE**2)
 
 
-def coordinate_rho(rho):
+def coordinate_rho(rho: Numbers) -> jax.Array:
     """sqrt(1 - rho + SOFTEN), moved to [0, 1]."""
     low, high = SOFTEN**0.5, (1 + SOFTEN) ** 0.5
     return (jnp.sqrt(1 - rho + SOFTEN) - low) / (high - low)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from jaxformer.errors import UserError
 from jaxformer.models.encoder import EncoderBlock, EncoderSpec
@@ -46,7 +47,7 @@ def measure(
     width: int,
     heads: int = 1,
     rho0: float = 0.0,
-    dtype=None,
+    dtype: DTypeLike | None = None,
 ) -> Signal:
     """The same from one random network and one random input a key (seeds on the leading axis).
 

@@ -18,7 +18,7 @@ of the paper's algebra its own trainable networks would collapse.
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ import numpy as np
 from jaxformer.errors import UserError, unknown
 from theory import rem
 from theory.activations import activation_function, second_moments
-from theory.numerics import check_count, check_range
+from theory.numerics import Numbers, check_count, check_range
 
 OVERLAPS = ("exact", "limit", "heuristic")
 LARGEST_ALPHA = 1000.0  # the bracket of critical_alpha is [0, LARGEST_ALPHA]
@@ -53,7 +53,7 @@ class Block:
     activation: str | Callable = field(default="relu", metadata={"static": True})
     sigma_u2: jax.Array | float | None = None
 
-    def replace(self, **changes) -> "Block":
+    def replace(self, **changes: Any) -> "Block":
         return Block(**{f.name: getattr(self, f.name) for f in fields(self)} | changes)
 
 
@@ -66,7 +66,7 @@ class FixedPoints(NamedTuple):
 
 
 def propagate(
-    rho0, block: Block, depth: int, T: float | None = None, overlaps: str | None = None
+    rho0: Numbers, block: Block, depth: int, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
     """(depth+1, *broadcast shape) cosines, entry 0 is rho0."""
     overlaps = _checked(block, T, overlaps, rho0=rho0)
@@ -75,7 +75,9 @@ def propagate(
     return _propagate(rho0, block, depth, _number(T), overlaps)
 
 
-def block_map(rho, block: Block, T: float | None = None, overlaps: str | None = None) -> jax.Array:
+def block_map(
+    rho: Numbers, block: Block, T: float | None = None, overlaps: str | None = None
+) -> jax.Array:
     """The cosine after one block: propagate(rho, block, 1)[1], differentiable also at rho = 1."""
     overlaps = _checked(block, T, overlaps, rho=rho)
     rho, block = _broadcast(rho, block)
@@ -83,11 +85,11 @@ def block_map(rho, block: Block, T: float | None = None, overlaps: str | None = 
 
 
 def critical_alpha(
-    beta,
+    beta: Numbers,
     block: Block,
     depth: int,
     T: float | None = None,
-    epsilon=0.01,
+    epsilon: Numbers = 0.01,
     overlaps: str | None = None,
 ) -> jax.Array:
     """The smallest alpha_SA for which tokens that start orthogonal have not collapsed at `depth`.
@@ -120,7 +122,7 @@ def fixed_points(
     return FixedPoints(roots, slope, np.abs(slope) < 1)
 
 
-def effective_beta(init_std, width: int, length: int) -> jax.Array:
+def effective_beta(init_std: Numbers, width: int, length: int) -> jax.Array:
     """beta of query and key matrices with entries of deviation init_std and fan-in `width`.
 
     A score q.k / sqrt(d_head) of normalised tokens has deviation init_std^2 width whatever the
@@ -132,7 +134,7 @@ def effective_beta(init_std, width: int, length: int) -> jax.Array:
     return jnp.asarray(init_std, float) ** 2 * (width / np.log(length) ** 0.5)
 
 
-def effective_beta_paper(init_std, d_head: int, length: int) -> jax.Array:
+def effective_beta_paper(init_std: Numbers, d_head: int, length: int) -> jax.Array:
     """The paper's B.1: init_std^2 d_head / sqrt(ln T), too low by the number of heads."""
     return effective_beta(init_std, d_head, length)
 
@@ -192,7 +194,7 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
     q2 = sigma_u2 * square + block.sigma_b2
     alpha_sa2, alpha_mlp2 = block.alpha_sa**2, block.alpha_mlp**2
 
-    @partial(jax.checkpoint, prevent_cse=False)  # or every layer would keep its Chebyshev terms
+    @partial(jax.checkpoint, prevent_cse=False)  # else every layer keeps its Chebyshev terms
     def step(rho):
         y_q, y_p = overlap_pair(block.beta, rho, T, overlaps)
         q = block.sigma_v2 * ((1 - rho) * y_q + rho) + alpha_sa2
@@ -201,12 +203,14 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
         c = _ratio(block.sigma_w2 * r0 + block.sigma_b2, q1)
         p2 = sigma_u2 * kernel(c) + block.sigma_b2
         out = _ratio(p2 + alpha_mlp2 * r0, q2 + alpha_mlp2)
-        return out - jax.lax.stop_gradient(jnp.maximum(out - 1, 0))  # 1 + rounding
+        return out - jax.lax.stop_gradient(jnp.maximum(out - 1, 0))  # rounding may give more than 1
 
     return step
 
 
-def overlap_pair(beta, rho, T, overlaps):
+def overlap_pair(
+    beta: Numbers, rho: Numbers, T: Any, overlaps: str
+) -> tuple[jax.Array, jax.Array | float]:
     """Y_q, Y_p by the theory named."""
     if overlaps == "exact":
         return rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)

@@ -47,23 +47,24 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
     x = np.random.default_rng(seed).normal(size=(m, m + 2))
     phi = jnp.asarray(x @ x.T / (m + 2))
     upper = np.triu_indices(m)
-    centre = np.asarray(cs.one_step_mean(phi, width, causal=causal))[upper]
+    centre = np.asarray(cs.one_step_mean(phi, width, cs.Mixing(causal)))[upper]
     p = len(centre)
     first, second, fourth, done = np.zeros(p), np.zeros((p, p)), np.zeros((p, p)), 0
     while done < samples:
         n = min(CHUNK, samples - done)
         key = jax.random.fold_in(jax.random.key(seed), done)
-        x = np.asarray(cs.measure(key, phi, width, 1, n, causal=causal))[:, *upper] - centre
+        found = cs.measure(key, phi, width, 1, n, mixing=cs.Mixing(causal))
+        x = np.asarray(found)[:, *upper] - centre
         first, second, fourth = first + x.sum(0), second + x.T @ x, fourth + (x**2).T @ (x**2)
         done += n
     mean, cov = first / samples, second / samples
     error = np.sqrt((fourth / samples - cov**2) / samples)
-    predicted = np.asarray(cs.one_step_covariance(phi, width, causal=causal))
-    leading = np.asarray(cs.covariance(phi, causal=causal)) / width
+    predicted = np.asarray(cs.one_step_covariance(phi, width, cs.Mixing(causal)))
+    leading = np.asarray(cs.covariance(phi, cs.Mixing(causal))) / width
     rows = np.triu_indices(p)
     norm = np.linalg.norm
     diagonal = upper[0] == upper[1]
-    drift = np.diagonal(np.asarray(cs.drift(phi, causal=causal)))
+    drift = np.diagonal(np.asarray(cs.drift(phi, cs.Mixing(causal))))
     drift_error = width * np.sqrt(np.diag(cov) / samples)
     return {
         "drift": drift,
@@ -118,7 +119,7 @@ def measure_printed_variance(
     keys = jax.random.split(jax.random.key(seed), 2)
     curves = {}
     for key, (name, value) in zip(keys, std.items(), strict=True):
-        found = cs.measure(key, phi, width, layers, samples, at.tolist(), mixing_scale=value)
+        found = cs.measure(key, phi, width, layers, samples, at.tolist(), cs.Mixing(scale=value))
         curves[name] = np.asarray(cs.log_trace(found))
     paths = cs.predict(
         jax.random.fold_in(keys[0], 1), phi, layers / width, samples, 2 * layers, at / width
@@ -156,8 +157,8 @@ def measure_causal(
     """Mean correlations of all pairs of tokens under causal mixing: SDE, networks, difference."""
     phi, keys = _start(length), jax.random.split(jax.random.key(seed), 2)
     depth = round(tau * width)
-    solved = cs.predict(keys[0], phi, depth / width, paths, steps, causal=True)
-    networks = cs.measure(keys[1], phi, width, depth, samples, causal=True)
+    solved = cs.predict(keys[0], phi, depth / width, paths, steps, mixing=cs.Mixing(causal=True))
+    networks = cs.measure(keys[1], phi, width, depth, samples, mixing=cs.Mixing(causal=True))
     (sde, sde_error), (net, net_error) = (_mean_correlation(x) for x in (solved, networks))
     z = (net - sde) / np.sqrt(sde_error**2 + net_error**2 + np.eye(length))
     pairs = np.triu_indices(length, 1)
@@ -170,7 +171,7 @@ def measure_causal(
         "z_rms": exact(z_rms),
     }
     arrays = {"sde": sde, "sde_error": sde_error, "networks": net, "networks_error": net_error}
-    drift = np.diagonal(np.asarray(cs.drift(phi, causal=True)))
+    drift = np.diagonal(np.asarray(cs.drift(phi, cs.Mixing(causal=True))))
     return Outcome(arrays | {"drift": drift, "z_rms": z_rms}, metrics)
 
 

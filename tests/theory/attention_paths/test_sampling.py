@@ -9,6 +9,7 @@ import pytest
 
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from tests.optimised import optimised
+from tests.theory.attention_paths.prior import draw_prior
 from theory import attention_paths
 from theory.attention_paths import chain as chains
 from theory.attention_paths.posterior import monte_carlo_error
@@ -201,7 +202,7 @@ def test_reconstruction_at_any_heads_widths_and_rank():
     model = AttentionPaths(AttentionPathsSpec(heads, widths))
 
     def both(key):
-        theta = chains.draw_prior(key, layout, widths)
+        theta = draw_prior(key, layout, widths)
         params = reconstruct(key, layout, theta, widths, xi, labels, 0.1)
         v_DxN, _ = model.apply(params, 8, method="path_weights")
         return v_DxN @ v_DxN.T, chains.order_parameters(layout, theta)[-1], params
