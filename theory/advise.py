@@ -19,9 +19,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jaxformer.commandline import Parser
 from jaxformer.errors import UserError, unknown
 from theory.activations import ACTIVATIONS
-from theory.command import BLUE, ORANGE, RED, Parser, check_writable, new_figure, run, save_figure
+from theory.command import BLUE, ORANGE, RED, check_writable, new_figure, run, save_figure
 from theory.numerics import check_count, check_range
 from theory.signal import Block, critical_alpha, effective_beta, effective_beta_paper
 from theory.signal.network import predict

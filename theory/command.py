@@ -1,32 +1,19 @@
-"""What the command lines of theory share: errors in one line, files written whole or not at all."""
+"""What the command lines of theory share: float64, figures, and files written whole or not at all."""
 
-import argparse
 import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import numpy as np
 
 from jaxformer.errors import UserError
 from jaxformer.records import write_atomically
+from jaxformer.training.curves import COLOURS
 
-# Okabe and Ito's colours: told apart by colour-blind readers too.
-ORANGE, BLUE, RED = "#E69F00", "#0072B2", "#D55E00"
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, with errors in one line and without abbreviations of flags."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs
-        )
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+BLUE, RED, _, _, ORANGE, *_ = COLOURS
 
 
 def run(command: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxformer.commandline import Parser
 from theory import rem
-from theory.command import RED, Parser, check_writable, new_figure, run, save_figure
+from theory.command import RED, check_writable, new_figure, run, save_figure
 from theory.numerics import Numbers, check_count, check_range
 
 

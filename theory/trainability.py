@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from theory.command import BLUE, RED, Parser, check_writable, new_figure, run, save_figure
+from jaxformer.commandline import Parser
+from theory.command import BLUE, RED, check_writable, new_figure, run, save_figure
 from theory.numerics import check_count, check_range
 from theory.signal import OVERLAPS, Block, critical_alpha, propagate
 
