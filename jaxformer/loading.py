@@ -32,7 +32,7 @@ def load(
         )
     config = ml_collections.ConfigDict(held)
     if model is None:
-        model = _model(config, folder)
+        model = _model(held, config, folder)
     if not (folder / "ckpt").is_dir():
         raise UserError(f"{folder.path} has no checkpoint yet.")
     with Checkpoints(folder / "ckpt", read_only=True) as checkpoints:
@@ -56,14 +56,14 @@ def load(
     return model, Partition.merge(half("trainable"), half("frozen")), config
 
 
-def _model(config: Any, folder: Workdir) -> Any:
-    name = config.model.name
+def _model(held: dict[str, Any], config: Any, folder: Workdir) -> Any:
+    name = held["model"]["name"]
     if name not in build.MODELS:
         raise UserError(
             f"the model of {folder.path} is {name!r}, which jaxformer does not have; give it as "
             "jaxformer.load(folder, model=...)."
         )
-    named = "task" in config and config.task.name in build.TASKS
+    named = "task" in held and held["task"]["name"] in build.TASKS
     return build.model(config, build.task(config) if named else None)
 
 

@@ -5,6 +5,7 @@ depends on a clock or a signal is decided by process 0, or by any, and told to a
 """
 
 import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,7 +16,8 @@ from jaxformer.errors import UserError
 def start() -> None:
     """Joins the processes of a job, before any device is used; does nothing for a single one.
 
-    Under Slurm and on a TPU slice the launcher says who takes part; by hand, set
+    Under Slurm and on a TPU slice the launcher says who takes part: the tasks of one srun. A batch
+    script that is no step of srun runs alone, however many tasks were asked for. By hand, set
     JAX_COORDINATOR_ADDRESS (host:port of process 0), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
     """
     number, index = (os.environ.get(f"JAX_{word}") for word in ("NUM_PROCESSES", "PROCESS_ID"))
@@ -27,8 +29,21 @@ def start() -> None:
     workers = os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")
     if by_hand:
         jax.distributed.initialize(num_processes=int(number or 1), process_id=int(index or 0))
-    elif int(os.environ.get("SLURM_NTASKS", "1")) > 1 or workers:
+    elif _tasks_of_the_step() > 1 or workers:
         jax.distributed.initialize()
+
+
+def _tasks_of_the_step() -> int:
+    """Of the srun that started this process; 1 outside of any."""
+    tasks = os.environ.get("SLURM_NTASKS", "1") if "SLURM_STEP_NODELIST" in os.environ else "1"
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", tasks))
+
+
+def keep_programs() -> None:
+    """Keeps compiled programs between runs, so that the second run starts at once."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
 
 
 def is_writer() -> bool:

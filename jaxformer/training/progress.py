@@ -1,7 +1,6 @@
 """How a person watches a run: a line in a terminal, a pipe or a notebook, and a way to stop it."""
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -12,14 +11,17 @@ import jax
 
 
 class Line:
-    """A line that moves in a terminal and in a notebook; in a pipe it is printed now and then."""
+    """A line that moves in a terminal and in a notebook; in a pipe it is printed now and then.
 
-    def __init__(self) -> None:
+    It is due every `live` seconds where it moves, every `printed` seconds in a pipe.
+    """
+
+    def __init__(self, live: float = 0.2, printed: float = 10.0) -> None:
         self.handle: Any = None  # of the output of a notebook cell
         self.is_open = False
         self.live = sys.stderr.isatty()
         self.notebook = _in_notebook()
-        self.period = 0.2 if self.live or self.notebook else 10.0
+        self.period = live if self.live or self.notebook else printed
         self.printed = -self.period
 
     def is_due(self) -> bool:
@@ -30,11 +32,19 @@ class Line:
         if self.notebook:
             self._show_in_notebook(text)
         elif self.live:
-            sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+            width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+            sys.stderr.write(f"\r\x1b[K{text[:width]}")
             self.is_open = True
         else:
             sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Empties the line of a terminal, for something that is to stay."""
+        if self.is_open:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        self.is_open = False
 
     def close(self) -> None:
         """Ends the line of a terminal, so that what comes next begins a new one."""
