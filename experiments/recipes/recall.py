@@ -31,10 +31,11 @@ def run(config, workdir: Workdir) -> int:
         return code
     result, arrays = probing.findings(trained)
     ending.write_arrays(workdir, arrays)
-    plots.save(drawings.training(config, arrays), workdir / "figure.png")
+    figure = drawings.training(config.recall, config.task.alpha, arrays)
+    plots.save(figure, workdir / "figure.png")
     plots.save(drawings.memories(trained.session.setup.task, arrays), workdir / "memories.png")
     if arrays["attention/follows"].any():  # drawn triggers are not the same in every sequence
-        plots.save(drawings.attention(config, arrays), workdir / "attention.png")
+        plots.save(drawings.attention(config.recall, arrays), workdir / "attention.png")
     ending.write(workdir, result)
     return 0
 

@@ -1,4 +1,7 @@
-"""The figures of a recall run, from its arrays: training, one sequence's attention, memories."""
+"""The figures of a recall run, from its arrays: training, one sequence's attention, memories.
+
+`settings` are those of `config.recall`.
+"""
 
 import numpy as np
 
@@ -15,7 +18,7 @@ TITLES = {
 }
 
 
-def training(config, arrays):
+def training(settings, alpha: float, arrays):
     """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts."""
     figure, axes = plots.grid(2, 3, (13, 7))
     curves = {n.removeprefix("probes/"): v for n, v in arrays.items() if n.startswith("probes/")}
@@ -43,12 +46,12 @@ def training(config, arrays):
         _line(attention, steps, curves[name][:, kept], colour, who)
     attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.32))
     attention.legend(loc="upper right")
-    _cuts(cut, config.recall.truncate, config.recall.fractions, arrays)
-    if begin := config.recall.pretrain_steps:
+    _cuts(cut, settings.truncate, settings.fractions, arrays)
+    if begin := settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
             axis.axvline(begin, color="0.5", lw=1, ls=":")
         axes[0, 1].annotate("noisy from here", (begin, 0.97), fontsize=8, ha="right", va="top")
-    figure.suptitle(_finding(config, curves, kept, styles))
+    figure.suptitle(_finding(alpha, curves, kept, styles))
     return figure
 
 
@@ -66,7 +69,7 @@ def _cuts(axis, patterns, fractions, arrays) -> None:
     axis.legend(fontsize=7, loc="upper center", ncol=min(len(patterns), 2))
 
 
-def attention(config, arrays):
+def attention(settings, arrays):
     """Figure 4: what the last layer's last trigger looks at in one noisy sequence."""
     ends = [step for step in arrays["attention/steps"] if step]
     weights = arrays["attention/weights"][[*arrays["attention/steps"]].index(ends[0]) :]
@@ -80,7 +83,7 @@ def attention(config, arrays):
             places = np.flatnonzero((follows_T == role) & (np.arange(len(row_T)) <= query))
             if len(places):
                 axis.bar(places, row_T[places], color=colour, label=label)
-        begin, what = config.recall.pretrain_steps, "trained on noisy data"
+        begin, what = settings.pretrain_steps, "trained on noisy data"
         if begin:
             what = "trained on clean data" if step == begin else "then on noisy data"
         on = [row_T[follows_T == role].sum() for role in (1, 2)]
@@ -122,14 +125,14 @@ def _versions(curves) -> dict[str, str]:
     return words | {e: f"to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
 
 
-def _finding(config, curves, kept, styles) -> str:
+def _finding(alpha: float, curves, kept, styles) -> str:
     end = {name: values[-LAST:, kept].mean() for name, values in curves.items()}
     words = []
     for ending, who in styles.items():
         cut = who if ending.startswith("_at_") else f"without {who}" if ending else "uncut"
         correct, noise = end["p_correct" + ending], end["p_noise" + ending]
         words.append(f"{cut} {correct:.2f} / {noise:.2f}")
-    return f"alpha = {config.task.alpha:g}; p(correct) / p(noise) at the end: " + ", ".join(words)
+    return f"alpha = {alpha:g}; p(correct) / p(noise) at the end: " + ", ".join(words)
 
 
 def _line(axis, steps, values_SxM, colour: str, label: str) -> None:
