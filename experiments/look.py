@@ -3,7 +3,8 @@
     python experiments/look.py RUN_DIR [--plot=DIR] [--sequences=N]
 
 Prints a table for every chosen member and writes it to inspect.json, with the attention maps of one
-test sequence (Figure 3 of the MixiT paper) in inspect.png, into RUN_DIR or DIR.
+test sequence (Figure 3 of the MixiT paper) in inspect.png, into RUN_DIR or DIR. The numbers are
+those of N test sequences (default 256).
 
   previous    mean attention from a token to the token before it
   pairing     the same, only from the tokens that an induction head has to find (in retrieval: from
@@ -22,61 +23,41 @@ show; its states are still measured.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 import jaxformer
-from experiments.shared.describe import number
+from experiments.shared.describe import number, show
 from experiments.shared.inside import SCORES, Inside, draw, look_inside
-from jaxformer import build
+from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_json
 
 
+@command
 def main(argv: Sequence[str]) -> int:
-    try:
-        return look(argv)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def look(argv: Sequence[str]) -> int:
-    folders, plot, sequences = [], "", 256
-    for word in argv:
-        if word in ("--help", "-h"):
-            print(__doc__)
-            return 0
-        if word.startswith("--plot="):
-            plot = word.removeprefix("--plot=")
-        elif word.startswith("--sequences="):
-            sequences = _count(word.removeprefix("--sequences="))
-        elif word.startswith("-"):
-            raise UserError(
-                f"unknown flag {word!r}. The flags are --plot=DIR, --sequences=N and --help."
-            )
-        else:
-            folders.append(Workdir(word))
-    if len(folders) != 1:
-        raise UserError(f"give the folder of one finished run, got {len(folders)} folders.")
-    (folder,) = folders
+    parser = Parser(__doc__)
+    parser.add_argument("folders", nargs="*")
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--sequences", type=count, default=256)
+    asked = parser.parse_args(argv)
+    if len(asked.folders) != 1:
+        raise UserError(f"give the folder of one finished run, got {len(asked.folders)} folders.")
+    folder = Workdir(asked.folders[0])
     members = _chosen(folder)
-    out = Path(plot) if plot else folder.path
+    out = asked.plot or folder.path
     out.mkdir(parents=True, exist_ok=True)
-    found = {}
+    found, drawn = {}, 0
     for name, index in members.items():
-        found[name] = numbers(*jaxformer.load(folder.path, index), sequences)
+        found[name] = look_inside(*jaxformer.load(folder.path, index), asked.sequences)
         _print(name, found[name])
-    maps = [name for name, one in found.items() if one.maps is not None]
-    for i, name in enumerate(maps):
-        file = out / ("inspect.png" if i == 0 else f"inspect-{name.replace(' ', '-')}.png")
-        draw(file, found[name], f"{folder.path.name}, {name}")
-        print(f"attention maps: {file}")
-    if not maps:
+        if found[name].maps is not None:
+            file = out / (f"inspect-{name.replace(' ', '-')}.png" if drawn else "inspect.png")
+            draw(file, found[name], f"{folder.path.name}, {name}")
+            print(f"attention maps: {file}")
+            drawn += 1
+    if not drawn:
         print(
             "no attention maps: this model mixes tokens with fixed matrices, whatever they are "
             "(variant mixit), so that only its states can be looked at."
@@ -84,13 +65,6 @@ def look(argv: Sequence[str]) -> int:
     write_json(out / "inspect.json", {name: one.scores for name, one in found.items()})
     print(f"numbers: {out / 'inspect.json'}")
     return 0
-
-
-def numbers(model, params: Any, config: Any, sequences: int = 256) -> Inside:
-    """What a loaded network shows on test sequences of its own task."""
-    task = build.task(config)
-    test = build.source(config, task, batch_size=1).heldout().test
-    return look_inside(model, params, task, jax.tree.map(lambda x: x[:sequences], test))
 
 
 def _chosen(folder: Workdir) -> dict[str, int]:
@@ -122,22 +96,14 @@ def _print(name: str, inside: Inside) -> None:
     table = Table("layer", "head", *SCORES, box=None, pad_edge=False)
     for layer, maps in enumerate(inside.maps):
         for head in range(len(maps)):
-            table.add_row(
-                str(layer + 1), str(head), *(_cell(scores[s][layer][head]) for s in SCORES)
-            )
+            cells = (_cell(scores[s][layer][head]) for s in SCORES)
+            table.add_row(str(layer + 1), str(head), *cells)
     table.add_row("by chance", "", *(_cell(scores[f"{s}_by_chance"]) for s in SCORES))
-    console = Console()
-    (console if console.is_terminal else Console(width=120)).print(table)
+    show(table)
 
 
 def _cell(value: float) -> str:
     return number(None if np.isnan(value) else float(value))
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise UserError(f"--sequences must be a number of at least 1, got {text!r}.")
-    return int(text)
 
 
 if __name__ == "__main__":

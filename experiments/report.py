@@ -16,7 +16,6 @@ schema, or of a config that has changed since is named and shown as such, never 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row, ledger
@@ -24,77 +23,53 @@ from experiments.ledger.read import ROOT, load, load_runs
 from experiments.ledger.record import Record
 from experiments.page import figures, markdown
 from experiments.papers import PAPERS
-from jaxformer.errors import UserError, did_you_mean
+from jaxformer.commandline import Parser, command
+from jaxformer.errors import UserError
 from jaxformer.records import write_atomically
 
-VALUED, SIMPLE = ("--page", "--tables", "--runs"), ("--check", "--only-runs")
 TITLE = "Five papers on what each part of a transformer does: their numbers and ours"
 
 
-class Wanted(NamedTuple):
-    check: bool = False
-    page: str = ""
-    tables: str = ""
-    runs: tuple[str, ...] = ()
-    only_runs: bool = False
-
-
+@command
 def main(argv: Sequence[str]) -> int:
-    if any(word in ("--help", "-h") for word in argv):
-        print(__doc__)
-        return 0
-    try:
-        return run(parse(argv))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def parse(argv: Sequence[str]) -> Wanted:
-    wanted = Wanted()
-    for word in argv:
-        name, equals, value = word.partition("=")
-        if name not in (*VALUED, *SIMPLE):
-            raise UserError(
-                f"unknown word {word!r}.{did_you_mean(name, (*VALUED, *SIMPLE))} The flags are "
-                "--check, --page=FILE, --tables=DIR, --runs=DIR and --only-runs."
-            )
-        if (name in VALUED) != bool(value) or (equals and name in SIMPLE):
-            raise UserError(
-                f"{word}: say {name}={'...' if name in VALUED else ''}".rstrip("=") + "."
-            )
-        field = name.removeprefix("--").replace("-", "_")
-        values = {"runs": (*wanted.runs, value)} if field == "runs" else {field: value or True}
-        wanted = wanted._replace(**values)
-    if wanted.only_runs and not wanted.runs:
+    parser = Parser(__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--page", type=Path)
+    parser.add_argument("--tables", type=Path)
+    parser.add_argument("--runs", type=Path, action="append", default=[])
+    parser.add_argument("--only-runs", action="store_true")
+    asked = parser.parse_args(argv)
+    beside = asked.page or asked.tables
+    if asked.only_runs and not asked.runs:
         raise UserError("--only-runs needs the runs: --runs=DIR.")
-    if wanted.runs and not (wanted.page or wanted.tables):
+    if asked.runs and not beside:
         raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
-    if wanted.check and (wanted.page or wanted.tables):
+    if asked.check and beside:
         raise UserError("--check compares RESULTS.md and README.md; give it alone.")
-    return wanted
-
-
-def run(wanted: Wanted) -> int:
-    records, problems = ([], []) if wanted.only_runs else load(ROOT / "results")
-    for folder in wanted.runs:
-        more = load_runs(Path(folder))
+    records, problems = ([], []) if asked.only_runs else load(ROOT / "results")
+    for folder in asked.runs:
+        more = load_runs(folder)
         records, problems = records + more[0], problems + more[1]
-    if wanted.page or wanted.tables:
-        whole = ledger(PAPERS, records, also=("tiny",) if wanted.runs else ())
-        rows = [row for row in whole if row.records or row.stale] if wanted.only_runs else whole
-        if wanted.page:
-            n = f"{len(rows)} of {len(whole)}"
-            note = f"Shown are the {n} tables and figures that these runs are part of."
-            write_page(Path(wanted.page), rows, records, problems, note * wanted.only_runs)
-        if wanted.tables:
-            write_tables(Path(wanted.tables), rows)
-        for line in problems:
-            print(f"not used: {line}", file=sys.stderr)
-        return 0
+    if not beside:
+        return write_pages(records, problems, asked.check)
+    whole = ledger(PAPERS, records, also=("tiny",) if asked.runs else ())
+    rows = [row for row in whole if row.records or row.stale] if asked.only_runs else whole
+    if asked.page:
+        n = f"{len(rows)} of {len(whole)}"
+        note = f"Shown are the {n} tables and figures that these runs are part of."
+        write_page(asked.page, rows, records, problems, note * asked.only_runs)
+    if asked.tables:
+        write_tables(asked.tables, rows)
+    for line in problems:
+        print(f"not used: {line}", file=sys.stderr)
+    return 0
+
+
+def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
+    """Writes the Markdown pages; with `check` only says, with an exit code, if they are current."""
     texts = {ROOT / name: text for name, text in render(records, problems).items()}
     changed = [f.name for f, text in texts.items() if not f.exists() or f.read_text() != text]
-    if wanted.check:
+    if check:
         print(f"out of date: {', '.join(changed)}" if changed else "the pages are up to date")
         return 1 if changed else 0
     for file, text in texts.items():

@@ -11,40 +11,40 @@
   --draw                    draws the figure of a finished run again, and measures nothing;
                             --draw=FILE.pdf draws it there (png, pdf or svg)
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
-  --help                    this text and the list of configs
+  --help                    this text and the list of configs; with --config=FILE, its docstring
 
 Ctrl-C or SIGTERM saves and stops; a second one stops at once.
 """
 
+try:
+    import jax
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-import jax
 from jax.errors import JaxRuntimeError
 
 from experiments import recipes
 from experiments.shared import flags
+from jaxformer.commandline import Parser, command
+from jaxformer.errors import UserError
 
 
+@command
 def main(argv: Sequence[str]) -> int:
     from jaxformer import processes
-    from jaxformer.errors import UserError
 
+    asked = parse(argv)
     try:
         processes.start()
         if not processes.is_writer():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (one voice for the whole job)
-        command = flags.parse(argv)
-        if command is None:
-            print(__doc__)
-            print("Configs:", *flags.known_configs(), sep="\n  ")
-            return 0
-        return run(command)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return run(asked)
     except JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise
@@ -57,33 +57,55 @@ def main(argv: Sequence[str]) -> int:
         os._exit(3)  # the usual exit would wait for the process that is gone
 
 
-def run(command: flags.Command) -> int:
+def parse(argv: Sequence[str]) -> Namespace:
+    """The flags; `config` is the whole config, `file` its name, `overrides` what they changed."""
+    parser = Parser(__doc__, fields=True, manual=manual)
+    parser.add_argument("--config", default="")
+    parser.add_argument("--workdir", default="")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--draw", nargs="?", const="")
+    parser.add_argument("--dry-run", action="store_true")
+    asked = parser.parse_args(argv)
+    if not asked.config:
+        known = ", ".join(flags.known_configs())
+        raise UserError(f"no config given; say --config=FILE, one of {known}.")
+    asked.file, asked.config = asked.config, flags.load_config(asked.config)
+    asked.overrides = {
+        name: flags.override(asked.config, name, text) for name, text in asked.fields.items()
+    }
+    return asked
+
+
+def manual(asked: Namespace) -> str:
+    """What --help prints: a config's docstring, or this one and the titles of all configs."""
+    if asked.config:
+        return flags.manual(asked.config)
+    titles = [f"  {f}\n      {flags.manual(f).splitlines()[0]}" for f in flags.known_configs()]
+    return "\n".join([str(__doc__), "Configs:", *titles])
+
+
+def run(asked: Namespace) -> int:
     from experiments.ledger.record import run_name
     from experiments.ledger.write import keep
     from jaxformer import build, processes
-    from jaxformer.errors import UserError
     from jaxformer.records import config_hash, open_workdir
 
-    _cache_compilations()
-    config = command.config.copy_and_resolve_references()
+    processes.keep_programs()
+    config = asked.config.copy_and_resolve_references()
     recipe = recipes.module(str(config.recipe))
     plain = flags.plain(config)
     recipes.check(plain)
-    if command.dry_run:
+    if asked.dry_run:
         recipe.dry_run(config)
         return 0
-    held = {
-        "config": plain,
-        "config_file": command.config_string,
-        "overrides": command.overrides,
-    }
+    held = {"config": plain, "config_file": asked.file, "overrides": asked.overrides}
     held["config_hash"] = config_hash(build.said(plain))
-    folder = Path(command.workdir or Path("runs") / run_name(plain, held["config_hash"]))
-    if command.draw is not None and (config.recipe != "solve" or not folder.is_dir()):
+    folder = Path(asked.workdir or Path("runs") / run_name(plain, held["config_hash"]))
+    if asked.draw is not None and (config.recipe != "solve" or not folder.is_dir()):
         raise UserError(f"--draw needs a finished run of the recipe 'solve'; {folder} has none.")
     with open_workdir(folder, held) as workdir:
-        if command.draw is not None:
-            print(f"drawn again: {recipe.redraw(workdir, command.draw)}")
+        if asked.draw is not None:
+            print(f"drawn again: {recipe.redraw(workdir, asked.draw)}")
             code = 0
         elif (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
@@ -91,16 +113,9 @@ def run(command: flags.Command) -> int:
             code = 0
         else:
             code = recipe.run(config, workdir)
-        if command.record and code == 0 and processes.is_writer():
+        if asked.record and code == 0 and processes.is_writer():
             print(f"recorded as {keep(workdir)}")
         return code
-
-
-def _cache_compilations() -> None:
-    """Keeps compiled programs between runs, so that the second run starts at once."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
 
 
 if __name__ == "__main__":

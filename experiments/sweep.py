@@ -21,72 +21,59 @@ each learning rate of each run. The best of a model is chosen on validation, rep
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from experiments.ledger import read
-from experiments.ledger.write import RESULTS
+from experiments.ledger import read, write
 from experiments.schedule import grids, launch, sweep_table
-from experiments.schedule.estimates import Estimator, run_all
+from experiments.schedule.estimates import Estimator
 from experiments.schedule.grids import Run
-from experiments.schedule.launch import Launcher
-from experiments.shared import options
+from experiments.schedule.running import rest, run_all
+from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
 from jaxformer.training.progress import clock
 
-DEFAULTS = dict(
-    config="", grid=(), file="", workdir="runs/sweep", seeds=0, processes=1, dry_run=False
-)
 
-
+@command
 def main(argv: Sequence[str]) -> int:
-    if any(word in options.HELP for word in argv):
-        print(__doc__)
-        return 0
-    try:
-        return sweep(options.parse(argv, DEFAULTS, fields=True))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def sweep(asked: Mapping[str, Any]) -> int:
-    root = Path(asked["workdir"])
-    runs = expanded(asked)
-    jobs = [launch.job(label(run), run.config, run.overrides, root) for run in runs]
+    parser = Parser(__doc__, fields=True)
+    parser.add_argument("--config", default="")
+    parser.add_argument("--grid", action="append", default=[])
+    parser.add_argument("--file", default="")
+    parser.add_argument("--workdir", type=Path, default=Path("runs/sweep"))
+    parser.add_argument("--seeds", type=count)
+    parser.add_argument("--processes", type=count, default=1)
+    parser.add_argument("--dry-run", action="store_true")
+    asked = parser.parse_args(argv)
+    runs, estimate = expanded(asked), Estimator(read.load(write.RESULTS)[0])
     held = [launch.settings(run.config, run.overrides) for run in runs]
-    estimate = Estimator(read.load(RESULTS)[0])
-    times = {job.workdir: estimate(config) for job, config in zip(jobs, held, strict=True)}
-    members = sum(map(_members, held))
+    jobs = [
+        launch.job(label(run), run.config, run.overrides, asked.workdir, seconds=estimate(config))
+        for run, config in zip(runs, held, strict=True)
+    ]
     waiting = [job for job in jobs if not job.is_finished()]
-    long = clock(sum(times[job.workdir] for job in waiting) / asked["processes"])
+    long, members = clock(sum(map(rest, waiting)) / asked.processes), sum(map(grids.members, held))
     print(f"{len(jobs)} runs with {members} members; {len(waiting)} to run, about {long}")
-    if asked["dry_run"]:
+    if asked.dry_run:
         print(*(f"  {job.name}" for job in waiting), sep="\n")
         return 0
-    with Launcher(asked["processes"]) as launcher:
-        failed = run_all(launcher, waiting, times, asked["processes"])
-    stopped = launcher.signal
+    code = run_all(waiting, asked.processes)
     done = [(run, job) for run, job in zip(runs, jobs, strict=True) if job.is_finished()]
     if done:
         rows = sweep_table.gather(done)
-        sweep_table.write(root / "sweep.csv", rows)
+        sweep_table.write(asked.workdir / "sweep.csv", rows)
         sweep_table.show(rows)
-        print(f"every member: {root / 'sweep.csv'}")
-    if stopped:
-        print(f"stopped after {len(done)} of {len(jobs)} runs; the same command goes on.")
-    for outcome in failed:
-        print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
-    return 128 + stopped if stopped else 1 if failed else 0
+        print(f"every member: {asked.workdir / 'sweep.csv'}")
+    return code
 
 
-def expanded(asked: Mapping[str, Any]) -> list[Run]:
+def expanded(asked: Namespace) -> list[Run]:
     """The runs that the flags and the file ask for; each config once."""
-    config, grid, fields = grids.read(asked["file"]) if asked["file"] else ("", {}, {})
-    grid |= grids.parse_grid(asked["grid"])
-    fields |= asked["config."] | ({"n_seeds": str(asked["seeds"])} if asked["seeds"] else {})
-    config = asked["config"] or config
+    config, grid, fields = grids.read(asked.file) if asked.file else ("", {}, {})
+    grid |= grids.parse_grid(asked.grid)
+    fields |= asked.fields | ({"n_seeds": str(asked.seeds)} if asked.seeds else {})
+    config = asked.config or config
     if not config:
         raise UserError("say --config=FILE:ARGUMENTS, or --file=FILE.toml with one.")
     runs = grids.expand(config, grid, fields)
@@ -99,11 +86,6 @@ def label(run: Run) -> str:
     """ "retrieval frozen_qk, model.layers = 2"."""
     varied = [f"{name} = {value}" for name, value in run.varied.items()]
     return ", ".join([sweep_table.model(run), *varied])
-
-
-def _members(config: Mapping[str, Any]) -> int:
-    rates = config.get("optim", {}).get("learning_rate", (0.0,))
-    return len(rates) * max(int(config["n_seeds"]), 1)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,33 @@
-"""The sentences of the demo: finished runs in, one finding with its number and error bar out."""
+"""The headlines of the demo: for each paper its runs, and the sentence that they end in.
 
-from collections.abc import Mapping
-from typing import Any
+A sentence takes finished runs and says one finding with its number and error bar.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxformer.records import Workdir
 
 Runs = Mapping[str, Workdir]
+
+
+class Part(NamedTuple):
+    """A run, what it changes, and about how many CPU seconds it takes."""
+
+    config: str
+    seconds: float
+    overrides: Mapping[str, str] = {}
+
+
+class Headline(NamedTuple):
+    """A paper's claim, where the page shows it, and the runs that it needs."""
+
+    paper: str  # a key of PAPERS
+    item: str  # "Table 2, retrieval"
+    parts: Mapping[str, Part]
+    say: Callable[[Runs], str]
 
 
 def freezing(runs: Runs) -> str:
@@ -107,3 +127,62 @@ def _say(value: Mapping[str, Any], digits: int = 2) -> str:
 def _mean(values: np.ndarray) -> str:
     error = values.std(ddof=1) / len(values) ** 0.5
     return f"{values.mean():.3f} ± {error:.3f}"
+
+
+SEEDS = {"n_seeds": "3"}
+# Between tiny, which only shows that it runs, and small, which takes ten times as long.
+RECALL = SEEDS | {
+    "task.context": "32",
+    "model.width": "128",
+    "train.batch_size": "32",
+    "train.steps": "250",
+    "train.eval_every": "100",
+    "optim.learning_rate": "0.05",
+    "recall.probe_every": "50",
+    "data.test_size": "128",
+}
+HEADLINES = (
+    Headline(
+        "mixit",
+        "Table 2, retrieval",
+        {
+            f"{task}, {name}": Part(f"configs/mixit/{file}:variant={variant},scale=tiny", 15, SEEDS)
+            for task, file, name, variant in (
+                ("retrieval", "retrieval.py", "Standard", "standard"),
+                ("retrieval", "retrieval.py", "Frozen-QK", "frozen_qk"),
+                ("retrieval", "retrieval.py", "MixiT", "mixit"),
+                ("memorisation", "memorization.py", "Standard", "standard"),
+                ("memorisation", "memorization.py", "MixiT", "mixit"),
+            )
+        },
+        freezing,
+    ),
+    Headline(
+        "random_attention",
+        "Theorem 2.1",
+        {"SDE and networks": Part("configs/mixit/sde_paths.py:scale=small", 20)},
+        stochastic_equation,
+    ),
+    Headline(
+        "two_failure_modes",
+        "Figure 1c",
+        {
+            "trainability diagram": Part(
+                "configs/two_failure_modes/fig1_trainability.py:scale=small", 30
+            )
+        },
+        trainability,
+    ),
+    Headline(
+        "associations",
+        "Figure 3",
+        {"noisy recall": Part("configs/associations/recall.py:scale=tiny", 20, RECALL)},
+        noise,
+    ),
+    Headline(
+        "attention_paths",
+        "Figure 2c, bottom",
+        {"collapsed posterior": Part("configs/attention_paths/posterior.py:scale=small", 25)},
+        order_parameter,
+    ),
+)

@@ -6,9 +6,8 @@ train -> load -> capture -> scores of every head -> record with the attention ma
 import dataclasses
 
 import jaxformer
-from experiments import look
 from experiments.recipes import train
-from experiments.shared.inside import Inside, draw
+from experiments.shared.inside import Inside, draw, look_inside
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
@@ -30,7 +29,7 @@ def finish(workdir: Workdir, result: Result) -> Result:
     A layer's number is that of its head with the highest mean over the test set.
     """
     chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
-    insides = {i: look.numbers(*jaxformer.load(workdir.path, i)) for i in chosen}
+    insides = {i: look_inside(*jaxformer.load(workdir.path, i)) for i in chosen}
     found = {i: _strongest(inside) for i, inside in insides.items()}
     members = [
         dict(member, metrics=member["metrics"] | found.get(i, {}))

@@ -1,20 +1,16 @@
 """How long a run takes, before it starts: from the records of its config file, or its SECONDS."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
 from experiments.ledger.record import Record, key
-from experiments.schedule.launch import Job, Launcher, Outcome, failures
 from experiments.shared import flags
 from jaxformer.errors import UserError
-from jaxformer.training.progress import clock
 
 # Where neither a record nor a config file says it.
 DEFAULTS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}
 START = 6.0  # seconds to import and to compile, which SECONDS leaves out
-TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others
 
 
 class Estimator:
@@ -32,7 +28,7 @@ class Estimator:
 
     def __call__(self, config: Any) -> float:
         held = flags.plain(config)
-        seeds = max(int(held.get("n_seeds", 1)), 1)
+        seeds = max(int(held["n_seeds"]), 1)
         if equal := self.equal.get(key(held)):
             return median(equal) * seeds
         if alike := self.alike.get((held["name"], held["arguments"]["scale"])):
@@ -40,44 +36,9 @@ class Estimator:
         return START + written_seconds(f"configs/{held['name']}.py", held["arguments"], seeds)
 
 
-class Pace:
-    """How far off the estimates are, from the runs that ended."""
-
-    def __init__(self) -> None:
-        self.estimated, self.actual = 0.0, 0.0
-
-    def add(self, estimated: float, actual: float) -> None:
-        self.estimated, self.actual = self.estimated + estimated, self.actual + actual
-
-    @property
-    def ratio(self) -> float:
-        return (self.actual + TRUST) / (self.estimated + TRUST)
-
-
-def run_all(
-    launcher: Launcher, jobs: list[Job], seconds: Mapping[Path, float], processes: int
-) -> list[Outcome]:
-    """Runs jobs, each announced with the time that is left; those that failed."""
-    pace, outcomes = Pace(), []
-
-    def announced() -> Iterator[Job]:
-        for i, job in enumerate(jobs):
-            left = clock(sum(seconds[j.workdir] for j in jobs[i:]) * pace.ratio / processes)
-            print(f"run {i + 1} of {len(jobs)}: {job.name}; about {left} left", flush=True)
-            yield job
-
-    for outcome in launcher.run(announced()):
-        outcomes.append(outcome)
-        if outcome.code == 0:
-            pace.add(seconds[outcome.job.workdir], outcome.seconds)
-        elif not outcome.stopped:
-            print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
-    return failures(outcomes)
-
-
 def work(config: dict[str, Any], steps: int | None = None) -> float:
     """What the time of a run of one config file grows with."""
-    seeds = max(int(config.get("n_seeds", 1)), 1)
+    seeds = max(int(config["n_seeds"]), 1)
     if "train" not in config:
         return float(seeds)
     rates = len(config["optim"]["learning_rate"])
@@ -93,7 +54,7 @@ def written_seconds(file: str, arguments: Mapping[str, str], seeds: int) -> floa
         said: dict[str, float] = flags.config_module(file).SECONDS
         # "small,when=trained" is closer than "small" where that is an argument.
         closest = max((k for k in said if {*k.split(",")} <= words), key=len)
-        own: Any = flags.load_config(f"{file}:scale={closest}")
+        own = flags.plain(flags.load_config(f"{file}:scale={closest}"))
     except (UserError, AttributeError, ValueError):
         return DEFAULTS[scale]
-    return said[closest] * seeds / own.n_seeds
+    return said[closest] * seeds / own["n_seeds"]

@@ -31,13 +31,13 @@ class Run(NamedTuple):
 def expand(config: str, grid: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> list[Run]:
     """Every combination; `fields` are set in all of them."""
     configs = braces(config)
-    members, product = _members(configs[0], grid)
+    common, product = _shared(configs[0], grid)
     runs = []
     for name, values in itertools.product(configs, itertools.product(*product.values())):
         varied: dict[str, str] = {}
         for field, value in zip(product, values, strict=True):
             varied |= _together(field, value)
-        runs.append(Run(name, dict(fields) | members | varied, varied))
+        runs.append(Run(name, dict(fields) | common | varied, varied))
     return runs
 
 
@@ -89,7 +89,13 @@ def read(path: str) -> tuple[str, dict[str, list[str]], dict[str, str]]:
     return str(held.get("config", "")), grid, fields
 
 
-def _members(config: str, grid: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], dict]:
+def members(held: Mapping[str, Any]) -> int:
+    """How many the population of a config has."""
+    rates = held["optim"]["learning_rate"] if "optim" in held else (0.0,)
+    return len(rates) * max(int(held["n_seeds"]), 1)
+
+
+def _shared(config: str, grid: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], dict]:
     """(what becomes members of every run, the rest of the grid)."""
     members, product = {}, dict(grid)
     if RATE in product:

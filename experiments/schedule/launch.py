@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import jax
 
+from experiments import recipes
 from experiments.ledger.record import run_name
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import config_hash
-from jaxformer.training.progress import clock
+from jaxformer.training.progress import Line, clock
 
 PROGRAM: tuple[str, ...] = (sys.executable, str(Path(__file__).parents[1] / "run.py"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,7 +41,10 @@ class Job(NamedTuple):
     config: str  # "configs/mixit/retrieval.py:variant=mixit,scale=small"
     overrides: Mapping[str, str]  # as flags spell them
     workdir: Path
+    seconds: float = 0.0  # about
+    resumes: bool = True  # when it was stopped it goes on where it was
     record: bool = False
+    anew: bool = False  # what is in its folder counts no more
 
     def words(self) -> list[str]:
         fields = [f"--config.{name}={text}" for name, text in self.overrides.items()]
@@ -75,7 +79,8 @@ class Launcher:
     def __init__(self, processes: int = 1, deadline: float = math.inf):
         self.processes, self.deadline, self.signal = processes, deadline, 0
         self.running: dict[subprocess.Popen, tuple[Job, float]] = {}
-        self.line = Line()
+        self.line = Line(live=0.5, printed=60.0)
+        self.line.printed = time.monotonic()  # in a pipe the first one is not due at once
 
     def __enter__(self) -> "Launcher":
         self._before = {s: signal.signal(s, self._pass_on) for s in SIGNALS}
@@ -104,7 +109,8 @@ class Launcher:
             if time.monotonic() > self.deadline:
                 self._send(signal.SIGTERM)
                 self.deadline = math.inf  # once: a second signal would not let it save
-            self.line.show(" | ".join(self._say(job, b) for job, b in self.running.values()))
+            if self.line.is_due():
+                self.line.show(" | ".join(self._say(job, b) for job, b in self.running.values()))
             for process in [p for p in self.running if p.poll() is not None]:
                 job, began = self.running.pop(process)
                 self.line.clear()
@@ -125,7 +131,8 @@ class Launcher:
         self.running[process] = (job, time.monotonic())
 
     def _environment(self) -> dict[str, str]:
-        environment = dict(os.environ)
+        # A job is alone, and no task of the Slurm job that we may be in.
+        environment = {n: text for n, text in os.environ.items() if not n.startswith("SLURM_")}
         if self.processes > 1:
             # Side by side they would fight for cores, and each would take most of an accelerator.
             environment.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
@@ -147,39 +154,17 @@ class Launcher:
         return f"{job.name}: {clock(time.monotonic() - began)}{_step(job)}"
 
 
-class Line:
-    """A line that moves on a terminal; in a log file, one now and then."""
-
-    def __init__(self) -> None:
-        self.live, self.shown = sys.stderr.isatty(), time.monotonic()
-
-    def show(self, text: str) -> None:
-        if time.monotonic() - self.shown < (0.5 if self.live else 60.0):
-            return
-        self.shown = time.monotonic()
-        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1 if self.live else len(text)
-        sys.stderr.write(f"\r\x1b[K{text[:width]}" if self.live else f"  .. {text}\n")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self.live:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
 def leave_accelerators() -> None:
     """For a process that only starts others: it takes no memory of the device that they need."""
     jax.config.update("jax_platforms", "cpu")
 
 
-def failures(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    return [outcome for outcome in outcomes if outcome.code and not outcome.stopped]
-
-
-def job(name: str, config: str, overrides: Mapping[str, str], root: Path) -> Job:
+def job(name: str, config: str, overrides: Mapping[str, str], root: Path, **more: Any) -> Job:
     """A job in a folder of its own below `root`; every field is checked here."""
     held = settings(config, overrides)
-    return Job(name, config, overrides, root / run_name(held, config_hash(build.said(held))))
+    workdir = root / run_name(held, config_hash(build.said(held)))
+    resumes = recipes.RECIPES[held["recipe"]].resumes
+    return Job(name, config, overrides, workdir, resumes=resumes, **more)
 
 
 def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:

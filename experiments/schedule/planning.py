@@ -37,7 +37,6 @@ class Todo(NamedTuple):
     overrides: dict[str, str]
     estimate: float  # seconds
     replaces: tuple[Record, ...]  # records that its own would make superfluous
-    resumes: bool  # a run of it that was stopped goes on
 
     @property
     def is_open(self) -> bool:
@@ -101,7 +100,7 @@ def order(found: Iterable[Todo], wanted: list[Wanted]) -> list[Todo]:
 
 
 def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> Todo:
-    blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, (), False)
+    blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, ())
     try:
         if scale not in cell.scales:
             return blank._replace(state=ELSEWHERE, key=f"{scale} {label}")
@@ -109,7 +108,7 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
         config: Any = flags.configured(text, overrides)
         key, place = cell_key(cell, scale), address(text, overrides)
         counts = bool(seeds) and recipes.uses_seeds(config)
-        if counts and seeds != config.n_seeds:
+        if counts and seeds != flags.plain(config)["n_seeds"]:
             overrides["n_seeds"] = str(seeds)
             config = flags.configured(text, overrides)
         better = cell.scales[: cell.scales.index(scale)]
@@ -129,7 +128,6 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
         overrides=overrides,
         estimate=estimate(config),
         replaces=replaces,
-        resumes=recipes.RECIPES[config.recipe].resumes,
     )
 
 

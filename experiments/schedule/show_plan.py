@@ -1,13 +1,12 @@
-"""What reproduce.py says: the items with their runs, the queue, the number of a finished run."""
+"""What reproduce.py says before it starts: the items with their runs, and the queue."""
 
 from collections.abc import Iterable
 
 from experiments.ledger.ledger import Row
-from experiments.ledger.tables import measured
 from experiments.schedule.launch import Job
 from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
+from experiments.schedule.running import rest
 from experiments.shared import flags
-from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
 
 
@@ -28,19 +27,18 @@ def items(wanted: list[Wanted], found: Iterable[Todo], rows: list[Row]) -> None:
     print("runs, each counted once:", ", ".join(f"{n} {state}" for state, n in counts.items()))
 
 
-def queue(todos: list[Todo], seconds: list[float], budget: float) -> None:
+def queue(jobs: list[Job], budget: float) -> None:
     """What would run, in which order: the time and the command of each."""
     total, skipped = 0.0, 0
-    for todo, needed in zip(todos, seconds, strict=True):
-        if total + needed > budget:
+    for job in jobs:
+        if total + rest(job) > budget:
             skipped += 1
             continue
-        total += needed
-        also = f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else ""
-        print(f"{clock(needed):>12}  {todo.names[0]}{also}")
-        print(f"{'':14}{flags.command(todo.config, todo.overrides)}")
+        total += rest(job)
+        print(f"{clock(rest(job)):>12}  {job.name}")
+        print(f"{'':14}{flags.command(job.config, job.overrides)}")
     more = f"; {skipped} more do not fit the budget" if skipped else ""
-    print(f"would run {len(todos) - skipped} in about {clock(total)}{more}")
+    print(f"would run {len(jobs) - skipped} in about {clock(total)}{more}")
 
 
 def nothing_open(found: list[Todo], scale: str) -> str:
@@ -52,9 +50,3 @@ def nothing_open(found: list[Todo], scale: str) -> str:
         scales = sorted({scale for todo in found for scale in todo.cell.scales})
         return f"nothing to run: no run is meant at scale {scale}; try {' or '.join(scales)}."
     return f"nothing to run: {states.count(DONE)} of {len(states)} runs are recorded, see --list."
-
-
-def headline(job: Job, metric: str) -> str:
-    """ "accuracy 0.9957 ± 0.0013 ", or nothing if the run has no such number."""
-    value = Workdir(job.workdir).read("result.json")["metrics"].get(metric)
-    return f"{metric} {measured(value)} " if value else ""

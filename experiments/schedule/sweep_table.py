@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.table import Table
 
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.launch import Job
+from experiments.shared import describe
 from experiments.shared.describe import csv_text, number
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean, over_seeds
@@ -80,8 +80,7 @@ def show(rows: Sequence[Row]) -> None:
         score = _say(row.metrics.get(metric))
         style = "bold" if row.best else ""
         table.add_row(row.model, *values, rate, str(row.seeds), note, score, style=style)
-    console = Console()
-    (console if console.is_terminal else Console(width=140)).print(table)
+    describe.show(table, width=140)
     if len(rows) > SHOWN:
         print(f"({len(rows) - SHOWN} more rows in the file)")
     for row in (row for row in ordered if row.best):

@@ -23,7 +23,7 @@ def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
         style = "dim" if labels[path] == FROZEN else ""
         shape = " x ".join(map(str, leaf.shape))
         table.add_row(path, shape, f"{int(np.prod(leaf.shape)):,}", labels[path], style=style)
-    _console().print(table)
+    show(table)  # wide enough for the longest path
     counts = partition.count(params)
     print("parameters:", ", ".join(f"{n:,} {label}" for label, n in sorted(counts.items())))
 
@@ -44,7 +44,7 @@ def print_result(workdir: Workdir) -> None:
         table.add_row(name, number(value["mean"]), number(value["sem"]), str(value["n"]))
     for name, value in result.get("baselines", {}).items():
         table.add_row(f"baseline {name}", number(value), "", "", style="dim")
-    _console().print(table)
+    show(table)
     pictures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
     print(f"the run is in {workdir.path}" + f" (see {', '.join(pictures)})" * bool(pictures))
 
@@ -61,7 +61,7 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
-def _console() -> Console:
-    # Wide enough for the longest path also where the output is a file.
+def show(table: Table, width: int = 120) -> None:
+    """Prints a table, in a file as wide as `width`."""
     console = Console()
-    return console if console.is_terminal else Console(width=120)
+    (console if console.is_terminal else Console(width=width)).print(table)

@@ -1,14 +1,15 @@
-"""The command line of run.py: a config file with arguments, overrides of any field, a few flags.
+"""A config as the command line names it: a file with arguments, and overrides of any field.
 
 Every mistake is one line that says what was expected, what came and what is possible.
 """
 
 import ast
 import importlib.util
+import inspect
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -17,56 +18,14 @@ from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import flat
 
 ROOT = Path(__file__).parents[2]
-FLAGS = ("--config", "--workdir", "--record", "--draw", "--dry-run", "--help")
 # Set by hand, what runs is no longer the variant that its label names.
 OF_A_VARIANT = ("partition", "unfreeze", "model.mixer", "posterior.method")
 
 
-class Command(NamedTuple):
-    config: ConfigDict
-    config_string: str  # "configs/mixit/retrieval.py:variant=mixit,scale=tiny"
-    overrides: dict[str, Any]
-    workdir: str
-    dry_run: bool
-    record: bool
-    draw: str | None = None  # a file to draw into; "" is the folder's figure.png
-
-
-def parse(argv: Sequence[str]) -> Command | None:
-    """The command, or None if help was asked for."""
-    flags: dict[str, str] = {}
-    overrides: dict[str, str] = {}
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        if word in ("--help", "-h", "--helpfull"):
-            return None
-        name, equals, value = word.partition("=")
-        if name.replace("_", "-") in ("--dry-run", "--record", "--draw") and not equals:
-            flags[name.replace("_", "-")] = ""
-            continue
-        if name.startswith("--config."):
-            target, key = overrides, name.removeprefix("--config.")
-        elif name in ("--config", "--workdir", "--draw"):
-            target, key = flags, name
-        else:
-            what = "flag" if word.startswith("-") else "word"
-            hint = did_you_mean(name, FLAGS)
-            raise UserError(
-                f"unknown {what} {word!r}.{hint} The flags are --config=FILE:ARGUMENTS, "
-                "--config.FIELD=VALUE, --workdir=DIR, --record, --draw, --dry-run and --help."
-            )
-        if not equals:
-            if not words or words[0].startswith("--"):
-                raise UserError(f"{name} needs a value: {name}=VALUE.")
-            value = words.pop(0)
-        target[key] = value
-    if "--config" not in flags:
-        raise UserError(f"no config given; say --config=FILE, one of {', '.join(known_configs())}.")
-    config = load_config(flags["--config"])
-    changed = {name: override(config, name, text) for name, text in overrides.items()}
-    given = (flags.get("--workdir", ""), "--dry-run" in flags, "--record" in flags)
-    return Command(config, flags["--config"], changed, *given, flags.get("--draw"))
+def manual(text: str) -> str:
+    """The docstring of the config "FILE:ARGUMENTS"."""
+    file = text.partition(":")[0]
+    return inspect.getdoc(config_module(file)) or f"{file} has no docstring."
 
 
 def load_config(text: str) -> ConfigDict:

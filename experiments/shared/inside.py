@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.shared import plots
-from jaxformer import capture, observables
+from jaxformer import build, capture, observables
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, Task
 
@@ -36,7 +36,14 @@ class Inside(NamedTuple):
     answer: int  # where the induction head looks from there, -1: nowhere
 
 
-def look_inside(model, params: Any, task: Task, test: Batch) -> Inside:
+def look_inside(model, params: Any, config: Any, sequences: int = 256) -> Inside:
+    """What a loaded network shows on test sequences of its own task."""
+    task = build.task(config)
+    test = build.source(config, task, batch_size=1).heldout().test
+    return scores_of(model, params, task, jax.tree.map(lambda x: x[:sequences], test))
+
+
+def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     """Scores of every head and the similarity of the last layer's tokens, on test sequences."""
     known = capture.names(model, params, test.inputs)
     scores = _similarity(model, params, test, known)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from experiments import demo
-from experiments.demo import HEADLINES, Headline, Part
 from experiments.papers import PAPERS, headlines
-from experiments.schedule import launch
+from experiments.papers.headlines import HEADLINES, Headline, Part
+from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
 from jaxformer.records import Workdir, write_json
 
@@ -132,7 +132,7 @@ class FakeLauncher:
     failing: tuple[str, ...] = ()
     stopping = False
 
-    def __init__(self, processes):
+    def __init__(self, processes, deadline):
         self.signal = 0
 
     def __enter__(self):
@@ -157,7 +157,7 @@ class FakeLauncher:
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "Launcher", FakeLauncher)
     monkeypatch.setattr(demo, "REPORT", (sys.executable, "-c", PAGE))
 
     def command(page=PAGE, **launcher):

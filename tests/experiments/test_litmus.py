@@ -3,15 +3,30 @@
 import json
 import math
 import signal
+from argparse import Namespace
 
 import pytest
 
+from configs import common
 from experiments import litmus
 from experiments.ledger.rules import Number
-from experiments.litmus import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
+from experiments.schedule import judging, launch, running
+from experiments.schedule.judging import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
 from experiments.schedule.launch import Outcome
+from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import write_json
+
+OWN = '''"""A user's task."""
+from configs.mixit import memorization
+
+def get_config(arg=""):
+    config = memorization.get_config(arg)
+    config.model.update(width=16, mlp_width=64)
+    config.task.symbols = 4
+    config.train.update(batch_size=16, steps=100, eval_every=50, target=2.0)
+    return config
+'''
 
 
 def trained(**accuracies):
@@ -59,21 +74,21 @@ def trained(**accuracies):
     ],
 )
 def test_the_rule(verdict, words, accuracies):
-    found = litmus.judge("recall", trained(**accuracies), "best_guess", 0.35)
+    found = judging.judge("recall", trained(**accuracies), "best_guess", 0.35)
     assert found.verdict == verdict and words in found.sentence
 
 
 def test_wide_error_bars_decide_nothing():
     # At two standard errors the two cannot be told apart, but MixiT may be at chance level too.
     accuracies = trained(standard=(0.655, 0.054), mixit=(0.552, 0.004))
-    found = litmus.judge("addition", accuracies, "guess", 0.528)
+    found = judging.judge("addition", accuracies, "guess", 0.528)
     assert found.verdict == CANNOT_TELL and "take more seeds" in found.sentence
 
 
 def test_two_standard_errors_count():
-    assert litmus.is_above(Number(0.5, 0.03), Number(0.4, 0.03)) is True
-    assert litmus.is_above(Number(0.5, 0.04), Number(0.4, 0.04)) is False
-    assert litmus.is_above(Number(0.4, 0.0), Number(0.5, 0.0)) is False
+    assert judging.is_above(Number(0.5, 0.03), Number(0.4, 0.03)) is True
+    assert judging.is_above(Number(0.5, 0.04), Number(0.4, 0.04)) is False
+    assert judging.is_above(Number(0.4, 0.0), Number(0.5, 0.0)) is False
 
 
 def result(seeds, baselines):
@@ -99,7 +114,7 @@ def result(seeds, baselines):
 
 def test_the_error_is_that_of_the_seeds_and_of_the_test_set(tmp_path):
     seeds = ((0.8, 0.03), (0.9, 0.04), (1.0, 0.05))
-    found = litmus.read(result(seeds, {}), tmp_path)
+    found = judging.read(result(seeds, {}), tmp_path)
     assert found.accuracy.mean == pytest.approx(0.9)
     assert found.accuracy.sem == pytest.approx(math.hypot(0.1 / 3**0.5, 0.04))
     assert (found.seeds, found.rates, found.tried) == (3, (1e-2,), 2)
@@ -107,9 +122,9 @@ def test_the_error_is_that_of_the_seeds_and_of_the_test_set(tmp_path):
 
 def test_the_strongest_trivial_predictor_counts():
     scores = {"uniform": 0.1, "guess": 0.4, "unigram_loss": 3.2}
-    assert litmus.strongest(scores) == ("guess", 0.4)
+    assert judging.strongest(scores) == ("guess", 0.4)
     with pytest.raises(UserError, match="names no trivial predictors"):
-        litmus.strongest({"unigram_loss": 3.2})
+        judging.strongest({"unigram_loss": 3.2})
 
 
 class FakeLauncher:
@@ -117,7 +132,7 @@ class FakeLauncher:
 
     stop_after = 9
 
-    def __init__(self, processes):
+    def __init__(self, processes, deadline):
         self.signal = 0
 
     def __enter__(self):
@@ -141,7 +156,7 @@ class FakeLauncher:
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(litmus, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "Launcher", FakeLauncher)
     return FakeLauncher
 
 
@@ -169,18 +184,36 @@ def test_an_interrupted_test_goes_on(fake, tmp_path, capsys, monkeypatch):
     assert "3 to train" in capsys.readouterr().out
 
 
-def test_rates_and_seeds_reach_every_model():
-    asked = litmus.DEFAULTS | {"task": "dyck", "seeds": 5, "rates": "1e-3,1e-2"}
-    name, jobs, root = litmus.jobs_of(asked)
-    assert name == "dyck" and str(root) == "runs/litmus/dyck-tiny" and len(jobs) == 4
-    for job in jobs.values():
-        assert job.overrides == {"n_seeds": "5", "optim.learning_rate": "1e-3,1e-2"}
+def test_rates_and_seeds_reach_every_model(fake, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    made, job = [], launch.job
+    monkeypatch.setattr(launch, "job", lambda *a, **more: made.append(a) or job(*a, **more))
+    assert litmus.main(["--task", "dyck", "--seeds", "5", "--rates", "1e-3,1e-2"]) == 0
+    assert [label for label, *_ in made] == ["Standard", "Frozen-QK", "MixiT", "Random"]
+    for _, _, overrides, root in made:
+        assert overrides == {"n_seeds": "5", "optim.learning_rate": "1e-3,1e-2"}
+        assert str(root) == "runs/litmus/dyck-tiny"
+
+
+def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
+    """A new task and a new variant are not added to a second list."""
+    known = litmus.tasks()
+    assert {"retrieval", "addition", "hops", "dyck", "memorization", "capacity"} <= {*known}
+    assert not {"initialisation", "induction_head", "posterior", "sde_paths"} & {*known}
+    (tmp_path / "own.py").write_text(OWN)
+    files = [*flags.known_configs(), str(tmp_path / "own.py")]
+    monkeypatch.setattr(flags, "known_configs", lambda: files)
+    monkeypatch.setitem(common.VARIANTS, "mine", common.VARIANTS["standard"])
+    assert litmus.tasks() == known | {"own": str(tmp_path / "own.py")}
+    asked = Namespace(variants="standard,mixit,mine", scale="tiny", seeds=3, rates="")
+    jobs = litmus.jobs_of(asked, str(tmp_path / "own.py"), tmp_path)
+    assert [job.name for job in jobs.values()] == ["Standard", "MixiT", "Mine"]
 
 
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "say --task=NAME, one of retrieval"),
+        ([], "say --task=NAME, one of addition, "),
         (["--task=retrieval", "--config=x.py"], "say --task=NAME"),
         (["--task=retreival"], "unknown task 'retreival'. Did you mean 'retrieval'?"),
         (["--task=hops", "--scale=huge"], "unknown scale 'huge'"),
@@ -197,18 +230,6 @@ def test_wrong_words_are_one_line(words, message, capsys):
     assert litmus.main(words) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and message in error
-
-
-OWN = '''"""A user's task."""
-from configs.mixit import memorization
-
-def get_config(arg=""):
-    config = memorization.get_config(arg)
-    config.model.update(width=16, mlp_width=64)
-    config.task.symbols = 4
-    config.train.update(batch_size=16, steps=100, eval_every=50, target=2.0)
-    return config
-'''
 
 
 @pytest.mark.slow

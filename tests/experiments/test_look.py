@@ -34,7 +34,7 @@ def test_attention_to_counts_only_what_it_is_told():
 def test_a_run_is_looked_into(finished, tmp_path, capsys):
     """What the command writes and what the recipe records are the same numbers."""
     workdir = Workdir(shutil.copytree(finished, tmp_path / "run"))
-    assert main([str(workdir.path), f"--plot={tmp_path}"]) == 0
+    assert main(["--plot", str(tmp_path), str(workdir.path)]) == 0
     printed = capsys.readouterr().out
     assert "seed 0: tokens of the last layer have covariance" in printed and "by chance" in printed
     assert (tmp_path / "inspect.png").read_bytes().startswith(b"\x89PNG")
@@ -68,7 +68,7 @@ def test_the_recipe_wants_attention(capsys):
         ([], "got 0 folders"),
         (["nowhere"], "no config.json"),
         (["--polt=x"], "unknown flag '--polt=x'"),
-        (["x", "--sequences=none"], "--sequences must be a number of at least 1, got 'none'"),
+        (["x", "--sequences=none"], "--sequences must be a whole number of at least 1, got 'none'"),
     ],
 )
 def test_wrong_words(words, said, capsys):

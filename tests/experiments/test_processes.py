@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jaxformer.records import Workdir
-from tests.experiments.conftest import ROOT, TINY
+from tests.experiments.conftest import ROOT, tiny
 
 pytestmark = pytest.mark.slow  # six starts of a process, a minute of CPU time
 STEPS = 200
@@ -36,7 +36,7 @@ def start(workdir):
         "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
         "JAX_NUM_PROCESSES": "2",
     }
-    command = [sys.executable, str(ROOT / "experiments/run.py"), *TINY, *MESH]
+    command = [sys.executable, str(ROOT / "experiments/run.py"), *tiny(*MESH)]
     return [
         subprocess.Popen(
             [*command, f"--workdir={workdir}"],

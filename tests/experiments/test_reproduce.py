@@ -12,7 +12,7 @@ import pytest
 from experiments import reproduce
 from experiments.ledger import write
 from experiments.ledger.item import Cell, Item
-from experiments.schedule import launch, planning
+from experiments.schedule import launch, planning, running
 from experiments.schedule.launch import Outcome
 from experiments.shared import flags
 from jaxformer import build
@@ -74,7 +74,7 @@ def command(tmp_path, monkeypatch, capsys):
     """command(words) -> (exit code, what it printed, the launcher's class)."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(reproduce, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "Launcher", FakeLauncher)
 
     def command(*words, **launcher):
         for name in ("failing", "stopping", "spent"):
@@ -114,17 +114,25 @@ def test_an_interrupted_run_is_the_first_of_the_next_start(command):
     )  # a quarter of its steps
 
 
-def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(tmp_path):
+def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(
+    tmp_path, monkeypatch, capsys
+):
     item = Item("Figure 5", "x.", {"f": Cell("configs/mixit/sde_paths.py")})
     (todo,) = planning.todos([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
     job = reproduce.job(todo, tmp_path)
-    assert not todo.resumes and reproduce.rest(todo, job) == 20
-    start = reproduce.Reproduction(PAPERS, [todo], {todo.key: job}, 40.0)
-    next(start.next_jobs())
-    job.workdir.mkdir()
-    (job.workdir / "config.json").write_text("{}")
-    start.note(Outcome(job, -signal.SIGTERM, 40.0, ""))
-    assert reproduce.rest(todo, job) == 80
+    assert not job.resumes and running.rest(job) == 20
+
+    class Stopping(FakeLauncher):
+        def run(self, jobs):
+            (only,) = jobs
+            only.workdir.mkdir()
+            (only.workdir / "config.json").write_text("{}")
+            yield Outcome(only, -signal.SIGTERM, 40.0, "")
+
+    monkeypatch.setattr(running, "Launcher", Stopping)
+    assert running.run_all([job], budget=40.0) == 0
+    assert "stopped; the next start begins it anew" in capsys.readouterr().out
+    assert running.rest(job) == 80
 
 
 def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
@@ -159,7 +167,7 @@ def test_the_estimate_is_corrected_by_what_runs_took(command):
 
 def test_only_runs_that_fit_the_budget_start(command, monkeypatch):
     clock = iter(range(0, 10_000, 70))
-    monkeypatch.setattr(reproduce.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(running.time, "monotonic", lambda: float(next(clock)))
     code, text = command("--paper=one", "--budget=5m", spent=120.0)
     assert code == 0 and "ran 2 of 4" in text and "2 left, about 4 min" in text
 
@@ -187,6 +195,7 @@ def test_list_and_dry_run_start_nothing(command, tmp_path):
         (["--paper=one", "--only=Table 2"], "unknown table or figure 'Table 2'."),
         (["--paper=one", "--scale=smal"], "unknown scale 'smal'. Did you mean 'small'?"),
         (["--paper=one", "--budget=soon"], "--budget must be a time such as 90s"),
+        (["--paper=one", "--budget=2h", "--budget=3h"], "--budget is given 2 times"),
         (["--paper=one", "--seeds=0"], "--seeds must be a whole number of at least 1"),
     ],
 )

@@ -14,7 +14,7 @@ from experiments import compare
 from experiments.run import main
 from jaxformer.partition import Partition
 from jaxformer.records import Workdir
-from tests.experiments.conftest import TINY
+from tests.experiments.conftest import TINY, tiny
 
 
 def rows(workdir):
@@ -151,7 +151,7 @@ def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path,
         "someone's files": "has files but no config.json",
     }
     capsys.readouterr()
-    assert main([*TINY, *extra, f"--workdir={workdir}"]) == 2
+    assert main([*tiny(*extra), f"--workdir={workdir}"]) == 2
     assert words[case] in one_line(capsys)
     if case == "someone's files":
         assert [f.name for f in workdir.iterdir() if f.suffix] == ["thesis.tex"]
@@ -160,7 +160,7 @@ def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path,
 def test_a_nan_loss_stops_names_the_step_and_keeps_the_last_good_state(tmp_path, capsys):
     workdir = tmp_path / "diverged"
     high = ("--config.optim.learning_rate=1e35", "--config.optim.clip=0")
-    assert main([*TINY, *high, f"--workdir={workdir}"]) == 2
+    assert main([*tiny(*high), f"--workdir={workdir}"]) == 2
     error = capsys.readouterr().err
     assert "error: the loss was not finite at step" in error and "Traceback" not in error
     assert not (workdir / "result.json").exists()
@@ -178,7 +178,12 @@ def test_the_dry_run_says_what_it_would_cost_and_writes_nothing(tmp_path, capsys
 def test_compare_shows_differences_and_numbers(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert compare.main([str(finished), str(finished)]) == 0
-    assert "accuracy" in capsys.readouterr().out and (tmp_path / "compare.png").exists()
+    assert "accuracy" in capsys.readouterr().out and not list(tmp_path.iterdir())
+    assert compare.main([str(finished), "--plot", "curves.svg", str(finished)]) == 0
+    assert "curves: curves.svg" in capsys.readouterr().out
+    assert [file.name for file in tmp_path.iterdir()] == ["curves.svg"]
+    assert compare.main([str(finished), str(finished), "--plot=curves.bmp"]) == 2
+    assert "--plot must name a .png, .svg or .pdf file, got 'curves.bmp'" in one_line(capsys)
     assert compare.main([str(finished)]) == 2
     assert "at least two run folders" in one_line(capsys)
     assert compare.main([str(finished), str(tmp_path / "nothing")]) == 2

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from experiments import sweep
-from experiments.schedule import grids, launch, sweep_table
+from experiments.schedule import grids, launch, running, sweep_table
 from experiments.schedule.launch import Outcome
 from experiments.shared import flags
 from jaxformer.errors import UserError
@@ -181,6 +181,7 @@ class FakeLauncher(NamedTuple):
     """Finishes the first run; the second one fails or is interrupted."""
 
     processes: int
+    deadline: float
     signal: int = 0
 
     def __enter__(self):
@@ -199,7 +200,7 @@ class FakeLauncher(NamedTuple):
 
 
 def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sweep, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "Launcher", FakeLauncher)
     words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
     assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
     # Of each run 15 seconds for a seed, as the config says, and 6 to start.
@@ -213,16 +214,15 @@ def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monk
 
 
 def test_an_interrupted_sweep_says_how_to_go_on(tmp_path, monkeypatch, capsys):
-    stopped = Outcome(launch.Job("a", "b", {}, tmp_path), 128 + signal.SIGTERM, 1.0, "")
-
     class Stopped(FakeLauncher):
         def run(self, jobs):
-            yield stopped
+            yield Outcome(next(jobs), 128 + signal.SIGTERM, 1.0, "")
 
-    monkeypatch.setattr(sweep, "Launcher", lambda n: Stopped(n, signal.SIGINT))
+    monkeypatch.setattr(running, "Launcher", lambda n, end: Stopped(n, end, signal.SIGINT))
     words = [f"--config={CONFIG}", f"--workdir={tmp_path}"]
     assert sweep.main(words) == 128 + signal.SIGINT
-    assert "stopped after 0 of 2 runs; the same command goes on" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "ran 0 of 2 in 0 s; 2 left" in out and "the same command goes on" in out
 
 
 @pytest.mark.slow

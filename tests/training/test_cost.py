@@ -2,15 +2,14 @@
 
 import pytest
 
-from experiments.run import main
-from experiments.shared import flags
+from experiments.run import main, parse
 from jaxformer import build
 from jaxformer.training import cost
-from tests.experiments.conftest import TINY
+from tests.experiments.conftest import tiny
 
 
 def built(*words):
-    return build.phases(flags.parse([*TINY, *words]).config)[0].setup
+    return build.phases(parse(tiny(*words)).config)[0].setup
 
 
 def test_state_is_counted_to_the_byte():
@@ -50,7 +49,7 @@ def test_the_estimate_is_near_what_xla_takes(how):
 def test_a_population_that_does_not_fit_is_refused(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(cost, "free_memory", lambda: 2**20)
     words = ("--config.n_seeds=1000", "--config.train.members=vmap")
-    assert main([*TINY, *words, f"--workdir={tmp_path / 'run'}"]) == 2
+    assert main([*tiny(*words), f"--workdir={tmp_path / 'run'}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "a population of 1000 needs about" in line and "1.0 MiB are free on this cpu" in line
     assert "take train.members=map, fewer seeds (n_seeds)" in line

@@ -297,8 +297,8 @@ def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
     "words, told",
     [
         (["--pag=x"], "Did you mean '--page'?"),
-        (["--page"], "--page=..."),
-        (["--check=yes"], "say --check."),
+        (["--page"], "--page needs a value."),
+        (["--check=yes"], "--check takes no value, got 'yes'"),
         (["--page=x.html", "--runs=nowhere"], "no such folder"),
         (["--runs=nowhere"], "give --page=FILE"),
         (["--page=x.html", "--only-runs"], "--only-runs needs"),

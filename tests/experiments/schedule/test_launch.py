@@ -9,8 +9,7 @@ import time
 import pytest
 
 from experiments.schedule import launch
-from experiments.schedule.launch import Job, Launcher, failures
-from experiments.shared import options
+from experiments.schedule.launch import Job, Launcher
 from jaxformer.errors import UserError
 
 # Says a step, then ends as its config says; told to stop, it saves and says so.
@@ -53,7 +52,7 @@ def test_a_failing_job_is_named_and_the_others_still_run(root):
         outcomes = list(launcher.run(jobs(root, "broken", "killed", "good")))
     assert [outcome.code for outcome in outcomes] == [2, -9, 0]
     assert outcomes[2].job.is_finished() and launcher.signal == 0
-    first, second = failures(outcomes)
+    first, second, _ = outcomes
     assert first.message == "the field x must be 1, got 2."
     assert second.message == "killed by signal 9 (out of memory?)"
 
@@ -84,7 +83,7 @@ def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, 
     with Launcher() as launcher:
         (outcome,) = launcher.run(jobs(root, "slow", "good"))
     thread.join()
-    assert outcome.stopped and not failures([outcome])
+    assert outcome.stopped
     assert (root / "0/saved").exists() and not (root / "1").exists()
     assert launcher.signal == number and signal.getsignal(number) == before
     assert "once more to stop at once" in capfd.readouterr().err
@@ -130,47 +129,15 @@ def test_the_workdir_of_a_job_is_its_own(tmp_path):
         launch.job("a", config, {"train.step": "7"}, tmp_path)
 
 
-DEFAULTS = dict(paper="", seeds=0, grid=(), dry_run=False)
+def test_a_job_is_no_task_of_the_slurm_job_that_the_launcher_is_in(monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "16")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "16")
+    monkeypatch.setenv("MINE", "kept")
+    environment = Launcher()._environment()
+    assert environment["MINE"] == "kept"
+    assert not [name for name in environment if name.startswith("SLURM_")]
 
 
-def test_flags_have_the_types_of_their_defaults():
-    words = ["--paper", "mixit", "--seeds=3", "--grid=a=1", "--grid", "b=2", "--dry-run"]
-    expected = {"paper": "mixit", "seeds": 3, "grid": ("a=1", "b=2"), "dry_run": True}
-    assert options.parse(words, DEFAULTS) == expected
-    fields = options.parse(["--config.a.b=1"], DEFAULTS, fields=True)["config."]
-    assert fields == {"a.b": "1"}
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--papr=x"], "unknown flag '--papr=x'. Did you mean '--paper'?"),
-        (["mixit"], "unknown word 'mixit'"),
-        (["--paper"], "--paper needs a value"),
-        (["--paper", "--seeds=1"], "--paper needs a value"),
-        (["--seeds=none"], "--seeds must be a whole number of at least 1, got 'none'"),
-        (["--seeds=0"], "at least 1, got '0'"),
-        (["--dry-run=yes"], "--dry-run takes no value"),
-        (["--config.a=1"], "unknown flag '--config.a=1'"),
-    ],
-)
-def test_wrong_flags(words, message):
-    with pytest.raises(UserError) as error:
-        options.parse(words, DEFAULTS)
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2h30m", 9000), ("5", 300), ("1d", 86400)],
-)
-def test_times(text, expected):
-    assert options.seconds("--budget", text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "m", "-5m", "0s", "soon", "5 parsecs", "nanm", "infh", "1e999h"]
-)
-def test_wrong_times(text):
-    with pytest.raises(UserError, match="--budget must be a time such as 90s, 30m or 2h, got"):
-        options.seconds("--budget", text)
+def test_whether_a_job_resumes_is_what_its_recipe_says(tmp_path):
+    assert launch.job("a", "configs/mixit/hops.py:variant=mixit", {}, tmp_path).resumes
+    assert not launch.job("a", "configs/mixit/sde_paths.py", {}, tmp_path).resumes

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments.ledger.record import run_name
-from experiments.run import main
+from experiments.run import main, parse
 from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import dumps
@@ -14,7 +14,7 @@ RETRIEVAL = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
 
 
 def test_overrides_take_the_type_of_the_field():
-    command = flags.parse(
+    command = parse(
         [
             RETRIEVAL,
             "--config.optim.learning_rate=1e-3",
@@ -31,13 +31,15 @@ def test_overrides_take_the_type_of_the_field():
     assert config.train.steps == 100 and config.model.use_bias is True
     assert config.model.init_std == "0.02" and config.optim.labels.train.weight_decay == 0.0
     assert command.overrides["train.steps"] == 100
-    several = flags.parse([RETRIEVAL, "--config.optim.learning_rate=1e-3,2"])
+    several = parse([RETRIEVAL, "--config.optim.learning_rate=1e-3,2"])
     assert several.config.optim.learning_rate == (1e-3, 2.0)
 
 
 # The exact commands that users mistype, and what the one line must say.
 MISTAKES = {
     (): "no config given",
+    ("--config=a", "--config=b"): "--config is given 2 times",
+    (RETRIEVAL, "--config.train.stpes", "9"): "Did you mean 'train.steps'?",
     ("--confg=x",): "unknown flag '--confg=x'. Did you mean '--config'?",
     ("train",): "unknown word 'train'",
     ("--config",): "--config needs a value",
@@ -127,11 +129,11 @@ RULES = "(('.*/value/.*', 'frozen'), ('.*', 'train'))"
     ],
 )
 def test_rules_of_ones_own_are_never_recorded_under_a_variants_name(file, field, label):
-    command = flags.parse([file, f"--config.{field}"])
+    command = parse([file, f"--config.{field}"])
     held = flags.plain(command.config)
     assert held["arguments"][label] == held["arguments"]["variant"] == "custom"
     assert "-custom-" in run_name(held, "0" * 12)
-    again = flags.configured(command.config_string, json.loads(dumps(command.overrides)))
+    again = flags.configured(command.file, json.loads(dumps(command.overrides)))
     assert dumps(flags.plain(again)) == dumps(held)
 
 
@@ -146,14 +148,23 @@ def test_what_is_spelled_is_read_back(field, value):
 
 def test_a_variants_own_rules_and_other_fields_keep_its_name():
     own = "--config.partition=(('.*/mix', 'frozen'), ('.*', 'train'))"
-    command = flags.parse([RETRIEVAL, own, "--config.model.width=32"])
+    command = parse([RETRIEVAL, own, "--config.model.width=32"])
     assert command.config.arguments.variant == "mixit"
 
 
 def test_help_lists_the_configs(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert "--dry-run" in out and "configs/mixit/retrieval.py" in out
+    assert "--dry-run" in out and "configs/mixit/retrieval.py\n      Needle retrieval (" in out
+    assert out.count("\n  configs/") == len(flags.known_configs())
+
+
+def test_help_of_a_config_is_its_docstring(capsys):
+    assert main(["--help", RETRIEVAL]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Needle retrieval (MixiT papers") and "--dry-run" not in out
+    assert main(["--help", "--config=configs/mixit/retreival.py"]) == 2
+    assert "Did you mean 'configs/mixit/retrieval.py'?" in capsys.readouterr().err
 
 
 def test_a_config_is_found_from_any_folder(tmp_path, monkeypatch):

@@ -1,0 +1,40 @@
+"""What a run that was just recorded means for the ledger: what it replaces, what it decides."""
+
+from collections.abc import Mapping
+
+from experiments.ledger import read, write
+from experiments.ledger.item import Paper
+from experiments.ledger.ledger import ledger
+from experiments.ledger.rules import NOT_RUN
+from experiments.ledger.tables import measured
+from experiments.schedule.launch import Job, Outcome
+from experiments.schedule.planning import Todo
+from jaxformer.records import Workdir
+from jaxformer.training.progress import clock
+
+
+def recorded(outcome: Outcome, todo: Todo, papers: Mapping[str, Paper]) -> str:
+    """The number of the run and the verdicts that it is part of; superfluous records are gone."""
+    replace(todo, outcome.job)
+    rows = [
+        row
+        for row in ledger(papers, read.load(write.RESULTS)[0])
+        if any(name.startswith(f"{row.paper.key} {row.item.name}: ") for name in todo.names)
+    ]
+    metric = rows[0].item.metric if rows else "accuracy"
+    value = Workdir(outcome.job.workdir).read("result.json")["metrics"].get(metric)
+    said = f"{metric} {measured(value)} " if value else ""
+    verdicts = {f"{row.item.name}: {row.verdict}" for row in rows if row.verdict != NOT_RUN}
+    return "; ".join([f"{said}in {clock(outcome.seconds)}", *sorted(verdicts)])
+
+
+def replace(todo: Todo, job: Job) -> None:
+    """Removes the records that this one makes superfluous: fewer seeds, or a config of the past."""
+    held = Workdir(job.workdir).read("config.json")
+    mine = write.place(held["config"], held["config_hash"])
+    for record in todo.replaces:
+        old = write.place(record.config, record.config_hash)
+        if old != mine and mine.exists():
+            for suffix in write.SUFFIXES:
+                write.beside(old, suffix).unlink(missing_ok=True)
+            print(f"  replaces {old.name}")

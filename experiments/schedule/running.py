@@ -1,0 +1,103 @@
+"""Runs jobs, each announced with its time, until all have ended or the budget is used up.
+
+run 2 of 4: Standard: about 15 s; then 30 s more
+  Standard: 12 s
+ran 3 of 4 in 40 s; 1 left, about 15 s: the same command goes on.
+failed: MixiT: the field x must be 1, got 2. (runs/mixit.log)
+"""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from experiments.schedule.launch import Job, Launcher, Outcome
+from jaxformer.records import Workdir, write_atomically
+from jaxformer.training.progress import clock
+
+SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain
+TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others
+
+
+def run_all(
+    jobs: Sequence[Job],
+    processes: int = 1,
+    budget: float = math.inf,
+    ended: Callable[[Outcome], str] = lambda outcome: (
+        f"{outcome.job.name}: {clock(outcome.seconds)}"
+    ),
+) -> int:
+    """The exit code: 0, 1 if a job failed, 128 + the signal that stopped it.
+
+    The next job is the first that the rest of the budget allows. `ended` says what came of one that
+    succeeded.
+    """
+    left, stopped, failed, began = list(jobs), [], [], time.monotonic()
+    estimated = actual = TRUST
+
+    def seconds(*some: Job) -> float:
+        """What they take, corrected by what the runs so far took beside their estimates."""
+        return sum(map(rest, some)) * actual / estimated
+
+    def announced() -> Iterator[Job]:
+        while True:
+            spare = budget - (time.monotonic() - began)
+            job = next((job for job in left if seconds(job) <= spare), None)
+            if job is None:
+                return
+            left.remove(job)
+            goes_on = "goes on, " if job.resumes and job.is_started() and not job.anew else ""
+            then = f"; then {clock(seconds(*left) / processes)} more" if left else ""
+            print(
+                f"run {len(jobs) - len(left)} of {len(jobs)}: {job.name}: {goes_on}about "
+                f"{clock(seconds(job))}{then}",
+                flush=True,
+            )
+            if job.anew:
+                shutil.rmtree(job.workdir)
+            yield job
+
+    if not jobs:
+        return 0
+    with Launcher(processes, began + budget) as launcher:
+        for outcome in launcher.run(announced()):
+            if outcome.code == 0:
+                estimated, actual = estimated + outcome.job.seconds, actual + outcome.seconds
+                print(f"  {ended(outcome)}", flush=True)
+            elif outcome.stopped:
+                stopped.append(outcome.job)
+                print(f"  {outcome.job.name}: {_stopped(outcome)}", flush=True)
+            else:
+                failed.append(outcome)
+                print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
+    left += stopped
+    spent, done = clock(time.monotonic() - began), len(jobs) - len(left) - len(failed)
+    more = f"; {len(left)} left, about {clock(seconds(*left) / processes)}: " if left else "."
+    print(f"ran {done} of {len(jobs)} in {spent}{more}{'the same command goes on.' * bool(left)}")
+    for outcome in failed:
+        print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
+    return 128 + launcher.signal if launcher.signal else 1 if failed else 0
+
+
+def rest(job: Job) -> float:
+    """Seconds that a job still takes, by its own rows if it was interrupted."""
+    if job.anew:
+        return job.seconds
+    if job.is_finished():
+        return min(job.seconds, 10.0)  # only the record is missing
+    if (job.workdir / SPENT).exists():
+        return max(job.seconds, 2 * float((job.workdir / SPENT).read_text()))
+    steps = [row["step"] for row in Workdir(job.workdir).rows()]
+    if not steps:
+        return job.seconds
+    total = Workdir(job.workdir).read("config.json")["config"]["train"]["steps"]
+    return job.seconds * max(1 - max(steps) / total, 0.1)
+
+
+def _stopped(outcome: Outcome) -> str:
+    job = outcome.job
+    if job.resumes:
+        return "stopped; the next start goes on with it"
+    if job.is_started():
+        write_atomically(job.workdir / SPENT, f"{outcome.seconds:.0f}".encode())
+    return "stopped; the next start begins it anew: it cannot be saved"

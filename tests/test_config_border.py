@@ -1,0 +1,69 @@
+"""A config is read in one place: jaxformer/build.py, and the recipes beside it.
+
+What lies behind takes settings and objects, and can be used without any config.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SECTIONS = {
+    "task", "model", "optim", "train", "data", "devices", "seed", "n_seeds", "unfreeze",
+    "partition", "figure", "recall", "bayes", "posterior", "measure",
+}  # fmt: skip
+NAMES = {"config", "cfg"}
+FILES = [
+    file for room in ("jaxformer", "experiments") for file in sorted((ROOT / room).rglob("*.py"))
+]
+INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.py")]
+
+
+def is_config(node: ast.expr) -> bool:
+    """Is it `config`, or `something.config`?"""
+    return (isinstance(node, ast.Name) and node.id in NAMES) or (
+        isinstance(node, ast.Attribute) and node.attr == "config"
+    )
+
+
+def reads(tree: ast.AST) -> list[str]:
+    """ "line 3: config.model" for each section that is read; a text's partition(..) is none."""
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return sorted(
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and is_config(node.value)
+        and node.attr in SECTIONS
+        and node not in called
+    )
+
+
+def defaults(tree: ast.AST) -> list[str]:
+    """Each `config.get(key, default)`: a field that is not written out has no value."""
+    return [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and is_config(node.func.value)
+        and len(node.args) > 1
+    ]
+
+
+def test_what_is_looked_for_is_found():
+    code = "x = config.model.width\ny = asked.config.n_seeds\nz = config.get('seed', 0)\nsetup.task"
+    tree = ast.parse(code)
+    assert reads(tree) == ["line 1: config.model", "line 2: asked.config.n_seeds"]
+    assert defaults(tree) == ["line 3: config.get('seed', 0)"]
+    assert reads(ast.parse((ROOT / "jaxformer/build.py").read_text()))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_config_is_read_at_the_border_only(file):
+    tree = ast.parse(file.read_text())
+    assert not defaults(tree), "write the field out in configs/common.py"
+    if file not in INSIDE:
+        assert not reads(tree), "read it in jaxformer/build.py or in a recipe, and pass the value"

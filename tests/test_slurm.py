@@ -1,0 +1,52 @@
+"""Who joins a Slurm job: the tasks of one srun, and nobody else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxformer import processes
+
+ROOT = Path(__file__).parents[1]
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "16", "SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize(
+    "environment, joins",
+    [
+        ({}, False),
+        (BATCH, False),  # an sbatch script without srun
+        (BATCH | {"SLURM_STEP_NODELIST": "node[1-2]"}, True),
+        (BATCH | {"SLURM_STEP_NODELIST": "node1", "SLURM_STEP_NUM_TASKS": "1"}, False),
+        (BATCH | {"SLURM_STEP_NODELIST": "node1", "SLURM_STEP_NUM_TASKS": "4"}, True),
+        ({"SLURM_NTASKS": "1", "SLURM_STEP_NODELIST": "node1"}, False),
+    ],
+)
+def test_only_a_step_of_several_tasks_joins(environment, joins, monkeypatch):
+    joined = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda **options: joined.append(options))
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "JAX_COO", "TPU_"))]:
+        monkeypatch.delenv(name)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    processes.start()
+    assert joined == [{}] * joins
+
+
+@pytest.mark.parametrize("words, code, said", [(["--help"], 0, "--dry-run"), (["--plto"], 2, "")])
+def test_a_batch_script_reads_its_flags(words, code, said):
+    command = [sys.executable, str(ROOT / "experiments/run.py"), *words]
+    environment = os.environ | BATCH | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == code and said in done.stdout and "Traceback" not in done.stderr
+
+
+def test_without_jax_one_line_says_what_to_do():
+    file = str(ROOT / "experiments/run.py")
+    code = f"import runpy, sys; sys.modules['jax'] = None; runpy.run_path({file!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "source .venv/bin/activate" in done.stderr
