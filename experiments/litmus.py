@@ -26,7 +26,6 @@ seeds, and of the test set) and `trivial` the strongest trivial predictor on the
 Writes litmus.json (every number) and litmus.png into the workdir.
 """
 
-import contextlib
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -76,16 +75,14 @@ def main(argv: Sequence[str]) -> int:
         "variants": trained,
     }
     write_json(root / "litmus.json", record)
-    bars = {judging.label(variant): one.accuracy for variant, one in trained.items()}
-    title = f"{name}, {asked.scale}: attention to the content {judging.PHRASES[verdict]}"
-    litmus_figure.draw(root / "litmus.png", bars, trivial, value, title)
+    litmus_figure.draw(root / "litmus.png", record)
     print(f"{sentence}\nnumbers: {root / 'litmus.json'}, figure: {root / 'litmus.png'}")
     return 0
 
 
 def task_of(asked: Namespace) -> tuple[str, str]:
     """(the task's name, its config "FILE:ARGUMENTS")."""
-    known = tasks()
+    known = flags.tasks("mixit")
     if bool(asked.task) == bool(asked.config):
         raise UserError(f"say --task=NAME, one of {', '.join(known)}, or --config=FILE.")
     if asked.config:
@@ -93,16 +90,6 @@ def task_of(asked: Namespace) -> tuple[str, str]:
     if asked.task not in known:
         raise unknown("task", asked.task, known)
     return asked.task, known[asked.task]
-
-
-def tasks() -> dict[str, str]:
-    """{"retrieval": its file} of the configs that train the variants which the test compares."""
-    found = {}
-    for file in flags.known_configs():
-        with contextlib.suppress(UserError):
-            if flags.load_config(f"{file}:variant=mixit").recipe == "train":
-                found[Path(file).stem] = file
-    return found
 
 
 def jobs_of(asked: Namespace, config: str, root: Path) -> dict[str, Job]:

@@ -21,7 +21,7 @@ from experiments.ledger import tables
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import ROOT, load, load_runs
 from experiments.ledger.record import Record
-from experiments.page import figures, markdown
+from experiments.page import figures, html, markdown
 from experiments.papers import PAPERS
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
@@ -57,7 +57,9 @@ def main(argv: Sequence[str]) -> int:
     if asked.page:
         n = f"{len(rows)} of {len(whole)}"
         note = f"Shown are the {n} tables and figures that these runs are part of."
-        write_page(asked.page, rows, records, problems, note * asked.only_runs)
+        _write(asked.page, html.page(rows, records, problems, TITLE, note * asked.only_runs))
+        run_items = sum(bool(row.records) for row in rows)
+        print(f"wrote {asked.page}: {run_items} of {len(rows)} tables and figures with our numbers")
     if asked.tables:
         write_tables(asked.tables, rows)
     for line in problems:
@@ -85,18 +87,6 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
         "RESULTS.md": markdown.results(rows, records, problems),
         "README.md": markdown.readme((ROOT / "README.md").read_text(), rows),
     }
-
-
-def write_page(
-    file: Path, rows: list[Row], records: list[Record], problems: list[str], note: str = ""
-) -> None:
-    """The HTML page."""
-    from experiments.page.html import page
-
-    text = page(rows, records, problems, TITLE, note)
-    _write(file, text)
-    run_items = sum(bool(row.records) for row in rows)
-    print(f"wrote {file}: {run_items} of {len(rows)} tables and figures with our numbers")
 
 
 def write_tables(folder: Path, rows: list[Row]) -> None:

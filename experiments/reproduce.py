@@ -19,7 +19,6 @@ pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with 
 A run that fails is named and does not stop the others; the exit code is 1 then.
 """
 
-import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,15 +30,11 @@ from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
 from experiments.schedule import launch, planning, show_plan
 from experiments.schedule.estimates import Estimator
-from experiments.schedule.launch import Job
-from experiments.schedule.planning import Todo
-from experiments.schedule.recording import recorded
+from experiments.schedule.recording import job_of, recorded
 from experiments.schedule.running import rest, run_all
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count, seconds
-from jaxformer.environment import git
 from jaxformer.errors import UserError, unknown
-from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
 
 SCALES = ("tiny", "small", "paper")
@@ -71,7 +66,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
         show_plan.items(wanted, found, ledger(papers, records))
         return 0
     todos = planning.order(found, wanted)
-    queue = [job(todo, asked.workdir) for todo in todos]
+    queue = [job_of(todo, asked.workdir) for todo in todos]
     by_folder = {job.workdir: todo for job, todo in zip(queue, todos, strict=True)}
     # Stable: those that were interrupted first.
     queue.sort(key=lambda job: not (job.resumes and job.is_started()))
@@ -99,27 +94,6 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if any(job.is_finished() for job in queue):
         print("`python experiments/report.py` writes the pages.")
     return code
-
-
-def job(todo: Todo, root: Path) -> Job:
-    """The run of a cell; its folder is its own, so that the next start finds it."""
-    name = todo.names[0] + (f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else "")
-    found = launch.job(name, todo.config, todo.overrides, root, seconds=todo.estimate, record=True)
-    return found._replace(anew=is_outdated(found))
-
-
-def is_outdated(job: Job) -> bool:
-    """A finished run of other code whose record is gone: somebody wants it made again."""
-    if not job.is_finished():
-        return False
-    then = Workdir(job.workdir).read("result.json")["environment"]["commit"]
-    return bool(head()) and then != head()
-
-
-@functools.cache
-def head() -> str:
-    """The commit of the code, or "" where there is no git."""
-    return git("rev-parse", "HEAD") or ""
 
 
 if __name__ == "__main__":

@@ -30,15 +30,17 @@ from pathlib import Path
 from jax.errors import JaxRuntimeError
 
 from experiments import recipes
+from experiments.ledger.record import run_name
+from experiments.ledger.write import keep
 from experiments.shared import flags
+from jaxformer import build, processes
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
+from jaxformer.records import config_hash, open_workdir
 
 
 @command
 def main(argv: Sequence[str]) -> int:
-    from jaxformer import processes
-
     asked = parse(argv)
     try:
         processes.start()
@@ -85,11 +87,6 @@ def manual(asked: Namespace) -> str:
 
 
 def run(asked: Namespace) -> int:
-    from experiments.ledger.record import run_name
-    from experiments.ledger.write import keep
-    from jaxformer import build, processes
-    from jaxformer.records import config_hash, open_workdir
-
     processes.keep_programs()
     config = asked.config.copy_and_resolve_references()
     recipe = recipes.module(str(config.recipe))

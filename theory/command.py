@@ -1,4 +1,4 @@
-"""What the command lines of theory share: float64, figures, and files written whole or not at all."""
+"""What the commands of theory share: float64, figures, files written whole or not at all."""
 
 import io
 import sys

@@ -110,7 +110,8 @@ class Launcher:
                 self._send(signal.SIGTERM)
                 self.deadline = math.inf  # once: a second signal would not let it save
             if self.line.is_due():
-                self.line.show(" | ".join(self._say(job, b) for job, b in self.running.values()))
+                said = " | ".join(self._say(job, b) for job, b in self.running.values())
+                self.line.show(f"  {said}")
             for process in [p for p in self.running if p.poll() is not None]:
                 job, began = self.running.pop(process)
                 self.line.clear()

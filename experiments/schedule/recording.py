@@ -1,16 +1,41 @@
-"""What a run that was just recorded means for the ledger: what it replaces, what it decides."""
+"""The runs that the ledger asks for: what starts, and what came of it once it is recorded."""
 
+import functools
 from collections.abc import Mapping
+from pathlib import Path
 
 from experiments.ledger import read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.rules import NOT_RUN
 from experiments.ledger.tables import measured
+from experiments.schedule import launch
 from experiments.schedule.launch import Job, Outcome
 from experiments.schedule.planning import Todo
+from jaxformer.environment import git
 from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
+
+
+def job_of(todo: Todo, root: Path) -> Job:
+    """The run of a cell; its folder is its own, so that the next start finds it."""
+    name = todo.names[0] + (f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else "")
+    found = launch.job(name, todo.config, todo.overrides, root, seconds=todo.estimate, record=True)
+    return found._replace(anew=is_outdated(found))
+
+
+def is_outdated(job: Job) -> bool:
+    """A finished run of other code whose record is gone: somebody wants it made again."""
+    if not job.is_finished():
+        return False
+    then = Workdir(job.workdir).read("result.json")["environment"]["commit"]
+    return bool(head()) and then != head()
+
+
+@functools.cache
+def head() -> str:
+    """The commit of the code, or "" where there is no git."""
+    return git("rev-parse", "HEAD") or ""
 
 
 def recorded(outcome: Outcome, todo: Todo, papers: Mapping[str, Paper]) -> str:

@@ -4,6 +4,7 @@ Every mistake is one line that says what was expected, what came and what is pos
 """
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import shlex
@@ -67,6 +68,16 @@ def known_configs() -> list[str]:
     files = (ROOT / "configs").rglob("*.py")
     own = [f for f in files if f.name not in ("__init__.py", "common.py")]
     return sorted(str(f.relative_to(ROOT)) for f in own)
+
+
+def tasks(variant: str) -> dict[str, str]:
+    """{"retrieval": its file} of the configs that train this variant."""
+    found = {}
+    for file in known_configs():
+        with contextlib.suppress(UserError):
+            if load_config(f"{file}:variant={variant}").recipe == "train":
+                found[Path(file).stem] = file
+    return found
 
 
 def override(config: ConfigDict, name: str, text: str) -> Any:

@@ -197,14 +197,14 @@ def test_rates_and_seeds_reach_every_model(fake, monkeypatch, tmp_path):
 
 def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
     """A new task and a new variant are not added to a second list."""
-    known = litmus.tasks()
+    known = flags.tasks("mixit")
     assert {"retrieval", "addition", "hops", "dyck", "memorization", "capacity"} <= {*known}
     assert not {"initialisation", "induction_head", "posterior", "sde_paths"} & {*known}
     (tmp_path / "own.py").write_text(OWN)
     files = [*flags.known_configs(), str(tmp_path / "own.py")]
     monkeypatch.setattr(flags, "known_configs", lambda: files)
     monkeypatch.setitem(common.VARIANTS, "mine", common.VARIANTS["standard"])
-    assert litmus.tasks() == known | {"own": str(tmp_path / "own.py")}
+    assert flags.tasks("mixit") == known | {"own": str(tmp_path / "own.py")}
     asked = Namespace(variants="standard,mixit,mine", scale="tiny", seeds=3, rates="")
     jobs = litmus.jobs_of(asked, str(tmp_path / "own.py"), tmp_path)
     assert [job.name for job in jobs.values()] == ["Standard", "MixiT", "Mine"]

@@ -12,7 +12,7 @@ import pytest
 from experiments import reproduce
 from experiments.ledger import write
 from experiments.ledger.item import Cell, Item
-from experiments.schedule import launch, planning, running
+from experiments.schedule import launch, planning, recording, running
 from experiments.schedule.launch import Outcome
 from experiments.shared import flags
 from jaxformer import build
@@ -119,7 +119,7 @@ def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(
 ):
     item = Item("Figure 5", "x.", {"f": Cell("configs/mixit/sde_paths.py")})
     (todo,) = planning.todos([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
-    job = reproduce.job(todo, tmp_path)
+    job = recording.job_of(todo, tmp_path)
     assert not job.resumes and running.rest(job) == 20
 
     class Stopping(FakeLauncher):
@@ -143,7 +143,7 @@ def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
     for commit, said in (("0" * 40, "goes on, about 10 s"), ("1" * 40, "one Table 10: c: about")):
         for file in (tmp_path / "results").iterdir():
             file.unlink()
-        monkeypatch.setattr(reproduce, "head", lambda commit=commit: commit)
+        monkeypatch.setattr(recording, "head", lambda commit=commit: commit)
         code, text = command(*words)
         assert code == 0 and said in text and "ran 2 of 2" in text
 
