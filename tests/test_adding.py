@@ -102,7 +102,7 @@ def test_every_walk_leaves_a_clean_tree(followed):
 
 def test_the_tests_of_configs_take_what_was_added(followed):
     root, _, _ = followed(LAST)
-    chosen = "(successor or mixing_rows or count) and not small and not paper"
+    chosen = "(successor or mixing_rows or count) and tiny"
     tests = ("tests/test_configs.py", "tests/test_said.py")
     run(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 

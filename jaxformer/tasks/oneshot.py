@@ -39,6 +39,10 @@ class OneShot(Task):
     label_seed: int = 0
     shuffled: bool = True
 
+    # By identity: a Task without fields would call any two of them equal, and a program compiled for
+    # the classes of one would serve those of another.
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
     def __post_init__(self):
         classes, per_class, size, _ = self.images.pixels_CxKxSxS.shape
         if classes < SHOWN or per_class < 2:

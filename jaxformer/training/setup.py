@@ -1,5 +1,6 @@
 """What is trained: the nouns of a run and the functions of a step that follow from them."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,7 +41,10 @@ class Setup(NamedTuple):
 
     def shapes(self) -> Any:
         """The shapes of one member's parameters; nothing is computed."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        try:
+            return _shapes(self.model, self.task)
+        except TypeError:  # a model or task of one's own that has no hash
+            return _shapes.__wrapped__(self.model, self.task)
 
     def counts(self) -> dict[str, int]:
         """{label: number of parameters} of one member."""
@@ -82,6 +86,11 @@ class Setup(NamedTuple):
         return batch_at
 
 
+@functools.lru_cache(maxsize=64)
+def _shapes(model: Any, task: Task) -> Any:
+    return jax.eval_shape(lambda key: model.init(key, task.blank())["params"], jax.random.key(0))
+
+
 def make_setup(
     task: Task,
     model: Any,
@@ -117,7 +126,7 @@ def thawing(
     optimizer: Callable[[Partition], optax.GradientTransformation],
 ) -> list[Phase]:
     """The rules of `first`, then every later set of rules: ((step, ((pattern, label), ..)), ..)."""
-    phases, setup, counts, begin = [], first, first.counts(), 0
+    phases, setup, begin = [], first, 0
     for step, rules in unfreeze:
         if not begin < step < steps:
             raise UserError(
@@ -125,11 +134,11 @@ def thawing(
                 f"got {step} after {begin}."
             )
         phases.append(Phase(step, setup))
-        later = Partition(rules)
+        later, counts = Partition(rules), setup.counts()
         setup = setup._replace(partition=later, tx=optimizer(later))
         if setup.counts() == counts:
             raise UserError(f"the unfreeze rules of step {step} change nothing: {counts}.")
-        begin, counts = step, setup.counts()
+        begin = step
     return [*phases, Phase(steps, setup)]
 
 

@@ -27,8 +27,13 @@ TINY = (
 
 def tiny(*words: str) -> list[str]:
     """TINY with these words, which stand in place of its own."""
+    return instead(TINY, *words)
+
+
+def instead(base, *words: str) -> list[str]:
+    """The words of a command, some of them said otherwise."""
     said = {word.partition("=")[0] for word in words}
-    return [*(word for word in TINY if word.partition("=")[0] not in said), *words]
+    return [*(word for word in base if word.partition("=")[0] not in said), *words]
 
 
 @pytest.fixture(scope="session")

@@ -185,3 +185,12 @@ def test_tfds_rows_become_classes(monkeypatch):
     held = images.load("mnist", classes=2, per_class=2, size=16)
     assert held.classes == ("0", "1") and held.pixels_CxKxSxS.shape == (2, 2, 16, 16)
     assert (held.mean, held.std) == images.NORMS["mnist"]
+
+
+def test_sets_of_equal_size_show_their_own_images():
+    """They once did not: two tasks were equal whatever their images, and shared a program."""
+    first, second = images.split(images.load("glyphs", (), 8, per_class=4, size=8), (4, 4), 0)
+    one, other = OneShot(first, 4), OneShot(second, 4)
+    assert one != other
+    drawn = [episodes(task, jax.random.key(0), 0, 6).inputs for task in (one, other)]
+    assert (np.asarray(drawn[0]) != np.asarray(drawn[1])).any()

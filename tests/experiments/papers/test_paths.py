@@ -15,6 +15,7 @@ from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.training.session import Session
+from tests.experiments.conftest import instead
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json").read_text())
 TASK = hidden_markov("tiny")  # the reference's tiny problem
@@ -134,7 +135,7 @@ def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
 )
 def test_oneshot_mistakes_are_one_line(word, message, tmp_path, capsys):
     extra = ["--config.data.paths=('nowhere',)"] if "folder" in word else []
-    assert main([*ONESHOT, word, *extra, f"--workdir={tmp_path}/x"]) == 2
+    assert main([*instead(ONESHOT, word, *extra), f"--workdir={tmp_path}/x"]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 
