@@ -39,7 +39,7 @@ class OneShot(Task):
     label_seed: int = 0
     shuffled: bool = True
 
-    # By identity: a Task without fields would call any two of them equal, and a program compiled for
+    # By identity: a Task without fields calls any two of them equal, and a program compiled for
     # the classes of one would serve those of another.
     __eq__, __hash__ = object.__eq__, object.__hash__
 
