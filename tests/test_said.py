@@ -5,10 +5,12 @@ import dataclasses
 import json
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from experiments.shared import flags
-from jaxformer import build, settings
+from jaxformer import build, records, settings
 from jaxformer.records import config_hash
 
 CONFIG = "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
@@ -93,3 +95,24 @@ def test_a_changed_default_that_a_config_relied_on_moves_a_golden_hash(monkeypat
     before = hash_of(plain())
     monkeypatch.setitem(build.SETTINGS, "train", Longer)
     assert hash_of(plain()) != before
+
+
+FIELDS = {field.name: field.default for field in dataclasses.fields(settings.TrainSettings)}
+SECTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.sampled_from([default, 7 if isinstance(default, int) else default])
+        for name, default in FIELDS.items()
+    },
+)
+
+
+@hypothesis.given(SECTIONS)
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=50)
+def test_what_is_said_is_what_differs_and_says_the_whole(section):
+    said = records.said(section, settings.TrainSettings)
+    assert said == {name: v for name, v in section.items() if v != FIELDS[name]}
+    assert records.said(said, settings.TrainSettings) == said
+    assert FIELDS | said == FIELDS | section
+    backwards = dict(reversed(section.items()))
+    assert config_hash(records.said(backwards, settings.TrainSettings)) == config_hash(said)
