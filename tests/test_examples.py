@@ -18,13 +18,8 @@ def cells(file):
     return ["".join(cell["source"]) for cell in held if cell["cell_type"] == "code"]
 
 
-# Four variants at two learning rates take a minute to compile: with the long checks.
-SHORT = [
-    pytest.param(f, marks=pytest.mark.slow) if f.stem == "which_part" else f for f in NOTEBOOKS
-]
-
-
-@pytest.mark.parametrize("file", SHORT, ids=lambda f: f.stem)
+@pytest.mark.slow  # two and four programs to compile; the lines of the README run in any case
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
 def test_every_cell_runs(file, monkeypatch, capsys):
     """With fewer steps and smaller networks, so that it takes seconds."""
     import matplotlib
