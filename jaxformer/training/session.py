@@ -132,7 +132,7 @@ class Session:
             kept = f" the last good state is step {self.kept} in {folder}." if folder else ""
             raise UserError(
                 f"the loss was not finite at step {np.asarray(state.diverged_at).max()};{kept} "
-                "Try a lower --config.optim.learning_rate."
+                "Try a lower learning rate (optim.learning_rate)."
             )
         if self.is_finished(step):
             return 0
