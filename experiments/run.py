@@ -32,7 +32,7 @@ from jax.errors import JaxRuntimeError
 from experiments import recipes
 from experiments.ledger.record import run_name
 from experiments.ledger.write import keep
-from experiments.shared import flags
+from experiments.shared import describe, flags
 from jaxformer import build, processes
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
@@ -106,7 +106,7 @@ def run(asked: Namespace) -> int:
             code = 0
         elif (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
-            recipe.report(workdir)
+            describe.print_result(workdir)
             code = 0
         else:
             code = recipe.run(config, workdir)

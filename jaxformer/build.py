@@ -75,7 +75,8 @@ def model(config: Any, task: Task | None) -> Any:
     function, spec = MODELS[name]
     given |= {name: _dtype(given[name]) for name in ("dtype", "param_dtype") if name in given}
     sizes = {"vocab_size": task.vocab_size, "length": task.length} if task else {}
-    return _make(f"model {name!r}", function, spec, sizes | _numbers(given))
+    given = {name: _number(value) for name, value in given.items()}
+    return _make(f"model {name!r}", function, spec, sizes | given)
 
 
 def partition(config: Any) -> Partition:
@@ -214,12 +215,8 @@ def _make(what: str, function: Callable, spec: type, given: Mapping[str, Any]) -
     return function(**given)
 
 
-def _numbers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A field such as init_std is a name or a number; a flag gives both as strings."""
-    return {name: _number(value) for name, value in given.items()}
-
-
 def _number(value: Any) -> Any:
+    """A field such as init_std is a name or a number; a flag gives both as strings."""
     if not isinstance(value, str):
         return value
     try:

@@ -13,8 +13,6 @@ import optax
 from jaxformer.errors import UserError, unknown
 from jaxformer.partition import Partition
 
-SCHEDULES = ("constant", "cosine", "linear")
-
 
 @dataclass(frozen=True)
 class AdamW:
@@ -59,7 +57,7 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
         "linear": optax.linear_schedule(1.0, 0.0, rest),
     }
     if name not in after:
-        raise unknown("schedule", name, SCHEDULES)
+        raise unknown("schedule", name, after)
     # Step 0 already moves: the factor of step t < warmup is (t + 1) / warmup.
     rise = optax.linear_schedule(1.0 / max(warmup, 1), 1.0, max(warmup - 1, 1))
     return optax.join_schedules([rise, after[name]], [warmup])

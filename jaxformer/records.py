@@ -62,18 +62,15 @@ class Workdir:
 
     def append(self, rows: list[dict[str, Any]]) -> None:
         """Adds rows; each is whole once its line end is written."""
-        if not is_writer():
-            return
-        with open(self.path / "metrics.jsonl", "a") as file:
-            file.write("".join(dumps(row) + "\n" for row in rows))
+        if is_writer():
+            with open(self.path / "metrics.jsonl", "a") as file:
+                file.write(_lines(rows))
 
     def cut(self, step: int) -> None:
         """Forgets the rows beyond a step, which a resumed run will write again."""
-        if not is_writer():
-            return
-        kept = [row for row in self.rows() if row["step"] <= step]
-        text = "".join(dumps(row) + "\n" for row in kept)
-        write_atomically(self.path / "metrics.jsonl", text.encode())
+        if is_writer():
+            kept = [row for row in self.rows() if row["step"] <= step]
+            write_atomically(self.path / "metrics.jsonl", _lines(kept).encode())
 
 
 class Memory(Workdir):
@@ -132,18 +129,17 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
     with lock:
         _lock(lock, workdir)
-        others = {file.name for file in _others(workdir)}
-        if others == {"config.json", "env.json"}:
+        # Names with a dot are the lock and what an interrupted write left behind.
+        others = {f.name for f in workdir.path.iterdir() if not f.name.startswith(".")}
+        if not others or others == {"config.json", "env.json"}:
             # Nothing was run: the config was refused, and the mended one may take the folder.
             workdir.write("config.json", config)
         elif "config.json" in others:
             _check_same_config(workdir, config)
-        elif others:
+        else:
             raise UserError(
                 f"the workdir {workdir.path} has files but no config.json; choose an empty folder."
             )
-        else:
-            workdir.write("config.json", config)
         _stamp(workdir)
         yield
 
@@ -171,6 +167,10 @@ def said(section: Mapping[str, Any], noun: type | None) -> dict[str, Any]:
 def dumps(value: Any, indent: int | None = None) -> str:
     """JSON with sorted names; numbers that JSON does not have become null."""
     return json.dumps(_plain(value), sort_keys=True, indent=indent, allow_nan=False)
+
+
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(dumps(row) + "\n" for row in rows)
 
 
 def write_json(file: Path, value: Any) -> None:
@@ -219,11 +219,6 @@ def _lock(lock, workdir: Workdir) -> None:
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
-
-
-def _others(workdir: Workdir) -> list[Path]:
-    # Names with a dot are the lock and what an interrupted write left behind.
-    return [file for file in workdir.path.iterdir() if not file.name.startswith(".")]
 
 
 def _stamp(workdir: Workdir) -> None:

@@ -169,18 +169,18 @@ def as_csv(row: Row) -> str:
 
 def as_latex(row: Row) -> str:
     """A tabular that needs no package."""
-    rows = [line.words() for line in lines(row)]
     out = [
-        f"% {_one_line(row.paper.source)}, {_one_line(row.item.name)}: {_one_line(row.item.claim)}",
+        " ".join(f"% {row.paper.source}, {row.item.name}: {row.item.claim}".split()),
         r"\begin{tabular}{llrrrrll}",
         r"\hline",
         " & ".join(name for name in COLUMNS if name != "sem") + r" \\",
         r"\hline",
-        *(" & ".join(map(latex, words.values())) + r" \\" for words in rows),
+        *(" & ".join(map(latex, line.words().values())) + r" \\" for line in lines(row)),
         r"\hline",
         r"\end{tabular}",
+        "",
     ]
-    return "\n".join([*out, ""])
+    return "\n".join(out)
 
 
 def latex(text: str) -> str:
@@ -195,7 +195,3 @@ def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[st
         return [row.item.metric] if own else [*asked][:1] or [""]
     names = [name for name in (row.item.metric, *asked) if name in record.metrics]
     return list(dict.fromkeys(names)) or list(record.metrics)[:SHOWN]
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""What a config can ask for: one list. A recipe is a module with run, report and dry_run."""
+"""What a config can ask for: one list. A recipe is a module with run and dry_run."""
 
 import importlib
 from collections.abc import Mapping

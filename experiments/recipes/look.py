@@ -14,7 +14,6 @@ from jaxformer.training.metrics import Mean
 from jaxformer.training.population import over_chosen
 from jaxformer.training.result import Result
 
-report = train.report
 SCORES = ("pairing", "induction")
 
 

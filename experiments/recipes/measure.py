@@ -64,9 +64,6 @@ def _run(config, workdir: Workdir) -> int:
     return 0
 
 
-report = describe.print_result
-
-
 def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
     """(task, model, seeds, [(captured name, statistic)]), checked before anything runs."""
     with jax.enable_x64(True):

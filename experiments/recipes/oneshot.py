@@ -6,7 +6,7 @@ order parameter, GP limit, temperature scan -> head scores, pruning -> record
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -29,25 +29,24 @@ def run(config, workdir: Workdir) -> int:
     trained = train_phases(phases_of(config), settings, workdir, announce=describe.announce)
     if code := trained.ended():
         return code
-    networks, studied = _networks(trained), []
+    params, model = jax.device_get(trained.params), trained.session.setup.model
+    chosen = [i for i, yes in enumerate(trained.session.chosen(trained.state)) if yes]
+    studied: dict[int, Study] = {}  # by member
     with Interrupt() as interrupt:
-        for number, network in enumerate(networks):
-            print(f"theory of network {number + 1} of {len(networks)}", flush=True)
-            model = trained.session.setup.model
-            studied.append(study(model, network.params, _data(config, trained, network)))
+        for number, i in enumerate(chosen, 1):
+            print(f"theory of network {number} of {len(chosen)}", flush=True)
+            network = jax.tree.map(lambda leaf, i=i: leaf[i], params)
+            studied[i] = study(model, network, _data(config, trained, i))
             if interrupt.signal:
                 print("stopped; the network is saved, the same command goes on.")
                 return 128 + interrupt.signal
-    metrics, arrays = summarise(studied)
+    metrics, arrays = summarise([*studied.values()])
     ending.write_arrays(workdir, arrays)
     plots.save(draw(arrays, tuple(config.model.heads)), workdir / "figure.png")
-    result = _with_studies(trained, networks, studied)
+    result = _with_studies(trained, studied)
     ending.draw_curves(workdir, config.name, result)
     ending.write(workdir, dataclasses.replace(result, metrics=metrics))
     return 0
-
-
-report = describe.print_result
 
 
 def phases_of(config) -> list[Phase]:
@@ -75,26 +74,10 @@ def phases_of(config) -> list[Phase]:
     return build.phases(config, build.setup(config, first, build.model(config, first), source))
 
 
-class Network(NamedTuple):
-    """A member with the learning rate that validation chose."""
-
-    index: int
-    params: Any
-
-
-def _networks(trained: Trained) -> list[Network]:
-    params = jax.device_get(trained.params)
-    return [
-        Network(i, jax.tree.map(lambda leaf, i=i: leaf[i], params))
-        for i, chosen in enumerate(trained.session.chosen(trained.state))
-        if chosen
-    ]
-
-
-def _data(config, trained: Trained, network: Network) -> dict[str, Any]:
+def _data(config, trained: Trained, member: int) -> dict[str, Any]:
     """Episodes for the Bayesian network: its own training set, the common held-out ones."""
     setup, source = trained.session.setup, _episodes(trained)
-    key = jax.random.fold_in(setup.members.data_keys()[network.index], 2)
+    key = jax.random.fold_in(setup.members.data_keys()[member], 2)
     heldout = source.heldout()
     return {
         "train": episodes(source.task, key, 0, config.bayes.examples),
@@ -112,15 +95,14 @@ def _episodes(trained: Trained) -> Episodes:
     return source
 
 
-def _with_studies(trained: Trained, networks: list[Network], studied: list[Study]) -> Result:
+def _with_studies(trained: Trained, studied: dict[int, Study]) -> Result:
     """The result of training with what the theory says of each network."""
     result, source = trained.result(), _episodes(trained)
-    found = {network.index: one for network, one in zip(networks, studied)}
     members = [
         dict(
             member,
-            metrics=found[i].metrics if i in found else {},
-            temperature=found[i].chosen if i in found else None,
+            metrics=studied[i].metrics if i in studied else {},
+            temperature=studied[i].chosen if i in studied else None,
         )
         for i, member in enumerate(result.members)
     ]

@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.papers.attention_paths import posterior as drawing
 from experiments.papers.attention_paths import problem
-from experiments.shared import describe, ending, plots
+from experiments.shared import ending, plots
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean
@@ -86,9 +86,6 @@ def run(config, workdir: Workdir) -> int:
     shutil.rmtree(workdir / "draws", ignore_errors=True)  # arrays.npz has them all
     (workdir / "state.npz").unlink(missing_ok=True)
     return 0
-
-
-report = describe.print_result
 
 
 def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[dict] | None:

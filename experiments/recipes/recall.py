@@ -40,9 +40,6 @@ def run(config, workdir: Workdir) -> int:
     return 0
 
 
-report = describe.print_result
-
-
 def dry_run(config) -> None:
     """Prints what a run would train, compute, hold and take."""
     setup = phases_of(config)[0].setup

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from experiments.shared import describe, ending, plots
+from experiments.shared import ending, plots
 from experiments.shared.outcome import Figure, Outcome, call, settings_of
 from jaxformer.errors import UserError, did_you_mean, unknown
 from jaxformer.records import Workdir
@@ -66,9 +66,6 @@ def run(config, workdir: Workdir) -> int:
     )
     ending.write(workdir, result)
     return 0
-
-
-report = describe.print_result
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:

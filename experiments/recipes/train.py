@@ -29,9 +29,6 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     return 0
 
 
-report = describe.print_result
-
-
 def dry_run(config) -> None:
     """Prints what a run would train, compute, hold and take."""
     setup = build.phases(config)[0].setup

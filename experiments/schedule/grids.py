@@ -17,6 +17,8 @@ from jaxformer.errors import UserError, did_you_mean
 from jaxformer.records import flat
 
 RATE = "optim.learning_rate"
+# What stands between the commas outside brackets and quotes.
+VALUES = re.compile(r"(?:\([^()]*\)|'[^']*'|\"[^\"]*\"|[^,])+")
 FILE_KEYS = ("config", "grid", "fields")
 
 
@@ -47,10 +49,9 @@ def braces(text: str) -> list[str]:
     if any("{" in part or "}" in part for part in parts[::2]):
         raise UserError(f"--config has a brace without its other half: {text!r}.")
     choices = [[part] for part in parts]
-    for i in range(1, len(parts), 2):
-        choices[i] = [word for word in parts[i].split(",") if word]
-        if not choices[i]:
-            raise UserError(f"--config has empty braces: {text!r}.")
+    choices[1::2] = [[word for word in part.split(",") if word] for part in parts[1::2]]
+    if not all(choices):
+        raise UserError(f"--config has empty braces: {text!r}.")
     return ["".join(words) for words in itertools.product(*choices)]
 
 
@@ -61,7 +62,7 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
         field, equals, text = word.partition("=")
         if field in grid:
             raise UserError(f"--grid {field} is given twice.")
-        grid[field] = [value for value in _split(text) if value]
+        grid[field] = [value for part in VALUES.findall(text) if (value := part.strip())]
         if not (field and equals and grid[field]):
             raise UserError(f"--grid {word!r} has no values; say --grid FIELD=VALUE,VALUE.")
     return grid
@@ -115,13 +116,6 @@ def _together(field: str, value: str) -> dict[str, str]:
     if len(names) != len(values):
         raise UserError(f"--grid {field} needs {len(names)} numbers joined by +, got {value!r}.")
     return dict(zip(names, values, strict=True))
-
-
-def _split(text: str) -> list[str]:
-    """At the commas outside brackets and quotes."""
-    return [
-        part.strip() for part in re.findall(r"(?:\([^()]*\)|'[^']*'|\"[^\"]*\"|[^,])+", text)
-    ]  # fmt: skip
 
 
 def _spelled(field: str, value: Any) -> str:

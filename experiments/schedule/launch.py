@@ -97,21 +97,20 @@ class Launcher:
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Yields what became of each job as it ends; the next is taken when a place is free."""
         waiting = iter(jobs)
-        more = True
         while True:
-            while more and len(self.running) < self.processes and not self.signal:
-                job = next(waiting, None)
-                if (more := job is not None) and job is not None:
-                    self._start(job)
+            while len(self.running) < self.processes and not self.signal:
+                if (job := next(waiting, None)) is None:
+                    break
+                self._start(job)
             if not self.running:
                 return
             time.sleep(POLL)
-            if time.monotonic() > self.deadline:
+            if (now := time.monotonic()) > self.deadline:
                 self._send(signal.SIGTERM)
                 self.deadline = math.inf  # once: a second signal would not let it save
             if self.line.is_due():
-                said = " | ".join(self._say(job, b) for job, b in self.running.values())
-                self.line.show(f"  {said}")
+                said = (_say(job, now - began) for job, began in self.running.values())
+                self.line.show(f"  {' | '.join(said)}")
             for process in [p for p in self.running if p.poll() is not None]:
                 job, began = self.running.pop(process)
                 self.line.clear()
@@ -151,9 +150,6 @@ class Launcher:
         for process in list(self.running):
             process.send_signal(number)
 
-    def _say(self, job: Job, began: float) -> str:
-        return f"{job.name}: {clock(time.monotonic() - began)}{_step(job)}"
-
 
 def leave_accelerators() -> None:
     """For a process that only starts others: it takes no memory of the device that they need."""
@@ -173,10 +169,11 @@ def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
     return flags.plain(flags.configured(config, overrides))
 
 
-def _step(job: Job) -> str:
-    """How far the job says it is."""
+def _say(job: Job, seconds: float) -> str:
+    """For how long it runs, and how far the job says it is."""
     steps = re.findall(r"step (\d+)/(\d+)", _tail(job))
-    return f", step {steps[-1][0]} of {steps[-1][1]}" if steps else ""
+    far = f", step {steps[-1][0]} of {steps[-1][1]}" if steps else ""
+    return f"{job.name}: {clock(seconds)}{far}"
 
 
 def _last_words(job: Job, code: int) -> str:

@@ -49,10 +49,10 @@ def select(papers: Mapping[str, Paper], paper: str, only: str) -> list[Wanted]:
         raise unknown("paper", paper, [*papers, "all"])
     chosen = [papers[paper]] if paper != "all" else list(papers.values())
     items = [(p, item) for p in chosen for item in p.items]
+    if not items:
+        raise UserError(f"{paper} has no table or figure yet.")
     found = [(p, item) for p, item in items if _named(item.name, only)]
     if not found:
-        if not items:
-            raise UserError(f"{paper} has no table or figure yet.")
         names = list(dict.fromkeys(item.name for _, item in items))
         hint = did_you_mean(only, names)
         raise UserError(f"unknown table or figure {only!r}.{hint} There are: {'; '.join(names)}.")
@@ -121,14 +121,7 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
     if mine and counts and max(len(r.seeds) for r in mine) < seeds:
         state = FEW
     replaces = (*(r for r in mine if r.key == key), *old)
-    return blank._replace(
-        key=key,
-        state=state,
-        config=text,
-        overrides=overrides,
-        estimate=estimate(config),
-        replaces=replaces,
-    )
+    return Todo(cell, scale, key, (label,), state, text, overrides, estimate(config), replaces)
 
 
 def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:

@@ -100,26 +100,17 @@ def _rows(run: Run, job: Job) -> list[Row]:
     rows = []
     for rate in dict.fromkeys(member["learning_rate"] for member in members):
         mine = [member for member in members if member["learning_rate"] == rate]
-        scores = [m["validation_accuracy"] for m in mine]
-        scores = [math.nan if score is None else score for score in scores]
+        scores = [_number(m["validation_accuracy"]) for m in mine]
         names = [name for name in mine[0]["metrics"] if all(name in m["metrics"] for m in mine)]
         metrics = {name: over_seeds([_number(m["metrics"][name]) for m in mine]) for name in names}
         diverged = sum(m.get("diverged_at") is not None for m in mine)
-        rows.append(
-            blank._replace(
-                rate=rate,
-                seeds=len(mine),
-                validation=over_seeds(scores),
-                metrics=metrics,
-                diverged=diverged,
-            )
-        )
+        of_seeds = (len(mine), over_seeds(scores), metrics, diverged)
+        rows.append(Row(blank.model, run.varied, rate, *of_seeds, job.workdir))
     return rows
 
 
 def _mean(value: dict[str, Any]) -> Mean:
-    mean, sem = (math.nan if value[name] is None else value[name] for name in ("mean", "sem"))
-    return Mean(mean, sem, value["n"])
+    return Mean(_number(value["mean"]), _number(value["sem"]), value["n"])
 
 
 def _number(value: Any) -> float:

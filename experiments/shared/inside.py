@@ -49,7 +49,8 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     scores = _similarity(model, params, test, known)
     tokens_BxT, sources_BxT = test.inputs, observables.after_previous(same_symbols(task, test))
     scored_BxT = test.weights > 0
-    ends_B = _last(scored_BxT)
+    place_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
+    ends_B = jnp.where(scored_BxT, place_T[None], 0).max(-1)  # the last scored position
     example = _example(np.asarray(ends_B), np.asarray(sources_BxT))
     end = int(ends_B[example])
     shown = np.asarray(tokens_BxT[example, : end + 1])
@@ -58,7 +59,6 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     if getattr(model.spec, "mixer", "softmax") != "softmax" or not names:
         return Inside(scores, None, shown, end, answer)
 
-    place_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
     before_BxT = jnp.broadcast_to(place_T[None] - 1, tokens_BxT.shape)
     inside_BxT = place_T[None] <= ends_B[:, None]  # the padding behind the last scored one is out
     visible_TxT = jnp.tril(jnp.ones((len(place_T), len(place_T))))
@@ -162,8 +162,3 @@ def _example(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:
     """The longest sequence that can still be read, with an answer to look for if there is one."""
     answered = sources_BxT[np.arange(len(ends_B)), ends_B] > 0
     return int(np.argmax(answered * 1000 + np.where(ends_B < SHOWN_TOKENS, ends_B, -ends_B)))
-
-
-def _last(scored_BxT: jax.Array) -> jax.Array:
-    place_T = jnp.arange(scored_BxT.shape[1], dtype=jnp.int32)
-    return jnp.where(scored_BxT, place_T[None], 0).max(-1)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks.task import Batch, Task, best_by, most_frequent
+from jaxformer.tasks.task import Batch, OneAnswer, Task, best_by, most_frequent
 
 PLUS, EQUALS, PAD, ANSWER, STOP = 10, 11, 12, 20, 30
 FORMATS = ("authors", "paper")
@@ -83,7 +83,7 @@ class DecimalAddition(Task):
 
 
 @dataclass(frozen=True)
-class ModularAddition(Task):
+class ModularAddition(OneAnswer):
     """a, b -> (a + b) mod p over all p^2 ordered pairs; p need not be prime."""
 
     p: int = 199
@@ -94,10 +94,9 @@ class ModularAddition(Task):
 
     @property
     def remark(self) -> str:
-        divisor = next((d for d in range(2, int(self.p**0.5) + 1) if self.p % d == 0), 0)
-        return (
-            f"p = {self.p} is not prime ({divisor} divides it); the papers' is." if divisor else ""
-        )
+        divisors = (d for d in range(2, int(self.p**0.5) + 1) if self.p % d == 0)
+        found = [f"p = {self.p} is not prime ({d} divides it); the papers' is." for d in divisors]
+        return found[0] if found else ""
 
     @property
     def vocab_size(self) -> int:
@@ -106,10 +105,6 @@ class ModularAddition(Task):
     @property
     def length(self) -> int:
         return 3
-
-    @property
-    def n_scored(self) -> int:
-        return 1
 
     @property
     def size(self) -> int:
@@ -128,8 +123,8 @@ class ModularAddition(Task):
         return Batch(jnp.stack([a, b]), targets, jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        targets, weights = np.asarray(batch.targets), np.asarray(batch.weights)
-        return {"best_constant": most_frequent(targets, weights), "uniform": 1 / self.p}
+        constant = most_frequent(batch.targets, batch.weights)
+        return {"best_constant": constant, "uniform": 1 / self.p}
 
 
 def _number(key: jax.Array, digits: int) -> jax.Array:

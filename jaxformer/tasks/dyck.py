@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
-from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, token_metrics
+from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, token_metrics
 
 OPEN, CLOSE, ASK = 1, 2, 3
 MOST_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
 
 
 @dataclass(frozen=True)
-class Dyck(Task):
+class Dyck(OneAnswer):
     pairs: int = 20  # K
 
     def __post_init__(self):
@@ -38,10 +38,6 @@ class Dyck(Task):
     @property
     def length(self) -> int:
         return 2 * self.pairs + 3
-
-    @property
-    def n_scored(self) -> int:
-        return 1
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         K = self.pairs

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.tasks.recall import noisy_metrics
-from jaxformer.tasks.task import Batch, Scores, Task, most_frequent
+from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent
 
 READINGS = ("rarer", "more")
 
 
 @dataclass(frozen=True)
-class SyntheticIOI(Task):
+class SyntheticIOI(OneAnswer):
     n_symbols: int = 32  # N: q is the last of them, tau = N
     context: int = 32  # T
     alpha: float = 0.5
@@ -48,10 +47,6 @@ class SyntheticIOI(Task):
     @property
     def length(self) -> int:
         return self.context + 1
-
-    @property
-    def n_scored(self) -> int:
-        return 1
 
     @property
     def noise_token(self) -> int:
@@ -86,7 +81,7 @@ class SyntheticIOI(Task):
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         return {
-            "best_constant": most_frequent(np.asarray(batch.targets), np.asarray(batch.weights)),
+            "best_constant": most_frequent(batch.targets, batch.weights),
             "uniform": 1 / self.vocab_size,
             "guess_a_successor": 0.5 * (1 - self.alpha),
         }

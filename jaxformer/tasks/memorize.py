@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxformer.errors import UserError
-from jaxformer.tasks.task import Batch, Task, most_frequent
+from jaxformer.tasks.task import Batch, OneAnswer, most_frequent
 
 
 @dataclass(frozen=True)
-class Memorize(Task):
+class Memorize(OneAnswer):
     symbols: int = 512  # of each key and of the values
     table_seed: int = 0  # draws the table, one for all members and variants
 
@@ -36,10 +35,6 @@ class Memorize(Task):
         return 3
 
     @property
-    def n_scored(self) -> int:
-        return 1
-
-    @property
     def size(self) -> int:
         return self.symbols**2
 
@@ -52,9 +47,8 @@ class Memorize(Task):
         return Batch(inputs, jnp.stack([jnp.zeros_like(value), value]), jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        weights = np.asarray(batch.weights)
         return {
-            "best_constant": most_frequent(np.asarray(batch.targets), weights),
+            "best_constant": most_frequent(batch.targets, batch.weights),
             "uniform_value": 1 / self.symbols,
         }
 

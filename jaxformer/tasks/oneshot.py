@@ -20,14 +20,14 @@ import numpy as np
 
 from jaxformer.data.images import Images
 from jaxformer.errors import UserError
-from jaxformer.tasks.source import Heldout
-from jaxformer.tasks.task import Batch, Scores, Task
+from jaxformer.tasks.source import Heldout, batch_places, examples
+from jaxformer.tasks.task import Batch, OneAnswer, Scores
 
 CHANNELS, SHOWN = 3, 2
 
 
 @dataclass(frozen=True, eq=False)
-class OneShot(Task):
+class OneShot(OneAnswer):
     """Episodes over the classes of `images`.
 
     shuffled: which class is shown first and which has label 1 is drawn; otherwise the first two
@@ -69,10 +69,6 @@ class OneShot(Task):
     def dimension(self) -> int:
         """n, numbers a token."""
         return CHANNELS * self.patch**2
-
-    @property
-    def n_scored(self) -> int:
-        return 1
 
     def blank(self) -> jax.Array:
         return jnp.zeros((1, self.length, self.dimension))
@@ -159,11 +155,10 @@ class Episodes:
     test_size: int
 
     def heldout(self) -> Heldout:
-        test = episodes(self.test, jax.random.fold_in(self.key, 0), 0, self.test_size)
-        chosen_on = episodes(
-            self.validation, jax.random.fold_in(self.key, 1), 0, self.validation_size
-        )
-        return Heldout(test, chosen_on, jnp.zeros(1, jnp.uint32))
+        test_key, validation_key = (jax.random.fold_in(self.key, i) for i in (0, 1))
+        test = episodes(self.test, test_key, 0, self.test_size)
+        validation = episodes(self.validation, validation_key, 0, self.validation_size)
+        return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
 
     def unlike(self) -> dict[str, Batch]:
         """The out-of-distribution test sets."""
@@ -171,11 +166,7 @@ class Episodes:
         return {name: episodes(task, key, 0, self.test_size) for name, task in self.ood.items()}
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
-        def one(place):
-            return self.task.example(jax.random.fold_in(member_key, place), place)
-
-        places = jnp.asarray(step, jnp.uint32) * self.batch_size
-        return jax.vmap(one)(places + jnp.arange(self.batch_size, dtype=jnp.uint32))
+        return examples(self.task, member_key, batch_places(step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
         """Episodes are drawn for ever."""
@@ -184,11 +175,7 @@ class Episodes:
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def episodes(task: OneShot, key: jax.Array, start: int, count: int) -> Batch:
     """Episodes start .. start + count - 1 of the stream of a key."""
-
-    def one(i):
-        return task.example(jax.random.fold_in(key, i), i)
-
-    return jax.vmap(one)(start + jnp.arange(count))
+    return examples(task, key, start + jnp.arange(count))
 
 
 def positions(length: int, dimension: int) -> np.ndarray:

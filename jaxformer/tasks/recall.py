@@ -174,7 +174,7 @@ class Recall(Task):
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         return {
-            "best_constant": most_frequent(np.asarray(batch.targets), np.asarray(batch.weights)),
+            "best_constant": most_frequent(batch.targets, batch.weights),
             "uniform": 1 / self.vocab_size,
         }
 

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, unknown
-from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
+from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, over_scored, token_metrics
 
 FORMATS = ("authors", "paper")
 
 
 @dataclass(frozen=True)
-class Retrieval(Task):
+class Retrieval(OneAnswer):
     max_pairs: int = 8  # M
     vocab: int = 64  # V
     format: str = "authors"
@@ -43,10 +43,6 @@ class Retrieval(Task):
     def length(self) -> int:
         """The pairs, the query, the answer and one pad, as in the authors' code."""
         return 2 * self.max_pairs + 3
-
-    @property
-    def n_scored(self) -> int:
-        return 1
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         M, half = self.max_pairs, self.vocab // 2

@@ -77,7 +77,7 @@ class Source:
                 validation = jax.tree.map(lambda x: x[self.test_size :], everything)
             return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
         test_key, validation_key = (jax.random.fold_in(self.key, s) for s in (TEST, VALIDATION))
-        test = _examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
+        test = examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
         known = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
         validation = jax.vmap(lambda place: _fresh(task, validation_key, place, known))(
@@ -88,11 +88,8 @@ class Source:
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
         """The training batch of a step; pure, for use inside jit. `avoid` is for streams."""
-        places_B = jnp.asarray(step, jnp.uint32) * self.batch_size + jnp.arange(
-            self.batch_size, dtype=jnp.uint32
-        )
-        key = jax.random.fold_in(member_key, TRAIN)
-        order_key = jax.random.fold_in(member_key, SHUFFLE)
+        places_B = batch_places(step, self.batch_size)
+        key, order_key = (jax.random.fold_in(member_key, i) for i in (TRAIN, SHUFFLE))
         if self.task.size:
             rest = self.task.size - self._kept_back
             size = min(self.train_size or rest, rest)
@@ -100,7 +97,7 @@ class Source:
             return self._entries(self._kept_back + index_B)
         if self.train_size:
             index_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
-            return _examples(self.task, key, index_B)
+            return examples(self.task, key, index_B)
         return jax.vmap(lambda place: _fresh(self.task, key, place, avoid))(places_B)
 
     @property
@@ -113,14 +110,14 @@ class Source:
         order_key = jax.random.fold_in(self.key, SHUFFLE)
         places_B = places_B.astype(jnp.uint32)
         index_B = jax.vmap(lambda place: shuffled(order_key, place, self.task.size))(places_B)
-        return _examples(self.task, self.key, index_B)
+        return examples(self.task, self.key, index_B)
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         """(B,) booleans: which examples the finite training set does not contain."""
         if not self.train_size:
             return None
         key = jax.random.fold_in(member_key, TRAIN)
-        train = _examples(self.task, key, jnp.arange(self.train_size))
+        train = examples(self.task, key, jnp.arange(self.train_size))
         known = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(known, x))(fingerprints(batch.inputs))
 
@@ -141,18 +138,15 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source:
             f"data.test_size + data.validation_size = {kept} leave nothing to train on: the task "
             f"has {task.size} examples."
         )
-    key = jax.random.key(sizes.seed)
     held = (sizes.train_size, sizes.test_size, sizes.validation_size)
-    return Source(task, key, batch_size, *held)
+    return Source(task, jax.random.key(sizes.seed), batch_size, *held)
 
 
 def fingerprints(inputs_BxT: jax.Array) -> jax.Array:
     """A 32-bit hash of each row. A collision only redraws a sample that need not be."""
-    place_T = jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32)
-    place_T = _scramble(place_T + 1)
-    return _scramble(_scramble(inputs_BxT.astype(jnp.uint32) + 1) + place_T[None]).sum(
-        -1, dtype=jnp.uint32
-    )
+    place_T = _scramble(jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32) + 1)
+    tokens_BxT = _scramble(inputs_BxT.astype(jnp.uint32) + 1)
+    return _scramble(tokens_BxT + place_T[None]).sum(-1, dtype=jnp.uint32)
 
 
 def shuffled(key: jax.Array, place: jax.Array, size: int) -> jax.Array:
@@ -176,7 +170,14 @@ def shuffled(key: jax.Array, place: jax.Array, size: int) -> jax.Array:
     return index.astype(jnp.int32)
 
 
-def _examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
+def batch_places(step: jax.Array, batch_size: int) -> jax.Array:
+    """Where the examples of a step's batch stand in the stream."""
+    places_B = jnp.arange(batch_size, dtype=jnp.uint32)
+    return jnp.asarray(step, jnp.uint32) * batch_size + places_B
+
+
+def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
+    """One example for each index, with a key of its own."""
     return jax.vmap(lambda i: task.example(jax.random.fold_in(key, i), i))(index_B)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 
 class Batch(NamedTuple):
@@ -99,6 +100,15 @@ class Task(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@dataclass(frozen=True)
+class OneAnswer(Task):
+    """The base of tasks that ask one thing of an example."""
+
+    @property
+    def n_scored(self) -> int:
+        return 1
+
+
 def token_metrics(logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
     """loss (nats) and accuracy a scored token, exact_match a sequence."""
     # The loss is taken in the precision of the weights, also when the model computes in less.
@@ -129,7 +139,7 @@ def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Bat
     return positions_BxK, Batch(batch.inputs, *gathered)
 
 
-def most_frequent(targets: np.ndarray, weights: np.ndarray) -> float:
+def most_frequent(targets: npt.ArrayLike, weights: npt.ArrayLike) -> float:
     """Accuracy of the best constant answer."""
     counts = np.bincount(np.asarray(targets).ravel(), np.asarray(weights, float).ravel())
     return float(counts.max() / counts.sum())

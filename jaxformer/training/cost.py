@@ -70,10 +70,7 @@ def step_bytes(setup: Setup) -> int:
 
 
 def _kept_bytes(setup: Setup) -> int:
-    trainable, frozen = (
-        jax.eval_shape(half, setup.shapes())
-        for half in (lambda p: setup.partition.split(p)[0], lambda p: setup.partition.split(p)[1])
-    )
+    trainable, frozen = setup.partition.split(setup.shapes())
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(setup))
 
     def kept(trainable, frozen, batch):
@@ -83,11 +80,10 @@ def _kept_bytes(setup: Setup) -> int:
 
         return jax.vjp(loss, trainable)[1]  # a tree of everything the backward pass needs
 
-    residuals = jax.tree.leaves(jax.eval_shape(kept, trainable, frozen, batch))
+    residuals = jax.eval_shape(kept, trainable, frozen, batch)
     # The parameters are among them; the gradient is as large as its half of them.
-    gradient = sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(trainable))
-    params = gradient + sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(frozen))
-    activations = max(sum(_bytes(x.shape, x.dtype) for x in residuals) - params, 0)
+    gradient, params = _tree_bytes(trainable), _tree_bytes(trainable) + _tree_bytes(frozen)
+    activations = max(_tree_bytes(residuals) - params, 0)
     cut = math.prod(setup.mesh.shape[axis] for axis in sharding.BATCH_AXES)
     together = len(setup.members.members) if setup.members_by == "vmap" else 1
     return together * (gradient + activations // cut)
@@ -110,6 +106,10 @@ def free_memory() -> int | None:
         found = [x.removeprefix(word).split()[0] for x in lines if x.startswith(word)]
         free += [int(x) * unit for x in found if x.isdigit()]
     return min(free) if free else None
+
+
+def _tree_bytes(tree) -> int:
+    return sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(tree))
 
 
 def _bytes(shape, dtype) -> int:

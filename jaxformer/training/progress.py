@@ -41,15 +41,12 @@ class Line:
 
     def clear(self) -> None:
         """Empties the line of a terminal, for something that is to stay."""
-        if self.is_open:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-        self.is_open = False
+        self.close("\r\x1b[K")
 
-    def close(self) -> None:
+    def close(self, ending: str = "\n") -> None:
         """Ends the line of a terminal, so that what comes next begins a new one."""
         if self.is_open:
-            sys.stderr.write("\n")
+            sys.stderr.write(ending)
             sys.stderr.flush()
         self.is_open = False
 

@@ -1,7 +1,7 @@
 """What a finished run found: the schema of result.json, written here and nowhere else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from jaxformer.environment import environment
@@ -29,12 +29,11 @@ class Result:
     environment: Mapping[str, Any]
     seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
     steps: int | None = None  # that were trained
-    diagnostics: Mapping[str, Any] | None = field(default=None)  # of a sampler
+    diagnostics: Mapping[str, Any] | None = None  # of a sampler
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: v for name, v in held.items() if v is not None or name not in OPTIONAL}
+        return {n: v for n, v in vars(self).items() if v is not None or n not in OPTIONAL}
 
 
 def result_of(

@@ -85,8 +85,8 @@ class Session:
     def save(self, state: TrainState, step: int) -> None:
         # Between rows there is a part of a window that a checkpoint does not hold.
         if self.checkpoints and not self.window and not _all_diverged(state):
-            rules = self.setup.partition.rules
-            self.checkpoints.save(step, state, {"rules": rules, "seconds": self.seconds()})
+            note = {"rules": self.setup.partition.rules, "seconds": self.stopwatch.seconds()}
+            self.checkpoints.save(step, state, note)
             self.saved = Timer()
 
     def after_dispatch(self, state: TrainState, step: int) -> bool:
@@ -97,9 +97,6 @@ class Session:
             self.save(state, step)
         self.progress.show(step, self.note, loss=self.loss)
         return stop or _all_diverged(state)
-
-    def seconds(self) -> dict[str, float]:
-        return self.stopwatch.seconds()
 
     def has_reached(self, step: int) -> bool:
         """Did the validation of this step reach the target (as the rows say)?"""
@@ -194,7 +191,7 @@ class Session:
             ],
             baselines=setup.task.baselines(jax.device_get(self.heldout.test)),
             parameters=counts,
-            seconds=self.seconds(),
+            seconds=self.stopwatch.seconds(),
         )
 
     def _member(self, i: int, state: TrainState) -> dict[str, Any]:
