@@ -39,7 +39,7 @@ from experiments.schedule.launch import Job
 from experiments.schedule.running import run_all
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.records import Workdir, write_json
 
 
@@ -87,8 +87,7 @@ def task_of(asked: Namespace) -> tuple[str, str]:
         raise UserError(f"say --task=NAME, one of {', '.join(known)}, or --config=FILE.")
     if asked.config:
         return Path(asked.config.partition(":")[0]).stem, asked.config
-    if asked.task not in known:
-        raise unknown("task", asked.task, known)
+    check_choice("task", asked.task, known)
     return asked.task, known[asked.task]
 
 

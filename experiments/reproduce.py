@@ -34,7 +34,7 @@ from experiments.schedule.recording import job_of, recorded
 from experiments.schedule.running import rest, run_all
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count, seconds
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.training.progress import clock
 
 SCALES = ("tiny", "small", "paper")
@@ -55,8 +55,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     asked = parser.parse_args(argv)
     if not asked.paper:
         raise UserError(f"say --paper=NAME, one of {', '.join(papers)} or all.")
-    if asked.scale not in SCALES:
-        raise unknown("scale", asked.scale, SCALES)
+    check_choice("scale", asked.scale, SCALES)
     wanted = planning.select(papers, asked.paper, asked.only)
     records, problems = read.load(write.RESULTS)
     for problem in problems:

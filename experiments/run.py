@@ -100,14 +100,13 @@ def run(asked: Namespace) -> int:
     folder = Path(asked.workdir or Path("runs") / run_name(plain, held["config_hash"]))
     if asked.draw is not None and (config.recipe != "solve" or not folder.is_dir()):
         raise UserError(f"--draw needs a finished run of the recipe 'solve'; {folder} has none.")
+    code = 0
     with open_workdir(folder, held) as workdir:
         if asked.draw is not None:
             print(f"drawn again: {recipe.redraw(workdir, asked.draw)}")
-            code = 0
         elif (workdir / "result.json").exists():
             print(f"{workdir.path} holds the finished run of this config:")
             describe.print_result(workdir)
-            code = 0
         else:
             code = recipe.run(config, workdir)
         if asked.record and code == 0 and processes.is_writer():

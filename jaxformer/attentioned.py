@@ -7,15 +7,14 @@ operators, so that NumPy arrays (float64 without x64) and JAX arrays pass alike.
 from collections.abc import Sequence
 from typing import Any
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 
 READOUTS = ("first", "last", "mean")
 
 
 def readout_queries(tokens_BxTxn, readout: str):
     """The tokens whose output is read: one of them (its axis kept) or, for the mean, all."""
-    if readout not in READOUTS:
-        raise unknown("readout", readout, READOUTS)
+    check_choice("readout", readout, READOUTS)
     chosen = {"first": slice(0, 1), "last": slice(-1, None), "mean": slice(None)}
     return tokens_BxTxn[:, chosen[readout]]
 

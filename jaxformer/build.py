@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxformer import optim, records
-from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.errors import UserError, check_choice, did_you_mean
 from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
@@ -201,8 +201,7 @@ def _noun(kind: str, name: str | None) -> type | None:
 def _named(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):
     given = dict(section)
     name = given.pop("name")
-    if name not in choices:
-        raise unknown(kind, name, choices)
+    check_choice(kind, name, choices)
     return name, given
 
 
@@ -226,8 +225,7 @@ def _number(value: Any) -> Any:
 
 
 def _dtype(name: str) -> Any:
-    if name not in DTYPES:
-        raise unknown("dtype", name, DTYPES)
+    check_choice("dtype", name, DTYPES)
     if name == "float64" and not x64():
         raise UserError("float64 needs x64; recipes that train run in float32 or bfloat16.")
     return jnp.dtype(name)

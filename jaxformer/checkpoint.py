@@ -8,6 +8,7 @@ reported, and the checkpoint before it is used.
 """
 
 import asyncio
+import functools
 import hashlib
 import sys
 from pathlib import Path
@@ -162,8 +163,8 @@ def unflatten_state(arrays: dict[str, Any], like: Any) -> Any:
 
 def flatten_state(state: Any) -> dict[str, Any]:
     """{"trainable/block_0/attn/value/kernel": leaf} for any tree of arrays."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {"/".join(_word(entry) for entry in path): leaf for path, leaf in leaves}
+    word = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
+    return {word(path): leaf for path, leaf in jax.tree.leaves_with_path(state)}
 
 
 def compare(found: dict[str, Any], expected: dict[str, Any], where: str) -> None:
@@ -197,10 +198,3 @@ def _hash_of(found: Restored, path: str) -> str:
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0][:160] if lines else type(error).__name__
-
-
-def _word(entry: Any) -> str:
-    for attribute in ("name", "key", "idx"):
-        if hasattr(entry, attribute):
-            return str(getattr(entry, attribute))
-    return str(entry)

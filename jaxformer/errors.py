@@ -19,3 +19,9 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     choices = sorted(str(c) for c in choices)
     hint = did_you_mean(name, choices)
     return UserError(f"unknown {kind} {name!r}.{hint} The choices are: {', '.join(choices)}.")
+
+
+def check_choice(kind: str, name: str, choices: Iterable[str]) -> None:
+    """Raises unless the name is among its choices."""
+    if name not in choices:
+        raise unknown(kind, name, choices)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from jaxformer import build, paths
@@ -33,27 +34,19 @@ def load(
     config = ml_collections.ConfigDict(held)
     if model is None:
         model = _model(held, config, folder)
-    if not (folder / "ckpt").is_dir():
-        raise UserError(f"{folder.path} has no checkpoint yet.")
-    with Checkpoints(folder / "ckpt", read_only=True) as checkpoints:
-        found = checkpoints.restore()
+    found = None
+    if (folder / "ckpt").is_dir():
+        with Checkpoints(folder / "ckpt", read_only=True) as checkpoints:
+            found = checkpoints.restore()
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet.")
     members = found.arrays["learning_rate"].shape[0]
     member = _first_chosen(folder) if member is None else member
     if not 0 <= member < members:
         raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
-
-    def half(name: str) -> dict[str, Any]:
-        start = f"{name}/"
-        cut = {
-            path.removeprefix(start): jnp.asarray(leaf[member])
-            for path, leaf in found.arrays.items()
-            if path.startswith(start)
-        }
-        return paths.unflatten(cut)
-
-    return model, Partition.merge(half("trainable"), half("frozen")), config
+    halves = paths.unflatten(found.arrays)
+    params = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
+    return model, jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), params), config
 
 
 def _model(held: dict[str, Any], config: Any, folder: Workdir) -> Any:

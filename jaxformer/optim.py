@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax
 import optax
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.partition import Partition
 
 
@@ -56,18 +56,14 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
         "cosine": optax.cosine_decay_schedule(1.0, rest),
         "linear": optax.linear_schedule(1.0, 0.0, rest),
     }
-    if name not in after:
-        raise unknown("schedule", name, after)
+    check_choice("schedule", name, after)
     # Step 0 already moves: the factor of step t < warmup is (t + 1) / warmup.
     rise = optax.linear_schedule(1.0 / max(warmup, 1), 1.0, max(warmup - 1, 1))
     return optax.join_schedules([rise, after[name]], [warmup])
 
 
 def optimizer(
-    partition: Partition,
-    specs: Mapping[str, AdamW | SGD],
-    clip: float,
-    factor: optax.Schedule,
+    partition: Partition, specs: Mapping[str, AdamW | SGD], clip: float, factor: optax.Schedule
 ) -> optax.GradientTransformation:
     """Global clip over the trainable leaves, then each label's own transformation.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from jaxformer.errors import UserError
 
@@ -55,8 +56,6 @@ def agree(value: int) -> int:
     """Process 0's value, in every process."""
     if jax.process_count() == 1:
         return value
-    from jax.experimental import multihost_utils
-
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
@@ -69,15 +68,11 @@ def any_process(flag: bool) -> bool:
     """Is the flag set in some process?"""
     if jax.process_count() == 1:
         return flag
-    from jax.experimental import multihost_utils
-
     return bool(np.any(multihost_utils.process_allgather(np.int32(flag))))
 
 
 def on_host(leaf) -> np.ndarray:
     """The whole array, also when its parts lie on the devices of other processes."""
     if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
-        from jax.experimental import multihost_utils
-
         return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
     return np.asarray(leaf)

@@ -19,7 +19,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxformer import paths
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError
 
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
@@ -54,16 +54,6 @@ def make_mesh(data: int = 0, fsdp: int = 1, tensor: int = 1) -> Mesh:
     return Mesh(devices, AXES, axis_types=(AxisType.Auto,) * 3)
 
 
-def check_rules(rules: Rules) -> None:
-    """Raises if a rule names an axis that the mesh does not have."""
-    for pattern, axes in rules:
-        paths.check_pattern(pattern)
-        for axis in axes:
-            for name in _names(axis):
-                if name not in AXES:
-                    raise unknown(f"mesh axis (in the rule for {pattern!r})", name, AXES)
-
-
 def check_batch(batch_size: int, sizes: Mapping[str, int]) -> None:
     """Raises unless the batch can be cut evenly; `sizes` is mesh.shape."""
     parts = int(np.prod([sizes[axis] for axis in BATCH_AXES]))
@@ -74,9 +64,9 @@ def check_batch(batch_size: int, sizes: Mapping[str, int]) -> None:
         )
 
 
-def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, rules: Rules, lead: int = 0):
+def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int = 0):
     """How a parameter lies on the mesh; `lead` leading axes (members) are not cut."""
-    axes = next(axes for pattern, axes in rules if re.fullmatch(pattern, path))
+    axes = next(axes for pattern, axes in RULES if re.fullmatch(pattern, path))
     kept = []
     for size, axis in zip(shape[lead:], axes, strict=False):
         names = _names(axis)
@@ -85,14 +75,13 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, rules: Rul
     return NamedSharding(mesh, P(*[None] * lead, *kept))
 
 
-def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh, rules: Rules = RULES):
+def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
     """The shardings of a `TrainState` of shapes: moments lie where their parameters do."""
-    check_rules(rules)
     whole = NamedSharding(mesh, P())
 
     def of(params):
         return paths.map_with_path(
-            lambda path, leaf: parameter_sharding(path, leaf.shape, mesh, rules, lead=1), params
+            lambda path, leaf: parameter_sharding(path, leaf.shape, mesh, lead=1), params
         )
 
     trainable = of(state.trainable)

@@ -92,11 +92,8 @@ def _beside(row: Row) -> Figure | None:
         if dot.published is not None and dot.measured is not None
     )
     metric = row.item.metric.replace("_", " ")
-    chart = svg.dot_chart(
-        f"{metric}, published and ours: {pairs}.",
-        dots,
-        _axis(row.item.metric)._replace(label=metric),
-    )
+    axis = _axis(row.item.metric)._replace(label=metric)
+    chart = svg.dot_chart(f"{metric}, published and ours: {pairs}.", dots, axis)
     keys = (
         '<ul class="legend"><li><span class="swatch b0"></span>ours; bars are standard errors</li>'
         "<li>◇ published</li><li>¦ trivial baseline</li></ul>"

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from jaxformer import build
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 
 
 class Recipe(NamedTuple):
@@ -32,8 +32,7 @@ RECIPES = {
 
 def module(name: str) -> ModuleType:
     """The module of a recipe."""
-    if name not in RECIPES:
-        raise unknown("recipe", name, RECIPES)
+    check_choice("recipe", name, RECIPES)
     return importlib.import_module(f"experiments.recipes.{name}")
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from experiments.shared import describe, ending, plots
 from jaxformer import build, observables
 from jaxformer.capture import capture
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import over_seeds
 from jaxformer.training.population import population
@@ -71,8 +71,7 @@ def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
         model = build.model(config, task)
     wanted = [(name, statistic) for name, statistic in config.measure]
     for _, statistic in wanted:
-        if statistic not in STATISTICS:
-            raise unknown("statistic", statistic, STATISTICS)
+        check_choice("statistic", statistic, STATISTICS)
     if config.n_seeds < 1:
         raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
     build.partition(config).labels(shapes(model))

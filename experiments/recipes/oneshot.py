@@ -118,7 +118,9 @@ def dry_run(config) -> None:
     """Prints what a run would train and solve."""
     setup = phases_of(config)[0].setup
     describe.announce(setup)
-    print(*(f"  {name}: {value}" for name, value in setup.task.describe().items()), sep="\n")
+    first: Any = setup.task
+    classes, per_class = first.images.pixels_CxKxSxS.shape[:2]
+    print(f"  classes: {classes}\n  images a class: {per_class}\n  patch: {first.patch}")
     paths = math.prod(config.model.heads)
     solves = config.n_seeds * len(config.bayes.widths) * len(config.bayes.temperatures)
     print(

@@ -12,6 +12,7 @@ moment goes on from the last state and ends with the draws of an uninterrupted o
 import io
 import math
 import shutil
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from experiments.shared import ending, plots
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean
-from jaxformer.training.progress import Interrupt, Progress, Stopwatch, Timer
+from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import result_of
 from theory import attention_paths
 from theory.attention_paths.posterior import monte_carlo_error
@@ -96,20 +97,21 @@ def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[d
         stopwatch.add(seconds)
         print(f"resuming from step {done}")
     chunks = [_read(workdir / f"draws/{i:06d}.npz") for i in range(saved)]
-    progress, since_save, new = Progress(built.steps, done), Timer(), []
+    progress, saved_at, new = Progress(built.steps, done), time.monotonic(), []
     first, length = True, 1  # the first dispatch compiles, the second is timed
     while done < built.steps:
-        length, timer = min(length, sampler.chunk, built.steps - done), Timer()
+        length, began = min(length, sampler.chunk, built.steps - done), time.monotonic()
         state, chunk = sampler.advance(state, length)
         done += length
-        length = max(1, int(DISPATCH_SECONDS * length / timer.seconds())) if not first else 5
+        spent = time.monotonic() - began
+        length = max(1, int(DISPATCH_SECONDS * length / spent)) if not first else 5
         first = False
         new.append(chunk)
         stop = bool(interrupt.signal)
-        if stop or done == built.steps or since_save.seconds() >= SAVE_SECONDS:
-            chunks.append(_join(new))
+        if stop or done == built.steps or time.monotonic() - saved_at >= SAVE_SECONDS:
+            chunks.append(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *new))
             _save(workdir, len(chunks), chunks[-1], state, stopwatch.seconds())
-            new, since_save = [], Timer()
+            new, saved_at = [], time.monotonic()
         note = "warm-up" if done <= sampler.warmup else ""
         progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
         if stop and done < built.steps:
@@ -205,10 +207,6 @@ def _read(file) -> dict[str, np.ndarray]:
         raise UserError(
             f"{file} is damaged ({error}); give another --workdir to start anew."
         ) from None
-
-
-def _join(chunks: list[dict]) -> dict:
-    return jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
 
 
 def _size(sampler: attention_paths.Sampler) -> int:

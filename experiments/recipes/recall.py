@@ -11,11 +11,11 @@ from itertools import pairwise
 
 from experiments.papers.associations import plots as drawings
 from experiments.papers.associations.probing import Probing, clean
+from experiments.recipes import train
 from experiments.shared import describe, ending, plots
 from jaxformer import build, surgery
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
-from jaxformer.training import cost
 from jaxformer.training.run import train_phases
 from jaxformer.training.setup import Phase
 
@@ -41,10 +41,7 @@ def run(config, workdir: Workdir) -> int:
 
 
 def dry_run(config) -> None:
-    """Prints what a run would train, compute, hold and take."""
-    setup = phases_of(config)[0].setup
-    describe.announce(setup)
-    cost.print_cost(setup, config.train.steps)
+    train.dry_run(config, phases_of)
 
 
 def phases_of(config) -> list[Phase]:

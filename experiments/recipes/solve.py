@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from experiments.shared import ending, plots
 from experiments.shared.outcome import Figure, Outcome, call, settings_of
-from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.errors import UserError, check_choice, did_you_mean
 from jaxformer.records import Workdir
 from jaxformer.training import progress
 from jaxformer.training.result import result_of
@@ -85,8 +85,7 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     """(figure, settings), the settings checked against what its measurement takes."""
     settings = config.figure.to_dict()
     name = settings.pop("name")
-    if name not in FIGURES:
-        raise unknown("figure", name, FIGURES)
+    check_choice("figure", name, FIGURES)
     if config.n_seeds < 1:
         raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
     module, _, which = FIGURES[name].partition(":")

@@ -11,6 +11,7 @@ from jaxformer.records import Workdir
 from jaxformer.training import cost
 from jaxformer.training.result import Result
 from jaxformer.training.run import train_phases
+from jaxformer.training.setup import Phase
 
 Finish = Callable[[Workdir, Result], Result]
 
@@ -29,8 +30,8 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     return 0
 
 
-def dry_run(config) -> None:
+def dry_run(config, phases_of: Callable[..., list[Phase]] = build.phases) -> None:
     """Prints what a run would train, compute, hold and take."""
-    setup = build.phases(config)[0].setup
+    setup = phases_of(config)[0].setup
     describe.announce(setup)
     cost.print_cost(setup, config.train.steps)

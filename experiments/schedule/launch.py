@@ -105,11 +105,11 @@ class Launcher:
             if not self.running:
                 return
             time.sleep(POLL)
-            if (now := time.monotonic()) > self.deadline:
+            if time.monotonic() > self.deadline:
                 self._send(signal.SIGTERM)
                 self.deadline = math.inf  # once: a second signal would not let it save
             if self.line.is_due():
-                said = (_say(job, now - began) for job, began in self.running.values())
+                said = (self._say(job, began) for job, began in self.running.values())
                 self.line.show(f"  {' | '.join(said)}")
             for process in [p for p in self.running if p.poll() is not None]:
                 job, began = self.running.pop(process)
@@ -150,6 +150,12 @@ class Launcher:
         for process in list(self.running):
             process.send_signal(number)
 
+    def _say(self, job: Job, began: float) -> str:
+        """For how long it runs, and how far it says it is."""
+        steps = re.findall(r"step (\d+)/(\d+)", _tail(job))
+        far = f", step {steps[-1][0]} of {steps[-1][1]}" if steps else ""
+        return f"{job.name}: {clock(time.monotonic() - began)}{far}"
+
 
 def leave_accelerators() -> None:
     """For a process that only starts others: it takes no memory of the device that they need."""
@@ -167,13 +173,6 @@ def job(name: str, config: str, overrides: Mapping[str, str], root: Path, **more
 def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
     """The whole config as nested dicts."""
     return flags.plain(flags.configured(config, overrides))
-
-
-def _say(job: Job, seconds: float) -> str:
-    """For how long it runs, and how far the job says it is."""
-    steps = re.findall(r"step (\d+)/(\d+)", _tail(job))
-    far = f", step {steps[-1][0]} of {steps[-1][1]}" if steps else ""
-    return f"{job.name}: {clock(seconds)}{far}"
 
 
 def _last_words(job: Job, code: int) -> str:

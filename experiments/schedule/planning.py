@@ -29,7 +29,6 @@ class Todo(NamedTuple):
     """A cell at a scale, which one or several items want."""
 
     cell: Cell
-    scale: str
     key: str  # of its config without the seeds: equal cells are one
     names: tuple[str, ...]  # "mixit Table 2, retrieval: frozen_qk"
     state: str
@@ -100,7 +99,7 @@ def order(found: Iterable[Todo], wanted: list[Wanted]) -> list[Todo]:
 
 
 def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> Todo:
-    blank = Todo(cell, scale, label, (label,), LOST, cell.config, {}, 0.0, ())
+    blank = Todo(cell, label, (label,), LOST, cell.config, {}, 0.0, ())
     try:
         if scale not in cell.scales:
             return blank._replace(state=ELSEWHERE, key=f"{scale} {label}")
@@ -121,7 +120,7 @@ def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> 
     if mine and counts and max(len(r.seeds) for r in mine) < seeds:
         state = FEW
     replaces = (*(r for r in mine if r.key == key), *old)
-    return Todo(cell, scale, key, (label,), state, text, overrides, estimate(config), replaces)
+    return Todo(cell, key, (label,), state, text, overrides, estimate(config), replaces)
 
 
 def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:

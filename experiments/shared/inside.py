@@ -1,10 +1,6 @@
 """What attention does in a trained network: scores of every head, and the maps of one sequence.
 
-previous    mean attention from a token to the token before it
-pairing     the same, only from the tokens that an induction head has to find (in retrieval: from
-            the answer in the context to its key)
-induction   mean attention from a scored position to the token after the previous occurrence of
-            its own (in retrieval: to the answer; a query symbol counts as its key)
+What the scores are, `experiments/look.py` says.
 """
 
 import re

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxformer.attentioned import attentioned_input as combine
 from jaxformer.attentioned import readout_queries
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 
 HEADS = ("previous", "uniform", "random")
 DESIGNS = {
@@ -83,12 +83,10 @@ def bilinear_forms(
     generator in the order of the layers.
     """
     if isinstance(design, str):
-        if design not in DESIGNS:
-            raise unknown("head design", design, DESIGNS)
+        check_choice("head design", design, DESIGNS)
         design = DESIGNS[design]
     for kind in (kind for layer in design for kind in layer):
-        if kind not in HEADS:
-            raise unknown("head", kind, HEADS)
+        check_choice("head", kind, HEADS)
     rng = np.random.default_rng(head_seed)
     return [np.stack([_head(kind, length, features, rng) for kind in layer]) for layer in design]
 

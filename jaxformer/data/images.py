@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 
 NORMS = {  # (mean, std) of pixels in [0, 1]
     "glyphs": (0.922, 0.084),
@@ -54,8 +54,7 @@ def load(
     folder          `paths`: folders or zips, any depth; a folder of images is a class
     omniglot, mnist, fashion_mnist    through TensorFlow Datasets
     """
-    if name not in NORMS:
-        raise unknown("image source", name, NORMS)
+    check_choice("image source", name, NORMS)
     if name == "glyphs":
         return glyphs(seed, classes or 50, per_class or 20, size)
     read = functools.partial(_resize, size=size)

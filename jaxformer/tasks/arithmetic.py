@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.tasks.task import Batch, OneAnswer, Task, best_by, most_frequent
 
 PLUS, EQUALS, PAD, ANSWER, STOP = 10, 11, 12, 20, 30
@@ -31,10 +31,8 @@ class DecimalAddition(Task):
     scored: str = "authors"
 
     def __post_init__(self):
-        if self.format not in FORMATS:
-            raise unknown("format of decimal addition", self.format, FORMATS)
-        if self.scored not in SCORED:
-            raise unknown("scored positions of decimal addition", self.scored, SCORED)
+        check_choice("format of decimal addition", self.format, FORMATS)
+        check_choice("scored positions of decimal addition", self.scored, SCORED)
         if self.digits < 1:
             raise UserError(f"decimal addition needs at least 1 digit, got {self.digits}.")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent
 
@@ -28,8 +28,7 @@ class SyntheticIOI(OneAnswer):
     reading: str = "rarer"
 
     def __post_init__(self):
-        if self.reading not in READINGS:
-            raise unknown("reading of Appendix J", self.reading, READINGS)
+        check_choice("reading of Appendix J", self.reading, READINGS)
         if not 0 <= self.alpha <= 1:
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
         if self.n_symbols < 3:

@@ -12,7 +12,6 @@ Classes of training, validation and test are disjoint; see images.split.
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -135,10 +134,6 @@ class OneShot(OneAnswer):
         nearer = ((bare - query) ** 2).sum((2, 3)).argmin(1)
         answers = np.take_along_axis(labels_Bx2, nearer[:, None], 1)[:, 0]
         return float(np.mean(answers == np.asarray(batch.targets)[:, 0]))
-
-    def describe(self) -> dict[str, Any]:
-        classes, per_class = self.images.pixels_CxKxSxS.shape[:2]
-        return {"classes": classes, "images a class": per_class, "patch": self.patch}
 
 
 @dataclass(frozen=True, eq=False)

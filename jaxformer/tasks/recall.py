@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.data.corpus import Statistics, alias_tables, statistics
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 SCORED = ("repeats", "last")
@@ -40,10 +40,8 @@ class Recall(Task):
     max_scored: int = 0  # gathered positions; 0 is half the context (T = 64: the most seen is 30)
 
     def __post_init__(self):
-        if self.scored not in SCORED:
-            raise unknown("kind of scored positions", self.scored, SCORED)
-        if self.statistics not in STATISTICS:
-            raise unknown("statistics", self.statistics, STATISTICS)
+        check_choice("kind of scored positions", self.scored, SCORED)
+        check_choice("statistics", self.statistics, STATISTICS)
         if not 0 <= self.alpha <= 1:
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
         if self.context < 3:

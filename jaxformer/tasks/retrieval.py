@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, over_scored, token_metrics
 
 FORMATS = ("authors", "paper")
@@ -27,8 +27,7 @@ class Retrieval(OneAnswer):
     format: str = "authors"
 
     def __post_init__(self):
-        if self.format not in FORMATS:
-            raise unknown("format of retrieval", self.format, FORMATS)
+        check_choice("format of retrieval", self.format, FORMATS)
         if self.max_pairs < 1 or 2 * self.max_pairs > self.vocab // 2:
             raise UserError(
                 "retrieval needs 1 <= max_pairs <= vocab / 4 (keys and queries fill the upper "

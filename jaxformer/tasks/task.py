@@ -5,8 +5,8 @@ one integer and all variants see the same data. Draws are int32 whether x64 is o
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -94,10 +94,6 @@ class Task(ABC):
     def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
         """Numbers that follow from the means and the count of trained parameters, if any."""
         return {}
-
-    def describe(self) -> dict[str, Any]:
-        """The task's settings."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)

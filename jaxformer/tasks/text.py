@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.data.corpus import Corpus, corpus
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
 from jaxformer.tasks.task import Batch, Task, most_frequent
 
@@ -124,8 +124,7 @@ class MaskedText(Text):
         super().__post_init__()
         if not 0 < self.rate < 1:
             raise UserError(f"task.rate must be between 0 and 1, got {self.rate}.")
-        if self.masking not in MASKINGS:
-            raise unknown("masking", self.masking, MASKINGS)
+        check_choice("masking", self.masking, MASKINGS)
 
     @property
     def vocab_size(self) -> int:

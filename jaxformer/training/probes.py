@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer import paths
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_choice
 
 
 def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
@@ -30,8 +30,7 @@ PROBES = {"attention_entropy": (".*/attn/weights", full_attention_entropy)}
 def attach(model, probes: Sequence[str]):
     """(params, tokens, positions) -> (logits, {probe: number}), or None without probes."""
     for name in probes:
-        if name not in PROBES:
-            raise unknown("probe", name, PROBES)
+        check_choice("probe", name, PROBES)
     if not probes:
         return None
 

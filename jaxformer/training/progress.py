@@ -117,22 +117,12 @@ class Interrupt:
         print("\nstopping after this dispatch; once more to stop at once", file=sys.stderr)
 
 
-class Timer:
-    """Seconds since it was made."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-
-    def seconds(self) -> float:
-        return time.monotonic() - self.began
-
-
 class Stopwatch:
     """Seconds of a run: compiling, everything else, and processor time, over all its sessions."""
 
     def __init__(self) -> None:
         self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}
-        self.wall, self.cpu, self.compiling = Timer(), time.process_time(), 0.0
+        self.began, self.cpu, self.compiling = time.monotonic(), time.process_time(), 0.0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 
     def add(self, seconds: dict[str, float]) -> None:
@@ -142,7 +132,7 @@ class Stopwatch:
     def seconds(self) -> dict[str, float]:
         now = {
             "compile": self.compiling,
-            "run": self.wall.seconds() - self.compiling,
+            "run": time.monotonic() - self.began - self.compiling,
             "cpu": time.process_time() - self.cpu,
         }
         return {name: round(self.before[name] + now[name], 2) for name in now}

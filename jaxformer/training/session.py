@@ -2,6 +2,8 @@
 
 import json
 import math
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,7 +20,7 @@ from jaxformer.tasks.task import Batch
 from jaxformer.training.loop import Hook
 from jaxformer.training.metrics import Mean, weighted_mean
 from jaxformer.training.population import over_chosen
-from jaxformer.training.progress import Interrupt, Progress, Stopwatch, Timer
+from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import Result, result_of
 from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState, make_evaluate
@@ -27,28 +29,28 @@ SAVE_SECONDS = 60
 EVALUATE_BATCH = 250  # examples at once, so that a large test set fits
 
 
+@dataclass(eq=False)
 class Session:
     """The hooks of one run. `setup` is that of the phase which is trained now."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        settings: TrainSettings,
-        workdir: Workdir,
-        checkpoints: Checkpoints | None,
-        stopwatch: Stopwatch,
-        interrupt: Interrupt,
-        progress: Progress,
-    ):
-        self.setup, self.settings, self.workdir = setup, settings, workdir
-        self.checkpoints, self.stopwatch = checkpoints, stopwatch
-        self.interrupt, self.progress = interrupt, progress
-        whole = NamedSharding(setup.mesh, PartitionSpec())
-        self.evaluate = make_evaluate(setup.apply, setup.task, EVALUATE_BATCH, whole)
-        self.heldout = jax.device_get(setup.data.heldout())
-        self.validated = [row for row in workdir.rows() if "validation" in row]
+    setup: Setup
+    settings: TrainSettings
+    workdir: Workdir
+    checkpoints: Checkpoints | None
+    stopwatch: Stopwatch
+    interrupt: Interrupt
+    progress: Progress
+
+    def __post_init__(self):
+        whole = NamedSharding(self.setup.mesh, PartitionSpec())
+        self.evaluate = make_evaluate(self.setup.apply, self.setup.task, EVALUATE_BATCH, whole)
+        self.heldout = jax.device_get(self.setup.data.heldout())
+        self.validated = [row for row in self.workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
-        self.saved, self.kept = Timer(), 0  # since when, and the step of, the last checkpoint
+        self.saved, self.kept = (
+            time.monotonic(),
+            0,
+        )  # since when, and the step of, the last checkpoint
         self.loss, self.note = math.nan, ""  # what the progress line says
 
     def hooks(self) -> list[Hook]:
@@ -87,12 +89,12 @@ class Session:
         if self.checkpoints and not self.window and not _all_diverged(state):
             note = {"rules": self.setup.partition.rules, "seconds": self.stopwatch.seconds()}
             self.checkpoints.save(step, state, note)
-            self.saved = Timer()
+            self.saved = time.monotonic()
 
     def after_dispatch(self, state: TrainState, step: int) -> bool:
         """Shows where we are, saves when it is time, stops when asked."""
         stop = any_process(bool(self.interrupt.signal)) and not self.window
-        late = bool(agree(int(self.saved.seconds() > SAVE_SECONDS)))
+        late = bool(agree(int(time.monotonic() - self.saved > SAVE_SECONDS)))
         if stop or late or self.is_finished(step):
             self.save(state, step)
         self.progress.show(step, self.note, loss=self.loss)

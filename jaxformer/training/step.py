@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxformer.errors import unknown
+from jaxformer.errors import check_choice
 from jaxformer.models.model import check_answer
 from jaxformer.partition import Partition
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
@@ -77,8 +77,7 @@ def make_step(
     memory, and faster where one member fills the device. `probed`, in place of `apply`, also
     returns numbers to log at every step, of the same forward pass.
     """
-    if members not in MEMBERS:
-        raise unknown("way to compute members", members, MEMBERS)
+    check_choice("way to compute members", members, MEMBERS)
 
     def loss_of(trainable, frozen, batch):
         params = Partition.merge(trainable, frozen)
