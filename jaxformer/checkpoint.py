@@ -119,7 +119,11 @@ class Checkpoints:
             where = f"the checkpoint {self.folder / str(step)}"
             try:
                 found = self._read(step)
-                damaged = [p for p, h in found.note["sha256"].items() if _hash_of(found, p) != h]
+                damaged = [
+                    path
+                    for path, digest in found.note["sha256"].items()
+                    if found.arrays.get(path) is None or _sha256(found.arrays[path]) != digest
+                ]
                 if damaged:
                     raise ValueError(f"{damaged[0]} does not have its sha256")
             except Exception as error:  # whatever a damaged file makes Orbax raise
@@ -188,11 +192,6 @@ def _kind(leaf: Any) -> str:
 
 def _sha256(leaf: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(on_host(leaf)).tobytes()).hexdigest()
-
-
-def _hash_of(found: Restored, path: str) -> str:
-    leaf = found.arrays.get(path)
-    return "" if leaf is None else _sha256(leaf)
 
 
 def _first_line(error: BaseException) -> str:

@@ -111,9 +111,8 @@ def run_name(config: Mapping[str, Any], config_hash: str) -> str:
 
 
 def _is_mean(value: Any) -> bool:
-    if not isinstance(value, dict) or not {"mean", "sem", "n"} <= value.keys():
-        return False
-    return all(isinstance(value[name], float | int | None) for name in ("mean", "sem", "n"))
+    names, kinds = ("mean", "sem", "n"), float | int | None
+    return isinstance(value, dict) and all(isinstance(value.get(n, ""), kinds) for n in names)
 
 
 def _literal(value: Any) -> str:

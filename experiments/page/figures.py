@@ -171,7 +171,6 @@ def _scored(scores: Mapping[str, Any], metric: str) -> str:
 
 def _level(row: Row) -> dict[str, float]:
     """The item's trivial predictor, if all its cells are scored on one set."""
-    levels = {
-        (line.baseline_name, line.baseline) for line in tables.lines(row) if line.baseline_name
-    }
+    named = [line for line in tables.lines(row) if line.baseline_name]
+    levels = {(line.baseline_name, line.baseline) for line in named}
     return {n: v for n, v in levels if v is not None} if len(levels) == 1 else {}

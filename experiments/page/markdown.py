@@ -113,8 +113,7 @@ def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
     for row in rows:
         commands = tables.missing(row)
         new = [line for line in commands.values() if line not in listed]
-        name = f"{row.item.name} of {row.paper.source}"
-        listed |= dict.fromkeys(new, name)
+        listed |= dict.fromkeys(new, f"{row.item.name} of {row.paper.source}")
         if new:
             lines += [f"{row.item.name}:", "", *(f"    {line}" for line in new), ""]
         elif commands:

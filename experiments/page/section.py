@@ -30,8 +30,7 @@ def section(row: Row, shown: dict[str, Row]) -> str:
         parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
     problems = (*row.problems, *tables.stale_lines(row))
     parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
-    parts += _findings(row)
-    parts += _numbers(row)
+    parts += [*_findings(row), *_numbers(row)]
     before: list[Record] = []
     for figure in figures.figures(row):
         parts.append(_figure(figure, row, shown, before))

@@ -31,7 +31,6 @@ RECIPES = {
 
 
 def module(name: str) -> ModuleType:
-    """The module of a recipe."""
     check_choice("recipe", name, RECIPES)
     return importlib.import_module(f"experiments.recipes.{name}")
 

@@ -86,7 +86,6 @@ def shapes(model) -> Any:
 
 
 def dry_run(config) -> None:
-    """Prints the parameters and what would be measured."""
     _, model, seeds, wanted = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
     print(f"would measure {len(wanted)} statistics over {seeds} seeds:")

@@ -115,7 +115,6 @@ def _with_studies(trained: Trained, studied: dict[int, Study]) -> Result:
 
 
 def dry_run(config) -> None:
-    """Prints what a run would train and solve."""
     setup = phases_of(config)[0].setup
     describe.announce(setup)
     first: Any = setup.task

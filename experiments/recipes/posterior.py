@@ -94,7 +94,7 @@ def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[d
     sampler, (state, saved, seconds) = built.sampler, _restore(built, key, workdir)
     done = int(state.i[0])
     if saved:
-        stopwatch.add(seconds)
+        stopwatch.before = seconds
         print(f"resuming from step {done}")
     chunks = [_read(workdir / f"draws/{i:06d}.npz") for i in range(saved)]
     progress, saved_at, new = Progress(built.steps, done), time.monotonic(), []
@@ -220,7 +220,6 @@ def _size(sampler: attention_paths.Sampler) -> int:
 
 
 def dry_run(config) -> None:
-    """Prints what would be sampled."""
     with jax.enable_x64(True):
         built = setup(config)
     sampler = built.sampler

@@ -105,7 +105,6 @@ def uses_seeds(config) -> bool:
 
 
 def dry_run(config) -> None:
-    """Prints what would be drawn."""
     figure, settings = setup(config)
     print((inspect.getdoc(figure.measure) or config.figure.name).splitlines()[0])
     print(*(f"  {name} = {value}" for name, value in settings.items()), sep="\n")

@@ -171,7 +171,6 @@ def job(name: str, config: str, overrides: Mapping[str, str], root: Path, **more
 
 
 def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
-    """The whole config as nested dicts."""
     return flags.plain(flags.configured(config, overrides))
 
 

@@ -55,9 +55,8 @@ def write(file: Path, rows: Sequence[Row]) -> None:
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
     fields = _fields(rows)
     head = ["model", *fields, RATE, "seeds", "diverged", "best", "validation_accuracy", "sem"]
-    lines: list[list[Any]] = [
-        [*head, *(w for name in metrics for w in (name, f"{name} sem")), "workdir"]
-    ]
+    head += [word for name in metrics for word in (name, f"{name} sem")]
+    lines: list[list[Any]] = [[*head, "workdir"]]
     for row in rows:
         line: list[Any] = [row.model, *(row.varied.get(field, "") for field in fields)]
         line += ["" if row.rate is None else f"{row.rate:g}", row.seeds, row.diverged]

@@ -50,7 +50,6 @@ def configured(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
 
 
 def config_module(name: str) -> Any:
-    """The Python module of a config file."""
     file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
     if file is None:
         hint = did_you_mean(name, known_configs())
@@ -64,7 +63,6 @@ def config_module(name: str) -> Any:
 
 
 def known_configs() -> list[str]:
-    """The config files of the repository."""
     files = (ROOT / "configs").rglob("*.py")
     own = [f for f in files if f.name not in ("__init__.py", "common.py")]
     return sorted(str(f.relative_to(ROOT)) for f in own)
@@ -163,5 +161,4 @@ def _wrong(name: str, expected: str, text: str) -> UserError:
 
 
 def plain(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:
-    """The config as nested dicts."""
     return config.to_dict() if isinstance(config, ConfigDict) else dict(config)

@@ -68,7 +68,8 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
         "induction": (sources_BxT, scored_BxT),
     }
     weights = capture.capture(model, params, tokens_BxT, names=names)
-    layers = [_by_head(weights[name]) for name in sorted(names, key=_layer)]
+    shape_BxHxTxT = (len(tokens_BxT), -1, *visible_TxT.shape)  # a single head may have no axis
+    layers = [weights[name].reshape(shape_BxHxTxT) for name in sorted(names, key=_layer)]
     for name, (where, counted) in looked.items():
         scores[name] = [np.asarray(observables.attention_to(w, where, counted)) for w in layers]
         scores[f"{name}_by_chance"] = float(observables.attention_to(uniform, where, counted)[0])
@@ -147,11 +148,6 @@ def _similarity(model, params: Any, test: Batch, known: list[str]) -> dict[str, 
 
 def _layer(name: str) -> int:
     return int(name.split("/")[0].removeprefix("block_"))
-
-
-def _by_head(weights: jax.Array) -> jax.Array:
-    """(B, H, T, T), also of a model with a single head and no axis for it."""
-    return weights if weights.ndim == 4 else weights[:, None]
 
 
 def _example(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:

@@ -105,8 +105,8 @@ def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
             "needs at least 2, and their sum may not exceed the number of classes."
         )
     order = np.random.default_rng(seed).permutation(total)
-    stops = np.cumsum(counts)
-    return [images.take([int(i) for i in order[stop - n : stop]]) for n, stop in zip(counts, stops)]
+    parts = np.split(order[: sum(counts)], np.cumsum(counts)[:-1])
+    return [images.take(part.tolist()) for part in parts]
 
 
 def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarray]]:

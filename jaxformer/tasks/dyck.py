@@ -61,11 +61,8 @@ class Dyck(OneAnswer):
             0, MOST_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
         )
         flipped = jnp.floor(places[2:].ravel() * n).astype(jnp.int32)
-        times = (
-            jnp.zeros(2 * K, jnp.int32)
-            .at[flipped]
-            .add((jnp.arange(2 * MOST_SWAPS) < flips).astype(jnp.int32))
-        )
+        counted = (jnp.arange(2 * MOST_SWAPS) < flips).astype(jnp.int32)
+        times = jnp.zeros(2 * K, jnp.int32).at[flipped].add(counted)
         s = s ^ (times % 2 == 1)
 
         place = jnp.arange(2 * K + 1)
@@ -126,9 +123,8 @@ def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
         stack = jnp.where(idle | (t < 1), stack, grown)
         writes = ~idle & ((t == -1) | ((t >= 1) & wrap))
         text = jnp.where(writes, text.at[written].set(t >= 1), text)
-        top = jnp.where(
-            idle, 0, jnp.where(t < 1, top - 1, jnp.where(wrap & (t == 1), top, top + 1))
-        )
+        grown_top = jnp.where(wrap & (t == 1), top, top + 1)
+        top = jnp.where(idle, 0, jnp.where(t < 1, top - 1, grown_top))
         return stack, top, text, written + writes
 
     stack = jnp.zeros(2 * most + 2, jnp.int32).at[0].set(pairs)

@@ -53,8 +53,7 @@ class OneShot(OneAnswer):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     @property
     def vocab_size(self) -> int:

@@ -69,8 +69,7 @@ class Source:
     def _heldout(self) -> Heldout:
         if self.task.size:
             n = self._kept_back
-            places = jnp.arange(self.task.size if n == 0 else n)
-            everything = self._entries(places)
+            everything = self._entries(jnp.arange(n or self.task.size))
             test, validation = everything, everything
             if n:
                 test = jax.tree.map(lambda x: x[: self.test_size], everything)

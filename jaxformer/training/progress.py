@@ -121,13 +121,9 @@ class Stopwatch:
     """Seconds of a run: compiling, everything else, and processor time, over all its sessions."""
 
     def __init__(self) -> None:
-        self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}
+        self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}  # what earlier sessions took
         self.began, self.cpu, self.compiling = time.monotonic(), time.process_time(), 0.0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
-
-    def add(self, seconds: dict[str, float]) -> None:
-        """What earlier sessions of the run took."""
-        self.before = seconds
 
     def seconds(self) -> dict[str, float]:
         now = {

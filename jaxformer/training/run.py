@@ -78,7 +78,7 @@ def train_phases(
             state = setup.create()
             compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")
             state = sharding.place(unflatten_state(found.arrays, state), state)
-            stopwatch.add(found.note["seconds"])
+            stopwatch.before = found.note["seconds"]
             print(f"resuming from step {found.step}")
         workdir.cut(int(state.step))
         barrier()  # nobody reads the rows before they are cut
