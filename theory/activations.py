@@ -26,7 +26,8 @@ def second_moments(activation: str | Callable, q: jax.Array) -> tuple[jax.Array,
     if activation == "relu":
         return q / 2, lambda c: q / 2 * relu_cosine(c)
     phi = activation_function(activation)
-    values = phi(jnp.sqrt(_positive(q))[..., None] * jnp.reshape(_Z, (1,) * q.ndim + (-1,)))
+    deviation = jnp.sqrt(jnp.maximum(q, jnp.finfo(q.dtype).tiny))
+    values = phi(deviation[..., None] * jnp.reshape(_Z, (1,) * q.ndim + (-1,)))
     if values.shape != (*q.shape, len(_Z)):
         raise UserError(f"the activation must act elementwise, got shape {values.shape} back.")
     square = values**2 @ jnp.asarray(_W, values.dtype)
@@ -35,11 +36,7 @@ def second_moments(activation: str | Callable, q: jax.Array) -> tuple[jax.Array,
     series = a**2
     rest = square - jnp.sum(series, -1)
     terms = jnp.moveaxis(jnp.concatenate([series, rest[..., None]], -1), -1, 0)[::-1]
-
-    def kernel(c):
-        return jnp.polyval(terms, c, unroll=8)
-
-    return square, kernel
+    return square, lambda c: jnp.polyval(terms, c, unroll=8)
 
 
 def activation_function(activation: str | Callable) -> Callable:
@@ -65,10 +62,6 @@ def _(primals, tangents):
     inside = jnp.abs(c) < 1
     angle = jnp.where(inside, jnp.arccos(jnp.where(inside, c, 0.0)), jnp.where(c > 0, 0.0, jnp.pi))
     return relu_cosine(c), (1 - angle / jnp.pi) * dc
-
-
-def _positive(q):
-    return jnp.maximum(q, jnp.finfo(q.dtype).tiny)
 
 
 def _hermite(n: int) -> np.ndarray:

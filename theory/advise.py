@@ -30,24 +30,14 @@ from theory.signal.network import predict
 # Post-norm encoders with an output projection after attention.
 MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
 ALIASES = {"dim": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers"}
+BLOCK_FIELDS = ("alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
 
 
 def main(arguments: list[str] | None = None) -> None:
     args = _parse(arguments)
-    answer = advise(
-        layers=args.layers,
-        width=args.width,
-        heads=args.heads,
-        length=args.length,
-        init_std=args.init_std,
-        block=_block(args),
-        rho0=args.rho0,
-        epsilon=args.epsilon,
-    )
-    if args.json:
-        print(json.dumps(answer))
-    else:
-        print(_text(answer))
+    names = ("layers", "width", "heads", "length", "init_std", "rho0", "epsilon")
+    answer = advise(block=_block(args), **{name: getattr(args, name) for name in names})
+    print(json.dumps(answer) if args.json else _text(answer))
     if args.plot:
         _plot(answer, args.plot, quiet=args.json)
 
@@ -86,10 +76,7 @@ def advise(
         # JSON has no infinity: null says that no alpha works.
         "critical_alpha": edge if np.isfinite(edge) else None,
         "alpha_to_boundary": alpha - edge if np.isfinite(edge) else None,
-        "alpha_mlp": float(block.alpha_mlp),
-        "sigma_v2": float(block.sigma_v2),
-        "sigma_w2": float(block.sigma_w2),
-        "sigma_b2": float(block.sigma_b2),
+        **{name: float(getattr(block, name)) for name in BLOCK_FIELDS},
         "activation": str(block.activation),
         "epsilon": epsilon,
         "collapse_layer": int(collapsed[0]) if len(collapsed) else None,
@@ -149,8 +136,7 @@ def _parse(arguments):
         for name, value in _read_config(args.config).items():
             if getattr(args, name) is None or name == "output_projection":
                 setattr(args, name, value)
-    defaults = {"heads": 1, "init_std": 0.02, "activation": "relu"}
-    for name, value in defaults.items():
+    for name, value in {"heads": 1, "init_std": 0.02, "activation": "relu"}.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
     missing = [f"--{x}" for x in ("layers", "width", "length") if getattr(args, x) is None]
@@ -221,16 +207,8 @@ def _block(args) -> Block:
     if sigma_w2 is None:
         sigma_w2 = fan_in
         sigma_u2 = args.init_std**2 * args.hidden if args.hidden else None
-    return Block(
-        beta,
-        args.alpha,
-        args.alpha_mlp,
-        sigma_v2,
-        sigma_w2,
-        args.sigma_b2,
-        args.activation,
-        sigma_u2,
-    )
+    variances = (sigma_v2, sigma_w2, args.sigma_b2)
+    return Block(beta, args.alpha, args.alpha_mlp, *variances, args.activation, sigma_u2)
 
 
 # Output ------------------------------------------------------------------------------------------
@@ -241,12 +219,11 @@ def _text(answer: dict) -> str:
     shown = sorted({0, 1, *(round(layers * k / 6) for k in range(1, 7))})
     cosine = "  ".join(f"{i}: {answer['cosine'][i]:.4f}" for i in shown)
     entropy = answer["entropy_fraction"]
-    boundary = (
-        f"alpha_c {edge:.4f}, alpha is {abs(answer['alpha_to_boundary']):.4f} "
-        f"{'above' if answer['alpha_to_boundary'] >= 0 else 'below'} it"
-        if edge is not None
-        else "no alpha prevents it (alpha_c infinite)"
-    )
+    boundary = "no alpha prevents it (alpha_c infinite)"
+    if edge is not None:
+        gap = answer["alpha_to_boundary"]
+        side = "above" if gap >= 0 else "below"
+        boundary = f"alpha_c {edge:.4f}, alpha is {abs(gap):.4f} {side} it"
     side = "below" if answer["beta_to_boundary"] >= 0 else "above"
     return "\n".join(
         [
@@ -269,14 +246,8 @@ def _plot(answer: dict, path: Path, quiet: bool) -> None:
     figure, (axis,) = new_figure(1, 6.6, 4.4)
     layers = np.arange(answer["layers"] + 1)
     axis.plot(layers, answer["cosine"], color=BLUE, lw=2, label=r"cosine of two tokens, $\rho$")
-    axis.plot(
-        layers[:-1] + 1,
-        answer["entropy_fraction"],
-        color=ORANGE,
-        lw=2,
-        ls="-.",
-        label=r"attention entropy / $\ln T$",
-    )
+    look = {"color": ORANGE, "lw": 2, "ls": "-.", "label": r"attention entropy / $\ln T$"}
+    axis.plot(layers[1:], answer["entropy_fraction"], **look)
     axis.axhline(1 - answer["epsilon"], color=RED, ls="--", label=r"collapse, $1-\epsilon$")
     edge = answer["critical_alpha"]
     alpha_c = r"\infty" if edge is None else f"{edge:.3f}"

@@ -42,21 +42,12 @@ def main(arguments: list[str] | None = None) -> None:
     exact = attention_cosine(beta[:, None], rho[None], args.length)
     figure, axes = new_figure(2, 10, 4.4)
     edge = np.linspace(0, 1, 400)[:-1]
-    for axis, values, name in zip(
-        axes, (limit, exact), ("limit $T\\to\\infty$ (paper)", f"exact, $T={args.length}$")
-    ):
-        image = axis.imshow(
-            values.T,
-            origin="lower",
-            aspect="auto",
-            extent=(0, args.beta_max, 0, 1),
-            cmap="cividis",
-            vmin=0,
-            vmax=1,
-        )
-        axis.plot(
-            np.asarray(rem.critical_beta(edge)), edge, color=RED, lw=2, label=r"$\beta_c(\rho)$"
-        )
+    critical = np.asarray(rem.critical_beta(edge))
+    look = {"origin": "lower", "aspect": "auto", "cmap": "cividis", "vmin": 0, "vmax": 1}
+    names = ("limit $T\\to\\infty$ (paper)", f"exact, $T={args.length}$")
+    for axis, values, name in zip(axes, (limit, exact), names):
+        image = axis.imshow(values.T, extent=(0, args.beta_max, 0, 1), **look)
+        axis.plot(critical, edge, color=RED, lw=2, label=r"$\beta_c(\rho)$")
         axis.set(xlim=(0, args.beta_max), ylim=(0, 1), title=name, xlabel=r"score scale $\beta$")
         axis.legend(loc="lower left")
     axes[0].set_ylabel(r"cosine of two tokens before attention, $\rho$")

@@ -46,16 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
     sigmas = args.sigma_v2, args.sigma_w2, args.sigma_b2
     block = Block(beta[:, None], alpha[None], args.alpha_mlp, *sigmas, args.activation)
     cosine = np.asarray(propagate(0.0, block, args.layers, args.length, args.overlaps)[-1])
-    edge = np.asarray(
-        critical_alpha(
-            beta,
-            block.replace(beta=0.0, alpha_sa=0.0),
-            args.layers,
-            args.length,
-            args.epsilon,
-            args.overlaps,
-        )
-    )
+    start = block.replace(beta=0.0, alpha_sa=0.0)
+    setting = (args.layers, args.length, args.epsilon, args.overlaps)
+    edge = np.asarray(critical_alpha(beta, start, *setting))
     figure, (axis,) = new_figure(1, 6.8, 4.8)
     extent = (0, args.beta_max, 0, args.alpha_max)
     image = axis.imshow(
@@ -87,9 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
         axis.text(right, 0.65 * args.alpha_max, "entropy collapse", bbox=box, **label)
     axis.legend(loc="lower right")
     figure.colorbar(image, ax=axis, label=rf"cosine of two tokens after {args.layers} layers")
-    save_figure(
-        figure, args.out, {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
-    )
+    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
+    save_figure(figure, args.out, arrays)
 
 
 def _finding(edge: float, args) -> str:

@@ -18,6 +18,4 @@ from theory.associative_memory.flow import (
     singular_values as singular_values,
     truncated as truncated,
 )
-from theory.associative_memory.random_embedding import (
-    random_embedding as random_embedding,
-)
+from theory.associative_memory.random_embedding import random_embedding as random_embedding

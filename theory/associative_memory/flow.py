@@ -150,8 +150,7 @@ def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
 
 def _speeds(state: Flow, alpha, n, of_weights) -> Flow:
     """(a', b') as in the module's equations, without the cancellation of 1/S - (1 - alpha)."""
-    a, b = state
-    wrong, noise = jnp.exp(a), jnp.exp(b)
+    wrong, noise = jnp.exp(state.a), jnp.exp(state.b)
     total = 1 + (n - 1) * wrong + noise
     a_weights = (alpha - (1 - alpha) * ((n - 1) * wrong + noise) - wrong) / n
     b_weights = (2 * alpha - (1 - 2 * alpha) * ((n - 1) * wrong + noise) - noise) / n
@@ -212,8 +211,7 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
 
     def one(alpha):
         def loss(state):
-            logits = u_JxD @ matrix(state) @ e_DxN
-            return cross_entropy(logits, alpha)
+            return cross_entropy(u_JxD @ matrix(state) @ e_DxN, alpha)
 
         start = jnp.zeros((d, d)) if kind == "weights" else jnp.zeros(2)
         states = _implicit_flow(lambda y: -jax.grad(loss)(y), start, times)

@@ -10,10 +10,7 @@ from theory.attention_paths.order_parameter import (
     OrderParameter as OrderParameter,
     order_parameter as order_parameter,
 )
-from theory.attention_paths.posterior import (
-    Posterior as Posterior,
-    Problem as Problem,
-)
+from theory.attention_paths.posterior import Posterior as Posterior, Problem as Problem
 from theory.attention_paths.predictor import (
     gram_effective as gram_effective,
     gram_hidden as gram_hidden,
@@ -23,7 +20,4 @@ from theory.attention_paths.predictor import (
     predict_at as predict_at,
     prune as prune,
 )
-from theory.attention_paths.sampling import (
-    Sampler as Sampler,
-    sample as sample,
-)
+from theory.attention_paths.sampling import Sampler as Sampler, sample as sample

@@ -60,13 +60,8 @@ def bartlett(layout: Layout, theta: jax.Array) -> list[jax.Array]:
     for rows, rank in layout.shapes:
         below = _below(rows, rank)
         stop = start + rank + len(below[0])
-        entries = jnp.concatenate(
-            [
-                jnp.exp(theta[start : start + rank]),
-                theta[start + rank : stop],
-                jnp.zeros(1, theta.dtype),
-            ]
-        )
+        diagonal, rest = jnp.exp(theta[start : start + rank]), theta[start + rank : stop]
+        entries = jnp.concatenate([diagonal, rest, jnp.zeros(1, theta.dtype)])
         factors.append(entries[_positions(rows, rank)])
         start = stop
     return factors

@@ -29,8 +29,7 @@ def check_problem(
     if is_concrete(labels) and not bool(np.all(np.abs(np.asarray(labels)) == 1)):
         wrong = np.asarray(labels)[np.abs(np.asarray(labels)) != 1][0]
         raise UserError(f"labels must be +1 or -1, got {wrong:g}; for labels 0 and 1 pass 2 y - 1.")
-    check_temperature(temperature)
-    _check_condition(attentioned, temperature)
+    _check_temperature(temperature, attentioned)
     return attentioned, labels
 
 
@@ -43,11 +42,8 @@ def check_attentioned(
         attentioned = attentioned.astype(float)
     paths = math.prod(heads)
     wanted = f"(examples, {paths} = product of heads {tuple(heads)}, {n or 'n'})"
-    if (
-        attentioned.ndim != 3
-        or attentioned.shape[1] != paths
-        or n not in (None, attentioned.shape[2])
-    ):
+    wrong = attentioned.ndim != 3 or attentioned.shape[1] != paths
+    if wrong or n not in (None, attentioned.shape[2]):
         raise UserError(f"{name} must have shape {wanted}, got {attentioned.shape}.")
     if not attentioned.size:
         raise UserError(f"{name} must hold at least one example, got shape {attentioned.shape}.")
@@ -59,16 +55,6 @@ def check_attentioned(
                 f"infinity, the first is number {bad[0, 0]}."
             )
     return attentioned
-
-
-def check_temperature(temperature: Numbers) -> None:
-    if is_concrete(temperature):
-        values = np.asarray(temperature, float)
-        if not (np.isfinite(values).all() and (values > 0).all()):
-            raise UserError(
-                f"temperature must be finite and above 0, got {temperature}; for the noiseless "
-                "limit take a small one, such as 1e-4."
-            )
 
 
 def check_widths(width: Any, heads: Sequence[int]) -> tuple:
@@ -93,14 +79,22 @@ def whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(value) for value in widths)
 
 
-def _check_condition(attentioned_PxDxn, temperature) -> None:
+def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
     """Equal examples make K singular, and then the temperature alone carries the inverse."""
-    if not (is_concrete(attentioned_PxDxn) and is_concrete(temperature)):
+    if not is_concrete(temperature):
+        return
+    values = np.asarray(temperature, float)
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise UserError(
+            f"temperature must be finite and above 0, got {temperature}; for the noiseless "
+            "limit take a small one, such as 1e-4."
+        )
+    if not is_concrete(attentioned_PxDxn):
         return
     flat_PxF = np.asarray(attentioned_PxDxn).reshape(len(attentioned_PxDxn), -1)
     kernel_PxP = flat_PxF @ flat_PxF.T / flat_PxF.shape[1]
     eigenvalues = np.linalg.eigvalsh(kernel_PxP)
-    coldest = float(np.min(np.asarray(temperature, float)))
+    coldest = float(np.min(values))
     condition = (eigenvalues[-1] + coldest) / (max(eigenvalues[0], 0.0) + coldest)
     limit = 0.01 / np.finfo(flat_PxF.dtype).eps
     if condition <= limit:
@@ -108,14 +102,11 @@ def _check_condition(attentioned_PxDxn, temperature) -> None:
     norms_P = np.sqrt(np.maximum(np.diagonal(kernel_PxP), 1e-300))
     cosines_PxP = kernel_PxP / norms_P[:, None] / norms_P[None, :] - 2 * np.eye(len(norms_P))
     first, second = np.unravel_index(np.argmax(cosines_PxP), cosines_PxP.shape)
-    pair = (
-        f"examples {first} and {second} are"
-        if cosines_PxP.max() > 1 - 1e-9
-        else "some examples are nearly"
-    )
-    equal = "duplicates" if cosines_PxP.max() > 1 - 1e-9 else "dependent on others"
+    cause = "some examples are nearly dependent on others"
+    if cosines_PxP.max() > 1 - 1e-9:
+        cause = f"examples {first} and {second} are duplicates"
     raise UserError(
         f"K + T has condition number {condition:.1e} at temperature {coldest:g}, at most "
-        f"{limit:.0e} keeps {flat_PxF.dtype} exact: {pair} {equal}. Remove them or raise the "
+        f"{limit:.0e} keeps {flat_PxF.dtype} exact: {cause}. Remove them or raise the "
         "temperature."
     )

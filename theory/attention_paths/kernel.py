@@ -156,12 +156,6 @@ def _gaussian_energy_backward(saved, cotangent):
 _gaussian_energy.defvjp(_gaussian_energy_forward, _gaussian_energy_backward)
 
 
-@jax.custom_vjp
-def _gram_by_features(features_DxPxn, U_DxD):
-    """Linear in U; its own backward rule so that no temporary is larger than a block of paths."""
-    return _sum_blocks(features_DxPxn, U_DxD)
-
-
 def _sum_blocks(features_DxPxn, U_DxD):
     _, examples, n = features_DxPxn.shape
     flat_DxF = features_DxPxn.reshape(len(U_DxD), -1)
@@ -188,6 +182,8 @@ def _features_backward(features_DxPxn, M_PxP):
     return None, G_DxD
 
 
+# K is linear in U; its own backward rule keeps every temporary as small as a block of paths.
+_gram_by_features = jax.custom_vjp(_sum_blocks)
 _gram_by_features.defvjp(lambda xi, U: (_sum_blocks(xi, U), xi), _features_backward)
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +29,10 @@ class Problem:
     @property
     def layout(self) -> chains.Layout:
         return chains.ranked_layout(self.heads, self.widths)
+
+    @property
+    def data(self) -> tuple[jax.Array, jax.Array, float]:
+        return self.attentioned, self.labels, self.temperature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,15 +73,8 @@ class Posterior:
         between_B = means_SxB.var(0)
         if self.theta is None:
             return between_B
-        problem = self.problem
-        within_B = _mean_variance(
-            problem.layout,
-            jnp.asarray(self.theta),
-            problem.attentioned,
-            problem.labels,
-            problem.temperature,
-            test_BxDxn,
-        )
+        layout, theta_Sxp = self.problem.layout, jnp.asarray(self.theta)
+        within_B = _mean_variance(layout, theta_Sxp, *self.problem.data, test_BxDxn)
         return between_B + np.asarray(within_B)
 
     def gram_hidden(self) -> np.ndarray:
@@ -95,18 +91,17 @@ class Posterior:
 
     def energies(self) -> np.ndarray:
         """ln det(K + T) + Y^T (K + T)^-1 Y at each draw's U, (draws,)."""
-        return self._over_draws(_energy_at)
+        return self._over_draws(energy)
 
     def gradients(self) -> np.ndarray:
         """G = d energy / dU at each draw's U, (draws, D, D)."""
-        return self._over_draws(_gradient_at)
+        return self._over_draws(energy_gradient)
 
     def weights(self, key: jax.Array, index: int) -> dict:
         """All weights behind draw `index`: parameters for models.attention_paths.AttentionPaths."""
         p = self.problem
         theta = jnp.asarray(self._collapsed("weights")[index])
-        args = (p.attentioned, p.labels, p.temperature)
-        return _reconstruct(p.layout, p.widths, key, theta, *args)
+        return _reconstruct(key, p.layout, theta, p.widths, *p.data)
 
     def _collapsed(self, what: str) -> np.ndarray:
         if self.theta is None:
@@ -117,25 +112,18 @@ class Posterior:
         return self.theta
 
     def _over_draws(self, function) -> np.ndarray:
-        p = self.problem
-        kernel = path_kernel(p.attentioned)
-        return np.asarray(
-            _map_draws(function, kernel, p.labels, p.temperature, jnp.asarray(self.U))
-        )
+        attentioned, *given = self.problem.data
+        kernel = path_kernel(attentioned)
+        return np.asarray(_map_draws(function, kernel, *given, jnp.asarray(self.U)))
 
     def _check(self, attentioned_test) -> jax.Array:
-        return check_attentioned(
-            "attentioned_test",
-            attentioned_test,
-            self.problem.heads,
-            self.problem.attentioned.shape[2],
-        )
+        heads, n = self.problem.heads, self.problem.attentioned.shape[2]
+        return check_attentioned("attentioned_test", attentioned_test, heads, n)
 
 
 def collapsed_draws(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """U and the mean predictor's linear map for every theta of (draws, size)."""
-    args = (problem.attentioned, problem.labels, problem.temperature)
-    U, linear = _collapsed_draws(problem.layout, jnp.asarray(theta), *args)
+    U, linear = _collapsed_draws(problem.layout, jnp.asarray(theta), *problem.data)
     return np.asarray(U), np.asarray(linear)
 
 
@@ -168,17 +156,9 @@ def monte_carlo_error(values_CxSx: np.ndarray) -> np.ndarray:
     return np.std(values_CxSx, (0, 1)) / np.sqrt(effective_sample_size(values_CxSx))
 
 
-def _energy_at(kernel, labels, temperature, U):
-    return energy(kernel, labels, temperature, psd_factor(U))
-
-
-def _gradient_at(kernel, labels, temperature, U):
-    return energy_gradient(kernel, labels, temperature, psd_factor(U))
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def _map_draws(function, kernel, labels, temperature, U_SxDxD):
-    return jax.lax.map(lambda U: function(kernel, labels, temperature, U), U_SxDxD)
+    return jax.lax.map(lambda U: function(kernel, labels, temperature, psd_factor(U)), U_SxDxD)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -207,6 +187,4 @@ def _mean_variance(layout, theta_Sxp, attentioned, labels, temperature, test_BxD
     return jax.lax.scan(add, empty_B, theta_Sxp)[0] / len(theta_Sxp)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _reconstruct(layout, widths: Sequence[int], key, theta, attentioned, labels, temperature):
-    return reconstruct(key, layout, theta, widths, attentioned, labels, temperature)
+_reconstruct = jax.jit(reconstruct, static_argnames=("layout", "widths"))

@@ -99,16 +99,10 @@ def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     The paper equates it with U; that holds for n >> N only. From the exact E[U - U G U / n] and
     the Ward identity of G at the saddle point.
     """
-    U, prior = order_parameter.U, prior_of_first(order_parameter.chain, order_parameter.heads)
+    U, heads = order_parameter.U, order_parameter.heads
+    above = jnp.atleast_2d(order_parameter.chain[-2]) if heads else jnp.ones((1, 1), U.dtype)
+    prior = jnp.kron(jnp.eye(heads[0] if heads else 1, dtype=U.dtype), above)  # Ut^(1)
     return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(prior, U))
-
-
-def prior_of_first(chain: Sequence, heads: Sequence[int]) -> jax.Array:
-    """Ut^(1) = I_{H_1} (x) U^(2), the prior mean of U^(1)."""
-    if not heads:
-        return jnp.ones((1, 1), jnp.asarray(chain[-1]).dtype)
-    above = jnp.atleast_2d(jnp.asarray(chain[-2]))
-    return jnp.kron(jnp.eye(heads[0], dtype=above.dtype), above)
 
 
 def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
@@ -117,10 +111,9 @@ def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
     One array (H_l,) a layer l = 1 .. L, divided by the largest of all heads: what can be pruned.
     """
     U = _check_square(U, heads)
-    passes = _passes(heads)
     total = jnp.abs(U).sum()
     scores = []
-    for layer in passes:
+    for layer in _passes(heads):
         avoids_HxD = jnp.asarray(~layer, U.dtype)
         scores.append(total - jnp.einsum("hd,de,he->h", avoids_HxD, jnp.abs(U), avoids_HxD))
     largest = functools.reduce(jnp.maximum, [score.max() for score in scores])

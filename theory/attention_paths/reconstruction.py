@@ -69,9 +69,8 @@ def draw_effective_weights(
 
 def _given_products(key, Q_Oxr, solved_HxrxI) -> jax.Array:
     """Gaussian matrices (H, O, I) conditioned on Q^T V."""
-    Z_HxOxI = jax.random.normal(
-        key, (len(solved_HxrxI), len(Q_Oxr), solved_HxrxI.shape[2]), Q_Oxr.dtype
-    )
+    shape = (len(solved_HxrxI), len(Q_Oxr), solved_HxrxI.shape[2])
+    Z_HxOxI = jax.random.normal(key, shape, Q_Oxr.dtype)
     return Z_HxOxI + Q_Oxr[None] @ (solved_HxrxI - Q_Oxr.T[None] @ Z_HxOxI)
 
 

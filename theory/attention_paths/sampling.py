@@ -137,9 +137,8 @@ class Sampler:
         """The state before the first step: near the order parameter, jittered by the prior."""
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.key_data(key)
-        state = _start(
-            self._spec(), self._data(), self._centre(), jax.random.split(key, self.chains)
-        )
+        keys = jax.random.split(key, self.chains)
+        state = _start(self._spec(), self._data(), self._centre(), keys)
         return jax.tree.map(np.asarray, state)
 
     def advance(self, state: Any, steps: int) -> tuple[Any, dict]:
@@ -159,26 +158,17 @@ class Sampler:
         merged_flat = {k: v.reshape(count, *v.shape[2:])[:draws] for k, v in merged.items()}
         theta = merged_flat.get("theta")
         if theta is None:
-            U, linear = merged_flat["U"], merged_flat["linear"]
-            U_all = merged["U"]
+            U, linear, U_all = merged_flat["U"], merged_flat["linear"], merged["U"]
         else:
             U, linear = collapsed_draws(self.problem, merged["theta"].reshape(count, -1))
             U_all = U.reshape(*merged["num_steps"].shape, *U.shape[1:])
             U, linear = U[:draws], linear[:draws]
-        diagnostics = diagnose(U_all, merged)
-        return Posterior(self.problem, self.method, U, linear, theta, diagnostics)
+        return Posterior(self.problem, self.method, U, linear, theta, diagnose(U_all, merged))
 
     def _spec(self) -> Spec:
-        return Spec(
-            self.method,
-            self.problem.layout,
-            self.problem.widths,
-            self.warmup,
-            self.chain_method == "vectorized",
-            self.max_tree_depth,
-            self.target_accept,
-            self.chunk,
-        )
+        posterior = (self.method, self.problem.layout, self.problem.widths)
+        nuts = (self.max_tree_depth, self.target_accept, self.chunk)
+        return Spec(*posterior, self.warmup, self.chain_method == "vectorized", *nuts)
 
     def _data(self) -> tuple:
         p = self.problem

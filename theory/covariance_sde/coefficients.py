@@ -130,10 +130,9 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> j
     def mixed_heads(a, b, c, d):
         return wishart(one_head, a, b, c, d) + one_head(a, b, c, d) / mixing.heads
 
-    a, b, c, d = pairs(m)
-    if mixing.output_projection:
-        return wishart(mixed_heads, a, b, c, d) + mixed_heads(a, b, c, d)
-    return mixed_heads(a, b, c, d)
+    abcd = pairs(m)
+    mixed = mixed_heads(*abcd)
+    return wishart(mixed_heads, *abcd) + mixed if mixing.output_projection else mixed
 
 
 def mean(
@@ -209,15 +208,14 @@ def check_covariance(name: str, phi: Any) -> jax.Array:
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
         raise UserError(f"{name} must be (m, m) with m of at least 2 tokens, got shape {shape}.")
     if is_concrete(phi):
-        array = np.asarray(phi)
-        if not np.isfinite(array).all():
-            raise UserError(f"{name} must be finite, got {array[~np.isfinite(array)].flat[0]}.")
+        if not np.isfinite(phi).all():
+            raise UserError(f"{name} must be finite, got {phi[~np.isfinite(phi)].flat[0]}.")
         # Round-off of the working precision is allowed, a wrong matrix is not.
-        slack = np.sqrt(jnp.finfo(jnp.result_type(float)).eps) * max(np.abs(array).max(), 1e-300)
-        asymmetry = np.abs(array - np.swapaxes(array, -1, -2)).max()
+        slack = np.sqrt(jnp.finfo(jnp.result_type(float)).eps) * max(np.abs(phi).max(), 1e-300)
+        asymmetry = np.abs(phi - np.swapaxes(phi, -1, -2)).max()
         if asymmetry > slack:
             raise UserError(f"{name} must be symmetric, got |phi - phi^T| up to {asymmetry:.3g}.")
-        smallest = np.linalg.eigvalsh(array).min()
+        smallest = np.linalg.eigvalsh(phi).min()
         if smallest < -slack:
             raise UserError(
                 f"{name} must be positive semi-definite, got a smallest eigenvalue {smallest:.3g}."

@@ -1,10 +1,6 @@
-"""The covariance SDE of MixiT (Theorem 2.1): how a random mixing network carries its signal.
+"""A solver of the covariance SDE (Theorem 2.1), whose coefficients are in `coefficients`.
 
-`predict` solves the SDE whose coefficients are `drift` and `covariance`; `measure` runs finite
-networks; both give Phi at tau = depth/width. The equations are in
-`theory.covariance_sde.coefficients`.
-
-The solver evolves a factor, Phi = H^T H, by two products with Gaussian matrices a step:
+It evolves a factor, Phi = H^T H, by two products with Gaussian matrices a step:
 
     A = sqrt(kappa dt/m) (W - Wbar),   H <- (I + c Z) H (I + A) / sqrt(1 + m c^2)
 
@@ -43,6 +39,44 @@ from theory.covariance_sde.coefficients import (
 from theory.numerics import check_count, check_range, is_concrete, states_at
 
 
+def factor_step(
+    h_MxM: jax.Array,
+    w_MxM: jax.Array,
+    z_MxM: jax.Array,
+    dt: float | jax.Array,
+    mixing: Mixing = PLAIN,
+    kappa: float | jax.Array = 1.0,
+) -> jax.Array:
+    """One step of the factor H from iid N(0, 1) matrices W (mixing) and Z (value); vmap over paths.
+
+    With H heads the mixing noise has 1/H of the variance, so E[A^T Phi A] is only 1/H of the drift.
+    The rest, a non-negative diagonal, is added to Phi, which costs a Cholesky factorisation.
+    """
+    m = h_MxM.shape[-1]
+    heads = mixing.heads
+    a_MxM = jnp.sqrt(kappa / heads * dt / m) * centre(w_MxM, mixing.causal)
+    h_MxM = h_MxM + h_MxM @ a_MxM
+    if heads > 1:
+        phi = h_MxM.T @ h_MxM
+        rest = (1 - 1 / heads) * kappa * dt / m * mean_quadratic(phi, mixing.causal)
+        h_MxM = jnp.linalg.cholesky(phi + jnp.diag(rest)).T
+    variance = 2 * dt if mixing.output_projection else dt
+    # Too large a step has no exact variance: there c^2 = dt/2, a first-order step like any other.
+    exact = jax.lax.rsqrt(1 - jnp.minimum(m * variance, 0.75))
+    growth = jnp.where(m * variance <= 0.75, exact, 1 + m * variance / 2)  # 1 + m c^2
+    return (h_MxM + jnp.sqrt((growth - 1) / m) * (z_MxM @ h_MxM)) / jnp.sqrt(growth)
+
+
+def centre(w_MxM: jax.Array, causal: bool) -> jax.Array:
+    """W - Wbar: column a loses its mean over the entries (<= a when causal) that token a sees."""
+    m = w_MxM.shape[-1]
+    if not causal:
+        return w_MxM - w_MxM.mean(-2, keepdims=True)
+    w_MxM = jnp.triu(w_MxM)
+    mean_1xM = w_MxM.sum(-2, keepdims=True) / jnp.arange(1, m + 1, dtype=w_MxM.dtype)[None, :]
+    return jnp.triu(w_MxM - mean_1xM)
+
+
 @dataclass(frozen=True)
 class Factor:
     """The step of this module's docstring.
@@ -53,19 +87,8 @@ class Factor:
 
     keep_root: bool = False
 
-    def start(self, phi0: jax.Array) -> jax.Array:
-        return square_root(phi0)
-
-    def step(
-        self,
-        h_MxM: jax.Array,
-        w_MxM: jax.Array,
-        z_MxM: jax.Array,
-        dt: jax.Array,
-        kappa: jax.Array,
-        mixing: Mixing,
-    ) -> jax.Array:
-        return factor_step(h_MxM, w_MxM, z_MxM, dt, mixing, kappa)
+    start = staticmethod(square_root)
+    step = staticmethod(factor_step)
 
     def read(self, h_xMxM: jax.Array) -> jax.Array:
         return h_xMxM if self.keep_root else jnp.swapaxes(h_xMxM, -1, -2) @ h_xMxM
@@ -78,30 +101,17 @@ class Euler:
     For comparison only: it leaves the cone (negative eigenvalues, biased correlations at tau ~ 1).
     """
 
-    def start(self, phi0: jax.Array) -> jax.Array:
-        return phi0
+    start = read = staticmethod(jnp.asarray)  # the state of a path is Phi itself
 
-    def step(
-        self,
-        phi_MxM: jax.Array,
-        unused_w_MxM: jax.Array,
-        z_MxM: jax.Array,
-        dt: jax.Array,
-        kappa: jax.Array,
-        mixing: Mixing,
-    ) -> jax.Array:
+    def step(self, phi_MxM, unused_w_MxM, z_MxM, dt, mixing: Mixing, kappa) -> jax.Array:
         """Phi + drift dt + sqrt(dt) (covariance)^{1/2} xi."""
         m = phi_MxM.shape[-1]
         upper = np.triu_indices(m)
         mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # the s of kappa = m n s^2 at n = 1
         root = square_root(covariance(phi_MxM, mixing, 1))
-        xi_p = z_MxM[upper]
-        noise = jnp.zeros_like(phi_MxM).at[upper].set(root.T @ xi_p)
+        noise = jnp.zeros_like(phi_MxM).at[upper].set(root.T @ z_MxM[upper])
         noise = noise + jnp.triu(noise, 1).T
         return phi_MxM + drift(phi_MxM, mixing, 1) * dt + jnp.sqrt(dt) * noise
-
-    def read(self, phi_xMxM: jax.Array) -> jax.Array:
-        return phi_xMxM
 
 
 FACTOR = Factor()
@@ -158,53 +168,14 @@ def correlation(phi: jax.Array, a: int = 0, b: int = 1) -> jax.Array:
     return phi[..., a, b] / jnp.sqrt(phi[..., a, a] * phi[..., b, b])
 
 
-def factor_step(
-    h_MxM: jax.Array,
-    w_MxM: jax.Array,
-    z_MxM: jax.Array,
-    dt: float | jax.Array,
-    mixing: Mixing = PLAIN,
-    kappa: float | jax.Array = 1.0,
-) -> jax.Array:
-    """One step of the factor H from iid N(0, 1) matrices W (mixing) and Z (value); vmap over paths.
-
-    With H heads the mixing noise has 1/H of the variance, so E[A^T Phi A] is only 1/H of the drift.
-    The rest, a non-negative diagonal, is added to Phi, which costs a Cholesky factorisation.
-    """
-    m = h_MxM.shape[-1]
-    heads = mixing.heads
-    a_MxM = jnp.sqrt(kappa / heads * dt / m) * centre(w_MxM, mixing.causal)
-    h_MxM = h_MxM + h_MxM @ a_MxM
-    if heads > 1:
-        phi = h_MxM.T @ h_MxM
-        rest = (1 - 1 / heads) * kappa * dt / m * mean_quadratic(phi, mixing.causal)
-        h_MxM = jnp.linalg.cholesky(phi + jnp.diag(rest)).T
-    variance = 2 * dt if mixing.output_projection else dt
-    # Too large a step has no exact variance: there c^2 = dt/2, a first-order step like any other.
-    exact = jax.lax.rsqrt(1 - jnp.minimum(m * variance, 0.75))
-    growth = jnp.where(m * variance <= 0.75, exact, 1 + m * variance / 2)  # 1 + m c^2
-    return (h_MxM + jnp.sqrt((growth - 1) / m) * (z_MxM @ h_MxM)) / jnp.sqrt(growth)
-
-
-def centre(w_MxM: jax.Array, causal: bool) -> jax.Array:
-    """W - Wbar: column a loses its mean over the entries (<= a when causal) that token a sees."""
-    m = w_MxM.shape[-1]
-    if not causal:
-        return w_MxM - w_MxM.mean(-2, keepdims=True)
-    w_MxM = jnp.triu(w_MxM)
-    mean_1xM = w_MxM.sum(-2, keepdims=True) / jnp.arange(1, m + 1, dtype=w_MxM.dtype)[None, :]
-    return jnp.triu(w_MxM - mean_1xM)
-
-
 @functools.partial(jax.jit, static_argnums=(5, 6, 7))
 def _solve(key, phi0, steps_dt, stops, kappa, paths, mixing: Mixing, solver: Factor | Euler):
     m = phi0.shape[-1]
 
     def advance(k, state_PxMxM):
-        w_PxMxM, z_PxMxM = _two_normals(jax.random.fold_in(key, k), (paths, m, m), phi0.dtype)
-        return jax.vmap(lambda x, w, z: solver.step(x, w, z, steps_dt[k], kappa, mixing))(
-            state_PxMxM, w_PxMxM, z_PxMxM
-        )
+        normals = _two_normals(jax.random.fold_in(key, k), (paths, m, m), phi0.dtype)
+        step = jax.vmap(lambda x, w, z: solver.step(x, w, z, steps_dt[k], mixing, kappa))
+        return step(state_PxMxM, *normals)
 
     start_PxMxM = jnp.broadcast_to(solver.start(phi0)[None], (paths, m, m))
     # Only the requested times are stored: 300 states of 1,000 paths at m = 64 are 10 GB.

@@ -4,8 +4,7 @@
 `measure_attention_logits` are the pair of Theorem 2, exact and by automatic differentiation. The
 lemmas' `lemma_counts` and `first_step_table` are exact moments of the process that `sample` draws.
 Nothing here is built from the models' lines: the theorems are about the simplified model (2), and
-`gradient_step` writes it out. The process is that of `jaxformer.tasks.recall` with uniform
-statistics, and a test holds both samplers to one law.
+`gradient_step` writes it out.
 """
 
 from theory.one_step.attention_ordering import (

@@ -109,12 +109,7 @@ def attention_logits_limit(N: int, alpha: float, setting: Setting) -> Ordering:
 
 
 def measure_attention_logits(
-    key: jax.Array,
-    N: int,
-    T: int,
-    alpha: float,
-    samples: int,
-    setting: Setting,
+    key: jax.Array, N: int, T: int, alpha: float, samples: int, setting: Setting
 ) -> tuple[Ordering, Ordering]:
     """The same by automatic differentiation over sampled sequences: means and standard errors."""
     _check(N, T, alpha, setting)
@@ -190,14 +185,9 @@ def noise_matrices(N: int, T: int, alpha: float) -> NoiseMatrices:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _noise_matrices(N, T, alpha):
     V, _ = value_matrix(N, T, alpha, Setting(sizes=(1.0, 0.0)))
-    rows = {"A": V[:N].mean(0), "B": V[N]}
-    out = {}
-    for name, row in rows.items():
-        projections = [
-            row @ (jnp.diag(pair.mean) / T - pair.second / T**2) for pair in _both(N, T, alpha)
-        ]
-        out[name] = _over_targets(projections, N, False)
-    return NoiseMatrices(out["A"].noise, out["A"].token, out["B"].noise, out["B"].token)
+    maps = [jnp.diag(pair.mean) / T - pair.second / T**2 for pair in _both(N, T, alpha)]
+    A, B = (_over_targets([row @ x for x in maps], N, False) for row in (V[:N].mean(0), V[N]))
+    return NoiseMatrices(A.noise, A.token, B.noise, B.token)
 
 
 def noise_recursion(
@@ -233,15 +223,12 @@ def _over_targets(vectors: list, N: int, exclude_trigger: bool) -> _Targets:
     """Mean over ybar of a vector over b, from ybar = 0 and ybar = 1: at b = q, a token, tau."""
     at_trigger, at_token = vectors
 
-    def mean(trigger, same, other, ordinary: bool):
-        tokens = same + (N - 2) * other if ordinary else (N - 1) * other
-        return tokens / (N - 1) if exclude_trigger else (trigger + tokens) / N
+    def mean(b, tokens):  # the sum over the N - 1 targets other than q is `tokens`
+        return tokens / (N - 1) if exclude_trigger else (at_trigger[b] + tokens) / N
 
-    return _Targets(
-        mean(at_trigger[0], None, at_token[0], False),
-        mean(at_trigger[1], at_token[1], at_token[2], True),
-        mean(at_trigger[N], None, at_token[N], False),
-    )
+    ordinary = at_token[1] + (N - 2) * at_token[2]
+    trigger, noise = (mean(b, (N - 1) * at_token[b]) for b in (0, N))
+    return _Targets(trigger, mean(1, ordinary), noise)
 
 
 def _both(N: int, T: int, alpha: float):

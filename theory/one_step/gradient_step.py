@@ -49,10 +49,8 @@ def margins(
     trials: int = 8,
 ) -> tuple[Margins, Margins]:
     """Predicted margins, and measured ones of shape (trials,)."""
-    return (
-        predict(N, T, samples, alpha, inputs),
-        measure(key, N, T, samples, alpha, inputs, trials),
-    )
+    setting = (N, T, samples, alpha, inputs)
+    return predict(*setting), measure(key, *setting, trials)
 
 
 def predict(N: int, T: int, samples: int, alpha: float, inputs: str = INPUTS[1]) -> Margins:

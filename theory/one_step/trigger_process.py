@@ -98,8 +98,29 @@ def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) ->
 
 
 def first_step_table(N: int, T: int, alpha: Numbers) -> Moments:
-    """Table 3: mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T, exact."""
-    return _table_3(N, T, alpha, lemma_counts(N, T, alpha))
+    """Table 3: mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T, exact.
+
+    A sum over ybar in {q, j, k, the others}; y = tau with alpha, else ybar.
+    """
+    counts = lemma_counts(N, T, alpha)
+    means, variances = [], []
+    for case in TABLE_3:
+        j, k = case.split(",")
+        named = {"q", j, k} - {"tau"}
+        classes = {name: 1 for name in named} | {"other": N - len(named)}
+        first, second = 0.0, 0.0
+        for ybar, size in classes.items():
+            left = "q" if ybar == "q" else "j"
+            right = k if k in ("q", "tau") else "j" if ybar == k else "k"
+            count = LEMMAS.index(f"{left},{right}")
+            for y, probability in (("tau", alpha), (ybar, 1 - alpha)):
+                factor = 1 / (N + 1) - float(y == j)
+                weight = probability * size / N
+                first += weight * factor * counts.mean[count] / T
+                second += weight * factor**2 * counts.second[count] / T**2
+        means.append(first)
+        variances.append(second - first**2)
+    return Moments(jnp.stack(means), jnp.stack(variances))
 
 
 def first_step_table_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> Moments:
@@ -114,19 +135,11 @@ def first_step_table_limit(N: int, T: int, alpha: Numbers, printed: bool = False
     if printed:
         mean = mean.at[9].set(-(a**2 + 3 * a - 1) / N**2)
         return Moments(mean, jnp.full_like(mean, jnp.nan))
-    noise = a / (T * N) + (a - a**2) / N**2
-    rows = [
-        a**2 / (T * N) + (a**3 - a**4) / N**2,
-        noise,
-        noise,
-        (1 - a) * b,
-        (1 - a) * ((2 / a - 1) / (a * T * N**2) + 1 / (a**2 * N**3)),
-        (1 - a) * b,
-        (1 - a) * (a / (T * N**2) + a**2 / N**3),
-        (1 - a) * b,
-        (1 - a) * b,
-        (1 - a) * ((2 - a) / (T * N**2) + (2 - a) ** 2 / N**3),
-    ]
+    noise, rest = a / (T * N) + (a - a**2) / N**2, (1 - a) * b
+    rows = [a**2 / (T * N) + (a**3 - a**4) / N**2, noise, noise]
+    rows += [rest, (1 - a) * ((2 / a - 1) / (a * T * N**2) + 1 / (a**2 * N**3)), rest]
+    rows += [(1 - a) * (a / (T * N**2) + a**2 / N**3), rest, rest]
+    rows += [(1 - a) * ((2 - a) / (T * N**2) + (2 - a) ** 2 / N**3)]
     return Moments(mean, jnp.stack(rows))
 
 
@@ -182,30 +195,3 @@ def _lemma_counts(N, alpha, T):
         means.append(first.sum(1))
         seconds.append(second.sum(1))
     return Moments(jnp.concatenate(means), jnp.concatenate(seconds))
-
-
-def _table_3(N: int, T: int, alpha, counts: Moments) -> Moments:
-    """Sum over ybar in {q, j, k, the others}; y = tau with alpha, else ybar."""
-    means, variances = [], []
-    for case in TABLE_3:
-        j, k = case.split(",")
-        named = {"q", j, k} - {"tau"}
-        classes = {name: 1 for name in named} | {"other": N - len(named)}
-        first, second = 0.0, 0.0
-        for ybar, size in classes.items():
-            count = LEMMAS.index(_lemma_case(ybar, k))
-            for y, probability in (("tau", alpha), (ybar, 1 - alpha)):
-                factor = 1 / (N + 1) - float(y == j)
-                weight = probability * size / N
-                first += weight * factor * counts.mean[count] / T
-                second += weight * factor**2 * counts.second[count] / T**2
-        means.append(first)
-        variances.append(second - first**2)
-    return Moments(jnp.stack(means), jnp.stack(variances))
-
-
-def _lemma_case(ybar: str, k: str) -> str:
-    left = "q" if ybar == "q" else "j"
-    if k in ("q", "tau"):
-        return f"{left},{k}"
-    return "j,j" if ybar == k else f"{left},k"

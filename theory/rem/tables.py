@@ -119,11 +119,9 @@ def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
     w /= w.sum()
     sign = 1 if r >= 0 else -1
     du, om, phi = _smeared_row(s_1, own, shared, z, finest[0], T)
-    dv, om_2, phi_2 = (
-        (du, om, phi)
-        if s_1 == s_2 and sign == 1
-        else _smeared_row(s_2, own, shared, sign * z, finest[1], T)
-    )
+    dv, om_2, phi_2 = du, om, phi
+    if s_1 != s_2 or sign == -1:
+        dv, om_2, phi_2 = _smeared_row(s_2, own, shared, sign * z, finest[1], T)
     missing = (om @ w)[:, None] + (om_2 @ w)[None] - (om * w) @ om_2.T
     log_psi_00 = np.log1p(-np.clip(missing, 0, 1 - 1e-16))
     psi_11 = (phi * w) @ phi_2.T

@@ -5,11 +5,7 @@ The pair is `predict` and `measure`; both give a `Signal`, the second from the e
 of rank collapse. The equations are in `propagation`.
 """
 
-from theory.signal.network import (
-    Signal as Signal,
-    measure as measure,
-    predict as predict,
-)
+from theory.signal.network import Signal as Signal, measure as measure, predict as predict
 from theory.signal.propagation import (
     LARGEST_ALPHA as LARGEST_ALPHA,
     OVERLAPS as OVERLAPS,

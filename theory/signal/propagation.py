@@ -69,19 +69,18 @@ def propagate(
     rho0: Numbers, block: Block, depth: int, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
     """(depth+1, *broadcast shape) cosines, entry 0 is rho0."""
-    overlaps = _checked(block, T, overlaps, rho0=rho0)
+    T, overlaps = _checked(block, T, overlaps, rho0=rho0)
     check_count("depth", depth)
     rho0, block = _broadcast(rho0, block)
-    return _propagate(rho0, block, depth, _number(T), overlaps)
+    return _propagate(rho0, block, depth, T, overlaps)
 
 
 def block_map(
     rho: Numbers, block: Block, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
     """The cosine after one block: propagate(rho, block, 1)[1], differentiable also at rho = 1."""
-    overlaps = _checked(block, T, overlaps, rho=rho)
-    rho, block = _broadcast(rho, block)
-    return _block_map(rho, block, _number(T), overlaps)
+    T, overlaps = _checked(block, T, overlaps, rho=rho)
+    return _block_map(*_broadcast(rho, block), T, overlaps)
 
 
 def critical_alpha(
@@ -98,11 +97,11 @@ def critical_alpha(
     epsilon. By bisection in [0, 1000]: inf when no alpha works, 0 when it never collapses. The
     gradient is that of the implicit function.
     """
-    overlaps = _checked(block.replace(beta=beta, alpha_sa=0.0), T, overlaps)
+    block = block.replace(beta=beta, alpha_sa=0.0)
+    T, overlaps = _checked(block, T, overlaps)
     check_count("depth", depth)
     check_range("epsilon", epsilon, 0, 1)
-    epsilon, block = _broadcast(epsilon, block.replace(beta=beta, alpha_sa=0.0))
-    return _critical_alpha(epsilon, block, depth, _number(T), overlaps)
+    return _critical_alpha(*_broadcast(epsilon, block), depth, T, overlaps)
 
 
 def fixed_points(
@@ -227,7 +226,8 @@ def _ratio(p, q):
 # Checks ------------------------------------------------------------------------------------------
 
 
-def _checked(block: Block, T: float | None, overlaps: str | None, **cosines) -> str:
+def _checked(block: Block, T: float | None, overlaps: str | None, **cosines) -> tuple[Any, str]:
+    """T as a float or None, and the name of the overlaps, after every check."""
     for name, value in cosines.items():
         check_range(name, value, 0, 1)
     for f in fields(block):
@@ -240,13 +240,7 @@ def _checked(block: Block, T: float | None, overlaps: str | None, **cosines) -> 
         raise unknown("overlaps", overlaps, OVERLAPS)
     if T is None and overlaps != "limit":
         raise UserError(f'overlaps="{overlaps}" needs the number of tokens T; got T=None.')
-    if T is not None:
-        rem.number_of_tokens(T)
-    return overlaps
-
-
-def _number(T: float | None) -> float | None:
-    return None if T is None else float(T)
+    return None if T is None else rem.number_of_tokens(T), overlaps
 
 
 def _broadcast(first, block: Block) -> tuple[jax.Array, Block]:
