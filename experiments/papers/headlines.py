@@ -33,14 +33,13 @@ class Headline(NamedTuple):
 def freezing(runs: Runs) -> str:
     """Which parts must learn to retrieve, and which to memorise."""
     guess = result(runs["retrieval, Frozen-QK"])["baselines"]["in_context_guess"]
+    said = {name: percent(run) for name, run in runs.items()}
     return (
         f"with random, frozen queries and keys a transformer retrieves "
-        f"{percent(runs['retrieval, Frozen-QK'])} (Standard "
-        f"{percent(runs['retrieval, Standard'])}), with fixed mixing "
-        f"{percent(runs['retrieval, MixiT'])} (guessing a value of the context: "
+        f"{said['retrieval, Frozen-QK']} (Standard {said['retrieval, Standard']}), with fixed "
+        f"mixing {said['retrieval, MixiT']} (guessing a value of the context: "
         f"{100 * guess:.1f} %); to memorise random facts the mixing is enough: "
-        f"{percent(runs['memorisation, MixiT'])} (Standard "
-        f"{percent(runs['memorisation, Standard'])})"
+        f"{said['memorisation, MixiT']} (Standard {said['memorisation, Standard']})"
     )
 
 

@@ -3,6 +3,7 @@
 from experiments.ledger.item import Cell, Item
 from experiments.ledger.rules import REFUTED, near
 
+OVERSHOOT = "measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))"
 THEORY = {"theory": Cell("configs/associations/theory.py")}
 
 
@@ -49,15 +50,8 @@ STATEMENTS = (
         "Appendix B.3",
         "The noise logit converges without overshoot for eta <= 1/(alpha(1-alpha)).",
         THEORY,
-        {
-            "no overshoot at alpha = 0.3": near(
-                "measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))",
-                0.0,
-                1e-6,
-                no=REFUTED,
-            )
-        },
-        metric="measured/B.3, alpha = 0.3: overshoot at eta = 1/(alpha(1-alpha))",
+        {"no overshoot at alpha = 0.3": near(OVERSHOOT, 0.0, 1e-6, no=REFUTED)},
+        metric=OVERSHOOT,
         note="For alpha <= 1/2 only, as the text implies: at 0.7 it overshoots.",
     ),
 )

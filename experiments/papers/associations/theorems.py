@@ -165,10 +165,8 @@ def _theorem_3(alpha, time, tolerance) -> list[Row]:
     for kind, name in (("coordinates", "the ODE as printed (45)"), ("weights", "the flow of W")):
         flow = memory.gradient_flow(alpha, times, kind=kind)
         constant = memory.asymptotic_constant(alpha, kind=kind)
-        measured = float(np.exp(flow.a[-1]) * time)
-        rows.append(
-            _judge(f"Theorem 3, {name}: t e^a", (printed, constant, measured), tolerance / 2)
-        )
+        values = (printed, constant, float(np.exp(flow.a[-1]) * time))
+        rows.append(_judge(f"Theorem 3, {name}: t e^a", values, tolerance / 2))
         limit = np.log(alpha / (1 - alpha))
         rows.append(_judge(f"Theorem 3, {name}: b", (limit, limit, flow.b[-1]), tolerance))
     found = memory.predict(alpha, times)

@@ -1,7 +1,7 @@
 """Attention paths on the hidden Markov task: accuracy and order parameter against width and noise.
 
-Every function solves small convex-looking problems and samples low-dimensional posteriors; nothing
-is trained. N is the width of every layer, P/N the load; the GP limit is N to infinity.
+Nothing is trained: the order parameter is solved for, and its posterior is sampled. N is the width
+of every layer. The GP limit is N to infinity.
 """
 
 from collections.abc import Sequence
@@ -57,10 +57,8 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     plots.means(axis, sampled_widths, arrays["accuracy_sampled"], **look)
     alone = dict(zip(arrays["alone"].tolist(), arrays["accuracy_alone"].mean(1), strict=True))
     for name, value in alone.items():
-        look = (
-            {"color": "black", "ls": "--"} if name == "GP limit" else {"color": "0.55", "ls": ":"}
-        )
-        axis.axhline(value, lw=1, **look)
+        colour, style = ("black", "--") if name == "GP limit" else ("0.55", ":")
+        axis.axhline(value, lw=1, color=colour, ls=style)
     (bottom, top), place = axis.get_ylim(), -1.0
     for name, value in sorted(alone.items(), key=lambda item: item[1]):
         place = max(value, place + 0.04 * (top - bottom))  # labels must not overlap

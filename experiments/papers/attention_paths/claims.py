@@ -11,6 +11,8 @@ from experiments.ledger.rules import above, near, of
 
 ONE_SHOT = "configs/attention_paths/oneshot.py"
 figure = functools.partial(cell_of, "attention_paths")
+ALIGNED = "five leading components carry more of the labels at N = 10 than in the GP limit"
+SCORE_DROP = "test/score_drop_correlation"
 deeper, wider, one_shot = (functools.partial(of, name) for name in ("deeper", "wider", "one-shot"))
 
 DRAWINGS = (
@@ -71,36 +73,21 @@ ALIGNMENT = Item(
     "Figure 2d",
     "The finite network's kernel is better aligned with the task.",
     {"alignment": figure("alignment")},
-    {
-        "five leading components carry more of the labels at N = 10 than in the GP limit": above(
-            "top5_overlap/N=10", "top5_overlap/GP_limit"
-        )
-    },
+    {ALIGNED: above("top5_overlap/N=10", "top5_overlap/GP_limit")},
     metric="top5_overlap/N=10",
 )
 
 
 def against_noise(name: str, claim: str, design: str, note: str = "") -> Item:
     """Two paths on noisy data: `design` says what the second head attends to."""
-    ten, good, limit = (
-        f"accuracy/{design}/{network}/sigma_perp=5"
-        for network in ("N=10", "good alone", "GP limit")
-    )
-    return Item(
-        name,
-        claim,
-        {"noise": figure("robustness")},
-        {
-            "at noise 5, N = 10 beats the good path alone": above(ten, good, by=0.1),
-            "at noise 5, N = 10 beats the GP limit": above(ten, limit),
-            "the two paths are anticorrelated": above(
-                0.0, f"correlation/{design}/N=10/sigma_perp=5"
-            ),
-        },
-        metric=ten,
-        baseline="chance",
-        note=note,
-    )
+    networks = ("N=10", "good alone", "GP limit")
+    ten, good, limit = (f"accuracy/{design}/{network}/sigma_perp=5" for network in networks)
+    rules = {
+        "at noise 5, N = 10 beats the good path alone": above(ten, good, by=0.1),
+        "at noise 5, N = 10 beats the GP limit": above(ten, limit),
+        "the two paths are anticorrelated": above(0.0, f"correlation/{design}/N=10/sigma_perp=5"),
+    }
+    return Item(name, claim, {"noise": figure("robustness")}, rules, ten, "chance", note)
 
 
 ROBUSTNESS = against_noise(
@@ -131,11 +118,7 @@ ONESHOT_ALIGNMENT = Item(
     "Figure 3d",
     "The finite network's kernel is better aligned with the one-shot task.",
     {"oneshot": figure("oneshot")},
-    {
-        "five leading components carry more of the labels at N = 10 than in the GP limit": above(
-            "top5_overlap/N=10_minus_GP", 0.0
-        )
-    },
+    {ALIGNED: above("top5_overlap/N=10_minus_GP", 0.0)},
     metric="top5_overlap/N=10_minus_GP",
     note="On the training episodes, at the temperature that validation chose for each.",
 )
@@ -156,14 +139,12 @@ PRUNING = Item(
     "Head scores say which heads can be pruned.",
     {"oneshot": figure("oneshot"), "markov": figure("head_scores")},
     {
-        "score and accuracy lost correlate": above(
-            of("oneshot", "test/score_drop_correlation"), 0.0
-        ),
+        "score and accuracy lost correlate": above(of("oneshot", SCORE_DROP), 0.0),
         "Markov task, N = 10: pruning the head of highest score costs more than the lowest": above(
             of("markov", "drop/N=10/(2)1"), of("markov", "drop/N=10/(2)2")
         ),
     },
-    metric="test/score_drop_correlation",
+    metric=SCORE_DROP,
 )
 
 KERNELS = Item(
@@ -209,9 +190,7 @@ WIDER = Item(
         ),
     },
     {
-        "one-shot: score and accuracy lost correlate": above(
-            one_shot("test/score_drop_correlation"), 0.0
-        ),
+        "one-shot: score and accuracy lost correlate": above(one_shot(SCORE_DROP), 0.0),
         "N = 10 beats the GP limit": above(wider("accuracy/N=10"), wider("accuracy/GP_limit")),
     },
     metric="accuracy/N=10",

@@ -97,7 +97,7 @@ def draw_networks(arrays, widths: Sequence[int]):
 
 
 def _largest(U_SxDxD: np.ndarray) -> np.ndarray:
-    """The two paths that count most."""
+    """The two paths with the largest diagonal entries of U."""
     return np.argsort(-np.diagonal(U_SxDxD.mean(0)))[:2]
 
 

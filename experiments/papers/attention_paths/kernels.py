@@ -15,7 +15,7 @@ from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap,
 
 
 def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) -> Outcome:
-    """|e_k . Y| / sqrt(P) of the leading principal components of K: the GP limit, then each N."""
+    """|e_k . Y| / sqrt(P) of the leading principal components of K, the GP limit first."""
     labels = ("GP limit", *(f"N = {n}" for n in widths[::-1]))
     overlaps = np.zeros((len(labels), sets.n_seeds, components))
     aligned = np.zeros((len(labels), sets.n_seeds))

@@ -12,8 +12,10 @@ from jaxformer.training.metrics import Mean, over_seeds
 
 
 def draw(arrays, heads: tuple[int, ...]):
-    """Accuracy, temperature scan, head scores, overlap with the labels; two order parameters,
-    pruning, the scores of theory beside those of the trained network."""
+    """Above: accuracy, temperature scan, head scores, overlap with the labels.
+
+    Below: U of the trained network, U of the theory, pruning, both head scores against each other.
+    """
     figure, axes = plots.grid(2, 4, (17, 7.6))
     widths = [width_name(width) for width in arrays["widths"][0]]
     sets = [name.removesuffix("/scan") for name in arrays if name.endswith("/scan")]
@@ -42,7 +44,7 @@ def draw(arrays, heads: tuple[int, ...]):
 
 
 def _accuracies(arrays, name: str, widths: list[str]) -> dict[str, np.ndarray]:
-    """By network: gradient descent, and each width at the temperature that validation chose."""
+    """The accuracy of gradient descent, and of each width at the temperature validation chose."""
     best_SxW = arrays["validation"].argmax(2)
     chosen_SxW = np.take_along_axis(arrays[f"{name}/scan"], best_SxW[..., None], 2)[..., 0]
     trained_S = arrays[f"{name}/low_first"][:, 0]
@@ -88,7 +90,7 @@ def _scores(axis, arrays, sets: list[str]) -> None:
 
 
 def _correlations(one_SxH, other_SxH) -> Mean:
-    """Of two scores of a network's heads, over networks."""
+    """The correlation of two scores of a network's heads, as a mean over networks."""
     return over_seeds([correlation(one, other).mean for one, other in zip(one_SxH, other_SxH)])
 
 

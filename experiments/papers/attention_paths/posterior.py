@@ -26,7 +26,7 @@ def draw(arrays):
 
     rows, columns = np.triu_indices(len(names))
     chosen = np.arange(len(rows))
-    if len(rows) > 10:  # the largest say it
+    if len(rows) > 10:  # The ten largest entries are enough to see.
         chosen = np.argsort(-np.abs(mean[rows, columns]))[:10]
     rows, columns, places = rows[chosen], columns[chosen], np.arange(len(chosen))
     middle.bar(places, theory[rows, columns], color="0.8", label="theory (saddle point)")

@@ -1,4 +1,4 @@
-"""The hidden Markov problem of the attention-path figures, and how its paths are called."""
+"""The hidden Markov problem of the attention-path figures, and the names of its paths."""
 
 import itertools
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Example(NamedTuple):
         return float(np.mean(np.sign(mean) == self.labels_test))
 
     def accuracy_at(self, U, temperature: float) -> float:
-        """Of the Gaussian-process predictor with this U: the identity is the GP limit."""
+        """Accuracy of the Gaussian-process predictor with this U; the GP limit is U = 1."""
         mean, _ = attention_paths.predict_at(
             U, self.attentioned, self.labels, temperature, self.attentioned_test
         )
@@ -47,7 +47,7 @@ class Example(NamedTuple):
 
 
 class Datasets(NamedTuple):
-    """The problems of a figure, one a seed, at one temperature."""
+    """The problems of a figure: one for each seed, all at one temperature."""
 
     task: dict[str, Any]
     temperature: float

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers.attention_paths.heads import all_heads
+from experiments.shared.outcome import exact
 from jaxformer.tasks.task import Batch
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
@@ -38,15 +40,14 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
             metrics[f"{name}/{width}"] = _proportion(accuracy[k, best[k]], sets[name])
         for k, width in enumerate(names[1:], 1):
             gap = accuracy[k, best[k]] - accuracy[0, best[0]]
-            metrics[f"{name}/{width}_minus_GP"] = Mean(float(gap), math.nan, 1)
+            metrics[f"{name}/{width}_minus_GP"] = exact(gap)
 
     U, overlap = (scan[name][np.arange(len(names)), best] for name in ("U", "overlap"))
     carried = (overlap[:, :LEADING] ** 2).sum(1)
     for k, width in enumerate(names):
-        metrics[f"top{LEADING}_overlap/{width}"] = Mean(float(carried[k]), math.nan, 1)
+        metrics[f"top{LEADING}_overlap/{width}"] = exact(carried[k])
     for k, width in enumerate(names[1:], 1):
-        gap = Mean(float(carried[k] - carried[0]), math.nan, 1)
-        metrics[f"top{LEADING}_overlap/{width}_minus_GP"] = gap
+        metrics[f"top{LEADING}_overlap/{width}_minus_GP"] = exact(carried[k] - carried[0])
     pruned = _prune(model, params, U[1], sets)
     for name, accuracy in pruned["whole"].items():
         metrics[f"{name}/gradient_descent"] = _proportion(accuracy, sets[name])
@@ -121,7 +122,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
     """Theory scores of U, and the trained network's accuracy with heads dropped, no retraining."""
     heads = model.spec.heads
-    places = [(layer, head) for layer, count in enumerate(heads) for head in range(count)]
+    places = all_heads(heads)
     scores = np.concatenate([np.asarray(s) for s in attention_paths.head_scores(U, heads)])
 
     @jax.jit
@@ -178,7 +179,7 @@ def _proportion(value: float, batch: Batch) -> Mean:
 
 
 def correlation(one, other) -> Mean:
-    """Pearson's."""
+    """Pearson's correlation of two lists of numbers; it has no standard error."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     spread = one.std() * other.std()
     value = ((one - one.mean()) * (other - other.mean())).mean() / spread if spread else math.nan

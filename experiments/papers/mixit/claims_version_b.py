@@ -2,7 +2,8 @@
 
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.rules import REFUTED, above, near, of
-from experiments.papers.mixit import claims, claims_given, claims_sweeps, claims_theory
+from experiments.papers.mixit import claims, claims_given, claims_theory
+from experiments.papers.mixit import claims_sweeps as sweeps
 
 
 def same(item: Item, name: str) -> Item:
@@ -56,7 +57,7 @@ PAPER = Paper(
         claims_given.VARIANTS,
         same(claims.HOPS, "Table 1, k-hop"),
         same(claims.RETRIEVAL, "Table 1, retrieval"),
-        same(claims_sweeps.FIGURE_2, "Figure 2"),
+        same(sweeps.FIGURE_2, "Figure 2"),
         *(same(item, item.name.replace("Table 3", "Table 2")) for item in claims_given.LANGUAGE),
         same(claims.ADDITION, "Table 3, decimal addition"),
         same(claims.DYCK, "Table 3, Dyck-1"),
@@ -65,14 +66,11 @@ PAPER = Paper(
         same(claims_given.YELP, "Table 3, Yelp polarity"),
         claims.BITS,
         claims.FIGURE_3,
-        same(claims_sweeps.DEPTH, "Table 5"),
+        same(sweeps.DEPTH, "Table 5"),
         claims_theory.COVARIANCE,
         claims_given.GRID,
         claims_given.OPTIMA,
-        *(
-            same(item, item.name.replace("Table 5", "Table 9"))
-            for item in claims_sweeps.HEAD_SWEEPS
-        ),
+        *(same(item, item.name.replace("Table 5", "Table 9")) for item in sweeps.HEAD_SWEEPS),
         claims_theory.SDE,
         UNIVERSAL,
         SCALE,

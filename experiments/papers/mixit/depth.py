@@ -15,6 +15,7 @@ from jaxformer import observables
 from jaxformer.errors import UserError
 from jaxformer.models.decoder import Block, DecoderSpec
 from jaxformer.training.metrics import Mean, over_seeds
+from theory.numerics import states_at
 
 STATISTICS = {"covariance": observables.token_covariance, "cosine": observables.token_cosine}
 NAMES = {"mixit": "MixiT", "random": "Random transformer"}
@@ -104,11 +105,10 @@ def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -
         params = block.init(jax.random.fold_in(key, l), h_BxTxN[:1], None)
         return block.apply(params, h_BxTxN, None)
 
-    def until(h_BxTxN, segment):  # one compiled block, whatever the depths
-        h_BxTxN = jax.lax.fori_loop(segment[0], segment[1], advance, h_BxTxN)
-        return h_BxTxN, jnp.stack([f(h_BxTxN).mean() for f in STATISTICS.values()])
+    def read(h_BxTxN):
+        return jnp.stack([f(h_BxTxN).mean() for f in STATISTICS.values()])
 
-    return jax.lax.scan(until, h_BxTxN, jnp.array([*pairwise((0, *depths))]))[1]
+    return states_at(jnp.array(depths), advance, h_BxTxN, read)
 
 
 def draw_covariance_depth(arrays):

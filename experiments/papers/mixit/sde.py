@@ -121,9 +121,8 @@ def measure_printed_variance(
     for key, (name, value) in zip(keys, std.items(), strict=True):
         found = cs.measure(key, phi, width, layers, samples, at.tolist(), cs.Mixing(scale=value))
         curves[name] = np.asarray(cs.log_trace(found))
-    paths = cs.predict(
-        jax.random.fold_in(keys[0], 1), phi, layers / width, samples, 2 * layers, at / width
-    )
+    key = jax.random.fold_in(keys[0], 1)
+    paths = cs.predict(key, phi, layers / width, samples, 2 * layers, at / width)
     sde = np.asarray(cs.log_trace(paths)).mean(0)
     metrics = {}
     for name, curve in curves.items():

@@ -70,7 +70,7 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
         seen_SxBxR[:, i, j] = [one_head.mean_cosine(out_TxN) for _, out_TxN in found]
     predicted = theory(some_beta, some_rho)
 
-    def rms(name, seen):  # at rho = 0 pairs of random tokens differ too much for one number
+    def rms(name, seen):  # without rho = 0, where the cosines of random tokens are noise
         return float(np.sqrt(np.mean((predicted[name] - seen)[:, 1:] ** 2)))
 
     gaps = {f"{name}_rms_error": rms(name, seen_SxBxR.mean(0)) for name in predicted}
@@ -231,5 +231,5 @@ def draw_spectrum(arrays, betas: tuple, length: int, width: int):
 
 
 def _edges(*axes: np.ndarray) -> list[float]:
-    """Of an image whose pixels have these centres."""
+    """The extent of an image whose pixels have these centres."""
     return [edge for c in axes for edge in (c[0] - (c[1] - c[0]) / 2, c[-1] + (c[1] - c[0]) / 2)]

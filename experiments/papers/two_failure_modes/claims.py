@@ -11,7 +11,7 @@ from experiments.ledger.rules import REFUTED, above, near, of, trivial
 
 figure = functools.partial(cell_of, "two_failure_modes")
 loss = functools.partial(of, metric="loss")
-
+CLOSER = above(trivial("", "limit_rms_error"), "exact_rms_error")  # to networks
 
 MAPS = Item(
     "Figure 1a, b",
@@ -31,11 +31,7 @@ TRAINABILITY = Item(
     "Figure 1c",
     "A line beta_c = sqrt 2 and a curve alpha_c(beta) bound the trainable region.",
     {"diagram": figure("fig1_trainability")},
-    {
-        "networks lie closer to the exact diagram than to the limit": above(
-            trivial("", "limit_rms_error"), "exact_rms_error"
-        )
-    },
+    {"networks lie closer to the exact diagram than to the limit": CLOSER},
     metric="exact_rms_error",
     note="The paper gives no threshold for collapse; here rho_L > 0.99.",
 )
@@ -95,14 +91,11 @@ PHASE = Item(
 
 def by_beta(file: str, name: str, claim: str, note: str) -> Item:
     cells = {f"beta={b}": figure(file, f"variant=beta_{b.replace('.', '_')}") for b in BETAS}
+    half, one, beyond, four = (loss(f"beta={b}") for b in ("0.5", "1.0", "1.8", "4.0"))
     rules = {
-        "beta = 4 trains worse than 0.5": above(loss("beta=4.0"), loss("beta=0.5")),
-        "beta = 1.8, beyond the transition, trains worse than 1.0": above(
-            loss("beta=1.8"), loss("beta=1.0")
-        ),
-        "below the transition (0.5 and 1.0) losses agree": near(
-            loss("beta=1.0"), loss("beta=0.5"), 0.03
-        ),
+        "beta = 4 trains worse than 0.5": above(four, half),
+        "beta = 1.8, beyond the transition, trains worse than 1.0": above(beyond, one),
+        "below the transition (0.5 and 1.0) losses agree": near(one, half, 0.03),
     }
     return Item(name, claim, cells, rules, "loss", "unigram_loss", note)
 
@@ -184,9 +177,7 @@ NO_RESIDUAL = Item(
         "below the transition all tokens are alike after one block (beta = 0.5)": near(
             "cosine_1_beta_0.5", 1.0, 0.02, no=REFUTED
         ),
-        "the exact theory is closer to networks than the limit": above(
-            trivial("", "limit_rms_error"), "exact_rms_error"
-        ),
+        "the exact theory is closer to networks than the limit": CLOSER,
     },
     metric="cosine_1_beta_0.5",
     note="At finite T one block does not collapse orthogonal tokens.",

@@ -22,7 +22,7 @@ MAP = {"origin": "lower", "aspect": "auto", "cmap": "cividis", "vmax": 1}
 
 
 class Encoders(NamedTuple):
-    """The random networks of a figure: one a seed."""
+    """The random networks of a figure: one for each seed."""
 
     length: int
     width: int
@@ -31,7 +31,7 @@ class Encoders(NamedTuple):
     heads: int = 1
 
     def cosines(self, block: Block, layers: int) -> np.ndarray:
-        """(seeds, layers + 1) mean cosines; float32 networks are fast enough."""
+        """(seeds, layers + 1) mean cosines, measured in float32 because that is faster."""
         keys = jax.vmap(jax.random.key)(np.arange(self.seed, self.seed + self.n_seeds))
         sizes = (layers, self.length, self.width, self.heads)
         signal = network.measure(keys, block, *sizes, dtype=np.float32)
@@ -39,7 +39,7 @@ class Encoders(NamedTuple):
 
 
 class Strengths(NamedTuple):
-    """What is the same in every block of a figure."""
+    """The MLP's residual weight and the variances, which are the same in all blocks of a figure."""
 
     alpha_mlp: float
     sigma2: float
@@ -264,7 +264,7 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
 
 
 def _dots(axis, cosine_SxL: np.ndarray, **look) -> None:
-    """Networks at no more than 13 layers, with standard deviations."""
+    """Means and standard deviations over networks, at no more than 13 of the layers."""
     layers = cosine_SxL.shape[1] - 1
     shown = np.unique(np.linspace(0, layers, min(layers, 12) + 1).astype(int))
     spread_L = cosine_SxL.std(0, ddof=1) if len(cosine_SxL) > 1 else np.zeros(layers + 1)

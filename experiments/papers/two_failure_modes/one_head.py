@@ -1,4 +1,4 @@
-"""One random attention head: its map, the cosines and the second moments of what it puts out."""
+"""One random attention head: its map, and the cosines and second moments of its output."""
 
 from functools import partial
 from typing import NamedTuple
@@ -10,11 +10,11 @@ import numpy as np
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.layers import rms_normalise
 
-BERT = (0.02, 768, 64, 512)  # standard deviation of the weights, width, of a head, length
+BERT = (0.02, 768, 64, 512)  # standard deviation of weights, width, head dimension, length
 
 
 class Heads(NamedTuple):
-    """The random heads of a figure: one a seed."""
+    """The random heads of a figure: one for each seed."""
 
     length: int
     width: int
@@ -47,6 +47,7 @@ def _layer(key, beta, rho, length, width):
 
 
 def mean_cosine(out_TxN: np.ndarray) -> float:
+    """Over all pairs of different tokens."""
     T = len(out_TxN)
     out_TxN = out_TxN / np.linalg.norm(out_TxN, axis=1, keepdims=True)
     return float((np.sum(out_TxN.sum(0) ** 2) - T) / (T * (T - 1)))
