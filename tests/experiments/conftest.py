@@ -24,6 +24,24 @@ TINY = (
     "--config.train.eval_every=20",
 )
 
+# Sends itself a signal at a chosen moment: once a hook of the session has seen this step.
+INTERRUPTED = """
+import os, sys
+from experiments import run
+from jaxformer.training.session import Session
+call, sent = Session.{method}, []
+def and_then_signal(self, *args):
+    out = call(self, *args)
+    if args[{step_argument}] >= {step} and not sent:
+        sent.append(1)
+        os.kill(os.getpid(), {signal})
+    return out
+Session.{method} = and_then_signal
+sys.exit(run.main({words!r}))
+"""
+AFTER_ROWS = dict(method="record", step_argument=0)
+WHILE_SAVING = dict(method="save", step_argument=1)
+
 
 def tiny(*words: str) -> list[str]:
     """TINY with these words, which stand in place of its own."""
@@ -57,5 +75,15 @@ def in_process():
         return subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True
         )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def interrupted(in_process):
+    """interrupted(words, moment, step, number): the run of these words, which gets a signal."""
+
+    def run(words, moment, step, number):
+        return in_process(INTERRUPTED.format(**moment, step=step, signal=int(number), words=words))
 
     return run

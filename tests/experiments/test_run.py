@@ -14,7 +14,7 @@ from experiments import compare
 from experiments.run import main
 from jaxformer.partition import Partition
 from jaxformer.records import Workdir
-from tests.experiments.conftest import TINY, tiny
+from tests.experiments.conftest import AFTER_ROWS, TINY, WHILE_SAVING, tiny
 
 
 def rows(workdir):
@@ -68,36 +68,14 @@ def test_the_same_command_again_shows_the_result_and_changes_nothing(finished, c
     assert (finished / "result.json").read_bytes() == before
 
 
-# Sends itself a signal at a chosen moment: after a row is written, or as a checkpoint starts.
-INTERRUPTED = """
-import os, sys
-from experiments import run
-from jaxformer.training.session import Session
-call, sent = Session.{method}, []
-def and_then_signal(self, *args):
-    out = call(self, *args)
-    if args[{step_argument}] >= {step} and not sent:
-        sent.append(1)
-        os.kill(os.getpid(), {signal})
-    return out
-Session.{method} = and_then_signal
-sys.exit(run.main({words!r}))
-"""
-AFTER_ROWS = dict(method="record", step_argument=0)
-WHILE_SAVING = dict(method="save", step_argument=1)
-
-
-def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, in_process, tmp_path):
+def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, interrupted, tmp_path):
     workdir = tmp_path / "killed"
     words = [*TINY, f"--workdir={workdir}"]
 
-    def interrupted(moment, step, number):
-        return in_process(INTERRUPTED.format(**moment, step=step, signal=int(number), words=words))
-
-    stopped = interrupted(AFTER_ROWS, 10, signal.SIGTERM)
+    stopped = interrupted(words, AFTER_ROWS, 10, signal.SIGTERM)
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert "the same command goes on" in stopped.stdout
-    killed = interrupted(WHILE_SAVING, 30, signal.SIGKILL)
+    killed = interrupted(words, WHILE_SAVING, 30, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
     with open(workdir / "metrics.jsonl", "a") as file:
         file.write('{"step": 999999, "loss": [')  # a row cut short by the kill

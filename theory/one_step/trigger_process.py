@@ -106,8 +106,8 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> Moments:
     means, variances = [], []
     for case in TABLE_3:
         j, k = case.split(",")
-        named = {"q", j, k} - {"tau"}
-        classes = {name: 1 for name in named} | {"other": N - len(named)}
+        named = [name for name in dict.fromkeys(("q", j, k)) if name != "tau"]
+        classes = dict.fromkeys(named, 1) | {"other": N - len(named)}
         first, second = 0.0, 0.0
         for ybar, size in classes.items():
             left = "q" if ybar == "q" else "j"

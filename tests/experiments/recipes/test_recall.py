@@ -16,6 +16,7 @@ from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.task import Batch
+from tests.experiments.conftest import AFTER_ROWS, WHILE_SAVING
 
 FINETUNE = "--config=configs/associations/finetune.py:scale=tiny"
 SIZES = ("--config.model.width=8", "--config.data.test_size=16", "--config.train.batch_size=8")
@@ -128,39 +129,15 @@ def test_if_all_diverge_the_last_good_state_is_kept(tmp_path, capsys):
     assert all(np.isfinite(leaf).all() for leaf in found.arrays.values() if leaf.dtype.kind == "f")
 
 
-# Sends itself a signal at a chosen moment: after a row is written, or as a checkpoint starts.
-INTERRUPTED = """
-import os, sys
-from experiments import run
-from jaxformer.training.session import Session
-call, sent = Session.{method}, []
-def and_then_signal(self, *args):
-    out = call(self, *args)
-    if args[{step_argument}] >= {step} and not sent:
-        sent.append(1)
-        os.kill(os.getpid(), {signal})
-    return out
-Session.{method} = and_then_signal
-sys.exit(run.main({words!r}))
-"""
-
-
 @pytest.mark.slow
-def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, in_process):
+def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, interrupted):
     sizes = (*SIZES, "--config.train.log_every=1", "--config.n_seeds=2", "--config.train.steps=25")
     workdir, whole = tmp_path / "killed", tmp_path / "whole"
     words = [FINETUNE, *sizes, f"--workdir={workdir}"]
 
-    def interrupted(method, step_argument, step, number):
-        return in_process(
-            INTERRUPTED.format(
-                method=method, step_argument=step_argument, step=step, signal=number, words=words
-            )
-        )
-
-    stopped = interrupted("record", 0, 5, int(signal.SIGTERM))  # on clean data
+    stopped = interrupted(words, AFTER_ROWS, 5, signal.SIGTERM)  # on clean data
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
-    killed = interrupted("save", 1, 15, int(signal.SIGKILL))  # on noisy data
+    killed = interrupted(words, WHILE_SAVING, 15, signal.SIGKILL)  # on noisy data
     assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
     assert not (workdir / "result.json").exists()
     assert main(words) == 0
