@@ -13,7 +13,13 @@ from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
 from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
-KNOWN = (MIXIT, RANDOM_ATTENTION, TWO_FAILURE_MODES, ASSOCIATIONS, ATTENTION_PATHS)
+KNOWN = (
+    MIXIT,
+    RANDOM_ATTENTION,
+    TWO_FAILURE_MODES,
+    ASSOCIATIONS,
+    ATTENTION_PATHS,
+)
 PAPERS: dict[str, Paper] = {paper.key: checked(paper) for paper in KNOWN}
 
 __all__ = ["PAPERS", "Cell", "Item", "Paper"]
