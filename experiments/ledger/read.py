@@ -54,7 +54,7 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
 def stale(record: Record) -> str:
     """Why the same command would run another config today, or ""."""
     try:
-        config = flags.plain(flags.configured(record.config_file, record.overrides))
+        config = flags.plain(flags.of_a_record(record.config_file, record.overrides))
     except UserError as error:
         said = str(error).partition(" There are ")[0].partition(" The choices are")[0]
         return f"its config is gone: {said}"

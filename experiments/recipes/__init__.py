@@ -23,7 +23,7 @@ RECIPES = {
     "train": Recipe(TRAINING, resumes=True),
     "look": Recipe(TRAINING, resumes=True),
     "recall": Recipe((*TRAINING, "recall"), resumes=True),
-    "oneshot": Recipe((*TRAINING, "bayes"), resumes=True),
+    "oneshot": Recipe((*TRAINING[1:], "bayes"), resumes=True),
     "measure": Recipe(("task", "data", "model", "partition", "measure"), resumes=False),
     "solve": Recipe(("figure",), resumes=False, uses_seeds=None),
     "posterior": Recipe(("task", "posterior"), resumes=True, uses_seeds=False),

@@ -8,17 +8,19 @@ import contextlib
 import importlib.util
 import inspect
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from configs.common import ConfigError
-from jaxformer.errors import UserError, did_you_mean
+from experiments import recipes
+from jaxformer.errors import UserError, check_choice, did_you_mean
 from jaxformer.records import flat
 
 ROOT = Path(__file__).parents[2]
+LARGEST = {int: 2**62, float: 3e38}  # numbers of fields are below it
 # Set by hand, what runs is no longer the variant that its label names.
 OF_A_VARIANT = ("partition", "unfreeze", "model.mixer", "posterior.method")
 
@@ -35,10 +37,17 @@ def load_config(text: str) -> ConfigDict:
     module = config_module(name)
     if not hasattr(module, "get_config"):
         raise UserError(f"{name!r} has no function get_config(arg).")
-    try:
-        return module.get_config(arguments)
-    except ConfigError as error:
-        raise UserError(str(error)) from None
+    with _said_in_a_line(f"get_config of {name!r}"):
+        config = module.get_config(arguments)
+    if not isinstance(config, ConfigDict):
+        kind = type(config).__name__
+        raise UserError(f"get_config of {name!r} must return a ConfigDict, it returned a {kind}.")
+    held = config.to_dict()
+    check_choice("recipe", str(held.get("recipe", "")), recipes.RECIPES)
+    sections = (*recipes.COMMON, *recipes.RECIPES[held["recipe"]].sections)
+    if lacking := [section for section in sections if section not in held]:
+        raise UserError(f"the config of {name!r} lacks {', '.join(lacking)}.")
+    return config
 
 
 def configured(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
@@ -49,8 +58,29 @@ def configured(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
     return config.copy_and_resolve_references()
 
 
+def of_a_record(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
+    """Like `configured`, except that a record may name only a config of this checkout.
+
+    A record may come from anybody, and a config is a program: what does not lie below configs/,
+    links resolved, is never executed.
+    """
+    name, _, arguments = text.partition(":")
+    try:
+        file, configs = (ROOT / name).resolve(), (ROOT / "configs").resolve()
+        is_ours = file.is_relative_to(configs) and file.suffix == ".py" and file.is_file()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, links in a circle
+        is_ours = False
+    if not is_ours:
+        raise UserError(f"no config {name!r:.200} below configs/ of this checkout.")
+    return configured(f"{file}:{arguments}", overrides)
+
+
 def config_module(name: str) -> Any:
-    file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
+    """The module of a config file, executed; a mistake in it is one line."""
+    try:
+        file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
+    except (OSError, ValueError):  # too long a name, a NUL in it
+        file = None
     if file is None:
         hint = did_you_mean(name, known_configs())
         raise UserError(f"no config file {name!r}.{hint} There are {', '.join(known_configs())}.")
@@ -58,8 +88,21 @@ def config_module(name: str) -> Any:
     if spec is None or spec.loader is None:
         raise UserError(f"{name!r} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with _said_in_a_line(repr(name)):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _said_in_a_line(what: str) -> Iterator[None]:
+    """What goes wrong inside a config is a mistake of its author, not one of ours."""
+    try:
+        yield
+    except (ConfigError, UserError) as error:
+        raise UserError(str(error)) from None
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{what} is not a config: it raises {said:.300}") from None
 
 
 def known_configs() -> list[str]:
@@ -133,8 +176,8 @@ def _value(name: str, text: str, old: Any) -> Any:
             return text.lower() == "true"
         raise _wrong(name, "true or false", text)
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        value = _bounded(ast.literal_eval(text))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         value = None
     if isinstance(old, tuple | list):
         items = value if isinstance(value, tuple | list) else (value,)
@@ -156,8 +199,18 @@ def _value(name: str, text: str, old: Any) -> Any:
     raise _wrong(name, f"a number such as {old}", text)
 
 
+def _bounded(value: Any) -> Any:
+    """The value; raises ValueError if a number in it is too large to be meant, or not finite."""
+    if isinstance(value, tuple | list):
+        for entry in value:
+            _bounded(entry)
+    elif type(value) in LARGEST and not abs(value) < LARGEST[type(value)]:
+        raise ValueError
+    return value
+
+
 def _wrong(name: str, expected: str, text: str) -> UserError:
-    return UserError(f"--config.{name} must be {expected}, got {text!r}.")
+    return UserError(f"--config.{name} must be {expected}, got {text!r:.200}.")
 
 
 def plain(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:

@@ -173,3 +173,70 @@ def test_a_config_is_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("x = 1\n")
     with pytest.raises(UserError, match="has no function get_config"):
         flags.load_config("mine.py")
+
+
+EVIL = """
+import pathlib
+pathlib.Path({!r}).touch()
+def get_config(arg):
+    raise OSError("nobody should be here")
+"""
+
+
+@pytest.mark.parametrize("way", ["absolute", "above", "linked", "not Python"])
+def test_a_record_runs_no_file_but_a_config_of_this_checkout(tmp_path, monkeypatch, way):
+    (tmp_path / "repo/configs").mkdir(parents=True)
+    monkeypatch.setattr(flags, "ROOT", tmp_path / "repo")
+    touched = tmp_path / "touched"
+    evil = tmp_path / "evil.py"
+    evil.write_text(EVIL.format(str(touched)))
+    (tmp_path / "repo/configs/linked.py").symlink_to(evil)
+    (tmp_path / "repo/configs/text.txt").write_text(EVIL.format(str(touched)))
+    name = {
+        "absolute": str(evil),
+        "above": "configs/../../evil.py",
+        "linked": "configs/linked.py",
+        "not Python": "configs/text.txt",
+    }[way]
+    with pytest.raises(UserError, match="below configs/ of this checkout"):
+        flags.of_a_record(name, {})
+    assert not touched.exists()
+    if way == "absolute":
+        with pytest.raises(UserError, match="raises OSError: nobody should be here"):
+            flags.load_config(name)
+        assert touched.exists()  # what a user names is run
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("def get_config(arg:", "raises SyntaxError"),
+        ("\0", "raises "),
+        ("import nothing_of_this_name", "raises ModuleNotFoundError"),
+        ("raise SystemExit(0)", "raises SystemExit: 0"),
+        ("def get_config(): pass", "raises TypeError"),
+        ("def get_config(arg): 1 / 0", "raises ZeroDivisionError"),
+        ("def get_config(arg): return None", "it returned a NoneType"),
+        ("def get_config(arg): return {}", "it returned a dict"),
+        ("from ml_collections import ConfigDict as C\nget_config = C", "raises AttributeError"),
+        ("from ml_collections import ConfigDict as C\ndef get_config(arg): return C()", "recipe"),
+        (
+            "from configs import common\ndef get_config(arg):\n"
+            "    c = common.training('x', common.parse(arg, scale=('tiny',)))\n"
+            "    del c.train\n    return c",
+            "lacks train",
+        ),
+    ],
+)
+def test_what_is_wrong_inside_a_config_is_one_line(tmp_path, text, words):
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(UserError, match=words) as error:
+        flags.load_config(str(tmp_path / "mine.py"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "9" * 400, "nan", "[" * 300, "1e300"])
+def test_numbers_that_nobody_means_are_refused(text):
+    for field in ("optim.clip", "train.steps", "optim.learning_rate", "unfreeze"):
+        with pytest.raises(UserError, match=f"--config.{field} must be"):
+            parse([RETRIEVAL, f"--config.{field}={text}"])
