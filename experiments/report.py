@@ -75,7 +75,7 @@ def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
         print(f"out of date: {', '.join(changed)}" if changed else "the pages are up to date")
         return 1 if changed else 0
     for file, text in texts.items():
-        file.write_text(text)
+        _write(file, text)
     print(f"wrote {', '.join(file.name for file in texts)}")
     return 0
 

@@ -8,6 +8,13 @@ class UserError(ValueError):
     """A mistake of the caller. Commands print it without a traceback; a library call raises it."""
 
 
+def one_line(words: object, most: int = 500) -> str:
+    """What somebody else wrote as one line that a terminal may print: no breaks, no controls."""
+    line = " ".join(str(words).split())
+    line = "".join(sign if sign.isprintable() else "?" for sign in line)
+    return line if len(line) <= most else f"{line[:most]}.."
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """ " Did you mean 'query'?" when a choice is close to `name`, else the empty string."""
     close = difflib.get_close_matches(str(name), [str(c) for c in choices], n=1, cutoff=0.6)

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from experiments.ledger.trust import is_number
 from experiments.shared.describe import csv_text
 
 ROWS = 30  # of a curve, at most
@@ -50,6 +51,16 @@ def of_csv(text: str) -> Curves:
     for step, split, metric, *numbers in lines:
         curve = curves.setdefault(split, {}).setdefault(metric, [])
         curve.append((int(step), [float(x) if x else None for x in numbers]))
+    return checked(curves)
+
+
+def checked(curves: Curves) -> Curves:
+    """The curves, if they hold finite numbers and nothing else."""
+    for metrics in curves.values():
+        for metric, curve in metrics.items():
+            for step, numbers in curve:
+                if not all(x is None or is_number(x) for x in (step, *numbers)):
+                    raise ValueError(f"its curve of {metric} has {numbers!r:.60} at step {step!r}")
     return curves
 
 

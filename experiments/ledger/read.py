@@ -3,19 +3,18 @@
 One that cannot be read is a line that says why; one whose config has changed since is marked stale.
 """
 
-import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.ledger import curves
+from experiments.ledger import curves, trust
 from experiments.ledger.record import Record
 from experiments.ledger.write import as_json, beside, table
 from experiments.shared import flags
+from experiments.shared.describe import csv_text
 from experiments.shared.flags import ROOT
 from jaxformer import build
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, one_line
 from jaxformer.records import Workdir, config_hash
 
 
@@ -24,12 +23,12 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
     records, problems = [], []
     for file in sorted(folder.glob("*.json")):
         try:
-            content, curve_file = json.loads(file.read_text()), beside(file, ".curves.csv")
-            logged = curves.of_csv(curve_file.read_text()) if curve_file.exists() else {}
+            content, curve_file = trust.content(file), beside(file, ".curves.csv")
+            logged = curves.of_csv(trust.text(curve_file)) if curve_file.exists() else {}
             files = {"figure": beside(file, ".png"), "table": beside(file, ".csv")}
             records.append(_placed(content, logged, file, files, problems))
-        except (ValueError, OSError) as error:
-            problems.append(f"{file.name}: {error}.")
+        except Exception as error:  # whoever wrote it: one odd record never hides the others
+            problems.append(_said(file.name, error))
     return records, problems
 
 
@@ -41,11 +40,14 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
     for file in sorted(folder.rglob("result.json")):
         workdir = Workdir(file.parent)
         try:
-            logged = curves.of_rows(workdir.rows())
+            for name in ("result.json", "config.json", "metrics.jsonl"):
+                if (workdir / name).exists():
+                    trust.regular(workdir / name)
+            logged = curves.checked(curves.of_rows(workdir.rows()))
             files = {"figure": workdir / "figure.png", "table": workdir / "arrays.npz"}
             records.append(_placed(as_json(workdir), logged, file.parent, files, problems))
-        except (UserError, ValueError, KeyError, OSError) as error:
-            problems.append(f"{_near(file.parent)}: {error}")
+        except Exception as error:
+            problems.append(_said(_near(file.parent), error))
     if not records and not problems:
         problems.append(f"{_near(folder)}: no finished run in this folder.")
     return records, problems
@@ -58,34 +60,56 @@ def stale(record: Record) -> str:
     except UserError as error:
         said = str(error).partition(" There are ")[0].partition(" The choices are")[0]
         return f"its config is gone: {said}"
-    is_same = config_hash(build.said(config)) == record.config_hash
-    return "" if is_same else "its config has changed since it ran."
+    if config_hash(build.said(config)) != record.config_hash:
+        return "its config has changed since it ran."
+    if config_hash(build.said(record.config)) != record.config_hash:
+        return "the config that it holds was edited: its hash is another one."
+    return ""
 
 
 def figure_table(record: Record) -> str:
     """The numbers behind a record's figure as CSV, or ""."""
     if not record.table:
         return ""
-    return table(record.table) if record.table.suffix == ".npz" else record.table.read_text()
+    is_run = record.table.suffix == ".npz"
+    return csv_text(trust.rows(table(record.table) if is_run else trust.text(record.table)))
 
 
 def _placed(
     content: Any, logged, where: Path, files: dict[str, Path], problems: list[str]
 ) -> Record:
     present: dict[str, Any] = {name: file for name, file in files.items() if file.exists()}
-    figure = present.get("figure")
-    png = figure.read_bytes() if figure else b""
-    if figure and not (png.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in png[-16:]):
-        problems.append(f"{_near(figure)}: the figure is damaged and not shown.")
-        del present["figure"]
     record = Record.from_json(content, curves=logged, where=_near(where), **present)
-    return replace(record, stale=stale(record))
+    damaged = {}
+    for name, what in (("figure", "figure is damaged"), ("table", "figure's numbers are damaged")):
+        try:
+            _check_beside(name, record)
+        except Exception as error:
+            problems.append(_said(f"{_near(present[name])}: the {what} and not shown", error))
+            damaged[name] = None
+    return replace(record, stale=stale(record), **damaged)
+
+
+def _check_beside(name: str, record: Record) -> None:
+    """Raises unless what lies beside a record can be shown."""
+    if name == "figure" and record.figure:
+        trust.check_picture(trust.regular(record.figure, trust.LARGEST).read_bytes())
+    if name == "table" and record.table:
+        if record.table.suffix == ".npz":
+            trust.check_arrays(record.table)
+        figure_table(record)
+
+
+def _said(where: str, error: Exception) -> str:
+    """The line that names what is left out."""
+    known = isinstance(error, ValueError | OSError)
+    said = str(error) if known else f"{type(error).__name__}: {error}"
+    return one_line(f"{where}: {said.rstrip('.')}.")
 
 
 def _near(path: Path) -> str:
     """The path as seen from the repository, from here, or whole."""
     path = path.absolute()
-    for base in (ROOT, Path.cwd()):
-        if path.is_relative_to(base):
-            return str(path.relative_to(base))
-    return os.fspath(path)
+    base = next((b for b in (ROOT, Path.cwd()) if path.is_relative_to(b)), None)
+    name = str(path.relative_to(base) if base else path)
+    return name.encode(errors="replace").decode()  # a name need not be text

@@ -1,16 +1,21 @@
 """A record: what a finished run found and the config that made it, as every reader sees it."""
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_origin
 
+from experiments.ledger import trust
 from experiments.ledger.curves import Curves
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import SCHEMA, config_hash
+
+MEAN = ("mean", "sem", "n")
+SAFE_NAME = re.compile(r"\w[\w.-]{0,180}-[0-9a-f]{12}", re.ASCII)  # never a path
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Record:
             raise ValueError("it has no schema, so it is no record")
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
+        trust.check_words(content)
         content = content | {"curves": curves or {}}
         needed: dict[str, Any] = {
             f.name: get_origin(f.type) or f.type for f in fields(cls) if f.default is MISSING
@@ -57,6 +63,13 @@ class Record:
         for name, is_sound in record._sound().items():
             if not is_sound:
                 raise ValueError(f"its {name!r} are damaged: {content.get(name)!r:.60}")
+        try:
+            name = run_name(record.config, record.config_hash)
+            record.key, record.address, record.command  # noqa: B018 (they are read later)
+        except Exception as error:
+            raise ValueError(f"its config cannot be read: {type(error).__name__} {error}") from None
+        if not SAFE_NAME.fullmatch(name):
+            raise ValueError(f"its config and hash make no file name: {name!r:.80}")
         return record
 
     @property
@@ -78,16 +91,21 @@ class Record:
         return address(self.config_file, self.overrides)
 
     def _sound(self) -> dict[str, bool]:
-        config, numbers = self.config, float | int | None
+        config, labels, made = self.config, self.config["arguments"], self.environment
+        rates = [member.get("learning_rate") for member in self.members if type(member) is dict]
         return {
-            "config": isinstance(config.get("arguments"), dict) and "name" in config,
+            "config": isinstance(labels, dict)
+            and "scale" in labels
+            and all(isinstance(label, str) for label in (*labels.values(), config.get("name"))),
             "metrics": all(map(_is_mean, self.metrics.values())),
-            "members": all(isinstance(member, dict) for member in self.members),
-            "baselines": all(isinstance(value, numbers) for value in self.baselines.values()),
-            "seeds": all(isinstance(seed, int) for seed in self.seeds),
-            "seconds": all(isinstance(value, float | int) for value in self.seconds.values()),
-            "steps": isinstance(self.steps, int | None),
-            "environment": isinstance(self.environment.get("versions", {}), dict),
+            "members": len(rates) == len(self.members) and all(map(_is_known, rates)),
+            "baselines": all(map(_is_known, self.baselines.values())),
+            "seeds": all(isinstance(seed, int) and trust.is_number(seed) for seed in self.seeds),
+            "seconds": all(map(trust.is_number, self.seconds.values()))
+            and {"compile", "run"} <= self.seconds.keys(),
+            "steps": isinstance(self.steps, int | None) and _is_known(self.steps),
+            "environment": isinstance(made.get("versions", {}), dict)
+            and isinstance(made.get("commit"), str | None),
         }
 
 
@@ -111,12 +129,16 @@ def run_name(config: Mapping[str, Any], config_hash: str) -> str:
 
 
 def _is_mean(value: Any) -> bool:
-    names, kinds = ("mean", "sem", "n"), float | int | None
-    return isinstance(value, dict) and all(isinstance(value.get(n, ""), kinds) for n in names)
+    return isinstance(value, dict) and all(_is_known(value.get(n, "")) for n in MEAN)
+
+
+def _is_known(value: Any) -> bool:
+    """Is it a number, or the null that stands for one that is not finite?"""
+    return value is None or trust.is_number(value)
 
 
 def _literal(value: Any) -> str:
     try:
         return str(flags.tuples(ast.literal_eval(flags.spelled(value))))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return str(value)

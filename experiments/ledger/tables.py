@@ -185,7 +185,7 @@ def as_latex(row: Row) -> str:
 
 def latex(text: str) -> str:
     """Text that LaTeX prints as it stands here."""
-    return "".join(LATEX.get(sign, sign) for sign in text)
+    return "".join(LATEX.get(sign, sign) for sign in " ".join(text.split()))
 
 
 def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[str]:

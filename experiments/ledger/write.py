@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.ledger import curves
+from experiments.ledger import curves, trust
 from experiments.ledger.record import run_name
 from experiments.shared.describe import csv_text
 from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
@@ -38,7 +38,8 @@ def keep(workdir: Workdir) -> Path:
         write_atomically(beside(file, ".csv"), table(workdir / "arrays.npz").encode())
     if text := curves.as_csv(curves.of_rows(workdir.rows())):
         write_atomically(beside(file, ".curves.csv"), text.encode())
-    write_atomically(file, compact(as_json(workdir)).encode())
+    record = as_json(workdir)
+    write_atomically(file, compact(record | {"sum": trust.sum_of(record)}).encode())
     return file
 
 

@@ -61,9 +61,11 @@ def _introduction(records: list[Record], note: str) -> list[str]:
         return [*lines, '<p class="problem">There is no record: nothing was run yet.</p>']
     names = sorted(counts, key=[*SCALES, *counts].index)
     if len(names) == 1:
-        told = f"<b>All numbers are of scale {names[0]}</b>: {SCALES.get(names[0], '')}."
+        told = f"<b>All numbers are of scale {escape(names[0])}</b>: {SCALES.get(names[0], '')}."
     else:
-        each = "; ".join(f"<b>{n}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names)
+        each = "; ".join(
+            f"<b>{escape(n)}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names
+        )
         told = f"The numbers are of {len(names)} scales, and each says its own. {each}."
     meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
     return [*lines, f"<p>{told}</p>", f'<dl class="made small">{meanings}</dl>']

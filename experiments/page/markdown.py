@@ -10,11 +10,12 @@ from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN as VERDICTS
 from experiments.shared import flags
 from experiments.shared.describe import number
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, one_line
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
 # What a table of records shows first; everything else stays in the record.
+MARKUP = {"<": "&lt;", ">": "&gt;", "`": "'", "!": "\\!"}
 SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
 
 HEAD = """# Results
@@ -32,7 +33,7 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
     """The text of RESULTS.md."""
     lines = [HEAD]
     stale = [f"{r.where}: stale, {r.stale}" for r in records if r.stale]
-    if problems := [*problems, *stale]:
+    if problems := [*map(plain, (*problems, *stale))]:
         lines += ["## Records that cannot be used", "", *(f"- {p}" for p in problems), ""]
     lines += ["## Ledger", "", *_counts(rows, heading=True), "", LEGEND]
     listed: dict[str, str] = {}
@@ -48,10 +49,16 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
         groups.setdefault(_title(record), []).append(record)
     for title, group in groups.items():
         lines += [f"### {title}", "", *_group(group), ""]
-        lines += [f"    {record.command}" for record in group] + [""]
+        lines += [f"    {one_line(record.command, 4000)}" for record in group] + [""]
     if not records:
         lines += ["None: nothing was run and recorded yet."]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def plain(text: str) -> str:
+    """Words of a record as Markdown prints them: no markup, no links, one line."""
+    words = "".join(MARKUP.get(sign, sign) for sign in one_line(text, 4000))
+    return words.replace("](", "]\\(")
 
 
 def readme(text: str, rows: list[Row]) -> str:
@@ -91,7 +98,7 @@ def _ledger_row(row: Row) -> list[str]:
     ]
     open_ones = len(row.findings) - len(ours)
     ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
-    ours += [f"*{line}*" for line in (*tables.stale_lines(row), *row.problems)]
+    ours += [f"*{plain(line)}*" for line in (*tables.stale_lines(row), *row.problems)]
     caveat = [row.item.note]
     caveat += ["Numbers had been seen before the rule was written."] * row.item.late
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
@@ -102,7 +109,7 @@ def _ledger_row(row: Row) -> list[str]:
         "<br>".join(ours) or row.item.defines or "-",
         f"**{row.verdict}**",
         " ".join(filter(None, caveat)),
-        "<br>".join(commits) or "-",
+        "<br>".join(map(plain, commits)) or "-",
     ]
     return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
 
@@ -144,7 +151,7 @@ def _variants(rows: list[Row]) -> list[str]:
     body.append(["*trivial predictor*", *(f"*{number(b)}*" for b in best)])
     lines = _table(["trained", *names], body)
     records = [record for row in chosen.values() for record in row.records.values()]
-    scales = ", ".join(sorted({record.scale for record in records}))
+    scales = plain(", ".join(sorted({record.scale for record in records})))
     seeds = sorted({len(record.seeds) for record in records})
     told = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return [*lines, "", f"Accuracy, mean ± standard error over {told} seeds; scale: {scales}."]
@@ -168,23 +175,25 @@ def _group(group: list[Record]) -> list[str]:
     """The records of one config and scale, a row each."""
     names = [name for name in SHOWN if any(name in r.metrics for r in group)]
     names = names or sorted({name for r in group for name in r.metrics})[:8]
-    heads = ["variant", *(n.replace("_", " ") for n in names), "rate", "steps", "CPU s", "code"]
+    shown = (_cell(name.replace("_", " ")) for name in names)
+    heads = ["variant", *shown, "rate", "steps", "CPU s", "code"]
     body = []
     for record in group:
         chosen = [m for m in record.members if m.get("chosen")]
-        rate = f"{chosen[0]['learning_rate']:g}" if chosen else "-"
+        rate = chosen[0].get("learning_rate") if chosen else None
+        rate = "-" if rate is None else f"{rate:g}"
         steps = str("-" if record.steps is None else record.steps)
-        code = tables.commit(record) + (" **stale**" if record.stale else "")
+        code = _cell(tables.commit(record)) + (" **stale**" if record.stale else "")
         values = [tables.measured(record.metrics.get(n)) for n in names]
         seconds = f"{record.seconds.get('cpu', 0):.0f}"
-        body.append([_variant(record), *values, rate, steps, seconds, code])
+        body.append([_cell(_variant(record)), *values, rate, steps, seconds, code])
     lines = _table(heads, body)
     if group[0].baselines:
         levels = group[0].baselines.items()
-        text = ", ".join(f"{n.replace('_', ' ')} {number(v)}" for n, v in levels)
+        text = ", ".join(f"{plain(n).replace('_', ' ')} {number(v)}" for n, v in levels)
         lines += ["", f"Trivial predictors on the same set: {text}."]
     environment, seeds = group[0].environment, len(group[0].seeds)
-    machine = f"{environment.get('cores')} cores of {environment.get('device')}"
+    machine = plain(f"{environment.get('cores')} cores of {environment.get('device')}")
     return [*lines, "", f"Mean and standard error over {seeds} seeds; {machine}."]
 
 
@@ -196,7 +205,11 @@ def _variant(record: Record) -> str:
 def _title(record: Record) -> str:
     changed = ", ".join(f"{n} = {flags.spelled(v)}" for n, v in record.overrides.items())
     words = [record.config["name"], record.scale, record.arguments.get("preset", ""), changed]
-    return ", ".join(filter(None, words))
+    return plain(", ".join(filter(None, words)))
+
+
+def _cell(text: str) -> str:
+    return plain(text).replace("|", "\\|")
 
 
 def _order(record: Record) -> tuple:

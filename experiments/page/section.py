@@ -171,7 +171,7 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
     told = f"{n} runs" if n > 1 else escape(first.config_file)
     commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
     scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
-    head = f"How it was made: {told}, scale {escape(scales)}, commit {commits}"
+    head = f"How it was made: {told}, scale {escape(scales)}, commit {escape(commits)}"
     return drawn + folded(head, made(figure.records), n == 1)
 
 

@@ -1,5 +1,6 @@
 """How long a run takes, before it starts: from the records of its config file, or its SECONDS."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
@@ -23,8 +24,9 @@ class Estimator:
             total = record.seconds["compile"] + record.seconds["run"]
             self.equal.setdefault(record.key, []).append(total / max(len(record.seeds), 1))
             alike = (record.config["name"], record.scale)
-            rate = record.seconds["run"] / work(record.config, record.steps)
-            self.alike.setdefault(alike, []).append(rate)
+            with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+                rate = record.seconds["run"] / work(record.config, record.steps)  # or it is odd
+                self.alike.setdefault(alike, []).append(rate)
 
     def __call__(self, config: Any) -> float:
         held = flags.plain(config)

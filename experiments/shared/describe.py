@@ -55,10 +55,21 @@ def number(value: float | None) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV; the first one is the head."""
+    """Rows as CSV; the first one is the head. No cell is a formula to a spreadsheet."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(map(_harmless, row) for row in rows)
     return text.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    """The cell; behind an apostrophe if it begins as a formula does and is no number."""
+    if not (isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))):
+        return cell
+    try:
+        complex(cell)
+    except ValueError:
+        return cell if cell == "-" else f"'{cell}"
+    return cell
 
 
 def show(table: Table, width: int = 120) -> None:

@@ -71,7 +71,7 @@ def of_a_record(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, links in a circle
         is_ours = False
     if not is_ours:
-        raise UserError(f"no config {name!r:.200} below configs/ of this checkout.")
+        raise UserError(f"no config file {name!r:.200} below configs/ of this checkout.")
     return configured(f"{file}:{arguments}", overrides)
 
 

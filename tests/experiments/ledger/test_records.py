@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.ledger import curves, write
+from experiments.ledger import curves, read, trust, write
 from experiments.ledger.record import Record, key, run_name
 from tests.experiments import made_up
 
@@ -80,6 +80,14 @@ def test_a_record_is_compact_and_the_same_json():
         ({"config": {"name": "x"}}, "its config has no arguments: an older version made it"),
         ({"config": {"name": "x", "arguments": 1}}, "its 'config' are damaged"),
         ({"steps": "many"}, "its 'steps' are damaged: 'many'"),
+        ({"steps": 10**400}, "its 'steps' are damaged"),
+        ({"seconds": {}}, "its 'seconds' are damaged"),
+        ({"environment": {"commit": 5}}, "its 'environment' are damaged"),
+        ({"members": [{"learning_rate": "fast"}]}, "its 'members' are damaged"),
+        ({"baselines": {"guess": float("nan")}}, "its 'baselines' are damaged"),
+        ({"scale": "\ud800"}, "a word of it has half a character"),
+        ({"config_hash": "x/../../precious"}, "its config and hash make no file name"),
+        ({"sum": "0" * 12}, "it was edited by hand: its sum is another one"),
     ],
 )
 def test_what_is_wrong_with_a_record_is_one_line(change, words):
@@ -96,3 +104,34 @@ def test_seeds_do_not_tell_records_apart_and_a_run_has_one_name():
     assert record.command.startswith(
         "python experiments/run.py --config=configs/mixit/retrieval.py"
     )
+
+
+def test_a_number_edited_by_hand_is_noticed(tmp_path):
+    held = json.loads(json.dumps(made_up.RECORDS["a"]))
+    (tmp_path / "a.json").write_text(write.compact(held | {"sum": trust.sum_of(held)}))
+    assert not read.load(tmp_path)[1]
+    text = (tmp_path / "a.json").read_text().replace("0.97", "0.98")
+    (tmp_path / "a.json").write_text(text)
+    records, problems = read.load(tmp_path)
+    assert records == [] and "a.json: it was edited by hand" in problems[0]
+
+
+def test_no_name_of_a_record_leaves_its_folder(tmp_path):
+    """Superfluous records are deleted by the name that they would have."""
+    precious = made_up.RECORDS["a"]
+    for change in ({"config_hash": "x/../../a"}, {"config_hash": ".."}, {"config_hash": "a b"}):
+        with pytest.raises(ValueError, match="make no file name"):
+            Record.from_json(precious | change)
+    labels = precious["config"]["arguments"] | {"variant": "../../x"}
+    config = precious["config"] | {"arguments": labels}
+    with pytest.raises(ValueError, match="make no file name"):
+        Record.from_json(precious | {"config": config})
+
+
+@pytest.mark.parametrize("place", [60, 200, -30])
+def test_a_flipped_bit_of_a_picture_is_noticed(place):
+    png = bytearray(made_up.png())
+    trust.check_picture(bytes(png))
+    png[place] ^= 1
+    with pytest.raises(ValueError, match="a part of it is damaged"):
+        trust.check_picture(bytes(png))

@@ -1,6 +1,8 @@
 """The page: it needs nothing else, every link lands, every number comes out of a record."""
 
 import base64
+import copy
+import csv
 import io
 import json
 import os
@@ -22,12 +24,15 @@ from experiments.page import markdown
 from experiments.page.html import page
 from experiments.page.section import section
 from experiments.papers import PAPERS
-from experiments.shared import flags
-from jaxformer.records import write_json
+from experiments.shared import describe, flags
+from jaxformer.records import dumps, write_json
 from tests.experiments import made_up
 
 VOID = {"meta", "link", "br", "img", "circle", "path"}
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+MARKUP = """x"'><script>alert(1)</script><img src=//x.y/z onerror=alert(2)>[a](javascript:b)"""
 
 
 class Reader(HTMLParser):
@@ -348,3 +353,59 @@ def test_chromium_opens_the_page(results, rows, tmp_path, drawn):
     found = json.loads(re.search(r"<title>({.*?})</title>", done.stdout)[1])
     assert found["links"] >= len(rows) and found["images"] == 1
     assert found["lost"] == found["broken"] == 0 and found["wide"] <= 0
+
+
+def strings(value, path=()):
+    """Where the words of a record stand: (path, is it a name)."""
+    if isinstance(value, str):
+        yield path, False
+    inside = enumerate(value) if isinstance(value, list) else ()
+    for name, entry in value.items() if isinstance(value, dict) else inside:
+        if isinstance(name, str):
+            yield (*path, name), True
+        yield from strings(entry, (*path, name))
+
+
+def changed(value, path, is_name):
+    """The record with MARKUP as, or in, the word at a path."""
+    value = copy.deepcopy(value)
+    *parents, last = path
+    inside = value
+    for name in parents:
+        inside = inside[name]
+    if is_name:
+        inside[f"{last}{MARKUP}"] = inside.pop(last)
+    else:
+        inside[last] = f"{inside[last]}{MARKUP}" if last != "commit" else MARKUP
+    return value
+
+
+def test_no_word_of_a_record_is_markup(tmp_path):
+    """Every string and every name of a record, found by walking it, in one page."""
+    count = 0
+    for name in ("a", "figure"):
+        held = json.loads(dumps(made_up.RECORDS[name]))
+        for i, (path, is_name) in enumerate(strings(held)):
+            write_json(tmp_path / f"{name}{i}.json", changed(held, path, is_name))
+            count += 1
+    (tmp_path / f"<script>{'b' * 9}.json").write_text("{}")
+    assert count > 100
+    records, problems = read.load(tmp_path)
+    rows = ledger({"made_up": made_up.PAPER}, records)
+    assert len(records) > 40 and len(problems) > 20  # some words are shown, some are refused
+    found = Reader(page(rows, records, problems, "A title"))
+    assert found.wrong == [] and {tag for tag, _ in found.elements} & {"script", "iframe"} == set()
+    assert not [name for _, held in found.elements for name in held if name.startswith("on")]
+    for name in ("src", "href", "srcset", "action", "poster"):
+        assert all(link.startswith(("#", "data:")) for link in found.of(name))
+    text = markdown.results(rows, records, problems)
+    outside = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+    assert "alert(1)" in outside and "<script" not in outside and "<img" not in outside
+    assert "](javascript" not in outside
+
+
+def test_no_cell_of_a_table_is_a_formula():
+    rows = [["=1+1", "@SUM(A1)", "+a", "-b", "\t=1", "-0.5", "-inf", "-", "1e-3", "+2", "a=b"]]
+    cells = next(csv.reader(io.StringIO(describe.csv_text(rows))))
+    assert cells[:5] == ["'=1+1", "'@SUM(A1)", "'+a", "'-b", "'\t=1"]
+    assert cells[5:] == rows[0][5:]
