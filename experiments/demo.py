@@ -20,7 +20,7 @@ from pathlib import Path
 
 from experiments.papers import PAPERS
 from experiments.papers.headlines import HEADLINES, Headline
-from experiments.schedule import launch
+from experiments.schedule import child, launch
 from experiments.schedule.launch import Job
 from experiments.schedule.running import rest, run_all
 from jaxformer.commandline import Parser, command, count
@@ -66,7 +66,7 @@ def build_page(page: Path, root: Path) -> str:
     if not any(root.glob("*/result.json")):
         return "no page: no run has finished."
     words = [*REPORT, f"--page={page}", f"--runs={root}", "--only-runs"]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run(child.together(words), capture_output=True, text=True)
     said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
     return f"the page: {said.removeprefix('error: ')}" if done.returncode else ""
 

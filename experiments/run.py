@@ -17,7 +17,7 @@ Ctrl-C or SIGTERM saves and stops; a second one stops at once.
 """
 
 try:
-    import jax
+    import experiments, jax  # noqa: E401, F401, I001 (experiments first: it says what Ctrl-C ends)
 except ModuleNotFoundError:
     raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
 

@@ -11,13 +11,15 @@ its action is "append". A mistake raises UserError, which `command` prints.
 """
 
 import argparse
+import contextlib
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from jaxformer.errors import UserError, did_you_mean
+from jaxformer.errors import UserError, did_you_mean, one_line
 
 # What argparse says -> what we say.
 PHRASES = {
@@ -27,6 +29,8 @@ PHRASES = {
     "invalid float value:": "must be a number, got",
     "invalid choice:": "has no choice",
 }
+# How a RuntimeError begins that says what this machine lacks.
+OF_THE_MACHINE = ("Unable to initialize backend", "RESOURCE_EXHAUSTED", "Unknown backend")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -103,24 +107,116 @@ class Parser(argparse.ArgumentParser):
 
 
 def command(main: Callable[..., int]) -> Callable[..., int]:
-    """`main` with its exit code: 2 after the one line of a mistake, 0 after --help."""
+    """`main` with its exit code; what goes wrong outside of it is one line.
+
+    0    done; also after --help, and when nobody reads what is printed (`| head`)
+    1    some part of the work failed, which the command names
+    2    a mistake of the caller, a full disk, a file that cannot be read or written, no memory
+    130  Ctrl-C where nothing is saved; 128 + the signal where a run was saved and goes on later
+    """
 
     @functools.wraps(main)
     def run(argv: Sequence[str], *more) -> int:
+        _open_what_is_closed()
+        out = Output(sys.stdout)
         try:
-            return main(argv, *more)
+            with contextlib.redirect_stdout(out):  # type: ignore[type-var]
+                code = main(argv, *more)
         except SystemExit as end:
-            return int(end.code or 0)
+            code = int(end.code or 0)
         except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+            code = _fails(one_line(error, 6000))
+        except KeyboardInterrupt:
+            code = _fails("stopped by Ctrl-C.", 130)
+        except OSError as error:
+            code = _fails(in_words(error))
+        except MemoryError as error:
+            code = _fails(f"there is not enough memory. {one_line(error, 200)}")
+        except RuntimeError as error:  # of JAX, which has no kinds of its own for these
+            said = one_line(error, 300)
+            if not said.startswith(OF_THE_MACHINE):
+                raise
+            code = _fails(said)
+        out.flush()
+        if out.problem:
+            code = code or _fails(f"cannot print: {out.problem}.")
+        return code
 
     return run
 
 
+class Output:
+    """A stream that never ends a command: what cannot be printed is lost, and the work goes on.
+
+    `problem` says why something was not printed, unless the reader has gone on purpose.
+    """
+
+    def __init__(self, stream):
+        self.stream, self.problem = stream, ""
+
+    def __getattr__(self, name: str):
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        self._try("write", text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._try("flush")
+
+    def _try(self, name: str, *words) -> None:
+        try:
+            if self.stream is not None:
+                getattr(self.stream, name)(*words)
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):
+                self.problem = error.strerror or type(error).__name__
+            with contextlib.suppress(OSError, ValueError):  # what is buffered has a place to go
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+        except UnicodeEncodeError:  # a terminal that has not all letters
+            self._try(name, *(word.encode("ascii", "replace").decode() for word in words))
+
+
+def in_words(error: OSError) -> str:
+    """ "cannot use runs/x: No space left on device." """
+    file = f" {os.fsdecode(error.filename)!r}" if isinstance(error.filename, str | bytes) else ""
+    return one_line(f"cannot use{file or ' a file'}: {error.strerror or error}.")
+
+
+def say_interrupts() -> None:
+    """From here on a Ctrl-C outside of a command, while it imports, is one line, not a traceback.
+
+    `experiments` calls it first of all; a library has no business to.
+    """
+    before = sys.excepthook
+
+    def hook(kind, error, trace):
+        if not issubclass(kind, KeyboardInterrupt):
+            return before(kind, error, trace)
+        print("error: stopped by Ctrl-C.", file=sys.stderr, flush=True)
+        os._exit(130)
+
+    sys.excepthook = hook
+
+
+def _fails(words: str, code: int = 2) -> int:
+    with contextlib.suppress(OSError, AttributeError):  # nobody listens
+        print(f"error: {words}", file=sys.stderr, flush=True)
+    return code
+
+
+def _open_what_is_closed() -> None:
+    """A file opened in place of a closed stream would take what is printed."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
 def count(text: str) -> int:
     """The type of a flag that counts something."""
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
 
@@ -130,7 +226,7 @@ def seconds(text: str) -> float:
     whole = text + "m" * text[-1:].isdecimal()
     parts = re.findall(r"(\d+\.?\d*)([smhd])", whole)
     total = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if whole != "".join(map("".join, parts)) or not total:
+    if whole != "".join(map("".join, parts)) or not 0 < total < 1e10:
         raise argparse.ArgumentTypeError(f"must be a time such as 90s, 30m or 2h, got {text!r}")
     return total
 

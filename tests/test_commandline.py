@@ -1,7 +1,12 @@
 """The one command line: both spellings of a value, types, repeated flags, errors of one line."""
 
 import argparse
+import os
 import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -107,3 +112,72 @@ def test_a_command_ends_with_a_code_and_says_mistakes_in_one_line(capsys):
     assert main(["--papr"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: unknown flag '--papr'") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error, code, words",
+    [
+        (KeyboardInterrupt(), 130, "stopped by Ctrl-C."),
+        (OSError(28, "No space left on device", "runs/x"), 2, "cannot use 'runs/x': No space left"),
+        (IsADirectoryError(21, "Is a directory"), 2, "cannot use a file: Is a directory."),
+        (MemoryError("9 TiB"), 2, "there is not enough memory. 9 TiB"),
+        (RuntimeError("Unable to initialize backend 'tpu':\n no"), 2, "backend 'tpu': no"),
+        (UserError("two\nlines \x1b[2J"), 2, "two lines ?[2J"),
+    ],
+)
+def test_whatever_ends_a_command_is_one_line(capsys, error, code, words):
+    @command
+    def main(argv):
+        raise error
+
+    assert main([]) == code
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and words in said
+
+
+def test_a_mistake_of_ours_keeps_its_traceback():
+    @command
+    def main(argv):
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        main([])
+
+
+# What prints goes on when nobody reads; a full disk behind stdout is said.
+PRINTS = """
+import sys
+from jaxformer.commandline import command
+@command
+def main(argv):
+    for line in range(20_000):
+        print(line)
+    print("worked", file=sys.stderr)
+    return 0
+sys.exit(main([]))
+"""
+
+
+@pytest.mark.parametrize(
+    "shell, code, said",
+    [
+        ("{} | head -1", 0, "worked\n"),
+        ("{} >&-", 0, "worked\n"),
+        ("{} >/dev/full", 2, "worked\nerror: cannot print: No space left on device.\n"),
+    ],
+)
+def test_nobody_reads_what_a_command_prints(shell, code, said):
+    words = shell.format(f"{shlex.quote(sys.executable)} -c {shlex.quote(PRINTS)}")
+    shown = ["bash", "-o", "pipefail", "-c", words]
+    root = str(Path(__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": root}
+    done = subprocess.run(shown, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_an_interrupt_while_importing_is_one_line():
+    code = "import experiments\nraise KeyboardInterrupt"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "error: stopped by Ctrl-C.\n")

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxformer.commandline import command
 from jaxformer.errors import UserError
 from jaxformer.records import write_atomically
 from jaxformer.training.curves import COLOURS
@@ -16,14 +17,17 @@ from jaxformer.training.curves import COLOURS
 BLUE, RED, _, _, ORANGE, *_ = COLOURS
 
 
-def run(command: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:
-    """Runs a command in float64; a UserError or a failing file becomes one line and exit code 2."""
-    try:
+def run(main: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:
+    """Runs a command in float64; it ends as every command does (jaxformer.commandline.command)."""
+
+    @command
+    def whole(arguments: list[str] | None) -> int:
         with jax.enable_x64(True):
-            command(arguments)
-    except (UserError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+            main(arguments)
+        return 0
+
+    if code := whole(arguments):  # type: ignore[arg-type]
+        sys.exit(code)
 
 
 def check_writable(path: Path, suffix: str, force: bool) -> None:

@@ -8,6 +8,7 @@ SIGINT and SIGTERM (and a closed terminal) are passed to the running jobs, which
 further job is started. The same workdirs go on from there. A second signal stops the jobs at once.
 """
 
+import fcntl
 import math
 import os
 import re
@@ -24,6 +25,7 @@ import jax
 
 from experiments import recipes
 from experiments.ledger.record import run_name
+from experiments.schedule import child
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import config_hash
@@ -31,6 +33,7 @@ from jaxformer.training.progress import Line, clock
 
 PROGRAM: tuple[str, ...] = (sys.executable, str(Path(__file__).parents[1] / "run.py"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 60.0  # seconds for the run of a killed launcher to save and stop
 POLL = 0.1  # seconds between two looks at the running jobs
 
 
@@ -119,9 +122,10 @@ class Launcher:
 
     def _start(self, job: Job) -> None:
         job.workdir.parent.mkdir(parents=True, exist_ok=True)
+        self._wait_for(job)
         with open(job.log(), "wb") as log:
             process = subprocess.Popen(
-                [*PROGRAM, *job.words()],
+                child.together([*PROGRAM, *job.words()]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -129,6 +133,14 @@ class Launcher:
                 start_new_session=True,  # Ctrl-C reaches it through us, and only once
             )
         self.running[process] = (job, time.monotonic())
+
+    def _wait_for(self, job: Job) -> None:
+        """Until another run of the folder has ended: that of a killed launcher saves and stops."""
+        patience = time.monotonic() + PATIENCE
+        if _is_held(job):
+            print(f"  {job.name}: waiting for the run that still holds its folder", flush=True)
+        while _is_held(job) and not self.signal and time.monotonic() < patience:
+            time.sleep(POLL)
 
     def _environment(self) -> dict[str, str]:
         # A job is alone, and no task of the Slurm job that we may be in.
@@ -172,6 +184,18 @@ def job(name: str, config: str, overrides: Mapping[str, str], root: Path, **more
 
 def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
     return flags.plain(flags.configured(config, overrides))
+
+
+def _is_held(job: Job) -> bool:
+    """Does a process hold the lock of the job's folder?"""
+    try:
+        with open(job.workdir / ".lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no folder yet, or none that can be read: the job will say it
+    return False
 
 
 def _last_words(job: Job, code: int) -> str:

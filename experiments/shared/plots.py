@@ -1,5 +1,6 @@
 """How figures look. What draws reads numbers, it never trains."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.errors import UserError
+from jaxformer.records import write_atomically
 from jaxformer.training.curves import COLOURS
 
 STYLE = {"axes.titlesize": 10, "figure.titlesize": 10, "legend.fontsize": 8}
@@ -104,10 +106,9 @@ def pyplot():
 
 def save(figure, file: Path) -> None:
     """Writes the figure whole or not at all."""
-    temporary = file.with_name(f".{file.name}")
     try:
-        figure.savefig(temporary, dpi=150, format=file.suffix[1:])
-        temporary.replace(file)
+        figure.savefig(drawn := io.BytesIO(), dpi=150, format=file.suffix[1:])
+        write_atomically(file, drawn.getvalue())
     except OSError as error:
         raise UserError(f"cannot write the figure {file}: {error.strerror}.") from None
     finally:

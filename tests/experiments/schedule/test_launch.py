@@ -1,7 +1,9 @@
 """Jobs in processes of their own: order, signals, failures; the program is a stand-in."""
 
+import fcntl
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,6 +12,7 @@ import pytest
 
 from experiments.schedule import launch
 from experiments.schedule.launch import Job, Launcher
+from experiments.shared import flags
 from jaxformer.errors import UserError
 
 # Says a step, then ends as its config says; told to stop, it saves and says so.
@@ -141,3 +144,45 @@ def test_a_job_is_no_task_of_the_slurm_job_that_the_launcher_is_in(monkeypatch):
 def test_whether_a_job_resumes_is_what_its_recipe_says(tmp_path):
     assert launch.job("a", "configs/mixit/hops.py:variant=mixit", {}, tmp_path).resumes
     assert not launch.job("a", "configs/mixit/sde_paths.py", {}, tmp_path).resumes
+
+
+# A launcher of one job; it is killed while the job runs.
+LAUNCHER = """
+import sys
+from pathlib import Path
+from experiments.schedule import launch
+from tests.experiments.schedule.test_launch import STAND_IN, jobs
+launch.PROGRAM = (sys.executable, "-c", STAND_IN)
+with launch.Launcher() as launcher:
+    list(launcher.run(jobs(Path({!r}), "slow")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody tells a child there")
+def test_the_run_of_a_killed_launcher_saves_and_stops(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(flags.ROOT)}
+    words = [sys.executable, "-c", LAUNCHER.format(str(tmp_path))]
+    with subprocess.Popen(words, env=environment) as launcher:
+        until(lambda: (tmp_path / "ready").exists())
+        launcher.kill()
+    until(lambda: (tmp_path / "0/saved").exists())
+
+
+def test_a_folder_that_is_still_held_is_waited_for(root, monkeypatch, capsys):
+    (root / "0").mkdir()
+    with open(root / "0/.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        threading.Timer(0.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN)).start()
+        with Launcher() as launcher:
+            (outcome,) = launcher.run(jobs(root, "good"))
+    assert outcome.code == 0 and outcome.seconds < 60
+    assert "good 0: waiting for the run that still holds its folder" in capsys.readouterr().out
+
+
+def until(is_so):
+    """Waits for it; the test's own time limit is the suite's."""
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never was")
