@@ -28,8 +28,12 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
     Each keyword names an argument and its choices; the first choice is the default.
     """
     values = {name: options[0] for name, options in choices.items()}
-    for word in filter(None, (arg or "").split(",")):
+    words = [word for word in (arg or "").split(",") if word]
+    names = [word.partition("=")[0] for word in words]
+    for word in words:
         name, equals, value = word.partition("=")
+        if names.count(name) > 1:
+            raise ConfigError(f"the config argument {name!r} is given {names.count(name)} times.")
         if not equals or name not in choices:
             hint = _hint(name, choices)
             raise ConfigError(f"unknown config argument {word!r}.{hint} Say {_usage(choices)}.")

@@ -42,6 +42,9 @@ from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError, check_choice
 from jaxformer.records import Workdir, write_json
 
+# Arguments of a config that the litmus test sets itself, and the flags for them.
+OWN = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}
+
 
 @command
 def main(argv: Sequence[str]) -> int:
@@ -56,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--workdir", type=Path)
     asked = parser.parse_args(argv)
     name, file = task_of(asked)
-    root = asked.workdir or Path(f"runs/litmus/{name}-{asked.scale}")
+    root = asked.workdir or Path(f"runs/litmus/{name.replace(' ', '-')}-{asked.scale}")
     jobs = jobs_of(asked, file, root)
     waiting = [job for job in jobs.values() if not job.is_finished()]
     print(f"{name}, {asked.scale}: {len(jobs)} models, {len(waiting)} to train", flush=True)
@@ -86,7 +89,12 @@ def task_of(asked: Namespace) -> tuple[str, str]:
     if bool(asked.task) == bool(asked.config):
         raise UserError(f"say --task=NAME, one of {', '.join(known)}, or --config=FILE.")
     if asked.config:
-        return Path(asked.config.partition(":")[0]).stem, asked.config
+        file, _, arguments = asked.config.partition(":")
+        words = [word for word in arguments.split(",") if word]
+        for word in words:
+            if (argument := word.partition("=")[0]) in OWN:
+                raise UserError(f"--config has {word}; say it by {OWN[argument]} instead.")
+        return " ".join([Path(file).stem, *words]), asked.config
     check_choice("task", asked.task, known)
     return asked.task, known[asked.task]
 

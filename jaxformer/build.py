@@ -5,7 +5,7 @@ error with the closest name; there are no hidden defaults, a config is whole.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.models.recall import RecallSpec, recall
-from jaxformer.partition import Partition
+from jaxformer.partition import FROZEN, Partition
 from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import Dyck
@@ -81,13 +81,19 @@ def model(config: Any, task: Task | None) -> Any:
 
 def partition(config: Any) -> Partition:
     """The rules of `config.partition`, a sequence of (pattern, label)."""
+    return Partition(_rules("partition", config.partition))
+
+
+def _rules(what: str, given: Any) -> list[tuple[str, str]]:
+    """Pairs of words."""
+    rules: list[Any]
     try:
-        rules = [(pattern, label) for pattern, label in config.partition]
+        rules = [(pattern, label) for pattern, label in given]
     except (TypeError, ValueError):
-        raise UserError(
-            f"partition must be a sequence of (pattern, label) pairs, got {config.partition!r}."
-        ) from None
-    return Partition(rules)
+        rules = [(None, None)]
+    if isinstance(given, str) or not all(isinstance(word, str) for rule in rules for word in rule):
+        raise UserError(f"{what} must be a sequence of (pattern, label) pairs, got {given!r}.")
+    return rules
 
 
 def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation:
@@ -121,7 +127,10 @@ def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     members = population(config.seed, config.n_seeds, config.optim.learning_rate)
     devices = _make("devices", DeviceSettings, DeviceSettings, dict(config.devices))
     tx = optimizer(config, rules)
-    return make_setup(task, model, rules, tx, data, members, train, devices)
+    made = make_setup(task, model, rules, tx, data, members, train, devices)
+    if {label for _, label in rules.rules} == {FROZEN}:
+        raise UserError(f"nothing is trained: all rules of partition say {FROZEN!r}.")
+    return made
 
 
 def phases(config: Any, first: Setup | None = None) -> list[Phase]:
@@ -129,7 +138,15 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
     if first is None:
         named = task(config)
         first = setup(config, named, model(config, named), source(config, named))
-    return thawing(first, config.train.steps, config.unfreeze, partial(optimizer, config))
+    later = []
+    for phase in config.unfreeze:
+        if not (isinstance(phase, tuple | list) and len(phase) == 2 and type(phase[0]) is int):
+            raise UserError(
+                "unfreeze must be a sequence of (step, ((pattern, label), ..)), got "
+                f"{config.unfreeze!r}."
+            )
+        later.append((phase[0], _rules(f"unfreeze of step {phase[0]}", phase[1])))
+    return thawing(first, config.train.steps, later, partial(optimizer, config))
 
 
 def sections(task: Task, model: Any) -> dict[str, Any]:
@@ -211,6 +228,9 @@ def _make(what: str, function: Callable, spec: type, given: Mapping[str, Any]) -
         if name not in known:
             hint = did_you_mean(name, known)
             raise UserError(f"{what} has no field {name!r}.{hint} It has: {', '.join(known)}.")
+    needed = [f.name for f in fields(spec) if f.default is f.default_factory is MISSING]
+    if lacking := [name for name in needed if name not in given]:
+        raise UserError(f"{what} lacks {', '.join(lacking)}.")
     return function(**given)
 
 

@@ -1,6 +1,7 @@
 """What a user did wrong, said in one line: what was expected, what came, what is possible."""
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -13,6 +14,14 @@ def one_line(words: object, most: int = 500) -> str:
     line = " ".join(str(words).split())
     line = "".join(sign if sign.isprintable() else "?" for sign in line)
     return line if len(line) <= most else f"{line[:most]}.."
+
+
+def check_range(name: str, value: float, low: float, high: float = math.inf) -> None:
+    """Raises unless the number is finite and low <= value <= high."""
+    if not (low <= value <= high and math.isfinite(value)):
+        is_above = value > high or value == math.inf
+        bound = f"at most {high:,}" if is_above else f"at least {low:,}"
+        raise UserError(f"{name} must be {bound}, got {value}.")
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

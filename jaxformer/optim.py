@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax
 import optax
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.partition import Partition
 
 
@@ -23,6 +23,15 @@ class AdamW:
     eps: float = 1e-8
     weight_decay: float = 0.0
     multiplier: float = 1.0  # of this label's learning rate
+
+    def __post_init__(self):
+        for name in ("b1", "b2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{name} of adamw must be in [0, 1), got {getattr(self, name)}.")
+        if not self.eps > 0:
+            raise UserError(f"eps of adamw must be above 0, got {self.eps}.")
+        check_range("weight_decay of adamw", self.weight_decay, 0)
+        check_range("multiplier of adamw", self.multiplier, 0)
 
     def transform(self) -> optax.GradientTransformation:
         return optax.chain(
@@ -39,6 +48,12 @@ class SGD:
     weight_decay: float = 0.0
     multiplier: float = 1.0
 
+    def __post_init__(self):
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"momentum of sgd must be in [0, 1), got {self.momentum}.")
+        check_range("weight_decay of sgd", self.weight_decay, 0)
+        check_range("multiplier of sgd", self.multiplier, 0)
+
     def transform(self) -> optax.GradientTransformation:
         return optax.chain(
             optax.add_decayed_weights(self.weight_decay),
@@ -48,6 +63,7 @@ class SGD:
 
 def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
     """A factor with peak 1: linear warm-up over `warmup` steps, then constant or down to 0."""
+    check_range("optim.warmup", warmup, 0)
     if warmup > steps:
         raise UserError(f"the warm-up ({warmup} steps) must not exceed the run ({steps} steps).")
     rest = max(steps - warmup, 1)
@@ -69,6 +85,7 @@ def optimizer(
 
     `clip=0` turns clipping off. The result descends: apply it as params + learning_rate * update.
     """
+    check_range("optim.clip", clip, 0)
     by_label = {
         label: optax.chain(spec.transform(), optax.scale(-spec.multiplier))
         for label, spec in specs.items()

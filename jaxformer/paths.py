@@ -12,6 +12,8 @@ from typing import Any
 from jaxformer.errors import UserError, did_you_mean
 
 Tree = Mapping[str, Any]
+LONGEST = 1000  # characters of a pattern
+REPEATS = 6  # of a pattern: a path has some forty characters
 
 
 def flatten(tree: Tree) -> dict[str, Any]:
@@ -73,11 +75,41 @@ def replace(tree: Tree, new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises unless the pattern is a regular expression."""
+    """Raises unless the pattern is a regular expression that is matched at once.
+
+    "(a+)+" tries all ways to cut a path into pieces: more than the age of the universe.
+    """
+    if len(pattern) > LONGEST:
+        raise UserError(f"a pattern has at most {LONGEST} characters, got {len(pattern)}.")
     try:
         re.compile(pattern)
-    except re.error as error:
+        parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
+    except (re.error, RecursionError, OverflowError) as error:
         raise UserError(f"{pattern!r} is not a regular expression: {error}.") from None
+    if _repeats(parsed) > REPEATS:
+        raise UserError(
+            f"the pattern {pattern!r} repeats what itself repeats, or more than {REPEATS} times in "
+            "a row; say it with fewer * and +."
+        )
+
+
+def _repeats(parsed: Any) -> int:
+    """How many * and + (and {..}) a match may have to try against each other."""
+    count = 0
+    for operation, argument in parsed:
+        if str(operation) in ("MAX_REPEAT", "MIN_REPEAT"):
+            inside = _repeats(argument[2])
+            free = argument[1] - argument[0] > 1 or argument[1] > 100
+            count += free + (inside and REPEATS + 1 if argument[1] > 1 else inside)
+        elif str(operation) == "BRANCH":
+            count += max(map(_repeats, argument[1]), default=0)
+        elif str(operation) in ("SUBPATTERN", "ATOMIC_GROUP"):
+            count += _repeats(argument[-1] if str(operation) == "SUBPATTERN" else argument)
+        elif str(operation) in ("ASSERT", "ASSERT_NOT"):
+            count += _repeats(argument[1])
+        elif str(operation) in ("GROUPREF", "GROUPREF_EXISTS"):
+            count += REPEATS + 1
+    return count
 
 
 def nothing_matches(pattern: str, known: list[str]) -> UserError:

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxformer.errors import UserError
+from jaxformer.errors import check_range
+
+# What is larger is a slip of the hand: it is refused before anything is allocated.
+SEEDS = 2**32 - 1
+EXAMPLES = 2**31 - 1  # of a stream or a training set
+HELD = 10**7  # held-out examples, which lie in memory
+BATCH = 10**6
+STEPS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -19,6 +26,12 @@ class DataSettings:
     test_size: int = 1000
     validation_size: int = 1000
 
+    def __post_init__(self):
+        check_range("data.seed", self.seed, 0, SEEDS)
+        check_range("data.train_size", self.train_size, 0, EXAMPLES)
+        for name in ("test_size", "validation_size"):
+            check_range(f"data.{name}", getattr(self, name), 1, HELD)
+
 
 @dataclass(frozen=True)
 class OptimSettings:
@@ -29,6 +42,10 @@ class OptimSettings:
     warmup: int = 50
     clip: float = 1.0  # global norm over the trainable leaves; 0 is off
     labels: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        check_range("optim.warmup", self.warmup, 0)
+        check_range("optim.clip", self.clip, 0)
 
 
 @dataclass(frozen=True)
@@ -56,8 +73,6 @@ class TrainSettings:
     probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
 
     def __post_init__(self):
-        for name, least in dict(batch_size=1, steps=1, log_every=1, eval_every=0).items():
-            if getattr(self, name) < least:
-                raise UserError(
-                    f"train.{name} must be at least {least}, got {getattr(self, name)}."
-                )
+        check_range("train.batch_size", self.batch_size, 1, BATCH)
+        for name, least in dict(steps=1, log_every=1, eval_every=0).items():
+            check_range(f"train.{name}", getattr(self, name), least, STEPS)

@@ -8,6 +8,7 @@ import pytest
 from jaxformer import optim
 from jaxformer.errors import UserError
 from jaxformer.partition import Partition
+from jaxformer.training.population import population
 
 ALL = Partition([(".*", "train")])
 PARAMS = {"a": jnp.array([[1.0, -2.0], [3.0, 0.5]]), "b": jnp.array([4.0, 1.0])}
@@ -58,3 +59,25 @@ def test_wrong_schedules():
         optim.schedule("cosin", 10, 0)
     with pytest.raises(UserError, match="must not exceed"):
         optim.schedule("cosine", 10, 11)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: optim.AdamW(b1=2.0),
+        lambda: optim.AdamW(b2=-0.1),
+        lambda: optim.AdamW(eps=0.0),
+        lambda: optim.AdamW(weight_decay=-1.0),
+        lambda: optim.SGD(momentum=1.0),
+        lambda: optim.SGD(multiplier=-1.0),
+        lambda: optim.schedule("cosine", 10, -1),
+        lambda: optim.optimizer(ALL, {"train": optim.SGD()}, -1.0, lambda step: 1.0),
+        lambda: population(0, 1, (1e-3, 1e-3)),
+        lambda: population(-1, 1, (1e-3,)),
+        lambda: population(0, 10**12, (1e-3,)),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_allocated(make):
+    with pytest.raises(UserError) as error:
+        make()
+    assert "\n" not in str(error.value)

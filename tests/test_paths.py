@@ -74,3 +74,17 @@ def test_a_module_selects_what_is_below_it_and_nothing_else(tree, data):
     assert paths.select(tree, re.escape(module)) == below
     whole = {path for path in flat if paths.matches(re.escape(module), path)}
     assert whole == {module} & set(flat)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(.*)*", "(a|b*)*c", ".*" * 7, "a" * 1001, r"(a)\1"])
+def test_a_pattern_that_would_be_tried_for_ever_is_refused(pattern):
+    with pytest.raises(UserError, match="pattern"):
+        paths.check_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [".*/(query|key)/.*", "(embed|unembed|positions)/.*", r"block_\d+/attn/.*", "(?!x).*"],
+)
+def test_patterns_of_use_are_taken(pattern):
+    paths.check_pattern(pattern)

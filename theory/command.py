@@ -14,6 +14,7 @@ from jaxformer.errors import UserError
 from jaxformer.records import write_atomically
 from jaxformer.training.curves import COLOURS
 
+MOST_POINTS, MOST_TOKENS = 2000, 10**8  # of a map: what is larger is a slip of the hand
 BLUE, RED, _, _, ORANGE, *_ = COLOURS
 
 

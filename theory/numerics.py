@@ -30,10 +30,12 @@ def check_range(name: str, value: Any, low: float = -np.inf, high: float = np.in
         raise UserError(f"{name} must be {bounds}, got {array[~ok].flat[0]:g}.")
 
 
-def check_count(name: str, value: int, low: int = 1) -> None:
-    """Raises unless `value` is a whole number of at least `low`."""
-    if isinstance(value, bool) or int(value) != value or value < low:
+def check_count(name: str, value: int, low: int = 1, high: float = np.inf) -> None:
+    """Raises unless `value` is a whole number of at least `low`, and of at most `high`."""
+    if isinstance(value, bool) or not abs(value) < np.inf or int(value) != value or value < low:
         raise UserError(f"{name} must be a whole number of at least {low}, got {value!r}.")
+    if value > high:
+        raise UserError(f"{name} must be at most {high:,}, got {value:,}.")
 
 
 def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -> Any:

@@ -12,7 +12,15 @@ import numpy as np
 
 from jaxformer.commandline import Parser
 from theory import rem
-from theory.command import RED, check_writable, new_figure, run, save_figure
+from theory.command import (
+    MOST_POINTS,
+    MOST_TOKENS,
+    RED,
+    check_writable,
+    new_figure,
+    run,
+    save_figure,
+)
 from theory.numerics import Numbers, check_count, check_range
 
 
@@ -31,9 +39,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("phase_map.png"))
     parser.add_argument("--force", action="store_true", help="overwrite")
     args = parser.parse_args(arguments)
-    check_count("--length", args.length, 2)
+    check_count("--length", args.length, 2, MOST_TOKENS)
     check_range("--beta-max", args.beta_max, 0.1, 20)
-    check_count("--points", args.points, 2)
+    check_count("--points", args.points, 2, MOST_POINTS)
     for path in (args.out, args.out.with_suffix(".npz")):
         check_writable(path, path.suffix if path is not args.out else ".png", args.force)
 

@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from jaxformer.commandline import Parser
-from theory.command import BLUE, RED, check_writable, new_figure, run, save_figure
+from jaxformer.errors import UserError
+from theory.command import (
+    BLUE,
+    MOST_POINTS,
+    MOST_TOKENS,
+    RED,
+    check_writable,
+    new_figure,
+    run,
+    save_figure,
+)
 from theory.numerics import check_count, check_range
 from theory.signal import OVERLAPS, Block, critical_alpha, propagate
 
@@ -33,9 +43,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("trainability.png"))
     parser.add_argument("--force", action="store_true", help="overwrite")
     args = parser.parse_args(arguments)
-    check_count("--points", args.points, 2)
-    check_count("--length", args.length, 2)
-    check_range("--epsilon", args.epsilon, 0, 1)
+    check_count("--points", args.points, 2, MOST_POINTS)
+    check_count("--length", args.length, 2, MOST_TOKENS)
+    check_count("--layers", args.layers, 1, 10_000)
+    if not 0 < args.epsilon < 1:
+        raise UserError(f"--epsilon must be between 0 and 1, got {args.epsilon}.")
+    for name in ("alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2"):
+        check_range(f"--{name.replace('_', '-')}", getattr(args, name), 0, 1e6)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_range("--alpha-max", args.alpha_max, 0.01, 1000)
     for path in (args.out, args.out.with_suffix(".npz")):

@@ -4,7 +4,9 @@ Learning rates and consecutive seeds are members of one population, so a grid ov
 make more runs. Every other field does, and so does every choice in braces in the config string.
 """
 
+import ast
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,6 +21,7 @@ from jaxformer.records import flat
 RATE = "optim.learning_rate"
 # What stands between the commas outside brackets and quotes.
 VALUES = re.compile(r"(?:\([^()]*\)|'[^']*'|\"[^\"]*\"|[^,])+")
+MOST = 10_000  # runs of a sweep
 FILE_KEYS = ("config", "grid", "fields")
 
 
@@ -33,7 +36,12 @@ class Run(NamedTuple):
 def expand(config: str, grid: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> list[Run]:
     """Every combination; `fields` are set in all of them."""
     configs = braces(config)
+    for field, values in grid.items():
+        if len({*map(_meaning, values)}) < len(values):
+            raise UserError(f"--grid {field} has a value twice: {','.join(values)}.")
     common, product = _shared(configs[0], grid)
+    if (n := len(configs) * math.prod(map(len, product.values()))) > MOST:
+        raise UserError(f"the grid makes {n:,} runs; at most {MOST:,} are one sweep.")
     runs = []
     for name, values in itertools.product(configs, itertools.product(*product.values())):
         varied: dict[str, str] = {}
@@ -49,7 +57,11 @@ def braces(text: str) -> list[str]:
     if any("{" in part or "}" in part for part in parts[::2]):
         raise UserError(f"--config has a brace without its other half: {text!r}.")
     choices = [[part] for part in parts]
+    if math.prod(part.count(",") + 1 for part in parts[1::2]) > MOST:
+        raise UserError(f"--config has braces for more than {MOST:,} runs.")
     choices[1::2] = [[word for word in part.split(",") if word] for part in parts[1::2]]
+    if any(len(set(words)) < len(words) for words in choices):
+        raise UserError(f"--config has a word twice in its braces: {text!r}.")
     if not all(choices):
         raise UserError(f"--config has empty braces: {text!r}.")
     return ["".join(words) for words in itertools.product(*choices)]
@@ -70,17 +82,25 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
 
 def read(path: str) -> tuple[str, dict[str, list[str]], dict[str, str]]:
     """(config, grid, fields) of a TOML file; found from here or from the repository."""
-    file = next((p for p in (Path(path), flags.ROOT / path) if p.is_file()), None)
+    try:
+        file = next((p for p in (Path(path), flags.ROOT / path) if p.is_file()), None)
+    except (OSError, ValueError):  # too long a name, a NUL in it
+        file = None
     if file is None:
         known = sorted(p.name for p in (flags.ROOT / "configs/sweeps").glob("*.toml"))
         hint = did_you_mean(Path(path).name, known)
         raise UserError(f"no sweep file {path!r}.{hint} configs/sweeps has {', '.join(known)}.")
     try:
         held = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{file} is not TOML: {error}.") from None
     if wrong := set(held) - set(FILE_KEYS):
         raise UserError(f"{file} has {sorted(wrong)}; a sweep file has config, grid and fields.")
+    for name in ("grid", "fields"):
+        if not isinstance(held.get(name, {}), dict):
+            raise UserError(f"{file}: {name} must be a table [{name}], got {held[name]!r:.100}.")
+    if not isinstance(held.get("config", ""), str):
+        raise UserError(f"{file}: config must be a text, got {held['config']!r:.100}.")
     grid = {}
     for field, values in flat(held.get("grid", {})).items():
         if not isinstance(values, list) or not values:
@@ -116,6 +136,14 @@ def _together(field: str, value: str) -> dict[str, str]:
     if len(names) != len(values):
         raise UserError(f"--grid {field} needs {len(names)} numbers joined by +, got {value!r}.")
     return dict(zip(names, values, strict=True))
+
+
+def _meaning(value: str) -> Any:
+    """1e-3 and 0.001 are one value."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
 
 
 def _spelled(field: str, value: Any) -> str:

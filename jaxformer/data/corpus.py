@@ -97,13 +97,19 @@ def _chain() -> Corpus:
 
 def _file(path: str) -> Corpus:
     try:
+        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise UserError(f"the text {path!r} must be a file, not a device: it has no end.")
         if Path(path).stat().st_size > 4 * LARGEST:
             raise UserError(f"the text {path!r} is too long: at most {LARGEST:,} symbols.")
         text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read the text {path!r}: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"the text {path!r} is not UTF-8: byte {error.start} is wrong.") from None
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:  # a NUL in the name
+        if isinstance(error, UnicodeDecodeError):
+            at = f"byte {error.start} is wrong"
+            raise UserError(f"the text {path!r} is not UTF-8: {at}.") from None
+        said = getattr(error, "strerror", error)
+        raise UserError(f"cannot read the text {path!r}: {said}.") from None
     if not text:
         raise UserError(f"the text {path!r} is empty.")
     if len(text) > LARGEST:

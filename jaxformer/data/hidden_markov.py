@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxformer.attentioned import attentioned_input as combine
 from jaxformer.attentioned import readout_queries
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 
 HEADS = ("previous", "uniform", "random")
 DESIGNS = {
@@ -44,6 +44,11 @@ def examples(
             "the hidden Markov task needs an even count and an even number of features, at least "
             f"2, and length at least 1; got count={count}, features={features}, length={length}."
         )
+    for name, size in dict(count=count, features=features, length=length).items():
+        check_range(f"{name} of the hidden Markov task", size, 1, 10**6)
+    for name, sigma in dict(sigma_par=sigma_par, sigma_perp=sigma_perp).items():
+        check_range(name, sigma, 0)
+    check_range("seed", seed, 0, 2**63)
     if not all(0 <= p <= 1 for p in flip):
         raise UserError(f"flip probabilities must be in [0, 1], got {flip}.")
     rng = np.random.default_rng(seed)

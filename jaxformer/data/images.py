@@ -7,6 +7,7 @@ Black ink on white paper is low on high, as in Omniglot; MNIST's are the other w
 import functools
 import io
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 
 NORMS = {  # (mean, std) of pixels in [0, 1]
     "glyphs": (0.922, 0.084),
@@ -23,6 +24,7 @@ NORMS = {  # (mean, std) of pixels in [0, 1]
     "mnist": (0.1307, 0.3081),
     "fashion_mnist": (0.286, 0.353),
 }
+MOST_IMAGES, MOST_PIXELS = 10**6, 4 * 10**9
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
 
@@ -55,6 +57,9 @@ def load(
     omniglot, mnist, fashion_mnist    through TensorFlow Datasets
     """
     check_choice("image source", name, NORMS)
+    check_range("data.size, in pixels,", size, 1, 4096)
+    check_range("data.classes in all", classes, 0, MOST_IMAGES)
+    check_range("data.per_class", per_class, 0, MOST_IMAGES)
     if name == "glyphs":
         return glyphs(seed, classes or 50, per_class or 20, size)
     read = functools.partial(_resize, size=size)
@@ -79,6 +84,11 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
     if classes < 1 or per_class < 2:
         raise UserError(
             f"glyphs need at least 1 class and 2 images a class, got {classes} and {per_class}."
+        )
+    if classes * per_class * size**2 > MOST_PIXELS:
+        raise UserError(
+            f"{classes} classes of {per_class} glyphs of {size} x {size} pixels are more than "
+            f"{MOST_PIXELS:,} bytes; take fewer (data.classes, data.per_class, data.size)."
         )
     rng = np.random.default_rng(seed)
     strokes, points = 3, 3
@@ -116,7 +126,7 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
     seen: set[tuple[str, str]] = set()
     for path in paths:
         place = Path(path).expanduser()
-        if not place.exists():
+        if not (place.is_dir() or place.is_file()):
             raise UserError(f"there is no folder or zip of images at {place}.")
         for label, file, content in _files(place):
             if (label, file) in seen:  # the official small sets share two alphabets
@@ -145,7 +155,7 @@ def _files(place: Path) -> Iterator[tuple[str, str, bytes]]:
                 hidden = name.startswith("__MACOSX")
                 if Path(name).suffix.lower() in ENDINGS and not hidden:
                     yield "/".join(Path(name).parts[-3:-1]), Path(name).name, held.read(name)
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
         raise UserError(f"{place} is not a readable zip: {error}.") from None
 
 

@@ -26,8 +26,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.attentioned import READOUTS, attentioned_input, readout_queries
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_range, unknown
 from jaxformer.models.attention import attention_scores, attention_weights
+from jaxformer.models.model import MOST
 
 PARAMETERIZATIONS = ("prior", "standard")
 Maps = Sequence[Any] | None  # an array a layer
@@ -66,6 +67,9 @@ class AttentionPathsSpec:
             raise UserError(
                 "attention paths need causal=False: they run through all tokens, got causal=True."
             )
+        check_range("the number of layers (model.heads)", len(self.heads), 1, MOST["layers"])
+        for size in (*self.heads, *self.widths, self.query_width):
+            check_range("each of heads, width and query_width", size, 1, MOST["width"])
         layers = len(self.heads) + 1
         if len(self.widths) != layers:
             raise UserError(

@@ -25,11 +25,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import RMSNorm, keep_last, normal
-from jaxformer.models.model import take_positions
+from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
 
 MIXERS = ("softmax", "mixit")
 
@@ -66,9 +66,11 @@ class DecoderSpec:
     def __post_init__(self):
         if self.mixer not in MIXERS:
             raise unknown("mixer", self.mixer, MIXERS)
-        for name in ("vocab_size", "length", "width", "layers", "heads", "mlp_width"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
+        for name in ("residual_scale", "branch_scale"):
+            check_range(name, getattr(self, name), -LARGEST_SCALE, LARGEST_SCALE)
+        if not isinstance(self.mixing_scale, str):
+            check_range("mixing_scale", self.mixing_scale, 0, LARGEST_SCALE)
         if self.width % self.heads:
             raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
         if self.mixer == "softmax" and self.width // self.heads % 2:

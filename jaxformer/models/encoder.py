@@ -19,7 +19,7 @@ from jaxformer.errors import UserError
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import keep_last, normal, rms_normalise
-from jaxformer.models.model import take_positions
+from jaxformer.models.model import check_sizes, take_positions
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class EncoderSpec:
     param_dtype: Any = float
 
     def __post_init__(self):
-        for name, least in dict(vocab_size=0, length=2, width=1, layers=1, heads=1).items():
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        check_sizes(self, "width", "layers", "heads")
+        check_sizes(self, "vocab_size", least=0)
+        check_sizes(self, "length", least=2)
         for name in ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name} must be finite and at least 0, got {getattr(self, name)}.")

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import check_range, unknown
 
 FAN_IN = "fan_in"
 
@@ -18,8 +18,7 @@ def normal(std: float | str) -> Callable:
         return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * shape[0] ** -0.5
     if isinstance(std, str):
         raise unknown("initialisation", std, (FAN_IN, "a standard deviation"))
-    if not std >= 0:
-        raise UserError(f"a standard deviation must be at least 0, got {std}.")
+    check_range("a standard deviation", std, 0, 1e18)
     return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * jnp.asarray(std, dtype)
 
 

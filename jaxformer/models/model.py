@@ -19,9 +19,20 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_range
 
 FIELDS = ("vocab_size", "length", "causal")
+# Sizes beyond these are slips of the hand; they are refused before anything is traced or allocated.
+MOST = {
+    "vocab_size": 10**7,
+    "length": 10**6,
+    "width": 10**6,
+    "layers": 10_000,
+    "heads": 10**5,
+    "mlp_width": 10**7,
+    "mlp_multiplier": 10**4,
+}
+LARGEST_SCALE = 1e18  # its square is a float32
 
 
 class Model(Protocol):
@@ -32,6 +43,12 @@ class Model(Protocol):
     def init(self, rngs: Any, /, *inputs: Any) -> Any: ...
 
     def apply(self, variables: Any, /, *inputs: Any, mutable: Any = False) -> Any: ...
+
+
+def check_sizes(spec: Any, *names: str, least: int = 1) -> None:
+    """Raises unless these sizes of a spec are at least `least` and can be meant."""
+    for name in names:
+        check_range(name, getattr(spec, name), least, MOST[name])
 
 
 def check_model(model: Any) -> None:

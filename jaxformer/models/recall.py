@@ -21,10 +21,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.errors import UserError, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.layers import keep_last, normal
-from jaxformer.models.model import take_positions
+from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -58,9 +58,8 @@ class RecallSpec:
                 raise unknown("feed-forward layer", name, FEED_FORWARD)
         if self.positions not in POSITIONS:
             raise unknown("positions", self.positions, POSITIONS)
-        for name in ("vocab_size", "length", "width", "mlp_multiplier"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        check_sizes(self, "vocab_size", "length", "width", "mlp_multiplier")
+        check_range("embed_std", self.embed_std, 0, LARGEST_SCALE)
         if self.positions in ("rotary", "sin_cos") and self.width % 2:
             raise UserError(f"{self.positions} positions need an even width, got {self.width}.")
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.task import Batch, OneAnswer, Task, best_by, most_frequent
 
 PLUS, EQUALS, PAD, ANSWER, STOP = 10, 11, 12, 20, 30
@@ -33,8 +33,7 @@ class DecimalAddition(Task):
     def __post_init__(self):
         check_choice("format of decimal addition", self.format, FORMATS)
         check_choice("scored positions of decimal addition", self.scored, SCORED)
-        if self.digits < 1:
-            raise UserError(f"decimal addition needs at least 1 digit, got {self.digits}.")
+        check_range("digits of decimal addition", self.digits, 1, 1000)
 
     @property
     def vocab_size(self) -> int:

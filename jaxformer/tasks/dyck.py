@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.errors import check_range
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, token_metrics
 
 OPEN, CLOSE, ASK = 1, 2, 3
@@ -28,8 +28,7 @@ class Dyck(OneAnswer):
     pairs: int = 20  # K
 
     def __post_init__(self):
-        if self.pairs < 1:
-            raise UserError(f"dyck needs at least 1 pair, got {self.pairs}.")
+        check_range("pairs of dyck", self.pairs, 1, 100_000)
 
     @property
     def vocab_size(self) -> int:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.errors import check_range
 from jaxformer.tasks.task import Batch, Scores, Task, best_by, token_metrics
 
 
@@ -25,11 +25,10 @@ class Hops(Task):
     tokens: int = 99  # input tokens, the hop count included
 
     def __post_init__(self):
-        if self.letters < 2 or self.max_hops < 0 or self.tokens < 2:
-            raise UserError(
-                "k-hop needs letters >= 2, max_hops >= 0 and tokens >= 2, got "
-                f"{self.letters}, {self.max_hops} and {self.tokens}."
-            )
+        check_range("letters of k-hop", self.letters, 2, 100_000)
+        check_range("tokens of k-hop", self.tokens, 2, 100_000)
+        # A hop goes back by at least one letter, and each k is a metric of its own.
+        check_range("max_hops of k-hop", self.max_hops, 1, min(self.tokens - 1, 256))
 
     @property
     def blank_token(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent
 
@@ -33,6 +33,8 @@ class SyntheticIOI(OneAnswer):
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
         if self.n_symbols < 3:
             raise UserError(f"ybar, yD and q need n_symbols of at least 3, got {self.n_symbols}.")
+        check_range("n_symbols", self.n_symbols, 3, 10**6)
+        check_range("context", self.context, 0, 100_000)
         if self.context < 7:
             raise UserError(
                 "three triggers with their successors, and the last one, need a context of at "

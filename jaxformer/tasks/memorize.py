@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError
+from jaxformer.errors import check_range
+from jaxformer.settings import SEEDS
 from jaxformer.tasks.task import Batch, OneAnswer, most_frequent
 
 
@@ -23,8 +24,8 @@ class Memorize(OneAnswer):
     table_seed: int = 0  # draws the table, one for all members and variants
 
     def __post_init__(self):
-        if self.symbols < 2:
-            raise UserError(f"memorize needs at least 2 symbols, got {self.symbols}.")
+        check_range("symbols of memorize", self.symbols, 2, 40_000)
+        check_range("table_seed", self.table_seed, 0, SEEDS)
 
     @property
     def vocab_size(self) -> int:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.data.images import Images
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_range
 from jaxformer.tasks.source import Heldout, batch_places, examples
 from jaxformer.tasks.task import Batch, OneAnswer, Scores
 
@@ -45,6 +45,7 @@ class OneShot(OneAnswer):
                 f"one-shot episodes need at least {SHOWN} classes of at least 2 images, got "
                 f"{classes} classes of {per_class}."
             )
+        check_range("data.patch", self.patch, 1, size)
         if size % self.patch:
             raise UserError(f"patches of {self.patch} do not tile images of {size} pixels.")
 

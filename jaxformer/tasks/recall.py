@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.data.corpus import Statistics, alias_tables, statistics
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 SCORED = ("repeats", "last")
@@ -44,6 +44,8 @@ class Recall(Task):
         check_choice("statistics", self.statistics, STATISTICS)
         if not 0 <= self.alpha <= 1:
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
+        check_range("context", self.context, 0, 100_000)
+        check_range("max_scored", self.max_scored, 0, self.context)
         if self.context < 3:
             raise UserError(f"recall needs a context of at least 3 tokens, got {self.context}.")
         if not self.triggers and not self.drawn_triggers:

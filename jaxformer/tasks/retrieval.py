@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, over_scored, token_metrics
 
 FORMATS = ("authors", "paper")
@@ -28,6 +28,7 @@ class Retrieval(OneAnswer):
 
     def __post_init__(self):
         check_choice("format of retrieval", self.format, FORMATS)
+        check_range("vocab of retrieval", self.vocab, 0, 10**6)
         if self.max_pairs < 1 or 2 * self.max_pairs > self.vocab // 2:
             raise UserError(
                 "retrieval needs 1 <= max_pairs <= vocab / 4 (keys and queries fill the upper "

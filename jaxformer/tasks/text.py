@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.data.corpus import Corpus, corpus
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
 from jaxformer.tasks.task import Batch, Task, most_frequent
 
@@ -31,8 +31,7 @@ class Text(Task):
     stream: int = TRAIN  # which part of the file; set by `part`
 
     def __post_init__(self):
-        if self.window < 2:
-            raise UserError(f"task.window must be at least 2 symbols, got {self.window}.")
+        check_range("task.window", self.window, 2, 10**6)
         if self.stream not in PARTS:
             raise UserError(f"task.stream must be one of {[*PARTS]}, got {self.stream}.")
         text = self.corpus.text

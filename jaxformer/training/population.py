@@ -11,8 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_range
+from jaxformer.settings import SEEDS
 from jaxformer.training.metrics import Mean, over_seeds
+
+MEMBERS = 10**6  # seeds at most; the memory check refuses far fewer of most models
 
 
 class Population(NamedTuple):
@@ -54,11 +57,13 @@ class Population(NamedTuple):
 
 def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:
     """The population of a config's seed, n_seeds and learning rates."""
-    if n_seeds < 1:
-        raise UserError(f"n_seeds must be at least 1, got {n_seeds}.")
+    check_range("n_seeds", n_seeds, 1, MEMBERS)
+    check_range("seed", first_seed, 0, SEEDS - n_seeds)
     rates = tuple(float(rate) for rate in rates)
     if not rates or not all(0 < rate < np.inf for rate in rates):
         raise UserError(f"optim.learning_rate must be positive numbers, got {rates}.")
+    if len(set(rates)) < len(rates):
+        raise UserError(f"optim.learning_rate has a rate twice: {rates}; more seeds are n_seeds.")
     return Population(tuple(range(first_seed, first_seed + n_seeds)), rates)
 
 

@@ -158,12 +158,12 @@ def test_best_by_is_the_best_constant_of_each_group():
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: DecimalAddition(digits=0), "at least 1 digit"),
+        (lambda: DecimalAddition(digits=0), "digits of decimal addition must be at least 1"),
         (lambda: DecimalAddition(format="auhtors"), "Did you mean 'authors'"),
         (lambda: DecimalAddition(scored="all"), "authors, strict"),
         (lambda: ModularAddition(p=1), "2 <= p <= 40,000, got 1"),
-        (lambda: Hops(letters=1), "letters >= 2"),
-        (lambda: Dyck(pairs=0), "at least 1 pair"),
+        (lambda: Hops(letters=1), "letters of k-hop must be at least 2"),
+        (lambda: Dyck(pairs=0), "pairs of dyck must be at least 1"),
     ],
 )
 def test_wrong_options(make, words):

@@ -109,7 +109,7 @@ def test_scored_positions_gathers_what_counts():
     [
         (lambda: Retrieval(max_pairs=9, vocab=32), "1 <= max_pairs <= vocab / 4"),
         (lambda: Retrieval(format="papr"), "Did you mean 'paper'"),
-        (lambda: Memorize(symbols=1), "at least 2 symbols"),
+        (lambda: Memorize(symbols=1), "symbols of memorize must be at least 2"),
     ],
 )
 def test_wrong_options(make, words):
