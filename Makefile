@@ -1,5 +1,5 @@
 # Every target sets up .venv first if it is missing; only python3 and make are needed.
-.PHONY: help venv demo test test-all lint bench constraints
+.PHONY: help venv demo test test-all test-hostile lint bench constraints
 PY = .venv/bin/python
 WORKERS ?= 2
 
@@ -7,6 +7,7 @@ help:
 	@echo 'make demo      one headline of each paper in minutes, a sentence each and a page'
 	@echo 'make test      lint and the test suite'
 	@echo 'make test-all  the suite with the long checks'
+	@echo 'make test-hostile  kills, damage, full disks and bad input, under 20 minutes'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
 
 venv:
@@ -16,10 +17,15 @@ demo: venv
 	@$(PY) experiments/demo.py
 
 test: venv lint
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow and not hostile'
 
 test-all: venv
-	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n $(WORKERS) --dist loadfile
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not hostile'
+
+# Others draw with HOSTILE_SEED=N make test-hostile.
+test-hostile: venv
+	@echo "HOSTILE_SEED=$${HOSTILE_SEED:-0}"
+	@$(PY) -m pytest -n 2 --dist worksteal -m hostile tests/hostile
 
 lint: venv
 	@$(PY) -m ruff check .

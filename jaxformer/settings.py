@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxformer.errors import check_range
+from jaxformer.errors import UserError, check_range
 
 # What is larger is a slip of the hand: it is refused before anything is allocated.
 SEEDS = 2**32 - 1
@@ -73,6 +73,8 @@ class TrainSettings:
     probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
 
     def __post_init__(self):
+        if not all(isinstance(name, str) for name in self.probes):
+            raise UserError(f"train.probes must be names, got {self.probes}.")
         check_range("train.batch_size", self.batch_size, 1, BATCH)
         for name, least in dict(steps=1, log_every=1, eval_every=0).items():
             check_range(f"train.{name}", getattr(self, name), least, STEPS)

@@ -204,6 +204,8 @@ def _bounded(value: Any) -> Any:
     if isinstance(value, tuple | list):
         for entry in value:
             _bounded(entry)
+    elif isinstance(value, dict | set | bytes | complex):
+        raise ValueError  # no field is one
     elif type(value) in LARGEST and not abs(value) < LARGEST[type(value)]:
         raise ValueError
     return value
