@@ -6,6 +6,7 @@ import pytest
 
 from experiments.ledger.record import run_name
 from experiments.run import main, parse
+from experiments.schedule import grids
 from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import dumps
@@ -240,3 +241,15 @@ def test_numbers_that_nobody_means_are_refused(text):
     for field in ("optim.clip", "train.steps", "optim.learning_rate", "unfreeze"):
         with pytest.raises(UserError, match=f"--config.{field} must be"):
             parse([RETRIEVAL, f"--config.{field}={text}"])
+
+
+def test_what_is_said_twice_is_refused():
+    with pytest.raises(UserError, match="argument 'variant' is given 2 times"):
+        flags.load_config("configs/mixit/retrieval.py:variant=mixit,scale=tiny,variant=mixit")
+    config = "configs/mixit/retrieval.py:scale=tiny"
+    for values in (["1e-3", "0.001"], ["1", "1"]):
+        with pytest.raises(UserError, match="has a value twice"):
+            grids.expand(config, {"optim.learning_rate": values}, {})
+    with pytest.raises(UserError, match="the grid makes 1,000,000 runs"):
+        many = [str(i) for i in range(1000)]
+        grids.expand(config, {"model.layers": many, "model.width": many}, {})
