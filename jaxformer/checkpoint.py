@@ -1,74 +1,42 @@
 """Orbax checkpoints of a state: asynchronous, atomic, and verified before use.
 
 A state is stored as {path: array} with its paths as names, beside a JSON note (the rules of the
-partition, the seconds spent, the sha256 of every array). Orbax restores a missing leaf as None and
-a flipped byte as a wrong value, both without an error: so every array is hashed again and every
-path, shape and dtype is compared with the state that the program expects. What does not hold is
-reported, and the checkpoint before it is used.
+partition, the seconds spent, what the rows are). `stored.py` reads and verifies them. What does not
+hold is reported, the checkpoint before it is used, and the next save takes its place.
 """
 
-import asyncio
+import contextlib
 import functools
-import hashlib
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxformer.errors import UserError, did_you_mean
-from jaxformer.processes import on_host
-
-
-class Restored(NamedTuple):
-    """A whole checkpoint."""
-
-    step: int
-    arrays: dict[str, Any]
-    note: dict[str, Any]
-
-
-class _PatientLoop(asyncio.SelectorEventLoop):
-    """Where Orbax reads and writes. One bad file ends the work while others are on their way.
-
-    What waits for them is ended with the loop, and what arrives later is not heard. Without this
-    the late ones raise "Event loop is closed" wherever the program is by then.
-    """
-
-    def close(self) -> None:
-        if waiting := asyncio.all_tasks(self):
-            for task in waiting:
-                task.cancel()
-            self.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
-        super().close()
-
-    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:
-        return None if self.is_closed() else super().call_soon_threadsafe(*args, **options)
+from jaxformer.stored import Restored, first_line, hash_of, newest, orbax, sealed_note
 
 
 class Checkpoints:
-    """The checkpoints in a folder, the newest `keep` of them."""
+    """The checkpoints in a folder, the newest `keep` of them, for the one who writes them."""
 
-    def __init__(self, folder: str | Path, keep: int = 2, read_only: bool = False):
-        import orbax.checkpoint as ocp  # imported here: it takes a second
-
-        self._loops = mock.patch.object(asyncio, "new_event_loop", _PatientLoop)
-        self._loops.start()
-        self._ocp = ocp
+    def __init__(self, folder: str | Path, keep: int = 2):
         self.folder = Path(folder).absolute()
-        self._manager = ocp.CheckpointManager(
-            self.folder,
-            options=ocp.CheckpointManagerOptions(create=False)
-            if read_only
-            else ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True),
-            item_handlers={
-                "state": ocp.StandardCheckpointHandler(),
-                "note": ocp.JsonCheckpointHandler(),
-            },
-        )
+        self._stack = contextlib.ExitStack()
+        self._ocp = ocp = self._stack.enter_context(orbax())
+        self._whole: set[int] = set()  # verified, or written and renamed by this process
+        self._started: set[int] = set()  # on their way to the disk
+        self._damaged: set[int] = set()  # newer than the one that was restored
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True)
+        handlers = {"state": ocp.StandardCheckpointHandler(), "note": ocp.JsonCheckpointHandler()}
+        try:
+            self._manager = ocp.CheckpointManager(
+                self.folder, options=options, item_handlers=handlers
+            )
+        except OSError:
+            self._stack.close()
+            raise
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -80,26 +48,32 @@ class Checkpoints:
             if kind is None:  # else the error that is on its way says more
                 raise
         finally:
-            self._loops.stop()
+            self._stack.close()
 
-    def latest(self) -> int | None:
-        """The step of the newest checkpoint."""
-        return self._manager.latest_step()
+    def saved(self) -> int | None:
+        """The newest step of which it is known that it is whole; call `wait` first."""
+        return max(self._whole, default=None)
 
     def save(self, step: int, state: Any, note: dict[str, Any]) -> None:
-        """Starts to write; training goes on meanwhile. A step that is there already is kept."""
-        if step in self._manager.all_steps():
+        """Starts to write; training goes on meanwhile. A whole step that is there is kept."""
+        there = {*self._manager.all_steps()} - self._damaged
+        if step in self._whole | self._started | there:
             return
         # Copied, because the training loop donates its buffers while Orbax still writes.
         flat = {path: jnp.copy(leaf) for path, leaf in flatten_state(state).items()}
-        note = note | {"sha256": {path: _sha256(leaf) for path, leaf in flat.items()}}
+        sealed = sealed_note(step, note, {path: hash_of(leaf) for path, leaf in flat.items()})
         args = self._ocp.args
         try:
-            self._manager.save(
-                step, args=args.Composite(state=args.StandardSave(flat), note=args.JsonSave(note))
-            )
+            # Orbax saves nothing at or before its latest step, be that damaged or not.
+            for damaged in self._damaged & {*self._manager.all_steps()}:
+                self._manager.delete(damaged)
+            self._damaged.clear()
+            items = args.Composite(state=args.StandardSave(flat), note=args.JsonSave(sealed))
+            if not self._manager.save(step, args=items):
+                raise RuntimeError(f"Orbax did not take step {step}")
         except Exception as error:  # an earlier asynchronous save may have failed in any way
             raise self._cannot_save(error) from error
+        self._started.add(step)
 
     def wait(self) -> None:
         """Until everything is on disk."""
@@ -107,55 +81,30 @@ class Checkpoints:
             self._manager.wait_until_finished()
         except Exception as error:
             raise self._cannot_save(error) from error
+        self._whole |= {step for step in self._started if (self.folder / str(step)).is_dir()}
+        self._started.clear()
 
-    def restore(self, like: Any = None) -> Restored | None:
+    def restore(
+        self, like: Any = None, differ: Callable[[dict], str] = lambda note: ""
+    ) -> Restored | None:
         """The newest whole checkpoint, None if there is none at all.
 
         With `like`, a state (arrays or shapes), its paths, shapes and dtypes must be those.
+        `differ(note)` says why what belongs to it, such as the rows, is not whole.
         """
-        steps = sorted(self._manager.all_steps(), reverse=True)
-        expected = flatten_state(like) if like is not None else None
-        for step in steps:
-            where = f"the checkpoint {self.folder / str(step)}"
-            try:
-                found = self._read(step)
-                damaged = [
-                    path
-                    for path, digest in found.note["sha256"].items()
-                    if found.arrays.get(path) is None or _sha256(found.arrays[path]) != digest
-                ]
-                if damaged:
-                    raise ValueError(f"{damaged[0]} does not have its sha256")
-            except Exception as error:  # whatever a damaged file makes Orbax raise
-                print(f"warning: {where} is damaged ({_first_line(error)})", file=sys.stderr)
-                continue
-            if expected is not None:
-                compare(found.arrays, expected, where)
-            if step != steps[0]:
-                print(f"warning: using step {step} instead", file=sys.stderr)
-            return found
-        if steps:
-            raise UserError(
-                f"every checkpoint in {self.folder} is damaged; to start anew, give another "
-                "--workdir or delete that folder."
-            )
-        return None
-
-    def _read(self, step: int) -> Restored:
-        args = self._ocp.args
-        # Into memory of the host, on whatever devices it was saved.
-        shapes = self._manager.item_metadata(step)["state"]
-        like = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in dict(shapes).items()}
-        found = self._manager.restore(
-            step, args=args.Composite(state=args.StandardRestore(like), note=args.JsonRestore())
-        )
-        return Restored(step, dict(found["state"]), found["note"])
+        found = newest(self.folder, differ, job=jax.process_count() > 1)
+        if found.whole is not None:
+            if like is not None:
+                where = f"the checkpoint {self.folder / str(found.whole.step)}"
+                compare(found.whole.arrays, flatten_state(like), where)
+            self._whole, self._damaged = {found.whole.step}, set(found.damaged)
+        return found.whole
 
     def _cannot_save(self, error: Exception) -> UserError:
-        kept = sorted(self._manager.all_steps())
+        kept = [step for step in self._manager.all_steps() if step not in self._damaged]
         return UserError(
-            f"cannot save a checkpoint to {self.folder}: {_first_line(error)}. What is saved "
-            f"already is kept: {'step ' + str(kept[-1]) if kept else 'nothing yet'}."
+            f"cannot save a checkpoint to {self.folder}: {first_line(error)}. What is saved "
+            f"already is kept: {'step ' + str(max(kept)) if kept else 'nothing yet'}."
         )
 
 
@@ -188,12 +137,3 @@ def compare(found: dict[str, Any], expected: dict[str, Any], where: str) -> None
 
 def _kind(leaf: Any) -> str:
     return f"{jnp.dtype(leaf.dtype).name}{list(leaf.shape)}"
-
-
-def _sha256(leaf: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(on_host(leaf)).tobytes()).hexdigest()
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:160] if lines else type(error).__name__

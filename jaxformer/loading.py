@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer import build, paths
-from jaxformer.checkpoint import Checkpoints
 from jaxformer.errors import UserError
 from jaxformer.partition import Partition
 from jaxformer.records import Workdir
+from jaxformer.stored import newest
 
 
 def load(
@@ -34,10 +34,7 @@ def load(
     config = ml_collections.ConfigDict(held)
     if model is None:
         model = _model(held, config, folder)
-    found = None
-    if (folder / "ckpt").is_dir():
-        with Checkpoints(folder / "ckpt", read_only=True) as checkpoints:
-            found = checkpoints.restore()
+    found = newest(folder / "ckpt").whole
     if found is None:
         raise UserError(f"{folder.path} has no checkpoint yet.")
     members = found.arrays["learning_rate"].shape[0]

@@ -5,6 +5,9 @@ env.json       versions, device, cores, commit of the code
 metrics.jsonl  one row a logged step; lists have one entry a member of the population
 result.json    what the finished run found
 ckpt/          checkpoints
+
+config.json and result.json have a checksum of their own. What the rows were is said by every
+checkpoint and by result.json, so that a row that is lost or other is noticed.
 """
 
 import fcntl
@@ -12,21 +15,27 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from jaxformer.environment import environment
 from jaxformer.errors import UserError
+from jaxformer.files import dumps, naming, plain, sealed, unsealed, write_atomically, write_json
 from jaxformer.processes import agree, is_writer
+from jaxformer.rows import Held, Row, Rows, no_link
+
+__all__ = ["Memory", "Workdir", "dumps", "open_workdir", "write_atomically", "write_json"]
 
 SCHEMA = 2  # A reader of results/ refuses a record of another one.
+ROWS = "rows"  # where result.json says what metrics.jsonl holds
+# What a reader relies on: file -> field -> its type.
+FIELDS: dict[str, dict[str, type]] = {
+    "config.json": {"config": dict},
+    "result.json": {"config": dict, "metrics": dict, "members": list},
+}
 
 
 class Workdir:
@@ -34,43 +43,61 @@ class Workdir:
 
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()
+        self._rows = Rows(self.path / "metrics.jsonl")
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
     def read(self, name: str) -> dict[str, Any]:
-        """A JSON file of the folder."""
-        file = self.path / name
-        try:
-            return json.loads(file.read_text())
-        except FileNotFoundError:
-            raise UserError(f"{self.path} has no {name}: no run, or not a finished one.") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{file} is damaged: {error}.") from None
+        """A JSON file of the folder, verified."""
+        return {field: value for field, value in self._read(name).items() if field != ROWS}
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
+        """Writes a JSON file with its checksum; a result also says what the rows are."""
         if is_writer():
-            write_json(self.path / name, value)
+            rows = {ROWS: self.written()} if name == "result.json" else {}
+            write_json(self.path / name, sealed({**value, **rows}))
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl; a last line cut short by a kill is left out."""
-        file = self.path / "metrics.jsonl"
-        if not file.exists():
-            return []
-        lines = file.read_bytes().split(b"\n")
-        return [json.loads(line) for line in lines[:-1]]
+    def rows(self) -> list[Row]:
+        """The rows of metrics.jsonl; those of a finished run are compared with what it wrote."""
+        finished = self.written() is None and (self.path / "result.json").exists()
+        return self._rows.read(self._read("result.json").get(ROWS) if finished else None)
 
-    def append(self, rows: list[dict[str, Any]]) -> None:
+    def append(self, rows: list[Row]) -> None:
         """Adds rows; each is whole once its line end is written."""
-        if is_writer():
-            with open(self.path / "metrics.jsonl", "a") as file:
-                file.write(_lines(rows))
+        if is_writer() and rows:
+            self._rows.append(rows)
 
-    def cut(self, step: int) -> None:
-        """Forgets the rows beyond a step, which a resumed run will write again."""
+    def written(self) -> Held | None:
+        """What the rows are, for a checkpoint to say."""
+        return self._rows.written()
+
+    def rows_differ(self, held: Held | None) -> str:
+        """Why the rows are not those that a checkpoint speaks of, or ""."""
+        why = self._rows.differ(held) if is_writer() and held else ""
+        return why and f"of metrics.jsonl: {why}"
+
+    def go_on(self, held: Held | None, step: int) -> None:
+        """Forgets the rows that came after a checkpoint, which a resumed run will write again."""
         if is_writer():
-            kept = [row for row in self.rows() if row["step"] <= step]
-            write_atomically(self.path / "metrics.jsonl", _lines(kept).encode())
+            self._rows.go_on(held, step)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        file = self.path / name
+        try:
+            value = unsealed(json.loads(file.read_text()))
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(f"{self.path} has no {name}: no run, or not a finished one.") from None
+        except OSError as error:
+            raise UserError(f"cannot read {file}: {error.strerror}.") from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{file} is damaged: {error}.") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{file} is damaged: it holds no object but {str(value)[:40]!r}.")
+        for field, kind in FIELDS.get(name, {}).items():
+            if not isinstance(value.get(field), kind):
+                raise UserError(f"{file} is damaged: it has no {field!r} of a run.")
+        return value
 
 
 class Memory(Workdir):
@@ -86,13 +113,13 @@ class Memory(Workdir):
     def write(self, name: str, value: Mapping[str, Any]) -> None:
         self.files[name] = dict(value)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         return self.kept
 
-    def append(self, rows: list[dict[str, Any]]) -> None:
+    def append(self, rows: list[Row]) -> None:
         self.kept = self.kept + rows
 
-    def cut(self, step: int) -> None:
+    def go_on(self, held: Held | None, step: int) -> None:
         self.kept = [row for row in self.kept if row["step"] <= step]
 
 
@@ -114,7 +141,7 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
         with _open_as_writer(workdir, config):
             opened = bool(agree(1))
             yield workdir
-    except UserError:
+    except (UserError, OSError):
         if not opened:
             agree(0)
         raise
@@ -124,14 +151,14 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
 def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[None]:
     try:
         workdir.path.mkdir(parents=True, exist_ok=True)
-        lock = open(workdir / ".lock", "a+")  # noqa: SIM115 (held until the run ends)
+        lock = open(workdir / ".lock", "a+", opener=no_link)  # noqa: SIM115 (held until the end)
     except OSError as error:
         raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
     with lock:
         _lock(lock, workdir)
         # Names with a dot are the lock and what an interrupted write left behind.
         others = {f.name for f in workdir.path.iterdir() if not f.name.startswith(".")}
-        if not others or others == {"config.json", "env.json"}:
+        if others <= {"config.json", "env.json"}:
             # Nothing was run: the config was refused, and the mended one may take the folder.
             workdir.write("config.json", config)
         elif "config.json" in others:
@@ -160,50 +187,19 @@ def said(section: Mapping[str, Any], noun: type | None) -> dict[str, Any]:
     return {
         name: value
         for name, value in section.items()
-        if name == "name" or _plain(value) != _plain(defaults[name])
+        if name == "name" or plain(value) != plain(defaults[name])
     }
 
 
-def dumps(value: Any, indent: int | None = None) -> str:
-    """JSON with sorted names; numbers that JSON does not have become null."""
-    return json.dumps(_plain(value), sort_keys=True, indent=indent, allow_nan=False)
-
-
-def _lines(rows: list[dict[str, Any]]) -> str:
-    return "".join(dumps(row) + "\n" for row in rows)
-
-
-def write_json(file: Path, value: Any) -> None:
-    write_atomically(file, (dumps(value, indent=1) + "\n").encode())
-
-
-def write_atomically(file: Path, content: bytes) -> None:
-    """The file is the old one or the new one, whatever happens in between."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with open(descriptor, "wb") as temporary:
-            temporary.write(content)
-            temporary.flush()
-            os.fsync(temporary.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return _plain(np.asarray(value).tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"optim.learning_rate": value} of a nested config."""
+    fields = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            fields |= flat(value, f"{prefix}{name}.")
+        else:
+            fields[f"{prefix}{name}"] = value
+    return fields
 
 
 def _lock(lock, workdir: Workdir) -> None:
@@ -216,45 +212,51 @@ def _lock(lock, workdir: Workdir) -> None:
             f"the workdir {workdir.path} is in use by process {holder}; wait for it, or give "
             "another --workdir."
         ) from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    with naming(workdir / ".lock"):
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
 
 
 def _stamp(workdir: Workdir) -> None:
     """Writes env.json; a run that goes on elsewhere is told that its bits may differ."""
     now = environment()
-    if (workdir / "env.json").exists():
-        before = workdir.read("env.json")
-        for name in ("versions", "platform", "device", "devices", "cores"):
-            if before.get(name) != now[name]:
-                print(
-                    f"warning: {name} was {before.get(name)} when this run began and is "
-                    f"{now[name]} now; results may differ in the last bits.",
-                    file=sys.stderr,
-                )
+    try:
+        before = workdir.read("env.json") if (workdir / "env.json").exists() else now
+    except UserError as error:
+        print(f"warning: {error} It is written again.", file=sys.stderr)
+        before = now
+    for name in ("versions", "platform", "device", "devices", "cores"):
+        if before.get(name) != now[name]:
+            print(
+                f"warning: {name} was {before.get(name)} when this run began and is "
+                f"{now[name]} now; results may differ in the last bits.",
+                file=sys.stderr,
+            )
     workdir.write("env.json", now)
 
 
 def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
     held = workdir.read("config.json")
-    if held["config_hash"] == config["config_hash"]:
-        return
-    old, new = flat(held["config"]), flat(_plain(config["config"]))
+    old, new = flat(held["config"]), flat(plain(config["config"]))
+    if held.get("config_hash") == config["config_hash"]:
+        # A field that only one of them has is an option that came or went with the code.
+        both = [name for name in sorted(old.keys() & new) if not name.startswith("arguments.")]
+        edited = [name for name in both if old[name] != new[name]]
+        if not edited:
+            return
+        raise UserError(
+            f"{workdir / 'config.json'} was edited: {edited[0]} = {old[edited[0]]!r} there and "
+            f"{new[edited[0]]!r} now, under the same hash; give another --workdir."
+        )
     changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+    if not changed:
+        raise UserError(
+            f"{workdir / 'config.json'} was edited: its config is this one, its config_hash is "
+            f"{held.get('config_hash')!r} for {config['config_hash']!r}; give another --workdir."
+        )
     name = changed[0]
     raise UserError(
         f"the workdir {workdir.path} holds another config: {len(changed)} fields differ, such as "
         f"{name} = {old.get(name)!r} there and {new.get(name)!r} now; give another --workdir."
     )
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"optim.learning_rate": value} of a nested config."""
-    fields = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            fields |= flat(value, f"{prefix}{name}.")
-        else:
-            fields[f"{prefix}{name}"] = value
-    return fields

@@ -23,6 +23,10 @@ def state(value):
     return State(jnp.int32(value), weights, (jnp.float32(value), {"mu": jnp.full(5, value * 0.1)}))
 
 
+def note(step):
+    return {"rules": [[".*", "train"]], "seconds": {"run": step}}
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_for_the_next_test():
     """What Orbax leaves behind is raised in the test that made it, as every warning is an error."""
@@ -35,7 +39,7 @@ def saved(tmp_path):
     """A folder with the checkpoints of steps 1 and 2."""
     with Checkpoints(tmp_path / "ckpt") as checkpoints:
         for step in (1, 2):
-            checkpoints.save(step, state(step), {"seconds": {"run": step}})
+            checkpoints.save(step, state(step), note(step))
         checkpoints.wait()
     return tmp_path / "ckpt"
 
@@ -85,7 +89,8 @@ def test_damage_to_the_data_is_found_and_the_step_before_is_used(saved, damage, 
     with Checkpoints(saved) as checkpoints:
         found = checkpoints.restore(like=state(0))
     assert found.step == 1 and found.arrays["step"] == 1
-    assert "2 is damaged" in (error := capfd.readouterr().err) and "using step 1" in error
+    assert "step 2 is damaged" in (error := capfd.readouterr().err) and "using step 1" in error
+    assert error.count("\n") == 1
 
 
 def test_damage_to_any_file_never_gives_wrong_values(saved, capfd):

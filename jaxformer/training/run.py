@@ -72,7 +72,9 @@ def train_phases(
         checkpoints = stack.enter_context(Checkpoints(folder)) if folder else None
         interrupt = stack.enter_context(Interrupt())
         state, stopwatch = setup.create(), Stopwatch()
-        found = checkpoints.restore() if checkpoints else None
+        found = checkpoints and checkpoints.restore(
+            differ=lambda n: workdir.rows_differ(n.get("rows"))
+        )
         if found is not None:
             setup = phase_of(found.note["rules"], phases, folder).setup
             state = setup.create()
@@ -80,7 +82,7 @@ def train_phases(
             state = sharding.place(unflatten_state(found.arrays, state), state)
             stopwatch.before = found.note["seconds"]
             print(f"resuming from step {found.step}")
-        workdir.cut(int(state.step))
+        workdir.go_on(found and found.note.get("rows"), int(state.step))
         barrier()  # nobody reads the rows before they are cut
         shown = Progress(settings.steps, int(state.step), progress)
         mine = last._replace(partition=setup.partition, tx=setup.tx)

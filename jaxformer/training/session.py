@@ -47,10 +47,8 @@ class Session:
         self.heldout = jax.device_get(self.setup.data.heldout())
         self.validated = [row for row in self.workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
-        self.saved, self.kept = (
-            time.monotonic(),
-            0,
-        )  # since when, and the step of, the last checkpoint
+        self.saved = time.monotonic()  # when the last checkpoint was
+        self.kept: int | None = None  # its step, once the run has ended
         self.loss, self.note = math.nan, ""  # what the progress line says
 
     def hooks(self) -> list[Hook]:
@@ -73,7 +71,7 @@ class Session:
                 rows.append({"step": step, **means})
                 self.window = []
         self.workdir.append(rows)
-        self.loss = float(np.nanmin(metrics["loss"][-1]))
+        self.loss = float(np.fmin.reduce(metrics["loss"][-1]))  # nan only if all are
 
     def validate(self, state: TrainState, step: int) -> bool:
         scores = self.score(state, self.heldout.validation)
@@ -86,9 +84,11 @@ class Session:
 
     def save(self, state: TrainState, step: int) -> None:
         # Between rows there is a part of a window that a checkpoint does not hold.
-        if self.checkpoints and not self.window and not _all_diverged(state):
+        # The end by a target may lie there too; then no row is written any more.
+        between = self.window and not self.is_finished(step)
+        if self.checkpoints and not between and not _all_diverged(state):
             note = {"rules": self.setup.partition.rules, "seconds": self.stopwatch.seconds()}
-            self.checkpoints.save(step, state, note)
+            self.checkpoints.save(step, state, note | {"rows": self.workdir.written()})
             self.saved = time.monotonic()
 
     def after_dispatch(self, state: TrainState, step: int) -> bool:
@@ -114,7 +114,7 @@ class Session:
         """Waits until all is saved, and says why the steps end here."""
         if self.checkpoints:
             self.checkpoints.wait()
-            self.kept = self.checkpoints.latest() or 0
+            self.kept = self.checkpoints.saved()
         step = int(state.step)
         reason = "finished" if step >= self.settings.steps else "stopped"
         if self.has_reached(step):
@@ -128,7 +128,7 @@ class Session:
         """
         step, folder = int(state.step), self.checkpoints and self.checkpoints.folder
         if _all_diverged(state):
-            kept = f" the last good state is step {self.kept} in {folder}." if folder else ""
+            kept = f" the last good state is step {self.kept} in {folder}." if self.kept else ""
             raise UserError(
                 f"the loss was not finite at step {np.asarray(state.diverged_at).max()};{kept} "
                 "Try a lower learning rate (optim.learning_rate)."
@@ -136,7 +136,8 @@ class Session:
         if self.is_finished(step):
             return 0
         if folder:
-            print(f"stopped; step {self.kept} is saved, the same command goes on.")
+            kept = f"step {self.kept} is saved" if self.kept else "nothing is saved yet"
+            print(f"stopped; {kept}, the same command goes on.")
         else:
             steps = self.settings.steps
             print(f"stopped at step {step} of {steps}; with a workdir it could go on later.")

@@ -91,7 +91,7 @@ def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, inter
 
 def comparable(workdir):
     """result.json without times and without the stamp of where it ran."""
-    result = json.loads((workdir / "result.json").read_text())
+    result = Workdir(workdir).read("result.json")
     return {name: result[name] for name in result if name not in ("seconds", "environment")}
 
 
