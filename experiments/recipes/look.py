@@ -1,34 +1,47 @@
 """Trains like `train`, then looks inside: who attends to whom in the chosen members.
 
-train -> load -> capture -> scores of every head -> record with the attention maps
+train -> capture -> scores of every head -> record with the attention maps
 """
 
 import dataclasses
+from collections.abc import Mapping
 
-import jaxformer
+import jax
+import jax.numpy as jnp
+
 from experiments.recipes import train
 from experiments.shared.inside import Inside, draw, look_inside
 from jaxformer.errors import UserError
+from jaxformer.processes import on_host
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 from jaxformer.training.population import over_chosen
 from jaxformer.training.result import Result
+from jaxformer.training.run import Trained
 
 SCORES = ("pairing", "induction")
 
 
 def run(config, workdir: Workdir) -> int:
     check(config)
+
+    def finish(trained: Trained, result: Result) -> Result:
+        # What was trained, and not the checkpoint: that may be an older one if the disk is bad.
+        params, model = jax.tree.map(on_host, trained.params), trained.session.setup.model
+        chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
+        networks = {i: jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), params) for i in chosen}
+        insides = {i: look_inside(model, network, config) for i, network in networks.items()}
+        return with_heads(workdir, result, insides)
+
     return train.run(config, workdir, finish=finish)
 
 
-def finish(workdir: Workdir, result: Result) -> Result:
+def with_heads(workdir: Workdir, result: Result, insides: Mapping[int, Inside]) -> Result:
     """The result with the strongest head of each layer, and the maps of the first chosen member.
 
     A layer's number is that of its head with the highest mean over the test set.
     """
-    chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
-    insides = {i: look_inside(*jaxformer.load(workdir.path, i)) for i in chosen}
+    chosen = [*insides]
     found = {i: _strongest(inside) for i, inside in insides.items()}
     members = [
         dict(member, metrics=member["metrics"] | found.get(i, {}))

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from experiments.shared import describe, ending, plots
 from jaxformer import build, observables
 from jaxformer.capture import capture
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import check_choice
 from jaxformer.records import Workdir
+from jaxformer.training import cost
 from jaxformer.training.metrics import over_seeds
-from jaxformer.training.population import population
+from jaxformer.training.population import check_seeds, population
 from jaxformer.training.progress import Stopwatch
 from jaxformer.training.result import result_of
 
@@ -72,8 +73,8 @@ def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
     wanted = [(name, statistic) for name, statistic in config.measure]
     for _, statistic in wanted:
         check_choice("statistic", statistic, STATISTICS)
-    if config.n_seeds < 1:
-        raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
+    check_seeds(config.n_seeds)
+    cost.check_data(build.source(config, task, batch_size=1))
     build.partition(config).labels(shapes(model))
     return task, model, config.n_seeds, wanted
 

@@ -18,6 +18,7 @@ from jaxformer.data import images
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
+from jaxformer.training import cost
 from jaxformer.training.progress import Interrupt
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
@@ -115,8 +116,10 @@ def _with_studies(trained: Trained, studied: dict[int, Study]) -> Result:
 
 
 def dry_run(config) -> None:
-    setup = phases_of(config)[0].setup
+    phases = phases_of(config)
+    setup = phases[0].setup
     describe.announce(setup)
+    cost.check_memory(phases)
     first: Any = setup.task
     classes, per_class = first.images.pixels_CxKxSxS.shape[:2]
     print(f"  classes: {classes}\n  images a class: {per_class}\n  patch: {first.patch}")

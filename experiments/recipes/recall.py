@@ -16,12 +16,14 @@ from experiments.shared import describe, ending, plots
 from jaxformer import build, surgery
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
+from jaxformer.training import cost
 from jaxformer.training.run import train_phases
 from jaxformer.training.setup import Phase
 
 
 def run(config, workdir: Workdir) -> int:
     phases = phases_of(config)
+    cost.check_memory(phases)  # before the held-out sets of the probes are drawn
     steps = probe_steps(config)
     probing = Probing(phases[-1].setup, config.recall, steps)
     trained = train_phases(

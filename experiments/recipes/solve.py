@@ -17,6 +17,7 @@ from experiments.shared.outcome import Figure, Outcome, call, settings_of
 from jaxformer.errors import UserError, check_choice, did_you_mean
 from jaxformer.records import Workdir
 from jaxformer.training import progress
+from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
 
 # name -> "module:figure" of experiments/papers, which has `measure_figure` and `draw_figure`.
@@ -86,8 +87,7 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     settings = config.figure.to_dict()
     name = settings.pop("name")
     check_choice("figure", name, FIGURES)
-    if config.n_seeds < 1:
-        raise UserError(f"n_seeds must be at least 1, got {config.n_seeds}.")
+    check_seeds(config.n_seeds)
     module, _, which = FIGURES[name].partition(":")
     room = importlib.import_module(f"experiments.papers.{module}")
     figure = Figure(getattr(room, f"measure_{which}"), getattr(room, f"draw_{which}"))

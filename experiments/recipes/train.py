@@ -10,14 +10,14 @@ from jaxformer import build
 from jaxformer.records import Workdir
 from jaxformer.training import cost
 from jaxformer.training.result import Result
-from jaxformer.training.run import train_phases
+from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase
 
-Finish = Callable[[Workdir, Result], Result]
+Finish = Callable[[Trained, Result], Result]
 
 
 def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
-    """`finish` adds to the result, when the last checkpoint is whole and before it is written."""
+    """`finish` adds to the result before it is written."""
     phases = build.phases(config)
     trained = train_phases(phases, build.settings(config), workdir, announce=describe.announce)
     if code := trained.ended():
@@ -25,13 +25,15 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     result = trained.result()
     ending.draw_curves(workdir, config.name, result)
     if finish is not None:
-        result = finish(workdir, result)
+        result = finish(trained, result)
     ending.write(workdir, result)
     return 0
 
 
 def dry_run(config, phases_of: Callable[..., list[Phase]] = build.phases) -> None:
     """Prints what a run would train, compute, hold and take."""
-    setup = phases_of(config)[0].setup
+    phases = phases_of(config)
+    setup = phases[0].setup
     describe.announce(setup)
+    cost.check_memory(phases)
     cost.print_cost(setup, config.train.steps)

@@ -2,6 +2,7 @@
 
 import math
 import timeit
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,22 +12,28 @@ import jax.numpy as jnp
 from jaxformer import sharding
 from jaxformer.errors import UserError
 from jaxformer.partition import Partition
+from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import Batch
 from jaxformer.training.population import Population
 from jaxformer.training.progress import clock
-from jaxformer.training.setup import Setup
+from jaxformer.training.setup import Phase, Setup
 from jaxformer.training.step import task_scores, token_weighted
 
 # How often a state is held at once: before and after a step; on a CPU also where a checkpoint is
 # written from, twice (measured with 300 and 900 members: 3.4 times).
 COPIES = {False: 2, True: 4}
+MOST_EXAMPLES = 2**31 - 1  # of a set: an int32 counts them
 
 
-def check_memory(setup: Setup) -> str:
+def check_memory(phases: Sequence[Phase]) -> str:
     """What the population will hold, in words; refuses one that does not fit. Compiles nothing."""
-    held, moving = state_bytes(setup), step_bytes(setup)
-    device = jax.local_devices()[0]
-    need, free = COPIES[device.platform == "cpu"] * held + moving, free_memory()
+    setup = max((phase.setup for phase in phases), key=state_bytes)
+    check_data(setup.data)
+    held, free, device = state_bytes(setup), free_memory(), jax.local_devices()[0]
+    need, moving = COPIES[device.platform == "cpu"] * held, 0
+    if free is None or need <= free:  # else it is refused at once: this takes time of its own
+        moving = step_bytes(setup)
+    need += moving
     if device.platform == "cpu":  # all of them share one memory
         need *= min(setup.mesh.size, jax.local_device_count())
     n = len(setup.members.members)
@@ -44,6 +51,24 @@ def check_memory(setup: Setup) -> str:
         f"{device.platform}: take {side_by_side}fewer seeds (n_seeds) or learning rates, a smaller "
         "train.batch_size, model.remat=True, or more devices (devices.fsdp)."
     )
+
+
+def check_data(data: Data) -> None:
+    """Refuses sets of examples that do not fit: they are drawn whole. Draws nothing."""
+    if not isinstance(data, Source):
+        return
+    key = jax.random.key(0)
+    example = jax.eval_shape(lambda: data.task.example(key, jnp.int32(0)))
+    drawn = {"test_size": data.test_size, "validation_size": data.validation_size}
+    if not data.task.size:
+        drawn["train_size"] = data.train_size
+    need, free = sum(drawn.values()) * _tree_bytes(example), free_memory()
+    if (free is not None and need > free) or max(drawn.values()) > MOST_EXAMPLES:
+        said = ", ".join(f"data.{name} = {size}" for name, size in drawn.items())
+        raise UserError(
+            f"the examples that are kept need about {_size(need)}, {_size(free)} are free and "
+            f"{MOST_EXAMPLES:,} can be counted: take fewer ({said})."
+        )
 
 
 def state_bytes(setup: Setup) -> int:

@@ -15,7 +15,7 @@ from jaxformer.errors import UserError, check_range
 from jaxformer.settings import SEEDS
 from jaxformer.training.metrics import Mean, over_seeds
 
-MEMBERS = 10**6  # seeds at most; the memory check refuses far fewer of most models
+MOST_SEEDS = 100_000  # checked before a list of them is made
 
 
 class Population(NamedTuple):
@@ -57,7 +57,7 @@ class Population(NamedTuple):
 
 def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:
     """The population of a config's seed, n_seeds and learning rates."""
-    check_range("n_seeds", n_seeds, 1, MEMBERS)
+    check_seeds(n_seeds)
     check_range("seed", first_seed, 0, SEEDS - n_seeds)
     rates = tuple(float(rate) for rate in rates)
     if not rates or not all(0 < rate < np.inf for rate in rates):
@@ -65,6 +65,11 @@ def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Populat
     if len(set(rates)) < len(rates):
         raise UserError(f"optim.learning_rate has a rate twice: {rates}; more seeds are n_seeds.")
     return Population(tuple(range(first_seed, first_seed + n_seeds)), rates)
+
+
+def check_seeds(n_seeds: int) -> None:
+    """Raises unless there are some, and no more than anybody could mean."""
+    check_range("n_seeds", n_seeds, 1, MOST_SEEDS)
 
 
 def over_chosen(metrics: Sequence[Mapping[str, Mean]], chosen: Sequence[bool]) -> dict[str, Mean]:

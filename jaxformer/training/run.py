@@ -63,7 +63,7 @@ def train_phases(
     The last phase's task, model and data say what is scored. Without a folder nothing is saved.
     """
     last, setup = phases[-1].setup, phases[0].setup
-    memory = cost.check_memory(max((p.setup for p in phases), key=cost.state_bytes))
+    memory = cost.check_memory(phases)
     if announce:
         announce(setup)
         print(memory)

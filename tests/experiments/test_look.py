@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxformer
 from experiments.look import main
 from experiments.recipes import look as look_recipe
 from experiments.run import main as run
+from experiments.shared.inside import look_inside
 from jaxformer import observables
 from jaxformer.records import Workdir
 from jaxformer.training.result import Result
@@ -45,7 +47,8 @@ def test_a_run_is_looked_into(finished, tmp_path, capsys):
         assert 0 < scores[f"{name}_by_chance"] < 1
     assert -1 < scores["cosine"] < 1
 
-    result = look_recipe.finish(workdir, Result(**workdir.read("result.json")))
+    insides = {0: look_inside(*jaxformer.load(workdir.path))}
+    result = look_recipe.with_heads(workdir, Result(**workdir.read("result.json")), insides)
     for name, heads in (
         ("pairing/layer 1", scores["pairing"][0]),
         ("induction/layer 2", scores["induction"][1]),

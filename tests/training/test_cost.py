@@ -5,6 +5,7 @@ import pytest
 from experiments.run import main, parse
 from jaxformer import build
 from jaxformer.training import cost
+from jaxformer.training.setup import Phase
 from tests.experiments.conftest import tiny
 
 
@@ -54,9 +55,34 @@ def test_a_population_that_does_not_fit_is_refused(monkeypatch, tmp_path, capsys
     assert "a population of 1000 needs about" in line and "1.0 MiB are free on this cpu" in line
     assert "take train.members=map, fewer seeds (n_seeds)" in line
     monkeypatch.setattr(cost, "free_memory", lambda: None)
-    assert "an unknown amount free" in cost.check_memory(built())
+    assert "an unknown amount free" in cost.check_memory([Phase(1, built())])
 
 
 def test_free_memory_is_a_number_of_this_machine():
     free = cost.free_memory()
     assert free is None or 2**20 < free < 2**50
+
+
+@pytest.mark.parametrize("words", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    "field, said",
+    [
+        ("n_seeds=200000000", "n_seeds must be 1 to 100,000"),
+        ("data.test_size=1000000000000", "data.test_size = 1000000000000"),
+        ("data.train_size=1000000000000", "data.train_size = 1000000000000"),
+        ("model.mlp_width=1000000000000", "a population of 1 needs about"),
+    ],
+)
+def test_sizes_are_checked_before_anything_is_made(field, said, words, tmp_path, capsys):
+    assert main([*tiny(f"--config.{field}"), f"--workdir={tmp_path / 'run'}", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_the_dry_run_of_a_measurement_refuses_what_the_run_would(tmp_path, capsys):
+    config = "--config=configs/mixit/initialisation.py:variant=frozen_qk"
+    for field in ("data.test_size=1000000000000", "n_seeds=1000000000000"):
+        for words in ([], ["--dry-run"]):
+            words = [config, f"--config.{field}", f"--workdir={tmp_path / 'run'}", *words]
+            assert main(words) == 2
+            assert field.replace("=", " = ").split()[0] in capsys.readouterr().err
