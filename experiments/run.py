@@ -27,8 +27,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from jax.errors import JaxRuntimeError
-
 from experiments import recipes
 from experiments.ledger.record import run_name
 from experiments.ledger.write import keep
@@ -46,17 +44,12 @@ def main(argv: Sequence[str]) -> int:
         processes.start()
         if not processes.is_writer():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (one voice for the whole job)
-        return run(asked)
-    except JaxRuntimeError as error:
-        if jax.process_count() == 1:
-            raise
-        print(
-            "error: another process of this job stopped; the same command goes on from the last "
-            f"checkpoint. ({str(error).splitlines()[0][:120]})",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(3)  # the usual exit would wait for the process that is gone
+        code = run(asked)
+        processes.finish()
+        return code
+    except BaseException as error:
+        processes.fail(error)  # of several processes this one ends here, and the others hear of it
+        raise
 
 
 def parse(argv: Sequence[str]) -> Namespace:

@@ -51,6 +51,11 @@ def make_mesh(data: int = 0, fsdp: int = 1, tensor: int = 1) -> Mesh:
         )
     # Auto: jit decides the layout of intermediates (make_mesh gives Explicit axes by default).
     devices = np.array(jax.devices()[: data * fsdp * tensor]).reshape(data, fsdp, tensor)
+    if len({device.process_index for device in devices.flat}) < jax.process_count():
+        raise UserError(
+            f"a mesh of data={data} x fsdp={fsdp} x tensor={tensor} leaves out a process of this "
+            f"job, which has {jax.process_count()} processes and {n} devices: take devices.data=0."
+        )
     return Mesh(devices, AXES, axis_types=(AxisType.Auto,) * 3)
 
 

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxformer.checkpoint import Checkpoints
 from jaxformer.errors import UserError
 from jaxformer.partition import FROZEN
-from jaxformer.processes import agree, any_process
+from jaxformer.processes import agree, largest
 from jaxformer.records import Workdir, dumps
 from jaxformer.settings import TrainSettings
 from jaxformer.tasks.task import Batch
@@ -48,6 +48,7 @@ class Session:
         self.validated = [row for row in self.workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
         self.saved = time.monotonic()  # when the last checkpoint was
+        self.asked = 0  # the signal that ended the steps
         self.kept: int | None = None  # its step, once the run has ended
         self.loss, self.note = math.nan, ""  # what the progress line says
 
@@ -93,7 +94,9 @@ class Session:
 
     def after_dispatch(self, state: TrainState, step: int) -> bool:
         """Shows where we are, saves when it is time, stops when asked."""
-        stop = any_process(bool(self.interrupt.signal)) and not self.window
+        asked = largest(self.interrupt.signal)  # of whichever process was asked
+        stop = bool(asked) and not self.window
+        self.asked = asked if stop else 0
         late = bool(agree(int(time.monotonic() - self.saved > SAVE_SECONDS)))
         if stop or late or self.is_finished(step):
             self.save(state, step)
@@ -141,7 +144,7 @@ class Session:
         else:
             steps = self.settings.steps
             print(f"stopped at step {step} of {steps}; with a workdir it could go on later.")
-        return 128 + self.interrupt.signal
+        return 128 + self.asked
 
     def score(self, state: TrainState, batch: Batch, part=None) -> list[dict[str, Mean]]:
         """Per member, the mean of each score over a set (or over a part of it, (members, B))."""

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jaxformer.records import Workdir
-from tests.experiments.conftest import ROOT, tiny
+from tests.experiments.conftest import ROOT, instead, tiny
 
 pytestmark = pytest.mark.slow  # six starts of a process, a minute of CPU time
 STEPS = 200
@@ -25,8 +25,8 @@ MESH = (
 )
 
 
-def start(workdir):
-    """Both processes of a job, with one device each."""
+def start(workdir, *words, program=""):
+    """Both processes of a job, with one device each; `program` is run in place of the command."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -36,7 +36,8 @@ def start(workdir):
         "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
         "JAX_NUM_PROCESSES": "2",
     }
-    command = [sys.executable, str(ROOT / "experiments/run.py"), *tiny(*MESH)]
+    run = ["-c", program] if program else [str(ROOT / "experiments/run.py")]
+    command = [sys.executable, *run, *instead(tiny(*MESH), *words)]
     return [
         subprocess.Popen(
             [*command, f"--workdir={workdir}"],

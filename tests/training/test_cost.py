@@ -67,7 +67,7 @@ def test_free_memory_is_a_number_of_this_machine():
 @pytest.mark.parametrize(
     "field, said",
     [
-        ("n_seeds=200000000", "n_seeds must be 1 to 100,000"),
+        ("n_seeds=200000000", "n_seeds must be at most 100,000"),
         ("data.test_size=1000000000000", "data.test_size = 1000000000000"),
         ("data.train_size=1000000000000", "data.train_size = 1000000000000"),
         ("model.mlp_width=1000000000000", "a population of 1 needs about"),
