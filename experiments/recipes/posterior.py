@@ -9,10 +9,12 @@ Draw files come first, then the state that counts them, each whole or absent: a 
 moment goes on from the last state and ends with the draws of an uninterrupted one.
 """
 
+import hashlib
 import io
 import math
 import shutil
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -96,7 +98,7 @@ def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[d
     if saved:
         stopwatch.before = seconds
         print(f"resuming from step {done}")
-    chunks = [_read(workdir / f"draws/{i:06d}.npz") for i in range(saved)]
+    chunks = [_read(workdir / f"draws/{i:06d}.npz", i) for i in range(saved)]
     progress, saved_at, new = Progress(built.steps, done), time.monotonic(), []
     first, length = True, 1  # the first dispatch compiles, the second is timed
     while done < built.steps:
@@ -188,21 +190,38 @@ def _restore(built: Setup, key, workdir: Workdir) -> tuple[Any, int, dict[str, f
 
 def _save(workdir: Workdir, saved: int, chunk: dict, state, seconds: dict[str, float]) -> None:
     (workdir / "draws").mkdir(exist_ok=True)
-    _write(workdir / f"draws/{saved - 1:06d}.npz", chunk)
+    # A chunk says its place, so that one is not taken for another.
+    _write(workdir / f"draws/{saved - 1:06d}.npz", chunk | {"place": np.array(saved - 1)})
     leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
     _write(workdir / "state.npz", leaves | {"saved": saved} | seconds)
 
 
 def _write(file, arrays: dict[str, Any]) -> None:
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    held = {name: np.asarray(array) for name, array in arrays.items()}
+    np.savez(buffer, **held, sha256=np.array(_sum(held)))
     write_atomically(file, buffer.getvalue())
 
 
-def _read(file) -> dict[str, np.ndarray]:
+def _sum(arrays: dict[str, np.ndarray]) -> str:
+    """The checksum of all arrays with their names."""
+    said = hashlib.sha256()
+    for name in sorted(arrays):
+        said.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
+        said.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return said.hexdigest()
+
+
+def _read(file: Path, place: int = -1) -> dict[str, np.ndarray]:
     try:
         with np.load(file) as held:
-            return dict(held)
+            arrays = dict(held)
+        said = arrays.pop("sha256", None)  # older files have none
+        if said is not None and str(said) != _sum(arrays):
+            raise ValueError("it does not have its checksum")
+        if int(arrays.pop("place", np.array(place))) != place:
+            raise ValueError("it is another one of its folder")
+        return arrays
     except Exception as error:  # a damaged zip fails in many ways
         raise UserError(
             f"{file} is damaged ({error}); give another --workdir to start anew."

@@ -1,0 +1,83 @@
+"""Damages a run that has everything but its result, and gives its command again.
+
+    python -m tests.hostile.damage FOLDER SEED TIMES WORD...
+
+The run then ends as the undamaged one, or one line says what is damaged. A kind of damage more is a
+line more.
+"""
+
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.hostile.harness import ending, start
+
+
+def flip(file: Path, draw: random.Random) -> None:
+    content = bytearray(file.read_bytes() or b"\0")
+    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    file.write_bytes(bytes(content))
+
+
+def nuls(file: Path, draw: random.Random) -> None:
+    content = file.read_bytes()
+    first = draw.randrange(len(content) or 1)
+    file.write_bytes(content[:first] + bytes(len(content) - first))
+
+
+def other(file: Path, draw: random.Random) -> None:
+    """What another file of the same name, or else any other file, holds."""
+    files = [f for f in sorted(file.parents[1].rglob("*")) if f.is_file() and f != file]
+    named = [f for f in files if f.name == file.name] or files
+    file.write_bytes(draw.choice(named).read_bytes())
+
+
+DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
+    "a bit": flip,
+    "NULs": nuls,
+    "another file": other,
+    "half": lambda file, draw: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "empty": lambda file, draw: file.write_bytes(b""),
+    "deleted": lambda file, draw: file.unlink(),
+    "a line lost": lambda file, draw: file.write_bytes(file.read_bytes().partition(b"\n")[2]),
+}
+
+
+def main(folder: Path, seed: int, times: int, words: list[str]) -> int:
+    from experiments import run
+
+    draw, whole = random.Random(seed), folder / "whole"
+    code, _ = start(run.main, words, whole)
+    if code:
+        print((folder / "whole.log").read_text())
+        return 1
+    expected, healed, refused = ending(whole), 0, 0
+    for number in range(times):
+        place = folder / f"damaged{number}"
+        shutil.copytree(whole, place)
+        (place / "result.json").unlink()
+        files = sorted(f for f in place.rglob("*") if f.is_file() and f.suffix != ".png")
+        file = draw.choice(files)
+        kind = draw.choice([*DAMAGES])
+        DAMAGES[kind](file, draw)
+        what = f"{kind} of {file.relative_to(place)}"
+        code, _ = start(run.main, words, place)
+        log = place.with_name(f"{place.name}.log").read_text()
+        lines = [line for line in log.splitlines() if line.startswith("error: ")]
+        if "Traceback" in log or code not in (0, 2) or (code == 2 and len(lines) != 1):
+            print(f"{what}: exit code {code}\n{log[-3000:]}")
+            return 1
+        if code == 0 and ending(place) != expected:
+            print(f"{what}: another end, in silence")
+            return 1
+        healed, refused = healed + (code == 0), refused + (code == 2)
+        shutil.rmtree(place)
+    print(f"{times} damages: {healed} healed, {refused} refused in a line")
+    return 0
+
+
+if __name__ == "__main__":
+    first, number, often, *rest = sys.argv[1:]
+    sys.exit(main(Path(first), int(number), int(often), rest))

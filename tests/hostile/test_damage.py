@@ -1,0 +1,19 @@
+"""A damaged run ends as the undamaged one or says in one line what is damaged.
+
+HOSTILE_SEED draws files and damages; HOSTILE_DAMAGES is how many there are over these recipes.
+"""
+
+import os
+
+import pytest
+
+from tests.hostile.test_kills import COMMANDS, SEED, beside
+
+pytestmark = pytest.mark.hostile
+DAMAGES = int(os.environ.get("HOSTILE_DAMAGES") or 120)
+RECIPES = ("train", "look", "recall")
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_damage_is_healed_or_named(recipe, tmp_path):
+    beside("damage", tmp_path, SEED, DAMAGES // len(RECIPES), *COMMANDS[recipe])
