@@ -198,7 +198,7 @@ def _save(workdir: Workdir, saved: int, chunk: dict, state, seconds: dict[str, f
 
 def _write(file, arrays: dict[str, Any]) -> None:
     buffer = io.BytesIO()
-    held = {name: np.asarray(array) for name, array in arrays.items()}
+    held: Any = {name: np.asarray(array) for name, array in arrays.items()}
     np.savez(buffer, **held, sha256=np.array(_sum(held)))
     write_atomically(file, buffer.getvalue())
 
