@@ -68,9 +68,9 @@ def test_free_memory_is_a_number_of_this_machine():
     "field, said",
     [
         ("n_seeds=200000000", "n_seeds must be at most 100,000"),
-        ("data.test_size=1000000000000", "data.test_size = 1000000000000"),
-        ("data.train_size=1000000000000", "data.train_size = 1000000000000"),
-        ("model.mlp_width=1000000000000", "a population of 1 needs about"),
+        ("data.test_size=1000000000000", "data.test_size must be at most 10,000,000"),
+        ("data.train_size=2000000000", "data.train_size = 2000000000"),
+        ("model.mlp_width=10000000", "a population of 1 needs about"),
     ],
 )
 def test_sizes_are_checked_before_anything_is_made(field, said, words, tmp_path, capsys):
