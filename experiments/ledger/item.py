@@ -4,7 +4,22 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from experiments.ledger.rules import Rule
-from jaxformer.errors import unknown
+from jaxformer.errors import UserError, check_choice, unknown
+
+CHANCE = "the published number is chance level"
+MISPRINT = "misprint"
+CODE_DIFFERS = "the authors' code differs from the text"
+GROWS = "holds only as T grows without bound"
+SMALLER = "smaller scale"
+LATE = "rule written after the numbers"
+FLAGS = {
+    CHANCE: "a trivial predictor scores as much on the same kind of data.",
+    MISPRINT: "as printed it is false; the corrected form is judged or stands in the caveat.",
+    CODE_DIFFERS: "the published numbers come from code that does something else than the text.",
+    GROWS: "at any length that is used the claim is off by more than the rule allows.",
+    SMALLER: "our runs are smaller than the paper's.",
+    LATE: "numbers of these runs had been seen before the rule was written.",
+}
 
 
 class Cell(NamedTuple):
@@ -22,13 +37,16 @@ class Item(NamedTuple):
     name: str  # "Table 2, retrieval"
     claim: str  # what the paper says, in one sentence
     cells: Mapping[str, Cell] = {}
-    rules: Mapping[str, Rule] = {}  # by the claim in words
+    rules: Mapping[str, Rule] = {}  # by what the paper claims, in words: they decide the verdict
     metric: str = "accuracy"  # the one that `published` is about
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
     note: str = ""  # a typo, an inconsistency, what our setting changes
     defines: str = ""  # a drawing or a table of settings, which claims no number: where it is here
     needs: str = ""  # data or weights that the repository does not have
     late: bool = False  # numbers of it had been seen before its rules were written
+    checks: Mapping[str, Rule] = {}  # by what else is to be known, in words: they decide nothing
+    flags: tuple[str, ...] = ()  # of FLAGS: what a reader must know beside the verdict
+    also: str = ""  # where the claim stands a second time: "version B, Table 3"
 
 
 class Paper(NamedTuple):
@@ -54,12 +72,21 @@ def checked(paper: Paper) -> Paper:
 
 
 def _checked(item: Item, paper: str) -> Item:
+    for flag in item.flags:
+        check_choice(f"flag of {paper} {item.name}", flag, FLAGS)
+    if not (item.rules or item.defines or item.needs):
+        raise UserError(f"{paper} {item.name} claims something and has no rule that tests it.")
+    rules, checks = (_with_cells(item, paper, of) for of in (item.rules, item.checks))
+    return item._replace(rules=rules, checks=checks)
+
+
+def _with_cells(item: Item, paper: str, asked: Mapping[str, Rule]) -> dict[str, Rule]:
     only = next(iter(item.cells)) if len(item.cells) == 1 else ""
     rules = {}
-    for text, rule in item.rules.items():
+    for text, rule in asked.items():
         left, right = (s._replace(cell=s.cell or only) if s.metric else s for s in rule.sides)
         for side in (left, right):
             if side.metric and side.cell not in item.cells:
                 raise unknown(f"cell in a rule of {paper} {item.name}:", side.cell, item.cells)
         rules[text] = rule._replace(left=left, right=right)
-    return item._replace(rules=rules)
+    return rules

@@ -1,11 +1,12 @@
 """Records on disk -> for every item of every paper: its records, findings and a verdict."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.item import LATE, SMALLER, Cell, Item, Paper
 from experiments.ledger.record import Record, address, key
-from experiments.ledger.rules import DEFINITION, NOT_RUN, Finding, Number, Side, gravest
+from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
+from experiments.ledger.statistics import Number, of_record
 from experiments.shared import flags
 from jaxformer.errors import UserError, unknown
 
@@ -20,6 +21,8 @@ class Row(NamedTuple):
     verdict: str
     problems: list[str]  # two records of a cell, a metric that a record lacks, a lost config
     stale: Mapping[str, Record] = {}  # by cell; its config has changed since: it decides nothing
+    checks: tuple[Finding, ...] = ()  # beside the claim
+    flags: tuple[str, ...] = ()
 
 
 def ledger(
@@ -59,21 +62,28 @@ def judge(
                 if len(same) > 1:
                     problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
                 break
-    findings = []
-    for text, rule in item.rules.items():
-        try:
-            findings.append(rule.judge(text, lambda side: _read(records, side)))
-        except KeyError as error:
-            findings.append(Finding(text, NOT_RUN, ""))
-            problems.append(f"no number {error} in its record.")
-        scales = {records[side.cell].scale for side in rule.sides if side.cell in records}
-        if len(scales) > 1:
-            problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
+    findings = [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
+    checks = tuple(_judged(records, text, rule, problems) for text, rule in item.checks.items())
     names = [name for record in records.values() for name in record.baselines]
     if records and item.baseline and item.baseline not in names:
         problems.append(str(unknown("baseline", item.baseline, set(names))))
-    verdict = DEFINITION if item.defines else gravest([f.verdict for f in findings])
-    return Row(paper, item, records, findings, verdict, problems)
+    verdict = overall([finding.verdict for finding in findings])
+    if item.defines or (item.needs and not item.rules):
+        verdict = DEFINITION if item.defines else MISSING
+    smaller = bool(records) and any(record.scale != "paper" for record in records.values())
+    flags = (*item.flags, *[SMALLER] * smaller, *[LATE] * (item.late and bool(item.rules)))
+    return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
+
+
+def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list[str]) -> Finding:
+    scales = {records[side.cell].scale for side in rule.sides if side.cell in records}
+    if len(scales) > 1:
+        problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
+    try:
+        return rule.judge(text, lambda side: _read(records, side))
+    except KeyError as error:
+        problems.append(f"no number {error} in its record.")
+        return Finding(text, NOT_RUN, "")
 
 
 def config_string(cell: Cell, scale: str) -> str:
@@ -98,14 +108,16 @@ def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) 
 
 def _read(records: Mapping[str, Record], side: Side) -> Number | None:
     if not side.metric:
-        return Number(side.value, 0.0)
+        return Number(side.value)
     if side.cell not in records:
         return None
     record = records[side.cell]
-    exact = {name: {"mean": mean, "sem": 0.0} for name, mean in record.baselines.items()}
-    value = (exact if side.is_baseline else record.metrics)[side.metric]
+    if side.is_baseline:
+        value: Any = {"mean": record.baselines[side.metric], "sem": 0.0, "n": 0}
+    else:
+        value = record.metrics[side.metric]
     if value["mean"] is None:
         raise KeyError(f"{side.metric} (its mean is not finite)")
-    # A mean of equal numbers has a standard error of rounding.
-    sem = value["sem"] or 0.0
-    return Number(value["mean"], sem if sem > 1e-12 * abs(value["mean"]) else 0.0)
+    if side.is_baseline or (side.is_exact and value["sem"] is None):
+        return Number(value["mean"])
+    return of_record(value, record.members, side.metric)

@@ -1,28 +1,25 @@
-"""When a claim counts as true: comparisons of measured numbers with their standard errors.
+"""Did a claim hold? Comparisons of measured numbers that know how sure they are.
 
 An item says its rules as {"the claim in words": above(left, right)}. A side is a number, or names
 one measured in a cell: `of("standard")`, `of("standard", "loss")`, `trivial("standard", "guess")`.
 Of an item with a single cell the cell is left out: "loss" is that metric, `trivial("", "guess")`
-that baseline. Differences count beyond TWO combined standard errors. A rule says what follows if it
-holds and if it does not; where the errors are too large to tell, it is undecided.
+that baseline. A rule holds or fails where the 95 % interval of the difference lies whole on one
+side; else it cannot tell, whichever side the number itself is on (see `statistics.difference`).
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-REPRODUCED = "reproduced"
-DIFFERS = "differs at this scale"
-REFUTED = "refuted"
-CHANCE = "chance level"
-UNDECIDED = "undecided"
-NOT_RUN = "not yet run"
+from experiments.ledger.statistics import Number, difference
+
+HELD = "held"
+NOT_HELD = "did not hold"
+OPEN = "cannot tell yet"
+NOT_RUN = "not run"
+MISSING = "not implemented"  # it needs data, weights or code that are not here
 DEFINITION = "definition"  # of an item that claims no number
-# Of several findings the ledger shows the gravest first.
-VERDICTS = (REFUTED, DIFFERS, CHANCE, UNDECIDED, REPRODUCED, NOT_RUN)
 # Columns, best first.
-SHOWN = (REPRODUCED, UNDECIDED, DIFFERS, REFUTED, CHANCE, NOT_RUN, DEFINITION)
-ERRORS = 2.0  # combined standard errors
+SHOWN = (HELD, NOT_HELD, OPEN, NOT_RUN, MISSING, DEFINITION)
 
 
 class Side(NamedTuple):
@@ -32,18 +29,10 @@ class Side(NamedTuple):
     metric: str
     value: float = 0.0
     is_baseline: bool = False
+    is_exact: bool = False  # computed, not sampled: a record without an error means none
 
 
 Given = Side | str | float  # a side as `above` and `near` take it
-
-
-class Number(NamedTuple):
-    """A mean and its standard error (0 for an exact number or a single seed)."""
-
-    mean: float
-    sem: float
-
-
 # (side) -> its number, or None if there is no record; raises KeyError if the record lacks it.
 Read = Callable[[Side], Number | None]
 
@@ -57,14 +46,12 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`left` lies above `right` + by, or (within) no further than `by` from it, for certain."""
+    """`left` lies above `right` + by, or (within) no further than `by` from it."""
 
     left: Side
     right: Side
     by: float = 0.0
     within: bool = False
-    yes: str = REPRODUCED
-    no: str = DIFFERS
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -74,15 +61,16 @@ class Rule(NamedTuple):
         left, right = map(read, self.sides)
         if left is None or right is None:
             return Finding(text, NOT_RUN, "")
-        error = ERRORS * math.hypot(left.sem, right.sem)
-        gap = left.mean - right.mean
+        gap, error = difference(left, right)
+        gap = abs(gap) if self.within else gap
+        above, below = gap - error > self.by, gap + error < self.by
         if self.within:
-            holds, may_hold = abs(gap) + error <= self.by, abs(gap) <= self.by + error
+            holds, fails = gap + error <= self.by, above
         else:
-            holds, may_hold = gap > self.by + error, gap > self.by
-        verdict = self.yes if holds else UNDECIDED if may_hold and self.no != CHANCE else self.no
+            holds, fails = above, below or (error == 0 and gap <= self.by)
+        verdict = HELD if holds else NOT_HELD if fails else OPEN
         measured, other = (left, right) if self.left.cell else (right, left)
-        return Finding(text, verdict, f"{_format(measured)} against {_format(other)}")
+        return Finding(text, verdict, f"{measured} against {other}")
 
 
 def of(cell: str, metric: str = "accuracy") -> Side:
@@ -90,37 +78,46 @@ def of(cell: str, metric: str = "accuracy") -> Side:
     return Side(cell, metric)
 
 
+def computed(metric: str, cell: str = "") -> Side:
+    """A metric that was computed and not sampled, so that it has no error."""
+    return Side(cell, metric, is_exact=True)
+
+
 def trivial(cell: str, name: str) -> Side:
     """A trivial predictor's score on the very set of a cell, or a theory's number beside it."""
     return Side(cell, name, is_baseline=True)
 
 
-def above(left: Given, right: Given, by: float = 0.0, **verdicts) -> Rule:
-    """left > right + by, beyond two combined standard errors."""
-    return Rule(_side(left), _side(right), by, **verdicts)
+def above(left: Given, right: Given, by: float = 0.0) -> Rule:
+    """left > right + by."""
+    return Rule(_side(left), _side(right), by)
 
 
-def near(left: Given, right: Given, by: float, **verdicts) -> Rule:
-    """|left - right| <= by, with two combined standard errors to spare."""
-    return Rule(_side(left), _side(right), by, within=True, **verdicts)
+def near(left: Given, right: Given, by: float) -> Rule:
+    """|left - right| <= by."""
+    return Rule(_side(left), _side(right), by, within=True)
 
 
-def beyond_chance(cell: str, predictor: str) -> Rule:
-    """The accuracy of a cell is above that of a trivial predictor; else it is chance level."""
-    return above(of(cell), trivial(cell, predictor), no=CHANCE)
+def beyond_chance(cell: str, predictor: str, by: float = 0.0) -> Rule:
+    """The accuracy of a cell is above that of a trivial predictor."""
+    return above(of(cell), trivial(cell, predictor), by)
 
 
-def gravest(verdicts: list[str]) -> str:
-    """The verdict of an item: the first of VERDICTS among those of its rules."""
-    known = [verdict for verdict in VERDICTS if verdict in verdicts]
-    return known[0] if known else NOT_RUN
+def no_better_than_chance(cell: str, predictor: str, by: float = 0.02) -> Rule:
+    """The accuracy of a cell is at most `by` above that of a trivial predictor."""
+    return Rule(trivial(cell, predictor), of(cell), -by)
+
+
+def overall(verdicts: list[str]) -> str:
+    """The verdict of an item: it held if all its rules held, and fails with any that failed."""
+    if not verdicts or set(verdicts) == {NOT_RUN}:
+        return NOT_RUN
+    if NOT_HELD in verdicts:
+        return NOT_HELD
+    return HELD if set(verdicts) == {HELD} else OPEN
 
 
 def _side(given: Given) -> Side:
     if isinstance(given, Side):
         return given
     return of("", given) if isinstance(given, str) else Side("", "", float(given))
-
-
-def _format(number: Number) -> str:
-    return f"{number.mean:.4g}" + (f" ± {number.sem:.2g}" if number.sem else "")

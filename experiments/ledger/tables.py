@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.ledger.ledger import Row, config_string
 from experiments.ledger.record import Record
-from experiments.ledger.rules import NOT_RUN, UNDECIDED, Finding, Side, gravest
+from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Side, overall
 from experiments.shared import flags
 from experiments.shared.describe import csv_text, number
 
@@ -57,7 +57,8 @@ def lines(row: Row) -> list[Line]:
     for name, cell in row.item.cells.items():
         record = row.records.get(name) or row.stale.get(name)
         stale = name not in row.records and record is not None
-        sides = [s for rule in row.item.rules.values() for s in rule.sides if s.cell == name]
+        rules = (*row.item.rules.values(), *row.item.checks.values())
+        sides = [s for rule in rules for s in rule.sides if s.cell == name]
         asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, asked):
@@ -71,25 +72,26 @@ def lines(row: Row) -> list[Line]:
     return shown
 
 
-def said(row: Row) -> list[tuple[Finding, str, list[Side]]]:
-    """Each finding, whether it holds (a word, or "" without numbers), and what it looks at."""
-    findings = []
-    for rule, finding in zip(row.item.rules.values(), row.findings, strict=True):
-        words = {rule.yes: "Yes", UNDECIDED: "Perhaps"}
-        holds = words.get(finding.verdict, "No")
-        sides = [side for side in rule.sides if side.cell]
-        findings.append((finding, holds if finding.numbers else "", sides))
-    return findings
+def said(row: Row, checks: bool = False) -> list[tuple[Finding, str, list[Side]]]:
+    """Each finding (or what was found beside the claim), whether it holds, what it looks at."""
+    rules, findings = row.item.rules, row.findings
+    if checks:
+        rules, findings = row.item.checks, row.checks
+    words = {HELD: "Yes", NOT_HELD: "No", OPEN: "Perhaps", NOT_RUN: ""}
+    return [
+        (finding, words[finding.verdict], [side for side in rule.sides if side.cell])
+        for rule, finding in zip(rules.values(), findings, strict=True)
+    ]
 
 
 def verdict_of(row: Row, cell: str, metric: str) -> str:
-    """The gravest finding of the rules that look at a number; "" if there is none."""
+    """What the rules that look at a number say together; "" if there is none."""
     looked = [
         finding.verdict
         for finding, _, sides in said(row)
         if (cell, metric) in [(s.cell, s.metric) for s in sides if not s.is_baseline]
     ]
-    return gravest(looked) if looked else ""
+    return overall(looked) if looked else ""
 
 
 def stale_lines(row: Row) -> list[str]:
@@ -101,7 +103,7 @@ def stale_lines(row: Row) -> list[str]:
 
 
 def missing(row: Row) -> dict[str, str]:
-    """Cell -> the command of what is not yet run, at the last (the cheapest) of its scales."""
+    """Cell -> the command of what was not run, at the last (the cheapest) of its scales."""
     return {
         name: f"{flags.command(config_string(cell, cell.scales[-1]), cell.overrides)} --record"
         for name, cell in row.item.cells.items()
@@ -110,10 +112,11 @@ def missing(row: Row) -> dict[str, str]:
 
 
 def more_seeds(row: Row) -> str:
-    """The command that would decide an undecided item: twice the seeds at the scale of its runs."""
-    if row.verdict != UNDECIDED:
-        return ""
+    """The command of twice the seeds, where errors between seeds leave an item open."""
     records = row.records.values()
+    trained = any(len(record.members) > 1 for record in records)
+    if not trained or not any(f.verdict == OPEN for f in row.findings):
+        return ""
     seeds, scale = 2 * max(len(r.seeds) for r in records), next(iter(records)).scale
     only = shlex.quote(row.item.name)
     return (

@@ -4,20 +4,28 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
-from experiments.ledger import rules, tables
-from experiments.ledger.item import Paper
+from experiments.ledger import rules, summary, tables
+from experiments.ledger.item import FLAGS, Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.page import figures
-from experiments.page.section import finding_texts, folded, made, marked, section, table, verdict
+from experiments.page.section import (
+    finding_texts,
+    flag,
+    folded,
+    made,
+    marked,
+    section,
+    table,
+    verdict,
+)
 
 MEANING = {
-    rules.REPRODUCED: "our runs show what the paper says, beyond two standard errors.",
-    rules.UNDECIDED: "the errors are too large to tell: more seeds would.",
-    rules.DIFFERS: "our runs do not show it at the scale that was run; a larger one might.",
-    rules.REFUTED: "the claim is false, at any scale.",
-    rules.CHANCE: "the number is what a trivial predictor scores on the same set.",
-    rules.NOT_RUN: "no usable record, or no rule; the command stands in its section.",
+    rules.HELD: "all that the paper claims there is so in our runs, beyond their errors.",
+    rules.NOT_HELD: "something that it claims there is not so in our runs, beyond their errors.",
+    rules.OPEN: "the errors are too large or not known, or runs are missing.",
+    rules.NOT_RUN: "there is no usable record; the command stands in its section.",
+    rules.MISSING: "it needs data, weights or a machine that the repository does not have.",
     rules.DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
 }
 SCALES = {
@@ -38,6 +46,7 @@ def page(
     for paper in papers.values():
         parts.append(f'<h2 id="{_id(paper)}">{escape(paper.title)}</h2>')
         parts.append(f'<p class="source">{escape(paper.source)}</p>')
+        parts.append(f"<p>{escape(summary.lead(rows, paper.key))}</p>")
         parts += [section(row, shown) for row in rows if row.paper.key == paper.key]
     parts += [*_others(rows, records), *_unusable(problems, records), *_environments(records)]
     return (
@@ -53,8 +62,10 @@ def _introduction(records: list[Record], note: str) -> list[str]:
     counts = Counter(record.scale for record in records)
     lines = [
         "<p>What each table and figure of the papers claims, what our runs measured, and the "
-        "command of every run. Numbers are mean ± standard error over seeds. A rule decides the "
-        "verdict; differences count beyond two combined standard errors.</p>"
+        "command of every run. Numbers are mean ± standard error over seeds; that of a finding "
+        "has the test set's error in it. A verdict says whether the paper's claim held: rules "
+        "about what it claims decide, where the 95 % interval of a difference lies whole on one "
+        "side.</p>"
     ]
     lines += [f"<p>{escape(note)}</p>"] if note else []
     if not records:
@@ -68,6 +79,7 @@ def _introduction(records: list[Record], note: str) -> list[str]:
         )
         told = f"The numbers are of {len(names)} scales, and each says its own. {each}."
     meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
+    meanings += "".join(f"<dt>{flag(f)}</dt><dd>{text}</dd>" for f, text in FLAGS.items())
     return [*lines, f"<p>{told}</p>", f'<dl class="made small">{meanings}</dl>']
 
 
@@ -85,6 +97,7 @@ def _overview(rows: list[Row], papers: dict[str, Paper]) -> list[str]:
         body += map(_ledger_row, own)
     return [
         '<h2 id="ledger">The ledger</h2>',
+        f"<p>{escape(summary.luck(rows))}</p>",
         f'<div class="scroll"><table><thead><tr><th>paper</th>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>",
         '<table class="ledger"><thead><tr><th>table or figure</th><th>the paper claims</th>'
@@ -102,7 +115,9 @@ def _ledger_row(row: Row) -> str:
     ours += "; a stale record" if row.stale else ""
     part = tables.decided(row)
     part = f"<br><span class=small>{part}</span>" if part else ""
-    link = f'<a href="#{tables.name_of(row)}">{escape(row.item.name)}</a>'
+    part += "".join(f"<br>{flag(word)}" for word in row.flags)
+    also = f"<br><span class=small>{escape(row.item.also)}</span>" if row.item.also else ""
+    link = f'<a href="#{tables.name_of(row)}">{escape(row.item.name)}</a>{also}'
     return (
         f'<tr class="row"><td>{link}</td><td>{escape(row.item.claim)}</td><td>{ours}</td>'
         f"<td>{verdict(row.verdict)}{part}</td></tr>"

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from configs.common import VARIANTS
-from experiments.ledger import tables
+from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN as VERDICTS
+from experiments.ledger.statistics import of_record
 from experiments.shared import flags
 from experiments.shared.describe import number
 from jaxformer.errors import UserError, one_line
@@ -23,9 +24,10 @@ HEAD = """# Results
 Made from `results/` by `python experiments/report.py`, never by hand. The same with
 figures, as one file: `python experiments/report.py --page=page.html`.
 """
-LEGEND = """A row for every table and figure. A number is a mean ± standard error over seeds;
-differences count beyond two combined standard errors; of several findings the
-gravest is the verdict. `code`: the commit that the runs were made with.
+LEGEND = """A row for every table and figure. A number is a mean ± standard error over seeds; that
+of a finding has the test set's error in it. The verdict says whether the paper's claim held: rules
+about what the paper says decide, where the 95 % interval of a difference lies whole on one side.
+Runs that share seeds are compared seed by seed. `code`: the commit that the runs were made with.
 """
 
 
@@ -35,11 +37,18 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
     stale = [f"{r.where}: stale, {r.stale}" for r in records if r.stale]
     if problems := [*map(plain, (*problems, *stale))]:
         lines += ["## Records that cannot be used", "", *(f"- {p}" for p in problems), ""]
-    lines += ["## Ledger", "", *_counts(rows, heading=True), "", LEGEND]
+    lines += ["## Ledger", "", *_counts(rows, heading=True), "", LEGEND, summary.luck(rows), ""]
     listed: dict[str, str] = {}
     for key, paper in {row.paper.key: row.paper for row in rows}.items():
         own = [row for row in rows if row.paper.key == key]
-        lines += [f'### <a id="{key}"></a>{paper.title}', "", f"{paper.source}.", ""]
+        lines += [
+            f'### <a id="{key}"></a>{paper.title}',
+            "",
+            f"{paper.source}.",
+            "",
+            summary.lead(rows, key),
+            "",
+        ]
         heads = ["table or figure", "the paper claims", "our runs", "verdict", "caveat", "code"]
         lines += [*_table(heads, map(_ledger_row, own)), ""]
         lines += _open(key, own, listed)
@@ -63,7 +72,7 @@ def plain(text: str) -> str:
 
 def readme(text: str, rows: list[Row]) -> str:
     """README.md with its two blocks replaced."""
-    text = _replace(text, LEDGER, [*_counts(rows, heading=False), "", _late(rows)])
+    text = _replace(text, LEDGER, [*_counts(rows, heading=False), "", summary.late(rows)])
     return _replace(text, NUMBERS, _variants(rows))
 
 
@@ -84,14 +93,6 @@ def _counts(rows: list[Row], heading: bool) -> list[str]:
     return _table(["paper", *VERDICTS], body, rule="---:")
 
 
-def _late(rows: list[Row]) -> str:
-    judged = [row.item for row in rows if row.item.rules]
-    return (
-        f"Of the {len(judged)} tables and figures that rules judge, {sum(i.late for i in judged)} "
-        "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."
-    )
-
-
 def _ledger_row(row: Row) -> list[str]:
     ours = [
         f"{f.text}? {holds}: {f.numbers} ({f.verdict})" for f, holds, _ in tables.said(row) if holds
@@ -99,12 +100,13 @@ def _ledger_row(row: Row) -> list[str]:
     open_ones = len(row.findings) - len(ours)
     ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
     ours += [f"*{plain(line)}*" for line in (*tables.stale_lines(row), *row.problems)]
-    caveat = [row.item.note]
-    caveat += ["Numbers had been seen before the rule was written."] * row.item.late
+    beside = tables.said(row, checks=True)
+    ours += [f"Beside the claim: {f.text}? {holds}: {f.numbers}" for f, holds, _ in beside if holds]
+    caveat = [f"*{flag}*." for flag in row.flags] + [row.item.note]
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
     commits = sorted({tables.commit(record) for record in row.records.values()})
     cells = [
-        row.item.name,
+        row.item.name + (f"<br>{row.item.also}" if row.item.also else ""),
         row.item.claim,
         "<br>".join(ours) or row.item.defines or "-",
         f"**{row.verdict}**",
@@ -115,7 +117,7 @@ def _ledger_row(row: Row) -> list[str]:
 
 
 def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
-    """The commands of what is not yet run, each once; `listed` maps a command to its first item."""
+    """The commands of what was not run, each once; `listed` maps a command to its first item."""
     lines = []
     for row in rows:
         commands = tables.missing(row)
@@ -130,7 +132,7 @@ def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
     more = {row.item.name: tables.more_seeds(row) for row in rows}
     for name, line in more.items():
         if line:
-            lines += [f"{name} is undecided; with more seeds:", "", f"    {line}", ""]
+            lines += [f"{name} cannot be told yet; with more seeds:", "", f"    {line}", ""]
     return lines
 
 
@@ -148,18 +150,23 @@ def _variants(rows: list[Row]) -> list[str]:
     body = [[v, *(_accuracy(row, v) for row in chosen.values())] for v in VARIANTS]
     levels = [[line.baseline for line in tables.lines(row)] for row in chosen.values()]
     best = [max((b for b in row if b is not None), default=None) for row in levels]
-    body.append(["*trivial predictor*", *(f"*{number(b)}*" for b in best)])
+    body.append(
+        ["*trivial predictor*", *("*-*" if b is None else f"*{100 * b:.1f}*" for b in best)]
+    )
     lines = _table(["trained", *names], body)
     records = [record for row in chosen.values() for record in row.records.values()]
     scales = plain(", ".join(sorted({record.scale for record in records})))
     seeds = sorted({len(record.seeds) for record in records})
     told = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return [*lines, "", f"Accuracy, mean ± standard error over {told} seeds; scale: {scales}."]
+    told = f"Accuracy in %, mean ± standard error over {told} seeds and the test set"
+    return [*lines, "", f"{told}; scale: {scales}."]
 
 
 def _accuracy(row: Row, variant: str) -> str:
     record = row.records.get(variant)
-    return tables.measured(record.metrics.get("accuracy")) if record else "-"
+    if record is None or record.metrics["accuracy"]["mean"] is None:
+        return "-"
+    return of_record(record.metrics["accuracy"], record.members, "accuracy").percent()
 
 
 def _replace(text: str, marks: tuple[str, str], lines: list[str]) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 from experiments.ledger import tables
+from experiments.ledger.item import FLAGS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import Finding
 from experiments.page import figures
 
 NUMBERS = ("published", "measured", "n", "baseline")
-LATE = "The rules were written after numbers of these runs had been seen."
 
 
 def section(row: Row, shown: dict[str, Row]) -> str:
@@ -19,11 +19,11 @@ def section(row: Row, shown: dict[str, Row]) -> str:
     name, item = tables.name_of(row), row.item
     parts = [f'<section class="item" id="{name}">']
     parts.append(f"<h3>{escape(item.name)} {verdict(row.verdict)}</h3>")
-    parts.append(f'<p class="claim"><b>The paper:</b> {escape(item.claim)}</p>')
+    also = f" ({escape(item.also)} too)" if item.also else ""
+    parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
+    parts += [f'<p class="caveat">{flag(word)} {escape(FLAGS[word])}</p>' for word in row.flags]
     if item.note:
         parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
-    if item.late:
-        parts.append(f'<p class="caveat">{LATE}</p>')
     if item.defines:
         parts.append(f"<p><b>Here:</b> {marked(item.defines)}</p>")
     if item.needs:
@@ -43,10 +43,14 @@ def verdict(word: str) -> str:
     return f'<span class="verdict {word.replace(" ", "-")}">{word}</span>'
 
 
-def finding_texts(row: Row) -> list[tuple[Finding, str]]:
+def flag(word: str) -> str:
+    return f'<span class="flag">{escape(word)}</span>'
+
+
+def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     """Each finding with its numbers, which name the records that they come from."""
     findings = []
-    for finding, holds, sides in tables.said(row):
+    for finding, holds, sides in tables.said(row, checks):
         text = escape(finding.text)
         if holds:
             where = " ".join(sorted({row.records[s.cell].where for s in sides}))
@@ -92,7 +96,8 @@ def _findings(row: Row) -> list[str]:
     if not row.item.rules:
         return ['<p class="caveat">No rule decides on it yet.</p>'] if row.records else []
     lines = [f"<li>{verdict(f.verdict)} {text}</li>" for f, text in finding_texts(row)]
-    return ['<ul class="findings">', *lines, "</ul>"]
+    beside = [f"<li>Beside the claim: {text}</li>" for _, text in finding_texts(row, checks=True)]
+    return ['<ul class="findings">', *lines, *beside, "</ul>"]
 
 
 def _numbers(row: Row) -> list[str]:
@@ -141,7 +146,7 @@ def folded(head: str, body: str, is_open: bool = False) -> str:
 
 def _measured(line: tables.Line) -> str:
     if line.record is None:
-        return "not yet run"
+        return "not run"
     if line.value is None or line.value["mean"] is None:
         return "-"
     where, mean = escape(line.record.where), line.value["mean"]
@@ -176,7 +181,7 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
 
 
 def _open(row: Row) -> list[str]:
-    """The commands of what is not yet run, and of more seeds for what they would decide."""
+    """The commands of what was not run, and of more seeds for what they would decide."""
     more = tables.more_seeds(row)
     parts = [f"<p>More seeds would tell:</p><pre>{escape(more)}</pre>"] if more else []
     commands = tables.missing(row)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.ledger.rules import ERRORS, Number
+from experiments.ledger.statistics import Number
 from jaxformer.errors import UserError
 
+ERRORS = 2.0  # combined standard errors
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"
 PHRASES = {
     CANNOT_TELL: "cannot be judged",

@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image
 
 from experiments.ledger import curves
-from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.item import CHANCE, Cell, Item, Paper
 from experiments.ledger.ledger import config_string
-from experiments.ledger.rules import CHANCE, REFUTED, above, near, of, trivial
+from experiments.ledger.rules import above, computed, near, no_better_than_chance, of
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import SCHEMA, config_hash, write_json
@@ -29,15 +29,18 @@ PAPER = Paper(
     (
         Item("Table 1", "A is right.", {"A": A}, {"A is right": above(of("A"), 0.9)}),
         Item("Table 2", "B wins.", {"A": A, "B": B}, {"B wins": above(of("B"), of("A"))}),
-        Item("Table 3", "B is 1.", {"B": B}, {"B is 1": near(of("B"), 1.0, 0.1, no=REFUTED)}),
+        Item("Table 3", "B is 1.", {"B": B}, {"B is 1": near(of("B"), 1.0, 0.1)}),
         Item(
             "Table 4",
-            "C knows something.",
+            "C knows nothing.",
             {"C": C},
-            {"C beats the guess": above(of("C"), trivial("C", "the_guess"), no=CHANCE)},
+            {"C is no better than the guess": no_better_than_chance("C", "the_guess")},
             baseline="the_guess",
             note='An "old" note with `code` & <tags>.',
             late=True,
+            checks={"C is below A half": above(0.5, of("C"))},
+            flags=(CHANCE,),
+            also="elsewhere, Table <40>",
         ),
         Item(
             "Table 5",
@@ -61,7 +64,7 @@ PAPER = Paper(
             {"paths": DRAWN},
             {
                 "close": above(0.1, of("paths", "ks_50%/tau=1")),
-                "slow": above(of("paths", "rate"), 1.0),
+                "slow": above(computed("rate", "paths"), 1.0),
             },
         ),
         Item("Table 1, again", "A is right.", {"A": A}, {"A is right": above(of("A"), 0.9)}),

@@ -9,7 +9,7 @@ import pytest
 
 from configs import common
 from experiments import litmus
-from experiments.ledger.rules import Number
+from experiments.ledger.statistics import Number
 from experiments.schedule import judging, launch, running
 from experiments.schedule.judging import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
 from experiments.schedule.launch import Outcome

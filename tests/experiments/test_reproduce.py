@@ -92,7 +92,7 @@ def test_it_runs_what_is_open_and_then_nothing(command, tmp_path):
     code, text = command("--paper=one")
     assert code == 0 and "open runs: 4, about" in text and "ran 4 of 4" in text
     assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
-    assert "accuracy 0.9 ± 0.01 in 1 s" in text and "Table 10: reproduced" in text
+    assert "accuracy 0.9 ± 0.01 in 1 s" in text and "Table 10: held" in text
     assert len(list((tmp_path / "results").glob("*.json"))) == 4
     code, text = command("--paper=one")
     assert code == 0 and "nothing to run: 4 of 4 runs are recorded" in text
@@ -180,7 +180,7 @@ def test_a_budget_for_nothing_is_one_line(command):
 
 def test_list_and_dry_run_start_nothing(command, tmp_path):
     code, text = command("--paper=all", "--list")
-    assert code == 0 and "one Table 10: not yet run" in text and planning.ELSEWHERE in text
+    assert code == 0 and "one Table 10: not run" in text and planning.ELSEWHERE in text
     code, text = command("--paper=all", "--dry-run", "--budget=5m")
     assert code == 0 and "would run 2 in about 4 min 12 s; 3 more do not fit" in text
     assert "python experiments/run.py --config=configs/mixit/retrieval.py:variant=mixit" in text
@@ -264,7 +264,7 @@ def test_an_interrupted_start_goes_on_and_ends_with_a_record(tmp_path, in_proces
     assert not (tmp_path / "results").exists()
     done = in_process(code)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "goes on, about" in done.stdout and "Table 1: reproduced" in done.stdout
+    assert "goes on, about" in done.stdout and "Table 1: cannot tell yet" in done.stdout
     assert "resuming from step" in next(tmp_path.glob("runs/*.log")).read_text()
     (file,) = (tmp_path / "results").glob("*.json")
     assert json.loads(file.read_text())["seeds"] == [0, 1]

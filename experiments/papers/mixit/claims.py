@@ -2,8 +2,15 @@
 
 import functools
 
-from experiments.ledger.item import Cell, Item, Paper
-from experiments.ledger.rules import above, beyond_chance, near, of, trivial
+from experiments.ledger.item import CHANCE, Cell, Item, Paper
+from experiments.ledger.rules import (
+    Rule,
+    above,
+    beyond_chance,
+    near,
+    no_better_than_chance,
+    of,
+)
 from experiments.papers.mixit.claims_given import GRID, LANGUAGE, OPTIMA, THROUGHPUT, VARIANTS, YELP
 from experiments.papers.mixit.claims_sweeps import DEPTH, FIGURE_2, HEAD_SWEEPS
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE, SDE
@@ -20,21 +27,27 @@ def variants(config: str, **published: float | None) -> dict[str, Cell]:
     }
 
 
+def as_good_as(variant: str, other: str, by: float = 0.02) -> Rule:
+    """A variant loses at most `by` of the other's accuracy."""
+    return above(of(variant), of(other), -by)
+
+
 ADDITION = Item(
     "Table 1, decimal addition",
     "All three solve ten-digit addition; mixing with fixed random matrices is enough to carry.",
     variants("addition", standard=0.9858, frozen_qk=1.0, frozen_mlp=None, mixit=1.0),
     {
-        "MixiT is at least as good as Standard": near(of("mixit"), of("standard"), 0.02),
-        "Frozen-QK is at least as good as Standard": near(of("frozen_qk"), of("standard"), 0.02),
-        "MixiT knows more than position and current token": above(
-            of("mixit"), trivial("mixit", "by_position_and_token"), by=0.1
+        "MixiT is as good as Standard": as_good_as("mixit", "standard"),
+        "Frozen-QK is as good as Standard": as_good_as("frozen_qk", "standard"),
+        "MixiT knows more than position and current token": beyond_chance(
+            "mixit", "by_position_and_token", 0.1
         ),
     },
     baseline="by_position_and_token",
     note="Only 11 of the answer's transitions are scored; the units digit is neither trained nor "
     "scored in the authors' code. Small scale: four digits. MixiT got eight seeds, because three "
-    "left it undecided.",
+    "left it undecided. It mixes at a scale of ours, which neither version has.",
+    also="version B, Table 3",
 )
 
 DYCK = Item(
@@ -45,12 +58,16 @@ DYCK = Item(
         "Standard does more than compare counts and look at the ends": beyond_chance(
             "standard", "equal_counts_and_ends"
         ),
-        "Frozen-QK does more than that": beyond_chance("frozen_qk", "equal_counts_and_ends"),
-        "MixiT does more than that": beyond_chance("mixit", "equal_counts_and_ends"),
+        "Frozen-QK is as good as Standard": as_good_as("frozen_qk", "standard"),
+        "MixiT is as good as Standard": as_good_as("mixit", "standard"),
     },
     baseline="equal_counts_and_ends",
+    flags=(CHANCE,),
+    also="version B, Table 3",
     note="Comparing counts and the two ends scores 97.8 % at K = 40: the published numbers need no "
-    '"knowledge of order". Whether "length 40" is K = 20 or 40 is not said.',
+    '"knowledge of order". Whether "length 40" is K = 20 or 40 is not said. Short strings stand in '
+    "the test set alone, in the authors' split as in ours: what fails here may be the split. "
+    "MixiT mixes at a scale of ours, which neither version has.",
 )
 
 MODULAR = Item(
@@ -65,6 +82,7 @@ MODULAR = Item(
     baseline="best_constant",
     note="40,000 pairs at p = 599 are 11 % of all; they are all of p = 199, the code's default. "
     "MixiT got eight seeds, because three left it undecided.",
+    also="version B, Table 3",
 )
 
 MEMORIZATION = Item(
@@ -75,11 +93,12 @@ MEMORIZATION = Item(
         "Standard memorises": near(of("standard"), 1.0, 0.02),
         "Frozen-QK memorises": near(of("frozen_qk"), 1.0, 0.02),
         "MixiT memorises": near(of("mixit"), 1.0, 0.02),
-        "a random transformer does not": above(of("standard"), of("random"), by=0.2),
     },
+    checks={"a random transformer does not": above(of("standard"), of("random"), by=0.2)},
     baseline="best_constant",
     note="n = 1024 by Table 8; Table 4, which prints 67 to 69 %, needs n = 128.",
     late=True,
+    also="version B, Table 3",
 )
 
 HOPS = Item(
@@ -90,14 +109,18 @@ HOPS = Item(
         "Frozen-QK beats MixiT": above(of("frozen_qk"), of("mixit"), by=0.2),
         "Standard beats Frozen-QK": above(of("standard"), of("frozen_qk")),
         "Frozen-MLP is as good as Standard": near(of("frozen_mlp"), of("standard"), 0.01),
-        "MixiT knows more than hop count, position and letter": beyond_chance("mixit", BY_HOPS),
+        "MixiT knows no more than hop count, position and letter": no_better_than_chance(
+            "mixit", BY_HOPS
+        ),
     },
     baseline=BY_HOPS,
     note="At the paper's size a constant for each hop count and position scores 44.6 %, with the "
     "current letter 52.2 %: MixiT's 48.58 % is chance level. Small scale: k <= 1, two layers. "
     "Standard and Frozen-QK got eight seeds, because three left their order undecided: seeds added "
-    "on sight make two standard errors a weaker bar.",
+    "on sight make the interval a weaker bar.",
     late=True,
+    flags=(CHANCE,),
+    also="version B, Table 1",
 )
 
 RETRIEVAL = Item(
@@ -105,15 +128,18 @@ RETRIEVAL = Item(
     "Frozen-QK retrieves (97.0 %); MixiT does not (11.2 %).",
     variants("retrieval", standard=1.0, frozen_mlp=1.0, frozen_qk=0.9701, mixit=0.1124),
     {
-        "Frozen-QK retrieves": above(of("frozen_qk"), trivial("frozen_qk", GUESS), by=0.2),
+        "Frozen-QK retrieves": beyond_chance("frozen_qk", GUESS, by=0.2),
         "Frozen-QK beats MixiT": above(of("frozen_qk"), of("mixit"), by=0.2),
         "Frozen-MLP is as good as Standard": near(of("frozen_mlp"), of("standard"), 0.01),
-        "MixiT does more than guess a value of the context": beyond_chance("mixit", GUESS),
+        "MixiT does no better than a guess of the context": no_better_than_chance("mixit", GUESS),
     },
     baseline=GUESS,
     note="Guessing a value that stands in the context scores 13.3 % at M = 30, more than the "
-    "published 11.24 % of MixiT.",
+    "published 11.24 % of MixiT. Ours mixes at a scale that neither version has; with the authors' "
+    "it guesses a value of the context.",
     late=True,
+    flags=(CHANCE,),
+    also="version B, Table 1",
 )
 
 FIGURE_3 = Item(
@@ -129,6 +155,7 @@ FIGURE_3 = Item(
     baseline="induction_by_chance",
     note="The strongest head of each layer, mean over the test set; chance is uniform attention.",
     late=True,
+    also="version B",
 )
 
 bits = functools.partial(of, metric="bits_per_parameter")
@@ -147,6 +174,7 @@ BITS = Item(
     note="The text swaps Frozen-QK and Frozen-MLP. Only a table that no variant can hold measures "
     "capacity; at small scale n = 16 and 96 x 96 entries.",
     late=True,
+    also="version B, Table 4",
 )
 
 PAPER = Paper(

@@ -6,8 +6,8 @@ written (`late`). The rules are the paper's statements, and its limit against th
 
 import functools
 
-from experiments.ledger.item import Item, Paper, cell_of, late
-from experiments.ledger.rules import REFUTED, above, near, of, trivial
+from experiments.ledger.item import GROWS, MISPRINT, Item, Paper, cell_of, late
+from experiments.ledger.rules import above, computed, near, of, trivial
 
 figure = functools.partial(cell_of, "two_failure_modes")
 loss = functools.partial(of, metric="loss")
@@ -25,6 +25,8 @@ MAPS = Item(
         ),
     },
     metric="entropy_fraction_beta_1.8",
+    note="Exact theory: the fraction at beta = 1.8 is still .144 at T = 1e8.",
+    flags=(GROWS,),
 )
 
 TRAINABILITY = Item(
@@ -50,12 +52,14 @@ DEPTH = Item(
         "alpha = 1 collapses": above("cosine_beta_0.02_alpha_1", 0.99),
         "alpha = 1.5 does not": above(0.99, "cosine_beta_0.02_alpha_1.5"),
         "alpha = 2 does not": above(0.99, "cosine_beta_0.02_alpha_2"),
+    },
+    metric="cosine_beta_0.02_alpha_1",
+    checks={
         "the exact theory is closer than the limit at alpha = 1": above(
             trivial("", "limit_largest_error_beta_0.02_alpha_1"),
             "exact_largest_error_beta_0.02_alpha_1",
         ),
     },
-    metric="cosine_beta_0.02_alpha_1",
 )
 
 LOSSES = Item(
@@ -78,14 +82,16 @@ PHASE = Item(
     "Figure 3",
     "Below beta_c(rho) one layer of attention makes all tokens alike; above it does not.",
     {"phase": figure("fig3_phase")},
-    {
+    {"the limit describes networks": near(trivial("", "limit_rms_error"), 0.0, 0.05)},
+    metric="exact_rms_error_of_one_network",
+    note="Near rho = 0 one layer does not collapse: SA(0) = 1/(T Y_q). The limit is .106 from the "
+    "exact theory at T = 256 and still .058 at T = 1e8.",
+    checks={
         "the exact theory is closer to networks than the limit": above(
             trivial("", "limit_rms_error"), trivial("", "exact_rms_error")
         ),
-        "the limit describes networks": near(trivial("", "limit_rms_error"), 0.0, 0.05),
     },
-    metric="exact_rms_error_of_one_network",
-    note="Near rho = 0 one layer does not collapse: SA(0) = 1/(T Y_q).",
+    flags=(GROWS,),
 )
 
 
@@ -134,11 +140,12 @@ OVERLAP = Item(
     "Y_q(beta) of simulated rows follows the theory; below beta_c it is T^(-1 + (beta/beta_c)^2).",
     {"rows": figure("figB1_overlap")},
     {
-        "rows follow the exact theory": above(4.0, "exact_worst_z"),
+        "rows follow the exact theory": above(4.0, computed("exact_worst_z")),
         "rows follow the limit": near(trivial("", "limit_rms_error"), 0.0, 0.05),
     },
     metric="exact_rms_error",
     note="The exponent is -1 + 2 (beta/beta_c)^2 below beta_c / sqrt 3.",
+    flags=(GROWS,),
 )
 
 MOMENTS = Item(
@@ -146,14 +153,17 @@ MOMENTS = Item(
     "Attention maps q and p to SA(q) and SA(p) with Y_p = 0.",
     {"moments": figure("figB2_moments")},
     {
-        "the exact SA(p) is closer than that of the limit (rho = 0.6)": above(
-            trivial("", "limit_rms_error_p_rho_0.6"), "exact_rms_error_p_rho_0.6"
-        ),
         "Y_p = 0 describes networks (rho = 0.6)": near(
             trivial("", "limit_rms_error_p_rho_0.6"), 0.0, 0.02
         ),
     },
     metric="exact_rms_error_p_rho_0.6",
+    note="At T = 1e5 the theory's own distance is .0041.",
+    checks={
+        "the exact SA(p) is closer than that of the limit (rho = 0.6)": above(
+            trivial("", "limit_rms_error_p_rho_0.6"), "exact_rms_error_p_rho_0.6"
+        ),
+    },
 )
 
 SPECTRUM = Item(
@@ -175,12 +185,13 @@ NO_RESIDUAL = Item(
     {"chain": figure("figC3_no_residual")},
     {
         "below the transition all tokens are alike after one block (beta = 0.5)": near(
-            "cosine_1_beta_0.5", 1.0, 0.02, no=REFUTED
+            "cosine_1_beta_0.5", 1.0, 0.02
         ),
-        "the exact theory is closer to networks than the limit": EXACT_IS_CLOSER,
     },
     metric="cosine_1_beta_0.5",
     note="At finite T one block does not collapse orthogonal tokens.",
+    checks={"the exact theory is closer to networks than the limit": EXACT_IS_CLOSER},
+    flags=(GROWS,),
 )
 
 BETA_EFF = Item(
@@ -189,13 +200,14 @@ BETA_EFF = Item(
     {"maps": figure("fig1_maps")},
     {
         "a random head of BERT has the beta of the paper's formula": near(
-            "bert_beta", trivial("", "paper_bert_beta"), 0.005, no=REFUTED
+            "bert_beta", trivial("", "paper_bert_beta"), 0.005
         )
     },
     metric="bert_beta",
     note="The fan-in is d, not d_head: beta_eff = 0.123. Printed 0.016 belongs to another width. "
     "`python -m theory.advise --layers 12 --width 768 --heads 12 --length 512 --init-std 0.02` "
     "prints both.",
+    flags=(MISPRINT,),
 )
 
 PAPER = Paper(

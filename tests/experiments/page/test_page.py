@@ -16,10 +16,11 @@ import pytest
 from PIL import Image
 
 from experiments import report
-from experiments.ledger import read, tables
+from experiments.ledger import read, summary, tables
+from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
-from experiments.ledger.rules import SHOWN, UNDECIDED
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
 from experiments.page import markdown
 from experiments.page.html import page
 from experiments.page.section import section
@@ -90,7 +91,7 @@ def text(request, results):
 
 
 def test_undecided_says_how_to_decide(rows):
-    (row,) = (row for row in rows if row.verdict == UNDECIDED)
+    (row,) = (row for row in rows if row.verdict == OPEN)
     more = "reproduce.py --paper made_up --only 'Table 7' --scale small --seeds 4"
     assert escape(more) in section(row, {})
     assert all("--seeds" not in section(r, {}) for r in rows if r is not row)
@@ -98,6 +99,25 @@ def test_undecided_says_how_to_decide(rows):
 
 def test_every_verdict_is_there(rows):
     assert {row.verdict for row in rows} == set(SHOWN)
+
+
+def test_what_a_reader_must_know_stands_beside_the_verdict(rows):
+    (row,) = (row for row in rows if row.item.name == "Table 4")
+    assert row.verdict == HELD and row.flags == (CHANCE, SMALLER, LATE)
+    assert row.checks[0].verdict == HELD
+    text = section(row, {})
+    for words in (*row.flags, "Beside the claim: C is below A half? Yes", "Table &lt;40&gt; too"):
+        assert words in text, words
+    assert "the published number is chance level" in markdown.results(rows, [], [])
+
+
+def test_a_paper_leads_with_what_stands_and_what_falls(rows):
+    lead = summary.lead(rows, "made_up")
+    assert lead.startswith("Held: Table 1; Table 4;") and "Not implemented: Table 6." in lead
+    assert "Did not hold: Table 2; Table 3; Figure 2, the paths." in lead
+    decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
+    assert decided == 8 and summary.luck(rows).startswith("8 rules are decided")
+    assert "Held: Table 1" in markdown.results(rows, [], [])
 
 
 def test_the_page_is_whole_and_needs_nothing_else(text):
@@ -178,8 +198,8 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
 def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
     (row,) = [row for row in rows if row.item.name.startswith("Figure 2")]
     assert [(line.metric, line.verdict) for line in tables.lines(row)] == [
-        ("ks_50%/tau=1", "reproduced"),
-        ("rate", "differs at this scale"),
+        ("ks_50%/tau=1", "held"),
+        ("rate", "did not hold"),
     ]
     assert [holds for _, holds, _ in tables.said(row)] == ["Yes", "No"]
 
@@ -190,10 +210,10 @@ def test_tiny_runs_count_only_where_asked_for_and_last():
     config = flags.plain(flags.load_config(f"{made_up.A.config},scale=tiny"))
     tiny = Record.from_json(tiny | {"config": config, "scale": "tiny"})
     small = Record.from_json(made_up.RECORDS["a"])
-    assert ledger(paper, [tiny])[0].verdict == "not yet run"
-    assert ledger(paper, [tiny], also=("tiny",))[0].verdict == "differs at this scale"
+    assert ledger(paper, [tiny])[0].verdict == "not run"
+    assert ledger(paper, [tiny], also=("tiny",))[0].verdict == "did not hold"
     both = ledger(paper, [tiny, small], also=("tiny",))
-    assert both[0].verdict == "reproduced"
+    assert both[0].verdict == "held"
 
 
 def test_tables_as_csv_and_latex(rows, tmp_path):
@@ -203,7 +223,7 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
     head, line = (tmp_path / "made-up-table-1.csv").read_text().splitlines()
     found = dict(zip(head.split(","), line.split(","), strict=True))
     assert found["measured"] == "0.97" and found["published"] == "0.5"
-    assert found["verdict"] == "reproduced" and found["commit"] == made_up.COMMIT[:7]
+    assert found["verdict"] == "held" and found["commit"] == made_up.COMMIT[:7]
     latex = (tmp_path / "made-up-figure-2-the-paths.tex").read_text()
     assert r"ks\_50\%/tau=1 & - & 0.0333 $\pm$ 0.001 & 2" in latex
     body = [line for line in latex.splitlines() if line.endswith(r"\\")]
@@ -231,7 +251,7 @@ def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
     write_json(tmp_path / "gone.json", made_up.RECORDS["b"] | {"config_file": "configs/gone.py"})
     records, problems = read.load(tmp_path)
     rows = ledger({"made_up": made_up.PAPER}, records)
-    assert {row.verdict for row in rows if row.item.cells} == {"not yet run"}
+    assert {row.verdict for row in rows if row.item.cells} == {"not run"}
     text = page(rows, records, problems, "A title")
     assert "(stale)" in text and "Stale, so it decides nothing: A: its config" in text
     assert "no config file &#x27;configs/gone.py&#x27;" in text
@@ -274,7 +294,7 @@ def test_a_number_that_is_not_finite_gives_no_verdict(tmp_path):
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | changed)
     records, problems = read.load(tmp_path)
     (row, *_) = rows = ledger({"made_up": made_up.PAPER}, records)
-    assert row.verdict == "not yet run" and "not finite" in row.problems[0]
+    assert row.verdict == "not run" and "not finite" in row.problems[0]
     assert "not finite" in page(rows, records, problems, "A title")
 
 

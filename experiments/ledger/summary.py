@@ -1,0 +1,42 @@
+"""What the rows say together: a lead for each paper, and what many rules do by luck."""
+
+from collections.abc import Sequence
+
+from experiments.ledger.ledger import Row
+from experiments.ledger.rules import HELD, MISSING, NOT_HELD, NOT_RUN, OPEN
+from experiments.ledger.statistics import LUCK
+
+LEADS = {
+    HELD: "Held",
+    NOT_HELD: "Did not hold",
+    OPEN: "Cannot be told yet",
+    NOT_RUN: "Not run",
+    MISSING: "Not implemented",
+}
+
+
+def lead(rows: Sequence[Row], paper: str) -> str:
+    """What stands and what falls of a paper, by the names of its tables and figures."""
+    own = [row for row in rows if row.paper.key == paper]
+    named = {word: [row.item.name for row in own if row.verdict == word] for word in LEADS}
+    parts = [f"{LEADS[word]}: {'; '.join(names)}." for word, names in named.items() if names]
+    return " ".join(parts)
+
+
+def luck(rows: Sequence[Row]) -> str:
+    """How many decided rules would be wrong by luck if every truth lay at its rule's edge."""
+    decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
+    return (
+        f"{decided} rules are decided, each at 95 %. Were every true difference at the very edge "
+        f"of its rule, {decided * LUCK:.0f} of them would be decided wrongly by luck; most lie "
+        "far from it."
+    )
+
+
+def late(rows: Sequence[Row]) -> str:
+    """How many rules came after their numbers."""
+    judged = [row.item for row in rows if row.item.rules]
+    return (
+        f"Of the {len(judged)} tables and figures that rules judge, {sum(i.late for i in judged)} "
+        "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."
+    )

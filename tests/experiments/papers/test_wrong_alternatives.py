@@ -1,0 +1,44 @@
+"""Rules that a known wrong alternative of the claim must not pass."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.ledger.rules import HELD, NOT_HELD
+from experiments.ledger.statistics import Number
+from experiments.papers.mixit.claims_theory import of_one_law
+from experiments.papers.mixit.sde_paths import ks, quantities
+from theory import covariance_sde as cs
+
+
+@dataclass(frozen=True)
+class Printed(cs.Euler):
+    """Theorem 2.1 as it is printed: the drift, a number, is added to every entry of Phi."""
+
+    def step(self, phi_MxM, unused_w_MxM, z_MxM, dt, mixing, kappa):
+        corrected = super().step(phi_MxM, unused_w_MxM, z_MxM, dt, mixing, kappa)
+        b = kappa * (jnp.trace(phi_MxM) / len(phi_MxM) - phi_MxM.mean())
+        return corrected + b * dt * (1 - jnp.eye(len(phi_MxM)))
+
+
+def test_the_printed_drift_fails_theorem_2_1_by_the_correlation_alone():
+    with jax.enable_x64(True):
+        phi = jnp.eye(4) * 0.7 + 0.3
+        keys = jax.random.split(jax.random.key(0), 3)
+        paths = [
+            cs.predict(key, phi, 1.0, 4000, 50, solver=solver)[:, None]
+            for key, solver in zip(keys, (cs.Euler(), cs.Euler(), Printed()), strict=True)
+        ]
+        law, corrected, printed = map(quantities, paths)
+    found = {}  # Euler's steps on all sides, so only the drift differs; a few paths leave the cone
+    for name in ("log_trace", "correlation"):
+        for who, other in (("corrected", corrected), ("printed", printed)):
+            distance = Number(ks(*(v[name][np.isfinite(v[name])] for v in (law, other))))
+            judged = of_one_law(name).judge(
+                "", lambda side, d=distance: d if side.metric else Number(side.value)
+            )
+            found[who, name] = judged.verdict
+    assert found["corrected", "log_trace"] == found["corrected", "correlation"] == HELD
+    assert found["printed", "correlation"] == NOT_HELD
