@@ -59,6 +59,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
             test_size=1000,
             validation_size=1000,
+            split="redraw",  # or "hash": a share of all possible examples for each set, of one law
+            test_share=0.125,
+            validation_share=0.0625,
         ),
         model=dict(),
         partition=((".*", "train"),),

@@ -19,12 +19,20 @@ STEPS = 2**31 - 1
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Sizes of the sets, and the key of those that are common to all members."""
+    """Sizes of the sets, and the key of those that are common to all members.
+
+    `split` of a task that is drawn: "redraw" keeps the held-out examples out of training, which
+    empties that of short ones; "hash" gives a share of all possible examples to each set, so that
+    all three have one law.
+    """
 
     seed: int = 12345  # of the held-out sets
     train_size: int = 0  # examples of a finite training set; 0 draws fresh ones for ever
     test_size: int = 1000
     validation_size: int = 1000
+    split: str = "redraw"
+    test_share: float = 0.125  # of all possible examples, with split = "hash"
+    validation_share: float = 0.0625
 
     def __post_init__(self):
         check_range("data.seed", self.seed, 0, SEEDS)

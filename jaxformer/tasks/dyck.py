@@ -10,6 +10,8 @@ and ")" scores 93 %, so `accuracy_hard` is the score on strings with equal count
 balanced.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -17,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import check_range
-from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, token_metrics
+from jaxformer.tasks.task import FEW, Batch, OneAnswer, Scores, most_frequent, token_metrics
 
 OPEN, CLOSE, ASK = 1, 2, 3
 MOST_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
@@ -71,6 +73,18 @@ class Dyck(OneAnswer):
         asked = tokens == ASK
         return Batch(tokens, jnp.where(asked, answer, 0).astype(jnp.int32), asked * 1.0)
 
+    def is_common(self, example: Batch) -> jax.Array:
+        """Of n symbols there are 2^n strings, C(n, n/2) with equal counts, and fewer balanced."""
+        tokens = example.inputs
+        n = (tokens == ASK).argmax()
+        equal = (tokens == OPEN).sum() == (tokens == CLOSE).sum()
+        balanced = is_balanced(tokens)
+        return (
+            (n <= _longest(lambda n: 2**n))
+            | equal & (n <= _longest(lambda n: math.comb(n, n // 2)))
+            | balanced & (n <= _longest(lambda n: math.comb(n, n // 2) // (n // 2 + 1)))
+        )
+
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
         scores = token_metrics(logits_BxKxV, batch)
         equal = (batch.inputs == OPEN).sum(-1) == (batch.inputs == CLOSE).sum(-1)
@@ -92,6 +106,11 @@ class Dyck(OneAnswer):
             "equal_counts": float((equal == balanced).mean()),
             "equal_counts_and_ends": float((ends == balanced).mean()),
         }
+
+
+def _longest(count: Callable[[int], int]) -> int:
+    """The length up to which there are few strings of a kind."""
+    return max(n for n in range(40) if count(n) < FEW)
 
 
 def is_balanced(tokens: jax.Array) -> jax.Array:

@@ -15,7 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, check_choice, check_range
-from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent, over_scored, token_metrics
+from jaxformer.tasks.task import (
+    FEW,
+    Batch,
+    OneAnswer,
+    Scores,
+    most_frequent,
+    over_scored,
+    token_metrics,
+)
 
 FORMATS = ("authors", "paper")
 
@@ -61,6 +69,11 @@ class Retrieval(OneAnswer):
         inputs_T = jnp.where(place_T == 2 * m, query, inputs_T)
         at_query_T = place_T == 2 * m
         return Batch(inputs_T, jnp.where(at_query_T, values_M[asked], 0), at_query_T * 1.0)
+
+    def is_common(self, example: Batch) -> jax.Array:
+        """A context of one pair, of which there are keys x values."""
+        n_keys = self.max_pairs if self.format == "authors" else self.vocab // 2
+        return (n_keys * (self.vocab // 2 - 1) < FEW) & (example.weights[2] > 0)
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
         """Also `in_context`: the answer is some value of the context (copying, not retrieving)."""

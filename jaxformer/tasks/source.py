@@ -1,22 +1,34 @@
 """Where batches come from: held-out sets, endless streams, finite sets. All are functions of a key.
 
-Held-out sets are drawn first. A stream redraws every example whose inputs equal a held-out one; a
-finite set is visited in a new order each epoch and is scored both whole and on the part of the test
-set that it does not contain.
+Of a task whose examples are drawn, the sets are kept apart in one of two ways.
+
+redraw  Held-out sets are drawn first, and a stream redraws every example whose inputs equal one of
+        them. Those of which there are few, such as short strings, are then in the test set alone.
+hash    A hash of the inputs says which set an example belongs to, whatever its length, so that all
+        sets have the law of the task. Examples of which a task says that there are too few to share
+        out (`is_common`) are in every set, each as often as the law wants it.
+
+A finite set is visited in a new order each epoch and is scored both whole and on the part of the
+test set that it does not contain.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_choice
 from jaxformer.settings import DataSettings
+from jaxformer.tasks.hashes import fingerprints, shuffled, unit
 from jaxformer.tasks.task import Batch, Task
 
 TRAIN, VALIDATION, TEST, SHUFFLE = range(4)
 MAX_REDRAWS = 64
+SPLITS = ("redraw", "hash")
+LOT = 2**31  # a split of the same key has small numbers, and would give the same bits
 
 
 class Heldout(NamedTuple):
@@ -58,13 +70,17 @@ class Source:
     train_size: int
     test_size: int
     validation_size: int
+    shares: tuple[float, float] | None = None  # of validation and test: split by a hash
 
     def heldout(self) -> Heldout:
         """The test set, and validation examples that are not in it.
 
         Of an enumerated task both are the whole set, unless it keeps some of its entries back.
         """
-        return jax.jit(self._heldout)()
+        held = jax.jit(self._heldout)()
+        if self.shares and not self.task.size:
+            self._check_parts(held)
+        return held
 
     def _heldout(self) -> Heldout:
         if self.task.size:
@@ -76,6 +92,10 @@ class Source:
                 validation = jax.tree.map(lambda x: x[self.test_size :], everything)
             return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
         test_key, validation_key = (jax.random.fold_in(self.key, s) for s in (TEST, VALIDATION))
+        if self.shares:
+            test = self._of_part(TEST, test_key, jnp.arange(self.test_size))
+            validation = self._of_part(VALIDATION, validation_key, jnp.arange(self.validation_size))
+            return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
         test = examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
         known = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
@@ -96,7 +116,11 @@ class Source:
             return self._entries(self._kept_back + index_B)
         if self.train_size:
             index_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
+            if self.shares:
+                return self._of_part(TRAIN, key, index_B)
             return examples(self.task, key, index_B)
+        if self.shares:
+            return self._of_part(TRAIN, key, places_B)
         return jax.vmap(lambda place: _fresh(self.task, key, place, avoid))(places_B)
 
     @property
@@ -113,12 +137,52 @@ class Source:
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         """(B,) booleans: which examples the finite training set does not contain."""
+        if self.shares and not self.task.size:
+            return ~jax.vmap(self.task.is_common)(batch)
         if not self.train_size:
             return None
         key = jax.random.fold_in(member_key, TRAIN)
         train = examples(self.task, key, jnp.arange(self.train_size))
         known = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(known, x))(fingerprints(batch.inputs))
+
+    def _of_part(self, part: int, key: jax.Array, places_B: jax.Array) -> Batch:
+        """Examples that the hash gives to a part, in the law of the task."""
+        task, (low, high) = self.task.part(part), self._bounds(part)
+        # A draw is refused with probability 1 - share: this many leave one in a billion.
+        redraws = max(MAX_REDRAWS, math.ceil(-math.log(1e-9) / (high - low)))
+
+        def draw(place):
+            def refused(example, draw_key):
+                u = unit(fingerprints(example.inputs[None])[0])
+                # Were they always taken, common ones would be more frequent than in the law.
+                lot = jax.random.uniform(jax.random.fold_in(draw_key, LOT), (), jnp.float32)
+                u = jnp.where(task.is_common(example), lot, u)
+                return (u < low) | (u >= high)
+
+            return _redrawn(task, key, place, refused, redraws)
+
+        return jax.vmap(draw)(places_B)
+
+    def _bounds(self, part: int) -> tuple[float, float]:
+        validation, test = self.shares or (0.0, 0.0)
+        return {
+            TEST: (0.0, test),
+            VALIDATION: (test, test + validation),
+            TRAIN: (test + validation, 1.0),
+        }[part]
+
+    def _check_parts(self, held: Heldout) -> None:
+        """A task with few examples may have none in a part."""
+        for name, part, batch in (("test", TEST, held.test), ("validation", VALIDATION, held[1])):
+            low, high = self._bounds(part)
+            u = unit(fingerprints(batch.inputs))
+            inside = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
+            if not bool(inside.all()):
+                raise UserError(
+                    f"the task has too few different examples for data.split = 'hash': none is in "
+                    f"the {name} share of {high - low:g}. Take a larger share or a larger task."
+                )
 
 
 def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source:
@@ -137,36 +201,15 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source:
             f"data.test_size + data.validation_size = {kept} leave nothing to train on: the task "
             f"has {task.size} examples."
         )
+    check_choice("data.split", sizes.split, SPLITS)
+    shares = (sizes.validation_share, sizes.test_share) if sizes.split == "hash" else None
+    if shares and not (min(shares) > 0 and sum(shares) < 1):
+        raise UserError(
+            "data.test_share and data.validation_share must be above 0 and leave something to "
+            f"train on, got {sizes.test_share:g} and {sizes.validation_share:g}."
+        )
     held = (sizes.train_size, sizes.test_size, sizes.validation_size)
-    return Source(task, jax.random.key(sizes.seed), batch_size, *held)
-
-
-def fingerprints(inputs_BxT: jax.Array) -> jax.Array:
-    """A 32-bit hash of each row. A collision only redraws a sample that need not be."""
-    place_T = _scramble(jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32) + 1)
-    tokens_BxT = _scramble(inputs_BxT.astype(jnp.uint32) + 1)
-    return _scramble(tokens_BxT + place_T[None]).sum(-1, dtype=jnp.uint32)
-
-
-def shuffled(key: jax.Array, place: jax.Array, size: int) -> jax.Array:
-    """The place-th index of an endless visit to 0..size-1, each epoch in an order of its own.
-
-    A four-round Feistel network permutes the next power of four; values beyond the set are sent
-    through again until they fall inside, so an epoch visits every index once with no table.
-    """
-    half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
-    mask = jnp.uint32(2**half_bits - 1)
-    epoch, offset = place // jnp.uint32(size), place % jnp.uint32(size)
-    round_keys = jax.random.bits(jax.random.fold_in(key, epoch), (4,), jnp.uint32)
-
-    def permute(x):
-        left, right = x >> half_bits, x & mask
-        for k in round_keys:
-            left, right = right, left ^ (_scramble(right + k) & mask)
-        return (left << half_bits) | right
-
-    index = jax.lax.while_loop(lambda x: x >= size, permute, permute(offset))
-    return index.astype(jnp.int32)
+    return Source(task, jax.random.key(sizes.seed), batch_size, *held, shares)
 
 
 def batch_places(step: jax.Array, batch_size: int) -> jax.Array:
@@ -182,16 +225,32 @@ def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
 
 def _fresh(task: Task, key: jax.Array, place: jax.Array, avoid: jax.Array) -> Batch:
     """The example of a place, drawn again while it equals one to avoid."""
+
+    def refused(example, _):
+        return _contains(avoid, fingerprints(example.inputs[None])[0])
+
+    return _redrawn(task, key, place, refused, MAX_REDRAWS)
+
+
+def _redrawn(
+    task: Task,
+    key: jax.Array,
+    place: jax.Array,
+    refused: Callable[[Batch, jax.Array], jax.Array],
+    redraws: int,
+) -> Batch:
+    """The example of a place, drawn again while it is refused."""
     key = jax.random.fold_in(key, place)
 
     def again(carry):
-        attempt, repeated, _ = carry
-        return repeated & (attempt < MAX_REDRAWS)
+        attempt, is_refused, _ = carry
+        return is_refused & (attempt < redraws)
 
     def draw(carry):
         attempt, _, _ = carry
-        example = task.example(jax.random.fold_in(key, attempt), place)
-        return attempt + 1, _contains(avoid, fingerprints(example.inputs[None])[0]), example
+        draw_key = jax.random.fold_in(key, attempt)
+        example = task.example(draw_key, place)
+        return attempt + 1, refused(example, draw_key), example
 
     # The first draw is in the loop too: an example is traced, and compiled, once.
     shapes = jax.eval_shape(lambda: task.example(key, place))
@@ -204,10 +263,3 @@ def _contains(sorted_values: jax.Array, value: jax.Array) -> jax.Array:
     sorted_values = jnp.asarray(sorted_values)
     place = jnp.searchsorted(sorted_values, value)
     return sorted_values[jnp.minimum(place, sorted_values.shape[0] - 1)] == value
-
-
-def _scramble(x: jax.Array) -> jax.Array:
-    """A bijection of 32-bit words that spreads every bit (the finaliser of MurmurHash3)."""
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
-    return x ^ (x >> 16)

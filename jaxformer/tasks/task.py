@@ -33,6 +33,9 @@ class Scores(NamedTuple):
     weight: jax.Array  # (B,)
 
 
+FEW = 1000  # different examples of one kind: a share of fewer is not of their law
+
+
 @dataclass(frozen=True)
 class Task(ABC):
     """The base: subclasses give sizes, `example` and `baselines`, and may add metrics."""
@@ -82,6 +85,13 @@ class Task(ABC):
         Most tasks draw all three alike; a text keeps parts of itself for each.
         """
         return self
+
+    def is_common(self, example: Batch) -> jax.Array:
+        """Are there too few examples of this one's kind to share them out among the sets?
+
+        Then every set has them, and scores on what was never seen leave them out.
+        """
+        return jnp.zeros((), bool)
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
         """Per-example scores by name; `batch` may be gathered at the scored positions."""

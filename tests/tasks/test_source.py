@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxformer.tasks.arithmetic import ModularAddition
+from jaxformer.tasks.hashes import fingerprints, shuffled
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.tasks.source import Source, fingerprints, shuffled
+from jaxformer.tasks.source import Source
 
 # So few different sequences that collisions with the held-out sets are common.
 CROWDED = Retrieval(max_pairs=2, vocab=8)

@@ -1,0 +1,111 @@
+"""Splitting by a hash: the sets share no example that could be left out, and all have one law."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+
+from jaxformer.errors import UserError
+from jaxformer.settings import DataSettings
+from jaxformer.tasks.dyck import ASK, CLOSE, Dyck
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.tasks.source import make_source
+
+SIZES = dict(test_size=1500, validation_size=1500)
+TASKS = {"dyck": Dyck(pairs=20), "retrieval": Retrieval(max_pairs=4, vocab=64)}
+LENGTHS = {  # of the batch: what an example is counted by
+    "dyck": lambda batch: np.asarray((batch.inputs == ASK).argmax(-1)),
+    "retrieval": lambda batch: np.asarray(batch.weights.argmax(-1) // 2),
+}
+
+
+def sets(task, **settings):
+    source = make_source(task, DataSettings(**SIZES, **settings), 3000)
+    held = source.heldout()
+    train = jax.jit(source.batch_at)(jax.random.key(5), jnp.int32(3), held.fingerprints)
+    return source, {"train": train, "validation": held.validation, "test": held.test}
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def by_hash(request):
+    return request.param, *sets(TASKS[request.param], split="hash")
+
+
+def same_law(counted) -> float:
+    """The p-value of one law for the lengths of all sets."""
+    table = np.stack([np.bincount(x, minlength=max(map(max, counted)) + 1) for x in counted])
+    return chi2_contingency(table[:, table.sum(0) > 0]).pvalue
+
+
+def test_all_sets_have_one_law_of_lengths(by_hash):
+    name, _, parts = by_hash
+    assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
+
+
+def test_redrawing_is_another_law():
+    _, parts = sets(TASKS["dyck"])
+    assert same_law([LENGTHS["dyck"](batch) for batch in parts.values()]) < 1e-9
+
+
+def test_short_examples_have_one_law_of_answers(by_hash):
+    name, _, parts = by_hash
+    answers, short = [], {"dyck": 6, "retrieval": 1}[name]
+    for batch in parts.values():
+        target = np.asarray(batch.targets.max(-1))
+        answers.append(
+            target[LENGTHS[name](batch) <= short] >= {"dyck": CLOSE, "retrieval": 16}[name]
+        )
+    assert chi2_contingency([[a.sum(), (~a).sum()] for a in answers]).pvalue > 0.01
+
+
+def test_no_example_is_in_two_sets_unless_there_are_too_few_of_its_kind(by_hash):
+    name, source, parts = by_hash
+    task, rows = TASKS[name], {}
+    for part, batch in parts.items():
+        common = np.asarray(jax.vmap(task.is_common)(batch))
+        rows[part] = {tuple(row) for row in np.asarray(batch.inputs)[~common]}
+        assert 0 < common.mean() < 0.5 and len(rows[part]) > 500
+    assert not rows["train"] & rows["test"]
+    assert not rows["train"] & rows["validation"] and not rows["test"] & rows["validation"]
+    unseen = np.asarray(source.unseen(jax.random.key(5), parts["test"]))
+    assert (unseen == ~np.asarray(jax.vmap(task.is_common)(parts["test"]))).all()
+
+
+def test_a_finite_training_set_holds_no_held_out_example():
+    source = make_source(
+        TASKS["retrieval"], DataSettings(**SIZES, train_size=400, split="hash"), 400
+    )
+    train = source.batch_at(jax.random.key(5), jnp.int32(0), jnp.zeros(1, jnp.uint32))
+    again = source.batch_at(jax.random.key(5), jnp.int32(1), jnp.zeros(1, jnp.uint32))
+    rows, test = (
+        {tuple(row) for row, kept in zip(np.asarray(b.inputs), source.unseen(None, b)) if kept}
+        for b in (train, source.heldout().test)
+    )
+    assert rows and test and not rows & test
+    assert {*map(tuple, np.asarray(again.inputs))} == {*map(tuple, np.asarray(train.inputs))}
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        (dict(split="hsah"), "unknown data.split 'hsah'. Did you mean 'hash'"),
+        (dict(split="hash", test_share=0.0), "must be above 0"),
+        (dict(split="hash", test_share=0.9, validation_share=0.1), "something to train on"),
+    ],
+)
+def test_a_split_that_leaves_a_set_empty_is_one_line(settings, words):
+    with pytest.raises(UserError) as error:
+        make_source(TASKS["dyck"], DataSettings(**settings), 8)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_task_too_small_for_its_split_is_one_line(monkeypatch):
+    monkeypatch.setattr(Dyck, "is_common", lambda self, example: jnp.zeros((), bool))
+    tiny = make_source(
+        Dyck(pairs=1),
+        DataSettings(test_size=4, validation_size=4, split="hash", test_share=0.01),
+        8,
+    )
+    with pytest.raises(UserError, match="too few different examples"):
+        tiny.heldout()
