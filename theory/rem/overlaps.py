@@ -29,7 +29,8 @@ from theory.numerics import (
     check_range,
     is_concrete,
 )
-from theory.rem.tables import REACH, SCALE, SOFTEN, pair_overlap, row_tables, tables
+from theory.rem.interpolated import END, SCALE, SOFTEN
+from theory.rem.tables import pair_overlap, row_tables, tables
 
 
 def critical_beta(rho: Numbers) -> jax.Array:
@@ -169,9 +170,6 @@ def coordinate_rho(rho: Numbers) -> jax.Array:
     return (jnp.sqrt(1 - rho + SOFTEN) - low) / (high - low)
 
 
-_END = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
-
-
 @partial(jax.jit, static_argnames="T")
 def _self_overlap(beta, rho, T):
     return jnp.exp(chebyshev_sum(coordinate_s(beta, rho), row_tables(T).overlap)) / T
@@ -179,7 +177,7 @@ def _self_overlap(beta, rho, T):
 
 @partial(jax.jit, static_argnames="T")
 def _cross_overlap(beta, rho, T):
-    x, y = coordinate_s(beta, rho) / _END, coordinate_rho(rho)
+    x, y = coordinate_s(beta, rho) / END, coordinate_rho(rho)
     return jnp.exp(chebyshev_sum_2d(x, y, tables(T).pair)) / T
 
 

@@ -8,6 +8,7 @@ the parts that a softmax cannot see are cancelled; two rows are correlated by rh
     psi_k(u) = E g_k(u + y),   g_k(y) = e^{ky} exp(-e^y),   y ~ N(0, s^2)
     E sum_s A_s^2     = T int du psi_2 psi_0^{T-1}
     E (sum_s A_s^2)^2 = 1/6 int du [T psi_4 psi_0^{T-1} + T (T-1) psi_2^2 psi_0^{T-2}]
+    E sum_s A_s^3     = 1/2 int du T psi_3 psi_0^{T-1}
     E ln Z            = -gamma - u_lo - int_{u_lo} du psi_0^T
     mean entropy      = E ln Z - s^2 (1 - E sum_s A_s^2)      (Stein; the paper stops at exp(-S))
     E sum_s A_s A'_s  = T int int du dv psi_11 psi_00^{T-1}
@@ -22,10 +23,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from theory.numerics import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
+from theory.rem.interpolated import END, SCALE, SOFTEN, shipped
 
-SCALE = 0.5  # c / sqrt(ln T) in the coordinate 1 - 1/sqrt(1 + s^2/c^2): even in s, finite at s = oo
-REACH = 6.0  # the pair table ends at s = 6 sqrt(ln T)
-SOFTEN = 0.02  # the pair table is smooth in sqrt(1 - rho + SOFTEN)
 FLOOR = 1e-9  # s = 0 is the limit s -> 0
 _Y, _DY = trapezoid(-42.0, 4.2, 190)  # g_k lives here for k >= 1
 _TOP = 6.5  # exp(-e^y) = 0 above
@@ -38,6 +37,7 @@ class RowStatistics(NamedTuple):
     second_moment: float  # E (sum_s A_s^2)^2
     log_partition: float  # E ln Z
     entropy: float  # nats
+    cube: float  # E sum_s A_s^3
 
 
 class Tables(NamedTuple):
@@ -72,17 +72,21 @@ def row_tables(T: float) -> Tables:
 
 @lru_cache(maxsize=16)
 def tables(T: float) -> Tables:
-    """All tables of one T, about 0.7 s; relative error of Y_p at most 5e-7 (T <= 1024), 2e-6 (1e8)
-    for s <= 4 sqrt((1-rho) ln T), of Y_q 3e-8."""
+    """All tables of one T; relative error of Y_p at most 5e-7 (T <= 1024), 2e-6 (1e8) for
+    s <= 4 sqrt((1-rho) ln T), of Y_q 3e-8. The pair table takes 0.7 s, unless it is shipped."""
+    pair = shipped().get(f"pair_{T:g}")
     n_s, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
+    return row_tables(T)._replace(pair=pair_table(T, n_s, n_rho) if pair is None else pair)
+
+
+def pair_table(T: float, n_s: int, n_rho: int) -> np.ndarray:
+    """The coefficients of ln(T Y_p) in n_s spreads and n_rho cosines."""
     c = SCALE * np.sqrt(np.log(T))
-    end = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
-    s = c * np.sqrt(1 / (1 - end * chebyshev_nodes(n_s)) ** 2 - 1)
+    s = c * np.sqrt(1 / (1 - END * chebyshev_nodes(n_s)) ** 2 - 1)
     low, high = np.sqrt(SOFTEN), np.sqrt(1 + SOFTEN)
     rho = 1 + SOFTEN - (low + (high - low) * chebyshev_nodes(n_rho)) ** 2
     values = np.log([[T * pair_overlap(x, x, r, T) for r in rho] for x in s])
-    pair = chebyshev_fit(np.ascontiguousarray(chebyshev_fit(values).T)).T
-    return row_tables(T)._replace(pair=pair)
+    return chebyshev_fit(np.ascontiguousarray(chebyshev_fit(values).T)).T
 
 
 def row_statistics(s: float, T: float) -> RowStatistics:
@@ -90,7 +94,7 @@ def row_statistics(s: float, T: float) -> RowStatistics:
     s = max(float(s), FLOOR)
     u_lo, u_hi = _range(s, T)
     u, du = trapezoid(u_lo, u_hi, 224)
-    missing, psi_2, psi_4 = _column_averages(u, s, (2, 4))
+    missing, psi_2, psi_3, psi_4 = _column_averages(u, s, (2, 3, 4))
     # log1p(-E[1 - exp(-e^y)]): psi_0 ** (T-1) would round to 1 where it must not.
     log_psi_0 = np.log1p(-np.minimum(missing, 1 - 1e-16))
     overlap = T * np.sum(du * psi_2 * np.exp((T - 1) * log_psi_0))
@@ -98,7 +102,8 @@ def row_statistics(s: float, T: float) -> RowStatistics:
     pairs = T * (T - 1) * psi_2**2 * np.exp((T - 2) * log_psi_0)
     log_partition = -np.euler_gamma - u_lo - np.sum(du * np.exp(T * log_psi_0))
     entropy = log_partition - s**2 * (1 - overlap)
-    return RowStatistics(overlap, np.sum(du * (four + pairs)) / 6, log_partition, entropy)
+    cube = T * np.sum(du * psi_3 * np.exp((T - 1) * log_psi_0)) / 2
+    return RowStatistics(overlap, np.sum(du * (four + pairs)) / 6, log_partition, entropy, cube)
 
 
 def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:

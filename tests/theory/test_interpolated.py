@@ -1,0 +1,60 @@
+"""The shipped tables are the integrals."""
+
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from theory.rem import ship, tables
+from theory.rem.interpolated import LONGEST, rows_of_length, shipped
+from theory.signal.recursion import check_length
+
+
+def test_rows_of_any_length_are_the_integrals():
+    for T, beta in ((2, 0.5), (3.5, 2.0), (17, 0.05), (100, 3.9), (700, 1.2), (1e5, 0.5), (5e6, 2)):
+        s = beta * np.sqrt(np.log(T))
+        exact = tables.row_statistics(s, T)
+        rows = rows_of_length(np.array([T]))
+        overlap, moment, cube, entropy = rows.statistics(np.array([s**2]))
+        assert overlap[0] == pytest.approx(exact.self_overlap, rel=1e-6)
+        assert cube[0] == pytest.approx(exact.cube, rel=1e-5)
+        assert moment[0] == pytest.approx(exact.second_moment, rel=1e-3 if T > 1e5 else 1e-6)
+        assert entropy[0] == pytest.approx(exact.entropy, abs=1e-7)
+        if T < 1000:
+            for rho in (0.0, 0.6, 0.98):
+                pair = rows.cross_overlap(np.array([s**2]), np.array([[rho]]))
+                exact_pair = tables.pair_overlap(s, s, rho, T)
+                assert pair[0, 0] == pytest.approx(exact_pair, rel=1e-6)
+
+
+def test_the_file_is_what_ship_makes():
+    # The whole file takes minutes: the series at one of its own lengths, and one pair table.
+    nodes = ship.lengths()
+    rows = rows_of_length(nodes)
+    T = nodes[9]
+    again = ship.row_table(T)
+    kept = (rows.overlap_KxM, rows.moment_KxM, rows.cube_KxM, rows.entropy_KxM)
+    np.testing.assert_allclose([table[9] for table in kept], again, atol=1e-9)
+    assert set(shipped()) == {"overlap", "moment", "cube", "entropy", "pair"} | {
+        f"pair_{length}" for length in ship.LENGTHS
+    }
+    exact = [tables.pair_overlap(s, s, 0.3, 32) for s in (0.5, 2.0)]
+    from theory import rem
+
+    for s, value in zip((0.5, 2.0), exact):
+        beta = s / np.sqrt(np.log(32) * 0.7)
+        assert float(rem.cross_overlap(beta, 0.3, 32)) == pytest.approx(value, rel=1e-6)
+
+
+def test_one_token_sees_itself():
+    rows = rows_of_length(np.array([1.0, 2.0]))
+    overlap, moment, cube, entropy = rows.statistics(np.array([3.0, 3.0]))
+    assert overlap[0] == moment[0] == cube[0] == 1 and entropy[0] == 0
+    pair = rows.cross_overlap(np.array([3.0, 3.0]), np.full((2, 2), 0.5))
+    # Token 1 looks at itself alone, so its overlap with token 2 is token 2's mean weight on it.
+    assert pair[0, 0] == 1 and pair[0, 1] == pair[1, 0] == 0.5
+
+
+@pytest.mark.parametrize("length", [1, 10**26, 2.5, True, "64", int(LONGEST) + 1])
+def test_lengths_beyond_the_tables(length):
+    with pytest.raises(UserError, match="length must be a whole number from 2 to 16777216"):
+        check_length(length)

@@ -1,0 +1,81 @@
+"""E phi(u)^2 and E phi(u) phi(v) of two Gaussians of different variances, in numpy.
+
+ReLU in closed form; any other activation by its Hermite series, E phi(u) phi(v) = sum_k a_k(q)
+a_k(q') c^k. The same as theory.activations, which is for jax and one variance.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+_TERMS = 48
+_Z = np.linspace(-9.0, 9.0, 181)
+_W = np.exp(-(_Z**2) / 2)
+_W /= _W.sum()
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _sigmoid(x):
+    return 0.5 * (1 + np.tanh(x / 2))
+
+
+PHI: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "gelu": lambda x: x * 0.5 * (1 + np.asarray(_erf(x / 2**0.5), float)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    "quick_gelu": lambda x: x * _sigmoid(1.702 * x),
+    "silu": lambda x: x * _sigmoid(x),
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+}
+
+
+def moments(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """E phi(u_k)^2, (K,), and E phi(u_k) phi(u_l), (K, K), for variances q and covariances p."""
+    scale_KxK, c_KxK = _cosines(q_K, p_KxK)
+    if activation == "relu":
+        f = (np.sqrt(1 - c_KxK**2) + c_KxK * (np.pi - np.arccos(c_KxK))) / np.pi
+        return q_K / 2, scale_KxK / 2 * f
+    return _by_series(activation, q_K, c_KxK, slope=False)
+
+
+def slopes(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """E phi'(u_k)^2 and E phi'(u_k) phi'(u_l): what a gradient is multiplied by on its way back."""
+    _, c_KxK = _cosines(q_K, p_KxK)
+    if activation == "relu":
+        return np.full_like(q_K, 0.5), (np.pi - np.arccos(c_KxK)) / (2 * np.pi)
+    return _by_series(activation, q_K, c_KxK, slope=True)
+
+
+def _cosines(q_K, p_KxK):
+    scale_KxK = np.sqrt(q_K[:, None] * q_K[None])
+    return scale_KxK, np.clip(p_KxK / np.where(scale_KxK > 0, scale_KxK, 1), 0, 1)
+
+
+def _by_series(activation, q_K, c_KxK, slope):
+    found = [_coefficients(activation, round(float(x), 12), slope) for x in np.sqrt(q_K)]
+    a_KxM, square_K = np.stack([a for a, _ in found]), np.array([square for _, square in found])
+    # What the series leaves out goes into its last term, so that c = 1 gives E phi^2.
+    rest_K = np.sqrt(np.maximum(square_K - np.sum(a_KxM**2, -1), 0))
+    total_KxK = rest_K[:, None] * rest_K[None]
+    for k in range(_TERMS - 1, -1, -1):
+        total_KxK = total_KxK * c_KxK + a_KxM[:, k, None] * a_KxM[None, :, k]
+    return square_K, total_KxK
+
+
+@lru_cache(maxsize=20_000)
+def _coefficients(activation: str, deviation: float, slope: bool) -> tuple[np.ndarray, float]:
+    phi, x = PHI[activation], deviation * _Z
+    # A central difference: activations are smooth here, and 1e-9 is far below what is asked.
+    values = (phi(x + 1e-5) - phi(x - 1e-5)) / 2e-5 if slope else phi(x)
+    return (values * _W) @ _hermite(), float(values**2 @ _W)
+
+
+@lru_cache(maxsize=1)
+def _hermite() -> np.ndarray:
+    """(nodes, terms): h_0 .. orthonormal under the standard normal."""
+    h = [np.ones_like(_Z), _Z]
+    for k in range(2, _TERMS):
+        h.append((_Z * h[-1] - np.sqrt(k - 1) * h[-2]) / np.sqrt(k))
+    return np.stack(h, -1)
