@@ -2,10 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from tests.theory import configs
 from theory import advise, phase_map, trainability
 from theory.command import run
 from theory.signal import effective_beta
@@ -46,19 +49,14 @@ def test_advise_regimes(capsys):
     assert never["critical_alpha"] is None and "no alpha helps" in never["advice"][0]
 
 
-def test_advise_reads_a_config(tmp_path, capsys):
-    config = {
-        "model_type": "bert",
-        "num_hidden_layers": 12,
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "max_position_embeddings": 64,  # the tables of 64 tokens are built already
-        "initializer_range": 0.02,
-        "hidden_act": "gelu",
-        "intermediate_size": 3072,
-    }
+def written(tmp_path, config):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
+    return path
+
+
+def test_advise_reads_a_config(tmp_path, capsys):
+    path = written(tmp_path, configs.BERT | {"max_position_embeddings": 64})
     run(advise.main, [str(path), "--json"])
     bert = json.loads(capsys.readouterr().out)
     assert bert["beta"] == pytest.approx(0.02**2 * 768 / np.log(64) ** 0.5)
@@ -69,6 +67,10 @@ def test_advise_reads_a_config(tmp_path, capsys):
     assert bert["sigma_v2"] == pytest.approx((0.02**2 * 768) ** 2)
     run(advise.main, [str(path), "--plot", str(tmp_path / "a.png")])
     shown = capsys.readouterr().out
+    assert shown.startswith(
+        "judged            bert: post-norm, bidirectional, LayerNorm, W_O, hidden 4d, gelu, "
+        "rho0 = 0.3333\n"
+    )
     assert (
         "regime            trainable" in shown and "0.1506   (the paper's formula: 0.0126)" in shown
     )
@@ -96,6 +98,90 @@ def test_maps_are_written_whole(tmp_path, capsys):
     assert {p.name for p in tmp_path.iterdir()} == names
 
 
+def config_answer(tmp_path, capsys, config, *flags):
+    run(advise.main, [str(written(tmp_path, config)), "--json", *flags])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_rho0_is_in_every_number(tmp_path, capsys):
+    own = config_answer(tmp_path, capsys, configs.BERT)
+    assert own["rho0"] == pytest.approx(1 / 3)
+    # By bisection with theory.signal.propagate from 1/3: .411; from 0 it would be .291.
+    assert own["critical_alpha"] == pytest.approx(0.411, abs=1e-3)
+    assert own["cosine"][1] == pytest.approx(0.357, abs=1e-3)
+    zero = config_answer(tmp_path, capsys, configs.BERT, "--rho0", "0")
+    assert zero["critical_alpha"] == pytest.approx(0.291, abs=1e-3)
+    # More alike tokens have less spread scores: attention bears a larger beta.
+    assert own["critical_beta"] > zero["critical_beta"] + 0.1
+    alike = config_answer(tmp_path, capsys, configs.BERT, "--rho0", "0.999")
+    assert alike["regime"] == "rank collapse" and alike["critical_alpha"] is None
+    words = tmp_path / "words.txt"
+    words.write_text("a b a b")
+    text = config_answer(tmp_path, capsys, configs.BERT, "--tokens", str(words))
+    assert text["rho0"] == pytest.approx((1 + 1 / 3) / 3)  # words repeat in a third of the pairs
+
+
+def test_trainable_needs_signal_keys_and_gradients(tmp_path, capsys):
+    base = ["--width", "600", "--layers", "12", "--length", "512"]
+    nothing = answer(capsys, *base, "--init-std", "0", "--sigma-v2", "0", "--sigma-w2", "0")
+    assert nothing["regime"].startswith("no signal")
+    # No step at sqrt 2: the keys decide, and they shrink smoothly.
+    few = [answer(capsys, *base, "--beta", str(b)) for b in (1.3, 1.41, 1.42)]
+    keys = [min(one["keys"]) for one in few]
+    assert keys[0] > keys[1] > keys[2] > 0.97 * keys[1]
+    assert few[1]["regime"] == few[2]["regime"] == "trainable"
+    edge = few[0]["critical_beta"]
+    over = answer(capsys, *base, "--beta", str(1.01 * edge))
+    under = answer(capsys, *base, "--beta", str(0.99 * edge))
+    assert over["regime"] == "entropy collapse" and under["regime"] == "trainable"
+    # Orders of magnitude between the ends: gradients explode before tokens are alike.
+    steep = ["--alpha", "0.1", "--alpha-mlp", "0", "--activation", "tanh", "--sigma-b2", "0.01"]
+    steep += ["--sigma-w2", "9", "--sigma-v2", "9", "--width", "64", "--length", "64"]
+    wild = answer(capsys, *steep, "--heads", "1", "--layers", "24", "--rho0", "0.5")
+    assert "exploding gradients" in wild["regime"] and wild["gradient_ratio"] > 100
+
+
+@pytest.mark.parametrize("what", ["residual", "init-std", "depth-scale", "layers"])
+def test_solved_settings_meet_their_target(tmp_path, capsys, what):
+    flags = ["--length", "64", "--solve", what, "--target-cosine", "0.4"]
+    found = config_answer(tmp_path, capsys, configs.BERT, *flags)["solved"]
+    assert set(found["lines"]) == {"config.json", "Flax", "PyTorch"}
+    assert found["keys"] >= 8
+    if what == "layers":
+        layers = round(12 * found["factor"])
+        after = [
+            config_answer(tmp_path, capsys, configs.BERT, "--length", "64", "--layers", str(n))
+            for n in (layers, layers + 1)
+        ]
+        assert after[0]["cosine"][-1] <= 0.4 < after[1]["cosine"][-1]
+        return
+    assert found["cosine"] == pytest.approx(0.4, abs=1e-5) and 0.2 < found["factor"] < 5
+    if what == "init-std":
+        line = json.loads("{" + found["lines"]["config.json"] + "}")
+        after = config_answer(tmp_path, capsys, configs.BERT | line, "--length", "64")
+        assert after["cosine"][-1] == pytest.approx(0.4, abs=1e-3)
+
+
+def test_solve_beta_and_what_is_met(tmp_path, capsys):
+    flags = ["--length", "64", "--solve", "beta", "--target-keys", "40", "--beta", "1.5"]
+    found = config_answer(tmp_path, capsys, configs.BERT, *flags)["solved"]
+    assert found["keys"] == pytest.approx(40, rel=1e-4) and found["factor"] < 1
+    met = config_answer(tmp_path, capsys, configs.BERT, "--solve", "beta")["solved"]
+    assert met["factor"] == 1 and met["lines"] == {"nothing": "the target is met as it is"}
+
+
+def test_advise_is_quick(tmp_path):
+    # Importing jax alone takes as long as the whole answer may.
+    path = written(tmp_path, configs.GPT2)
+    program = (
+        "import sys; from theory.advise import main; main([sys.argv[1]]); "
+        "assert not {'jax', 'scipy', 'flax', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+DEEP = ["--width", "64", "--layers", "60", "--length", "8"]
 SMALL = [*PAPER, "--layers", "2", "--length", "8"]
 
 
@@ -118,7 +204,23 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
         ),
         (advise.main, [*PAPER, "--layers", "x"], "--layers must be a whole number, got 'x'"),
         (advise.main, [*SMALL, "--activation", "tan"], "'tanh'"),
-        (advise.main, ["GPT2"], "unknown model_type .* 'gpt2'"),
+        (advise.main, ["GPT2"], "n_embd must be a whole number of at least 1, got None"),
+        (advise.main, ["MAMBA"], "unknown model_type 'mamba'"),
+        (advise.main, ["FOLDER"], "cannot read 'FOLDER'"),
+        (advise.main, ["BINARY"], "is not JSON"),
+        (advise.main, ["BERT", "--causal"], "--causal: the config.json says this itself"),
+        (advise.main, ["BERT", "--length", "1" + 25 * "0"], "--length must be a whole number from"),
+        (advise.main, ["BERT", "--rho0", "1.1"], r"--rho0 must be in \[0, 1\]"),
+        (advise.main, ["BERT", "--tokens", "nowhere.txt"], "No such file"),
+        (advise.main, ["BERT", "--tokens", "MAMBA", "--rho0", "0.2"], "not both"),
+        (advise.main, ["BERT", "--epsilon", "0"], "--epsilon must lie between 0 and 1"),
+        (advise.main, ["BERT", "--epsilon", "1"], "--epsilon must lie between 0 and 1"),
+        (advise.main, ["BERT", "--solve", "everything"], "unknown --solve 'everything'"),
+        (advise.main, ["BERT", "--solve", "beta", "--target-keys", "512"], "no beta between"),
+        (advise.main, [*SMALL, "--alpha", "1e200"], "--alpha must be in"),
+        (advise.main, [*DEEP, "--pre-norm", "--alpha", "1e6"], "overflows"),
+        (advise.main, [*SMALL, "--hidden", "0"], "--hidden must be a whole number"),
+        (advise.main, [*DEEP, "--heads", "0"], "--heads must be a whole number"),
         (advise.main, ["LIST"], "must hold a JSON object"),
         (advise.main, ["BROKEN"], "is not JSON"),
         (phase_map.main, ["--out", "map.pdf"], "must end in .png"),
@@ -129,9 +231,12 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
 )
 def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, message):
     monkeypatch.chdir(tmp_path)
-    files = {"GPT2": '{"model_type": "gpt2"}', "LIST": "[1]", "BROKEN": "{"}
+    files = {"GPT2": '{"model_type": "gpt2"}', "LIST": "[1]", "BROKEN": "{", "BINARY": "\x00"}
+    files |= {"MAMBA": '{"model_type": "mamba"}', "BERT": json.dumps(configs.BERT)}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "FOLDER").mkdir()
+    files["FOLDER"] = ""
     with pytest.raises(SystemExit) as stop:
         run(command, arguments)
     error = capsys.readouterr().err

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from theory.signal.architecture import Architecture
-from theory.signal.moments import slopes
-from theory.signal.recursion import Cells, Step, trace, visible_means
+from theory.signal.moments import moments, slopes
+from theory.signal.recursion import Cells, Step, trace
 
 
 class Gradients(NamedTuple):
@@ -83,8 +83,6 @@ def _mlp(arch, q, p, g_q, g_p):
     u_q, u_p = arch.sigma_12 * n_q + b2, arch.sigma_12 * n_p + b2
     square, kernel = slopes(arch.activation, u_q, u_p)
     if arch.gated:
-        from theory.signal.moments import moments
-
         # d(phi(g) u) = phi'(g) u dg + phi(g) du
         plain, plain_kernel = moments(arch.activation, u_q, u_p)
         square, kernel = square * u_q + plain, kernel * u_p + plain_kernel
@@ -113,8 +111,7 @@ def _attention(arch, cells: Cells, step: Step, g_q, g_p):
     same = (own_same * g_q) @ sees_KxJ + np.einsum("kl,klj->j", weight * pair_same, both)
     one = (own_other * g_q * n)[:, None, None] * np.minimum(share[:, :, None], share[:, None, :])
     other = np.sum(one, 0) + share.T @ (weight * pair_other) @ share
-    same_K, other_KxK = visible_means(cells, seen.n_q, seen.n_p)
-    gap = np.maximum(same_K - np.diagonal(other_KxK), 0)
+    gap = np.maximum(seen.same - np.diagonal(seen.other), 0)
     slope = np.maximum(seen.y_q - 2 * seen.cube + seen.moment, 0)
     scores = arch.score_variance * gap * (gap + seen.n_q) * slope * g_q
     return arch.sigma_v2 * (same + scores), arch.sigma_v2 * other

@@ -36,6 +36,8 @@ class Reading(NamedTuple):
     length: int | None  # the longest sequence, if the config has one
     repeats: bool  # inputs are words, which can be repeated
     assumptions: tuple[str, ...]  # what is taken for granted of this model type
+    model_type: str = ""
+    init_std: float = 0.02
 
 
 class Fields:
@@ -84,8 +86,17 @@ class Fields:
         return names[0], default
 
 
-def read(path: Path, length: int | None = None) -> Reading:
-    """The architecture of a config.json; `length` is the one asked for, if one is."""
+def read(
+    path: Path,
+    length: int | None = None,
+    *,
+    init_std: float | None = None,
+    layers: int | None = None,
+) -> Reading:
+    """The architecture of a config.json; `length` is the one asked for, if one is.
+
+    `init_std` and `layers` replace what the config says of them.
+    """
     try:
         held = json.loads(path.read_text())
     except OSError as error:
@@ -97,10 +108,17 @@ def read(path: Path, length: int | None = None) -> Reading:
     kind = held.get("model_type")
     if not isinstance(kind, str) or kind not in READERS:
         raise unknown("model_type", str(kind), READERS)
+    deviation = "initializer_factor" if kind == "t5" else "initializer_range"
+    if init_std is not None:
+        held[deviation] = init_std
+    if layers is not None:
+        held |= {name: layers for name in LAYERS if name in held}
     fields = Fields(held)
     try:
         fields.rule_out("add_cross_attention", False, why="it adds a second kind of attention")
-        return READERS[kind](fields, length)
+        reading = READERS[kind](fields, length)
+        std = fields.number(deviation, default=1.0 if kind == "t5" else 0.02)
+        return reading._replace(model_type=kind, init_std=std)
     except UserError as error:
         raise UserError(f"{str(path)!r}: {error}") from None
 
@@ -287,6 +305,7 @@ def _square(std: float, width: int, heads: int, head_width: int | None = None) -
     return sizes | dict.fromkeys(names, std) | {"score_scale": head_width**-0.5}
 
 
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 ROTARY = "rotary positions: only how much of a shared direction they turn away is counted"
 READERS: dict[str, Callable[[Fields, int | None], Reading]] = {
     "albert": _albert,

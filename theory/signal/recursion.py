@@ -43,6 +43,7 @@ class Cells:
 
     count_K: np.ndarray
     seen_KxJ: np.ndarray  # how many positions of cell j the middle of cell k sees
+    both_KxKxJ: np.ndarray  # how many of them the middles of two cells see
     rows: Rows
 
     @property
@@ -55,6 +56,8 @@ class Seen(NamedTuple):
 
     n_q: np.ndarray  # (K,) of the normalised tokens
     n_p: np.ndarray  # (K, K)
+    same: np.ndarray  # (K,), C
+    other: np.ndarray  # (K, K), m
     s2: np.ndarray  # (K,) variance of the scores between tokens
     y_q: np.ndarray
     moment: np.ndarray
@@ -78,7 +81,11 @@ def forward(
     arch: Architecture, length: int, rho0: float | None = None, repeat: float = 0.0
 ) -> Layers:
     """The signal at every layer; `rho0` and `repeat` as in `Architecture.start`."""
-    cells, states, steps = trace(arch, length, rho0, repeat)
+    return layers_of(*trace(arch, length, rho0, repeat))
+
+
+def layers_of(cells: Cells, states, steps: list[Step]) -> Layers:
+    """The averages of what `trace` gave."""
     weight_K = cells.count_K / cells.count_K.sum()
     return Layers(
         np.array([mean_cosine(cells, q, p) for q, p in states]),
@@ -137,12 +144,12 @@ def look(arch, cells: Cells, n_q, n_p, turn_K, turn_KxK) -> Seen:
     rho = turn_KxK * n_p / np.where(scale > 0, scale, 1)
     y_q, moment, cube, entropy = cells.rows.statistics(s2)
     y_p = cells.rows.cross_overlap(s2, rho)
-    return Seen(n_q, n_p, s2, y_q, moment, cube, y_p, entropy)
+    return Seen(n_q, n_p, same_K, other_KxK, s2, y_q, moment, cube, y_p, entropy)
 
 
 def attended(arch, cells: Cells, seen: Seen):
     """q and p of what attention adds."""
-    same_K, other_KxK = visible_means(cells, seen.n_q, seen.n_p)
+    same_K, other_KxK = seen.same, seen.other
     shorter = cells.length_K[:, None] <= cells.length_K[None]
     same_KxK = np.where(shorter, same_K[:, None], same_K[None])
     q = seen.y_q * same_K + (1 - seen.y_q) * np.diagonal(other_KxK)
@@ -168,7 +175,7 @@ def cells_of(length: int, causal: bool) -> Cells:
     """All positions in one cell, or those of a causal network in cells that grow."""
     if not causal:
         one = np.array([float(length)])
-        return Cells(one, one[:, None], rows_of_length(one))
+        return Cells(one, one[:, None], one[:, None, None], rows_of_length(one))
     edges = list(range(min(ALONE, length) + 1))
     while edges[-1] < length:
         grown = edges[-1] + max(1, round((GROWTH - 1) * edges[-1]))
@@ -179,7 +186,8 @@ def cells_of(length: int, causal: bool) -> Cells:
     full = np.where(last[None] <= middle[:, None], last - first + 1, 0)
     own = np.where(np.eye(len(first), dtype=bool), middle - first + 1, 0)
     seen = np.where(own > 0, own, full)
-    return Cells(last - first + 1, seen, rows_of_length(middle))
+    both = np.minimum(seen[:, None], seen[None])
+    return Cells(last - first + 1, seen, both, rows_of_length(middle))
 
 
 def visible_means(cells: Cells, n_q, n_p):
@@ -187,8 +195,7 @@ def visible_means(cells: Cells, n_q, n_p):
     products, s seen by k and s' by l."""
     v, t = cells.seen_KxJ, cells.length_K
     same_K = v @ n_q / t
-    both_KxKxJ = np.minimum(v[:, None], v[None])
-    pairs = v @ n_p @ v.T - both_KxKxJ @ np.diagonal(n_p)
+    pairs = v @ n_p @ v.T - cells.both_KxKxJ @ np.diagonal(n_p)
     count = t[:, None] * t[None] - np.minimum(t[:, None], t[None])
     return same_K, np.where(count > 0, pairs / np.where(count > 0, count, 1), 0)
 
@@ -227,8 +234,8 @@ def turning(cells: Cells, arch: Architecture):
     return turn_K, kappa[at]
 
 
-def check_length(length: int) -> int:
+def check_length(length: int, name: str = "length") -> int:
     """Raises unless it is a whole number of tokens that the tables reach."""
     if isinstance(length, bool) or not isinstance(length, int) or not 2 <= length <= LONGEST:
-        raise UserError(f"length must be a whole number from 2 to {LONGEST:.0f}, got {length!r}.")
+        raise UserError(f"{name} must be a whole number from 2 to {LONGEST:.0f}, got {length!r}.")
     return length

@@ -1,0 +1,45 @@
+"""Will this transformer train? The answer of signal propagation at initialisation, in a second.
+
+    python -m theory.advise path/to/config.json            GPT-2, Llama, BERT, ViT, Pythia, T5, ...
+    python -m theory.advise config.json --solve init-std --target-cosine 0.5
+    python -m theory.advise --layers 60 --width 768 --heads 12 --length 512 --alpha 1.0
+
+A config.json is judged as Hugging Face initialises it. Flags alone describe the post-norm encoder
+of arXiv 2505.24333, without an output projection; --pre-norm, --causal, --gated, --hidden and
+--output-projection change that. Three numbers decide, each with its range: how alike tokens are
+after the last layer, how many keys a query sees (e to the entropy of its row of attention), and how
+the gradient of the first block compares with that of the last. The theory is exact at finite length
+in the limit of large width (theory.signal); --check builds the network and measures it.
+
+beta = deviation of the scores / sqrt(ln T). sigma_V^2, sigma_W^2 are variances x fan-in.
+"""
+
+import json
+
+from theory.advise.question import Question as Question, parse
+from theory.advise.solve import solve
+from theory.advise.text import text
+from theory.advise.verdict import judge as judge
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    args, question = parse(__doc__, arguments)
+    answer = judge(question)
+    if args.solve:
+        answer["solved"] = solve(question, args.solve, args.target_cosine, args.target_keys)
+    if args.width_check or args.check:
+        from theory.advise import check
+
+        if args.check:
+            net = answer["solved"]["architecture"] if args.solve else question.architecture
+            answer["checked"] = check.measured(question, net)
+        if args.width_check:
+            answer["widths"] = check.widths(question)
+    for place in (answer, answer.get("solved", {})):
+        place.pop("architecture", None)
+    print(json.dumps(answer) if args.json else text(answer))
+    if args.plot:
+        from theory.advise.draw import draw
+
+        draw(answer, args.plot, quiet=args.json)

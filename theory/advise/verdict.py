@@ -1,0 +1,195 @@
+"""The judgement: three numbers, each beside its range, and what to change."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxformer.errors import UserError
+from theory.advise.question import Question, with_beta
+from theory.signal.architecture import Architecture
+from theory.signal.backward import gradients
+from theory.signal.recursion import forward, layers_of, trace
+
+KEYS = 8.0  # a query that sees fewer looks at single tokens; at most a quarter of the length
+GRADIENT = 100.0  # first block over last, or last over first
+
+
+def least_keys(length: int) -> float:
+    return min(KEYS, length / 4)
+
+
+def judge(question: Question) -> dict[str, Any]:
+    """Everything that is printed, by name."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        answer = _judged(question)
+    if not all(np.isfinite(answer["norm"])):
+        layer = int(np.flatnonzero(~np.isfinite(answer["norm"]))[0])
+        raise UserError(f"the residual stream overflows at layer {layer}: lower its weights.")
+    return answer
+
+
+def _judged(question: Question) -> dict[str, Any]:
+    net, length, epsilon = question.architecture, question.length, question.epsilon
+    at = (length, question.rho0, question.repeat)
+    found = trace(net, *at)
+    layers, gradient = layers_of(*found), gradients(net, *found)
+    keys, limit = np.exp(layers.entropy), least_keys(length)
+    collapsed = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
+    ratio = gradient.ratio
+    silent = not (layers.norm[0] > 0 and net.sigma_v2 + net.sigma_22 > 0)
+    faults = {
+        "no signal": silent,
+        "rank collapse": bool(layers.cosine[-1] > 1 - epsilon),
+        "entropy collapse": bool(keys.min() < limit),
+        "vanishing gradients": ratio < 1 / GRADIENT,
+        "exploding gradients": ratio > GRADIENT,
+    }
+    regimes = [name for name, wrong in faults.items() if wrong]
+    alpha_c, beta_c = critical_alpha(question), critical_beta(question)
+    beta, alpha = net.beta(length), net.alpha_sa
+    answer = {
+        "regime": " and ".join(regimes) or "trainable",
+        "model_type": question.model_type,
+        "judged": net.describe(),
+        "layers": net.layers,
+        "width": net.width,
+        "heads": net.heads,
+        "length": length,
+        "init_std": question.init_std,
+        "rho0": float(layers.cosine[0]),
+        "assumptions": list(question.assumptions),
+        "beta": beta,
+        "beta_by_the_papers_formula": beta / net.heads,
+        # JSON has no infinity: null says that no value works.
+        "critical_beta": _finite(beta_c),
+        "beta_to_boundary": _finite(beta_c - beta),
+        "alpha": alpha,
+        "critical_alpha": _finite(alpha_c),
+        "alpha_to_boundary": _finite(alpha - alpha_c),
+        "alpha_mlp": net.alpha_mlp,
+        "sigma_v2": net.sigma_v2,
+        "sigma_w2": net.sigma_12,
+        "sigma_b2": net.std_bias**2,
+        "activation": net.activation,
+        "epsilon": epsilon,
+        "collapse_layer": int(collapsed[0]) if len(collapsed) else None,
+        "cosine": layers.cosine.tolist(),
+        "norm": layers.norm.tolist(),
+        "keys": keys.tolist(),
+        "least_keys": limit,
+        "entropy_fraction": (layers.entropy / math.log(length)).tolist(),
+        "gradient": gradient.size.tolist(),
+        "gradient_ratio": ratio,
+        "gradient_range": [1 / GRADIENT, GRADIENT],
+    }
+    answer["advice"] = advice(answer, faults)
+    return answer
+
+
+def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
+    """What to change, most direct first."""
+    lines = []
+    if faults["no signal"]:
+        return ["give the weights a deviation: these let no signal through"]
+    if faults["entropy collapse"]:
+        if answer["critical_beta"]:
+            scale = (answer["critical_beta"] / answer["beta"]) ** 0.5
+            lines.append(f"multiply the query and key weights by less than {scale:.3f} each")
+        else:
+            lines.append("no scale of the scores helps: the tokens themselves are too few")
+    edge, alpha = answer["critical_alpha"], answer["alpha"]
+    if faults["rank collapse"]:
+        if edge is not None and edge > alpha:
+            lines.append(f"raise alpha from {alpha:g} to above {edge:.3f} (better 1.2 times that)")
+            if alpha > 0:
+                factor = (alpha / edge) ** 2
+                lines.append(f"or multiply the value variance by {factor:.3f}")
+        elif answer["alpha_mlp"] > 0:
+            lines.append("no alpha of attention helps: the MLP alone makes tokens alike; lower its")
+            lines[-1] += " variance, or its depth (--solve depth-scale)"
+        else:
+            lines.append("no alpha helps: give the MLP a residual (--alpha-mlp)")
+        if answer["collapse_layer"] and answer["collapse_layer"] > 1:
+            lines.append(f"or use at most {answer['collapse_layer'] - 1} layers")
+    if faults["vanishing gradients"] or faults["exploding gradients"]:
+        lines.append("scale W_O and W_2 down with depth (--solve depth-scale), or use pre-norm")
+    return lines or ["nothing: signal and gradient reach both ends"]
+
+
+def critical_alpha(question: Question) -> float:
+    """The smallest alpha_SA without rank collapse, from this rho0; inf if none in [0, 1024]."""
+    net = question.architecture
+
+    def excess(alpha: float) -> float:
+        found = forward(net.replace(alpha_sa=alpha), *_at(question))
+        return found.cosine[-1] - (1 - question.epsilon)
+
+    if excess(1.0) <= 0:
+        low = next((x for x in (0.5, 0.25, 0.1, 0.01, 0.0) if excess(x) > 0), None)
+        return 0.0 if low is None else edge_of(excess, low, 1.0)
+    high = next((2.0**k for k in range(1, 11) if excess(2.0**k) <= 0), None)
+    return math.inf if high is None else edge_of(excess, high / 2, high)
+
+
+def critical_beta(question: Question) -> float:
+    """The largest beta with enough keys in every layer, from this rho0; 0 if none, inf if all."""
+    limit = math.log(least_keys(question.length))
+
+    def lack(beta: float) -> float:
+        net = with_beta(question.architecture, beta, question.length)
+        return limit - forward(net, *_at(question)).entropy.min()
+
+    betas = (1.0, 2.0, 4.0, 16.0, 64.0)
+    bad = next((k for k, beta in enumerate(betas) if lack(beta) > 0), None)
+    if bad is None:
+        return math.inf
+    if bad == 0 and lack(0.0) > 0:
+        return 0.0
+    return edge_of(lack, betas[bad], betas[bad - 1] if bad else 0.0)
+
+
+def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:
+    """Where `excess` changes sign between `bad` (> 0) and `good` (<= 0): the good side of it, to
+    1e-6. Chandrupatla's method: inverse quadratic steps where they are safe, else halving."""
+    a, b, f_a, f_b, t = bad, good, excess(bad), excess(good), 0.5
+    for _ in range(60):
+        x = a + t * (b - a)
+        f = excess(x)
+        if (f > 0) == (f_a > 0):
+            c, f_c = a, f_a
+        else:
+            c, b, f_c, f_b = b, a, f_b, f_a
+        a, f_a = x, f
+        width = 5e-7 * max(abs(a), abs(b), 1e-3)
+        if abs(b - a) <= 2 * width:
+            break
+        xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b) if f_c != f_b else 0.5
+        if phi**2 < xi and (1 - phi) ** 2 < 1 - xi:
+            t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+            t += (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+        else:
+            t = 0.5
+        least = width / abs(b - a)
+        t = min(1 - least, max(least, t))
+    return b if f_b <= 0 else a
+
+
+def _at(question: Question):
+    return question.length, question.rho0, question.repeat
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def changed(question: Question, net: Architecture) -> dict[str, float]:
+    """The three numbers of another network, short."""
+    found = trace(net, *_at(question))
+    layers, gradient = layers_of(*found), gradients(net, *found)
+    return {
+        "cosine": float(layers.cosine[-1]),
+        "keys": float(np.exp(layers.entropy.min())),
+        "gradient_ratio": gradient.ratio,
+    }
