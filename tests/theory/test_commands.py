@@ -217,6 +217,8 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
         (advise.main, ["BERT", "--epsilon", "1"], "--epsilon must lie between 0 and 1"),
         (advise.main, ["BERT", "--solve", "everything"], "unknown --solve 'everything'"),
         (advise.main, ["BERT", "--solve", "beta", "--target-keys", "512"], "no beta between"),
+        (advise.main, ["BERT", "--run", "DIR"], "--run reads a run's own network"),
+        (advise.main, ["--run", "nowhere"], "nowhere"),
         (advise.main, [*SMALL, "--alpha", "1e200"], "--alpha must be in"),
         (advise.main, [*DEEP, "--pre-norm", "--alpha", "1e6"], "overflows"),
         (advise.main, [*SMALL, "--hidden", "0"], "--hidden must be a whole number"),

@@ -33,8 +33,8 @@ class Question:
     assumptions: tuple[str, ...] = field(default=())
 
 
-def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Question]:
-    """The flags, and the question they ask."""
+def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Question | None]:
+    """The flags, and the question they ask; None with --run, where the run says it all."""
     args = _parser(manual).parse_args(arguments)
     if args.solve:
         check_choice("--solve", args.solve, SOLVES)
@@ -53,6 +53,10 @@ def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Questio
         from theory.command import check_writable
 
         check_writable(args.plot, ".png", args.force)
+    if args.run:
+        if args.config or args.solve:
+            raise UserError("--run reads a run's own network: give no config and no --solve.")
+        return args, None
     question = _from_config(args) if args.config else _from_flags(args)
     if args.tokens and args.rho0 is not None:
         raise UserError("give --rho0 or --tokens, not both.")
@@ -209,6 +213,7 @@ def _parser(manual: str | None) -> Parser:
     add("--target-keys", type=float, default=8.0, help="at least, in every layer (8)")
     add("--check", action="store_true", help="build the network, solved if --solve, and measure")
     add("--width-check", action="store_true", help="predict and measure at .5, 1, 2, 4 widths")
+    add("--run", type=Path, metavar="DIR", help="a run of ours, finished or running")
     add("--json", action="store_true", help="for machines")
     add("--plot", type=Path, metavar="FILE.png", help="draw it by layer")
     add("--force", action="store_true", help="overwrite the plot")
