@@ -18,7 +18,7 @@ from jaxformer.errors import UserError
 from jaxformer.models.decoder import DecoderSpec
 from jaxformer.models.encoder import EncoderSpec
 from theory.signal.architecture import Architecture
-from theory.signal.recursion import forward
+from theory.signal.recursion import layers_of, trace
 
 SEQUENCES = 32
 NUMBERS = ("cosine", "keys", "beta", "gradient")
@@ -33,19 +33,27 @@ def look(run: Path) -> dict[str, Any]:
     net = architecture(model.spec, length)
     fresh = model.init(jax.random.key(0), inputs)["params"]
     start, now = (measured(model, weights, inputs) for weights in (fresh, params))
-    theory = forward(net, length, rho0=float(np.clip(start["cosine"][0], 0, 1)))
-    scores = [net.beta(length)] * net.layers
+    rho0 = float(np.clip(start["cosine"][0], 0, 1))
     return {
         "run": str(run),
         "judged": net.describe(),
         "length": length,
-        "predicted": {
-            "cosine": theory.cosine.tolist(),
-            "keys": np.exp(theory.entropy).tolist(),
-            "beta": scores,
-        },
+        "predicted": predicted(net, length, rho0),
         "start": start,
         "now": now,
+    }
+
+
+def predicted(net: Architecture, length: int, rho0: float) -> dict[str, list[float]]:
+    """What `measured` measures; of the scores the part that differs from token to token."""
+    cells, states, steps = trace(net, length, rho0)
+    layers = layers_of(cells, states, steps)
+    rows_K = np.where(cells.length_K > 1, cells.count_K, 0)
+    spread = [rows_K @ step.seen.s2 / rows_K.sum() for step in steps]
+    return {
+        "cosine": layers.cosine.tolist(),
+        "keys": np.exp(layers.entropy).tolist(),
+        "beta": np.sqrt(np.array(spread) / np.log(length)).tolist(),
     }
 
 

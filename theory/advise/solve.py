@@ -136,23 +136,24 @@ def lines(question: Question, net: Architecture, what: str, x: float) -> dict[st
         std = question.init_std * x
         name = "initializer_factor" if kind == "t5" else "initializer_range"
         torch = f"nn.init.normal_(weight, std={std:.4g})"
-        if kind == "t5":
-            torch = f"weight.mul_({x:.4g}), every weight"
         flax = f"kernel_init=nn.initializers.normal({std:.4g}), embedding_init the same"
+        if kind == "t5":
+            torch = f"p.data.mul_({x:.4g}) for every parameter p"
+            flax = f"the deviation of every initialiser times {x:.4g}"
         return {"config.json": f'"{name}": {std:.4g}', "Flax": flax, "PyTorch": torch}
     if what == "beta":
-        names, first, std = (
-            QUERIES.get(kind, ("query.weight", "key.weight")),
-            "query, key",
-            net.std_q,
-        )
-        x = x**0.5
-        if kind in ("gpt2", "gpt_neox"):
-            first = "query, key (two thirds of the joint matrix)"
+        names = QUERIES.get(kind, ("query.weight", "key.weight"))
+        first, std, x = "query, key", net.std_q, x**0.5
     else:
         names, first, std = LAST.get(kind, ("output.dense.weight",)), "W_O", net.std_o or net.std_v
     ends = repr(names)
     flax = f"kernel_init=nn.initializers.normal({std:.4g}) of {first}"
     flax += f", normal({net.std_2:.4g}) of W_2" * (what == "depth-scale")
-    loop = f"for n, p in model.named_parameters(): p.data *= {x:.4g} if n.endswith({ends}) else 1"
+    # The rows of queries and keys where one matrix holds the values too.
+    part = {
+        "gpt2": f"[:, : {2 * net.width}]",
+        "gpt_neox": f".view({net.heads}, 3, {net.head_width}, -1)[:, :2]",
+    }
+    entries = f"p.data{part.get(kind, '') if what == 'beta' else ''}"
+    loop = f"for n, p in model.named_parameters(): n.endswith({ends}) and {entries}.mul_({x:.4g})"
     return {"config.json": "has no field for it", "Flax": flax, "PyTorch": loop}

@@ -36,10 +36,11 @@ def text(answer: dict[str, Any]) -> str:
         *(f"change            {line}" for line in answer["advice"]),
     ]
     if solved := answer.get("solved"):
+        beyond = "" if low <= solved["gradient_ratio"] <= high else " (out of range)"
         out.append(
             f"solved            {solved['what']} x {solved['factor']:.4g}: cosine "
             f"{solved['cosine']:.4f}, {solved['keys']:.1f} keys, gradient "
-            f"{solved['gradient_ratio']:.3g}"
+            f"{solved['gradient_ratio']:.3g}{beyond}"
         )
         out += [f"  {place:<15} {line}" for place, line in solved["lines"].items()]
     if checked := answer.get("checked"):

@@ -152,7 +152,7 @@ def critical_beta(question: Question) -> float:
 
 def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:
     """Where `excess` changes sign between `bad` (> 0) and `good` (<= 0): the good side of it, to
-    1e-6. Chandrupatla's method: inverse quadratic steps where they are safe, else halving."""
+    4e-6. Chandrupatla's method: inverse quadratic steps where they are safe, else halving."""
     a, b, f_a, f_b, t = bad, good, excess(bad), excess(good), 0.5
     for _ in range(60):
         x = a + t * (b - a)
@@ -162,7 +162,7 @@ def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:
         else:
             c, b, f_c, f_b = b, a, f_b, f_a
         a, f_a = x, f
-        width = 5e-7 * max(abs(a), abs(b), 1e-3)
+        width = 2e-6 * max(abs(a), abs(b), 1e-3)
         if abs(b - a) <= 2 * width:
             break
         xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b) if f_c != f_b else 0.5

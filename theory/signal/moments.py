@@ -57,10 +57,12 @@ def _cosines(q_K, p_KxK):
 def _by_series(activation, q_K, c_KxK, slope):
     found_KxM = np.stack([_at(activation, x, slope) for x in np.sqrt(q_K).tolist()])
     a_KxM, square_K = found_KxM[:, :-1], found_KxM[:, -1]
+    large = np.flatnonzero(np.abs(a_KxM).max(0) > 1e-9 * np.sqrt(square_K.max()))
+    a_KxM = a_KxM[:, : large[-1] + 1 if len(large) else 1]
     # What the series leaves out goes into its last term, so that c = 1 gives E phi^2.
     rest_K = np.sqrt(np.maximum(square_K - np.sum(a_KxM**2, -1), 0))
     total_KxK = rest_K[:, None] * rest_K[None]
-    for k in range(_TERMS - 1, -1, -1):
+    for k in range(a_KxM.shape[1] - 1, -1, -1):
         total_KxK = total_KxK * c_KxK + a_KxM[:, k, None] * a_KxM[None, :, k]
     return square_K, total_KxK
 
