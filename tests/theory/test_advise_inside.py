@@ -1,5 +1,7 @@
 """--run: a network of ours as it is, beside the prediction."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -7,8 +9,11 @@ import pytest
 from jaxformer.errors import UserError
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec
-from theory.advise import inside
-from theory.signal import Block, predict
+from tests.theory import configs
+from theory.advise import check, inside
+from theory.advise.question import Question
+from theory.advise.solve import solve
+from theory.signal import Block, hf, predict
 from theory.signal.recursion import forward
 
 
@@ -32,6 +37,42 @@ def test_an_encoder_is_the_papers():
     block = Block(1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
     found = forward(inside.architecture(spec, 64), 64, 0.1)
     np.testing.assert_allclose(found.cosine, predict(block, 5, 64, 0.1).cosine, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, what, target",
+    [
+        ("BERT", "init-std", 0.5),
+        ("GPT2", "depth-scale", 0.3),
+        ("LLAMA", "residual", 0.5),
+        ("VIT", "init-std", 0.15),
+        ("PYTHIA", "depth-scale", 0.3),
+    ],
+)
+def test_what_was_solved_for_is_measured(tmp_path, name, what, target):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(getattr(configs, name)))
+    reading = hf.read(path)
+    net = reading.architecture.replace(layers=8)
+    question = Question(net, 64, init_std=reading.init_std, model_type=reading.model_type)
+    solved = solve(question, what, target, 8.0)
+    found = check.measured(question, solved["architecture"])
+    assert abs(found["cosine"] - target) < 0.05
+    assert found["keys"] == pytest.approx(solved["keys"], rel=0.02)
+    assert found["gradient_ratio"] == pytest.approx(solved["gradient_ratio"], rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_width_check_names_what_drifts(tmp_path):
+    # Deviations that do not know the width: everything drifts. With 1/sqrt(width) nothing would.
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(configs.GPT2 | {"n_layer": 2, "n_embd": 64, "n_head": 4}))
+    found = check.widths(Question(hf.read(path, init_std=0.1).architecture, 32))
+    assert [row["width"] for row in found["rows"]] == [32, 64, 128, 256]
+    assert {"norm", "beta"} <= set(found["drifts"])
+    for row in found["rows"][1:]:
+        assert row["measured"]["norm"] == pytest.approx(row["predicted"]["norm"], rel=0.1)
 
 
 def test_what_it_does_not_judge():
