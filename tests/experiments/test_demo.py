@@ -31,7 +31,7 @@ def test_every_paper_has_one_headline_of_configs_that_exist(tmp_path):
 def run(folder, metrics, arrays=None, baselines=None, **config):
     folder.mkdir()
     held = {name: {"mean": m, "sem": s, "n": 3} for name, (m, s) in metrics.items()}
-    result = {"metrics": held, "baselines": baselines or {}, "config": config}
+    result = {"metrics": held, "baselines": baselines or {}, "config": config, "members": []}
     write_json(folder / "result.json", result)
     if arrays:
         np.savez(folder / "arrays.npz", **arrays)

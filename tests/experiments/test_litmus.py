@@ -106,6 +106,7 @@ def result(seeds, baselines):
     ]
     spread = math.sqrt(sum((a - mean) ** 2 for a, _ in seeds) / 2 / 3)
     return {
+        "config": {},
         "members": members,
         "metrics": {"accuracy": {"mean": mean, "sem": spread, "n": 3}},
         "baselines": baselines,

@@ -121,7 +121,7 @@ def member(seed, rate, validation, test, diverged_at=None):
 
 def finished(workdir, members):
     workdir.mkdir(parents=True)
-    result = {"seeds": [0, 1], "members": members, "metrics": {}}
+    result = {"config": {}, "seeds": [0, 1], "members": members, "metrics": {}}
     write_json(workdir / "result.json", result)
 
 
@@ -172,7 +172,8 @@ def test_a_figure_has_rows_without_members(tmp_path):
     job = launch.job("j", runs[0].config, runs[0].overrides, tmp_path)
     job.workdir.mkdir()
     metrics = {"ks": {"mean": 0.1, "sem": None, "n": 1}}
-    write_json(job.workdir / "result.json", {"seeds": [0], "members": [], "metrics": metrics})
+    result = {"config": {}, "seeds": [0], "members": [], "metrics": metrics}
+    write_json(job.workdir / "result.json", result)
     (row,) = sweep_table.gather([(runs[0], job)])
     assert row.rate is None and row.metrics["ks"].mean == 0.1 and not row.best
 

@@ -12,7 +12,7 @@ from jaxformer.tasks.dyck import ASK, CLOSE, Dyck
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import make_source
 
-SIZES = dict(test_size=1500, validation_size=1500)
+SIZES = dict(test_size=600, validation_size=600)
 TASKS = {"dyck": Dyck(pairs=20), "retrieval": Retrieval(max_pairs=4, vocab=64)}
 LENGTHS = {  # of the batch: what an example is counted by
     "dyck": lambda batch: np.asarray((batch.inputs == ASK).argmax(-1)),
@@ -21,7 +21,7 @@ LENGTHS = {  # of the batch: what an example is counted by
 
 
 def sets(task, **settings):
-    source = make_source(task, DataSettings(**SIZES, **settings), 3000)
+    source = make_source(task, DataSettings(**SIZES, **settings), 1200)
     held = source.heldout()
     train = jax.jit(source.batch_at)(jax.random.key(5), jnp.int32(3), held.fingerprints)
     return source, {"train": train, "validation": held.validation, "test": held.test}
@@ -65,7 +65,7 @@ def test_no_example_is_in_two_sets_unless_there_are_too_few_of_its_kind(by_hash)
     for part, batch in parts.items():
         common = np.asarray(jax.vmap(task.is_common)(batch))
         rows[part] = {tuple(row) for row in np.asarray(batch.inputs)[~common]}
-        assert 0 < common.mean() < 0.5 and len(rows[part]) > 500
+        assert 0 < common.mean() < 0.5 and len(rows[part]) > 200
     assert not rows["train"] & rows["test"]
     assert not rows["train"] & rows["validation"] and not rows["test"] & rows["validation"]
     unseen = np.asarray(source.unseen(jax.random.key(5), parts["test"]))

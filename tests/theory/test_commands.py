@@ -227,7 +227,11 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
         (advise.main, ["BROKEN"], "is not JSON"),
         (phase_map.main, ["--out", "map.pdf"], "must end in .png"),
         (phase_map.main, ["--out", "no/where.png"], "no folder 'no'"),
-        (trainability.main, ["--epsilon", "2", "--points", "3"], "epsilon must be in"),
+        (
+            trainability.main,
+            ["--epsilon", "2", "--points", "3"],
+            "--epsilon must be between 0 and 1",
+        ),
         (trainability.main, ["--overlaps", "exac"], "--overlaps has no choice 'exac'"),
     ],
 )

@@ -85,6 +85,7 @@ def flops(partition, width=32):
     return jax.jit(step).lower(state, batch_of(1)).compile().cost_analysis()["flops"]
 
 
+@pytest.mark.slow
 def test_frozen_qk_saves_the_cost_of_its_weight_gradients():
     """dW = x^T dy costs 2 B T n^2 for each of two matrices in two layers (norms are logged too)."""
     width, tokens = 32, 8 * 7

@@ -13,7 +13,7 @@ from experiments.ledger.rules import (
 )
 from experiments.papers.mixit.claims_given import GRID, LANGUAGE, OPTIMA, THROUGHPUT, VARIANTS, YELP
 from experiments.papers.mixit.claims_sweeps import DEPTH, FIGURE_2, HEAD_SWEEPS
-from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE, SDE
+from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
 # Trivial predictors.
 BY_HOPS, GUESS = "by_hops_position_and_letter", "in_context_guess"
@@ -186,6 +186,6 @@ PAPER = Paper(
         *(ADDITION, DYCK, MODULAR, MEMORIZATION, YELP),
         *(HOPS, RETRIEVAL, FIGURE_2, FIGURE_3),
         *(*LANGUAGE, BITS, *HEAD_SWEEPS, DEPTH),
-        *(GRID, OPTIMA, SDE, PRINTED_VARIANCE, THROUGHPUT),
+        *(GRID, OPTIMA, PRINTED_VARIANCE, THROUGHPUT),
     ),
 )

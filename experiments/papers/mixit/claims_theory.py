@@ -33,7 +33,7 @@ SDE = Item(
     "as printed, the law of the correlation is .22 away. The rules judge the corrected equation. "
     "The MixiT that we train mixes more strongly than the theorem's scaling.",
     flags=(MISPRINT,),
-    also="version B",
+    also="version A",
 )
 
 PRINTED_VARIANCE = Item(

@@ -1,6 +1,7 @@
 """Version B: Is random attention sufficient for sequence modeling?
 
-What both versions claim stands once, in `claims`, with both table numbers; here is what only B has.
+What both versions claim stands once, in `claims`, with both table numbers; here is what only B has,
+and the theorem that it builds on.
 """
 
 from experiments.ledger.item import Cell, Item, Paper
@@ -49,5 +50,5 @@ PAPER = Paper(
     "random_attention",
     "Is random attention sufficient for sequence modeling?",
     "version B of arXiv 2506.01115, anonymous",
-    (claims_theory.COVARIANCE, UNIVERSAL, SCALE),
+    (claims_theory.SDE, claims_theory.COVARIANCE, UNIVERSAL, SCALE),
 )

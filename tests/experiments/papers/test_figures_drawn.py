@@ -22,7 +22,13 @@ ELSEWHERE = ("covariance_depth", "signal_maps", "associations_allocation", "cova
 DEAR = {
     *("associations_theory", "paths_accuracy", "paths_alignment", "paths_networks"),
     *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth"),
-    *("signal_no_residual", "signal_tanh", "signal_trainability", "universality"),
+    *(
+        "paths_head_scores",
+        "signal_no_residual",
+        "signal_tanh",
+        "signal_trainability",
+        "universality",
+    ),
 }
 MAPS = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
 

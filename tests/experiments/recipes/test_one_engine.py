@@ -20,6 +20,7 @@ RECALL = (
 THAWED = "--config.unfreeze=((10, (('.*', 'train'),)),)"
 
 
+@pytest.mark.slow
 def test_recall_thaws_and_records_the_share_that_was_trained(tmp_path):
     """It once ignored `unfreeze` and recorded that it had not."""
     little = ("--config.recall.fractions=0.0,", "--config.recall.probe_every=20")

@@ -74,7 +74,9 @@ def test_gp_limit_of_the_reference(tiny):
     np.testing.assert_allclose(found, golden["energy"], rtol=1e-10)
 
 
-@pytest.mark.parametrize(("name", "N"), [("tiny", 5), ("paper", 10)])
+@pytest.mark.parametrize(
+    ("name", "N"), [("tiny", 5), pytest.param("paper", 10, marks=pytest.mark.slow)]
+)
 def test_same_minimum_from_random_starts(name, N, request):
     example = request.getfixturevalue(name)
     rng = np.random.default_rng(0)
