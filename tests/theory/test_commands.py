@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -249,3 +250,13 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, 
     assert stop.value.code == 2 and error.count("\n") == 1
     assert re.search(message, error)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
+
+
+def test_the_example_of_the_readme_is_what_is_printed(tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(configs.GPT2))
+    advise.main([str(tmp_path / "config.json"), "--length", "1024"])
+    printed = capsys.readouterr().out.splitlines()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    block = readme.split("$ python -m theory.advise gpt2/config.json --length 1024\n")[1]
+    shown = [line.strip() for line in block.split("\n\n")[0].splitlines()]
+    assert len(shown) == 5 and {*shown} <= {*printed}
