@@ -56,7 +56,7 @@ def gaps(kind, width, seeds):
 
 @pytest.mark.parametrize(
     "kind",
-    [k if k == "gpt2" else pytest.param(k, marks=pytest.mark.slow) for k in KINDS],
+    [pytest.param(k, marks=pytest.mark.slow) for k in KINDS],
 )
 def test_the_gap_closes_with_width(kind):
     narrow, noise = gaps(kind, 16, 128)

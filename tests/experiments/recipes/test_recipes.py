@@ -19,6 +19,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_memorization_learns_its_table(run):
     result = run(
         "configs/mixit/memorization.py:variant=mixit,scale=tiny",

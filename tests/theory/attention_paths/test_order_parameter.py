@@ -28,7 +28,14 @@ def solve(example, width, heads=(2, 2), **kwargs):
 
 @pytest.mark.parametrize(
     ("name", "N"),
-    [("tiny", 5), ("tiny", 20), ("tiny", 200), ("paper", 10), ("paper", 100), ("paper", 1000)],
+    [
+        ("tiny", 5),
+        ("tiny", 20),
+        ("tiny", 200),
+        pytest.param("paper", 10, marks=pytest.mark.slow),
+        ("paper", 100),
+        ("paper", 1000),
+    ],
 )
 def test_reference_numbers(name, N, request):
     example = request.getfixturevalue(name)

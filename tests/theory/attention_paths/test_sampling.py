@@ -119,6 +119,7 @@ def by_hand(method, z, xi, labels):
     return likelihood / 2 - float(chains.log_prior(layout, theta, widths))
 
 
+@pytest.mark.slow
 def test_collapsed_agrees_with_sampling_all_weights(collapsed, weights, tiny):
     compare(collapsed, weights, tiny)
     assert collapsed.U.shape == (1600, 4, 4) and weights.U.shape == (350, 4, 4)
@@ -153,6 +154,7 @@ def test_reconstructed_weights_carry_the_draw(collapsed):
     np.testing.assert_allclose(v_DxN @ v_DxN.T, collapsed.U[7], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
     """f is homogeneous of degree L + 2: E|w|^2 = #weights - (L + 2) / T E[(f - y) . f].
 
