@@ -24,6 +24,15 @@ TINY = (
     "--config.train.eval_every=20",
 )
 
+# The smallest posterior that still has a warm-up and several chunks of draws.
+POSTERIOR = (
+    "--config=configs/attention_paths/posterior.py:scale=tiny",
+    "--config.task.examples=12",
+    "--config.task.test_examples=40",
+    "--config.posterior.draws=60",
+    "--config.posterior.warmup=30",
+    "--config.posterior.chunk=20",
+)
 # Sends itself a signal at a chosen moment: once a hook of the session has seen this step.
 INTERRUPTED = """
 import os, sys

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.experiments.conftest import ROOT, TINY, instead
+from tests.experiments.conftest import POSTERIOR, ROOT, TINY, instead
 
 pytestmark = pytest.mark.hostile
 SEED = int(os.environ.get("HOSTILE_SEED") or 0)
@@ -28,14 +28,7 @@ COMMANDS = {
     "population": [*SMALL, "--config.n_seeds=2", "--config.optim.learning_rate=1e-3,1e-2"],
     "look": instead(SMALL, "--config=configs/mixit/induction_head.py:scale=tiny"),
     "recall": RECALL,
-    "posterior": (
-        "--config=configs/attention_paths/posterior.py:scale=tiny",
-        "--config.task.examples=12",
-        "--config.task.test_examples=40",
-        "--config.posterior.draws=60",
-        "--config.posterior.warmup=30",
-        "--config.posterior.chunk=20",
-    ),
+    "posterior": POSTERIOR,
     "solve": ("--config=configs/two_failure_modes/figB1_overlap.py:scale=tiny",),
     "measure": (
         "--config=configs/mixit/initialisation.py:variant=frozen_qk,scale=tiny",

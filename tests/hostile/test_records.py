@@ -72,7 +72,7 @@ KINDS = {
     "steps in words": said(steps="many"),
     "out of its folder": said(config_hash="x/../../precious"),
     "edited": said(sum="0" * 12),
-    "a config elsewhere": said(config_file="/tmp/evil.py:scale=small"),
+    "a config elsewhere": said(config_file="/elsewhere/evil.py:scale=small"),
     "overrides of nothing": said(overrides={"no.field": [[[[1]]]]}),
     "overrides nested": said(overrides={"partition": "(" * 3000}),
     "curves not UTF-8": lambda folder: (

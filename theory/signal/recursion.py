@@ -9,8 +9,10 @@ attention, wide networks map them by
 
 C: the mean of n_s.n_s / d over the tokens s that both see; m_tu: that of n_s.n_s' / d over s != s'
 of which t sees s and u sees s'. Y_q, Y_p: theory.rem for the number of tokens seen, exact at finite
-length. Positions are grouped in cells, exact up to 8 and then a quarter longer each: two cells are
-two tokens at their middles. A bidirectional network is one cell.
+length. For a post-norm encoder these are eqs. (16)-(19) of arXiv 2505.24333.
+
+Positions are grouped in cells, exact up to 8 and then a quarter longer each: two cells are two
+tokens at their middles. A bidirectional network is one cell.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """The page: it needs nothing else, every link lands, every number comes out of a record."""
 
 import base64
-import copy
-import csv
 import io
 import json
 import os
@@ -10,7 +8,6 @@ import re
 import shutil
 import subprocess
 from html import escape
-from html.parser import HTMLParser
 
 import pytest
 from PIL import Image
@@ -25,62 +22,11 @@ from experiments.page import markdown
 from experiments.page.html import page
 from experiments.page.section import section
 from experiments.papers import PAPERS
-from experiments.shared import describe, flags
-from jaxformer.records import dumps, write_json
+from experiments.shared import flags
 from tests.experiments import made_up
+from tests.experiments.page.reader import Reader
 
-VOID = {"meta", "link", "br", "img", "circle", "path"}
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-
-
-MARKUP = """x"'><script>alert(1)</script><img src=//x.y/z onerror=alert(2)>[a](javascript:b)"""
-
-
-class Reader(HTMLParser):
-    """Elements of a page; notes a tag that is closed out of order."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.elements, self.stack, self.wrong, self.texts = [], [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        self.texts.append((tag, dict(attributes), []))
-        if tag not in VOID:
-            self.stack.append((tag, len(self.texts) - 1))
-
-    def handle_startendtag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        if not self.stack or self.stack.pop()[0] != tag:
-            self.wrong.append(f"</{tag}> at line {self.getpos()[0]}")
-
-    def handle_data(self, data):
-        for _, place in self.stack:
-            self.texts[place][2].append(data)
-
-    def of(self, name: str) -> list[str]:
-        return [a[name] for _, a in self.elements if name in a]
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A results folder of made-up records."""
-    folder = tmp_path_factory.mktemp("made_up") / "results"
-    folder.mkdir()
-    for name, record in made_up.RECORDS.items():
-        made_up.write(folder, name, record)
-    (folder / "figure.png").write_bytes(made_up.png())
-    (folder / "figure.csv").write_text("array,indices,value\nks,0,0.03\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def rows(results):
-    return ledger({"made_up": made_up.PAPER}, read.load(results)[0])
 
 
 @pytest.fixture(scope="module", params=["made up", "real"])
@@ -246,58 +192,6 @@ def test_pdflatex_prints_the_tables(rows, tmp_path):
     assert done.returncode == 0, done.stdout[-800:]
 
 
-def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
-    write_json(tmp_path / "a.json", made_up.RECORDS["a"] | {"config_hash": "0" * 12})
-    write_json(tmp_path / "gone.json", made_up.RECORDS["b"] | {"config_file": "configs/gone.py"})
-    records, problems = read.load(tmp_path)
-    rows = ledger({"made_up": made_up.PAPER}, records)
-    assert {row.verdict for row in rows if row.item.cells} == {"not run"}
-    text = page(rows, records, problems, "A title")
-    assert "(stale)" in text and "Stale, so it decides nothing: A: its config" in text
-    assert "no config file &#x27;configs/gone.py&#x27;" in text
-    assert "its config has changed" in text[text.index('id="unusable"') :]
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"metrics": {"accuracy": 0.5}}, "its 'metrics' are damaged"),
-        ({"seeds": "0, 1"}, "'seeds' should be a list"),
-        ({"schema": 99}, "schema 99"),
-    ],
-)
-def test_a_record_that_cannot_be_used_is_named_and_the_page_stands(tmp_path, change, words):
-    write_json(tmp_path / "a.json", made_up.RECORDS["a"] | change)
-    write_json(tmp_path / "figure.json", made_up.RECORDS["figure"])
-    (tmp_path / "figure.png").write_bytes(made_up.png()[:-20])
-    records, problems = read.load(tmp_path)
-    assert len(records) == 1 and words in problems[0] and "figure is damaged" in problems[1]
-    rows = ledger({"made_up": made_up.PAPER}, records)
-    assert "a.json" in page(rows, records, problems, "A title")
-
-
-def test_whatever_stands_in_a_record_the_page_stands(tmp_path):
-    """Each field of a record in turn is junk or gone: the record is named, or shown without it."""
-    for field in made_up.RECORDS["a"]:
-        for junk in (None, "junk", [None], {"a": {}}):
-            record = made_up.RECORDS["a"] | {field: junk}
-            (tmp_path / "a.json").write_text(json.dumps(record))
-            records, problems = read.load(tmp_path)
-            rows = ledger({"made_up": made_up.PAPER}, records)
-            text = page(rows, records, problems, "A title")
-            assert len(records) + len(problems) == 1 and "a.json" in text, (field, junk)
-            markdown.results(rows, records, problems)
-
-
-def test_a_number_that_is_not_finite_gives_no_verdict(tmp_path):
-    changed = {"metrics": {"accuracy": {"mean": None, "sem": None, "n": 2}}}
-    write_json(tmp_path / "a.json", made_up.RECORDS["a"] | changed)
-    records, problems = read.load(tmp_path)
-    (row, *_) = rows = ledger({"made_up": made_up.PAPER}, records)
-    assert row.verdict == "not run" and "not finite" in row.problems[0]
-    assert "not finite" in page(rows, records, problems, "A title")
-
-
 def test_finished_runs_make_a_page_of_their_own(finished, tmp_path, capsys):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/result.json").write_text("{")
@@ -373,59 +267,3 @@ def test_chromium_opens_the_page(results, rows, tmp_path, drawn):
     found = json.loads(re.search(r"<title>({.*?})</title>", done.stdout)[1])
     assert found["links"] >= len(rows) and found["images"] == 1
     assert found["lost"] == found["broken"] == 0 and found["wide"] <= 0
-
-
-def strings(value, path=()):
-    """Where the words of a record stand: (path, is it a name)."""
-    if isinstance(value, str):
-        yield path, False
-    inside = enumerate(value) if isinstance(value, list) else ()
-    for name, entry in value.items() if isinstance(value, dict) else inside:
-        if isinstance(name, str):
-            yield (*path, name), True
-        yield from strings(entry, (*path, name))
-
-
-def changed(value, path, is_name):
-    """The record with MARKUP as, or in, the word at a path."""
-    value = copy.deepcopy(value)
-    *parents, last = path
-    inside = value
-    for name in parents:
-        inside = inside[name]
-    if is_name:
-        inside[f"{last}{MARKUP}"] = inside.pop(last)
-    else:
-        inside[last] = f"{inside[last]}{MARKUP}" if last != "commit" else MARKUP
-    return value
-
-
-def test_no_word_of_a_record_is_markup(tmp_path):
-    """Every string and every name of a record, found by walking it, in one page."""
-    count = 0
-    for name in ("a", "figure"):
-        held = json.loads(dumps(made_up.RECORDS[name]))
-        for i, (path, is_name) in enumerate(strings(held)):
-            write_json(tmp_path / f"{name}{i}.json", changed(held, path, is_name))
-            count += 1
-    (tmp_path / f"<script>{'b' * 9}.json").write_text("{}")
-    assert count > 100
-    records, problems = read.load(tmp_path)
-    rows = ledger({"made_up": made_up.PAPER}, records)
-    assert len(records) > 40 and len(problems) > 20  # some words are shown, some are refused
-    found = Reader(page(rows, records, problems, "A title"))
-    assert found.wrong == [] and {tag for tag, _ in found.elements} & {"script", "iframe"} == set()
-    assert not [name for _, held in found.elements for name in held if name.startswith("on")]
-    for name in ("src", "href", "srcset", "action", "poster"):
-        assert all(link.startswith(("#", "data:")) for link in found.of(name))
-    text = markdown.results(rows, records, problems)
-    outside = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
-    assert "alert(1)" in outside and "<script" not in outside and "<img" not in outside
-    assert "](javascript" not in outside
-
-
-def test_no_cell_of_a_table_is_a_formula():
-    rows = [["=1+1", "@SUM(A1)", "+a", "-b", "\t=1", "-0.5", "-inf", "-", "1e-3", "+2", "a=b"]]
-    cells = next(csv.reader(io.StringIO(describe.csv_text(rows))))
-    assert cells[:5] == ["'=1+1", "'@SUM(A1)", "'+a", "'-b", "'\t=1"]
-    assert cells[5:] == rows[0][5:]

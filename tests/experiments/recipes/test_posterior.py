@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.run import main
+from tests.experiments.conftest import POSTERIOR as TINY
 
-TINY = (
-    "--config=configs/attention_paths/posterior.py:scale=tiny",
-    "--config.task.examples=12",
-    "--config.task.test_examples=40",
-    "--config.posterior.draws=60",
-    "--config.posterior.warmup=30",
-    "--config.posterior.chunk=20",
-)
 # Saves after every dispatch; kills itself in the middle of one of the saves.
 INTERRUPTED = """
 import os, sys
