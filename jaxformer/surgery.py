@@ -57,7 +57,7 @@ def truncations(
 
 def check_fraction(fraction: float) -> None:
     """Raises unless it is a share of a rank."""
-    if not 0 <= fraction <= 1:
+    if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         raise UserError(f"a LASER fraction must be in [0, 1], got {fraction}.")
 
 

@@ -175,8 +175,11 @@ def test_nobody_reads_what_a_command_prints(shell, code, said):
     assert (done.returncode, done.stderr) == (code, said)
 
 
-def test_an_interrupt_while_importing_is_one_line():
-    code = "import experiments\nraise KeyboardInterrupt"
+@pytest.mark.parametrize(
+    "imports", ["import experiments", "import sys; sys.argv[0] = '-m'; import theory"]
+)
+def test_an_interrupt_while_importing_is_one_line(imports):
+    code = f"{imports}\nraise KeyboardInterrupt"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)

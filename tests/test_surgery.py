@@ -41,6 +41,7 @@ def test_drop_zeroes_only_what_it_names():
     "pattern, fraction, words",
     [
         ("block_0/mlp", 1.5, r"in \[0, 1\], got 1.5"),
+        ("block_0/mlp", (10, 5), r"in \[0, 1\], got \(10, 5\)"),
         ("block_9/mlp", 0.5, "matches no path"),
         ("bias", 0.5, "needs a matrix, 'bias' matches bias of shape"),
     ],

@@ -5,3 +5,10 @@ from finite networks. The docstring of each package says which of its functions 
 whether they are built from the models' lines. Use them inside `with jax.enable_x64(True):`, as the
 recipes do.
 """
+
+import sys
+
+from jaxformer.commandline import say_interrupts
+
+if sys.argv[:1] == ["-m"]:  # python -m theory.advise is on its way: a command, not a library
+    say_interrupts()

@@ -85,8 +85,8 @@ def _with_cells(item: Item, paper: str, asked: Mapping[str, Rule]) -> dict[str, 
     rules = {}
     for text, rule in asked.items():
         left, right = (s._replace(cell=s.cell or only) if s.metric else s for s in rule.sides)
-        for side in (left, right):
-            if side.metric and side.cell not in item.cells:
-                raise unknown(f"cell in a rule of {paper} {item.name}:", side.cell, item.cells)
+        for cell in (cell for side in (left, right) if side.metric for cell in side.cells):
+            if cell not in item.cells:
+                raise unknown(f"cell in a rule of {paper} {item.name}:", cell, item.cells)
         rules[text] = rule._replace(left=left, right=right)
     return rules

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from experiments.ledger.item import LATE, SMALLER, Cell, Item, Paper
 from experiments.ledger.record import Record, address, key
 from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
-from experiments.ledger.statistics import Number, of_record
+from experiments.ledger.statistics import Number, minus, of_record
 from experiments.shared import flags
 from jaxformer.errors import UserError, unknown
 
@@ -76,7 +76,7 @@ def judge(
 
 
 def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list[str]) -> Finding:
-    scales = {records[side.cell].scale for side in rule.sides if side.cell in records}
+    scales = {records[c].scale for side in rule.sides for c in side.cells if c in records}
     if len(scales) > 1:
         problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
     try:
@@ -109,6 +109,9 @@ def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) 
 def _read(records: Mapping[str, Record], side: Side) -> Number | None:
     if not side.metric:
         return Number(side.value)
+    if side.minus:
+        both = [_read(records, side._replace(cell=c, minus="")) for c in (side.cell, side.minus)]
+        return None if None in both else minus(*both)  # type: ignore[arg-type]
     if side.cell not in records:
         return None
     record = records[side.cell]

@@ -30,6 +30,11 @@ class Side(NamedTuple):
     value: float = 0.0
     is_baseline: bool = False
     is_exact: bool = False  # computed, not sampled: a record without an error means none
+    minus: str = ""  # a cell whose number of the same metric is taken off, seed by seed
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return (self.cell, self.minus) if self.minus else (self.cell,)
 
 
 Given = Side | str | float  # a side as `above` and `near` take it
@@ -76,6 +81,11 @@ class Rule(NamedTuple):
 def of(cell: str, metric: str = "accuracy") -> Side:
     """A metric measured in a cell."""
     return Side(cell, metric)
+
+
+def gap(cell: str, other: str, metric: str = "accuracy") -> Side:
+    """How far a metric of one cell is above that of another."""
+    return Side(cell, metric, minus=other)
 
 
 def computed(metric: str, cell: str = "") -> Side:

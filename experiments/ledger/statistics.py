@@ -49,18 +49,25 @@ class Number(NamedTuple):
         return f"{100 * self.mean:.{digits}f} ± {error:.{digits}f}"
 
 
+def minus(left: Number, right: Number) -> Number:
+    """left - right: of the pairs where both have the same seeds, else with both errors."""
+    pairs = {s: left.by_seed[s] - right.by_seed[s] for s in left.by_seed if s in right.by_seed}
+    mean, test = left.mean - right.mean, math.hypot(left.test, right.test) * left.is_share
+    if len(pairs) < 2 or not len(pairs) == left.n == right.n:
+        n = min(left.n, right.n)
+        return Number(mean, math.hypot(left.sem, right.sem), n, test, left.is_share)
+    spread = math.sqrt(sum((p - mean) ** 2 for p in pairs.values()) / (len(pairs) - 1))
+    return Number(mean, spread / math.sqrt(len(pairs)), len(pairs), test, left.is_share, pairs)
+
+
 def difference(left: Number, right: Number) -> tuple[float, float]:
     """left - right, and half the width of its 95 % interval; infinite where nothing is known."""
     gap = left.mean - right.mean
     measured = left.n and right.n
     test = 0.0 if measured and not left.is_share else math.hypot(left.test, right.test)
-    pairs = [left.by_seed[s] - right.by_seed[s] for s in left.by_seed if s in right.by_seed]
-    if len(pairs) > 1 and len(pairs) == left.n == right.n:
-        mean = sum(pairs) / len(pairs)
-        spread = math.sqrt(sum((p - mean) ** 2 for p in pairs) / (len(pairs) - 1))
-        parts = [(spread / math.sqrt(len(pairs)), len(pairs))]
-    else:
-        parts = [(side.sem, side.n) for side in (left, right) if side.n]
+    paired = minus(left, right)
+    sides = (paired,) if paired.by_seed else (left, right)
+    parts = [(side.sem, side.n) for side in sides if side.n]
     if any(math.isnan(sem) for sem, _ in parts):
         return gap, math.inf
     return gap, half_width(parts, test)

@@ -53,7 +53,7 @@ def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     for finding, holds, sides in tables.said(row, checks):
         text = escape(finding.text)
         if holds:
-            where = " ".join(sorted({row.records[s.cell].where for s in sides}))
+            where = " ".join(sorted({row.records[c].where for s in sides for c in s.cells}))
             numbers = f'data-records="{escape(where)}">{escape(finding.numbers)}'
             text += f'? {holds}: <span class="numbers" {numbers}</span>'
         findings.append((finding, text))

@@ -59,6 +59,8 @@ class Recall(Task):
             raise UserError(
                 f"scored='last' sets z_T to the one trigger, got {self.n_triggers} triggers."
             )
+        if len(self.noise) > 1:
+            raise UserError(f"noise is one symbol or none, got {self.noise!r}.")
         symbols = self._statistics.symbols
         for name in ("triggers", "noise"):
             for symbol in getattr(self, name):

@@ -85,6 +85,8 @@ def test_the_authors_noise_and_drawn_triggers():
     assert made.inputs.max() < 65
     scored = made.inputs[made.weights > 0]
     assert len(set(scored)) > 5  # other triggers in other sequences
+    with pytest.raises(UserError, match="noise is one symbol or none, got 'an'"):
+        Recall(n_symbols=65, context=30, noise="an")
 
 
 @pytest.mark.parametrize("reading", ["rarer", "more"])

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, above, near, of, overall
+from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, above, gap, near, of, overall
 from experiments.ledger.statistics import (
     Number,
     difference,
+    minus,
     of_record,
     quantile,
 )
@@ -46,6 +47,18 @@ def test_runs_that_share_seeds_are_compared_seed_by_seed():
     apart = {"x": sample(X, range(4)), "y": sample(Y, range(4, 8))}
     assert rule.judge("", lambda side: paired[side.cell]).verdict == HELD
     assert rule.judge("", lambda side: apart[side.cell]).verdict == OPEN
+
+
+def test_gaps_of_paired_runs_are_paired_too():
+    """(x - y) of four cells with the same seeds is one t-test of the differences of both."""
+    z, w = X + 0.3 * Y, Y**2
+    gaps = [minus(sample(a, range(4)), sample(b, range(4))) for a, b in ((X, Y), (z, w))]
+    apart, error = difference(*gaps)
+    low, high = stats.ttest_rel(X - Y, z - w).confidence_interval(0.95)
+    assert (apart - error, apart + error) == pytest.approx((low, high), rel=1e-9)
+    unpaired = minus(sample(X, range(4)), sample(Y, range(4, 8)))
+    assert unpaired.sem == pytest.approx(math.hypot(stats.sem(X), stats.sem(Y)))
+    assert gap("a", "b").cells == ("a", "b")
 
 
 def test_the_test_set_has_an_error_of_its_own_even_when_every_answer_is_right():
