@@ -256,6 +256,7 @@ def encoder(
         sigma_b2=4e-4,
         activation="relu",
         causal=False,
+        scan=False,  # True: a deep network compiles as fast as a shallow one, and computes the same
         dtype="float32",
         param_dtype="float32",
     )

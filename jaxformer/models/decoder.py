@@ -30,6 +30,7 @@ from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import RMSNorm, keep_last, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
+from jaxformer.models.scanned import scan_blocks
 
 MIXERS = ("softmax", "mixit")
 
@@ -195,7 +196,7 @@ class Decoder(nn.Module):
         block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
         scanned = spec.scan and last > 0 and not self.is_initializing()
         if scanned:
-            h = self._scan_blocks(h, last)
+            h = scan_blocks(self, Block(spec, parent=None), last, h, None, remat=spec.remat)
         for i in range(last if scanned else 0, spec.layers):
             # Only the last block may drop tokens: every other block's are sources of the next.
             h = block(spec, name=f"block_{i}")(h, positions_BxK if i == last else None)
@@ -209,30 +210,6 @@ class Decoder(nn.Module):
             name="unembed",
             **spec.dtypes,
         )(h)
-
-    def _scan_blocks(self, h_BxTxN: jax.Array, n_blocks: int) -> jax.Array:
-        """The first blocks as one compiled body over their stacked parameters and captures."""
-        names = [f"block_{i}" for i in range(n_blocks)]
-        capturing = self.is_mutable_collection("intermediates")
-
-        def body(h, params) -> Any:
-            block = Block(self.spec, parent=None)
-            if not capturing:
-                return block.apply({"params": params}, h, None), None
-            h, seen = block.apply({"params": params}, h, None, mutable=["intermediates"])
-            return h, seen["intermediates"]
-
-        # A scan needs no barrier against merging the recomputation with the first pass.
-        body = jax.checkpoint(body, prevent_cse=False) if self.spec.remat else body
-        blocks = [self.variables["params"][name] for name in names]
-        h_BxTxN, seen = jax.lax.scan(
-            body, h_BxTxN, jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
-        )
-        if capturing:
-            for i, name in enumerate(names):
-                mine = jax.tree.map(lambda stacked, i=i: stacked[i], seen)
-                self.put_variable("intermediates", name, mine)
-        return h_BxTxN
 
     def _embed(self, name, rows, index):
         init = normal(self.spec.embed_init_std)

@@ -20,6 +20,7 @@ from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import keep_last, normal, rms_normalise
 from jaxformer.models.model import check_sizes, take_positions
+from jaxformer.models.scanned import scan_blocks
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class EncoderSpec:
     sigma_b2: float = 0.0
     activation: str = "relu"
     causal: bool = False
+    scan: bool = False  # one compiled block for all; nothing else changes
     dtype: Any = float
     param_dtype: Any = float
 
@@ -134,8 +136,12 @@ class Encoder(nn.Module):
     def __call__(self, inputs: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         spec = self.spec
         x_BxTxN = rms_normalise(self._embed(inputs) if spec.vocab_size else inputs)
-        for i in range(spec.layers):
-            x_BxTxN = EncoderBlock(spec, name=f"block_{i}")(x_BxTxN)
+        if spec.scan and not self.is_initializing():
+            block = EncoderBlock(spec, parent=None)
+            x_BxTxN = scan_blocks(self, block, spec.layers, x_BxTxN)
+        else:
+            for i in range(spec.layers):
+                x_BxTxN = EncoderBlock(spec, name=f"block_{i}")(x_BxTxN)
         x_BxKxN = take_positions(x_BxTxN, positions_BxK)
         if not spec.vocab_size:
             return x_BxKxN

@@ -180,9 +180,9 @@ class Session:
         """What the run found; `share` of the parameters was trained on average."""
         setup, counts, metrics = self.setup, self.setup.counts(), self.test_scores(state)
         trainable = sum(n for label, n in counts.items() if label != FROZEN)
-        for mine in metrics:
+        for mine, probed in zip(metrics, self._probed(), strict=True):
             means = {name: value.mean for name, value in mine.items()}
-            derived = setup.task.summary(means, trainable) | {"trained_share": share}
+            derived = setup.task.summary(means, trainable) | {"trained_share": share} | probed
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
         chosen = self.chosen(state)
@@ -199,6 +199,14 @@ class Session:
             parameters=counts,
             seconds=self.stopwatch.seconds(),
         )
+
+    def _probed(self) -> list[dict[str, float]]:
+        """Per member, each probe in the first row and in the last."""
+        rows = [row for row in self.workdir.rows() if "loss" in row]
+        ends = {f"{name}_start": rows[0][name] for name in self.settings.probes}
+        ends |= {f"{name}_end": rows[-1][name] for name in self.settings.probes}
+        members = range(len(self.setup.members.members))
+        return [{n: float(np.asarray(ends[n], float)[i]) for n in ends} for i in members]
 
     def _member(self, i: int, state: TrainState) -> dict[str, Any]:
         seed, rate = self.setup.members.members[i]

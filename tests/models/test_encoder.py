@@ -1,5 +1,6 @@
 """The encoder: addresses, initial variances, the equation, one golden number."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -30,6 +31,22 @@ def small():
     model = encoder(vocab_size=11, length=8, width=16, layers=2, heads=4, beta=beta(0.5), **PAPER)
     tokens_BxT = jnp.arange(16).reshape(2, 8) % 11
     return model, start(model, tokens_BxT), tokens_BxT
+
+
+def test_a_scan_over_the_blocks_changes_no_address_no_capture_and_no_gradient(small):
+    plain, params, tokens_BxT = small
+    scanned = type(plain)(replace(plain.spec, scan=True))
+    again = start(scanned, tokens_BxT)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), params, again))
+
+    def seen(model):
+        def loss(params):
+            logits, kept = model.apply({"params": params}, tokens_BxT, mutable=["intermediates"])
+            return (logits**2).mean(), kept
+
+        return jax.jit(jax.grad(loss, has_aux=True))(params)
+
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), seen(plain), seen(scanned))
 
 
 def test_addresses(small):

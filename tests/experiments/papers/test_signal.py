@@ -50,6 +50,8 @@ def test_masked_text_trains_and_logs_the_entropy_of_attention(tmp_path):
     assert low - 0.03 < entropy[0].mean() < high
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["metrics"]["loss"]["mean"] < 3.6 < np.log(66)
+    ends = [result["metrics"][f"attention_entropy_{end}"]["mean"] for end in ("start", "end")]
+    np.testing.assert_allclose(ends, entropy[[0, -1]].mean(1), rtol=1e-6)
     assert 1.5 < result["baselines"]["bigram_loss"] < result["baselines"]["unigram_loss"]
 
 
