@@ -98,6 +98,8 @@ def run(asked: Namespace) -> int:
         if asked.draw is not None:
             print(f"drawn again: {recipe.redraw(workdir, asked.draw)}")
         elif (workdir / "result.json").exists():
+            if hasattr(recipe, "tidy"):
+                recipe.tidy(workdir)
             print(f"{workdir.path} holds the finished run of this config:")
             describe.print_result(workdir)
         else:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -82,6 +83,13 @@ def write_atomically(file: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def remove_temporaries(folder: Path) -> None:
+    """What `write_atomically` left in a folder when it was killed; nobody else may write there."""
+    for file in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{8}", file.name) and file.is_file():
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

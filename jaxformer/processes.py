@@ -71,9 +71,12 @@ def fail(error: BaseException) -> None:
     time.sleep(NOTICE)
     if not _watch.mine.acquire(blocking=False):
         time.sleep(60)  # the watch is ending this process
+    is_own = isinstance(error, UserError | KeyboardInterrupt) or not _watch.failing
     _watch.say(watch.FAILING)
     line, code = f"error: {error}", 2
-    if isinstance(error, KeyboardInterrupt):
+    if not is_own:  # what breaks when another process leaves looks different each time
+        line, code = watch.line(f"process {min(_watch.failing)} met an error"), watch.LOST
+    elif isinstance(error, KeyboardInterrupt):
         line, code = "interrupted.", 130
     elif not isinstance(error, UserError | OSError):
         line, code = "".join(traceback.format_exception(error)).rstrip(), 1

@@ -23,7 +23,16 @@ from typing import Any
 
 from jaxformer.environment import environment
 from jaxformer.errors import UserError
-from jaxformer.files import dumps, naming, plain, sealed, unsealed, write_atomically, write_json
+from jaxformer.files import (
+    dumps,
+    naming,
+    plain,
+    remove_temporaries,
+    sealed,
+    unsealed,
+    write_atomically,
+    write_json,
+)
 from jaxformer.processes import agree, is_writer
 from jaxformer.rows import Held, Row, Rows, no_link
 
@@ -156,7 +165,7 @@ def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[Non
         raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
     with lock:
         _lock(lock, workdir)
-        # Names with a dot are the lock and what an interrupted write left behind.
+        remove_temporaries(workdir.path)
         others = {f.name for f in workdir.path.iterdir() if not f.name.startswith(".")}
         if others <= {"config.json", "env.json"}:
             # Nothing was run: the config was refused, and the mended one may take the folder.

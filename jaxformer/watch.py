@@ -81,11 +81,15 @@ class Watch:
 
     def _end(self, why: str) -> None:
         if self.mine.acquire(blocking=False):
-            leave(
-                f"error: another process of this job stopped ({why}); the same command goes on "
-                "from the last checkpoint.",
-                LOST,
-            )
+            leave(line(why), LOST)
+
+
+def line(why: str) -> str:
+    """What a process says that ends because of another one."""
+    return (
+        f"error: another process of this job stopped ({why}); the same command goes on from the "
+        "last checkpoint."
+    )
 
 
 def leave(line: str, code: int) -> None:

@@ -15,7 +15,7 @@ from experiments.papers.attention_paths.study import Study, study, summarise
 from experiments.shared import describe, ending, plots
 from jaxformer import build
 from jaxformer.data import images
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_range
 from jaxformer.records import Workdir
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
 from jaxformer.training import cost
@@ -55,6 +55,8 @@ def phases_of(config) -> list[Phase]:
     data, bayes = config.data, config.bayes
     if not bayes.widths or not bayes.temperatures or min(bayes.temperatures) <= 0:
         raise UserError("bayes needs widths, and temperatures above 0.")
+    check_range("bayes.examples", bayes.examples, 1)
+    check_range("the smallest of bayes.widths", min(bayes.widths), 1)
     if not config.model.heads or min(config.model.heads) < 1:
         raise UserError(f"model.heads must be whole numbers above 0, got {config.model.heads}.")
     if len(data.classes) != 3:

@@ -86,9 +86,14 @@ def run(config, workdir: Workdir) -> int:
         seconds=stopwatch.seconds(),
     )
     ending.write(workdir, result)
+    tidy(workdir)
+    return 0
+
+
+def tidy(workdir: Workdir) -> None:
+    """Removes what a finished run does not need; also later, if it was killed before it could."""
     shutil.rmtree(workdir / "draws", ignore_errors=True)  # arrays.npz has them all
     (workdir / "state.npz").unlink(missing_ok=True)
-    return 0
 
 
 def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[dict] | None:

@@ -12,10 +12,11 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from experiments.papers.attention_paths import problem
 from experiments.shared import ending, plots
 from experiments.shared.outcome import Figure, Outcome, call, settings_of
-from jaxformer.errors import UserError, check_choice, did_you_mean
-from jaxformer.records import Workdir
+from jaxformer.errors import UserError, check_choice, check_range, did_you_mean
+from jaxformer.records import Workdir, flat
 from jaxformer.training import progress
 from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
@@ -49,6 +50,8 @@ FIGURES: dict[str, str] = {
     "sde_paths": "mixit.sde_paths:paths",
     "sde_printed_variance": "mixit.sde:printed_variance",
 }
+
+MAY_BE_0 = ("figure.multipliers", "figure.warmup")
 
 
 def run(config, workdir: Workdir) -> int:
@@ -88,6 +91,7 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     name = settings.pop("name")
     check_choice("figure", name, FIGURES)
     check_seeds(config.n_seeds)
+    check_range("seed", config.seed, 0)
     module, _, which = FIGURES[name].partition(":")
     room = importlib.import_module(f"experiments.papers.{module}")
     figure = Figure(getattr(room, f"measure_{which}"), getattr(room, f"draw_{which}"))
@@ -96,8 +100,21 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
         if field not in known:
             hint = did_you_mean(field, known)
             raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
+    for field, value in flat(settings).items():
+        check_numbers(f"figure.{field}", value)
+    if "task" in settings:
+        problem.check(settings["task"]["design"], settings["task"]["readout"])
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     return figure, settings | {name: v for name, v in common.items() if name in known}
+
+
+def check_numbers(field: str, value: Any) -> None:
+    """Raises unless counts are at least 1 (or may be 0) and other numbers finite and at least 0."""
+    if isinstance(value, list | tuple):
+        for entry in value:
+            check_numbers(field, entry)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        check_range(field, value, isinstance(value, int) and field not in MAY_BE_0)
 
 
 def uses_seeds(config) -> bool:

@@ -191,7 +191,7 @@ def _value(name: str, text: str, old: Any) -> Any:
     if isinstance(old, int):
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1e4 steps
-        if type(value) is int:
+        if type(value) is int and abs(value) < LARGEST[int]:
             return value
         raise _wrong(name, f"a whole number such as {old}", text)
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -4,22 +4,24 @@ A child may write so many bytes into a file and no more, which its system refuse
 does. To add a case: a line in WRITES.
 """
 
-import importlib
 import os
 import resource
-from pathlib import Path
+import shutil
+import subprocess
+import sys
 
 import pytest
 
-from tests.hostile.test_inputs import ended
+from experiments.shared import flags
+from tests.hostile.test_inputs import ask as ask  # a fixture
 
-pytestmark = [pytest.mark.hostile, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")]
+pytestmark = pytest.mark.hostile
 ROOMS = (1500, 6000, 12_000)  # bytes
 OUT = "{out}"
+IGNORED = shutil.ignore_patterns("__pycache__")
 WRITES = {
     "page": ("experiments.report", [f"--page={OUT}/x.html"]),
     "tables": ("experiments.report", [f"--tables={OUT}"]),
-    "pages": ("experiments.report", []),
     "map": ("theory.phase_map", ["--length=8", "--points=30", f"--out={OUT}/x.png", "--force"]),
     "overwritten": ("experiments.report", [f"--page={OUT}/old.html"]),
 }
@@ -27,38 +29,33 @@ WRITES = {
 
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("name", WRITES)
-def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path, monkeypatch, name, room):
-    from experiments import report
-
+def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path, ask, name, room):
     command, words = WRITES[name]
-    module = importlib.import_module(command)
-    repo, out = tmp_path / "repo", tmp_path / "out"
-    repo.mkdir()
-    out.mkdir()
-    for file in ("README.md", "RESULTS.md"):
-        (repo / file).write_text((report.ROOT / file).read_text() + "\nof the user")
-    (out / "old.html").write_text("of the user")
-    monkeypatch.setattr(report, "load", lambda folder: _records(folder))
-    monkeypatch.setattr(report, "ROOT", repo)
-    main = module.main
-
-    def limited(words):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-        return main(words)
-
-    monkeypatch.setattr(module, "main", limited)
-    code, said = ended(command, [word.format(out=out) for word in words], tmp_path / "said.txt")
+    (tmp_path / "old.html").write_text("of the user")
+    code, said = ask(command, [word.format(out=tmp_path) for word in words], room)
     lines = [line for line in said.splitlines() if line.startswith("error: ")]
     assert code == 2 and len(lines) == 1 and "Traceback" not in said, said
-    for file in ("README.md", "RESULTS.md"):
-        assert (repo / file).read_text().endswith("of the user")
-    assert (out / "old.html").read_text() == "of the user"
-    left = [f for folder in (repo, out) for f in folder.iterdir() if f.name.startswith(".")]
+    assert (tmp_path / "old.html").read_text() == "of the user"
+    left = [f for f in tmp_path.iterdir() if f.name.startswith(".")]
     assert left == [], "a file that was not finished was left behind"
 
 
-def _records(folder: Path):
-    from experiments.ledger.read import load
-    from experiments.ledger.write import RESULTS
-
-    return load(RESULTS)
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_pages_of_the_repository_are_replaced_whole(tmp_path, room):
+    """README.md and RESULTS.md, in a copy of the tree with words of the user at their ends."""
+    for name in ("experiments", "configs", "results"):
+        shutil.copytree(flags.ROOT / name, tmp_path / name, ignore=IGNORED)
+    for name in ("README.md", "RESULTS.md"):
+        (tmp_path / name).write_text((flags.ROOT / name).read_text() + "\nof the user")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "experiments/report.py"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, flags.ROOT)))},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and done.stderr.startswith("error: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for name in ("README.md", "RESULTS.md"):
+        assert (tmp_path / name).read_text().endswith("of the user")
+    assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")]

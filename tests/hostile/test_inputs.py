@@ -1,22 +1,25 @@
 """Bad input for every flag of every command and every field of every config, found from them.
 
 A new flag or field is attacked without being listed: add a value to VALUES to attack them all.
-HOSTILE_SEED=N draws others, HOSTILE_INPUTS=N more of them. Every input is taken by a forked child
-and ends within its time with exit code 0, or with 2 and one line.
+HOSTILE_SEED=N draws others, HOSTILE_INPUTS=N more of them. Every input is taken by a child of
+tests/hostile/asked.py and ends within its time with exit code 0, or with 2 and one line. What a
+field may become is judged by `is_sensible`, which knows nothing of the checks of the code.
 """
 
+import ast
+import contextlib
 import importlib
+import json
 import os
 import random
 import re
+import subprocess
 import sys
-import time
-import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from experiments.schedule import launch
 from experiments.shared import flags
 from jaxformer.commandline import Parser
 from jaxformer.records import flat
@@ -24,12 +27,12 @@ from jaxformer.records import flat
 pytestmark = [pytest.mark.hostile, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")]
 SEED = int(os.environ.get("HOSTILE_SEED", 0))
 INPUTS = int(os.environ.get("HOSTILE_INPUTS", 600))
-SECONDS = 60.0  # of one input, on a busy machine; an endless one has no chance either way
 COMMANDS = (
     *(f"experiments.{name}" for name in ("run", "sweep", "reproduce", "litmus", "report", "demo")),
     *(f"experiments.{name}" for name in ("look", "compare")),
     *(f"theory.{name}" for name in ("phase_map", "trainability", "advise")),
 )
+LARGEST = {int: 1e15, float: 1e30}
 VALUES = (
     "", " ", "0", "-1", "1", "2", "1e26", "1e300", "-1e300", "1e999", "nan", "inf", "-inf",
     "9" * 30, "9" * 5000, "0x10", "1_0", "²", "½", "true", "None", "()", "[]", "{}", "(1,", "((",
@@ -46,6 +49,12 @@ AROUND = {
     "experiments.reproduce": ["--paper=mixit", "--dry-run"],
     "experiments.report": ["--check"],
 }
+
+
+# Fields whose value is the user's own words, and the words that mean something to some field.
+FREE = ("name", "task.text", "figure.text", "data.paths", "data.ood")
+WORDS = ("float64", "fan_in", "")
+NUMBERS_TOO = ("fan_in", "head")  # words that stand for a number, which may be given instead
 
 
 class Seen(Exception):
@@ -67,43 +76,109 @@ def flags_of(command: str, monkeypatch) -> list[str]:
     return [flag for flag in found if flag != "--help"]
 
 
-def inputs(monkeypatch) -> list[tuple[str, list[str]]]:
-    """(command, its words): every flag and every field with every value, a drawn part of them."""
+class Input(NamedTuple):
+    command: str
+    words: list[str]
+    field: str = ""  # of a config
+    old: Any = None  # its value, which says what it may become
+    value: str = ""
+
+
+def inputs(monkeypatch) -> list[Input]:
+    """Every flag and every field with every value, a drawn part of them."""
     every = []
     for command in COMMANDS:
         for flag in flags_of(command, monkeypatch):
             around = [word for word in AROUND.get(command, []) if not word.startswith(flag)]
-            every += [(command, [*around, f"{flag}={value}"]) for value in VALUES]
+            every += [Input(command, [*around, f"{flag}={value}"]) for value in VALUES]
     for file in flags.known_configs():
         config = f"--config={file}:scale=tiny"
-        for field in flat(flags.load_config(f"{file}:scale=tiny").to_dict()):
+        for field, old in flat(flags.load_config(f"{file}:scale=tiny").to_dict()).items():
             words = [config, "--dry-run"]
             every += [
-                ("experiments.run", [*words, f"--config.{field}={value}"]) for value in VALUES
+                Input("experiments.run", [*words, f"--config.{field}={v}"], field, old, v)
+                for v in VALUES
             ]
     return random.Random(SEED).sample(every, min(INPUTS, len(every)))
 
 
-def test_every_bad_input_is_one_line(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """(command, words, room) -> (exit code, what it said), by a process that imported them all."""
+    folder = tmp_path_factory.mktemp("asked")
+    words = [sys.executable, "-m", "tests.hostile.asked", *COMMANDS]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environment = os.environ | {"PYTHONPATH": str(flags.ROOT)}
+    with subprocess.Popen(words, cwd=folder, env=environment, **pipes) as server:
+
+        def answer(command: str, words: list[str], room: int = 0) -> tuple[int, str]:
+            asked = json.dumps([command, words, str(folder / "said.txt"), room])
+            server.stdin.write(f"{asked}\n")  # type: ignore[union-attr]
+            server.stdin.flush()  # type: ignore[union-attr]
+            code = int(server.stdout.readline())  # type: ignore[union-attr]
+            return code, (folder / "said.txt").read_text(errors="replace")
+
+        yield answer
+        server.stdin.close()  # type: ignore[union-attr]
+
+
+def test_every_bad_input_is_one_line(ask, monkeypatch):
     chosen, wrong = inputs(monkeypatch), []
     print(f"HOSTILE_SEED={SEED}: {len(chosen)} inputs")
-    monkeypatch.chdir(tmp_path)
-    # What a command would start is not what is tested here.
-    no_run = (sys.executable, "-c", "raise SystemExit('error: no run is started by this test')")
-    monkeypatch.setattr(launch, "PROGRAM", no_run)
-    for command in COMMANDS:
-        importlib.import_module(command)
-    for i, (command, words) in enumerate(chosen):
-        code, said = ended(command, words, tmp_path / f"{i}.txt")
+    for command, words, field, old, value in chosen:
+        code, said = ask(command, words)
         lines = said.strip().splitlines()
         errors = [line for line in lines if line.startswith("error: ")]
         is_refused = code == 2 and len(errors) == 1
         # 1: report --check on pages that differ.
         if "Traceback" in said or not (is_refused or code in (0, 1)):
             wrong.append(f"{command} {words!r:.200}: code {code}, {said[-300:]!r}")
+        elif field and code == 0 and field not in FREE and not is_sensible(old, value):
+            wrong.append(f"{command} {words!r:.200}: nonsense is accepted")
     kept = Path(flags.ROOT / "README.md")
     assert kept.stat().st_size > 1000, "a command wrote over a file of ours"
     assert not wrong, f"{len(wrong)} of {len(chosen)}, HOSTILE_SEED={SEED}:\n" + "\n".join(wrong)
+
+
+def is_sensible(old: Any, text: str) -> bool:
+    """May a field that is `old` become this? Nothing of ours is negative, infinite or markup."""
+    if isinstance(old, bool):
+        return text.lower() in ("true", "false")
+    if isinstance(old, str):
+        return text in WORDS or (old in NUMBERS_TOO and _is_number(text, float))
+    if isinstance(old, tuple):
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = ast.literal_eval(text)
+            entries = value if isinstance(value, tuple | list) else (value,)
+            return all(is_sensible(old[0] if old else entry, repr(entry)) for entry in entries)
+        return False
+    return _is_number(text, type(old))
+
+
+def _is_number(text: str, kind: type) -> bool:
+    """Not negative, and of a size that somebody means."""
+    try:
+        value = ast.literal_eval(text)
+        return (
+            isinstance(value, int | float) and 0 <= value < LARGEST[kind] and kind(value) == value
+        )
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("old", "good", "bad"),
+    [
+        (3, ("0", "1e2", "0x10"), ("-1", "1.5", "nan", "true", "", "x")),
+        (0.5, ("1", "1e-3"), ("-1", "inf", "1e300", "None")),
+        ((1, 2), ("(1,2,3)", "()"), ("(1,", "-1", "('a','b')")),
+        (True, ("true",), ("1", "None")),
+        ("silu", ("float64",), ("nan", "[]", "../../../etc/passwd")),
+    ],
+)
+def test_the_judge_of_accepted_input(old, good, bad):
+    assert all(is_sensible(old, text) for text in good)
+    assert not any(is_sensible(old, text) for text in bad)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -112,42 +187,3 @@ def test_the_attack_knows_every_flag_of_a_manual(command, monkeypatch):
     module = importlib.import_module(command)
     promised = set(re.findall(r"^  (--[a-z][a-z-]*)", module.__doc__ or "", re.MULTILINE))
     assert promised - {"--help", "--config"} <= {*flags_of(command, monkeypatch)}
-
-
-def ended(command: str, words: list[str], file: Path) -> tuple[int, str]:
-    """The exit code of a forked child, and what it said; -9 if its time was up."""
-    pid = os.fork()
-    if not pid:
-        code = 70
-        try:
-            out = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-            sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
-            warnings.simplefilter("default")  # as in a command, not as in a test
-            module = importlib.import_module(command)
-            if command.startswith("theory"):
-                module.run(module.main, words)
-                code = 0
-            else:
-                code = module.main(words)
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status), file.read_text(errors="replace")
-        time.sleep(0.01)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    return -9, f"no end in {SECONDS:g} s; {file.read_text(errors='replace')[-200:]}"

@@ -2,13 +2,16 @@
 
 import sys
 
-from jaxformer.errors import UserError
+from jaxformer.commandline import command
 from theory.advise import main
 
+
+@command
+def run(arguments: list[str]) -> int:
+    """Not theory.command.run: that imports jax, which takes longer than the answer."""
+    main(arguments)
+    return 0
+
+
 if __name__ == "__main__":
-    # Not theory.command.run: it imports jax, which takes longer than the answer.
-    try:
-        main()
-    except (UserError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(run(sys.argv[1:]))

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxformer.attentioned import READOUTS
 from jaxformer.data import hidden_markov
+from jaxformer.errors import check_choice
 from theory import attention_paths
 
 NAMES = {
@@ -84,6 +86,12 @@ def example(
     names = NAMES.get(design) if isinstance(design, str) else None
     train, test = draw(seed, examples), draw(10_000 + seed, test_examples)
     return Example(*train, *test, heads, names or path_names(heads))
+
+
+def check(design: Any, readout: str) -> None:
+    """Raises if nobody knows the heads or the readout."""
+    hidden_markov.bilinear_forms(1, design, length=2, features=4)
+    check_choice("readout", readout, READOUTS)
 
 
 def path_names(heads: Sequence[int]) -> tuple[str, ...]:
