@@ -42,8 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
     check_count("--length", args.length, 2, MOST_TOKENS)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_count("--points", args.points, 2, MOST_POINTS)
-    for path in (args.out, args.out.with_suffix(".npz")):
-        check_writable(path, path.suffix if path is not args.out else ".png", args.force)
+    check_writable(args.out, ".png", args.force)
+    check_writable(args.out.with_suffix(".npz"), ".npz", args.force)
 
     beta, rho = np.linspace(0, args.beta_max, args.points), np.linspace(0, 1, args.points)
     limit = attention_cosine(beta[:, None], rho[None])

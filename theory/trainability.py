@@ -52,8 +52,8 @@ def main(arguments: list[str] | None = None) -> None:
         check_range(f"--{name.replace('_', '-')}", getattr(args, name), 0, 1e6)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_range("--alpha-max", args.alpha_max, 0.01, 1000)
-    for path in (args.out, args.out.with_suffix(".npz")):
-        check_writable(path, path.suffix if path is not args.out else ".png", args.force)
+    check_writable(args.out, ".png", args.force)
+    check_writable(args.out.with_suffix(".npz"), ".npz", args.force)
 
     beta = np.linspace(0, args.beta_max, args.points)
     alpha = np.linspace(0, args.alpha_max, args.points)

@@ -104,6 +104,8 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
         check_numbers(f"figure.{field}", value)
     if "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
+    if hasattr(room, f"check_{which}"):  # what a measurement would refuse, before it is asked for
+        call(getattr(room, f"check_{which}"), settings)
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     return figure, settings | {name: v for name, v in common.items() if name in known}
 

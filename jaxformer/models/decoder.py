@@ -25,7 +25,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_range, unknown
+from jaxformer.errors import UserError, check_choice, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import RMSNorm, keep_last, normal
@@ -70,7 +70,9 @@ class DecoderSpec:
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
         for name in ("residual_scale", "branch_scale"):
             check_range(name, getattr(self, name), -LARGEST_SCALE, LARGEST_SCALE)
-        if not isinstance(self.mixing_scale, str):
+        if isinstance(self.mixing_scale, str):
+            check_choice("mixing scale", self.mixing_scale, attention.MIXING_SCALES)
+        else:
             check_range("mixing_scale", self.mixing_scale, 0, LARGEST_SCALE)
         if self.width % self.heads:
             raise UserError(f"{self.heads} heads do not divide the width {self.width}.")

@@ -36,16 +36,28 @@ def measure_covariance_depth(
     `models` maps "random" and "mixit" to the fields of a decoder. Tokens follow Zipf's law. Layer L
     of one deep network is the last layer of a network of depth L, so each seed draws one network.
     """
-    check(depths, sequences=sequences, length=length, vocab=vocab)
+    specs = check_covariance_depth(models, depths, sequences, length, vocab)
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
-    for name, fields in models.items():
-        spec = DecoderSpec(**fields, vocab_size=vocab, length=length, layers=1)
+    for name, spec in specs.items():
         run = jax.jit(functools.partial(_by_depth, spec, tuple(depths), sequences))
         values[name] = np.stack([np.asarray(run(key)) for key in keys])
     metrics = numbers(values, depths)
     metrics |= {f"verdict/{name}": exact(value) for name, value in verdict(values).items()}
     return Outcome({"depths": depths, **values}, metrics)
+
+
+def check_covariance_depth(
+    models: Mapping[str, Mapping[str, Any]],
+    depths: Sequence[int],
+    sequences: int,
+    length: int,
+    vocab: int,
+) -> dict[str, DecoderSpec]:
+    """One block of each model; raises if it cannot be built, or the depths make no sense."""
+    check(depths, sequences=sequences, length=length, vocab=vocab)
+    sizes: dict[str, Any] = {"vocab_size": vocab, "length": length, "layers": 1}
+    return {name: DecoderSpec(**fields, **sizes) for name, fields in models.items()}
 
 
 def check(depths: Sequence[int], **counts: int) -> None:
