@@ -4,9 +4,12 @@ Every process runs the same program on its own devices. Process 0 writes the rec
 depends on a clock or a signal is decided by process 0, or by any, and told to all.
 """
 
+import contextlib
+import functools
 import os
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +46,8 @@ def start() -> None:
     if not by_hand and _tasks_of_the_step() < 2 and not workers:
         return
     try:
-        jax.distributed.initialize(**given)
+        with _quiet_client():
+            jax.distributed.initialize(**given)
     except (ValueError, RuntimeError) as error:
         said = str(error).splitlines()[0]
         raise UserError(f"cannot join the processes of this job: {said}.") from None
@@ -51,6 +55,27 @@ def start() -> None:
     if job.num_processes > 1:
         host = str(job.coordinator_address).rpartition(":")[0].strip("[]")
         _watch = watch.connect(job.process_id, job.num_processes, host, job.client)
+
+
+@contextlib.contextmanager
+def _quiet_client() -> Iterator[None]:
+    """A client of the job's service that leaves it to the watch to say that another process died.
+
+    By itself it aborts the process with a stack of C++, and sometimes before the watch has heard.
+    """
+    room: Any = distributed._jax
+    make = room.get_distributed_runtime_client
+    room.get_distributed_runtime_client = functools.partial(make, missed_heartbeat_callback=_lost)
+    try:
+        yield
+    finally:
+        room.get_distributed_runtime_client = make
+
+
+def _lost(*_: Any) -> None:
+    """The job's service is gone: the watch ends this process with its reason, or else this does."""
+    time.sleep(2 * NOTICE)
+    watch.leave(watch.line("process 0 cannot be reached"), watch.LOST)
 
 
 def finish() -> None:
