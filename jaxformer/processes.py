@@ -4,12 +4,9 @@ Every process runs the same program on its own devices. Process 0 writes the rec
 depends on a clock or a signal is decided by process 0, or by any, and told to all.
 """
 
-import contextlib
-import functools
 import os
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ import numpy as np
 from jax._src import distributed  # the address and the key-value store of the job
 from jax.experimental import multihost_utils
 
-from jaxformer import watch
+from jaxformer import coordinator, watch
 from jaxformer.errors import UserError
 
 NOTICE = 2.0  # seconds in which the watch would have noticed that another process is gone
@@ -46,7 +43,7 @@ def start() -> None:
     if not by_hand and _tasks_of_the_step() < 2 and not workers:
         return
     try:
-        with _quiet_client():
+        with coordinator.apart(distributed._jax):
             jax.distributed.initialize(**given)
     except (ValueError, RuntimeError) as error:
         said = str(error).splitlines()[0]
@@ -55,27 +52,6 @@ def start() -> None:
     if job.num_processes > 1:
         host = str(job.coordinator_address).rpartition(":")[0].strip("[]")
         _watch = watch.connect(job.process_id, job.num_processes, host, job.client)
-
-
-@contextlib.contextmanager
-def _quiet_client() -> Iterator[None]:
-    """A client of the job's service that leaves it to the watch to say that another process died.
-
-    By itself it aborts the process with a stack of C++, and sometimes before the watch has heard.
-    """
-    room: Any = distributed._jax
-    make = room.get_distributed_runtime_client
-    room.get_distributed_runtime_client = functools.partial(make, missed_heartbeat_callback=_lost)
-    try:
-        yield
-    finally:
-        room.get_distributed_runtime_client = make
-
-
-def _lost(*_: Any) -> None:
-    """The job's service is gone: the watch ends this process with its reason, or else this does."""
-    time.sleep(2 * NOTICE)
-    watch.leave(watch.line("process 0 cannot be reached"), watch.LOST)
 
 
 def finish() -> None:
@@ -105,7 +81,7 @@ def fail(error: BaseException) -> None:
         line, code = "interrupted.", 130
     elif not isinstance(error, UserError | OSError):
         line, code = "".join(traceback.format_exception(error)).rstrip(), 1
-    if is_writer():  # the service of the job is in this process: the others end first
+    if is_writer():  # the service of the job ends with this process: the others go first
         deadline = time.monotonic() + 2 * watch.GRACE
         os.write(2, f"{line}\n".encode())
         while len(_watch.gone) < len(_watch.peers) and time.monotonic() < deadline:
