@@ -6,6 +6,7 @@ config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or 
 
 import importlib
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ MAY_BE_0 = ("figure.multipliers", "figure.warmup")
 
 def run(config, workdir: Workdir) -> int:
     clock = progress.Stopwatch()
-    figure, settings = setup(config)
+    figure, settings = checked(config)
     with jax.enable_x64(True):
         outcome: Outcome = call(figure.measure, settings)
     ending.write_arrays(workdir, outcome.arrays)
@@ -104,8 +105,6 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
         check_numbers(f"figure.{field}", value)
     if "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
-    if hasattr(room, f"check_{which}"):  # what a measurement would refuse, before it is asked for
-        call(getattr(room, f"check_{which}"), settings)
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     return figure, settings | {name: v for name, v in common.items() if name in known}
 
@@ -119,11 +118,21 @@ def check_numbers(field: str, value: Any) -> None:
         check_range(field, value, isinstance(value, int) and field not in MAY_BE_0)
 
 
+def checked(config) -> tuple[Figure, dict[str, Any]]:
+    """The same before a measurement, with what only that would refuse."""
+    figure, settings = setup(config)
+    room = sys.modules[figure.measure.__module__]
+    name = figure.measure.__name__.replace("measure_", "check_", 1)
+    if hasattr(room, name):
+        call(getattr(room, name), settings)
+    return figure, settings
+
+
 def uses_seeds(config) -> bool:
     return "n_seeds" in setup(config)[1]
 
 
 def dry_run(config) -> None:
-    figure, settings = setup(config)
+    figure, settings = checked(config)
     print((inspect.getdoc(figure.measure) or config.figure.name).splitlines()[0])
     print(*(f"  {name} = {value}" for name, value in settings.items()), sep="\n")
