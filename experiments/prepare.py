@@ -1,0 +1,84 @@
+"""Text becomes tokens: a folder that language tasks read, made once, whole or absent.
+
+    python experiments/prepare.py --dataset text:shakespeare.txt --tokenizer bpe:1024 --out DIR
+
+  --dataset=NAME      text:FILE or text:FOLDER     plain text, UTF-8
+                      files:FOLDER                 *.parquet or *.jsonl, as Hugging Face keeps them
+                      tfds:BUILDER[/CONFIG]        TensorFlow Datasets
+                      wikitext103, fineweb_edu, tinystories, yelp    of the Hugging Face hub
+  --out=DIR           where the tokens go; `--config.task.tokens=DIR` reads them
+  --tokenizer=KIND    bytes, bpe:SIZE (default bpe:1024; trained on the training part), a
+                      tokenizer.json, or the name of a model on the Hugging Face hub
+  --documents=file    of plain text: a file is a document, or each of its lines (line)
+  --validation=0.05   share of the training text, where the data set has no such part of its own
+  --test=0.05         the same
+  --text=NAME         the field with the text (default: text)
+  --label=NAME        the field with the class of a document, for classification
+  --files=FOLDER      a copy of what the hub would give, for machines without a network
+  --tfds-dir=DIR      where TensorFlow Datasets lie (default: $TFDS_DATA_DIR)
+  --download          may fetch what is not here; without it nothing uses the network
+  --check=DIR         reads prepared tokens and compares every checksum; does nothing else
+
+Ctrl-C loses at most the last seconds: the same command goes on. docs/data.md has what each data set
+costs and how to place files by hand.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxformer.commandline import Parser, command
+from jaxformer.data import datasets
+from jaxformer.data.preparation import prepare
+from jaxformer.data.tokens import open_tokens
+from jaxformer.errors import UserError, check_choice
+from jaxformer.training.progress import Line
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(__doc__)
+    for name in ("dataset", "out", "label", "files", "tfds-dir", "check"):
+        parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--tokenizer", default="bpe:1024")
+    parser.add_argument("--documents", default="file")
+    parser.add_argument("--text", default="text")
+    parser.add_argument("--validation", type=float, default=0.05)
+    parser.add_argument("--test", type=float, default=0.05)
+    parser.add_argument("--download", action="store_true")
+    asked = parser.parse_args(argv)
+    if asked.check:
+        tokens = open_tokens(asked.check)
+        tokens.verify()
+        print(f"whole: {tokens.words()}")
+        return 0
+    if not (asked.dataset and asked.out):
+        raise UserError(f"say --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")
+    check_choice("kind of documents", asked.documents, ("file", "line"))
+    corpus = datasets.corpus(
+        asked.dataset,
+        documents=asked.documents,
+        text=asked.text,
+        label=asked.label,
+        files=asked.files,
+        tfds_dir=asked.tfds_dir,
+        download=asked.download,
+    )
+    line = Line()
+    try:
+        tokens = prepare(
+            corpus,
+            Path(asked.out),
+            kind=asked.tokenizer,
+            shares=(asked.validation, asked.test),
+            show=lambda text: line.show(text) if line.is_due() else None,
+            said={"dataset": asked.dataset, "documents": asked.documents},
+        )
+    finally:
+        line.close()
+    print(tokens.words())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

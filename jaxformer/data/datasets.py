@@ -1,0 +1,168 @@
+"""What a name of a data set means: which files or records, in which parts, with which fields.
+
+    text:FILE or text:FOLDER   plain text; *.txt of a folder, in the order of their names
+    files:FOLDER               *.parquet or *.jsonl, as Hugging Face keeps data sets
+    tfds:BUILDER[/CONFIG]      TensorFlow Datasets, read without TensorFlow
+    wikitext103, fineweb_edu, tinystories, yelp    files of the Hugging Face hub, or a copy of them
+
+A `Corpus` is what they all become: places (a file or a split) with a size each, read in pieces.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxformer.data import readers
+from jaxformer.data.readers import Piece
+from jaxformer.data.tokens import PARTS
+from jaxformer.errors import UserError, unknown
+
+
+class Place(NamedTuple):
+    """A file or a split that is read from a place on."""
+
+    name: str
+    part: str  # the part that it belongs to
+    size: int  # in the unit of Piece.after
+    bytes: int  # about how much text it holds
+    read: Callable[[int], Iterator[Piece]]  # from a start on
+
+
+class Corpus(NamedTuple):
+    """Places in the order in which they are read, and the names of the classes of documents."""
+
+    places: tuple[Place, ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(place.bytes for place in self.places)
+
+    @property
+    def said(self) -> list[list[Any]]:
+        """What a preparation that goes on compares."""
+        return [[place.name, place.part, place.size] for place in self.places]
+
+
+class Hub(NamedTuple):
+    """Where the Hugging Face hub keeps a data set."""
+
+    repository: str
+    folder: str
+    text: str = "text"
+    label: str = ""
+    labels: tuple[str, ...] = ()
+
+
+HUB = {
+    "wikitext103": Hub("Salesforce/wikitext", "wikitext-103-raw-v1"),
+    "fineweb_edu": Hub("HuggingFaceFW/fineweb-edu", "sample/10BT"),
+    "tinystories": Hub("roneneldan/TinyStories", "data"),
+    "yelp": Hub("fancyzhx/yelp_polarity", "plain_text", "text", "label", ("negative", "positive")),
+}
+KNOWN = ("text:FILE", "files:FOLDER", "tfds:BUILDER", *HUB)
+WORDS = {"train": "train", "valid": "validation", "val": "validation", "test": "test"}
+
+
+def corpus(
+    name: str,
+    *,
+    documents: str = "file",
+    text: str = "text",
+    label: str = "",
+    files: str = "",
+    tfds_dir: str = "",
+    download: bool = False,
+) -> Corpus:
+    """The data set `name`. `files` is a folder with a copy of what the hub would give."""
+    kind, colon, rest = name.partition(":")
+    if colon and not rest:
+        raise UserError(f"the data set {name!r} names nothing after the colon.")
+    if kind == "text" and colon:
+        return _text(Path(rest).expanduser(), documents)
+    if kind == "files" and colon:
+        return _folder(Path(rest).expanduser(), text, label, ())
+    if kind == "tfds" and colon:
+        from jaxformer.data import tfds  # only here: it takes a second to import
+
+        return tfds.corpus(rest, text, label, tfds_dir, download)
+    if name not in HUB:
+        raise unknown("data set", name, KNOWN)
+    held = HUB[name]
+    folder = Path(files).expanduser() if files else _from_hub(held, download)
+    return _folder(folder, held.text, label or held.label, held.labels)
+
+
+def _text(path: Path, documents: str) -> Corpus:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*.txt") if file.is_file())
+        if not files:
+            raise UserError(f"the folder {path} has no file that ends in .txt.")
+    else:
+        files = [path]
+    for file in files:
+        readers.check_file(file)
+
+    def place(file: Path) -> Place:
+        size = file.stat().st_size
+        return Place(
+            file.name, "train", size, size, lambda at: readers.read_text(file, at, documents)
+        )
+
+    return Corpus(tuple(map(place, files)))
+
+
+def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Corpus:
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}.")
+    files = [f for end in readers.READERS for f in sorted(folder.rglob(f"*{end}")) if f.is_file()]
+    if not files:
+        raise UserError(f"the folder {folder} has no file that ends in .parquet or .jsonl.")
+
+    def place(file: Path) -> Place:
+        readers.check_file(file)
+        read, size = readers.READERS[file.suffix], file.stat().st_size
+        rows = readers.parquet_rows(file) if file.suffix == ".parquet" else size
+        # Parquet is compressed: about twice as much text as file.
+        bytes_ = 2 * size if file.suffix == ".parquet" else size
+        name = str(file.relative_to(folder))
+        return Place(name, _part(name), rows, bytes_, lambda at: read(file, at, text, label))
+
+    places = sorted(map(place, files), key=lambda place: PARTS.index(place.part))
+    return Corpus(tuple(places), labels)
+
+
+def _part(name: str) -> str:
+    """The part that the name of a file speaks of; what names none is for training."""
+    found = re.findall("|".join(WORDS), name.lower())
+    return WORDS[found[-1]] if found else "train"
+
+
+def _from_hub(held: Hub, download: bool) -> Path:
+    """The folder with the files: what is there already, or what the hub gives in one attempt."""
+    by_hand = (
+        f"download the folder {held.folder} of huggingface.co/datasets/{held.repository} elsewhere "
+        "and say --files=FOLDER"
+    )
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise UserError(
+            f"the hub needs the package huggingface_hub: pip install 'jaxformer[prepare]'; or "
+            f"{by_hand}."
+        ) from None
+    try:
+        found = snapshot_download(
+            held.repository,
+            repo_type="dataset",
+            allow_patterns=f"{held.folder}/*",
+            local_files_only=not download,
+            etag_timeout=5,
+        )
+    except Exception as error:  # no network, nothing kept, no permission: many kinds
+        hint = "" if download else "say --download to fetch it, or "
+        raise UserError(
+            f"{held.repository} is not on this machine ({type(error).__name__}): {hint}{by_hand}."
+        ) from None
+    return Path(found) / held.folder

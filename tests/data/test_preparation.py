@@ -1,0 +1,200 @@
+"""Text to tokens and back, wherever it stops on the way; what is not text is one line."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from experiments.prepare import main
+from jaxformer.data import datasets, preparation
+from jaxformer.data.tokens import open_tokens
+from jaxformer.errors import UserError
+
+TEXT = "".join(f"{i} Être ou ne pas être,\n  that is: {i * i}\n\n" for i in range(4000))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def prepared(file, folder, kind="bytes", shares=(0.1, 0.1), documents="file", **more):
+    corpus = datasets.corpus(f"text:{file}", documents=documents)
+    return preparation.prepare(corpus, folder, kind=kind, shares=shares, **more)
+
+
+def whole(tokens, part):
+    here = tokens.part(part)
+    return tokens.tokenizer.decode(tokens.tokens(here.start, here.stop))
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bpe:400"])
+def test_the_parts_together_are_the_text(file, tmp_path, kind):
+    tokens = prepared(file, tmp_path / "out", kind)
+    parts = [whole(tokens, part) for part in ("train", "validation", "test")]
+    assert "".join(parts) == TEXT
+    sizes = [len(part.encode()) for part in parts]
+    assert [tokens.part(p).bytes for p in ("train", "validation", "test")] == sizes
+    total = len(TEXT.encode())
+    assert abs(sizes[1] - total / 10) < 2**16 and abs(sizes[2] - total / 10) < 2**16
+    held = tokens.part("train")
+    ids = tokens.tokens(held.start, held.stop)
+    assert tokens.bytes_of_token[ids].sum() == pytest.approx(sizes[0])
+    assert (ids == tokens.end).sum() == 1 and ids[-1] == tokens.end
+
+
+def test_pieces_give_the_tokens_of_the_whole_text(file, tmp_path):
+    tokens = prepared(file, tmp_path / "out", "bpe:400", (0, 0))
+    here = tokens.part("train")
+    expected = tokens.tokenizer.encode([TEXT])[0]
+    np.testing.assert_array_equal(tokens.tokens(here.start, here.stop - 1), expected)
+
+
+def test_lines_as_documents(file, tmp_path):
+    tokens = prepared(file, tmp_path / "out", documents="line", shares=(0, 0.2))
+    lines = [line for line in TEXT.split("\n") if line]
+    assert tokens.part("test").last == len(lines) and tokens.part("validation").bytes == 0
+    rows, lengths = tokens.documents(np.array([0, 1, 7999]), 20)
+    for row, n, line in zip(rows, lengths, (lines[0], lines[1], lines[-1]), strict=True):
+        assert bytes(row[:n].tolist()) == line.encode()[:20] and (row[n:] == tokens.end).all()
+    first = tokens.part("test").first
+    assert tokens.part("train").last == first and tokens.part("train").stop > 0
+
+
+def test_a_preparation_that_is_stopped_goes_on_with_the_same_bytes(file, tmp_path, monkeypatch):
+    expected = prepared(file, tmp_path / "whole", "bpe:300")
+    monkeypatch.setattr(preparation, "BATCH", 2**16)
+    monkeypatch.setattr(preparation, "SAVED", 1)
+    shown = []
+
+    def stop(text):
+        shown.append(text)
+        if len(shown) in (3, 4):
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "out"
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            prepared(file, folder, "bpe:300", show=stop)
+        assert not folder.exists()
+        with pytest.raises(UserError, match="is not finished; the same command goes on"):
+            open_tokens(str(folder))
+    again = prepared(file, folder, "bpe:300", show=stop)
+    assert again.fingerprint == expected.fingerprint and again.index == expected.index
+    assert sum(text.startswith("tokenizer") for text in shown) == 1
+    assert not folder.with_name("out.partial").exists()
+
+
+def test_a_prepared_folder_is_not_prepared_again(file, tmp_path):
+    first = prepared(file, tmp_path / "out")
+    assert prepared(file, tmp_path / "out").fingerprint == first.fingerprint
+    with pytest.raises(UserError, match="holds tokens of another preparation"):
+        prepared(file, tmp_path / "out", shares=(0.2, 0.1))
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "documents.bin", "bytes.bin", "tokenizer.json"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "gone"])
+def test_damage_is_noticed(file, tmp_path, name, how):
+    prepared(file, tmp_path / "out")
+    place = tmp_path / "out" / name
+    content = bytearray(place.read_bytes())
+    content[len(content) // 2] ^= 1
+    place.write_bytes(content if how == "flipped" else content[:-1])
+    if how == "gone":
+        place.unlink()
+    os.utime(tmp_path / "out" / "index.json", ns=(1, 1))  # opened anew
+    with pytest.raises(UserError, match=rf"are damaged: {name} .*\. Prepare them again"):
+        open_tokens(str(tmp_path / "out"))
+
+
+def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("jaxformer.data.tokens.CHECKED", 0)
+    tokens = prepared(file, tmp_path / "out")
+    place = tmp_path / "out" / "tokens.bin"
+    content = bytearray(place.read_bytes())
+    content[1] = 7  # the token 7 * 256 + something is beyond the vocabulary
+    place.write_bytes(content)
+    assert main([f"--check={tmp_path / 'out'}"]) == 2
+    assert "tokens.bin does not have its sha256" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"tokens.bin has the token 18\d\d\."):
+        tokens.tokens(0, 4)
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (None, "there is no file"),
+        (b"", "is empty"),
+        (b"abc\n" * 30_000 + b"\xff\xfe", "is not UTF-8: byte 120000 is wrong"),
+        ("é".encode()[:1], "is not UTF-8: byte 0 is wrong"),
+        (b"abc\n" * 30_000 + b"\0", "is binary, not text: byte 120000 is 0"),
+    ],
+)
+def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys, content, words):
+    path = tmp_path / "text.txt"
+    if content is not None:
+        path.write_bytes(content)
+    out = tmp_path / "out"
+    assert main([f"--dataset=text:{path}", f"--out={out}", "--tokenizer=bytes"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("error: ") and words in said and not out.exists()
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--dataset=text:/dev/zero"], "must be a file, not a device or a pipe: it has no end"),
+        (["--dataset=wikitxt103"], "unknown data set 'wikitxt103'. Did you mean 'wikitext103'?"),
+        (["--dataset=text:"], "names nothing after the colon"),
+        (["--dataset=files:/no"], "there is no folder /no"),
+        (["--dataset=text:FILE", "--documents=word"], "unknown kind of documents 'word'"),
+        (["--dataset=text:FILE", "--tokenizer=bpe:x"], "needs a size of its vocabulary"),
+        (["--dataset=text:FILE", "--test=0.9"], "the share of test must be at most 0.45"),
+        ([], "say --dataset=NAME and --out=DIR"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(file, tmp_path, capsys, flags, words):
+    flags = [flag.replace("FILE", str(file)) for flag in flags]
+    assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert words in said[-1] and not (tmp_path / "out").exists()
+
+
+def test_a_disk_without_space_is_refused_before_anything_is_written(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    with pytest.raises(UserError, match=r"the tokens need about 0.00 GB, .* has 0.00 GB free"):
+        prepared(file, tmp_path / "out")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_json_lines_in_parts_with_classes(tmp_path):
+    rows = [{"text": f"word {i:03}", "label": i % 3} for i in range(100)]
+    for part, some in {"train": rows[:80], "test": rows[80:]}.items():
+        (tmp_path / f"{part}-0001.jsonl").write_text("\n".join(map(json.dumps, some)))
+    corpus = datasets.corpus(f"files:{tmp_path}", label="label")
+    tokens = preparation.prepare(corpus, tmp_path / "out", kind="bytes", shares=(0.1, 0.1))
+    parts = {name: tokens.part(name) for name in ("train", "validation", "test")}
+    assert [p.last - p.first for p in parts.values()] == [72, 8, 20]
+    assert tokens.labels == ("0", "1", "2")
+    which = np.arange(parts["test"].first, parts["test"].last)
+    np.testing.assert_array_equal(tokens.labels_of(which), np.arange(80, 100) % 3)
+    assert whole(tokens, "test") == "".join(row["text"] for row in rows[80:])
+    with pytest.raises(UserError, match=r"has no 'words'. It has: .'text', 'label'."):
+        corpus = datasets.corpus(f"files:{tmp_path}", text="words")
+        preparation.prepare(corpus, tmp_path / "other", kind="bytes", shares=(0.1, 0.1))
+
+
+def test_parquet_is_read_by_rows(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    texts = [f"line {i}" for i in range(50)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet", row_group_size=20)
+    corpus = datasets.corpus("wikitext103", files=str(tmp_path))
+    assert corpus.places[0].size == 50
+    assert [piece.text for piece in corpus.places[0].read(33)] == texts[33:]
+    tokens = preparation.prepare(corpus, tmp_path / "out", kind="bytes", shares=(0.1, 0.1))
+    assert whole(tokens, "train") == "".join(texts[:40])

@@ -1,0 +1,78 @@
+"""A data set of TensorFlow Datasets is built here and read, without TensorFlow and a network."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.prepare import main
+from jaxformer.data.tokens import open_tokens
+
+tfds = pytest.importorskip("tensorflow_datasets")
+REVIEWS = [(f"review {i} is {'good' if i % 2 else 'bad'}", i % 2) for i in range(60)]
+
+
+class TinyReviews(tfds.core.GeneratorBasedBuilder):
+    """Sixty reviews in two splits."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.FeaturesDict(
+            {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(names=["bad", "good"])}
+        )
+        return self.dataset_info_from_configs(features=features)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._rows(0, 40), "test": self._rows(40, 60)}
+
+    def _generate_examples(self):
+        raise NotImplementedError
+
+    def _rows(self, start, stop):
+        for i in range(start, stop):
+            text, label = REVIEWS[i]
+            yield i, {"text": text, "label": label}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tfds")
+    builder = TinyReviews(data_dir=str(place), file_format="array_record")
+    builder.download_and_prepare()
+    return place
+
+
+def test_its_documents_and_classes_become_tokens(folder, tmp_path):
+    out = tmp_path / "out"
+    flags = ["--dataset=tfds:tiny_reviews", f"--tfds-dir={folder}", "--label=label"]
+    assert main([*flags, f"--out={out}", "--tokenizer=bytes"]) == 0
+    assert "tensorflow" not in sys.modules or not hasattr(sys.modules["tensorflow"], "function")
+    tokens = open_tokens(str(out))
+    assert tokens.labels == ("bad", "good") and tokens.part("test").last == 60
+    assert tokens.part("test").first == 40 and tokens.part("train").last == 38
+    rows, lengths = tokens.documents(np.arange(40, 60), 30)
+    found = {bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths, strict=True)}
+    assert found == {text for text, _ in REVIEWS[40:]}
+    for i, label in zip(range(40, 60), tokens.labels_of(np.arange(40, 60)), strict=True):
+        text = bytes(rows[i - 40][: lengths[i - 40]].tolist()).decode()
+        assert (text, label) in REVIEWS
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--dataset=tfds:not_here"], "tfds:not_here is not prepared in"),
+        (["--dataset=tfds:tiny_reviews", "--text=texts"], "has no field 'texts'. Did you mean"),
+    ],
+)
+def test_what_is_not_there_is_one_line(folder, tmp_path, capsys, flags, words):
+    assert main([*flags, f"--tfds-dir={folder}", f"--out={tmp_path / 'out'}"]) == 2
+    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
+    (tmp_path / "tiny_reviews" / "1.0.0").mkdir(parents=True)
+    words = ["--dataset=tfds:tiny_reviews", f"--tfds-dir={tmp_path}", f"--out={tmp_path / 'out'}"]
+    assert main(words) == 2
+    assert "cannot be read (no version of it is whole)" in capsys.readouterr().err

@@ -1,0 +1,70 @@
+"""Tokenizers: every text comes back as it was, and the bytes of tokens are those of the text."""
+
+import numpy as np
+import pytest
+
+from jaxformer.data import tokenizer
+from jaxformer.errors import UserError
+
+TEXTS = ["To be, or not to be:\n\n  that", "naïve café 日本 🙂\x00", "", "a  b\t\n"]
+TRAINED = tokenizer.trained(300, ["to be or not to be that is the question\n"] * 50)
+
+
+@pytest.mark.parametrize("made", [tokenizer.Bytes(), TRAINED], ids=["bytes", "bpe"])
+def test_a_text_comes_back_and_its_bytes_are_counted(made):
+    table = made.n_bytes()
+    assert table.shape == (made.vocab_size,) and table[made.end] == 0
+    for text, tokens in zip(TEXTS, made.encode(TEXTS), strict=True):
+        assert made.decode(tokens) == text
+        assert made.decode([*tokens, made.end]) == text
+        assert table[tokens].sum() == len(text.encode())
+
+
+def test_a_tokenizer_is_kept_as_json():
+    for made in (tokenizer.Bytes(), TRAINED):
+        again = tokenizer.from_json(made.as_json(), "here")
+        assert type(again) is type(made) and again.as_json() == made.as_json()
+        for a, b in zip(made.encode(TEXTS), again.encode(TEXTS), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_bytes_are_the_same_tokens_in_the_package():
+    parts = pytest.importorskip("tokenizers")
+    model = parts.Tokenizer.from_str(tokenizer.Bytes().as_json())
+    for text, tokens in zip(TEXTS, tokenizer.Bytes().encode(TEXTS), strict=True):
+        assert model.encode(text).ids == tokens.tolist()
+        assert model.decode(tokens.tolist()) == text
+    assert model.token_to_id(tokenizer.END) == 256
+
+
+def test_training_is_deterministic_and_merges_what_is_frequent():
+    again = tokenizer.trained(300, ["to be or not to be that is the question\n"] * 50)
+    assert again.as_json() == TRAINED.as_json()
+    assert len(TRAINED.encode([" question"])[0]) == 1
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("bpe:many", "needs a size of its vocabulary, as in bpe:1024; got 'bpe:many'"),
+        ("bpe:100", "must be at least 257, got 100"),
+        ("/no/tokenizer.json", "there is no tokenizer file .* A tokenizer is bytes, bpe:SIZE"),
+    ],
+)
+def test_a_wrong_name_is_one_line(kind, words):
+    with pytest.raises(UserError, match=words):
+        tokenizer.make(kind)
+
+
+def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatch):
+    (tmp_path / "t.json").write_text("{}")
+    with pytest.raises(UserError, match=r"t.json is not a tokenizer of Hugging Face"):
+        tokenizer.make(str(tmp_path / "t.json"))
+    hub = pytest.importorskip("huggingface_hub")
+
+    def unreachable(*_, **__):
+        raise ConnectionError
+
+    monkeypatch.setattr(hub, "hf_hub_download", unreachable)
+    with pytest.raises(UserError, match=r"the hub did not give it .ConnectionError"):
+        tokenizer.make("someone/model")
