@@ -16,6 +16,10 @@ VARIANTS = {
     "random": ("softmax", (("(embed|unembed)/.*", "train"), (".*", "frozen"))),
     "random_mixit": ("mixit", (("(embed|unembed|positions)/.*", "train"), (".*", "frozen"))),
 }
+# Like random_mixit, except that its table of positions is not trained either.
+FIXED_POSITIONS = {
+    "random_mixit_fixed": ("mixit", (("(embed|unembed)/.*", "train"), (".*", "frozen")))
+}
 
 
 class ConfigError(ValueError):
@@ -87,6 +91,8 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             # Stop when all seeds of some learning rate reach it in validation; above 1: never.
             target=2.0,
             probes=(),  # numbers of the forward pass to log at every step: attention_entropy
+            loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
+            throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
         ),
     )
 
@@ -186,7 +192,7 @@ def adamw(weight_decay: float = 1e-3) -> dict:
 
 def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
     """Sets config.model and config.partition for the arguments variant, scale and preset."""
-    mixer, config.partition = VARIANTS[config.arguments.variant]
+    mixer, config.partition = (VARIANTS | FIXED_POSITIONS)[config.arguments.variant]
     fixed = mixer == "mixit"
     config.model = dict(
         name="decoder",
@@ -236,6 +242,20 @@ def masked_text(*, window: int) -> dict:
         window=window,
         rate=0.15,
         masking="plain",  # or "bert": 80 % mask, 10 % a random symbol, 10 % unchanged
+    )
+
+
+def next_token(
+    tokens: str = "", fingerprint: str = "", *, window: int, documents: bool = False
+) -> dict:
+    """The task of language modelling; without `tokens` on the packaged chain."""
+    return dict(
+        name="next_token",
+        tokens=tokens,  # a folder of experiments/prepare.py
+        fingerprint=fingerprint,  # of these tokens; "" takes any
+        window=window,
+        documents=documents,  # the beginning of each document, padded; else windows of all text
+        batch_of=0,  # examples of a batch in the papers' log perplexity; 0 leaves it out
     )
 
 

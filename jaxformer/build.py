@@ -22,9 +22,11 @@ from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
+from jaxformer.tasks.disk import OnDisk
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
 from jaxformer.tasks.ioi import SyntheticIOI
+from jaxformer.tasks.language import MaskedTokens, NextToken
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.retrieval import Retrieval
@@ -41,8 +43,10 @@ TASKS: dict[str, type[Task]] = {
     "hops": Hops,
     "masked_text": MaskedText,
     "ioi": SyntheticIOI,
+    "masked_tokens": MaskedTokens,
     "memorization": Memorize,
     "modular_addition": ModularAddition,
+    "next_token": NextToken,
     "recall": Recall,
     "retrieval": Retrieval,
 }
@@ -74,7 +78,7 @@ def model(config: Any, task: Task | None) -> Any:
     name, given = _named(config.model, "model", MODELS)
     function, spec = MODELS[name]
     given |= {name: _dtype(given[name]) for name in ("dtype", "param_dtype") if name in given}
-    sizes = {"vocab_size": task.vocab_size, "length": task.length} if task else {}
+    sizes = task.sizes if task else {}
     given = {name: _number(value) for name, value in given.items()}
     return _make(f"model {name!r}", function, spec, sizes | given)
 
@@ -107,7 +111,7 @@ def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation
     return optim.optimizer(partition, specs, section.clip, factor)
 
 
-def source(config: Any, task: Task, batch_size: int | None = None) -> Source:
+def source(config: Any, task: Task, batch_size: int | None = None) -> Source | OnDisk:
     """Where the batches of `config.data` come from; `batch_size` for what does not train."""
     sizes = _make("data", DataSettings, DataSettings, dict(config.data))
     return make_source(task, sizes, batch_size or config.train.batch_size)

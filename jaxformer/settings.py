@@ -79,10 +79,12 @@ class TrainSettings:
     # Stop when all seeds of some learning rate reach it in validation; above 1: never.
     target: float = 2.0
     probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
+    loss_chunk: int = 0  # positions whose logits are held at once; 0: all
+    throughput: bool = False  # rows of tokens a second, FLOPs and time waiting for data
 
     def __post_init__(self):
         if not all(isinstance(name, str) for name in self.probes):
             raise UserError(f"train.probes must be names, got {self.probes}.")
         check_range("train.batch_size", self.batch_size, 1, BATCH)
-        for name, least in dict(steps=1, log_every=1, eval_every=0).items():
+        for name, least in dict(steps=1, log_every=1, eval_every=0, loss_chunk=0).items():
             check_range(f"train.{name}", getattr(self, name), least, STEPS)

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from jaxformer.errors import UserError, did_you_mean
 
-BLOCK = 2**16  # bytes of a text that are one piece, if there is a good place to cut
+# Bytes of a text that are a piece, if there is a good place to cut; of a short text less, so that
+# its parts are of the sizes that were asked for.
+BLOCK, LEAST = 2**16, 2**9
 LONGEST = 2**22  # bytes after which any place is good enough
 SPACES = b" \t\r\n\v\f"
 
@@ -28,16 +30,17 @@ class Piece(NamedTuple):
 def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
     """A file of plain text; `documents`: it is one ("file"), or each line is one ("line").
 
-    A piece ends before a line that does not begin with a space: no tokenizer has a token across
-    that place, so that the tokens are those of the whole text. Empty lines are no documents.
+    Pieces are cut where no tokenizer has a token across (`_cut`), so that the tokens are those of
+    the whole text. Empty lines are no documents.
     """
     with open(file, "rb") as held:
         held.seek(start)
-        rest, at = b"", start
+        rest, at, size = b"", start, _size(file)
+        block_size = min(max(size // 500, LEAST), BLOCK)
         while True:
-            more = held.read(BLOCK)
+            more = held.read(block_size)
             rest += more
-            cut = _cut(rest) if more else len(rest)
+            cut = _cut(rest, 4 * block_size) if more else len(rest)
             if not more and not rest:
                 return
             if not cut and len(rest) < LONGEST:
@@ -46,7 +49,7 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
             block, rest = rest[:cut], rest[cut:]
             text = decoded(block, file, at)
             if documents == "file":
-                ends = not rest and at + cut >= _size(file)
+                ends = not rest and at + cut >= size
                 yield Piece(text, ends, None, at + cut)
             else:
                 place = at
@@ -132,12 +135,18 @@ def check_file(file: Path) -> None:
 READERS: dict[str, Callable] = {".jsonl": read_json_lines, ".parquet": read_parquet}
 
 
-def _cut(block: bytes) -> int:
-    """Where the last line begins that does not begin with a space; 0 if there is none."""
+def _cut(block: bytes, patience: int) -> int:
+    """Before the last line break between two signs that are no spaces; 0 if there is none.
+
+    Tokenizers make the break a token of its own there, on either side of a cut. Where paragraphs
+    are apart by several breaks, a long block is cut before the last one of them, as GPT-2's
+    pattern does.
+    """
     at = len(block) - 1
-    while (at := block.rfind(b"\n", 0, at)) >= 0:
-        if block[at + 1] < 128 and block[at + 1] not in SPACES:
-            return at + 1
+    while (at := block.rfind(b"\n", 0, at)) > 0:
+        after_space = block[at - 1] in SPACES and len(block) < patience
+        if block[at + 1] < 128 and block[at + 1] not in SPACES and not after_space:
+            return at
     return 0
 
 

@@ -188,7 +188,9 @@ class Decoder(nn.Module):
     spec: DecoderSpec
 
     @nn.compact
-    def __call__(self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+    def __call__(
+        self, tokens_BxT: jax.Array, positions_BxK: jax.Array | None = None, head: bool = True
+    ) -> jax.Array:
         spec, length = self.spec, tokens_BxT.shape[1]
         if length > spec.length:
             raise UserError(f"the model holds {spec.length} tokens, got {length}.")
@@ -205,6 +207,8 @@ class Decoder(nn.Module):
         if spec.use_norm:
             h = RMSNorm(name="final_norm", **spec.dtypes)(h)
         self.sow("intermediates", "final", h, reduce_fn=keep_last)
+        if not head:  # what the head reads, for losses that do not hold all logits
+            return h
         return nn.Dense(
             spec.vocab_size,
             use_bias=False,

@@ -22,10 +22,11 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, check_choice
 from jaxformer.settings import DataSettings
+from jaxformer.tasks.disk import DiskTask, OnDisk
 from jaxformer.tasks.hashes import fingerprints, shuffled, unit
-from jaxformer.tasks.task import Batch, Task
+from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 
-TRAIN, VALIDATION, TEST, SHUFFLE = range(4)
+SHUFFLE = 3  # beside the sets: the stream of an order
 MAX_REDRAWS = 64
 SPLITS = ("redraw", "hash")
 LOT = 2**31  # a split of the same key has small numbers, and would give the same bits
@@ -185,7 +186,7 @@ class Source:
                 )
 
 
-def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source:
+def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | OnDisk:
     """The source of a task, its sizes checked."""
     for name in ("test_size", "validation_size"):
         if getattr(sizes, name) < 1:
@@ -209,6 +210,8 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source:
             f"train on, got {sizes.test_share:g} and {sizes.validation_share:g}."
         )
     held = (sizes.train_size, sizes.test_size, sizes.validation_size)
+    if isinstance(task, DiskTask):
+        return OnDisk(task, jax.random.key(sizes.seed), batch_size, *held)
     return Source(task, jax.random.key(sizes.seed), batch_size, *held, shares)
 
 

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from jaxformer.models.late_logits import LateLogits
+
 
 class Batch(NamedTuple):
     """Tokens, the next token at each position, and how much that position counts.
@@ -33,6 +35,7 @@ class Scores(NamedTuple):
     weight: jax.Array  # (B,)
 
 
+TRAIN, VALIDATION, TEST = range(3)  # the sets that a task has examples for
 FEW = 1000  # different examples of one kind: a share of fewer is not of their law
 
 
@@ -55,6 +58,26 @@ class Task(ABC):
     @abstractmethod
     def n_scored(self) -> int:
         """The most positions that count in an example: the head is applied only there."""
+
+    @property
+    def answers(self) -> int:
+        """Logits of an answer: one a token, or one a class of what is classified."""
+        return self.vocab_size
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of a model that follow from the task."""
+        return {"vocab_size": self.vocab_size, "length": self.length}
+
+    @property
+    def chosen_by(self) -> str:
+        """The score that chooses a learning rate in validation: accuracy, or the lowest loss."""
+        return "accuracy"
+
+    @property
+    def means_of_batches(self) -> dict[str, tuple[str, int]]:
+        """{name: (score, n)}: the mean over batches of n examples of each batch's mean score."""
+        return {}
 
     @property
     def size(self) -> int:
@@ -115,12 +138,15 @@ class OneAnswer(Task):
         return 1
 
 
-def token_metrics(logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+def token_metrics(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> dict[str, Scores]:
     """loss (nats) and accuracy a scored token, exact_match a sequence."""
     # The loss is taken in the precision of the weights, also when the model computes in less.
-    logp_BxKxV = jax.nn.log_softmax(logits_BxKxV.astype(batch.weights.dtype))
-    nats_BxK = -jnp.take_along_axis(logp_BxKxV, batch.targets[..., None], axis=-1)[..., 0]
-    correct_BxK = jnp.argmax(logits_BxKxV, -1) == batch.targets
+    if isinstance(logits_BxKxV, LateLogits):
+        nats_BxK, correct_BxK = logits_BxKxV.scores(batch.targets, batch.weights.dtype)
+    else:
+        logp_BxKxV = jax.nn.log_softmax(logits_BxKxV.astype(batch.weights.dtype))
+        nats_BxK = -jnp.take_along_axis(logp_BxKxV, batch.targets[..., None], axis=-1)[..., 0]
+        correct_BxK = jnp.argmax(logits_BxKxV, -1) == batch.targets
     scored_B = batch.weights.sum(-1)
     wrong_B = ((batch.weights > 0) & ~correct_BxK).any(-1)
     return {

@@ -5,6 +5,7 @@ import timeit
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -174,10 +175,10 @@ def batch_shapes(setup: Setup) -> Batch:
     return jax.eval_shape(lambda avoid: setup.batch_at(avoid)(0), avoid)
 
 
-def matmul_rate() -> float:
-    """FLOPs a second of a large float32 product here."""
+def matmul_rate(dtype: Any = float) -> float:
+    """FLOPs a second of a large product here, by default in float32."""
     n = 1024
-    x = jnp.ones((n, n))
+    x = jnp.ones((n, n), dtype)
     product = jax.jit(lambda x: x @ x)
     product(x).block_until_ready()
     return 5 * 2 * n**3 / timeit.timeit(lambda: product(x).block_until_ready(), number=5)

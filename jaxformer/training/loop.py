@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -32,53 +32,103 @@ class Hook(NamedTuple):
         return self.every and (step // self.every + 1) * self.every
 
 
+class Feed(Protocol):
+    """Batches that are not computed from the step alone: the host brings what they are made of."""
+
+    waited: float  # seconds in which `read` had to be waited for
+
+    def left(self, step: int) -> int:
+        """For how many steps what is read at `step` lasts."""
+        ...
+
+    def read(self, step: int) -> Any:
+        """What the batches of these steps are made of, on the devices."""
+        ...
+
+    def ahead(self, step: int) -> None:
+        """Begins to read what comes after, beside what is computed now."""
+        ...
+
+    def take(self, rows: Any, step: jax.Array) -> Any:
+        """Inside jit: the batch of a step."""
+        ...
+
+
+class Drawn:
+    """The feed of batches that are a function of the step: nothing is read."""
+
+    waited = 0.0
+
+    def __init__(self, batch_at: Callable):
+        self.batch_at = batch_at
+
+    def left(self, step: int) -> int:
+        return CHUNK
+
+    def read(self, step: int) -> tuple[()]:
+        return ()
+
+    def ahead(self, step: int) -> None:
+        pass
+
+    def take(self, rows: Any, step: jax.Array) -> Any:
+        return self.batch_at(step)
+
+
 def fit(
     state,
     step_fn: Callable,
-    batch_at: Callable,
+    batches: Callable | Feed,
     *,
     steps: int,
     record: Callable[[int, dict[str, np.ndarray]], None],
     hooks: Sequence[Hook] = (),
     align: int = 1,
+    timed: Callable[[int, float, float], None] = lambda steps, seconds, waited: None,
 ):
     """Trains to `steps` and returns the state.
 
-    `state.step` counts; `batch_at(step)` and `step_fn(state, batch)` are traced together, many
-    steps a dispatch. `record(first_step, metrics)` gets every step's metrics. Dispatches end on
-    multiples of `align` unless the steps are slow. The processes of a job agree on how many,
-    which each would choose by its own clock.
+    `state.step` counts; `batches`, a function of the step or a `Feed`, and `step_fn(state, batch)`
+    are traced together, many steps a dispatch. `record(first_step, metrics)` gets every step's
+    metrics. Dispatches end on multiples of `align` unless the steps are slow. The processes of a
+    job agree on how many, which each would choose by its own clock. `timed(steps, seconds, waited)`
+    hears how long a dispatch took, and for how much of it there was nothing to compute with.
     """
-    run = _compiled(step_fn, batch_at)
+    feed: Any = batches if hasattr(batches, "read") else Drawn(batches)  # type: ignore[arg-type]
+    run = _compiled(step_fn, feed)
     done, per_step = int(state.step), 0.0
     # The first dispatch donates its input: the caller's arrays must survive it.
     state = jax.tree.map(jnp.copy, state)
     while done < steps:
-        events = [hook.after(done) for hook in hooks]
-        n = agree(_dispatch_length(done, [steps, *filter(None, events)], align, per_step))
-        started = time.perf_counter()
-        state, buffer = run(state, n)
+        wanted = [hook.after(done) for hook in hooks]
+        events = [steps, *filter(None, wanted)]
+        n = agree(_dispatch_length(done, events, align, per_step, feed.left(done)))
+        started, waited = time.perf_counter(), feed.waited
+        state, buffer = run(state, n, feed.read(done))
+        feed.ahead(done)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
-        per_step = (time.perf_counter() - started) / n
+        seconds = time.perf_counter() - started
+        per_step = seconds / n
+        timed(n, seconds, feed.waited - waited)
         record(done, metrics)
         done += n
         # A list, not a generator: every hook of the step is called, whatever another one says.
-        due = [hook for hook, event in zip(hooks, events) if event in (0, done) or done == steps]
+        due = [hook for hook, event in zip(hooks, wanted) if event in (0, done) or done == steps]
         if any([hook.call(state, done) for hook in due]):
             break
     return state
 
 
-def _compiled(step_fn, batch_at):
-    """run(state, n): n steps, n at most CHUNK and traced, so that one program serves all."""
+def _compiled(step_fn, feed: Feed):
+    """run(state, n, rows): n steps, n at most CHUNK and traced, so that one program serves all."""
 
-    def run(state, n):
-        metrics_shape = jax.eval_shape(lambda s: step_fn(s, batch_at(s.step))[1], state)
+    def run(state, n, rows):
+        metrics_shape = jax.eval_shape(lambda s: step_fn(s, feed.take(rows, s.step))[1], state)
         buffer = jax.tree.map(lambda x: jnp.zeros((CHUNK, *x.shape), x.dtype), metrics_shape)
 
         def body(i, carry):
             state, buffer = carry
-            state, metrics = step_fn(state, batch_at(state.step))
+            state, metrics = step_fn(state, feed.take(rows, state.step))
             return state, jax.tree.map(lambda b, m: b.at[i].set(m), buffer, metrics)
 
         return jax.lax.fori_loop(0, n, body, (state, buffer))
@@ -86,8 +136,10 @@ def _compiled(step_fn, batch_at):
     return jax.jit(run, donate_argnums=0)
 
 
-def _dispatch_length(done: int, events: Sequence[int], align: int, per_step: float) -> int:
-    n = min(CHUNK, min(events) - done)
+def _dispatch_length(
+    done: int, events: Sequence[int], align: int, per_step: float, most: int = CHUNK
+) -> int:
+    n = min(CHUNK, most, min(events) - done)
     if per_step:
         n = min(n, max(1, int(CHUNK_SECONDS / per_step)))
     to_boundary = align - done % align

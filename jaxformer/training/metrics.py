@@ -26,6 +26,18 @@ def weighted_mean(value, weight) -> Mean:
     return Mean(mean, float(spread / total), n)
 
 
+def mean_of_batches(value, weight, size: int) -> Mean:
+    """The mean over batches of `size` examples of each batch's weighted mean.
+
+    It depends on the size: a batch with little to score counts as much as one with much.
+    """
+    value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
+    cuts = np.arange(0, len(value), size)
+    total = np.add.reduceat(weight, cuts)
+    mean = np.add.reduceat(weight * value, cuts) / np.where(total > 0, total, 1)
+    return weighted_mean(mean, total > 0)
+
+
 def over_seeds(values) -> Mean:
     """Mean and standard error over independent runs."""
     return weighted_mean(values, np.ones(len(values)))

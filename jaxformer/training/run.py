@@ -107,6 +107,7 @@ def train_phases(
                 record=session.record,
                 hooks=[*more, *session.hooks()],
                 align=settings.log_every,
+                timed=session.timed,
             )
             if int(state.step) < phase.end:
                 break

@@ -18,12 +18,13 @@ from jaxformer.records import Workdir, dumps
 from jaxformer.settings import TrainSettings
 from jaxformer.tasks.task import Batch
 from jaxformer.training.loop import Hook
-from jaxformer.training.metrics import Mean, weighted_mean
+from jaxformer.training.metrics import Mean, mean_of_batches, weighted_mean
 from jaxformer.training.population import over_chosen
 from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import Result, result_of
 from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState, make_evaluate
+from jaxformer.training.throughput import Throughput
 
 SAVE_SECONDS = 60
 EVALUATE_BATCH = 250  # examples at once, so that a large test set fits
@@ -51,6 +52,7 @@ class Session:
         self.asked = 0  # the signal that ended the steps
         self.kept: int | None = None  # its step, once the run has ended
         self.loss, self.note = math.nan, ""  # what the progress line says
+        self.speed = Throughput(self.setup) if self.settings.throughput else None
 
     def hooks(self) -> list[Hook]:
         every = self.settings.eval_every
@@ -74,13 +76,20 @@ class Session:
         self.workdir.append(rows)
         self.loss = float(np.fmin.reduce(metrics["loss"][-1]))  # nan only if all are
 
+    def timed(self, steps: int, seconds: float, waited: float) -> None:
+        """Hears of every dispatch, for train.throughput."""
+        if self.speed:
+            self.speed.hear(steps, seconds, waited)
+
     def validate(self, state: TrainState, step: int) -> bool:
         scores = self.score(state, self.heldout.validation)
         means = {name: [m[name].mean for m in scores] for name in scores[0]}
         row = json.loads(dumps({"step": step, "validation": means}))
         self.validated.append(row)
         self.workdir.append([row])
-        self.note = f"validation accuracy {max(means['accuracy']):.3f}"
+        score = self.setup.task.chosen_by
+        best = max(means[score]) if score == "accuracy" else np.fmin.reduce(means[score])
+        self.note = f"validation {score} {best:.3f}"
         return self.is_finished(step)
 
     def save(self, state: TrainState, step: int) -> None:
@@ -100,6 +109,8 @@ class Session:
         late = bool(agree(int(time.monotonic() - self.saved > SAVE_SECONDS)))
         if stop or late or self.is_finished(step):
             self.save(state, step)
+        if self.speed and (self.speed.is_due() or step == self.settings.steps):
+            self.workdir.append([{"step": step, "throughput": self.speed.numbers()}])
         self.progress.show(step, self.note, loss=self.loss)
         return stop or _all_diverged(state)
 
@@ -151,12 +162,18 @@ class Session:
         scores = self.evaluate(state.trainable, state.frozen, batch)
         n = len(self.setup.members.members)
         part = np.ones((n, batch.inputs.shape[0])) if part is None else np.asarray(part)
-        return [
+        values = [
             {
-                name: weighted_mean(np.asarray(s.value)[i], np.asarray(s.weight)[i] * part[i])
+                name: (np.asarray(s.value)[i], np.asarray(s.weight)[i] * part[i])
                 for name, s in scores.items()
             }
             for i in range(n)
+        ]
+        grouped = self.setup.task.means_of_batches.items()
+        return [
+            {name: weighted_mean(*one) for name, one in mine.items()}
+            | {name: mean_of_batches(*mine[score], size) for name, (score, size) in grouped}
+            for mine in values
         ]
 
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
@@ -172,7 +189,10 @@ class Session:
 
     def chosen(self, state: TrainState) -> list[bool]:
         """Which members have the learning rate that is best in validation."""
-        final = _numbers(self.validated[-1]["validation"]["accuracy"])
+        score = self.setup.task.chosen_by
+        found = self.validated[-1]["validation"][score]
+        # Of a loss the lowest is the best; null is never good.
+        final = _numbers([-v if v is not None and score == "loss" else v for v in found])
         lost = np.asarray(state.diverged_at) >= 0
         return self.setup.members.choose(np.where(lost, -math.inf, final).tolist())
 
@@ -183,6 +203,7 @@ class Session:
         for mine, probed in zip(metrics, self._probed(), strict=True):
             means = {name: value.mean for name, value in mine.items()}
             derived = setup.task.summary(means, trainable) | {"trained_share": share} | probed
+            derived |= self.speed.numbers() if self.speed else {}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
         chosen = self.chosen(state)

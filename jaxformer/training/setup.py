@@ -11,8 +11,10 @@ from jax.sharding import Mesh
 from jaxformer import sharding
 from jaxformer.checkpoint import flatten_state, unflatten_state
 from jaxformer.errors import UserError
+from jaxformer.models.late_logits import check_head, late_logits
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.settings import DeviceSettings, TrainSettings
+from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
@@ -32,11 +34,14 @@ class Setup(NamedTuple):
     members_by: str  # members are computed by "map" or "vmap"
     mesh: Mesh
     probed: Any = None  # the model with probes that are logged at every step
+    loss_chunk: int = 0  # positions whose logits are held at once; 0: all
 
     def init(self, key: jax.Array) -> Any:
         return self.model.init(key, self.task.blank())["params"]
 
-    def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> jax.Array:
+    def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> Any:
+        if self.loss_chunk:
+            return late_logits(self.model, params, (tokens, positions), self.loss_chunk)
         return self.model.apply({"params": params}, tokens, positions)
 
     def shapes(self) -> Any:
@@ -76,7 +81,12 @@ class Setup(NamedTuple):
         return sharded_step
 
     def batch_at(self, avoid: jax.Array) -> Callable:
-        """step -> the batch of every member; equal seeds see equal data."""
+        """step -> the batch of every member; equal seeds see equal data.
+
+        Of data on a disk it is a feed, which also serves `loop.fit`; called, it takes a number.
+        """
+        if isinstance(self.data, OnDisk):
+            return DiskFeed(self.data, self.members, self.mesh)
         keys = self.members.data_keys()
 
         def batch_at(step):
@@ -107,7 +117,12 @@ def make_setup(
     mesh = sharding.make_mesh(devices.data, devices.fsdp, devices.tensor)
     sharding.check_batch(data.batch_size, mesh.shape)
     probed = probes.attach(model, settings.probes)
-    setup = Setup(task, model, partition, tx, data, members, settings.members, mesh, probed)
+    if settings.loss_chunk:
+        check_head(model)
+    setup = Setup(
+        *(task, model, partition, tx, data, members, settings.members, mesh, probed),
+        loss_chunk=settings.loss_chunk,
+    )
     partition.labels(setup.shapes())
     return setup
 

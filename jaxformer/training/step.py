@@ -84,7 +84,7 @@ def make_step(
         positions_BxK, gathered = scored_positions(batch, task.n_scored)
         inputs = (params, batch.inputs, positions_BxK)
         logits, seen = probed(*inputs) if probed else (apply(*inputs), {})
-        check_answer(logits, gathered.targets.shape, task.vocab_size)
+        check_answer(logits, gathered.targets.shape, task.answers)
         return token_weighted(task.metrics(logits, gathered)["loss"]), seen
 
     def member_step(state: TrainState, batch: Batch):
@@ -131,7 +131,7 @@ def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str
     """The task's per-example scores, with the head applied only where positions are scored."""
     positions_BxK, gathered = scored_positions(batch, task.n_scored)
     logits = apply(params, batch.inputs, positions_BxK)
-    check_answer(logits, gathered.targets.shape, task.vocab_size)
+    check_answer(logits, gathered.targets.shape, task.answers)
     return task.metrics(logits, gathered)
 
 

@@ -1,0 +1,103 @@
+"""Tokens that need no file: text drawn from the packaged chain of tiny Shakespeare's symbols.
+
+    packaged()              2,000 documents of 100 symbols
+    packaged(two_ways=True) documents of 10 to 60, of which half are turned round: their class
+
+A document that is turned round has the same symbols, so that only their order tells its class.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxformer.data.corpus import corpus
+from jaxformer.data.tokens import Tokens
+
+DOCUMENTS, LENGTH, SHARES = 2000, 100, (0.8, 0.9, 1.0)
+
+
+class Symbols:
+    """A token is a symbol of the chain; the last one ends a document."""
+
+    def __init__(self):
+        self.symbols = corpus().symbols
+        self.vocab_size, self.end = len(self.symbols) + 1, len(self.symbols)
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        known = {symbol: i for i, symbol in enumerate(self.symbols)}
+        return [np.array([known[s] for s in text if s in known], np.int32) for text in texts]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(self.symbols[int(t)] for t in tokens if int(t) < self.end)
+
+    def n_bytes(self) -> np.ndarray:
+        return np.append(np.ones(self.end, np.int32), 0)
+
+    def as_json(self) -> str:
+        raise NotImplementedError("the packaged chain has no tokenizer of Hugging Face")
+
+
+class Drawn(Tokens):
+    """Like a prepared folder, except that its files are in memory."""
+
+    def __init__(self, files: dict[str, np.ndarray], index: dict[str, Any]):
+        super().__init__(Path("the packaged chain"), index)
+        object.__setattr__(self, "contents", {n: x.tobytes() for n, x in files.items()})
+
+    @property
+    def fingerprint(self) -> str:
+        return "the chain"
+
+    @property
+    def tokenizer(self) -> Symbols:  # type: ignore[override]
+        return Symbols()
+
+    @property
+    def bytes_of_token(self) -> np.ndarray:  # type: ignore[override]
+        return Symbols().n_bytes()
+
+    def _read(self, name: str, offset: int, size: int, kind: Any) -> np.ndarray:
+        return np.frombuffer(self.contents[name][offset : offset + size], kind)  # type: ignore[attr-defined]
+
+
+@cache
+def packaged(two_ways: bool = False) -> Drawn:
+    """The same draws in every process."""
+    rng, end = np.random.default_rng(0), Symbols().end
+    text_DxT = _walks(rng, DOCUMENTS, LENGTH)
+    lengths = rng.integers(10, 61, DOCUMENTS) if two_ways else np.full(DOCUMENTS, LENGTH)
+    classes = np.arange(DOCUMENTS) % 2 if two_ways else np.full(DOCUMENTS, -1)
+    documents = []
+    for row, length, turned in zip(text_DxT, lengths, classes, strict=True):
+        document = row[:length][:: -1 if turned == 1 else 1]
+        documents += [document, [end]]
+    ends = np.cumsum(lengths + 1)
+    parts, first = {}, 0
+    for name, share in zip(("train", "validation", "test"), SHARES, strict=True):
+        last = int(share * DOCUMENTS)
+        start, stop = (int(ends[i - 1]) if i else 0 for i in (first, last))
+        parts[name] = dict(start=start, stop=stop, first=first, last=last)
+        parts[name]["bytes"] = stop - start - (last - first)
+        first = last
+    files = {
+        "tokens.bin": np.concatenate(documents).astype("<u2"),
+        "documents.bin": ends.astype("<i8"),
+        "labels.bin": classes.astype("<i4"),
+    }
+    index = dict(dtype="uint16", vocab_size=end + 1, end=end, parts=parts)
+    return Drawn(files, index | {"labels": ["forwards", "backwards"] if two_ways else []})
+
+
+def _walks(rng: np.random.Generator, n: int, length: int) -> np.ndarray:
+    """(n, length) stationary walks of the chain, by inverting cumulative probabilities."""
+    chain = corpus()
+    rows = np.concatenate([chain.counts_V[None], chain.pairs_VxV]).astype(float)
+    ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)
+    out, row = np.empty((n, length), np.int64), np.zeros(n, np.int64)
+    for t in range(length):
+        out[:, t] = (ends[row, :-1] <= rng.random(n)[:, None]).sum(1)
+        row = out[:, t] + 1
+    return out
