@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from jaxformer.data.corpus import corpus
+from jaxformer.data.tokenizer import END, plain_json
 from jaxformer.data.tokens import Tokens
 
 DOCUMENTS, LENGTH, SHARES = 2000, 100, (0.8, 0.9, 1.0)
 
 
 class Symbols:
-    """A token is a symbol of the chain; the last one ends a document."""
+    """A token is a symbol of the chain, all of them ASCII; the last one ends a document."""
+
+    end_text = END
 
     def __init__(self):
         self.symbols = corpus().symbols
@@ -37,7 +40,7 @@ class Symbols:
         return np.append(np.ones(self.end, np.int32), 0)
 
     def as_json(self) -> str:
-        raise NotImplementedError("the packaged chain has no tokenizer of Hugging Face")
+        return plain_json(map(ord, self.symbols), self.end)
 
 
 class Drawn(Tokens):

@@ -27,6 +27,7 @@ class Tokenizer(Protocol):
 
     vocab_size: int
     end: int
+    end_text: str  # how the end is called
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]: ...
 
@@ -44,7 +45,7 @@ class Tokenizer(Protocol):
 class Bytes:
     """A token is a byte of UTF-8. Nothing is trained and nothing has to be installed."""
 
-    vocab_size, end = 257, 256
+    vocab_size, end, end_text = 257, 256, END
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
@@ -56,20 +57,7 @@ class Bytes:
         return np.append(np.ones(256, np.int32), 0)
 
     def as_json(self) -> str:
-        vocab = {sign: byte for byte, sign in enumerate(_signs())} | {END: self.end}
-        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-        level["use_regex"] = False
-        added = {"id": self.end, "content": END, "special": True}
-        added |= dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        return json.dumps(
-            {
-                "version": "1.0",
-                "added_tokens": [added],
-                "pre_tokenizer": level,
-                "decoder": level,
-                "model": {"type": "BPE", "vocab": vocab, "merges": []},
-            }
-        )
+        return plain_json(range(256), self.end)
 
 
 class Pieces:
@@ -78,13 +66,13 @@ class Pieces:
     def __init__(self, model: Any):
         self.model, vocab = model, model.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values()) + 1
-        known = [vocab[name] for name in ENDS if name in vocab]
+        known = [name for name in ENDS if name in vocab]
         if not known:
             raise UserError(
                 f"the tokenizer has no token for the end of a document; one of {', '.join(ENDS)} "
                 "is needed."
             )
-        self.end = known[0]
+        self.end_text, self.end = known[0], vocab[known[0]]
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         found = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
@@ -149,6 +137,25 @@ def trained(size: int, texts: Iterable[str]) -> Tokenizer:
     )
     model.train_from_iterator(iter(texts), trainer)
     return Pieces(model)
+
+
+def plain_json(known: Iterable[int], end: int) -> str:
+    """tokenizer.json of a tokenizer whose i-th token is the i-th of these bytes."""
+    signs = _signs()
+    vocab = {signs[byte]: token for token, byte in enumerate(known)} | {END: end}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = False
+    added = {"id": end, "content": END, "special": True}
+    added |= dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return json.dumps(
+        {
+            "version": "1.0",
+            "added_tokens": [added],
+            "pre_tokenizer": level,
+            "decoder": level,
+            "model": {"type": "BPE", "vocab": vocab, "merges": []},
+        }
+    )
 
 
 def _opened(content: bytes, where: str) -> Tokenizer:

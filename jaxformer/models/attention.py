@@ -16,13 +16,16 @@ def causal_mask(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), bool))
 
 
-def rotary(x_BxTxHxK: jax.Array, base: float = 10_000.0) -> jax.Array:
-    """Rotary positions, rotate-half layout: the pair (x_k, x_{k+K/2}) turns by t * base^(-2k/K)."""
+def rotary(x_BxTxHxK: jax.Array, base: float = 10_000.0, start: jax.Array | int = 0) -> jax.Array:
+    """Rotary positions, rotate-half layout: the pair (x_k, x_{k+K/2}) turns by t * base^(-2k/K).
+
+    `start` is the position t of the first token.
+    """
     length, width = x_BxTxHxK.shape[-3], x_BxTxHxK.shape[-1]
     if width % 2:
         raise UserError(f"rotary positions need an even head dimension, got {width}.")
     rates_k = base ** (-jnp.arange(0, width, 2) / width)
-    angles_Txk = jnp.arange(length)[:, None] * rates_k[None, :]
+    angles_Txk = (start + jnp.arange(length))[:, None] * rates_k[None, :]
     cos_Tx1xk = jnp.cos(angles_Txk)[:, None, :].astype(x_BxTxHxK.dtype)
     sin_Tx1xk = jnp.sin(angles_Txk)[:, None, :].astype(x_BxTxHxK.dtype)
     batch_axes = tuple(range(x_BxTxHxK.ndim - 3))

@@ -14,6 +14,8 @@ block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,i
 paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel; "bias" beside a block's kernels if use_bias.
 Captures: block_i/attn/weights, block_i/states, final.
 
+With mutable=["cache"] it takes the tokens that follow those of the call before (models/cache.py).
+
 scan=True runs all blocks but the last as one body over parameters stacked inside the compiled
 function: addresses, initial bits, captures and results stay. docs/laboratory.md has what it costs.
 """
@@ -28,6 +30,7 @@ import jax.numpy as jnp
 from jaxformer.errors import UserError, check_choice, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
+from jaxformer.models.cache import count, is_caching, remember
 from jaxformer.models.layers import RMSNorm, keep_last, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
 from jaxformer.models.scanned import scan_blocks
@@ -102,7 +105,9 @@ class Attention(nn.Module):
     def __call__(self, x_BxTxN: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
         spec = self.spec
         v_BxTxHxD = self._heads(spec.dense(spec.width, "value", spec.init_std)(x_BxTxN))
-        if spec.mixer == "mixit":
+        if is_caching(self):
+            weights_HxTxT, v_BxTxHxD = self._cached(x_BxTxN, v_BxTxHxD)
+        elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK)
         else:
             weights_HxTxT = self._softmax(x_BxTxN, positions_BxK)
@@ -122,6 +127,27 @@ class Attention(nn.Module):
             mask = mask if positions_BxK is None else mask[positions_BxK][:, None]
         scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
         return attention.attention_weights(scores_BxHxKxT, mask)
+
+    def _cached(self, x_BxTxN, v_BxTxHxD):
+        """The rows of A_h of the new tokens, and the values of all tokens that there are room for.
+
+        What is not there yet has weight 0: all is causal.
+        """
+        spec, T = self.spec, x_BxTxN.shape[1]
+        start, v_BxSxHxD = remember(self, "values", v_BxTxHxD, spec.length)
+        if spec.mixer == "mixit":
+            mix_HxSxS = jnp.asarray(self.param("mix", self._draw_mixing))
+            return jax.lax.dynamic_slice_in_dim(mix_HxSxS, start, T, 1), v_BxSxHxD
+        q, k = (
+            attention.rotary(
+                self._heads(spec.dense(spec.width, name, spec.qk_init_std)(x_BxTxN)), start=start
+            )
+            for name in ("query", "key")
+        )
+        _, k_BxSxHxD = remember(self, "keys", k, spec.length)
+        mask_TxS = jnp.arange(spec.length)[None] <= start + jnp.arange(T)[:, None]
+        scores = attention.attention_scores(q, k_BxSxHxD, accumulate=spec.param_dtype)
+        return attention.attention_weights(scores, mask_TxS), v_BxSxHxD
 
     def _fixed_mixing(self, length, positions_BxK):
         # As an array, since loaded parameters are NumPy's, which cannot be indexed while tracing.
@@ -196,9 +222,10 @@ class Decoder(nn.Module):
             raise UserError(f"the model holds {spec.length} tokens, got {length}.")
         h = self._embed("embed", spec.vocab_size, tokens_BxT)
         if spec.learned_positions:
-            h += self._embed("positions", spec.length, jnp.arange(length)[None])
+            start = count(self, length) if is_caching(self) else 0
+            h += self._embed("positions", spec.length, start + jnp.arange(length)[None])
         block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
-        scanned = spec.scan and last > 0 and not self.is_initializing()
+        scanned = spec.scan and last > 0 and not (self.is_initializing() or is_caching(self))
         if scanned:
             h = scan_blocks(self, Block(spec, parent=None), last, h, None, remat=spec.remat)
         for i in range(last if scanned else 0, spec.layers):

@@ -1,0 +1,161 @@
+"""A trained decoder as a folder that Hugging Face's `transformers` loads as a Llama.
+
+    python -m jaxformer.models.export RUN DIR
+
+    AutoModelForCausalLM.from_pretrained(DIR)       AutoTokenizer.from_pretrained(DIR)
+
+  RUN         a folder of experiments/run.py that trained on prepared text
+  DIR         the new folder: config.json, model.safetensors, tokenizer.json
+  --member=I  of the population (default: the first seed of the chosen learning rate)
+
+Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas; MixiT is not, because a
+Llama has no fixed mixing. A factor on the branches (the authors' preset) goes into the last matrix
+of each branch. The logits agree to 1e-4 in float32.
+"""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxformer.commandline import Parser, command
+from jaxformer.errors import UserError
+from jaxformer.files import naming, write_atomically, write_json
+
+# Ours in a block -> Llama's in a layer.
+MODULES = {
+    "attn/query": "self_attn.q_proj",
+    "attn/key": "self_attn.k_proj",
+    "attn/value": "self_attn.v_proj",
+    "attn/out": "self_attn.o_proj",
+    "mlp/gate": "mlp.gate_proj",
+    "mlp/in": "mlp.up_proj",
+    "mlp/out": "mlp.down_proj",
+}
+
+
+def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Path:
+    """Writes the folder, whole or not at all; `coder` is the tokenizer that goes with it."""
+    folder = Path(folder)
+    check(model)
+    if folder.exists():
+        raise UserError(f"{folder} is there already; give the name of a new folder.")
+    if coder is not None and coder.vocab_size != model.spec.vocab_size:
+        raise UserError(
+            f"the tokenizer has {coder.vocab_size} tokens and the model {model.spec.vocab_size}."
+        )
+    try:
+        from safetensors.numpy import save
+    except ImportError:
+        raise UserError(
+            "exporting needs the package safetensors: pip install 'jaxformer[data]'."
+        ) from None
+    partial = folder.with_name(f"{folder.name}.partial")
+    with naming(partial):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+    weights = llama_weights(model, params)
+    write_atomically(partial / "model.safetensors", save(weights, {"format": "pt"}))
+    write_json(partial / "config.json", llama_config(model, getattr(coder, "end", None)))
+    if coder is not None:
+        write_atomically(partial / "tokenizer.json", coder.as_json().encode())
+        said: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+        }
+        said |= {"eos_token": coder.end_text, "bos_token": coder.end_text}
+        write_json(partial / "tokenizer_config.json", said)
+    with naming(folder):
+        partial.rename(folder)
+    return folder
+
+
+def check(model: Any) -> None:
+    """Raises unless the model is a Llama."""
+    spec = model.spec
+    lacks = {
+        "is no decoder": type(model).__name__ != "Decoder",
+        "mixes tokens by fixed matrices": getattr(spec, "mixer", "softmax") != "softmax",
+        "sees tokens on both sides": not spec.causal,
+        "has learned positions": getattr(spec, "learned_positions", False),
+        "scales its residual stream": getattr(spec, "residual_scale", 1.0) != 1.0,
+        "has no norms": not getattr(spec, "use_norm", True),
+        "has no MLPs": not getattr(spec, "use_mlp", True),
+        "has another activation than silu": getattr(spec, "act", "silu") != "silu",
+    }
+    if found := [what for what, is_so in lacks.items() if is_so]:
+        raise UserError(f"this model is no Llama: it {', and '.join(found)}.")
+
+
+def llama_weights(model: Any, params: Any) -> dict[str, np.ndarray]:
+    """{Llama's name: array in float32}; a matrix has its outputs first there."""
+    spec, params = model.spec, jax.device_get(params)
+    found = {
+        "model.embed_tokens.weight": params["embed"]["embedding"],
+        "model.norm.weight": params["final_norm"]["scale"],
+        "lm_head.weight": params["unembed"]["kernel"].T,
+    }
+    for i in range(spec.layers):
+        block, layer = params[f"block_{i}"], f"model.layers.{i}"
+        found[f"{layer}.input_layernorm.weight"] = block["attn_norm"]["scale"]
+        found[f"{layer}.post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
+        for ours, theirs in MODULES.items():
+            room, name = ours.split("/")
+            factor = spec.branch_scale if name == "out" else 1.0
+            for kind, value in block[room][name].items():
+                word = "weight" if kind == "kernel" else "bias"
+                found[f"{layer}.{theirs}.{word}"] = factor * value.T
+    return {name: np.ascontiguousarray(x, np.float32) for name, x in found.items()}
+
+
+def llama_config(model: Any, end: int | None) -> dict[str, Any]:
+    """config.json of the folder."""
+    spec = model.spec
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.width,
+        "intermediate_size": spec.mlp_width,
+        "num_hidden_layers": spec.layers,
+        "num_attention_heads": spec.heads,
+        "num_key_value_heads": spec.heads,
+        "head_dim": spec.width // spec.heads,
+        "max_position_embeddings": spec.length,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "attention_bias": spec.use_bias,
+        "mlp_bias": spec.use_bias,
+        "tie_word_embeddings": False,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "torch_dtype": "float32",
+    }
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    from jaxformer import build
+    from jaxformer.loading import load
+
+    parser = Parser(__doc__)
+    parser.add_argument("run")
+    parser.add_argument("folder")
+    parser.add_argument("--member", type=int, default=None)
+    asked = parser.parse_args(argv)
+    model, params, config = load(asked.run, asked.member)
+    task = build.task(config)
+    held = getattr(task, "held", None)
+    if held is None:
+        raise UserError(f"{asked.run} was not trained on prepared text: there is no tokenizer.")
+    print(f"exported to {export(model, params, asked.folder, held.tokenizer)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

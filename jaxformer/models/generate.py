@@ -1,0 +1,80 @@
+"""Tokens drawn from a causal model one after the other, each at the cost of one row.
+
+    tokens_BxS = generate(model, params, prompt_BxT, n, key, temperature=0.8, top_p=0.95)
+
+The logits of a step equal those of the full pass over all tokens so far (tests hold them to 1e-5).
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.errors import UserError, check_range
+
+
+def generate(
+    model: Any,
+    params: Any,
+    prompt_BxT: jax.Array,
+    n: int,
+    key: jax.Array,
+    *,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> jax.Array:
+    """(B, T + n): the prompt and n more tokens, drawn at a temperature (0: the likeliest).
+
+    `top_p` keeps the fewest of the likeliest tokens that together have at least this probability.
+    """
+    spec, (_, T) = model.spec, prompt_BxT.shape
+    check_range("temperature", temperature, 0, 1e6)
+    check_range("top_p", top_p, 0, 1)
+    check_range("the number of tokens to draw", n, 0)
+    if not spec.causal:
+        raise UserError("this model sees tokens on both sides; only a causal one can be continued.")
+    if not T:
+        raise UserError("the prompt is empty; give at least one token, such as the end of a text.")
+    if T + n > spec.length:
+        raise UserError(
+            f"the model holds {spec.length} tokens; the prompt has {T} and {n} are asked for."
+        )
+    if not n:
+        return prompt_BxT
+    drawn_BxN = _generate(model, n, temperature == 0, params, prompt_BxT, key, temperature, top_p)
+    return jnp.concatenate([prompt_BxT, drawn_BxN], 1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _generate(model, n: int, greedy: bool, params, prompt_BxT, key, temperature, top_p):
+    def call(cache: Any, tokens):
+        logits, kept = model.apply({"params": params, **cache}, tokens, mutable=["cache"])
+        return logits[:, -1], kept
+
+    def draw(logits_BxV, key):
+        if greedy:
+            return logits_BxV.argmax(-1).astype(prompt_BxT.dtype)
+        logits_BxV = nucleus(logits_BxV.astype(jnp.float32) / temperature, top_p)
+        return jax.random.categorical(key, logits_BxV).astype(prompt_BxT.dtype)
+
+    def step(carry, key):
+        cache, token_B = carry
+        logits_BxV, cache = call(cache, token_B[:, None])
+        return (cache, draw(logits_BxV, key)), token_B
+
+    keys = jax.random.split(key, n)
+    logits_BxV, cache = call({}, prompt_BxT)
+    start = cache, draw(logits_BxV, keys[0])
+    (_, last_B), drawn_NxB = jax.lax.scan(step, start, keys[1:])
+    return jnp.concatenate([drawn_NxB, last_B[None]]).T
+
+
+def nucleus(logits_BxV: jax.Array, top_p: float | jax.Array) -> jax.Array:
+    """The logits of the fewest likeliest tokens with probability `top_p`; -inf for the others."""
+    order_BxV = jnp.argsort(-logits_BxV, -1)
+    p_BxV = jax.nn.softmax(jnp.take_along_axis(logits_BxV, order_BxV, -1), -1)
+    kept_BxV = jnp.cumsum(p_BxV, -1) - p_BxV < top_p
+    kept_BxV = kept_BxV.at[:, 0].set(True)
+    rank_BxV = jnp.argsort(order_BxV, -1)
+    return jnp.where(jnp.take_along_axis(kept_BxV, rank_BxV, -1), logits_BxV, -jnp.inf)
