@@ -1,4 +1,4 @@
-"""An exported folder is what Llama reads: names, shapes, and the logits that transformers computed."""
+"""An exported folder is what Llama reads: names, shapes, and the logits of transformers."""
 
 import json
 from pathlib import Path
