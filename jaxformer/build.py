@@ -16,12 +16,14 @@ import optax
 from jaxformer import optim, records
 from jaxformer.errors import UserError, check_choice, did_you_mean
 from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
+from jaxformer.models.classifier import ClassifierSpec, classifier
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
+from jaxformer.tasks.classes import DocumentClass
 from jaxformer.tasks.disk import OnDisk
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
@@ -39,6 +41,7 @@ from jaxformer.training.setup import Phase, Setup, make_setup, thawing
 TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,
     "causal_text": CausalText,
+    "document_class": DocumentClass,
     "dyck": Dyck,
     "hops": Hops,
     "masked_text": MaskedText,
@@ -53,6 +56,7 @@ TASKS: dict[str, type[Task]] = {
 # name -> (function of the fields, the dataclass that lists them)
 MODELS: dict[str, tuple[Callable, type]] = {
     "attention_paths": (attention_paths, AttentionPathsSpec),
+    "classifier": (classifier, ClassifierSpec),
     "decoder": (decoder, DecoderSpec),
     "encoder": (encoder, EncoderSpec),
     "recall": (recall, RecallSpec),

@@ -76,6 +76,14 @@ def mixing_matrix(
     return identity_TxT[None] + jnp.where(visible_TxT[None], w_HxTxT - mean_HxTx1, 0)
 
 
+def mixing_of_seen(mix_HxTxT: jax.Array, seen_BxT: jax.Array) -> jax.Array:
+    """(B, H, T, T): A of the tokens that are seen, each row centred again so that it sums to 1."""
+    seen = seen_BxT[:, None, None, :].astype(mix_HxTxT.dtype)
+    mix_BxHxTxT = mix_HxTxT[None] * seen
+    excess_BxHxTx1 = mix_BxHxTxT.sum(-1, keepdims=True) - 1
+    return mix_BxHxTxT - excess_BxHxTx1 / seen.sum(-1, keepdims=True) * seen
+
+
 def mixing_std(
     key: jax.Array, scale: str | float, heads: int, length: int, width: int
 ) -> jax.Array:

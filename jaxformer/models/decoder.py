@@ -62,6 +62,7 @@ class DecoderSpec:
     branch_scale: float = 1.0  # b
     use_norm: bool = True
     use_mlp: bool = True
+    pad: int = -1  # the token that fills short sequences, which nothing sees; -1: there is none
     remat: bool = False  # recompute a block's activations in the backward pass
     scan: bool = False  # one compiled block for all but the last; nothing else changes
     dtype: Any = float  # of the computation; Python's float is float32, or float64 under x64
@@ -102,21 +103,21 @@ class Attention(nn.Module):
     spec: DecoderSpec
 
     @nn.compact
-    def __call__(self, x_BxTxN: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+    def __call__(self, x_BxTxN, positions_BxK=None, seen_BxT=None) -> jax.Array:
         spec = self.spec
         v_BxTxHxD = self._heads(spec.dense(spec.width, "value", spec.init_std)(x_BxTxN))
         if is_caching(self):
             weights_HxTxT, v_BxTxHxD = self._cached(x_BxTxN, v_BxTxHxD)
         elif spec.mixer == "mixit":
-            weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK)
+            weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, seen_BxT)
         else:
-            weights_HxTxT = self._softmax(x_BxTxN, positions_BxK)
+            weights_HxTxT = self._softmax(x_BxTxN, positions_BxK, seen_BxT)
         self.sow("intermediates", "weights", weights_HxTxT, reduce_fn=keep_last)
         mixed_BxKxHxD = attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD)
         mixed_BxKxN = mixed_BxKxHxD.reshape(*mixed_BxKxHxD.shape[:2], spec.width)
         return spec.dense(spec.width, "out", spec.init_std)(mixed_BxKxN)
 
-    def _softmax(self, x_BxTxN, positions_BxK):
+    def _softmax(self, x_BxTxN, positions_BxK, seen_BxT):
         spec = self.spec
         q = self._heads(spec.dense(spec.width, "query", spec.qk_init_std)(x_BxTxN))
         k = self._heads(spec.dense(spec.width, "key", spec.qk_init_std)(x_BxTxN))
@@ -125,6 +126,8 @@ class Attention(nn.Module):
         if spec.causal:
             mask = attention.causal_mask(x_BxTxN.shape[1])
             mask = mask if positions_BxK is None else mask[positions_BxK][:, None]
+        elif seen_BxT is not None:
+            mask = seen_BxT[:, None, None, :]
         scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
         return attention.attention_weights(scores_BxHxKxT, mask)
 
@@ -149,9 +152,14 @@ class Attention(nn.Module):
         scores = attention.attention_scores(q, k_BxSxHxD, accumulate=spec.param_dtype)
         return attention.attention_weights(scores, mask_TxS), v_BxSxHxD
 
-    def _fixed_mixing(self, length, positions_BxK):
+    def _fixed_mixing(self, length, positions_BxK, seen_BxT):
         # As an array, since loaded parameters are NumPy's, which cannot be indexed while tracing.
         mix_HxTxT = jnp.asarray(self.param("mix", self._draw_mixing))[:, :length, :length]
+        if seen_BxT is not None:
+            mix_BxHxTxT = attention.mixing_of_seen(mix_HxTxT, seen_BxT)
+            return jnp.swapaxes(
+                take_positions(jnp.swapaxes(mix_BxHxTxT, 1, 2), positions_BxK), 1, 2
+            )
         if not self.spec.causal:  # rows of fewer tokens are centred again: they sum to 1
             mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - 1) / length
         if positions_BxK is None:
@@ -194,10 +202,11 @@ class Block(nn.Module):
     spec: DecoderSpec
 
     @nn.compact
-    def __call__(self, h_BxTxN: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+    def __call__(self, h_BxTxN, positions_BxK=None, seen_BxT=None) -> jax.Array:
         spec = self.spec
         r, b = spec.residual_scale, spec.branch_scale
-        branch = Attention(spec, name="attn")(self._norm("attn_norm", h_BxTxN), positions_BxK)
+        inside = self._norm("attn_norm", h_BxTxN)
+        branch = Attention(spec, name="attn")(inside, positions_BxK, seen_BxT)
         h = r * take_positions(h_BxTxN, positions_BxK) + b * branch
         if spec.use_mlp:
             h = r * h + b * GatedMLP(spec, name="mlp")(self._norm("mlp_norm", h))
@@ -224,13 +233,19 @@ class Decoder(nn.Module):
         if spec.learned_positions:
             start = count(self, length) if is_caching(self) else 0
             h += self._embed("positions", spec.length, start + jnp.arange(length)[None])
+        seen_BxT = None  # a causal token sees no padding, which comes last
+        if spec.pad >= 0 and not spec.causal:
+            seen_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
         block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
         scanned = spec.scan and last > 0 and not (self.is_initializing() or is_caching(self))
         if scanned:
-            h = scan_blocks(self, Block(spec, parent=None), last, h, None, remat=spec.remat)
+            h = scan_blocks(
+                self, Block(spec, parent=None), last, h, None, seen_BxT, remat=spec.remat
+            )
         for i in range(last if scanned else 0, spec.layers):
             # Only the last block may drop tokens: every other block's are sources of the next.
-            h = block(spec, name=f"block_{i}")(h, positions_BxK if i == last else None)
+            mine = positions_BxK if i == last else None
+            h = block(spec, name=f"block_{i}")(h, mine, seen_BxT)
         if spec.use_norm:
             h = RMSNorm(name="final_norm", **spec.dtypes)(h)
         self.sow("intermediates", "final", h, reduce_fn=keep_last)

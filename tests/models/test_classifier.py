@@ -1,0 +1,70 @@
+"""Classifying documents: the pool, and padding that nothing sees."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from jaxformer.models.classifier import classifier, pooled
+from jaxformer.settings import DataSettings
+from jaxformer.tasks.classes import DocumentClass
+from jaxformer.tasks.source import make_source
+from jaxformer.tasks.task import TRAIN
+
+SIZES = dict(vocab_size=9, length=8, width=8, layers=1, heads=2, mlp_width=8, classes=3, pad=8)
+KINDS = {
+    "causal": {},
+    "softmax": dict(causal=False),
+    "mixit": dict(causal=False, mixer="mixit", mixing_scale=0.4, learned_positions=True),
+}
+
+
+@pytest.mark.parametrize("pool", ["last", "first", "mean"])
+def test_a_pool_by_slow_python(pool):
+    h = np.random.default_rng(0).normal(size=(4, 5, 2)).astype(np.float32)
+    lengths = [5, 3, 1, 0]
+    seen = np.arange(5)[None] < np.array(lengths)[:, None]
+    found = pooled(jnp.asarray(h), jnp.asarray(seen), pool)
+    for row, n, answer in zip(h, lengths, found, strict=True):
+        n = max(n, 1)
+        expected = {"last": row[n - 1], "first": row[0], "mean": row[:n].mean(0)}[pool]
+        np.testing.assert_allclose(answer[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing(kind):
+    """A short text alone and the same text padded have the same logits; other tokens have not."""
+    model = classifier(**SIZES, **KINDS[kind], init_std="fan_in", pool="mean")
+    text = jnp.array([[1, 5, 2, 7, 3]])
+    padded = jnp.concatenate([text, jnp.full((1, 3), 8)], 1)
+    params = jax.jit(model.init)(jax.random.key(0), padded)["params"]
+    call = jax.jit(model.apply)
+    short, long = (call({"params": params}, tokens) for tokens in (text, padded))
+    assert short.shape == (1, 1, 3) and "unembed" not in params
+    np.testing.assert_allclose(short, long, atol=1e-6)
+    assert np.isfinite(call({"params": params}, jnp.full((1, 8), 8))).all()  # an empty text
+    assert np.abs(call({"params": params}, padded.at[0, 6].set(1)) - long).max() > 1e-3
+
+
+def test_the_task_shows_documents_and_asks_their_class():
+    task = DocumentClass(window=20)
+    held, n = task.held, 50
+    rows = task.rows(TRAIN, np.arange(n), np.zeros(n, int))
+    inputs, targets, weights = task.batch(jnp.asarray(rows), None)
+    assert targets.shape == weights.shape == (n, 1) and (targets[:, 0] == np.arange(n) % 2).all()
+    documents, lengths = held.documents(np.arange(n), 20)
+    np.testing.assert_array_equal(inputs, documents)
+    assert task.sizes == dict(vocab_size=66, length=20, classes=2, pad=65)
+    test = make_source(task, DataSettings(test_size=200), 4).heldout().test
+    found = task.baselines(test)
+    # Both ways round have the same symbols: only order tells them apart.
+    assert abs(found["bag_of_words"] - 0.5) < 0.1 and found["best_constant"] == 0.5
+    assert lengths.min() >= 10
+
+
+def test_wrong_options_are_one_line():
+    with pytest.raises(UserError, match=r"leave task.documents at True"):
+        DocumentClass(window=8, documents=False)
+    with pytest.raises(UserError, match=r"unknown pool 'lst'. Did you mean 'last'"):
+        classifier(**SIZES, pool="lst")
