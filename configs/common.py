@@ -20,6 +20,8 @@ VARIANTS = {
 FIXED_POSITIONS = {
     "random_mixit_fixed": ("mixit", (("(embed|unembed)/.*", "train"), (".*", "frozen")))
 }
+# Tiny Shakespeare as configs/text/lm.py prepares it: the folder and the fingerprint of its tokens.
+SHAKESPEARE = ("tinyshakespeare-bpe1024", "1460733d6353")
 
 
 class ConfigError(ValueError):
@@ -245,17 +247,16 @@ def masked_text(*, window: int) -> dict:
     )
 
 
-def next_token(
-    tokens: str = "", fingerprint: str = "", *, window: int, documents: bool = False
+def prepared_text(
+    name: str, tokens: str = "", fingerprint: str = "", documents: bool = False, **more
 ) -> dict:
-    """The task of language modelling; without `tokens` on the packaged chain."""
+    """A task on prepared text; `more` are the window and what only this task has."""
     return dict(
-        name="next_token",
-        tokens=tokens,  # a folder of experiments/prepare.py
+        name=name,
+        tokens=tokens,  # a folder of experiments/prepare.py; "" is the packaged chain
         fingerprint=fingerprint,  # of these tokens; "" takes any
-        window=window,
         documents=documents,  # the beginning of each document, padded; else windows of all text
-        batch_of=0,  # examples of a batch in the papers' log perplexity; 0 leaves it out
+        **more,
     )
 
 

@@ -28,7 +28,7 @@ from configs import common
 
 SECONDS = {"tiny": 20, "small": 900, "paper": 5 * 86400}
 TEXTS = {
-    "shakespeare": ("tinyshakespeare-bpe1024", "1460733d6353"),
+    "shakespeare": common.SHAKESPEARE,
     "wikitext103": ("wikitext103-llama", ""),
     "fineweb_edu": ("fineweb_edu-llama", ""),
 }
@@ -42,23 +42,25 @@ def get_config(arg: str = ""):
         scale=common.SCALES,
         preset=common.PRESETS,
     )
-    config = common.training("text/lm", arguments)
-    config.task = common.next_token(window=32)
+    config, held = common.training("text/lm", arguments), TEXTS[arguments["text"]]
+    config.task = common.prepared_text("next_token", window=32, batch_of=0)
     common.decoder(config, width=64, layers=2, heads=4)
     if arguments["scale"] == "tiny":
         config.data.update(test_size=200, validation_size=100)
         config.optim.learning_rate = (1e-2,)
         config.train.update(batch_size=32, steps=200, eval_every=50)
     elif arguments["scale"] == "small":
-        config.task = common.next_token(*TEXTS[arguments["text"]], window=64)
+        config.task = common.prepared_text("next_token", *held, window=64, batch_of=0)
         common.decoder(config, width=128, layers=2, heads=4)
         config.data.update(test_size=10_000, validation_size=10_000)
         config.n_seeds = 3
         config.optim.learning_rate = (1e-3, 3e-3, 1e-2)
         config.train.update(batch_size=32, steps=800, eval_every=200)
     else:
-        config.task = common.next_token(*TEXTS[arguments["text"]], window=256, documents=True)
-        config.task.batch_of = 512
+        lines = arguments["text"] != "shakespeare"  # which is a single document
+        config.task = common.prepared_text(
+            "next_token", *held, documents=lines, window=256, batch_of=512
+        )
         common.decoder(config, width=512, layers=12, heads=8)
         config.data.update(test_size=4_358, validation_size=4_096)
         config.optim.update(learning_rate=(1e-3, 5e-4, 1e-4), schedule="linear", warmup=1600)

@@ -18,6 +18,7 @@ from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
 from jaxformer.tasks.task import Batch, Task, most_frequent
 
 MASKINGS = ("plain", "bert")
+COMPILED = 2_000_000  # symbols of a file, which is a constant of the compiled program
 # Where the parts of a file begin and end, in tenths of it.
 PARTS = {TRAIN: (0, 8), VALIDATION: (8, 9), TEST: (9, 10)}
 
@@ -35,6 +36,12 @@ class Text(Task):
         if self.stream not in PARTS:
             raise UserError(f"task.stream must be one of {[*PARTS]}, got {self.stream}.")
         text = self.corpus.text
+        if text is not None and len(text) > COMPILED:
+            raise UserError(
+                f"the text {self.text!r} has {len(text):,} symbols, and up to {COMPILED:,} become "
+                "a part of the program: prepare it (experiments/prepare.py) and take the task "
+                "next_token or masked_tokens."
+            )
         if text is not None and len(text) // 10 < self._drawn:
             raise UserError(
                 f"the text {self.text!r} is too short: a tenth of it, {len(text) // 10} symbols, "

@@ -12,8 +12,10 @@ from experiments.shared.fitting import fitted
 from experiments.shared.outcome import Outcome, Training, exact
 from jaxformer import optim
 from jaxformer.capture import capture
+from jaxformer.data.tokens import find
 from jaxformer.models.decoder import decoder
 from jaxformer.partition import Partition
+from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.text import CausalText
 from jaxformer.training.metrics import over_seeds
 
@@ -29,12 +31,18 @@ def measure_covariance_trained(
 ) -> Outcome:
     """Covariance and cosine of the last layer's tokens against depth, before and after training.
 
-    One network a depth and seed, trained under `rules` to name the next symbol of the text; of
-    several learning rates the one with the lowest final loss counts. Measured on held-out text.
+    One network a depth and seed, trained under `rules` to name the next symbol of the text, or the
+    next token if `text` is a folder of experiments/prepare.py; of several learning rates the one
+    with the lowest final loss counts. Measured on held-out text.
     """
     _, batch_size, steps, _, n_seeds = training
     depth.check(depths, steps=steps, batch_size=batch_size, sequences=sequences, length=length)
-    task = CausalText(text=text, window=length)
+    is_prepared = bool(text) and find(text).is_dir()
+    task = (
+        NextToken(tokens=text, window=length)
+        if is_prepared
+        else CausalText(text=text, window=length)
+    )
     factor = optim.schedule("cosine", steps, min(20, steps))
     shape = (n_seeds, len(depths), len(depth.STATISTICS))
     values = {when: {name: np.empty(shape) for name in models} for when in ("before", "after")}

@@ -1,0 +1,67 @@
+r"""Masked language modelling in three regimes, all six curves (arXiv 2505.24333, Figure 1; A.1 f).
+
+    python experiments/run.py --config=configs/text/masked.py:curve=trainable_2,scale=tiny
+
+curve    rank_collapse: beta = 0.02, alpha_SA = 1     trainable_1.5, trainable_2: alpha_SA = 1.5, 2
+         entropy_1, entropy_1.5, entropy_2: beta = 1.8 and 12 layers, alpha_SA = 1, 1.5, 2
+masking  plain | bert (80 % mask, 10 % a random token, 10 % unchanged)
+
+scale  what                                    time            expected test loss (nats a token)
+tiny   the packaged chain, 4 layers, n=32      30 CPU seconds  below the unigram's 3.4
+small  tiny Shakespeare, BPE of 1,024, n=64    10 CPU minutes  trainable below both collapses
+paper  TinyStories, 60 or 12 layers, n=600     days on a GPU   the order of the figure, no numbers
+
+Each row of metrics.jsonl has the loss and the attention entropy: the two curves of a model. At the
+small scale eight layers reach the regimes with beta = 0.5 and alpha_SA = 0.1, 1, 1.5, or beta = 4.
+The text of the small scale is that of configs/text/lm.py; the paper's is prepared by
+
+    python experiments/prepare.py --dataset tinystories --tokenizer bpe:10000 \
+        --out runs/data/tinystories-bpe10000
+"""
+
+from configs import common
+
+SECONDS = {"tiny": 30, "small": 600, "paper": 3 * 86_400}
+# curve -> (layers, beta, alpha_SA) of the paper, and (beta, alpha_SA) with our eight layers
+CURVES = {
+    "rank_collapse": ((60, 0.02, 1.0), (0.5, 0.1)),
+    "trainable_1.5": ((60, 0.02, 1.5), (0.5, 1.0)),
+    "trainable_2": ((60, 0.02, 2.0), (0.5, 1.5)),
+    "entropy_1": ((12, 1.8, 1.0), (4.0, 0.7)),
+    "entropy_1.5": ((12, 1.8, 1.5), (4.0, 1.0)),
+    "entropy_2": ((12, 1.8, 2.0), (4.0, 1.5)),
+}
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, curve=(*CURVES,), masking=("plain", "bert"), scale=common.SCALES)
+    config = common.training("text/masked", arguments)
+    (layers, beta, alpha), ours = CURVES[arguments["curve"]]
+    config.task = common.prepared_text(
+        "masked_tokens", window=16, rate=0.15, masking=arguments["masking"]
+    )
+    config.optim.update(schedule="linear", warmup=10)
+    config.optim.labels.train.weight_decay = 0.01
+    config.train.update(batch_size=64, probes=("attention_entropy",))
+    if arguments["scale"] == "paper":
+        config.task.update(tokens="tinystories-bpe10000", window=128)
+        common.encoder(config, width=600, layers=layers, heads=6, beta=beta, alpha_sa=alpha)
+        config.data.update(test_size=2_000, validation_size=2_000)
+        config.optim.update(learning_rate=(1e-4,), warmup=1650)
+        config.train.update(steps=33_000, log_every=50, eval_every=1_000)
+        return config
+    beta, alpha = ours
+    if arguments["scale"] == "tiny":
+        common.encoder(config, width=32, layers=4, heads=4, beta=beta, alpha_sa=alpha)
+        config.data.update(test_size=200, validation_size=100)
+        config.optim.learning_rate = (3e-3,)
+        config.train.update(steps=200, eval_every=100)
+        return config
+    tokens, fingerprint = common.SHAKESPEARE
+    config.task.update(tokens=tokens, fingerprint=fingerprint, window=32)
+    common.encoder(config, width=64, layers=8, heads=4, beta=beta, alpha_sa=alpha)
+    config.n_seeds = 3
+    config.data.update(test_size=700, validation_size=700)
+    config.optim.update(learning_rate=(2e-3,), warmup=100)
+    config.train.update(steps=2_000, log_every=20, eval_every=500)
+    return config
