@@ -11,8 +11,9 @@ from experiments.ledger.rules import (
     no_better_than_chance,
     of,
 )
-from experiments.papers.mixit.claims_given import GRID, LANGUAGE, OPTIMA, THROUGHPUT, VARIANTS, YELP
+from experiments.papers.mixit.claims_given import GRID, OPTIMA, VARIANTS
 from experiments.papers.mixit.claims_sweeps import DEPTH, FIGURE_2, HEAD_SWEEPS
+from experiments.papers.mixit.claims_text import LANGUAGE, THROUGHPUT, WAYS, YELP
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
 # Trivial predictors.
@@ -183,7 +184,7 @@ PAPER = Paper(
     "arXiv 2506.01115",
     (
         VARIANTS,
-        *(ADDITION, DYCK, MODULAR, MEMORIZATION, YELP),
+        *(ADDITION, DYCK, MODULAR, MEMORIZATION, YELP, WAYS),
         *(HOPS, RETRIEVAL, FIGURE_2, FIGURE_3),
         *(*LANGUAGE, BITS, *HEAD_SWEEPS, DEPTH),
         *(GRID, OPTIMA, PRINTED_VARIANCE, THROUGHPUT),

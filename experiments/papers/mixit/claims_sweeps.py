@@ -2,6 +2,7 @@
 
 from experiments.ledger.item import CHANCE, Cell, Item
 from experiments.ledger.rules import above, near, no_better_than_chance, of
+from experiments.papers.mixit.claims_text import YELP_HEADS
 
 TUNED = {"train.batch_size": "64", "train.steps": "1500"}
 RATE = {"optim.learning_rate": "0.01"}
@@ -55,12 +56,7 @@ HEAD_SWEEPS = (
         "50.7 % with 64 heads contradicts the 100 % of Table 1.",
     ),
     head_sweep("dyck", "77.9, 81.7, 89.4, 91.8 %"),
-    Item(
-        "Table 5, Yelp polarity",
-        "The number of heads hardly matters: 92.5, 92.6, 92.5, 91.7 %.",
-        needs="Yelp reviews and the Llama tokenizer",
-        also="version B, Table 9",
-    ),
+    YELP_HEADS,
 )
 
 DEPTH = Item(

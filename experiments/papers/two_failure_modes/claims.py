@@ -8,6 +8,7 @@ import functools
 
 from experiments.ledger.item import GROWS, MISPRINT, Item, Paper, cell_of, late
 from experiments.ledger.rules import above, computed, near, of, trivial
+from experiments.papers.two_failure_modes.claims_text import SIX_CURVES
 
 figure = functools.partial(cell_of, "two_failure_modes")
 loss = functools.partial(of, metric="loss")
@@ -216,6 +217,7 @@ PAPER = Paper(
     "arXiv 2505.24333",
     (
         *late(MAPS, TRAINABILITY, DEPTH, LOSSES),
+        SIX_CURVES,
         ENCODER,
         *late(PHASE, ENTROPY, TANH),
         *late(OVERLAP, MOMENTS, SPECTRUM, LOW_RATE, NO_RESIDUAL, BETA_EFF),
