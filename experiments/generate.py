@@ -51,6 +51,11 @@ def main(argv: Sequence[str]) -> int:
             "text; configs/text/lm.py does."
         )
     coder = task.held.tokenizer
+    if coder.vocab_size != model.spec.vocab_size:
+        raise UserError(
+            f"the tokens in {task.held.folder} have a vocabulary of {coder.vocab_size:,}, the "
+            f"model was trained with {model.spec.vocab_size:,}: they were prepared again otherwise."
+        )
     prompt = coder.encode([asked.prompt])[0].tolist() or [coder.end]
     left = model.spec.length - len(prompt)
     drawn = asked.tokens or max(min(DRAWN, left), 1)

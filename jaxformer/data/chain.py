@@ -62,8 +62,9 @@ class Drawn(Tokens):
     def bytes_of_token(self) -> np.ndarray:  # type: ignore[override]
         return Symbols().n_bytes()
 
-    def _read(self, name: str, offset: int, size: int, kind: Any) -> np.ndarray:
-        return np.frombuffer(self.contents[name][offset : offset + size], kind)  # type: ignore[attr-defined]
+    def _pieces(self, name: str, offsets: list[int], size: int) -> bytearray:
+        held: bytes = self.contents[name]  # type: ignore[attr-defined]
+        return bytearray(b"".join(held[offset : offset + size] for offset in offsets))
 
 
 @cache

@@ -101,9 +101,9 @@ class Tokens:
 
     def windows(self, starts_B: np.ndarray, length: int) -> np.ndarray:
         """(B, length) the tokens from each start on, in the type of the file."""
-        out, width = np.empty((len(starts_B), length), self.dtype), self.dtype.itemsize
-        for row, start in zip(out, starts_B.tolist(), strict=True):
-            row[:] = self._read("tokens.bin", start * width, length * width, self.dtype)
+        width = self.dtype.itemsize
+        content = self._pieces("tokens.bin", (starts_B * width).tolist(), length * width)
+        out = np.frombuffer(content, self.dtype).reshape(len(starts_B), length)
         if out.size and out.max() >= self.vocab_size:
             raise _damaged(self.folder, f"tokens.bin has the token {out.max()}")
         return out.astype(self.dtype.newbyteorder("="), copy=False)
@@ -142,10 +142,16 @@ class Tokens:
         return int(self._read("documents.bin", 8 * document, 8, "<i8")[0])
 
     def _read(self, name: str, offset: int, size: int, kind: Any) -> np.ndarray:
-        content = os.pread(self._open(name), size, offset)
-        if len(content) < size:
-            raise _damaged(self.folder, f"{name} ends before byte {offset + size}")
-        return np.frombuffer(content, kind)
+        return np.frombuffer(self._pieces(name, [offset], size), kind)
+
+    def _pieces(self, name: str, offsets: list[int], size: int) -> bytearray:
+        """So many bytes from each offset on, one after the other."""
+        number, content = self._open(name), bytearray(len(offsets) * size)
+        view = memoryview(content)
+        for i, offset in enumerate(offsets):
+            if os.preadv(number, [view[i * size : (i + 1) * size]], offset) < size:
+                raise _damaged(self.folder, f"{name} ends before byte {offset + size}")
+        return content
 
     def _open(self, name: str) -> int:
         if name not in self._opened:

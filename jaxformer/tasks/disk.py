@@ -23,7 +23,7 @@ from jaxformer.errors import UserError
 from jaxformer.sharding import BATCH_AXES
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 
-AT_ONCE = 2**23  # bytes that a feed reads at once
+AT_ONCE = 2**21  # bytes that a feed reads at once
 STEPS = 100  # and the most steps
 
 
@@ -78,19 +78,22 @@ class OnDisk:
         """The training batch of a step that is a number; inside jit a `DiskFeed` is needed."""
         if isinstance(step, Tracer):
             raise UserError("rows of a disk are not read inside jit: see DiskFeed.")
-        rows = self.read(Order(member_key), int(step))
+        rows = self.read(Order(member_key), range(int(step), int(step) + 1))[0]
         return self.task.batch(jnp.asarray(rows), _keys(member_key, step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
         """The parts of a file never overlap: nobody has to look."""
 
-    def read(self, order: "Order", step: int, part: slice = slice(None)) -> np.ndarray:
-        """(B, R) the rows of a step, or some of them."""
+    def read(self, order: "Order", steps: range, part: slice = slice(None)) -> np.ndarray:
+        """(steps, B, R) the rows of some steps, or a part of each step's."""
         n = self.task.count(TRAIN)
         size = min(self.train_size or n, n)
-        places = step * self.batch_size + np.arange(self.batch_size)[part]
-        index, shift = order.visit(places, size)
-        return self.task.rows(TRAIN, index * n // size, shift)
+        places_SxB = (
+            np.arange(self.batch_size)[None, part] + self.batch_size * np.array(steps)[:, None]
+        )
+        index, shift = order.visit(places_SxB.ravel(), size)
+        rows = self.task.rows(TRAIN, index * n // size, shift)
+        return rows.reshape(*places_SxB.shape, *rows.shape[1:])
 
     def _spaced(self, part: int, wanted: int) -> Batch:
         n = self.task.count(part)
@@ -164,11 +167,9 @@ class DiskFeed:
         return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), read)
 
     def _rows(self, shape: tuple[int, ...], first: int, index: tuple[slice, ...]) -> np.ndarray:
-        steps = range(shape[0])[index[0]]
-        orders = self.orders[index[1]]
-        read = self.data.read
-        rows = [[read(order, first + i, index[2]) for order in orders] for i in steps]
-        return np.array(rows, self.kind)
+        steps = range(first, first + shape[0])[index[0]]
+        rows = [self.data.read(order, steps, index[2]) for order in self.orders[index[1]]]
+        return np.stack(rows, 1)
 
 
 class Order:

@@ -28,6 +28,7 @@ from jaxformer.training.throughput import Throughput
 
 SAVE_SECONDS = 60
 EVALUATE_BATCH = 250  # examples at once, so that a large test set fits
+MOST_LOGITS = 2**28  # and of a large vocabulary fewer
 
 
 @dataclass(eq=False)
@@ -44,7 +45,11 @@ class Session:
 
     def __post_init__(self):
         whole = NamedSharding(self.setup.mesh, PartitionSpec())
-        self.evaluate = make_evaluate(self.setup.apply, self.setup.task, EVALUATE_BATCH, whole)
+        task = self.setup.task
+        at_once = EVALUATE_BATCH
+        if not self.setup.loss_chunk:  # else the logits are never held whole
+            at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
+        self.evaluate = make_evaluate(self.setup.apply, task, at_once, whole)
         self.heldout = jax.device_get(self.setup.data.heldout())
         self.validated = [row for row in self.workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []

@@ -29,7 +29,7 @@ SEED = int(os.environ.get("HOSTILE_SEED", 0))
 INPUTS = int(os.environ.get("HOSTILE_INPUTS", 600))
 COMMANDS = (
     *(f"experiments.{name}" for name in ("run", "sweep", "reproduce", "litmus", "report", "demo")),
-    *(f"experiments.{name}" for name in ("look", "compare")),
+    *(f"experiments.{name}" for name in ("look", "compare", "prepare", "generate")),
     *(f"theory.{name}" for name in ("phase_map", "trainability", "advise")),
 )
 LARGEST = {int: 1e15, float: 1e30}

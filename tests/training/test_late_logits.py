@@ -43,6 +43,7 @@ def test_scores_and_gradients_are_those_of_all_logits(chunk):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_step_in_chunks_is_the_step():
     whole, parts = built(), built(loss_chunk=32)
     feed = whole.batch_at(jnp.zeros(1, jnp.uint32))
@@ -96,6 +97,7 @@ def test_products_are_counted_with_their_loops():
     assert flops.products(jax.grad(lambda b, a: (a @ b).sum()), b, a) == 2 * n
 
 
+@pytest.mark.slow
 def test_frozen_queries_and_keys_cost_less():
     """The FLOPs allow 1.0 to 1.1 of the papers' 1.24 and 1.32."""
     counts = {}

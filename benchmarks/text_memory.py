@@ -1,0 +1,75 @@
+"""Memory of a training step with a vocabulary of 128,256, by the compiler's own count.
+
+    python benchmarks/text_memory.py
+
+The language model of the MixiT papers: 12 layers, n = 512, 8 heads, sequences of 256, AdamW, in
+float32 with remat and scan. All numbers are GiB: `state` is parameters, moments and gradient,
+`chunk` the logits of one chunk, `temporary` what the step needs beside its arguments and results.
+Nothing is run.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer import optim
+from jaxformer.models.decoder import decoder
+from jaxformer.partition import Partition
+from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.tasks.source import make_source
+from jaxformer.tasks.task import Batch, Task
+from jaxformer.training import cost
+from jaxformer.training.population import population
+from jaxformer.training.setup import make_setup
+
+CHUNK, WINDOW = 4096, 256
+
+
+@dataclass(frozen=True)
+class Any128k(Task):
+    """Tokens that mean nothing."""
+
+    vocab_size: int = 128_256  # type: ignore[override]
+    length: int = WINDOW  # type: ignore[override]
+    n_scored: int = WINDOW  # type: ignore[override]
+
+    def example(self, key, index):
+        tokens = jax.random.randint(key, (WINDOW + 1,), 0, self.vocab_size, jnp.int32)
+        return Batch(tokens[:-1], tokens[1:], jnp.ones(WINDOW))
+
+    def baselines(self, batch):
+        return {}
+
+
+def built(batch_size: int, chunk: int):
+    task, rules = Any128k(), Partition([(".*", "train")])
+    sizes = dict(vocab_size=task.vocab_size, length=WINDOW, width=512, layers=12, heads=8)
+    model = decoder(**sizes, mlp_width=2048, remat=True, scan=True)
+    tx = optim.optimizer(rules, {"train": optim.AdamW()}, 1.0, optim.schedule("linear", 9, 1))
+    data = make_source(task, DataSettings(), batch_size)
+    settings = TrainSettings(batch_size=batch_size, loss_chunk=chunk)
+    return make_setup(
+        task, model, rules, tx, data, population(0, 1, (1e-3,)), settings, DeviceSettings()
+    )
+
+
+def main() -> None:
+    print("batch chunk of    state    chunk temporary   peak   (peak - chunk) / state")
+    for batch_size, chunk in ((8, CHUNK), (8, 512), (8, 0), (64, CHUNK)):
+        setup = built(batch_size, chunk)
+        params = 4 * sum(setup.counts().values())
+        state, logits = 4 * params, 4 * (chunk or batch_size * WINDOW) * setup.task.vocab_size
+        step = jax.jit(setup.step(), donate_argnums=0)
+        shapes = jax.eval_shape(setup.create), cost.batch_shapes(setup)
+        memory = step.lower(*shapes).compile().memory_analysis()
+        peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
+        peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
+        numbers = " ".join(
+            f"{x / 2**30:8.2f}" for x in (state, logits, memory.temp_size_in_bytes, peak)
+        )
+        print(f"{batch_size:5} {chunk:8} {numbers}   {(peak - logits) / state:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""From text to a sample and a folder: prepare, run, generate and export as a user calls them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.generate import main as generate
+from experiments.prepare import main as prepare
+from experiments.run import main as run
+from jaxformer.models.export import main as export
+
+SMALL = (
+    "--config=configs/text/lm.py:variant=frozen_qk,scale=tiny",
+    "--config.model.width=16",
+    "--config.model.mlp_width=16",
+    "--config.model.layers=1",
+    "--config.task.window=16",
+    "--config.data.test_size=8",
+    "--config.data.validation_size=8",
+    "--config.train.batch_size=4",
+    "--config.train.steps=20",
+    "--config.train.eval_every=10",
+    "--config.optim.warmup=5",
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny model of a text of one's own."""
+    place = tmp_path_factory.mktemp("text")
+    (place / "t.txt").write_text("".join(f"line {i} of a text\n" for i in range(2000)))
+    tokens, workdir = place / "tokens", place / "run"
+    assert (
+        prepare([f"--dataset=text:{place / 't.txt'}", f"--out={tokens}", "--tokenizer=bytes"]) == 0
+    )
+    assert run([*SMALL, f"--config.task.tokens={tokens}", f"--workdir={workdir}"]) == 0
+    return workdir
+
+
+def test_a_run_says_bits_a_byte_and_how_fast_it_was(trained):
+    result = json.loads((trained / "result.json").read_text())
+    loss, bits = (result["metrics"][name]["mean"] for name in ("loss", "bits_per_byte"))
+    assert bits == pytest.approx(loss / np.log(2), rel=0.02)  # a token is a byte, but for ends
+    assert result["baselines"]["trigram_loss"] < result["baselines"]["unigram_loss"]
+    assert result["metrics"]["tokens_per_second"]["mean"] > 0
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    (speed,) = [row["throughput"] for row in rows if "throughput" in row]
+    assert 0 <= speed["waiting_share"] <= 1 and speed["flops_per_second"] > 0
+    assert speed["tokens_per_second"] == pytest.approx(16 * speed["samples_per_second"])
+
+
+def test_text_is_drawn_from_it(trained, capsys):
+    words = [str(trained), "--prompt=line", "--tokens=8", "--samples=2", "--seed=3"]
+    assert generate(words) == 0
+    found = capsys.readouterr().out
+    assert found.count("line") >= 2 and "--- 2" in found
+    assert generate(words) == 0 and capsys.readouterr().out == found
+    assert generate([str(trained), "--temperature=0"]) == 0 and capsys.readouterr().out
+
+
+def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
+    assert export([str(trained), str(tmp_path / "llama")]) == 0
+    held = json.loads((tmp_path / "llama" / "config.json").read_text())
+    assert (held["vocab_size"], held["num_hidden_layers"]) == (257, 1)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (
+            ["--prompt=a line that is longer than the model"],
+            "the model holds 16 tokens; the prompt",
+        ),
+        (["--tokens=40"], "the model holds 16 tokens; the prompt has 1 and 40 are asked for"),
+        (["--top-p=2"], "top_p must be at most 1"),
+        (["--temperature=-1"], "temperature must be at least 0"),
+        (["--member=7"], "the run has members 0 to 0, got 7"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(trained, capsys, words, said):
+    assert generate([str(trained), *words]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ") and said in error and "\n" not in error
+
+
+def test_a_run_without_text_is_refused(finished, tmp_path, capsys):
+    assert generate([str(finished)]) == 2
+    assert "was trained on Retrieval, which names no next token" in capsys.readouterr().err
+    assert export([str(finished), str(tmp_path / "out")]) == 2
+    assert "was not trained on prepared text" in capsys.readouterr().err
