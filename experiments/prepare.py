@@ -6,7 +6,8 @@
                       files:FOLDER                 *.parquet or *.jsonl, as Hugging Face keeps them
                       tfds:BUILDER[/CONFIG]        TensorFlow Datasets
                       wikitext103, fineweb_edu, tinystories, yelp    of the Hugging Face hub
-  --out=DIR           where the tokens go; `--config.task.tokens=DIR` reads them
+  --out=DIR           where the tokens go; `--config.task.tokens=DIR` reads them. A tfds: data set
+                      of images has none: without --out it is only prepared itself
   --tokenizer=KIND    bytes, bpe:SIZE (default bpe:1024; trained on the training part), a
                       tokenizer.json, or the name of a model on the Hugging Face hub
   --documents=file    of plain text: a file is a document, or each of its lines (line)
@@ -28,7 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxformer.commandline import Parser, command
-from jaxformer.data import datasets
+from jaxformer.data import datasets, tfds
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
 from jaxformer.errors import UserError, check_choice
@@ -51,6 +52,10 @@ def main(argv: Sequence[str]) -> int:
         tokens = open_tokens(asked.check)
         tokens.verify()
         print(f"whole: {tokens.words()}")
+        return 0
+    if asked.dataset.startswith("tfds:") and not asked.out:
+        name = asked.dataset.removeprefix("tfds:")
+        print(tfds.words(name, asked.tfds_dir, asked.download))
         return 0
     if not (asked.dataset and asked.out):
         raise UserError(f"say --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")

@@ -84,7 +84,7 @@ def corpus(
     if kind == "files" and colon:
         return _folder(Path(rest).expanduser(), text, label, ())
     if kind == "tfds" and colon:
-        from jaxformer.data import tfds  # only here: it takes a second to import
+        from jaxformer.data import tfds  # which imports this module
 
         return tfds.corpus(rest, text, label, tfds_dir, download)
     if name not in HUB:

@@ -182,12 +182,13 @@ def _from_tfds(name: str, classes: int, per_class: int, read: Callable) -> dict[
         import tensorflow_datasets as tfds
         from PIL import Image
 
-        source: Any = tfds.data_source(name, split="train+test")
+        source: Any = tfds.data_source(name, split="train+test", download=False)
     except Exception as error:  # absent packages, no network, no prepared data: many kinds
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
-            f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}); install the "
-            "extra [data] and check the network, or use images from a folder."
+            f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}). It needs "
+            "the extra [data], and once, with a network: python experiments/prepare.py --dataset "
+            f"tfds:{name} --download; or use images from a folder."
         ) from None
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)
     for row in source:

@@ -47,6 +47,13 @@ def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Cor
     return Corpus(places, tuple(names))
 
 
+def words(name: str, folder: str, download: bool) -> str:
+    """What the builder holds, in one line: of images too, which are read as they are."""
+    builder = _builder(name, folder, download)
+    sizes = [f"{split} {info.num_examples:,}" for split, info in builder.info.splits.items()]
+    return f"{builder.data_path}: {', '.join(sizes)}; fields {', '.join(sorted(builder.info.features))}"
+
+
 def _reader(builder: Any, split: str, text: str, label: str):
     def read(start: int) -> Iterator[Piece]:
         source = builder.as_data_source(split=split)

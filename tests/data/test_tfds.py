@@ -71,6 +71,11 @@ def test_what_is_not_there_is_one_line(folder, tmp_path, capsys, flags, words):
     assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+def test_without_tokens_it_is_only_prepared(folder, capsys):
+    assert main(["--dataset=tfds:tiny_reviews", f"--tfds-dir={folder}"]) == 0
+    assert "train 40, test 20; fields label, text" in capsys.readouterr().out
+
+
 def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
     (tmp_path / "tiny_reviews" / "1.0.0").mkdir(parents=True)
     words = ["--dataset=tfds:tiny_reviews", f"--tfds-dir={tmp_path}", f"--out={tmp_path / 'out'}"]

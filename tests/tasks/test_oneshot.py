@@ -172,8 +172,8 @@ def test_tfds_rows_become_classes(monkeypatch):
 
     class Fake:
         @staticmethod
-        def data_source(name, split):
-            assert (name, split) == ("mnist", "train+test")
+        def data_source(name, split, download):
+            assert (name, split, download) == ("mnist", "train+test", False)
             rng = np.random.default_rng(0)
             labels = [1, 0, 2, 1, 0, 1, 0, 2]
             return [
