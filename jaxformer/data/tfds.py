@@ -51,7 +51,8 @@ def words(name: str, folder: str, download: bool) -> str:
     """What the builder holds, in one line: of images too, which are read as they are."""
     builder = _builder(name, folder, download)
     sizes = [f"{split} {info.num_examples:,}" for split, info in builder.info.splits.items()]
-    return f"{builder.data_path}: {', '.join(sizes)}; fields {', '.join(sorted(builder.info.features))}"
+    fields = sorted(builder.info.features)
+    return f"{builder.data_path}: {', '.join(sizes)}; fields {', '.join(fields)}"
 
 
 def _reader(builder: Any, split: str, text: str, label: str):
