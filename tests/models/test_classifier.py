@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
+from jaxformer.models import attention
 from jaxformer.models.classifier import classifier, pooled
 from jaxformer.settings import DataSettings
 from jaxformer.tasks.classes import DocumentClass
@@ -45,6 +46,20 @@ def test_padding_changes_nothing(kind):
     np.testing.assert_allclose(short, long, atol=1e-6)
     assert np.isfinite(call({"params": params}, jnp.full((1, 8), 8))).all()  # an empty text
     assert np.abs(call({"params": params}, padded.at[0, 6].set(1)) - long).max() > 1e-3
+
+
+def test_mixing_of_what_is_seen_is_the_centred_part_of_the_matrix():
+    """Rows sum to 1, as those of a shorter text without any padding do."""
+    mix = attention.mixing_matrix(jax.random.key(0), 2, 6, 0.3, causal=False)
+    seen = jnp.array([[1, 1, 1, 1, 0, 0], [1] * 6], bool)
+    found = np.asarray(attention.mixing_of_seen(mix, seen))
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+    part = mix[:, :4, :4]
+    np.testing.assert_allclose(
+        found[0, :, :4, :4], part - (part.sum(-1, keepdims=True) - 1) / 4, rtol=1e-4, atol=1e-6
+    )
+    assert (found[0, :, :, 4:] == 0).all()
+    np.testing.assert_allclose(found[1], mix, atol=1e-6)
 
 
 def test_the_task_shows_documents_and_asks_their_class():
