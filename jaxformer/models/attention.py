@@ -25,11 +25,18 @@ def rotary(x_BxTxHxK: jax.Array, base: float = 10_000.0, start: jax.Array | int 
     if width % 2:
         raise UserError(f"rotary positions need an even head dimension, got {width}.")
     rates_k = base ** (-jnp.arange(0, width, 2) / width)
-    angles_Txk = (start + jnp.arange(length))[:, None] * rates_k[None, :]
-    cos_Tx1xk = jnp.cos(angles_Txk)[:, None, :].astype(x_BxTxHxK.dtype)
-    sin_Tx1xk = jnp.sin(angles_Txk)[:, None, :].astype(x_BxTxHxK.dtype)
-    batch_axes = tuple(range(x_BxTxHxK.ndim - 3))
-    cos, sin = jnp.expand_dims(cos_Tx1xk, batch_axes), jnp.expand_dims(sin_Tx1xk, batch_axes)
+    return turned(x_BxTxHxK, (start + jnp.arange(length))[:, None] * rates_k[None, :])
+
+
+def turned(x_BxTxHxK: jax.Array, angles_Txk: jax.Array, scale: float = 1.0) -> jax.Array:
+    """The pairs (x_k, x_{k+K/2}) of token t turned by angles_tk, (T, K/2) or (B, T, K/2)."""
+    cos_Tx1xk = jnp.cos(angles_Txk)[..., :, None, :]
+    sin_Tx1xk = jnp.sin(angles_Txk)[..., :, None, :]
+    if scale != 1:
+        cos_Tx1xk, sin_Tx1xk = cos_Tx1xk * scale, sin_Tx1xk * scale
+    batch_axes = tuple(range(x_BxTxHxK.ndim - cos_Tx1xk.ndim))
+    cos = jnp.expand_dims(cos_Tx1xk.astype(x_BxTxHxK.dtype), batch_axes)
+    sin = jnp.expand_dims(sin_Tx1xk.astype(x_BxTxHxK.dtype), batch_axes)
     first, second = jnp.split(x_BxTxHxK, 2, axis=-1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
@@ -42,12 +49,17 @@ def attention_scores(q_BxTxHxK: jax.Array, k_BxSxHxK: jax.Array, accumulate=None
     )
 
 
+def masked(scores_BxHxTxS: jax.Array, mask_TxS: jax.Array | None = None) -> jax.Array:
+    """The scores, -inf where the mask lets nothing through."""
+    if mask_TxS is None:
+        return scores_BxHxTxS
+    mask = jnp.expand_dims(mask_TxS, tuple(range(scores_BxHxTxS.ndim - mask_TxS.ndim)))
+    return jnp.where(mask, scores_BxHxTxS, -jnp.inf)
+
+
 def attention_weights(scores_BxHxTxS: jax.Array, mask_TxS: jax.Array | None = None) -> jax.Array:
     """A_ts = softmax over the sources s that the mask lets through."""
-    if mask_TxS is not None:
-        mask = jnp.expand_dims(mask_TxS, tuple(range(scores_BxHxTxS.ndim - mask_TxS.ndim)))
-        scores_BxHxTxS = jnp.where(mask, scores_BxHxTxS, -jnp.inf)
-    return jax.nn.softmax(scores_BxHxTxS, axis=-1)
+    return jax.nn.softmax(masked(scores_BxHxTxS, mask_TxS), axis=-1)
 
 
 def mix(weights_BxHxTxS: jax.Array, v_BxSxHxK: jax.Array) -> jax.Array:

@@ -29,6 +29,7 @@ from jaxformer.attentioned import READOUTS, attentioned_input, readout_queries
 from jaxformer.errors import UserError, check_range, unknown
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.model import MOST
+from jaxformer.models.points import point
 
 PARAMETERIZATIONS = ("prior", "standard")
 Maps = Sequence[Any] | None  # an array a layer
@@ -119,10 +120,10 @@ class AttentionPaths(nn.Module):
                 f"the shape {jnp.shape(positions)}."
             )
         maps = self.maps(tokens_BxTxn) if maps is None else maps
-        z_BxTxN = tokens_BxTxn @ self.embed(tokens_BxTxn.shape[-1])
+        z_BxTxN = point(self, "embedded", tokens_BxTxn @ self.embed(tokens_BxTxn.shape[-1]))
         for i, (block, map_BxHxSxT) in enumerate(zip(self.blocks, maps)):
             z_BxTxN = block.attn(z_BxTxN, map_BxHxSxT, None if kept is None else kept[i])
-        return (z_BxTxN @ self.out(z_BxTxN.shape[-1])).mean(-1)
+        return point(self, "logits", (z_BxTxN @ self.out(z_BxTxN.shape[-1])).mean(-1))
 
     def maps(self, tokens_BxTxn) -> list[jax.Array]:
         """Omega^(l), (B, H_l, S, T); the last one at the queries that are read."""
@@ -174,10 +175,11 @@ class PathAttention(nn.Module):
         n = tokens_BxSxn.shape[-1]
         query_BxTxHxG = jnp.einsum("btn,nhg->bthg", queries_BxTxn, self.query(n))
         key_BxSxHxG = jnp.einsum("bsn,nhg->bshg", tokens_BxSxn, self.key(n))
-        scores_BxHxTxS = attention_scores(query_BxTxHxG, key_BxSxHxG)
-        maps_BxHxSxT = attention_weights(scores_BxHxTxS).swapaxes(2, 3)
-        self.sow("intermediates", "maps", maps_BxHxSxT)
-        return maps_BxHxSxT
+        query_BxTxHxG = point(self, "queries", query_BxTxHxG)
+        key_BxSxHxG = point(self, "keys", key_BxSxHxG)
+        scores_BxHxTxS = point(self, "scores", attention_scores(query_BxTxHxG, key_BxSxHxG))
+        weights_BxHxTxS = point(self, "weights", attention_weights(scores_BxHxTxS))
+        return point(self, "maps", weights_BxHxTxS.swapaxes(2, 3), plotted=True)
 
     def __call__(self, z_BxSxI, maps_BxHxSxT, kept_H=None):
         value_IxHxO = self.value(z_BxSxI.shape[-1])
@@ -186,7 +188,9 @@ class PathAttention(nn.Module):
             heads = jnp.maximum(kept_H.sum(), 1)
             value_IxHxO = value_IxHxO * kept_H[None, :, None]
         mixed_BxTxHxI = jnp.einsum("bsi,bhst->bthi", z_BxSxI, maps_BxHxSxT)
-        return jnp.einsum("bthi,iho->bto", mixed_BxTxHxI, value_IxHxO) * heads**-0.5
+        mixed_BxTxHxI = point(self, "mixed", mixed_BxTxHxI)
+        out_BxTxO = jnp.einsum("bthi,iho->bto", mixed_BxTxHxI, value_IxHxO) * heads**-0.5
+        return point(self, "output", out_BxTxO)
 
 
 class ScaledKernel(nn.Module):

@@ -12,7 +12,7 @@ and depth scalings are other numbers.
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
 paper's Wg, Wu, Wd), final_norm/scale, unembed/kernel; "bias" beside a block's kernels if use_bias.
-Captures: block_i/attn/weights, block_i/states, final.
+Activations: all of `points`.
 
 With mutable=["cache"] it takes the tokens that follow those of the call before (models/cache.py).
 
@@ -28,11 +28,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.errors import UserError, check_choice, check_range, unknown
-from jaxformer.models import attention
+from jaxformer.models import attention, points
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import count, is_caching, remember
-from jaxformer.models.layers import RMSNorm, keep_last, normal
+from jaxformer.models.layers import RMSNorm, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
+from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
 MIXERS = ("softmax", "mixit")
@@ -105,23 +106,25 @@ class Attention(nn.Module):
     @nn.compact
     def __call__(self, x_BxTxN, positions_BxK=None, seen_BxT=None) -> jax.Array:
         spec = self.spec
-        v_BxTxHxD = self._heads(spec.dense(spec.width, "value", spec.init_std)(x_BxTxN))
+        v_BxTxHxD = self._heads("value", x_BxTxN, spec.init_std)
         if is_caching(self):
             weights_HxTxT, v_BxTxHxD = self._cached(x_BxTxN, v_BxTxHxD)
         elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, seen_BxT)
         else:
             weights_HxTxT = self._softmax(x_BxTxN, positions_BxK, seen_BxT)
-        self.sow("intermediates", "weights", weights_HxTxT, reduce_fn=keep_last)
+        weights_HxTxT = point(self, "weights", weights_HxTxT, plotted=True)
         mixed_BxKxHxD = attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD)
+        mixed_BxKxHxD = point(self, "heads", mixed_BxKxHxD)
         mixed_BxKxN = mixed_BxKxHxD.reshape(*mixed_BxKxHxD.shape[:2], spec.width)
-        return spec.dense(spec.width, "out", spec.init_std)(mixed_BxKxN)
+        return point(self, "output", spec.dense(spec.width, "out", spec.init_std)(mixed_BxKxN))
 
     def _softmax(self, x_BxTxN, positions_BxK, seen_BxT):
         spec = self.spec
-        q = self._heads(spec.dense(spec.width, "query", spec.qk_init_std)(x_BxTxN))
-        k = self._heads(spec.dense(spec.width, "key", spec.qk_init_std)(x_BxTxN))
-        q, k = attention.rotary(q), attention.rotary(k)
+        q = self._heads("query", x_BxTxN, spec.qk_init_std)
+        k = self._heads("key", x_BxTxN, spec.qk_init_std)
+        q = point(self, "turned_queries", attention.rotary(q))
+        k = point(self, "turned_keys", attention.rotary(k))
         q, mask = take_positions(q, positions_BxK), None
         if spec.causal:
             mask = attention.causal_mask(x_BxTxN.shape[1])
@@ -129,7 +132,8 @@ class Attention(nn.Module):
         elif seen_BxT is not None:
             mask = seen_BxT[:, None, None, :]
         scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
-        return attention.attention_weights(scores_BxHxKxT, mask)
+        scores_BxHxKxT = attention.masked(point(self, "scores", scores_BxHxKxT), mask)
+        return attention.attention_weights(point(self, "masked_scores", scores_BxHxKxT))
 
     def _cached(self, x_BxTxN, v_BxTxHxD):
         """The rows of A_h of the new tokens, and the values of all tokens that there are room for.
@@ -142,9 +146,7 @@ class Attention(nn.Module):
             mix_HxSxS = jnp.asarray(self.param("mix", self._draw_mixing))
             return jax.lax.dynamic_slice_in_dim(mix_HxSxS, start, T, 1), v_BxSxHxD
         q, k = (
-            attention.rotary(
-                self._heads(spec.dense(spec.width, name, spec.qk_init_std)(x_BxTxN)), start=start
-            )
+            attention.rotary(self._heads(name, x_BxTxN, spec.qk_init_std), start=start)
             for name in ("query", "key")
         )
         _, k_BxSxHxD = remember(self, "keys", k, spec.length)
@@ -177,9 +179,12 @@ class Attention(nn.Module):
             mix_HxTxT = mix_HxTxT.at[0].set(attention.sink(spec.length))
         return mix_HxTxT.astype(spec.param_dtype)
 
-    def _heads(self, x_BxTxN):
-        heads = self.spec.heads
-        return x_BxTxN.reshape(*x_BxTxN.shape[:2], heads, x_BxTxN.shape[2] // heads)
+    def _heads(self, name, x_BxTxN, std):
+        """Queries, keys or values of every head."""
+        flat_BxTxN = self.spec.dense(self.spec.width, name, std)(x_BxTxN)
+        shape_BxTxHxD = (*flat_BxTxN.shape[:2], self.spec.heads, -1)
+        plural = {"query": "queries", "key": "keys", "value": "values"}[name]
+        return point(self, plural, flat_BxTxN.reshape(shape_BxTxHxD))
 
 
 class GatedMLP(nn.Module):
@@ -191,9 +196,11 @@ class GatedMLP(nn.Module):
     def __call__(self, y_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
         phi = activation(spec.act, spec.width)
-        gate_BxTxM = phi(spec.dense(spec.mlp_width, "gate", spec.init_std)(y_BxTxN))
+        gate_BxTxM = spec.dense(spec.mlp_width, "gate", spec.init_std)(y_BxTxN)
+        gate_BxTxM = point(self, "gates", phi(point(self, "preactivation", gate_BxTxM)))
         up_BxTxM = spec.dense(spec.mlp_width, "in", spec.init_std)(y_BxTxN)
-        return spec.dense(spec.width, "out", spec.init_std)(gate_BxTxM * up_BxTxM)
+        hidden_BxTxM = point(self, "hidden", gate_BxTxM * point(self, "linear", up_BxTxM))
+        return point(self, "output", spec.dense(spec.width, "out", spec.init_std)(hidden_BxTxM))
 
 
 class Block(nn.Module):
@@ -205,13 +212,13 @@ class Block(nn.Module):
     def __call__(self, h_BxTxN, positions_BxK=None, seen_BxT=None) -> jax.Array:
         spec = self.spec
         r, b = spec.residual_scale, spec.branch_scale
+        h_BxTxN = point(self, "before", h_BxTxN)
         inside = self._norm("attn_norm", h_BxTxN)
         branch = Attention(spec, name="attn")(inside, positions_BxK, seen_BxT)
-        h = r * take_positions(h_BxTxN, positions_BxK) + b * branch
+        h = point(self, "between", r * take_positions(h_BxTxN, positions_BxK) + b * branch)
         if spec.use_mlp:
             h = r * h + b * GatedMLP(spec, name="mlp")(self._norm("mlp_norm", h))
-        self.sow("intermediates", "states", h, reduce_fn=keep_last)
-        return h
+        return point(self, "states", h, plotted=True)
 
     def _norm(self, name, h):
         return RMSNorm(name=name, **self.spec.dtypes)(h) if self.spec.use_norm else h
@@ -230,14 +237,18 @@ class Decoder(nn.Module):
         if length > spec.length:
             raise UserError(f"the model holds {spec.length} tokens, got {length}.")
         h = self._embed("embed", spec.vocab_size, tokens_BxT)
+        h = point(self, "token_embeddings", h)
         if spec.learned_positions:
             start = count(self, length) if is_caching(self) else 0
-            h += self._embed("positions", spec.length, start + jnp.arange(length)[None])
+            places = self._embed("positions", spec.length, start + jnp.arange(length)[None])
+            h += point(self, "position_embeddings", places)
+        h = point(self, "embedded", h)
         seen_BxT = None  # a causal token sees no padding, which comes last
         if spec.pad >= 0 and not spec.causal:
             seen_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
         block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
-        scanned = spec.scan and last > 0 and not (self.is_initializing() or is_caching(self))
+        unrolled = self.is_initializing() or is_caching(self) or points.edited()
+        scanned = spec.scan and last > 0 and not unrolled
         if scanned:
             h = scan_blocks(
                 self, Block(spec, parent=None), last, h, None, seen_BxT, remat=spec.remat
@@ -248,16 +259,11 @@ class Decoder(nn.Module):
             h = block(spec, name=f"block_{i}")(h, mine, seen_BxT)
         if spec.use_norm:
             h = RMSNorm(name="final_norm", **spec.dtypes)(h)
-        self.sow("intermediates", "final", h, reduce_fn=keep_last)
+        h = point(self, "final", h, plotted=True)
         if not head:  # what the head reads, for losses that do not hold all logits
             return h
-        return nn.Dense(
-            spec.vocab_size,
-            use_bias=False,
-            kernel_init=normal(spec.init_std),
-            name="unembed",
-            **spec.dtypes,
-        )(h)
+        dense = {"use_bias": False, "kernel_init": normal(spec.init_std), **spec.dtypes}
+        return point(self, "logits", nn.Dense(spec.vocab_size, name="unembed", **dense)(h))
 
     def _embed(self, name, rows, index):
         init = normal(self.spec.embed_init_std)

@@ -4,7 +4,7 @@
 
 Paths: embed, positions, block_{i}/attn/{query,key,value}, block_{i}/mlp/{in,out}, unembed. Only the
 MLP has biases, as in the paper's equations. Variances are given times their fan-in.
-Captures: block_i/attn/weights, block_i/output.
+Activations: those of `points`; block_i/output is another name of block_i/states.
 """
 
 import math
@@ -16,10 +16,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxformer.errors import UserError
-from jaxformer.models import attention
+from jaxformer.models import attention, points
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import keep_last, normal, rms_normalise
+from jaxformer.models.layers import normal, rms_normalise
 from jaxformer.models.model import check_sizes, take_positions
+from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
 
@@ -81,20 +82,21 @@ class SelfAttention(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
 
-        def heads_of(name: str, variance: float) -> jax.Array:
+        def heads_of(name: str, plural: str, variance: float) -> jax.Array:
             shape, init = (spec.heads, spec.width // spec.heads), spec.normal(variance)
-            return nn.DenseGeneral(
-                shape, use_bias=False, kernel_init=init, **spec.dtypes, name=name
-            )(x_BxTxN)
+            dense = {"use_bias": False, "kernel_init": init, **spec.dtypes}
+            return point(self, plural, nn.DenseGeneral(shape, name=name, **dense)(x_BxTxN))
 
-        scores = attention.attention_scores(
-            heads_of("query", spec.score_std), heads_of("key", spec.score_std)
-        )
+        q_BxTxHxK = heads_of("query", "queries", spec.score_std)
+        k_BxTxHxK = heads_of("key", "keys", spec.score_std)
+        scores = point(self, "scores", attention.attention_scores(q_BxTxHxK, k_BxTxHxK))
         mask = attention.causal_mask(x_BxTxN.shape[1]) if spec.causal else None
-        weights_BxHxTxT = attention.attention_weights(scores, mask)
-        self.sow("intermediates", "weights", weights_BxHxTxT, reduce_fn=keep_last)
-        mixed = attention.mix(weights_BxHxTxT, heads_of("value", spec.sigma_v2))
-        return mixed.reshape(x_BxTxN.shape)
+        scores = point(self, "masked_scores", attention.masked(scores, mask))
+        weights_BxHxTxT = attention.attention_weights(scores)
+        weights_BxHxTxT = point(self, "weights", weights_BxHxTxT, plotted=True)
+        v_BxTxHxK = heads_of("value", "values", spec.sigma_v2)
+        mixed = point(self, "heads", attention.mix(weights_BxHxTxT, v_BxTxHxK))
+        return point(self, "output", mixed.reshape(x_BxTxN.shape))
 
 
 class Perceptron(nn.Module):
@@ -107,8 +109,10 @@ class Perceptron(nn.Module):
         spec = self.spec
         inits = {"kernel_init": spec.normal(spec.sigma_w2), "bias_init": normal(spec.sigma_b2**0.5)}
         phi = activation(spec.activation, spec.width)
-        hidden_BxTxN = phi(nn.Dense(spec.width, **inits, **spec.dtypes, name="in")(x_BxTxN))
-        return nn.Dense(spec.width, **inits, **spec.dtypes, name="out")(hidden_BxTxN)
+        before_BxTxN = nn.Dense(spec.width, **inits, **spec.dtypes, name="in")(x_BxTxN)
+        hidden_BxTxN = point(self, "hidden", phi(point(self, "preactivation", before_BxTxN)))
+        out_BxTxN = nn.Dense(spec.width, **inits, **spec.dtypes, name="out")(hidden_BxTxN)
+        return point(self, "output", out_BxTxN)
 
 
 class EncoderBlock(nn.Module):
@@ -120,10 +124,11 @@ class EncoderBlock(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
         attn, mlp = SelfAttention(spec, name="attn"), Perceptron(spec, name="mlp")
+        x_BxTxN = point(self, "before", x_BxTxN)
         x_BxTxN = rms_normalise(attn(x_BxTxN) + spec.alpha_sa * x_BxTxN)
+        x_BxTxN = point(self, "between", x_BxTxN)
         x_BxTxN = rms_normalise(mlp(x_BxTxN) + spec.alpha_mlp * x_BxTxN)
-        self.sow("intermediates", "output", x_BxTxN, reduce_fn=keep_last)
-        return x_BxTxN
+        return point(self, "output", point(self, "states", x_BxTxN), plotted=True)
 
 
 class Encoder(nn.Module):
@@ -136,7 +141,8 @@ class Encoder(nn.Module):
     def __call__(self, inputs: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
         spec = self.spec
         x_BxTxN = rms_normalise(self._embed(inputs) if spec.vocab_size else inputs)
-        if spec.scan and not self.is_initializing():
+        x_BxTxN = point(self, "embedded", x_BxTxN)
+        if spec.scan and not (self.is_initializing() or points.edited()):
             block = EncoderBlock(spec, parent=None)
             x_BxTxN = scan_blocks(self, block, spec.layers, x_BxTxN)
         else:
@@ -146,7 +152,8 @@ class Encoder(nn.Module):
         if not spec.vocab_size:
             return x_BxKxN
         dense = {"use_bias": False, "kernel_init": spec.normal(1.0), **spec.dtypes}
-        return nn.Dense(spec.vocab_size, **dense, name="unembed")(x_BxKxN)
+        x_BxKxN = point(self, "final", x_BxKxN)
+        return point(self, "logits", nn.Dense(spec.vocab_size, **dense, name="unembed")(x_BxKxN))
 
     def _embed(self, tokens_BxT: jax.Array) -> jax.Array:
         spec, length = self.spec, tokens_BxT.shape[-1]
@@ -155,7 +162,9 @@ class Encoder(nn.Module):
         table = {"features": spec.width, "embedding_init": normal(1.0), **spec.dtypes}
         embed = nn.Embed(spec.vocab_size, **table, name="embed")
         positions = nn.Embed(spec.length, **table, name="positions")
-        return embed(tokens_BxT) + positions(jnp.arange(length))[None]
+        x_BxTxN = point(self, "token_embeddings", embed(tokens_BxT))
+        p_1xTxN = point(self, "position_embeddings", positions(jnp.arange(length))[None])
+        return x_BxTxN + p_1xTxN
 
 
 def encoder(**numbers) -> Encoder:

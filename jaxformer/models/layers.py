@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.errors import check_range, unknown
+from jaxformer.models.points import point
 
 FAN_IN = "fan_in"
 
@@ -42,11 +43,7 @@ class RMSNorm(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         gain_N = self.param("scale", nn.initializers.ones, (x_BxTxN.shape[-1],), self.param_dtype)
         x = x_BxTxN.astype(gain_N.dtype)
-        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        factor = jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
+        x = x * point(self, "factor", factor)
         gain = jnp.expand_dims(gain_N, tuple(range(x.ndim - 1)))
-        return (x * gain).astype(self.dtype)
-
-
-def keep_last(_, new):
-    """For `sow`: store the array itself, not a tuple of all that was sown."""
-    return new
+        return point(self, "output", (x * gain).astype(self.dtype))

@@ -11,7 +11,7 @@ parameters that the partition `(embed|unembed|positions)/.* frozen` holds fixed.
 
 Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
 `factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
-unembed/kernel. Captures: block_i/attn/weights.
+unembed/kernel. Activations: those of `points`; queries are q^T Wk (x^T Wk), keys x.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,9 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, check_range, unknown
 from jaxformer.models import attention
-from jaxformer.models.layers import keep_last, normal
+from jaxformer.models.layers import normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
+from jaxformer.models.points import point
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -82,21 +83,25 @@ class Recall(nn.Module):
         types = {"dtype": spec.dtype, "param_dtype": spec.param_dtype}
         init = normal(spec.embed_std)
         embed = nn.Embed(spec.vocab_size, d, embedding_init=init, **types, name="embed")
-        x_BxTxD = embed(tokens_BxT)
+        x_BxTxD = point(self, "token_embeddings", embed(tokens_BxT))
         if spec.positions == "random":
             init = normal(1.0)  # of p_t
             positions = nn.Embed(spec.length, d, embedding_init=init, **types, name="positions")
-            x_BxTxD = x_BxTxD + positions(jnp.arange(length))[None]
+            p_1xTxD = positions(jnp.arange(length))[None]
+            x_BxTxD = x_BxTxD + point(self, "position_embeddings", p_1xTxD)
         elif spec.positions == "sin_cos":
-            x_BxTxD = x_BxTxD + sin_cos(length, d).astype(x_BxTxD.dtype)[None]
+            p_1xTxD = sin_cos(length, d).astype(x_BxTxD.dtype)[None]
+            x_BxTxD = x_BxTxD + point(self, "position_embeddings", p_1xTxD)
+        x_BxTxD = point(self, "embedded", x_BxTxD)
         last = len(spec.feed_forward) - 1
         for i, feed_forward in enumerate(spec.feed_forward):
             rows = positions_BxK if i == last else None
             x_BxTxD = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxD, rows)
+        x_BxTxD = point(self, "final", x_BxTxD)
         if spec.tie_output:
-            return embed.attend(x_BxTxD) / d
+            return point(self, "logits", embed.attend(x_BxTxD) / d)
         kernel_DxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
-        return x_BxTxD @ kernel_DxV.astype(x_BxTxD.dtype)
+        return point(self, "logits", x_BxTxD @ kernel_DxV.astype(x_BxTxD.dtype))
 
 
 class Block(nn.Module):
@@ -107,12 +112,14 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x_BxTxD: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+        x_BxTxD = point(self, "before", x_BxTxD)
         read = take_positions(x_BxTxD, positions_BxK)
         out = read + Attention(self.spec, name="attn")(x_BxTxD, positions_BxK)
+        out = point(self, "between", out)
         if self.feed_forward == "none":
-            return out
+            return point(self, "states", out)
         feed_forward = FeedForward(self.spec, self.feed_forward, name="mlp")
-        return out + feed_forward(read if self.spec.parallel else out)
+        return point(self, "states", out + feed_forward(read if self.spec.parallel else out))
 
 
 class Attention(nn.Module):
@@ -140,18 +147,21 @@ class Attention(nn.Module):
             if query_DxD is not None:
                 q_BxKxD = q_BxKxD @ query_DxD
             q_BxKxD = q_BxKxD @ key_DxD.T
+        q_BxKxD, k_BxTxD = point(self, "queries", q_BxKxD), point(self, "keys", k_BxTxD)
         scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxD, k_BxTxD)
         if spec.scale_scores:
             scores_BxKxT = scores_BxKxT * spec.width**-0.5
         mask = attention.causal_mask(length) if spec.causal else None
         if mask is not None and positions_BxK is not None:
             mask = mask[positions_BxK]
-        weights_BxKxT = attention.attention_weights(scores_BxKxT, mask)
-        self.sow("intermediates", "weights", weights_BxKxT, reduce_fn=keep_last)
+        scores_BxKxT = attention.masked(point(self, "scores", scores_BxKxT), mask)
+        weights_BxKxT = attention.attention_weights(point(self, "masked_scores", scores_BxKxT))
+        weights_BxKxT = point(self, "weights", weights_BxKxT, plotted=True)
         values_DxD = kernel("value")
         if spec.factored_values:  # their product first: one matrix for the many rows of x
             values_DxD = values_DxD @ kernel("out")
-        return jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD) @ values_DxD
+        mixed_BxKxD = point(self, "mixed", jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD))
+        return point(self, "output", mixed_BxKxD @ values_DxD)
 
 
 class FeedForward(nn.Module):
@@ -165,13 +175,13 @@ class FeedForward(nn.Module):
         spec, d = self.spec, self.spec.width
         wide = d * spec.mlp_multiplier if self.kind == "mlp" else d
         in_DxM = Kernel(d, wide, spec.param_dtype, name="in")().astype(x_BxTxD.dtype)
-        y_BxTxM = x_BxTxD @ in_DxM
+        y_BxTxM = point(self, "preactivation", x_BxTxD @ in_DxM)
         if self.kind == "linear":
-            return y_BxTxM
+            return point(self, "output", y_BxTxM)
         if self.kind == "linear_relu":
-            return jax.nn.relu(y_BxTxM)
+            return point(self, "output", jax.nn.relu(y_BxTxM))
         out_MxD = Kernel(wide, d, spec.param_dtype, name="out")().astype(x_BxTxD.dtype)
-        return jax.nn.relu(y_BxTxM) @ out_MxD
+        return point(self, "output", point(self, "hidden", jax.nn.relu(y_BxTxM)) @ out_MxD)
 
 
 class Kernel(nn.Module):

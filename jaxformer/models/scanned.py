@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from jaxformer.models import points
+
 
 def scan_blocks(
     module: nn.Module, block: nn.Module, n_blocks: int, x_BxTxN: jax.Array, *more, remat=False
@@ -22,14 +24,15 @@ def scan_blocks(
         if not capturing:
             return block.apply({"params": params}, x_BxTxN, *more), None
         x_BxTxN, seen = block.apply({"params": params}, x_BxTxN, *more, mutable=["intermediates"])
-        return x_BxTxN, seen["intermediates"]
+        return x_BxTxN, seen.get("intermediates")
 
     # A scan needs no barrier against merging the recomputation with the first pass.
     body = jax.checkpoint(body, prevent_cse=False) if remat else body
     blocks = [module.variables["params"][name] for name in names]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
-    x_BxTxN, seen = jax.lax.scan(body, x_BxTxN, stacked)
-    for i, name in enumerate(names) if capturing else ():
+    with points.scanned(names):
+        x_BxTxN, seen = jax.lax.scan(body, x_BxTxN, stacked)
+    for i, name in enumerate(names) if seen else ():
         mine = jax.tree.map(lambda stacked, i=i: stacked[i], seen)
         module.put_variable("intermediates", name, mine)
     return x_BxTxN

@@ -6,7 +6,8 @@
 Like `encoder` and `decoder`, which are the networks of two papers, except that nothing is fixed:
 this one is built by theory.signal to measure what it predicts. Vectors (B, T, N) go in and out.
 
-Paths: attn/{query,key,value,out}, mlp/{gate,in,out}, norms without gains. Captures: attn/weights.
+Paths: attn/{query,key,value,out}, mlp/{gate,in,out}, norms without gains. Activations: those of
+`points`, without block_i/.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ import jax.numpy as jnp
 from jaxformer.errors import UserError
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import keep_last, normal
+from jaxformer.models.layers import normal
+from jaxformer.models.points import point
 
 NORMS = ("layer", "rms")
 
@@ -70,26 +72,29 @@ class Attention(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
 
-        def heads_of(name: str, n_heads: int, std: float) -> jax.Array:
+        def heads_of(name: str, plural: str, n_heads: int, std: float) -> jax.Array:
             flat = spec.dense(n_heads * spec.head_width, name, std)(x_BxTxN)
-            return flat.reshape(*flat.shape[:2], n_heads, spec.head_width)
+            return point(self, plural, flat.reshape(*flat.shape[:2], n_heads, spec.head_width))
 
-        q_BxTxHxK = self._turned(heads_of("query", spec.heads, spec.std_q))
-        k_BxTxHxK = self._turned(heads_of("key", spec.kv_heads, spec.std_k))
-        v_BxTxHxK = heads_of("value", spec.kv_heads, spec.std_v)
+        q_BxTxHxK = self._turned(heads_of("query", "queries", spec.heads, spec.std_q))
+        k_BxTxHxK = self._turned(heads_of("key", "keys", spec.kv_heads, spec.std_k))
+        q_BxTxHxK = point(self, "turned_queries", q_BxTxHxK)
+        k_BxTxHxK = point(self, "turned_keys", k_BxTxHxK)
+        v_BxTxHxK = heads_of("value", "values", spec.kv_heads, spec.std_v)
         group = spec.heads // spec.kv_heads
         k_BxTxHxK, v_BxTxHxK = (jnp.repeat(x, group, axis=2) for x in (k_BxTxHxK, v_BxTxHxK))
         # attention_scores divides by sqrt(K) already.
         factor = spec.score_scale * spec.head_width**0.5
         scores_BxHxTxT = factor * attention.attention_scores(q_BxTxHxK, k_BxTxHxK)
         mask = attention.causal_mask(x_BxTxN.shape[1]) if spec.causal else None
-        weights_BxHxTxT = attention.attention_weights(scores_BxHxTxT, mask)
-        self.sow("intermediates", "weights", weights_BxHxTxT, reduce_fn=keep_last)
-        mixed_BxTxHxK = attention.mix(weights_BxHxTxT, v_BxTxHxK)
+        scores_BxHxTxT = attention.masked(point(self, "scores", scores_BxHxTxT), mask)
+        weights = attention.attention_weights(point(self, "masked_scores", scores_BxHxTxT))
+        weights_BxHxTxT = point(self, "weights", weights, plotted=True)
+        mixed_BxTxHxK = point(self, "heads", attention.mix(weights_BxHxTxT, v_BxTxHxK))
         mixed = mixed_BxTxHxK.reshape(*mixed_BxTxHxK.shape[:2], spec.heads * spec.head_width)
-        if spec.std_o is None:
-            return mixed
-        return spec.dense(spec.width, "out", spec.std_o)(mixed)
+        if spec.std_o is not None:
+            mixed = spec.dense(spec.width, "out", spec.std_o)(mixed)
+        return point(self, "output", mixed)
 
     def _turned(self, x_BxTxHxK):
         turned = 2 * round(self.spec.rotary * self.spec.head_width / 2)
@@ -110,10 +115,12 @@ class Perceptron(nn.Module):
         hidden = spec.dense(spec.mlp_width, "in", spec.std_1, bias=True)(x_BxTxN)
         if spec.gated:
             gate = spec.dense(spec.mlp_width, "gate", spec.std_1, bias=True)(x_BxTxN)
-            hidden = phi(gate) * hidden
+            gate = point(self, "gates", phi(point(self, "preactivation", gate)))
+            hidden = gate * point(self, "linear", hidden)
         else:
-            hidden = phi(hidden)
-        return spec.dense(spec.width, "out", spec.std_2, bias=True)(hidden)
+            hidden = phi(point(self, "preactivation", hidden))
+        hidden = point(self, "hidden", hidden)
+        return point(self, "output", spec.dense(spec.width, "out", spec.std_2, bias=True)(hidden))
 
 
 class TransformerBlock(nn.Module):
@@ -123,16 +130,16 @@ class TransformerBlock(nn.Module):
 
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        spec, x = self.spec, x_BxTxN
+        spec, x = self.spec, point(self, "before", x_BxTxN)
         attn, mlp = Attention(spec, name="attn"), Perceptron(spec, name="mlp")
         if spec.parallel:
             inside = self._norm(x)
-            return spec.alpha_sa * x + attn(inside) + mlp(inside)
+            return point(self, "states", spec.alpha_sa * x + attn(inside) + mlp(inside))
         if spec.pre_norm:
-            x = spec.alpha_sa * x + attn(self._norm(x))
-            return spec.alpha_mlp * x + mlp(self._norm(x))
-        x = self._norm(spec.alpha_sa * x + attn(x))
-        return self._norm(spec.alpha_mlp * x + mlp(x))
+            x = point(self, "between", spec.alpha_sa * x + attn(self._norm(x)))
+            return point(self, "states", spec.alpha_mlp * x + mlp(self._norm(x)))
+        x = point(self, "between", self._norm(spec.alpha_sa * x + attn(x)))
+        return point(self, "states", self._norm(spec.alpha_mlp * x + mlp(x)))
 
     def _norm(self, x_BxTxN):
         spec = self.spec

@@ -82,7 +82,7 @@ def test_shorter_sequences_are_slices(built):
 def test_captures(built):
     mixer, model, params = built
     assert "block_1/attn/weights" in names(model, params, TOKENS)
-    found = capture(model, params, TOKENS, names=["block_1/attn", "final"])
+    found = capture(model, params, TOKENS, names=["block_1/attn/weights", "final"])
     assert set(found) == {"block_1/attn/weights", "final"}
     np.testing.assert_allclose(found["block_1/attn/weights"].sum(-1), 1.0, atol=1e-5)
     if mixer == "mixit":
