@@ -1,4 +1,4 @@
-"""`jaxformer.load`: the network of a run's folder. It reads and never writes."""
+"""`jaxformer.load`: the network of a run's folder, or a published one. It reads, never writes."""
 
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,31 @@ from jaxformer.stored import newest
 
 
 def load(
-    source: str | Path, member: int | None = None, *, model: Any = None
+    source: str | Path,
+    member: int | None = None,
+    *,
+    model: Any = None,
+    revision: str | None = None,
+    dtype: Any = None,
+    place: Any = None,
 ) -> tuple[Any, dict[str, Any], Any]:
-    """(model, params, config) of a run, from its newest checkpoint.
+    """(model, params, config) of a run, from its newest checkpoint, or of a published model.
 
     `member` counts the population (learning rates slowest, then seeds); by default it is the first
     seed of the learning rate that the run chose. A model class of one's own is given as `model`.
+
+    A published model is a folder with config.json and safetensors, or a name on the hub with a
+    `revision`. `dtype` and `place` are those of `pretrained.load_folder`.
     """
+    folder = published(source, revision)
+    if folder is not None:
+        if member is not None or model is not None:
+            raise UserError(f"{source} is a published model: it has no members and no other class.")
+        from jaxformer.models.pretrained import load_folder
+
+        return load_folder(folder, dtype, place)
+    if revision is not None or dtype is not None or place is not None:
+        raise UserError(f"{source} is a run: revision, dtype and place are of published models.")
     # Imported here, so that the library works without the package of configs.
     import ml_collections
 
@@ -44,6 +62,20 @@ def load(
     halves = paths.unflatten(found.arrays)
     params = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
     return model, jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), params), config
+
+
+def published(source: str | Path, revision: str | None = None) -> Path | None:
+    """The folder of a published model, fetched if it is only a name on the hub; None for a run."""
+    from jaxformer.models.pretrained import hub, is_pretrained
+
+    path = Path(source)
+    if path.is_dir():
+        return path if is_pretrained(path) else None
+    # "runs/x" beside a folder runs is a run that is not there; "org/name" is the hub's.
+    parts = path.parts
+    if path.is_absolute() or len(parts) not in (1, 2) or (len(parts) == 2 and path.parent.is_dir()):
+        return None
+    return hub.fetch(str(source), revision)
 
 
 def _model(held: dict[str, Any], config: Any, folder: Workdir) -> Any:

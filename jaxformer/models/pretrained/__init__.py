@@ -1,0 +1,25 @@
+"""Published models under our addresses: GPT-2, GPT-NeoX (Pythia), Llama 2 and 3, Phi-3.
+
+    model, params, config = jaxformer.load("gpt2")                  the hub, or a folder
+    capture.capture(model, params, tokens, names=["block_11/attn/weights"])
+    surgery.laser(params, "block_11/mlp/in", 0.01)
+    save_folder("cut", model, params, config)                       transformers reads it
+
+`network` is one module for all of them, `keys` what they call their tensors, `config_json` what
+their config.json says, `folder` reads and writes, `hub` fetches, `tiny` makes a random small one.
+"""
+
+from jaxformer.models.pretrained.config_json import describe
+from jaxformer.models.pretrained.folder import is_pretrained, load_folder, save_folder
+from jaxformer.models.pretrained.network import Pretrained, pretrained
+from jaxformer.models.pretrained.spec import PretrainedSpec
+
+__all__ = [
+    "Pretrained",
+    "PretrainedSpec",
+    "describe",
+    "is_pretrained",
+    "load_folder",
+    "pretrained",
+    "save_folder",
+]

@@ -1,0 +1,38 @@
+"""A model of the Hugging Face hub as a folder on this machine. Data is fetched, nothing is run."""
+
+from pathlib import Path
+
+from jaxformer.errors import UserError, one_line
+
+WANTED = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json"]
+
+
+def fetch(name: str, revision: str | None = None) -> Path:
+    """The folder of `name` ("gpt2", "EleutherAI/pythia-1b") at a revision, from the hub's cache or
+    from the network; HF_TOKEN and HF_HUB_OFFLINE work as they do elsewhere."""
+    try:
+        from huggingface_hub import errors, snapshot_download
+    except ImportError:
+        raise UserError(
+            f"{name!r} is no folder here, and the hub needs pip install 'jaxformer[hf]'."
+        ) from None
+    at = f" at revision {revision!r}" if revision else ""
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=WANTED))
+    except errors.GatedRepoError:
+        raise UserError(
+            f"{name} is gated: ask for access on huggingface.co and set HF_TOKEN."
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise UserError(f"{name} has no revision {revision!r} on the hub.") from None
+    except errors.RepositoryNotFoundError:
+        raise UserError(f"{name!r} is neither a folder here nor a model on the hub.") from None
+    except errors.HFValidationError:
+        raise UserError(
+            f"{name!r} is no folder, and no name of a model such as 'EleutherAI/pythia-1b'."
+        ) from None
+    except Exception as error:
+        # Without a network: its own kinds of many libraries, and LocalEntryNotFoundError.
+        raise UserError(
+            f"{name!r}{at} is no folder here, and the hub cannot be reached: {one_line(error, 120)}"
+        ) from None

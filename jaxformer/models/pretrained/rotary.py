@@ -1,0 +1,63 @@
+"""Rotary positions as published models scale them: how fast each pair of a head turns.
+
+plain     f_k = base^(-2k/K)
+linear    f_k / factor
+llama3    fast pairs stay, slow ones turn `factor` times slower, a ramp in between:
+          f_k' = (1 - s) f_k / factor + s f_k,   s = clip((L f_k / 2 pi - low)/(high - low), 0, 1)
+          with the length L of the first training
+longrope  f_k / short_k up to L tokens, f_k / long_k beyond; cos and sin times `scale`
+"""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.errors import UserError, check_choice
+
+KINDS = ("plain", "linear", "llama3", "longrope")
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """The first `width` dimensions of a head turn."""
+
+    width: int
+    base: float = 10_000.0
+    kind: str = "plain"
+    factor: float = 1.0
+    low: float = 1.0
+    high: float = 4.0
+    first_length: int = 0  # L
+    short: tuple[float, ...] = ()
+    long: tuple[float, ...] = ()
+    scale: float = 1.0
+
+    def __post_init__(self):
+        check_choice("rotary scaling", self.kind, KINDS)
+        if self.width < 2 or self.width % 2:
+            raise UserError(f"rotary positions turn pairs: an even width is needed, {self.width}.")
+        if self.kind == "longrope" and not len(self.short) == len(self.long) == self.width // 2:
+            raise UserError(
+                f"longrope needs {self.width // 2} short and as many long factors, got "
+                f"{len(self.short)} and {len(self.long)}."
+            )
+
+    def rates(self, length: int) -> np.ndarray:
+        """f of each pair in a sequence of this length, (K/2,), radians a token."""
+        f_k = self.base ** (-np.arange(0, self.width, 2) / self.width)
+        if self.kind == "linear":
+            return f_k / self.factor
+        if self.kind == "llama3":
+            turns_k = self.first_length * f_k / (2 * math.pi)
+            s_k = np.clip((turns_k - self.low) / (self.high - self.low), 0, 1)
+            return (1 - s_k) * f_k / self.factor + s_k * f_k
+        if self.kind == "longrope":
+            return f_k / np.array(self.long if length > self.first_length else self.short)
+        return f_k
+
+    def angles(self, places_BxT: jax.Array, length: int) -> jax.Array:
+        """(B, T, K/2), of the tokens at these places."""
+        return places_BxT[..., None] * jnp.asarray(self.rates(length), float)[None, None]

@@ -1,0 +1,62 @@
+"""The numbers of a published decoder: every choice that the four families differ in is a field."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxformer.errors import UserError, check_choice
+from jaxformer.models.activations import activation
+from jaxformer.models.model import check_sizes
+from jaxformer.models.pretrained.rotary import Rotary
+
+NORMS = ("layer", "rms")
+
+
+@dataclass(frozen=True)
+class PretrainedSpec:
+    """Like `DecoderSpec`, except that it is what others have published."""
+
+    family: str  # of keys.FAMILIES: how its tensors are called on disk
+    vocab_size: int
+    length: int  # the longest sequence; a limit only with learned positions
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int  # several queries may share keys and values
+    head_width: int
+    mlp_width: int
+    norm: str = "layer"
+    eps: float = 1e-5
+    act: str = "gelu"
+    gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)
+    parallel: bool = False  # attention and MLP both read the block's input
+    tied: bool = False  # the unembedding is the embedding
+    learned_positions: bool = False
+    rotary: Rotary | None = None
+    window: int = 0  # a token sees those i - j < window before it; 0 sees all
+    qkv_bias: bool = False
+    out_bias: bool = False  # of attention's output
+    mlp_bias: bool = False
+    causal: bool = True
+    init_std: float = 0.02
+    dtype: Any = float
+    param_dtype: Any = float
+
+    def __post_init__(self):
+        check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
+        check_choice("norm", self.norm, NORMS)
+        activation(self.act, self.width)
+        if self.head_width < 1 or self.kv_heads < 1 or self.heads % self.kv_heads:
+            raise UserError(
+                f"{self.heads} query heads must be a multiple of the key heads, and heads have a "
+                f"width; got {self.kv_heads} key heads of width {self.head_width}."
+            )
+        if not self.causal:
+            raise UserError("published decoders are causal, got causal=False.")
+        if self.rotary is not None and self.rotary.width > self.head_width:
+            raise UserError(
+                f"{self.rotary.width} rotary dimensions do not fit a head of {self.head_width}."
+            )
+
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "param_dtype": self.param_dtype}

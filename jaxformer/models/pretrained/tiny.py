@@ -1,0 +1,194 @@
+"""A random tiny model of each family, as a folder that `load` and transformers read.
+
+    python -m jaxformer.models.pretrained.tiny FAMILY FOLDER [--seed=N] [--vocab=N]
+
+FAMILY is one of gpt2, gpt_neox, llama, phi3 and their variants in CONFIGS. Its tokenizer knows the
+words of the associations paper's prompts as single tokens; with --vocab there is none. The weights
+are noise: every command runs on it within seconds, and no number of it means anything.
+"""
+
+import json
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxformer import paths
+from jaxformer.commandline import Parser, command, count
+from jaxformer.errors import check_choice
+from jaxformer.models.pretrained import folder
+from jaxformer.models.pretrained.config_json import describe
+from jaxformer.models.pretrained.network import Pretrained
+
+_GPT2 = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "n_positions": 64,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_inner": None,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_NEOX = {
+    "model_type": "gpt_neox",
+    "architectures": ["GPTNeoXForCausalLM"],
+    "max_position_embeddings": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 40,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5,
+    "rotary_pct": 0.5,
+    "rotary_emb_base": 10000,
+    "use_parallel_residual": True,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 24,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8,
+}
+_PHI3 = {
+    "model_type": "phi3",
+    "architectures": ["Phi3ForCausalLM"],
+    "max_position_embeddings": 64,
+    "original_max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "rope_scaling": None,
+    "sliding_window": 3,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
+}
+_LONG = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": _GPT2,
+    "gpt_neox": _NEOX,
+    "gpt_neox_serial": _NEOX | {"use_parallel_residual": False, "rotary_pct": 1.0},
+    "llama": _LLAMA | {"rope_scaling": _LLAMA3},
+    "llama2": _LLAMA | {"num_key_value_heads": 4, "head_dim": 4, "tie_word_embeddings": True},
+    "llama_biased": _LLAMA | {"attention_bias": True, "mlp_bias": True},
+    "phi3": _PHI3,
+    "phi3_long": _PHI3
+    | {"sliding_window": None, "rope_scaling": _LONG, "original_max_position_embeddings": 8},
+}
+
+
+def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[str, Any], dict]:
+    """(model, parameters as NumPy arrays, config) of a family, the same on every machine."""
+    check_choice("kind of tiny model", kind, CONFIGS)
+    config = CONFIGS[kind] | {"vocab_size": vocab_size}
+    model = Pretrained(describe(config))
+    flat = folder.shapes(model)
+    params = {path: draw(path, shape, seed) for path, shape in flat.items()}
+    return model, paths.unflatten(params), config
+
+
+def draw(path: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
+    """Large enough weights that every part of the function shows in the logits."""
+    source = np.random.RandomState(zlib.crc32(f"{path}/{seed}".encode()))
+    noise = source.standard_normal(tuple(shape))
+    kind = path.rsplit("/", 1)[-1]
+    if kind == "scale":
+        return (1 + 0.3 * noise).astype(np.float32)
+    if kind == "bias":
+        return (0.3 * noise).astype(np.float32)
+    size = 1.0 if kind == "embedding" else shape[0] ** -0.5
+    return (size * noise).astype(np.float32)
+
+
+def tokenizer(texts: Sequence[str]) -> Any:
+    """A byte-level BPE in which every word of the texts, with its space, is one token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=100_000,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        min_frequency=1,
+        show_progress=False,
+    )
+    made.train_from_iterator(sorted(set(texts)), trainer)
+    return made
+
+
+def save(
+    kind: str, where: str | Path, texts: Sequence[str] = (), vocab: int = 0, seed: int = 0
+) -> Path:
+    """Writes the folder; without texts there is a vocabulary and no tokenizer."""
+    words = tokenizer(texts) if texts else None
+    model, params, config = tiny(kind, words.get_vocab_size() if words else vocab, seed)
+    made = folder.save_folder(where, model, params, config)
+    if words is None:
+        return made
+    (made / "tokenizer.json").write_text(words.to_str())
+    text: Mapping[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (made / "tokenizer_config.json").write_text(json.dumps(text))
+    return made
+
+
+TEXTS = (
+    "Madrid is located in Spain Paris France Rome Italy the a southern northern one of",
+    "When Mary and John went to a store, John gave a drink to Anna Paul him her them it",
+    "The Question: Answer: 0 1 2 3 4 5 6 7 8 9 10 12 answer is #### so and then\n",
+)
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("family", choices=list(CONFIGS))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--vocab", type=count)
+    asked = parser.parse_args(argv)
+    texts = () if asked.vocab else TEXTS
+    made = save(asked.family, asked.folder, texts, asked.vocab, asked.seed)
+    print(f"a random {asked.family}: {made}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""Four families against what transformers computes on the same random weights (make_pretrained)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer import capture
+from jaxformer.models.pretrained import Pretrained, tiny
+from jaxformer.models.pretrained.generate import greedy
+from jaxformer.models.pretrained.rotary import Rotary
+from jaxformer.partition import Partition
+
+THEIRS = np.load(Path(__file__).parents[1] / "reference/pretrained.npz")
+FAMILIES = ("gpt2", "gpt_neox", "llama", "phi3")
+KINDS = [
+    kind if kind in FAMILIES else pytest.param(kind, marks=pytest.mark.slow)
+    for kind in tiny.CONFIGS
+]
+REAL = np.ones((2, 12), bool)
+REAL[0, :4] = False
+STATES = r"block_\d+/before"
+
+
+def reference(kind):
+    names = ("tokens", "logits", "states", "padded", "greedy", "loss", "after")
+    found = {name: THEIRS[f"{kind}/{name}"] for name in names}
+    return found | {"tokens": jnp.asarray(found["tokens"], jnp.int32)}
+
+
+def close(ours, theirs, spread):
+    """Within 1e-5 of the logits' spread."""
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * spread)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_states_and_a_training_step(kind):
+    want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
+
+    @jax.jit
+    def everything(params, tokens):
+        def loss(p):
+            logits, found = capture.run(model, p, tokens, names=[STATES])
+            nats = -jax.nn.log_softmax(logits)[:, :-1]
+            mean = jnp.take_along_axis(nats, tokens[:, 1:, None], -1).mean()
+            return mean, (logits, found)
+
+        (value, (logits, found)), slope = jax.value_and_grad(loss, has_aux=True)(params)
+        stepped = jax.tree.map(lambda p, g: p - 0.05 * g, params, slope)
+        padded = model.apply({"params": params}, tokens, None, REAL)
+        return logits, found, value, model.apply({"params": stepped}, tokens), padded
+
+    logits, found, loss, after, padded = everything(params, want["tokens"])
+    spread = want["logits"].std()
+    close(logits, want["logits"], spread)
+    for i, states in enumerate(want["states"]):
+        close(found[f"block_{i}/before"], states, states.std())
+    close(loss, want["loss"], 1)
+    close(after, want["after"], spread)
+    assert np.abs(want["after"] - want["logits"]).max() > 0.1
+    close(np.asarray(padded)[REAL], want["padded"][REAL], spread)
+    assert np.abs(np.asarray(padded)[0, 4:] - want["logits"][0, 4:]).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_generation_with_a_cache(kind):
+    """Token for token, and padding on the left changes nothing."""
+    want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
+    new = want["greedy"].shape[1]
+    tokens = jnp.pad(want["tokens"], ((0, 0), (2, 0)))
+    real = jnp.pad(jnp.ones((2, 12), bool), ((0, 0), (2, 0)))
+    run = jax.jit(lambda p, x, r: greedy(model, p, x, new, r))
+    np.testing.assert_array_equal(run(params, tokens, real), want["greedy"])
+
+
+# What must not go unnoticed: (family, a wrong number).
+WRONG = [
+    ("gpt_neox", {"parallel": False}),
+    ("gpt_neox", {"rotary": Rotary(2)}),
+    ("gpt_neox", {"act": "gelu_tanh"}),
+    ("gpt_neox", {"qkv_bias": False}),
+    ("gpt2", {"act": "gelu"}),
+    ("gpt2", {"tied": False}),
+    ("gpt2", {"eps": 1e-3}),
+    ("phi3", {"window": 0}),
+    ("phi3", {"window": 4}),
+    ("llama", {"rotary": Rotary(8)}),
+    ("llama", {"rotary": Rotary(8, 500.0, "llama3", 8.0, 1.0, 4.0, 8)}),
+    ("llama", {"kv_heads": 4}),
+    ("llama", {"norm": "layer"}),
+]
+
+
+@pytest.mark.parametrize("kind, wrong", WRONG)
+def test_a_wrong_option_shows(kind, wrong):
+    """Ten times the tolerance or more; most of them move a logit by a spread."""
+    want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
+    model = Pretrained(replace(model.spec, **wrong))
+    if "tied" in wrong:
+        params |= {"unembed": {"kernel": tiny.draw("unembed/kernel", (16, 24))}}
+    if "kv_heads" in wrong:  # the same heads, in another order
+        attn = params["block_0"]["attn"]
+        for name in ("key", "value"):
+            kernel = attn[name]["kernel"]
+            params["block_0"]["attn"][name] = {"kernel": np.tile(kernel, 2)}
+            kernel = params["block_1"]["attn"][name]["kernel"]
+            params["block_1"]["attn"][name] = {"kernel": np.tile(kernel, 2)}
+    if "norm" in wrong:
+        params = jax.tree.map(lambda x: x, params)
+        for holder in ("block_0/attn_norm", "block_0/mlp_norm", "block_1/attn_norm"):
+            block, norm = holder.split("/")
+            params[block][norm]["bias"] = np.zeros(16, np.float32)
+        params["block_1"]["mlp_norm"]["bias"] = np.zeros(16, np.float32)
+        params["final_norm"]["bias"] = np.zeros(16, np.float32)
+    logits = jax.jit(model.apply)({"params": params}, want["tokens"])
+    assert np.abs(logits - want["logits"]).max() > 1e-4 * want["logits"].std()
+
+
+def test_addresses_are_those_of_the_decoder():
+    known = capture.names(tiny.tiny("llama", 24)[0])
+    for name in ("attn/queries", "attn/turned_keys", "attn/heads", "mlp/gates", "states"):
+        assert f"block_1/{name}" in known
+    assert "between" not in str(capture.names(tiny.tiny("gpt_neox", 24)[0]))
+
+
+def test_freezing_all_but_the_last_mlps_is_two_strings():
+    _, params, _ = tiny.tiny("gpt2", 24)
+    rules = Partition(((r"block_1/mlp/.*", "train"), (".*", "frozen")))
+    assert rules.count(params)["train"] == 2 * 16 * 64 + 64 + 16
+
+
+@pytest.mark.parametrize("kind", ("plain", "linear", "llama3", "longrope"))
+def test_rotary_rates(kind):
+    """Against the published formulas, written out for each pair."""
+    short, long = (1.0, 2.0, 3.0, 4.0), (2.0, 4.0, 8.0, 16.0)
+    rotary = Rotary(8, 100.0, kind, 4.0, 1.0, 4.0, 32, short, long)
+    rates, longer = rotary.rates(32), rotary.rates(33)
+    for k in range(4):
+        f = 100.0 ** (-2 * k / 8)
+        wave = 2 * np.pi / f
+        if kind == "linear" or (kind == "llama3" and wave > 32):
+            f /= 4
+        elif kind == "llama3" and wave >= 8:
+            s = (32 / wave - 1) / 3
+            f = (1 - s) * f / 4 + s * f
+        expected = f / short[k] if kind == "longrope" else f
+        np.testing.assert_allclose(rates[k], expected, rtol=1e-12)
+        if kind == "longrope":
+            np.testing.assert_allclose(longer[k], f / long[k], rtol=1e-12)

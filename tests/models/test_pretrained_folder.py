@@ -1,0 +1,195 @@
+"""Folders of safetensors: what is written is read; what is wrong is named in one line."""
+
+import json
+import re
+import struct
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import jaxformer
+from jaxformer import paths
+from jaxformer.errors import UserError
+from jaxformer.models.pretrained import folder, load_folder, save_folder, tiny
+
+
+@pytest.fixture(scope="module", params=["gpt2", "gpt_neox", "llama", "phi3"])
+def made(request, tmp_path_factory):
+    where = tmp_path_factory.mktemp("models") / request.param
+    return tiny.save(request.param, where, vocab=24)
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    for file in made.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_what_is_written_is_read(made, tmp_path, monkeypatch):
+    """In one file or in many, and once more: every bit."""
+    model, params, config = jaxformer.load(made)
+    before = tiny.tiny(made.name, 24)[1]
+    monkeypatch.setattr(folder, "SHARD", 4000)
+    save_folder(tmp_path, model, params, config, source=made)
+    assert len(list(tmp_path.glob("model-*"))) > 2
+    again_model, again, _ = load_folder(tmp_path)
+    assert again_model.spec == model.spec
+    for path, leaf in paths.flatten(before).items():
+        np.testing.assert_array_equal(paths.flatten(params)[path], leaf)
+        np.testing.assert_array_equal(paths.flatten(again)[path], leaf)
+
+
+def test_dtype_and_place(made):
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    seen = []
+
+    def place(path, shape):
+        seen.append((path, shape))
+        return device
+
+    model, params, _ = load_folder(made, "bfloat16", place)
+    flat = paths.flatten(params)
+    assert dict(seen) == {path: leaf.shape for path, leaf in flat.items()}
+    assert {leaf.dtype for leaf in flat.values()} == {jnp.dtype("bfloat16")}
+    assert model.spec.dtype == jnp.dtype("bfloat16")
+
+
+def test_a_stored_dtype(made, tmp_path):
+    model, params, config = load_folder(made, "bfloat16")
+    save_folder(tmp_path, model, params, config)
+    assert load_folder(tmp_path)[0].spec.param_dtype == jnp.dtype("float32")
+    again = load_folder(tmp_path, "stored")
+    assert again[0].spec.param_dtype == jnp.dtype("bfloat16")
+    for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(again[1]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_files_without_the_prefix_and_with_old_constants(copy):
+    """As the hub's gpt2 and old Pythia checkpoints are."""
+    tensors = load_file(copy / "model.safetensors")
+    short = {name.removeprefix("transformer."): x for name, x in tensors.items()}
+    save_file(short | {"h.0.attn.bias": np.ones((1, 2))}, copy / "model.safetensors")
+    if "gpt2" in json.loads((copy / "config.json").read_text())["model_type"]:
+        load_folder(copy)
+
+
+def header(words, size=None):
+    text = json.dumps(words).encode()
+    return struct.pack("<Q", len(text) if size is None else size) + text
+
+
+HOSTILE = {
+    "empty": b"",
+    "a header longer than the file": header({}, 2**62),
+    "offsets outside": header({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 99]}}),
+    "no JSON": struct.pack("<Q", 4) + b"\xff\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_files(copy, what):
+    (copy / "model.safetensors").write_bytes(HOSTILE[what])
+    refused(copy, r"model.safetensors is no whole safetensors file: ")
+
+
+def test_cut_off_files(copy):
+    whole = (copy / "model.safetensors").read_bytes()
+    (copy / "model.safetensors").write_bytes(whole[:-8])
+    refused(copy, r"model.safetensors is no whole safetensors file: ")
+
+
+def refused(where, words):
+    with pytest.raises(UserError, match=words) as error:
+        jaxformer.load(where)
+    assert "\n" not in str(error.value)
+
+
+def changed(where, **fields):
+    config = json.loads((where / "config.json").read_text())
+    (where / "config.json").write_text(json.dumps(config | fields))
+
+
+def test_missing_extra_and_wrong_tensors(copy):
+    tensors = load_file(copy / "model.safetensors")
+    first = sorted(tensors)[0]
+    save_file({k: v for k, v in tensors.items() if k != first}, copy / "model.safetensors")
+    refused(copy, rf"lacks {first}\.$")
+    save_file(tensors | {"strange.weight": np.ones(2)}, copy / "model.safetensors")
+    refused(copy, r"has not: strange.weight\.")
+    fused = next(
+        name for name in tensors if re.search("qkv|c_attn.w|q_proj|query_key_value.w", name)
+    )
+    save_file(tensors | {fused: np.ones((3, 5), np.float32)}, copy / "model.safetensors")
+    refused(copy, rf"{fused} has the shape \(3, 5\); config.json asks for \(\d+, \d+\)")
+    (copy / "model.safetensors").unlink()
+    refused(copy, "neither model.safetensors nor|has no config.json|no whole")
+
+
+def test_pickles_are_refused(copy):
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    refused(copy, "pytorch_model.bin is a pickle, which can run any code")
+
+
+def test_an_index_names_files_beside_it(copy):
+    index = copy / "model.safetensors.index.json"
+    for name, words in {
+        "../model.safetensors": "which is no file beside it",
+        "other.safetensors": "lacks other.safetensors",
+        "model.safetensors": "lacks strange.weight",
+    }.items():
+        index.write_text(json.dumps({"weight_map": {"strange.weight": name}}))
+        refused(copy, words)
+    index.write_text("[1]")
+    refused(copy, "must hold an object, got list")
+
+
+def test_wrong_configs(copy):
+    changed(copy, vocab_size="many")
+    refused(copy, "a field has the wrong type")
+    changed(copy, vocab_size=24, model_type="gpt3")
+    refused(copy, "unknown model_type in .*config.json: 'gpt3'. Did you mean 'gpt2'")
+
+
+@pytest.mark.parametrize(
+    "kind, fields, words",
+    [
+        ("gpt2", {"activation_function": "gelo"}, "Did you mean 'gelu'"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not built; only False is"),
+        ("gpt2", {"n_head": 3}, "3 heads do not divide the width 16"),
+        ("llama", {"rope_scaling": {"rope_type": "yarn"}}, "rotary scaling .* 'yarn'"),
+        ("llama", {"num_key_value_heads": 3}, "multiple of the key heads"),
+        ("phi3_long", {"rope_scaling": {"type": "longrope", "short_factor": [1.0],
+                       "long_factor": [1.0]}}, "longrope needs 2 short"),
+    ],
+)  # fmt: skip
+def test_what_is_not_built(tmp_path, kind, fields, words):
+    changed(tiny.save(kind, tmp_path, vocab=24), **fields)
+    refused(tmp_path, words)
+
+
+def test_a_field_that_is_missing(tmp_path):
+    tiny.save("gpt2", tmp_path, vocab=24)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["n_layer"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refused(tmp_path, "of a gpt2 model lacks the field 'n_layer'")
+    with pytest.raises(UserError, match="published model: it has no members"):
+        jaxformer.load(tmp_path, 1)
+
+
+def test_too_many_tokens_for_learned_positions(tmp_path):
+    model, params, _ = tiny.tiny("gpt2", 24)
+    with pytest.raises(UserError, match="has 64 positions, got 65 tokens"):
+        model.apply({"params": params}, jnp.zeros((1, 65), int))
+
+
+def test_the_hub_without_a_network(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    refused("nobody/nothing", "'nobody/nothing' is no folder here, and the hub cannot be reached")
+    refused("a b", "'a b' is no folder, and no name of a model")
