@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer import paths
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, did_you_mean
 
 Params = Mapping[str, Any]
 
@@ -78,8 +78,59 @@ def rank_of(matrix: jax.Array, fraction: float) -> int:
 
 def low_rank(matrix: jax.Array, rank: int) -> jax.Array:
     """The closest matrix of that rank in Frobenius norm (Eckart-Young)."""
-    u, s, vt = jnp.linalg.svd(matrix, full_matrices=False)
+    u, s, vt = decompose(matrix)
     return ((u[:, :rank] * s[None, :rank]) @ vt[:rank]).astype(matrix.dtype)
+
+
+def decompose(matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Its thin SVD (u, s, vt), in float32 where the matrix has fewer digits."""
+    wide = jnp.asarray(matrix, jnp.promote_types(matrix.dtype, jnp.result_type(float)))
+    u, s, vt = jnp.linalg.svd(wide, full_matrices=False)
+    return u, s, vt
+
+
+@jax.jit
+def recompose(u: jax.Array, s: jax.Array, vt: jax.Array, rank: int | jax.Array) -> jax.Array:
+    """The matrix of rank `rank` from its SVD: one program for all ranks."""
+    kept = jnp.where(jnp.arange(len(s)) < rank, s, 0)
+    return (u * kept[None]) @ vt
+
+
+def ablate_heads(
+    params: Params, heads: Mapping[str, Sequence[int]], n_heads: int | None = None
+) -> dict[str, Any]:
+    """{"block_3/attn": [0, 5]}: the rows of the out kernel that read these heads become zero.
+
+    A flat kernel does not say how many heads it reads: then `n_heads` does, model.spec.heads.
+    Models without an out kernel (encoder) lose the heads' values instead.
+    """
+    flat, new = paths.flatten(params), {}
+    for address, which in heads.items():
+        out, value = f"{address}/out/kernel", f"{address}/value/kernel"
+        path = out if out in flat else value
+        if path not in flat:
+            known = sorted({p.rsplit("/", 2)[0] for p in flat if p.endswith("value/kernel")})
+            raise UserError(
+                f"no attention {address!r}.{did_you_mean(address, known)} There are: "
+                f"{', '.join(known)}."
+            )
+        kernel = jnp.asarray(flat[path])
+        number = kernel.shape[1] if kernel.ndim == 3 else n_heads
+        if number is None:
+            raise UserError(f"{path} is flat: say n_heads=model.spec.heads.")
+        for head in which:
+            if not 0 <= head < number:
+                raise UserError(f"{address} has the heads 0 to {number - 1}, got {head}.")
+        index = jnp.asarray(which, int)
+        if kernel.ndim == 3:
+            new[path] = kernel.at[:, index].set(0)
+        elif path == out:
+            by_head = kernel.reshape(number, -1, kernel.shape[-1])
+            new[path] = by_head.at[index].set(0).reshape(kernel.shape)
+        else:
+            by_head = kernel.reshape(len(kernel), number, -1)
+            new[path] = by_head.at[:, index].set(0).reshape(kernel.shape)
+    return paths.replace(params, new)
 
 
 def drop(params: Params, pattern: str) -> dict[str, Any]:

@@ -80,21 +80,24 @@ def test_generation_with_a_cache(kind):
 WRONG = [
     ("gpt_neox", {"parallel": False}),
     ("gpt_neox", {"rotary": Rotary(2)}),
+    ("gpt2", {"tied": False}),
+    ("phi3", {"window": 4}),
+    ("llama", {"rotary": Rotary(8)}),
     ("gpt_neox", {"act": "gelu_tanh"}),
     ("gpt_neox", {"qkv_bias": False}),
     ("gpt2", {"act": "gelu"}),
-    ("gpt2", {"tied": False}),
     ("gpt2", {"eps": 1e-3}),
     ("phi3", {"window": 0}),
-    ("phi3", {"window": 4}),
-    ("llama", {"rotary": Rotary(8)}),
     ("llama", {"rotary": Rotary(8, 500.0, "llama3", 8.0, 1.0, 4.0, 8)}),
     ("llama", {"kv_heads": 4}),
     ("llama", {"norm": "layer"}),
 ]
 
 
-@pytest.mark.parametrize("kind, wrong", WRONG)
+LONG = [pytest.param(*case, marks=pytest.mark.slow) for case in WRONG[5:]]
+
+
+@pytest.mark.parametrize("kind, wrong", WRONG[:5] + LONG)
 def test_a_wrong_option_shows(kind, wrong):
     """Ten times the tolerance or more; most of them move a logit by a spread."""
     want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)

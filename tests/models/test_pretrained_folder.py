@@ -15,8 +15,11 @@ from jaxformer import paths
 from jaxformer.errors import UserError
 from jaxformer.models.pretrained import folder, load_folder, save_folder, tiny
 
+KINDS = ["gpt2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in tiny.CONFIGS if kind in
+         ("gpt_neox", "llama", "phi3"))]  # fmt: skip
 
-@pytest.fixture(scope="module", params=["gpt2", "gpt_neox", "llama", "phi3"])
+
+@pytest.fixture(scope="module", params=KINDS)
 def made(request, tmp_path_factory):
     where = tmp_path_factory.mktemp("models") / request.param
     return tiny.save(request.param, where, vocab=24)
@@ -56,6 +59,11 @@ def test_dtype_and_place(made):
     assert dict(seen) == {path: leaf.shape for path, leaf in flat.items()}
     assert {leaf.dtype for leaf in flat.values()} == {jnp.dtype("bfloat16")}
     assert model.spec.dtype == jnp.dtype("bfloat16")
+    tokens = jnp.arange(6)[None]
+    exact = jaxformer.load(made)
+    half = jax.jit(model.apply)({"params": params}, tokens).astype(float)
+    full = jax.jit(exact[0].apply)({"params": exact[1]}, tokens)
+    assert 1e-4 < np.abs(half - full).max() < 0.2 * full.std()  # rounded, but the same function
 
 
 def test_a_stored_dtype(made, tmp_path):

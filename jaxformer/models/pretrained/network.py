@@ -185,7 +185,7 @@ class Norm(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec, N = self.spec, x_BxTxN.shape[-1]
         gain_N = self.param("scale", nn.initializers.ones, (N,), spec.param_dtype)
-        x = x_BxTxN.astype(jnp.result_type(float, x_BxTxN.dtype))
+        x = x_BxTxN.astype(jnp.promote_types(x_BxTxN.dtype, jnp.result_type(float)))
         if spec.norm == "layer":
             x = x - x.mean(-1, keepdims=True)
         factor = jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + spec.eps)

@@ -1,0 +1,170 @@
+"""Cuts a weight matrix of a model to a low rank (LASER) and shows what changes.
+
+    python experiments/cut.py MODEL --matrix block_11/mlp/in --fraction 0.01
+                              --prompt "Madrid is located in" [--target Spain] [--top 5]
+                              [--save FOLDER] [--revision NAME] [--dtype bfloat16]
+    python experiments/cut.py MODEL --search --prompts FILE --against the --out FOLDER
+                              [--matrix 'block_[0-9]+/mlp/(in|out)'] [--fraction 0.01,0.05,0.1]
+
+MODEL is a folder with config.json and safetensors, a name on the hub ("gpt2"), or a run of ours;
+`python -m jaxformer.models.pretrained.tiny gpt2 FOLDER` makes a random one to try this on.
+--matrix is a pattern over the paths of parameters (a module stands for its matrices), --fraction
+the share of the rank that is kept: rank floor(fraction x the smaller side). Biases stay.
+
+The first form prints the likeliest next tokens of the whole and of the cut model side by side.
+--save writes the cut model as safetensors that transformers loads.
+
+The second form scores every matrix at every fraction (one SVD a matrix, one compiled program) on
+the prompts of FILE, a line each: prompt, tab, target. Rows go to FOLDER/rows.jsonl as they are
+known; the same command goes on where it was stopped. --against is a token whose probability is
+shown beside the target's. A target of several tokens is scored by its first.
+For a model without a tokenizer, prompts and targets are token ids: --prompt "5 17 2".
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from experiments.shared import cutting, prompts
+from experiments.shared.describe import number, show
+from jaxformer import loading, surgery
+from jaxformer.commandline import Parser, command, count
+from jaxformer.errors import UserError
+from jaxformer.models.pretrained import save_folder, text
+
+FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--matrix", default="")
+    parser.add_argument("--fraction", default="")
+    parser.add_argument("--prompt", default="")
+    parser.add_argument("--target", default="")
+    parser.add_argument("--against", default="")
+    parser.add_argument("--top", type=count, default=5)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--revision")
+    parser.add_argument("--dtype")
+    parser.add_argument("--search", action="store_true")
+    parser.add_argument("--prompts", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--at-once", type=count, default=100)
+    asked = parser.parse_args(argv)
+    if len(asked.models) != 1:
+        raise UserError(f"give one model, a folder or a name on the hub, got {len(asked.models)}.")
+    fractions = [_fraction(word) for word in (asked.fraction or FRACTIONS).split(",")]
+    source = asked.models[0]
+    folder = loading.published(source, asked.revision)
+    model, params, config = loading.load(
+        folder or source, **({"dtype": asked.dtype} if folder else {})
+    )
+    if not model.spec.vocab_size or not model.spec.causal:
+        raise UserError(f"{source} says no next token: it is not causal, or reads vectors.")
+    words = text.reader(folder or source, model.spec.vocab_size)
+    if asked.search:
+        return _search(asked, model, params, words, fractions, str(source))
+    if not asked.matrix or not asked.prompt or len(fractions) != 1 or not asked.fraction:
+        raise UserError("give --matrix, one --fraction and --prompt, or --search.")
+    if asked.save and folder is None:
+        raise UserError(f"--save writes published models; {source} is a run of ours.")
+    targets = [asked.target] if asked.target else []
+    one = prompts.batch(words, [asked.prompt], targets)
+    cut = surgery.laser(params, asked.matrix, fractions[0])
+    _compare(model, params, cut, words, one, asked)
+    for path in cutting.chosen(params, asked.matrix):
+        matrix = surgery.matrices(params, path)[path]
+        rank = surgery.rank_of(matrix, fractions[0])
+        print(f"{path}: {matrix.shape[0]} x {matrix.shape[1]}, rank {rank} kept")
+    for note in one.notes:
+        print(f"note: {note}")
+    if asked.save:
+        save_folder(asked.save, model, cut, config, folder)
+        print(f"the cut model: {asked.save}")
+    return 0
+
+
+def _compare(model: Any, params: Any, cut: Any, words: Any, one: prompts.Prompts, asked) -> None:
+    """Both distributions, the likeliest tokens of either."""
+    whole_V = prompts.next_log_probabilities(model, params, one)[0]
+    cut_V = prompts.next_log_probabilities(model, cut, one)[0]
+    tokens = [*np.argsort(-whole_V)[: asked.top], *np.argsort(-cut_V)[: asked.top]]
+    tokens += [token for token in one.targets_B if token != prompts.NONE]
+    if asked.against:
+        tokens.append(prompts.next_token(words, asked.against)[0])
+    table = Table("next token", "p", "rank", "p cut", "rank cut", box=None, pad_edge=False)
+    for token in dict.fromkeys(int(token) for token in tokens):
+        cells = []
+        for logs_V in (whole_V, cut_V):
+            rank = int((logs_V > logs_V[token]).sum()) + 1
+            cells += [f"{np.exp(logs_V[token]):.4f}", str(rank)]
+        table.add_row(words.show(token), *cells)
+    show(table)
+
+
+def _search(asked, model, params, words, fractions: list[float], source: str) -> int:
+    if asked.prompts is None or asked.out is None:
+        raise UserError("--search needs --prompts=FILE and --out=FOLDER.")
+    lines = [line.rstrip("\n") for line in asked.prompts.read_text().splitlines() if line.strip()]
+    pairs = [line.split("\t") for line in lines]
+    for place, pair in enumerate(pairs, 1):
+        if len(pair) != 2:
+            raise UserError(f"{asked.prompts}, line {place}: expected prompt, tab, target.")
+    if not pairs:
+        raise UserError(f"{asked.prompts} has no prompt.")
+    batch = prompts.batch(words, *zip(*pairs, strict=True))
+    against = prompts.next_token(words, asked.against)[0] if asked.against else prompts.NONE
+    matrices = cutting.chosen(params, asked.matrix or r"block_\d+/mlp/(in|out)")
+    about = {
+        "model": source,
+        "revision": asked.revision or "",
+        "dtype": asked.dtype or "",
+        "prompts": cutting.fingerprint(batch),
+        "against": against,
+    }
+    rows = cutting.Rows(asked.out, about)
+    done = rows.read()
+    for row in cutting.search(
+        model, params, batch, matrices, fractions, against, done, asked.at_once
+    ):
+        rows.append(row)
+        done.append(row)
+    wanted = {(matrix, fraction) for matrix in matrices for fraction in fractions} | {cutting.FULL}
+    _print([row for row in done if (row["matrix"], row["fraction"]) in wanted], asked.top)
+    for note in batch.notes:
+        print(f"note: {note}")
+    print(f"all {len(done)} rows: {rows.file}")
+    return 0
+
+
+def _print(rows: list[dict[str, Any]], top: int) -> None:
+    """The uncut model, then the cuts that help the target most."""
+    (whole,) = [row for row in rows if not row["matrix"]]
+    cuts = sorted((row for row in rows if row["matrix"]), key=lambda row: -row["log_p_target"])
+    names = [name for name in whole if name not in ("matrix", "fraction", "rank")]
+    table = Table("matrix", "fraction", "rank", *names, box=None, pad_edge=False)
+    for row in [whole, *cuts[:top]]:
+        rank = str(row["rank"]) if row["matrix"] else "all"
+        cells = [number(row[name]) for name in names]
+        table.add_row(row["matrix"] or "nothing cut", number(row["fraction"]), rank, *cells)
+    show(table)
+
+
+def _fraction(word: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value <= 1:
+        raise UserError(f"--fraction must be in (0, 1], got {word!r}.")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

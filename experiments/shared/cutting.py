@@ -1,0 +1,114 @@
+"""LASER over many matrices and ranks: one SVD a matrix, one program for all, and it goes on later.
+
+Every row is appended to rows.jsonl as soon as it is known; a second call skips what is there.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.shared import prompts
+from experiments.shared.prompts import Prompts
+from jaxformer import paths, surgery
+from jaxformer.errors import UserError
+from jaxformer.records import write_json
+
+ROWS, ABOUT = "rows.jsonl", "search.json"
+FULL = ("", 1.0)  # the matrix and the fraction of the uncut model
+
+
+def search(
+    model: Any,
+    params: Any,
+    asked: Prompts,
+    matrices: Sequence[str],
+    fractions: Sequence[float],
+    against: int,
+    done: Sequence[dict[str, Any]] = (),
+    at_once: int = 100,
+) -> Iterator[dict[str, Any]]:
+    """Rows {matrix, fraction, rank, scores}, first that of the uncut model; without those done."""
+    known = {(row["matrix"], row["fraction"]) for row in done}
+
+    def row(cut: Any, matrix: str, fraction: float, rank: int) -> dict[str, Any]:
+        logs = _logs(model, cut, asked, at_once)
+        found = prompts.scores(logs, asked.targets_B, against)
+        return {"matrix": matrix, "fraction": fraction, "rank": rank, **found}
+
+    if FULL not in known:
+        yield row(params, *FULL, -1)
+    flat = paths.flatten(params)
+    for path in matrices:
+        open_ = [fraction for fraction in fractions if (path, fraction) not in known]
+        if not open_:
+            continue
+        whole = jnp.asarray(flat[path])
+        u, s, vt = surgery.decompose(whole)
+        for fraction in open_:
+            rank = surgery.rank_of(whole, fraction)
+            cut = surgery.recompose(u, s, vt, rank).astype(whole.dtype)
+            yield row(paths.replace(params, {path: cut}), path, fraction, rank)
+
+
+def chosen(params: Any, pattern: str) -> list[str]:
+    """The matrices that a pattern names, in the order of their blocks."""
+    found = surgery.matrices(params, pattern)
+    return sorted(found, key=lambda path: [int(x) if x.isdigit() else 0 for x in path.split("_")])
+
+
+class Rows:
+    """The rows of one search in a folder; another search in the same folder is refused."""
+
+    def __init__(self, folder: Path, about: dict[str, Any]):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file, held = folder / ROWS, folder / ABOUT
+        if held.exists() and json.loads(held.read_text()) != json.loads(json.dumps(about)):
+            raise UserError(f"{folder} holds another search; choose another --out.")
+        write_json(held, about)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Whole rows; a line that was cut off is as if it were not there."""
+        rows = []
+        for line in self.file.read_text().splitlines() if self.file.exists() else []:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                continue
+        return rows
+
+    def append(self, row: dict[str, Any]) -> None:
+        broken = self.file.exists() and not self.file.read_bytes().endswith(b"\n")
+        with self.file.open("a") as out:
+            out.write("\n" * broken + json.dumps(row) + "\n")
+
+
+def fingerprint(asked: Prompts) -> str:
+    """Of the prompts and targets of a search."""
+    text = b"".join(np.ascontiguousarray(x).tobytes() for x in asked[:3])
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def best(rows: Sequence[dict[str, Any]], key: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
+    """The row with the highest key among those that cut something."""
+    return max((row for row in rows if row["matrix"]), key=key)
+
+
+def _logs(model: Any, params: Any, asked: Prompts, at_once: int) -> np.ndarray:
+    """In parts of equal size, so that there is one program; the last one is filled up."""
+    number = len(asked.tokens_BxT)
+    size = min(at_once, number)
+    parts = []
+    for start in range(0, number, size):
+        start = min(start, number - size)
+        parts.append(
+            (start, prompts.next_log_probabilities(model, params, asked.part(start, start + size)))
+        )
+    whole = np.empty((number, parts[0][1].shape[-1]), parts[0][1].dtype)
+    for start, logs in parts:
+        whole[start : start + size] = logs
+    return whole

@@ -1,0 +1,81 @@
+"""Words to tokens and back, by the tokenizer.json beside a published model."""
+
+from pathlib import Path
+from typing import Any
+
+from jaxformer.errors import UserError, one_line
+
+
+class Text:
+    """The tokenizer of a model's folder."""
+
+    def __init__(self, folder: str | Path, vocab_size: int):
+        file = Path(folder) / "tokenizer.json"
+        if not file.is_file():
+            raise UserError(
+                f"{folder} has no tokenizer.json; give prompts as token ids, such as '5 17 2'."
+            )
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise UserError("words need pip install 'jaxformer[hf]' (tokenizers).") from None
+        try:
+            self.tokenizer: Any = Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises Exception itself
+            raise UserError(f"{file} is no tokenizer: {one_line(error, 120)}.") from None
+        highest = max(self.tokenizer.get_vocab().values(), default=-1)
+        if highest >= vocab_size:
+            raise UserError(
+                f"{file} does not match the model: it has the token {highest}, and the model "
+                f"{vocab_size} tokens."
+            )
+
+    def encode(self, words: str) -> list[int]:
+        """Token ids, with what the tokenizer itself puts first (Llama's begin of text)."""
+        return self.tokenizer.encode(words).ids
+
+    def pieces(self, words: str) -> list[int]:
+        """Token ids of words in the middle of a text."""
+        return self.tokenizer.encode(words, add_special_tokens=False).ids
+
+    def decode(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def show(self, token: int) -> str:
+        """One token as a picture or a table shows it: its spaces can be seen."""
+        return repr(self.tokenizer.decode([token], skip_special_tokens=False))
+
+
+class Numbers:
+    """For models without a tokenizer: a text is its token ids, "5 17 2"."""
+
+    def __init__(self, vocab_size: int):
+        self.vocab_size = vocab_size
+
+    def encode(self, words: str) -> list[int]:
+        try:
+            ids = [int(word) for word in words.split()]
+        except ValueError:
+            raise UserError(
+                f"this model has no tokenizer: a prompt is token ids such as '5 17 2', got "
+                f"{one_line(words, 60)!r}."
+            ) from None
+        for token in ids:
+            if not 0 <= token < self.vocab_size:
+                raise UserError(f"a token must be in 0 to {self.vocab_size - 1}, got {token}.")
+        return ids
+
+    pieces = encode
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(map(str, ids))
+
+    def show(self, token: int) -> str:
+        return str(token)
+
+
+def reader(folder: str | Path, vocab_size: int) -> Text | Numbers:
+    """The folder's tokenizer, or token ids if it has none."""
+    if (Path(folder) / "tokenizer.json").is_file():
+        return Text(folder, vocab_size)
+    return Numbers(vocab_size)
