@@ -1,0 +1,57 @@
+"""Pictures of what was captured, with the tokens on the axes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxformer.errors import UserError
+
+SEQUENTIAL, DIVERGING = "Blues", "RdBu_r"
+
+
+def heat(
+    values_RxC: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    label: str = "",
+    file: str | Path | None = None,
+) -> Any:
+    """A heat map, a figure of matplotlib; white is zero if the values have both signs.
+
+    Rows and columns are named: tokens ("' the'"), blocks ("block_3") or heads. NaN stays blank.
+    """
+    from matplotlib.figure import Figure
+
+    values = np.asarray(values_RxC, float)
+    if values.shape != (len(rows), len(columns)):
+        raise UserError(
+            f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
+        )
+    size = (2.0 + 0.32 * len(columns), 1.2 + 0.26 * len(rows))
+    figure: Any = Figure(figsize=size, layout="constrained")
+    axis = figure.subplots()
+    most = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
+    both = (values < 0).any()
+    limits = {"vmin": -most if both else 0.0, "vmax": most}
+    image = axis.imshow(values, cmap=DIVERGING if both else SEQUENTIAL, aspect="auto", **limits)
+    axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.set_title(title, fontsize=9)
+    figure.colorbar(image, label=label)
+    if file is not None:
+        figure.savefig(file)
+    return figure
+
+
+def attention(weights_TxS: Any, tokens: Sequence[str], title: str = "", file: Any = None) -> Any:
+    """Who looks at whom: a row a query, what it cannot see left blank."""
+    weights = np.array(weights_TxS, float)
+    weights[np.triu_indices_from(weights, 1)] = np.nan
+    figure = heat(weights, tokens, tokens, title, "attention", None)
+    figure.axes[0].set(xlabel="to this token", ylabel="from this token")
+    if file is not None:
+        figure.savefig(file)
+    return figure
