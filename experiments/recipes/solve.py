@@ -41,6 +41,8 @@ FIGURES: dict[str, str] = {
     "paths_order_parameter": "attention_paths.accuracy:order_parameter",
     "paths_robustness": "attention_paths.accuracy:robustness",
     "associations_allocation": "associations.allocation:allocation",
+    "associations_gsm8k": "associations.gsm8k:gsm8k",
+    "associations_published": "associations.published:published",
     "associations_embeddings": "associations.theorems:random_embeddings",
     "associations_theory": "associations.theorems:theory",
     "covariance_depth": "mixit.depth:covariance_depth",

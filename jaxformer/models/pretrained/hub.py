@@ -1,22 +1,33 @@
 """A model of the Hugging Face hub as a folder on this machine. Data is fetched, nothing is run."""
 
+import os
 from pathlib import Path
 
 from jaxformer.errors import UserError, one_line
 
+SHELF = "JAXFORMER_MODELS"
 WANTED = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json"]
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
     """The folder of `name` ("gpt2", "EleutherAI/pythia-1b") at a revision, from the hub's cache or
-    from the network; HF_TOKEN and HF_HUB_OFFLINE work as they do elsewhere."""
+    from the network; HF_TOKEN and HF_HUB_OFFLINE work as they do elsewhere.
+
+    If the variable JAXFORMER_MODELS names a folder, models are there instead, under their names on
+    the hub, "EleutherAI/pythia-1b@step1000" for a revision, and there is no network.
+    """
+    at = f" at revision {revision!r}" if revision else ""
+    if shelf := os.environ.get(SHELF):
+        folder = Path(shelf) / (f"{name}@{revision}" if revision else name)
+        if not folder.is_dir():
+            raise UserError(f"{SHELF}={shelf} has no folder {folder.relative_to(shelf)}.")
+        return folder
     try:
         from huggingface_hub import errors, snapshot_download
     except ImportError:
         raise UserError(
             f"{name!r} is no folder here, and the hub needs pip install 'jaxformer[hf]'."
         ) from None
-    at = f" at revision {revision!r}" if revision else ""
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=WANTED))
     except errors.GatedRepoError:

@@ -1,0 +1,83 @@
+r"""Published models, whole and cut: what comes after "Madrid is located in"?
+
+    python experiments/run.py --config=configs/associations/published.py:what=table1,scale=paper
+
+what              model and prompts                                   expected (paper)
+table1            Pythia-1B, "Madrid is located in"                    the .499 -> .027,
+                                                                     Spain .079 -> .300
+figure5_fact      the same along 154 revisions of training             the after about 10 steps
+figure5_ioi       Pythia-1B, 100 indirect objects, 154 revisions       IO over the 2.3 -> 12.3
+figure14_*        Pythia 160M, 410M, 1B: 30 prepositions (words),      rank of "the" falls within
+                  40 sentences, 154 revisions                          about 10 steps
+figure15_*        Pythia-410M and 1B, 100 indirect objects             the falls, IO stays
+figure16_*        Pythia-1B, 1.4B, 2.8B, 20 facts of Table 5           the falls against the answer
+figure17          GPT-2 small, Mary and John, layers 9 to 12           the and them fall
+
+scale  what                                                  time
+tiny   a random tiny model (no number means anything)        5 CPU seconds
+small  the published model, 20 prompts, 12 revisions         minutes a revision on a CPU
+paper  all prompts, all 154 revisions                        hours: each revision is downloaded
+
+Weights come from the hub, or from a folder: --config.figure.source=FOLDER, or a folder of folders
+named as on the hub in the variable JAXFORMER_MODELS (DIR/EleutherAI/pythia-1b, and
+DIR/EleutherAI/pythia-1b@step1000 for a revision). Layers are 1-based in the paper: its layer 16 is
+block_15. Matrices and fractions are those of its appendix C.2.
+"""
+
+from configs import common
+
+SECONDS = {"tiny": 5, "small": 1200, "paper": 6 * 3600}
+STEPS = (0, *(2**i for i in range(10)), *range(1000, 144_000, 1000))
+FEW = (0, 4, 8, 16, 64, 512, 1000, 2000, 14_000, 50_000, 100_000, 143_000)
+# what -> (model, prompts, matrix, fractions, along training?)
+WHAT = {
+    "table1": ("pythia-1b", "madrid", "block_15/mlp/in", (0.0125,), False),
+    "figure5_fact": ("pythia-1b", "madrid", "block_15/mlp/in", (0.0125,), True),
+    "figure5_ioi": ("pythia-1b", "ioi", "block_10/mlp/in", (0.008,), True),
+    "figure14_words_160m": ("pythia-160m", "words", "", (), True),
+    "figure14_words_410m": ("pythia-410m", "words", "", (), True),
+    "figure14_words_1b": ("pythia-1b", "words", "", (), True),
+    "figure14_sentences_160m": ("pythia-160m", "sentences", "", (), True),
+    "figure14_sentences_410m": ("pythia-410m", "sentences", "", (), True),
+    "figure14_sentences_1b": ("pythia-1b", "sentences", "", (), True),
+    "figure15_410m": ("pythia-410m", "ioi", "block_21/mlp/in", (0.02,), False),
+    "figure15_1b": ("pythia-1b", "ioi", "block_10/mlp/in", (0.008,), False),
+    "figure16_1b": ("pythia-1b", "facts", "block_15/mlp/in", (0.0125,), False),
+    "figure16_1.4b": ("pythia-1.4b", "facts", "block_23/mlp/in", (0.025,), False),
+    "figure16_2.8b": ("pythia-2.8b", "facts", "block_31/mlp/in", (0.04,), False),
+    "figure17": (
+        "gpt2",
+        "mary",
+        "block_(8|9|10|11)/mlp/in",
+        (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9),
+        False,
+    ),
+}
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, what=tuple(WHAT), scale=common.SCALES)
+    model, prompt, matrix, fractions, along = WHAT[arguments["what"]]
+    scale = arguments["scale"]
+    steps = STEPS if scale == "paper" else FEW
+    config = common.figure(
+        "associations/published",
+        arguments,
+        name="associations_published",
+        source=model if model == "gpt2" else f"EleutherAI/{model}",
+        revisions=tuple(f"step{step}" for step in steps) if along else ("",),
+        prompt=prompt,
+        sentences=0 if scale == "paper" else 20,  # 0: all, and 100 indirect objects
+        matrix=matrix,
+        fractions=fractions,
+        dtype="float32",
+    )
+    if scale == "tiny":
+        config.figure.update(
+            source="tiny:gpt2" if model == "gpt2" else "tiny:gpt_neox",
+            revisions=("step0", "step1") if along else ("",),
+            sentences=3,
+            matrix="block_1/mlp/in" if matrix else "",
+            fractions=(0.07, 0.2)[: len(fractions)],
+        )
+    return config

@@ -1,0 +1,182 @@
+"""What published models say next, whole and cut (LASER): Tables 1 and 5, Figures 5 and 14 to 17.
+
+A source is a folder, a name on the hub, or "tiny:FAMILY", a random tiny model for trying things
+out. Several revisions are a trajectory of training. What is known of a revision is kept in the
+cache, so that a run of 154 revisions that was stopped goes on where it was.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.papers.associations import prompting
+from experiments.shared import plots, prompts
+from experiments.shared.cutting import Rows
+from experiments.shared.outcome import Outcome, exact
+from jaxformer import loading, paths, surgery
+from jaxformer.errors import UserError
+from jaxformer.models.pretrained import load_folder, text, tiny
+from jaxformer.training.metrics import over_seeds
+
+TINY = "tiny:"
+WHOLE = "whole"
+NEVER = 10**9  # a step that no training reaches
+
+
+def measure_published(
+    source: str,
+    revisions: Sequence[str],
+    prompt: str,
+    sentences: int,
+    matrix: str,
+    fractions: Sequence[float],
+    dtype: str,
+    seed: int,
+) -> Outcome:
+    """Probability and rank of the right word, of the wrong one and of "the", whole and cut."""
+    for fraction in fractions:
+        surgery.check_fraction(fraction)
+    about = {
+        "source": source,
+        "prompt": prompt,
+        "sentences": sentences,
+        "matrix": matrix,
+        "fractions": list(fractions),
+        "dtype": dtype,
+        "seed": seed,
+    }
+    rows = Rows(_kept(about), about)
+    held = {row["revision"]: row for row in rows.read()}
+    with jax.enable_x64(False):
+        for i, revision in enumerate(revisions):
+            if revision not in held:
+                held[revision] = _one(source, revision, i, about)
+                rows.append(held[revision])
+    return _outcome([held[revision] for revision in revisions], revisions)
+
+
+def opened(source: str, revision: str, number: int, dtype: str) -> tuple[Any, Any, Any]:
+    """(model, params, words)."""
+    if source.startswith(TINY):
+        with tempfile.TemporaryDirectory() as where:
+            kind = source.removeprefix(TINY)
+            folder = tiny.save(kind, where, prompting.texts(), seed=number)
+            model, params, _ = load_folder(folder, dtype)
+            return model, params, text.Text(folder, model.spec.vocab_size)
+    folder = loading.published(source, revision or None)
+    if folder is None:
+        raise UserError(f"{source} is no published model: give its folder or its name on the hub.")
+    model, params, _ = load_folder(folder, dtype)
+    return model, params, text.Text(folder, model.spec.vocab_size)
+
+
+def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict[str, Any]:
+    """{"revision", "values": {"whole": {quantity: [one a prompt]}, "block_15/mlp/in@0.02": ..}}."""
+    model, params, words = opened(source, revision, number, about["dtype"])
+    asked = prompting.asked(about["prompt"], about["sentences"], about["seed"], words)
+    batch = prompts.batch(words, [a.prompt for a in asked], [a.target for a in asked])
+    the = prompts.next_token(words, prompting.GENERIC)[0]
+    tokens = {"target": batch.targets_B, "the": np.full(len(asked), the)}
+    if asked[0].wrong:
+        wrong = [prompts.next_token(words, one.wrong)[0] for one in asked]
+        tokens["wrong"] = np.array(wrong)
+
+    def values(weights: Any) -> dict[str, list[float]]:
+        logs_BxV = prompts.next_log_probabilities(model, weights, batch)
+        found = {}
+        for name, token_B in tokens.items():
+            own = np.take_along_axis(logs_BxV, token_B[:, None], 1)[:, 0]
+            found[f"p_{name}"] = np.exp(own).tolist()
+            found[f"rank_{name}"] = prompts.ranks(logs_BxV, token_B).tolist()
+        return found
+
+    found = {WHOLE: values(params)}
+    if about["fractions"]:
+        flat = paths.flatten(params)
+        for path in surgery.matrices(params, about["matrix"]):
+            kernel = jnp.asarray(flat[path])
+            parts = surgery.decompose(kernel)
+            for fraction in about["fractions"]:
+                rank = surgery.rank_of(kernel, fraction)
+                cut = surgery.recompose(*parts, rank).astype(kernel.dtype)
+                name = f"{path.removesuffix('/kernel')}@{fraction:g}"
+                found[name] = values(paths.replace(params, {path: cut}))
+    return {"revision": revision, "values": found, "notes": list(batch.notes)}
+
+
+def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
+    """Metrics are of the last revision; a cut one's are p_the/block_15/mlp/in@0.02, and its gains
+    against the whole model are paired by prompt."""
+    last = rows[-1]["values"]
+    metrics = {}
+    for name, values in last.items():
+        suffix = "" if name == WHOLE else f"/{name}"
+        for quantity in values:
+            metrics[quantity + suffix] = over_seeds(np.array(values[quantity], float))
+        ratio = np.mean(values["p_target"]) / max(np.mean(values["p_the"]), 1e-30)
+        metrics[f"ratio{suffix}"] = exact(ratio)
+        if suffix:
+            for quantity in ("p_target", "p_the"):
+                gain = np.subtract(values[quantity], last[WHOLE][quantity])
+                metrics[f"{quantity}_gain{suffix}"] = over_seeds(gain)
+    curves = {
+        name: np.array(
+            [[np.mean(values[name]) for values in row["values"].values()] for row in rows]
+        )
+        for name in last[WHOLE]
+    }
+    if len(rows) > 1:
+        learned = np.flatnonzero(curves["rank_the"][:, 0] <= 10)
+        step = _step(revisions[int(learned[0])]) if len(learned) else NEVER
+        metrics["step_of_the"] = exact(step)  # the first at which it is among the first ten
+    steps = np.array([_step(revision) for revision in revisions])
+    return Outcome(curves | {"steps": steps}, metrics)
+
+
+def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
+    """Along training, or against the fraction that is kept; whole solid, cut dashed."""
+    steps = arrays["steps"]
+    figure, (left, right) = plots.row(2, (9, 3.4))
+    along = len(steps) > 1
+    for axis, kind in ((left, "p_"), (right, "rank_")):
+        names = sorted(name for name in arrays if name.startswith(kind))
+        for colour, name in zip(plots.cycle(len(names)), names):
+            column = arrays[name]
+            label = name.replace("p_", "").replace("rank_", "")
+            if along:
+                x = np.maximum(steps, 0.5)
+                axis.plot(x, column[:, 0], color=colour, label=label)
+                if column.shape[1] > 1:
+                    axis.plot(x, column[:, 1], "--", color=colour, label=f"{label}, cut")
+                axis.set_xscale("log")
+            else:
+                n = len(fractions)
+                for start in range(1, column.shape[1], max(n, 1)):
+                    axis.plot([*fractions], column[0, start : start + n], "o-", color=colour)
+                axis.axhline(column[0, 0], color=colour, linestyle=":", label=label)
+        axis.set_xlabel("step of training" if along else "fraction of the rank")
+        axis.legend()
+    left.set_ylabel("probability")
+    right.set_ylabel("rank")
+    figure.suptitle(f"{prompt}: {matrix if len(fractions) else 'nothing cut'} (block_0 is layer 1)")
+    return figure
+
+
+def _step(revision: str) -> int:
+    """Of "step1000"; 0 for any other name."""
+    digits = revision.removeprefix("step")
+    return int(digits) if digits.isdigit() else 0
+
+
+def _kept(about: dict[str, Any]) -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+    return base / "jaxformer" / "published" / name

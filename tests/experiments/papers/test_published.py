@@ -1,0 +1,130 @@
+"""The paper's questions to published models, walked through on random tiny ones."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from configs.associations import published as config
+from experiments.papers.associations import gsm8k, prompting, published
+from experiments.run import main
+from experiments.shared import prompts
+from jaxformer import surgery
+from jaxformer.errors import UserError
+
+SETTINGS = dict(
+    source="tiny:gpt_neox", revisions=("step0", "step1"), prompt="ioi", sentences=4,
+    matrix="block_1/mlp/in", fractions=(0.2,), dtype="float32", seed=0,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_prompts_are_those_of_the_paper():
+    words = published.opened("tiny:gpt2", "", 0, "float32")[2]
+    number = {kind: len(prompting.asked(kind, 0, 0, words)) for kind in prompting.KINDS}
+    assert number == dict(madrid=1, mary=1, facts=20, words=30, sentences=40, ioi=100)
+    lines = prompting.asked("sentences", 0, 0, words)
+    assert {one.prompt.split()[-1] for one in lines} <= {
+        one.prompt for one in prompting.asked("words", 0, 0, words)
+    }
+    stores = prompting.asked("ioi", 0, 0, words)
+    assert len({one.prompt for one in stores}) > 90 and stores != prompting.asked(
+        "ioi", 0, 1, words
+    )
+    first = 0
+    for one in stores:
+        assert one.prompt.count(one.wrong) == 2 and one.prompt.count(one.target) == 1
+        assert len(words.pieces(f" {one.target}")) == 1
+        first += one.prompt.startswith(f"When {one.target}")
+    assert 30 < first < 70
+
+
+def test_the_154_revisions():
+    assert len(config.STEPS) == 154 and config.STEPS[:4] == (0, 1, 2, 4)
+    assert set(config.FEW) <= set(config.STEPS)
+
+
+def test_numbers_by_hand_and_a_second_call_reads_them(monkeypatch):
+    outcome = published.measure_published(**SETTINGS)
+    with jax.enable_x64(False):
+        model, params, words = published.opened("tiny:gpt_neox", "step1", 1, "float32")
+        asked = prompting.asked("ioi", 4, 0, words)
+        cut = surgery.laser(params, "block_1/mlp/in", 0.2)
+        for weights, suffix in ((params, ""), (cut, "/block_1/mlp/in@0.2")):
+            found = []
+            for one in asked:
+                logits = model.apply({"params": weights}, np.array([words.encode(one.prompt)]))
+                p = np.asarray(jax.nn.softmax(logits[0, -1]))
+                found.append([p[words.pieces(f" {w}")[0]] for w in (one.target, one.wrong, "the")])
+            right, wrong, the = np.mean(found, 0)
+            metrics = outcome.metrics
+            assert metrics[f"p_target{suffix}"].mean == pytest.approx(right, rel=1e-3)
+            assert metrics[f"p_wrong{suffix}"].mean == pytest.approx(wrong, rel=1e-3)
+            assert metrics[f"ratio{suffix}"].mean == pytest.approx(right / the, rel=1e-3)
+    assert metrics["step_of_the"].mean == published.NEVER
+    assert outcome.arrays["p_the"].shape == (2, 2) and [*outcome.arrays["steps"]] == [0, 1]
+    monkeypatch.setattr(published, "opened", None)
+    again = published.measure_published(**SETTINGS)
+    assert str(again.metrics) == str(metrics)
+
+
+def test_answers_of_gsm8k():
+    assert gsm8k.number("so 3 + 4 = 7. #### 1,234.5 and 8") == 1234.5
+    assert gsm8k.number("it is 12 or -3") == -3
+    assert gsm8k.number("none") is None
+    assert gsm8k.is_right(" so 7", "2 + 5 = <<2+5=7>>7\n#### 7")
+    assert not gsm8k.is_right("no idea", "#### 7")
+    text = gsm8k.prompt([{"question": "A?", "answer": "1 <<1=1>>1"}], "B?")
+    assert text == "Question: A?\nAnswer: 1 1\n\nQuestion: B?\nAnswer:"
+
+
+@pytest.mark.slow  # test_pretrained has the same of the cache and the padding alone
+def test_a_batch_of_questions_says_what_each_says_alone():
+    model, params, words = published.opened("tiny:phi3", "", 0, "float32")
+    texts = ["Madrid is located in", "The city of Mumbai is in the"]
+    both = gsm8k.answers(model, params, words, texts, 5, 3)
+    for text, said in zip(texts, both):
+        ids = words.encode(text)
+        for _ in range(5):
+            logits = prompts._program(model)(params, np.array([ids]), np.array([[len(ids) - 1]]))
+            ids.append(int(logits[0].argmax()))
+        assert said == words.decode(ids[-5:]).split("Question:")[0]
+
+
+def test_gsm8k_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+    words = ["--config=configs/associations/gsm8k.py:model=phi3,scale=tiny"]
+    words += ["--config.figure.questions=2", f"--workdir={tmp_path / 'run'}"]
+    answers, calls = gsm8k.answers, []
+
+    def counted(*args):
+        calls.append(len(args[3]))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answers(*args)
+
+    monkeypatch.setattr(gsm8k, "answers", counted)
+    assert main(words) == 130
+    assert main(words) == 0 and calls == [2, 2, 2]
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert set(result["metrics"]) == {"accuracy", "accuracy_cut", "accuracy_gain"}
+    with pytest.raises(UserError, match="no file nowhere: download"):
+        gsm8k.read("nowhere")
+    (tmp_path / "bad").write_text('{"question": "a"}\n')
+    with pytest.raises(UserError, match=r"bad, line 1: expected .*question"):
+        gsm8k.read(str(tmp_path / "bad"))
+
+
+def test_models_from_a_shelf(tmp_path, monkeypatch):
+    """Named as on the hub, a revision behind an @; without a network."""
+    from jaxformer.models.pretrained import tiny
+
+    tiny.save("gpt_neox", tmp_path / "Eleuther/tiny@step1", tiny.TEXTS)
+    monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path))
+    assert published.opened("Eleuther/tiny", "step1", 0, "float32")[0].spec.family == "gpt_neox"
+    with pytest.raises(UserError, match="has no folder Eleuther/tiny@step2"):
+        published.opened("Eleuther/tiny", "step2", 0, "float32")
