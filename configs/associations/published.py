@@ -15,7 +15,7 @@ figure17          GPT-2 small, Mary and John, layers 9 to 12           the and t
 
 scale  what                                                  time
 tiny   a random tiny model (no number means anything)        5 CPU seconds
-small  the published model, 20 prompts, 12 revisions         minutes a revision on a CPU
+small  the published model, 20 prompts, 12 revisions         20 minutes on a CPU
 paper  all prompts, all 154 revisions                        hours: each revision is downloaded
 
 Weights come from the hub, or from a folder: --config.figure.source=FOLDER, or a folder of folders

@@ -7,9 +7,9 @@ import functools
 
 from experiments.ledger.item import Item, Paper, cell_of, late
 from experiments.ledger.rules import Rule, above, near, of
+from experiments.papers.associations.claims_published import PUBLISHED
 from experiments.papers.associations.claims_theory import STATEMENTS
 
-WEIGHTS = "pretrained weights"
 config = functools.partial(cell_of, "associations")
 
 RECALL = {"recall": config("recall")}
@@ -189,23 +189,6 @@ DRAWINGS = (
     ),
 )
 
-PRETRAINED = tuple(
-    Item(name, claim, needs=WEIGHTS)
-    for name, claim in {
-        "Table 1": "LASER on Pythia-1B: the .499 -> .027, Spain .079 -> .300 after "
-        '"Madrid is located in".',
-        "Table 2": "GSM8K: LASER helps with one and two shots (Phi-3 56.0 -> 66.1) and costs at "
-        "eight.",
-        "Figure 5": "Pythia-1B learns the generic word first; LASER raises IO over the from 2.3 "
-        "to 12.3.",
-        "Figure 14": "Pythia ranks the among its first words after about 10 steps.",
-        "Figure 15": "Pythia-410M and 1B: LASER lowers the and keeps IO.",
-        "Figure 16": "Pythia-1B to 2.8B: the same on 20 facts of Table 5.",
-        "Table 5": "20 prompts of facts and their answers, the ones that Figure 16 averages.",
-        "Figure 17": "GPT-2 small: truncating the MLP input of layers 9 to 11 makes Mary first.",
-    }.items()
-)
-
 PAPER = Paper(
     "associations",
     "Distributional Associations vs In-Context Reasoning",
@@ -216,6 +199,6 @@ PAPER = Paper(
         *late(*ARCHITECTURES, EMBEDDINGS, IOI_SGD),
         IOI_ADAM,
         *late(*STATEMENTS),
-        *PRETRAINED,
+        *PUBLISHED,
     ),
 )
