@@ -1,10 +1,13 @@
 """The pages name what exists; the walks of docs/adding.md have tests of their own."""
 
 import re
+import shlex
 
 import pytest
 
+from experiments import cut
 from experiments.shared import flags
+from jaxformer.models.pretrained import load_folder, tiny
 
 PAGES = {file.name: file.read_text() for file in (flags.ROOT / "docs").glob("*.md")}
 PAGES |= {name: (flags.ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md")}
@@ -25,3 +28,22 @@ def test_the_files_that_a_page_links_to_exist(page):
         assert (folder / link).exists(), link
     for link in re.findall(r"`(docs/\w+\.md)`", PAGES[page]):
         assert (flags.ROOT / link).exists(), link
+
+
+@pytest.mark.slow  # a dozen programs to compile; each step has a short test of its own
+def test_the_walk_of_the_models_page(tmp_path, capsys):
+    """Word for word, but for the folder."""
+    page = PAGES["models.md"].replace("/tmp/", f"{tmp_path}/")
+    make, command = (
+        shlex.split(re.search(rf"^    python {name}.*(?:\n        .*)*", page, re.M)[0])[2:]
+        for name in ("-m jaxformer.models.pretrained.tiny", "experiments/cut.py")
+    )
+    assert tiny.main(make[1:]) == 0
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.S)), {})
+    for picture in ("map.png", "patch.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    assert load_folder(tmp_path / "cut-gpt2")[0].spec.layers == 2
+    assert cut.main(command) == 0
+    printed = capsys.readouterr().out
+    assert "'token_embeddings', 'position_embeddings', 'embedded'" in printed
+    assert "rank cut" in printed and "' Spain'" in printed

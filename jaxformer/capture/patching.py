@@ -46,7 +46,7 @@ def patch(
     shape needs no other program.
     """
     clean, corrupted = _prompts(clean, corrupted)
-    chosen = _addresses(model, params, corrupted, patterns, by)
+    chosen = _addresses(model, corrupted, patterns, by)
     cases = _cases(chosen, by, at_once)
     program = _program(model, tuple(chosen), metric)
     values = np.asarray(program(params, clean, corrupted, cases))
@@ -127,7 +127,7 @@ def attribute(
     """{address: (clean - corrupted) . d metric / d activation}: what `patch` would add to the
     metric, to first order, from one backward pass. The metric is one number."""
     clean, corrupted = _prompts(clean, corrupted)
-    chosen = _addresses(model, params, corrupted, patterns, by)
+    chosen = _addresses(model, corrupted, patterns, by)
     names = [re.escape(address) for address in chosen]
     there = capture(model, params, *clean, names=names)
 
@@ -179,11 +179,18 @@ def _the_one(found: dict[str, Any], address: str) -> Any:
     return found[address]
 
 
-def _addresses(model, params, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
+@lru_cache(maxsize=32)
+def _known(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dict[str, Any]:
+    """Traced once for prompts of a shape."""
+    return shapes(model, None, *inputs)
+
+
+def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
     """{address: shape} of what is to be patched."""
     for kind in by:
         check_choice("kind of place", kind, KINDS)
-    known = shapes(model, params, *inputs)
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), inputs)
+    known = _known(model, like)
     chosen: dict[str, tuple[int, ...]] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         paths.check_pattern(pattern)

@@ -76,6 +76,22 @@ def test_generation_with_a_cache(kind):
     np.testing.assert_array_equal(run(params, tokens, real), want["greedy"])
 
 
+def test_a_cache_of_its_own_continues():
+    """As flax keeps it: two calls say what one does."""
+    model, params, _ = tiny.tiny("gpt_neox", 24)
+    model = Pretrained(replace(model.spec, length=12))
+    tokens = reference("gpt_neox")["tokens"]
+
+    @jax.jit
+    def both(params):
+        first, kept = model.apply({"params": params}, tokens[:, :9], mutable=["cache"])
+        rest, _ = model.apply({"params": params, **kept}, tokens[:, 9:], mutable=["cache"])
+        return jnp.concatenate([first, rest], 1)
+
+    want = THEIRS["gpt_neox/logits"]
+    close(both(params), want, want.std())
+
+
 # What must not go unnoticed: (family, a wrong number).
 WRONG = [
     ("gpt_neox", {"parallel": False}),

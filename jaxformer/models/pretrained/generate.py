@@ -30,7 +30,5 @@ def greedy(
     cache = model.empty_cache(n_batch, T + new)
     last_Bx1 = jnp.full((n_batch, 1), T - 1)
     logits, cache = model.apply({"params": params}, tokens_BxT, last_Bx1, real_BxT, cache)
-    # An array from the first step on, so that the carry keeps its type.
-    cache["length"] = jnp.asarray(cache["length"])
     (_, last_B), before = jax.lax.scan(step, (cache, next_of(logits)), None, length=new - 1)
     return jnp.concatenate([before.T, last_B[:, None]], 1)

@@ -32,7 +32,8 @@ class Pretrained(nn.Module):
     """tokens (B, T) -> logits (B, T, V), or the same numbers at `positions_BxK` only, (B, K, V).
 
     `real_BxT` is false at padding, left or right: it is seen by nobody and takes no place. With a
-    `cache` the tokens continue what it holds, and the answer is (logits, cache).
+    `cache` the tokens continue what it holds, and the answer is (logits, cache). Called with
+    mutable=["cache"] it keeps one of its own, for as many tokens as `spec.length`.
     """
 
     spec: PretrainedSpec
@@ -47,6 +48,10 @@ class Pretrained(nn.Module):
     ) -> Any:
         spec, (n_batch, T) = self.spec, tokens_BxT.shape
         real_BxT = jnp.ones((n_batch, T), bool) if real_BxT is None else real_BxT.astype(bool)
+        own = None
+        if cache is None and self.is_mutable_collection("cache") and not self.is_initializing():
+            own = self.variable("cache", "held", lambda: self.empty_cache(n_batch, spec.length))
+            cache = own.value
         start = 0 if cache is None else cache["length"]
         before_B = jnp.zeros(n_batch, int) if cache is None else cache["seen"].sum(1)
         places_BxT = jnp.maximum(jnp.cumsum(real_BxT, 1) + before_B[:, None] - 1, 0)
@@ -76,6 +81,9 @@ class Pretrained(nn.Module):
         else:
             logits = dense(spec, spec.vocab_size, "unembed", bias=False)(h_BxKxN)
         logits = point(self, "logits", logits)
+        if own is not None:
+            own.value = kept
+            return logits
         return logits if cache is None else (logits, kept)
 
     def _embed(self, name: str, rows: int, index: jax.Array) -> jax.Array:
@@ -88,7 +96,11 @@ class Pretrained(nn.Module):
         spec = self.spec
         zeros = jnp.zeros((batch, length, spec.kv_heads, spec.head_width), spec.dtype)
         blocks = {f"block_{i}": {"keys": zeros, "values": zeros} for i in range(spec.layers)}
-        return {"seen": jnp.zeros((batch, length), bool), "length": 0, **blocks}
+        return {
+            "seen": jnp.zeros((batch, length), bool),
+            "length": jnp.zeros((), jnp.int32),
+            **blocks,
+        }
 
 
 class Block(nn.Module):

@@ -1,0 +1,181 @@
+"""What looking inside, patching, searching and loading cost on random models of published shapes.
+
+    python benchmarks/pretrained.py [patch|capture|search|load] [--small]
+
+patch    all (layer, position) of a 12-layer, 768-wide model on 20 tokens against as many forward
+         passes in batches of the same size: at most 1.2 times their time, one compilation
+capture  one address (the last block's attention weights) against the bare forward pass: at most 3 %
+search   160M shape, LASER over layers x 2 matrices x 10 fractions on 100 prompts: one compilation,
+         one SVD a matrix
+load     a random 1B-shaped checkpoint in bfloat16: peak memory below 1.3 times its size
+
+--small takes a sixteenth of the sizes. Process CPU seconds; the best of three after compiling.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.shared import cutting, prompts
+from jaxformer import capture
+from jaxformer.capture import patching
+from jaxformer.models.pretrained import Pretrained, PretrainedSpec
+from jaxformer.models.pretrained.rotary import Rotary
+
+SMALL = "--small" in sys.argv
+GPT2 = PretrainedSpec(
+    family="gpt2", vocab_size=50_257, length=1024, width=768, layers=12, heads=12, kv_heads=12,
+    head_width=64, mlp_width=3072, act="gelu_tanh", tied=True, learned_positions=True,
+    qkv_bias=True, out_bias=True, mlp_bias=True,
+)  # fmt: skip
+PYTHIA = replace(
+    GPT2, family="gpt_neox", vocab_size=50_304, length=2048, act="gelu", tied=False,
+    learned_positions=False, parallel=True, rotary=Rotary(16),
+)  # fmt: skip
+BILLION = replace(
+    PYTHIA, width=2048, layers=16, heads=8, kv_heads=8, head_width=256, mlp_width=8192,
+    rotary=Rotary(64),
+)  # fmt: skip
+
+
+def made(spec):
+    """A model and random parameters; --small shrinks the vocabulary and the width."""
+    if SMALL:
+        width = spec.width // 4
+        spec = replace(
+            spec, vocab_size=3000, width=width, head_width=spec.head_width // 4,
+            mlp_width=4 * width, rotary=spec.rotary and Rotary(spec.rotary.width // 4),
+        )  # fmt: skip
+    model = Pretrained(spec)
+    return model, jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 2), int))["params"]
+
+
+def best(function, *args, repeats=3):
+    """CPU seconds of the quickest of a few calls, the first of which compiles."""
+    jax.block_until_ready(function(*args))
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        jax.block_until_ready(function(*args))
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def metric(logits):
+    return logits[0, -1, 1] - logits[0, -1, 2]
+
+
+def patch():
+    model, params = made(GPT2)
+    layers, length, at_once = model.spec.layers, 20, 16
+    tokens = jax.random.randint(jax.random.key(1), (2, 1, length), 0, model.spec.vocab_size)
+    clean, corrupted = tokens
+
+    def patched():
+        names, by = r"block_\d+/states", ("position",)
+        return capture.patch(model, params, clean, corrupted, names, metric, by, at_once)
+
+    @jax.jit
+    def plain(params, rows):
+        """As many runs, a batch as large, the same metric of each."""
+        return jax.lax.map(jax.vmap(lambda row: metric(model.apply({"params": params}, row))), rows)
+
+    rows = jnp.broadcast_to(corrupted, (layers * length // at_once, at_once, 1, length))
+    ours, theirs = best(patched), best(plain, params, rows)
+    program = patching._program(model, tuple(f"block_{i}/states" for i in range(layers)), metric)
+    print(
+        f"patch    {layers * length} cases: {ours:.2f} s, {theirs:.2f} s for as many runs: "
+        f"{ours / theirs:.2f} times, {program._cache_size()} compilation"
+    )
+
+
+def captured():
+    model, params = made(GPT2)
+    tokens = jax.random.randint(jax.random.key(1), (4, 128), 0, model.spec.vocab_size)
+    name = f"block_{model.spec.layers - 1}/attn/weights"
+    plain = jax.jit(lambda p: model.apply({"params": p}, tokens))
+    one = jax.jit(lambda p: capture.run(model, p, tokens, names=[name]))
+    first, second = best(plain, params, repeats=5), best(one, params, repeats=5)
+    print(f"capture  {first:.3f} s bare, {second:.3f} s with {name}: {second / first - 1:+.1%}")
+
+
+def search():
+    model, params = made(PYTHIA)
+    rows = np.random.RandomState(0).randint(0, model.spec.vocab_size, (100, 16)).astype(np.int32)
+    asked = prompts.Prompts(rows, np.full((100, 1), 15), rows[:, 0], ())
+    matrices = cutting.chosen(params, r"block_\d+/mlp/(in|out)")
+    fractions = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
+    start = time.process_time()
+    found = list(cutting.search(model, params, asked, matrices, fractions, prompts.NONE))
+    seconds = time.process_time() - start
+    print(
+        f"search   {len(matrices)} matrices x {len(fractions)} fractions, 100 prompts: "
+        f"{len(found)} rows in {seconds:.0f} s, {prompts.compiled(model)} compilation"
+    )
+
+
+LOADER = """
+import json, sys
+import jax
+from jaxformer.models.pretrained import load_folder
+def memory(kind):
+    # In KiB. getrusage would count what the parent held when it started this process.
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int([line for line in lines if line.startswith(kind)][0].split()[1])
+jax.block_until_ready(jax.numpy.ones(3))
+before = memory("VmRSS")
+model, params, _ = load_folder(sys.argv[1], "bfloat16")
+jax.block_until_ready(params)
+after = memory("VmHWM")
+size = sum(x.nbytes for x in jax.tree.leaves(params))
+print(json.dumps({"before": before, "after": after, "size": size}))
+"""
+
+
+def load():
+    """In a process of its own; what jax itself takes is taken off."""
+    from safetensors.numpy import save_file
+
+    from jaxformer.models.pretrained import folder, keys, tiny
+
+    spec = replace(made(BILLION)[0].spec if SMALL else BILLION, param_dtype=jnp.bfloat16)
+    shapes = folder.shapes(Pretrained(spec))
+    with tempfile.TemporaryDirectory() as where:
+        tensors = {}
+        for line in keys.lines(spec, list(shapes)):
+            parts = [np.broadcast_to(jnp.bfloat16(0.01), shapes[path]) for path in line.ours]
+            tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
+        save_file(tensors, Path(where) / "model.safetensors")
+        del tensors
+        config = tiny.CONFIGS["gpt_neox"] | {
+            "vocab_size": spec.vocab_size,
+            "hidden_size": spec.width,
+            "num_hidden_layers": spec.layers,
+            "num_attention_heads": spec.heads,
+            "intermediate_size": spec.mlp_width,
+            "rotary_pct": 0.25,
+        }
+        (Path(where) / "config.json").write_text(json.dumps(config))
+        out = subprocess.run(
+            [sys.executable, "-c", LOADER, where], capture_output=True, text=True, check=True
+        )
+    seen = json.loads(out.stdout)
+    ratio = (seen["after"] - seen["before"]) / seen["size"]
+    print(f"load     {seen['size'] / 2**30:.2f} GiB in bfloat16: peak {ratio:.2f} times its size")
+
+
+KINDS = {"patch": patch, "capture": captured, "search": search, "load": load}
+
+if __name__ == "__main__":
+    asked = [word for word in sys.argv[1:] if not word.startswith("--")] or list(KINDS)
+    for kind in asked:
+        KINDS[kind]()
+        jax.clear_caches()
