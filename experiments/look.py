@@ -15,6 +15,8 @@ those of N test sequences (default 256).
   covariance  mean over pairs of tokens of the covariance over features of the last layer's states
   cosine      the same, normalised: 1 is rank collapse
 
+Blocks and heads are counted from 0, as in addresses: block_0 is layer 1 of the papers.
+
 An induction head needs both: some head of the first layer with a high `pairing`, some head of the
 second with a high `induction`. MixiT mixes with fixed matrices, so that it has no attention to
 show; its states are still measured.
@@ -93,11 +95,11 @@ def _print(name: str, inside: Inside) -> None:
         )
     if inside.maps is None:
         return
-    table = Table("layer", "head", *SCORES, box=None, pad_edge=False)
+    table = Table("block", "head", *SCORES, box=None, pad_edge=False)
     for layer, maps in enumerate(inside.maps):
         for head in range(len(maps)):
             cells = (_cell(scores[s][layer][head]) for s in SCORES)
-            table.add_row(str(layer + 1), str(head), *cells)
+            table.add_row(f"block_{layer}", str(head), *cells)
     table.add_row("by chance", "", *(_cell(scores[f"{s}_by_chance"]) for s in SCORES))
     show(table)
 

@@ -96,7 +96,7 @@ def draw(file: Path, inside: Inside, title: str) -> None:
         scores = np.nan_to_num(inside.scores[kind][layer])
         for axis, head in zip(axes[layer], np.argsort(-scores), strict=False):
             image = axis.imshow(maps[head], cmap="Blues", vmin=0, vmax=1)
-            axis.set_title(f"layer {layer + 1}, head {head}: {kind} {scores[head]:.2f}", fontsize=8)
+            axis.set_title(f"block_{layer}, head {head}: {kind} {scores[head]:.2f}", fontsize=8)
             _mark(axis, inside, layer)
         axes[layer, 0].set_ylabel("from this token", fontsize=8)
     for axis in axes[-1]:
@@ -105,7 +105,7 @@ def draw(file: Path, inside: Inside, title: str) -> None:
     first = np.nan_to_num(inside.scores["pairing"][0]).max()
     best = [np.nan_to_num(x).max() for x in inside.scores["induction"][1:]] or [0.0]
     figure.suptitle(
-        f"{title}\nfrom the answer to the token before it, layer 1: {first:.2f}; from the query "
+        f"{title}\nfrom the answer to the token before it, block_0 (layer 1): {first:.2f}; from the query "
         f"to the answer, later: {max(best):.2f} (the strongest head, mean over the test set)\n"
         "orange row: the query; red box: where an induction head looks",
         fontsize=9,
