@@ -105,8 +105,9 @@ def draw(file: Path, inside: Inside, title: str) -> None:
     first = np.nan_to_num(inside.scores["pairing"][0]).max()
     best = [np.nan_to_num(x).max() for x in inside.scores["induction"][1:]] or [0.0]
     figure.suptitle(
-        f"{title}\nfrom the answer to the token before it, block_0 (layer 1): {first:.2f}; from the query "
-        f"to the answer, later: {max(best):.2f} (the strongest head, mean over the test set)\n"
+        f"{title}\nfrom the answer to the token before it, block_0 (layer 1): {first:.2f}; "
+        f"from the query to the answer, later: {max(best):.2f} (the strongest head, mean over "
+        "the test set)\n"
         "orange row: the query; red box: where an induction head looks",
         fontsize=9,
     )
