@@ -30,7 +30,7 @@ def test_the_lens_is_norm_and_unembedding():
     np.testing.assert_allclose(found["block_1/states"], last, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["gpt_neox", "llama"])
+@pytest.mark.parametrize("kind", [pytest.param("gpt_neox", marks=pytest.mark.slow), "llama"])
 def test_the_parts_add_up(kind):
     """To the logit itself; without biases nothing is left over. A head's part is z_h W_O,h read."""
     model, params, _ = tiny.tiny(kind, 24)

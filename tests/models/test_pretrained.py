@@ -65,7 +65,13 @@ def test_logits_states_and_a_training_step(kind):
     assert np.abs(np.asarray(padded)[0, 4:] - want["logits"][0, 4:]).max() > 0.1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+CACHED = [
+    kind if kind in ("gpt2", "phi3") else pytest.param(kind, marks=pytest.mark.slow)
+    for kind in tiny.CONFIGS
+]
+
+
+@pytest.mark.parametrize("kind", CACHED)
 def test_generation_with_a_cache(kind):
     """Token for token, and padding on the left changes nothing."""
     want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)

@@ -96,6 +96,7 @@ def test_a_batch_of_questions_says_what_each_says_alone():
         assert said == words.decode(ids[-5:]).split("Question:")[0]
 
 
+@pytest.mark.slow  # a whole run of the command, twice
 def test_gsm8k_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     words = ["--config=configs/associations/gsm8k.py:model=phi3,scale=tiny"]
     words += ["--config.figure.questions=2", f"--workdir={tmp_path / 'run'}"]
