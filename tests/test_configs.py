@@ -40,7 +40,7 @@ def test_a_config_builds(file, scale):
             config.task.update(hidden_markov("tiny"))  # the paper's size takes seconds to draw
         if config.recipe == "oneshot":
             config.data = LOADED[file].data  # the images of the larger scales are not here
-        if "tokens" in config.get("task", {}):
+        if "fingerprint" in config.get("task", {}):
             config.task.update(tokens="", fingerprint="")  # nor are their prepared texts
         with jax.enable_x64(config.recipe == "posterior"):
             built = BUILD[config.recipe](config)

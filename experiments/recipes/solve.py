@@ -54,7 +54,8 @@ FIGURES: dict[str, str] = {
     "sde_printed_variance": "mixit.sde:printed_variance",
 }
 
-MAY_BE_0 = ("figure.multipliers", "figure.warmup")
+# Of the last two 0 means all there are.
+MAY_BE_0 = ("figure.multipliers", "figure.warmup", "figure.questions", "figure.sentences")
 
 
 def run(config, workdir: Workdir) -> int:
