@@ -19,7 +19,6 @@ TRAINED = {
         "entropy_collapse",
         "entropy_collapse_1_0",
         "entropy_collapse_2_0",
-        "shallow",
     )
 }
 
@@ -31,11 +30,11 @@ TRAINABILITY = Item(
         "networks collapse exactly below the paper's alpha_c": above(
             of("diagram", "limit_on_their_side"), 0.99
         ),
-        "60 layers train worse below alpha_c (alpha = 1) than above it (1.5)": above(
+        "networks below alpha_c train worse than above it": above(
             loss("rank_collapse"), loss("trainable_1_5")
         ),
-        "12 layers train worse beyond beta_c (1.8) than before it (0.02)": above(
-            loss("entropy_collapse"), loss("shallow")
+        "networks beyond beta_c train worse than before it": above(
+            loss("entropy_collapse"), loss("trainable_1_5")
         ),
     },
     metric="loss",
@@ -60,12 +59,9 @@ LOSSES = Item(
     },
     metric="loss",
     baseline="unigram_loss",
-    note="The paper's three alphas at beta = 1.8 with 12 layers, and at 0.02 with 60; small scale: "
-    "width 64, a chain of characters.",
+    note="The paper's networks of 60 and of 12 layers differ in depth too; at small scale all "
+    "have 8 (60 layers of width 64 learn nothing in any regime), on a chain of characters.",
     checks={
-        "of 12 layers, beta = 1.8 is worse than 0.02": above(
-            loss("entropy_collapse"), loss("shallow"), by=0.02
-        ),
         "rank collapse learns nothing": near(
             loss("rank_collapse"), trivial("rank_collapse", "unigram_loss"), 0.05
         ),
