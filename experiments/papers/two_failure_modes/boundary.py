@@ -14,6 +14,7 @@ from experiments.shared.plots import COLOURS
 from jaxformer.training.metrics import over_seeds
 from theory.signal import critical_alpha, propagate
 
+HEADS = 10  # heads for each network: they are cheap
 CLOSE = 0.05  # networks nearer than this share to the line belong to no side
 
 
@@ -126,7 +127,7 @@ def measure_critical(
     for L, measured_S in zip(depths, measured_LxS, strict=True):
         metrics[f"alpha_c_{L}"] = over_seeds(measured_S)
     for width in widths:
-        heads = one_head.Heads(length, width, encoders.seed, encoders.n_seeds)
+        heads = one_head.Heads(length, width, encoders.seed, HEADS * encoders.n_seeds)
         for b in overlap_betas:
             seen = [np.sum(A**2, -1).mean() for A, _ in heads.maps_and_outputs(b, 0.0)]
             metrics[f"overlap_beta_{b:g}_width_{width}"] = over_seeds(seen)
