@@ -4,7 +4,7 @@ r"""Cosine of tokens against depth (arXiv 2505.24333, Figure 1d,e; A.1 d,e).
 
 scale  what                              time             expected largest error of the exact theory
 tiny   L=6, d=48, 2 seeds                10 CPU seconds   below 0.2: narrow networks fluctuate
-small  L=60 and 12, d=600, 3 seeds       30 CPU seconds   0.034 (limit 0.069), 3 seeds' noise
+small  L=60 and 12, d=600, 20 seeds      3 CPU minutes    see RESULTS.md
 paper  L=60 and 12, d=600, 30 seeds      10 CPU minutes   0.011 at alpha=1 (limit 0.086),
                                                           0.010 at 1.5 (limit 0.040)
 
@@ -19,7 +19,7 @@ directions; error bars are standard deviations in both.
 
 from configs import common
 
-SECONDS = {"tiny": 10, "small": 30, "paper": 600}
+SECONDS = {"tiny": 10, "small": 180, "paper": 600}
 # A panel is (layers, beta, the values of alpha_SA).
 PANELS = ((60, 0.02, (1.0, 1.5, 2.0)), (12, 1.8, (1.0, 1.5, 2.0)))
 TINY_PANELS = ((6, 0.02, (0.5, 1.0)), (4, 1.8, (1.0,)))
@@ -39,5 +39,5 @@ def get_config(arg: str = ""):
         sigma_b2=4e-4,
         **sizes,
     )
-    config.n_seeds = dict(tiny=2, small=3, paper=30)[arguments["scale"]]
+    config.n_seeds = dict(tiny=2, small=20, paper=30)[arguments["scale"]]
     return config

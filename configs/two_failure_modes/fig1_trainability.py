@@ -4,7 +4,7 @@ r"""The trainability diagram with networks in it (arXiv 2505.24333, Figure 1c).
 
 scale  what                                 time             expected alpha_c at low beta
 tiny   L=4, d=32, 2x2 networks              10 CPU seconds   see result.json
-small  L=60, T=64, d=256, 4x3 networks      40 CPU seconds   1.26 (limit: 1.23)
+small  L=60, T=64, d=256, 4x6 networks      80 CPU seconds   1.26 (limit: 1.23)
 paper  L=60, T=128, d=600, 6x6 networks     an hour          1.24 (limit: 1.23)
 
 Rank collapse below alpha_c(beta; L), entropy collapse right of beta_c(0) = sqrt(2). The paper gives
@@ -17,7 +17,7 @@ init_std^2 d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula says 0
 
 from configs import common
 
-SECONDS = {"tiny": 10, "small": 40, "paper": 3600}
+SECONDS = {"tiny": 10, "small": 80, "paper": 3600}
 
 
 def get_config(arg: str = ""):
@@ -25,7 +25,7 @@ def get_config(arg: str = ""):
     many = tuple(round(0.4 * i, 1) for i in range(1, 7))
     layers, length, width, heads, seeds, betas, alphas = {
         "tiny": (4, 16, 32, 1, 2, (0.02, 1.8), (0.2, 1.0)),
-        "small": (60, 64, 256, 4, 4, (0.02, 0.8, 1.6, 2.2), (0.6, 1.2, 1.8)),
+        "small": (60, 64, 256, 4, 4, (0.02, 0.8, 1.6, 2.2), (0.3, 0.6, 0.9, 1.2, 1.5, 1.8)),
         "paper": (60, 128, 600, 6, 10, many, many),
     }[arguments["scale"]]
     settings = dict(

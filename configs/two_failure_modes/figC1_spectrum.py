@@ -2,10 +2,10 @@ r"""Eigenvalues of the attention matrix (arXiv 2505.24333, Figure C.1).
 
     python experiments/run.py --config=configs/two_failure_modes/figC1_spectrum.py:scale=small
 
-scale  what                        time             expected second eigenvalue at beta = 0.5 and 1.8
+scale  what                        time             expected edge of the bulk at beta = 0.5 and 1.8
 tiny   T=64, d=64, 1 seed          5 CPU seconds    grows with beta
-small  T=256, d=512, 8 seeds       10 CPU seconds   0.118, 0.73 +- .06 (theory 0.104, 0.617)
-paper  T=512, d=512, 8 seeds       2 CPU minutes    0.12 at beta = 0.5 (theory 0.10)
+small  T=256, d=512, 8 seeds       10 CPU seconds   near the theory's 0.104 and 0.617
+paper  T=512, d=512, 8 seeds       2 CPU minutes    larger at small beta: d = T
 
 The outlier is 1 at any beta; the bulk's radius is sqrt(Y_q - Y_p) when d >> T and d = T makes it
 sqrt(1 + T/d) larger at small beta. Eight matrices a point.

@@ -101,7 +101,8 @@ def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, rows)
 def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
     read, checked = Reader(text), 0
     items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
-    sides = [side for item in items for rule in item.rules.values() for side in rule.sides]
+    rules = [rule for i in items for rule in (*i.rules.values(), *i.checks.values())]
+    sides = [side for rule in rules for side in rule.sides]
     constants = [side.value for side in sides if not side.cell]
     marked = []
     for _, attributes, words in read.texts:

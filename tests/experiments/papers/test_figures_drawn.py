@@ -27,6 +27,7 @@ DEAR = {
         "signal_no_residual",
         "signal_tanh",
         "signal_trainability",
+        "signal_critical",
         "universality",
     ),
 }

@@ -1,0 +1,167 @@
+"""Where tokens collapse (arXiv 2505.24333): the diagram of figure 1c, and alpha_c against depth.
+
+Collapsed means a cosine above 1 - epsilon after the last layer. The paper gives no threshold.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.papers.two_failure_modes import one_head
+from experiments.papers.two_failure_modes.networks import Encoders, Strengths
+from experiments.shared import plots
+from experiments.shared.outcome import Outcome, exact
+from experiments.shared.plots import COLOURS
+from jaxformer.training.metrics import over_seeds
+from theory.signal import critical_alpha, propagate
+
+HEADS = 10  # heads for each network: they are cheap
+CLOSE = 0.05  # networks nearer than this share to the line belong to no side
+
+
+def measure_trainability(
+    layers: int,
+    points: int,
+    betas: tuple,
+    alphas: tuple,
+    epsilon: float,
+    strengths: Strengths,
+    encoders: Encoders,
+) -> Outcome:
+    """Figure 1c: the cosine after all layers over (beta, alpha_SA), its boundaries, networks."""
+    length = encoders.length
+    beta, alpha = jnp.linspace(0, 2.5, points), jnp.linspace(0, 2.5, points)
+    block = strengths.block(beta[:, None], alpha[None])
+    cosine = np.asarray(propagate(0.0, block, layers, length)[-1])
+    start = block.replace(beta=0.0, alpha_sa=0.0)
+    edge = np.asarray(critical_alpha(beta, start, layers, length, epsilon))
+    edge_limit = np.asarray(critical_alpha(beta, start, layers, epsilon=epsilon))
+    measured_BxAxS = np.empty((len(betas), len(alphas), encoders.n_seeds))
+    gaps = {"exact": [], "limit": []}
+    for i, b in enumerate(betas):
+        for j, a in enumerate(alphas):
+            point = start.replace(beta=b, alpha_sa=a)
+            measured_BxAxS[i, j] = encoders.cosines(point, layers)[:, -1]
+            for name, T in (("exact", length), ("limit", None)):
+                predicted = float(propagate(0.0, point, layers, T)[-1])
+                gaps[name].append(measured_BxAxS[i, j].mean() - predicted)
+    rms = {name: float(np.sqrt(np.mean(np.square(gap)))) for name, gap in gaps.items()}
+    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
+    arrays |= {"critical_alpha_limit": edge_limit, "measured_beta": betas}
+    arrays |= {"measured_alpha": alphas, "measured": measured_BxAxS, "rms": [*rms.values()]}
+    metrics = {"critical_alpha_at_beta_0": exact(edge[0]), "exact_rms_error": exact(rms["exact"])}
+    for name, line in (("exact", edge), ("limit", edge_limit)):
+        edge_B = np.interp(betas, beta, line)
+        share_S = on_their_side(measured_BxAxS, np.array(alphas), edge_B, epsilon)
+        metrics[f"{name}_on_their_side"] = over_seeds(share_S)
+    baselines = {"limit_critical_alpha_at_beta_0": float(edge_limit[0])}
+    return Outcome(arrays, metrics, baselines | {"limit_rms_error": rms["limit"]})
+
+
+def on_their_side(
+    measured_BxAxS: np.ndarray, alpha_A: np.ndarray, edge_B: np.ndarray, epsilon: float
+) -> np.ndarray:
+    """(seeds,) the share of networks that have collapsed exactly if alpha < alpha_c(beta)."""
+    below_BxA = alpha_A < edge_B[:, None]
+    counts_BxA = np.abs(alpha_A - edge_B[:, None]) > CLOSE * edge_B[:, None]
+    right_BxAxS = (measured_BxAxS > 1 - epsilon) == below_BxA[..., None]
+    return right_BxAxS[counts_BxA].mean(0)
+
+
+def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: float):
+    figure, (axis,) = plots.row(1, (7, 5))
+    beta, edge = arrays["beta"], arrays["critical_alpha"]
+    look = {"origin": "lower", "aspect": "auto", "cmap": "cividis_r", "vmin": -4, "vmax": 0}
+    apart = np.log10(np.maximum(1 - arrays["cosine"], 1e-6))
+    image = axis.imshow(apart.T, extent=(0, 2.5, 0, 2.5), **look)
+    axis.plot(beta, edge, color=COLOURS[1], lw=2.2, label=r"$\alpha_c$, exact theory")
+    limit = {"color": "black", "lw": 1.2, "ls": ":", "label": r"$\alpha_c$, paper's limit"}
+    axis.plot(beta, arrays["critical_alpha_limit"], **limit)
+    axis.axvline(2**0.5, color=COLOURS[5], lw=2, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
+    grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
+    collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
+    for chosen, marker, what in ((collapsed_BxA, "X", "collapsed"), (~collapsed_BxA, "o", "not")):
+        at = [values[chosen] for values in grid]
+        dots = {"marker": marker, "s": 75, "color": "white", "edgecolors": "black", "zorder": 3}
+        axis.scatter(*at, **dots, clip_on=False, label=f"network, {what} ($d={width}$)")
+    box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
+    words = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
+    low = min(float(edge[0]), 2.0)
+    axis.text(0.45, 0.42 * low, "rank collapse", **words)
+    axis.text(0.45, (low + 2.5) / 2 + 0.1, "trainable", **words)
+    axis.text(1.95, 2.3, "entropy collapse", **words)
+    axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual strength $\alpha_{SA}$")
+    axis.set(xlim=(0, 2.5), ylim=(0, 2.5))
+    exact, limit = arrays["rms"]
+    axis.set_title(
+        rf"{layers} layers, $T={length}$: low-$\beta$ tokens stay apart above "
+        rf"$\alpha_c={edge[0]:.2f}$"
+        f"\nerror in the cosine of networks: exact {exact:.3f}, limit {limit:.3f}"
+    )
+    figure.legend(loc="outside lower center", ncols=3)
+    figure.colorbar(image, ax=axis, extend="min", label=r"distance to collapse $\log_{10}(1-\rho)$")
+    return figure
+
+
+def measure_critical(
+    depths: tuple,
+    alphas: tuple,
+    beta: float,
+    epsilon: float,
+    widths: tuple,
+    overlap_betas: tuple,
+    strengths: Strengths,
+    encoders: Encoders,
+) -> Outcome:
+    """alpha_c of networks against depth, and whether Y_q depends on the network's width."""
+    length, alpha_A = encoders.length, np.array(alphas)
+    cosine_AxSxL = np.stack(
+        [encoders.cosines(strengths.block(beta, alpha), max(depths)) for alpha in alphas]
+    )
+    start = strengths.block(0.0, 0.0)
+    measured_LxS = np.array([crossings(alpha_A, cosine_AxSxL[..., L], epsilon) for L in depths])
+    metrics, baselines, lines = {}, {}, {}
+    for name, T in (("exact", length), ("limit", None)):
+        line = [float(critical_alpha(beta, start, L, T, epsilon)) for L in depths]
+        baselines |= {f"{name}_alpha_c_{L}": a for L, a in zip(depths, line, strict=True)}
+        lines[f"{name}_alpha_c"] = line
+    for L, measured_S in zip(depths, measured_LxS, strict=True):
+        metrics[f"alpha_c_{L}"] = over_seeds(measured_S)
+    for width in widths:
+        heads = one_head.Heads(length, width, encoders.seed, HEADS * encoders.n_seeds)
+        for b in overlap_betas:
+            seen = [np.sum(A**2, -1).mean() for A, _ in heads.maps_and_outputs(b, 0.0)]
+            metrics[f"overlap_beta_{b:g}_width_{width}"] = over_seeds(seen)
+    arrays = {"depths": depths, "measured": measured_LxS, **lines}
+    return Outcome(arrays, metrics, baselines)
+
+
+def crossings(alpha_A: np.ndarray, cosine_AxS: np.ndarray, epsilon: float) -> list[float]:
+    """The alpha at which each network's cosine falls below 1 - epsilon: ln(1 - rho) interpolated.
+
+    Outside the alphas that were tried it is the nearest of them.
+    """
+    apart_AxS = np.log(np.maximum(1 - cosine_AxS, 1e-7))
+    rising_AxS = np.maximum.accumulate(apart_AxS, 0)
+    return [float(np.interp(np.log(epsilon), one_A, alpha_A)) for one_A in rising_AxS.T]
+
+
+def draw_critical(arrays, length: int, width: int, beta: float):
+    figure, (axis,) = plots.row(1, (5.6, 4))
+    depths, measured_SxL = arrays["depths"], arrays["measured"].T
+    axis.plot(
+        depths, arrays["exact_alpha_c"], color=COLOURS[0], label=f"exact theory, $T={length}$"
+    )
+    axis.plot(depths, arrays["limit_alpha_c"], "--", color="black", label="paper's limit")
+    look = {"fmt": "o", "color": COLOURS[1], "label": f"networks, $d={width}$"}
+    plots.means(axis, depths, measured_SxL, **look)
+    axis.set(xlabel="layers $L$", ylabel=r"critical residual strength $\alpha_c$", xscale="log")
+    axis.set_xticks(depths, [f"{L:d}" for L in depths])
+    axis.minorticks_off()
+    first, last = measured_SxL.mean(0)[[0, -1]]
+    axis.set_title(
+        rf"Deeper networks need a stronger residual ($\beta={beta:g}$):"
+        + "\n"
+        + rf"$\alpha_c$ grows from {first:.2f} at {depths[0]} layers to {last:.2f} at {depths[-1]}"
+    )
+    axis.legend()
+    return figure
