@@ -68,6 +68,7 @@ def test_the_same_command_again_shows_the_result_and_changes_nothing(finished, c
     assert (finished / "result.json").read_bytes() == before
 
 
+@pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
 def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, interrupted, tmp_path):
     workdir = tmp_path / "killed"
     words = [*TINY, f"--workdir={workdir}"]

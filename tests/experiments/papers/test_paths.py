@@ -80,6 +80,7 @@ ONESHOT = (
 )
 
 
+@pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
 def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
     workdir = tmp_path / "run"
     words = [*ONESHOT, f"--workdir={workdir}"]

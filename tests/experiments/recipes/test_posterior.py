@@ -55,6 +55,7 @@ def test_a_finished_run_is_a_whole_record(finished):
     assert not (finished / "state.npz").exists() and not (finished / "draws").exists()
 
 
+@pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
 def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
     finished, in_process, tmp_path
 ):
