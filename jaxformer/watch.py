@@ -2,8 +2,8 @@
 
 Process 0 listens, every other process holds a connection to it, and both ends send a byte a second.
 
-    the connection ends        the process was killed: the others end at once, before JAX's own
-                               service aborts them with a stack of C++
+    the connection ends        the process was killed: the others end at once, in the seconds by
+                               which the job's service outlives process 0 (coordinator.py)
     no byte for HANG seconds   it hangs or was stopped: the others end
     FAILING                    it met an error that it will say: the others end after GRACE
                                seconds, in which they may meet, and say, the same one

@@ -41,7 +41,7 @@ class PreparedText(DiskTask):
         if self.fingerprint and found != self.fingerprint:
             raise UserError(
                 f"task.tokens {self.tokens!r} has the fingerprint {found}; the one that is meant "
-                f"is {self.fingerprint}. Prepare that text, or say --config.task.fingerprint=''."
+                f"is {self.fingerprint}. Prepare that text, or set fingerprint to ''."
             )
         for name in PARTS:
             here = self.held.part(name)

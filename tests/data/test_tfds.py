@@ -24,12 +24,12 @@ class TinyReviews(tfds.core.GeneratorBasedBuilder):
         return self.dataset_info_from_configs(features=features)
 
     def _split_generators(self, dl_manager):
-        return {"train": self._rows(0, 40), "test": self._rows(40, 60)}
+        return {
+            "train": self._generate_examples(0, 40),
+            "test": self._generate_examples(40, 60),
+        }
 
-    def _generate_examples(self):
-        raise NotImplementedError
-
-    def _rows(self, start, stop):
+    def _generate_examples(self, start, stop):
         for i in range(start, stop):
             text, label = REVIEWS[i]
             yield i, {"text": text, "label": label}

@@ -74,15 +74,19 @@ SHAKESPEARE = Item(
     also="version B, Table 2",
 )
 
+
+def at_paper_scale(file: str, arguments: str, **published: float) -> dict[str, Cell]:
+    """A cell for each variant with what the paper prints of it."""
+    return {
+        variant: Cell(f"configs/text/{file}.py:variant={variant},{arguments}", {}, value, PAPER)
+        for variant, value in published.items()
+    }
+
+
 YELP = Item(
     "Table 1, Yelp polarity",
     "MixiT classifies reviews at 92.6 %, above Standard's 90.6 %.",
-    {
-        variant: Cell(
-            f"configs/text/yelp.py:variant={variant},sight=authors", published=value, scales=PAPER
-        )
-        for variant, value in dict(standard=0.9055, frozen_qk=0.9086, mixit=0.9256).items()
-    },
+    at_paper_scale("yelp", "sight=authors", standard=0.9055, frozen_qk=0.9086, mixit=0.9256),
     {
         "MixiT classifies better than Standard": above(of("mixit"), of("standard")),
         "Frozen-QK is as good as Standard": above(of("frozen_qk"), of("standard"), -0.02),
@@ -145,12 +149,7 @@ samples = functools.partial(of, metric="samples_per_second")
 THROUGHPUT = Item(
     "Appendix C, throughput",
     "Frozen-QK trains 1.24 and MixiT 1.32 times as fast as Standard.",
-    {
-        variant: Cell(
-            f"configs/text/lm.py:variant={variant},text=fineweb_edu", published=value, scales=PAPER
-        )
-        for variant, value in dict(standard=1022.8, frozen_qk=1267.1, mixit=1349.0).items()
-    },
+    at_paper_scale("lm", "text=fineweb_edu", standard=1022.8, frozen_qk=1267.1, mixit=1349.0),
     {
         "Frozen-QK trains faster than Standard": above(samples("frozen_qk"), samples("standard")),
         "MixiT trains faster than Frozen-QK": above(samples("mixit"), samples("frozen_qk")),
