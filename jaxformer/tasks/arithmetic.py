@@ -10,6 +10,7 @@ token: the first answer digit, predicted from "=", is neither trained nor scored
 (when the sum does not carry over). scored="strict" scores every answer digit and the stop instead.
 """
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -17,7 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, check_choice, check_range
-from jaxformer.tasks.task import Batch, OneAnswer, Task, best_by, most_frequent
+from jaxformer.tasks import trivial
+from jaxformer.tasks.task import (
+    TOKEN_SCORES,
+    Batch,
+    Declared,
+    OneAnswer,
+    Task,
+    by_range,
+    ranges,
+)
 
 PLUS, EQUALS, PAD, ANSWER, STOP = 10, 11, 12, 20, 30
 FORMATS = ("authors", "paper")
@@ -71,12 +81,28 @@ class DecimalAddition(Task):
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         """The best constant a position, and the best answer to a position and its token."""
-        inputs, targets, weights = map(np.asarray, batch)
-        place = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
+        fit = trivial.fresh(self)
         return {
-            "by_position": best_by((place,), targets, weights),
-            "by_position_and_token": best_by((place, inputs), targets, weights),
+            "by_position": trivial.best_by(lambda b: _groups(b)[:1], fit, batch),
+            "by_position_and_token": trivial.best_by(_groups, fit, batch),
+            "unigram_loss": trivial.unigram_loss(fit, batch),
         }
+
+    def groups(self, batch: Batch) -> dict[str, jax.Array]:
+        """By how many digits carry over."""
+        n = self.digits
+        a, b = batch.inputs[:, :n], batch.inputs[:, n + 1 : 2 * n + 1]
+        if self.format == "paper":
+            a, b = a[:, ::-1], b[:, ::-1]
+        carry_B = carries_B = jnp.zeros(len(a), jnp.int32)
+        for i in range(n):
+            carry_B = (a[:, i] + b[:, i] + carry_B) // 10
+            carries_B += carry_B
+        return by_range("carries", carries_B, ranges(n, 0))
+
+    @property
+    def declared(self) -> Declared:
+        return Declared(TOKEN_SCORES, ("by_position", "by_position_and_token", "unigram_loss"))
 
 
 @dataclass(frozen=True)
@@ -120,8 +146,22 @@ class ModularAddition(OneAnswer):
         return Batch(jnp.stack([a, b]), targets, jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        constant = most_frequent(batch.targets, batch.weights)
-        return {"best_constant": constant, "uniform": 1 / self.p}
+        zeros = np.asarray(batch.targets)[:, -1] == 0  # all sums are as frequent, over all pairs
+        return {
+            "best_constant": float(zeros.mean()),
+            "uniform": 1 / self.p,
+            "unigram_loss": math.log(self.p),
+        }
+
+    @property
+    def declared(self) -> Declared:
+        return Declared(TOKEN_SCORES, ("best_constant", "uniform", "unigram_loss"))
+
+
+def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
+    """(position, token) of every token."""
+    inputs = np.asarray(batch.inputs)
+    return np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape), inputs
 
 
 def _number(key: jax.Array, digits: int) -> jax.Array:

@@ -19,7 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import check_range
-from jaxformer.tasks.task import FEW, Batch, OneAnswer, Scores, most_frequent, token_metrics
+from jaxformer.tasks import trivial
+from jaxformer.tasks.task import (
+    FEW,
+    TOKEN_SCORES,
+    Batch,
+    Declared,
+    OneAnswer,
+    Scores,
+    by_range,
+    token_metrics,
+)
 
 OPEN, CLOSE, ASK = 1, 2, 3
 MOST_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
@@ -101,11 +111,25 @@ class Dyck(OneAnswer):
         equal = (inputs == OPEN).sum(-1) == (inputs == CLOSE).sum(-1)
         last = inputs[np.arange(len(n)), np.maximum(n - 1, 0)]
         ends = equal & (inputs[:, 0] == OPEN) & (last == CLOSE)
+        fit = trivial.fresh(self)
         return {
-            "majority": most_frequent(balanced, np.ones(len(balanced))),
+            "majority": trivial.best_constant(fit, batch),
             "equal_counts": float((equal == balanced).mean()),
             "equal_counts_and_ends": float((ends == balanced).mean()),
+            "unigram_loss": trivial.unigram_loss(fit, batch),
         }
+
+    def groups(self, batch: Batch) -> dict[str, jax.Array]:
+        """By the number of parentheses: 1-2, 3-4, 5-8, and so on."""
+        lows = [1, *(2**i + 1 for i in range(1, self.pairs.bit_length() + 1))]
+        bounds = [(low, min(max(2, 2 * (low - 1)), 2 * self.pairs)) for low in lows]
+        bounds = [(low, high) for low, high in bounds if low <= high]
+        return by_range("length", (batch.inputs == ASK).argmax(-1), bounds)
+
+    @property
+    def declared(self) -> Declared:
+        known = ("majority", "equal_counts", "equal_counts_and_ends", "unigram_loss")
+        return Declared((*TOKEN_SCORES, "accuracy_hard"), known)
 
 
 def _longest(count: Callable[[int], int]) -> int:

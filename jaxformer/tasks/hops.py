@@ -5,7 +5,7 @@
     from j = i, or "~" if there is no such j
 
 Every position is scored, the blank and "~" too, so the plain accuracy has a high floor: read
-`accuracy_existing` (answers that exist) and `accuracy_k=..` beside it.
+`accuracy_existing` (answers that exist) beside it, also by the number of hops.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import check_range
-from jaxformer.tasks.task import Batch, Scores, Task, best_by, token_metrics
+from jaxformer.tasks import trivial
+from jaxformer.tasks.task import (
+    TOKEN_SCORES,
+    Batch,
+    Declared,
+    Scores,
+    Task,
+    by_range,
+    ranges,
+    token_metrics,
+)
 
 
 @dataclass(frozen=True)
@@ -76,20 +86,33 @@ class Hops(Task):
         scores = token_metrics(logits_BxKxV, batch)
         exists = (batch.targets < self.letters) * batch.weights
         existing = token_metrics(logits_BxKxV, batch._replace(weights=exists))["accuracy"]
-        hops_B = batch.inputs[:, 0] - self.letters
-        by_hops = {
-            f"accuracy_k={k}": Scores(existing.value, existing.weight * (hops_B == k))
-            for k in range(self.max_hops + 1)
-        }
-        return scores | {"accuracy_existing": existing} | by_hops
+        return scores | {"accuracy_existing": existing}
+
+    def groups(self, batch: Batch) -> dict[str, jax.Array]:
+        return by_range("hops", batch.inputs[:, 0] - self.letters, ranges(self.max_hops, 0))
+
+    @property
+    def grouped(self) -> tuple[str, ...]:
+        return ("accuracy", "accuracy_existing")
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         """Constants a hop count and position, then also knowing the current letter."""
-        inputs, targets, weights = map(np.asarray, batch)
-        place = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
-        hops = np.broadcast_to(inputs[:, :1], inputs.shape)
+        fit = trivial.fresh(self)
         return {
-            "by_hops_and_position": best_by((hops, place), targets, weights),
-            "by_hops_position_and_letter": best_by((hops, place, inputs), targets, weights),
-            "fraction_missing": float((targets == self.missing).mean()),
+            "by_hops_and_position": trivial.best_by(lambda b: _groups(b)[:2], fit, batch),
+            "by_hops_position_and_letter": trivial.best_by(_groups, fit, batch),
+            "fraction_missing": float((np.asarray(batch.targets) == self.missing).mean()),
+            "unigram_loss": trivial.unigram_loss(fit, batch),
         }
+
+    @property
+    def declared(self) -> Declared:
+        known = ("by_hops_and_position", "by_hops_position_and_letter", "fraction_missing")
+        return Declared((*TOKEN_SCORES, "accuracy_existing"), (*known, "unigram_loss"))
+
+
+def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
+    """(hop count, position, letter) of every token."""
+    inputs = np.asarray(batch.inputs)
+    hops, place = inputs[:, :1], np.arange(inputs.shape[1])
+    return np.broadcast_to(hops, inputs.shape), np.broadcast_to(place, inputs.shape), inputs

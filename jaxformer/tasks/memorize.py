@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from jaxformer.errors import check_range
 from jaxformer.settings import SEEDS
-from jaxformer.tasks.task import Batch, OneAnswer, most_frequent
+from jaxformer.tasks import trivial
+from jaxformer.tasks.task import TOKEN_SCORES, Batch, Declared, OneAnswer
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,16 @@ class Memorize(OneAnswer):
         return Batch(inputs, jnp.stack([jnp.zeros_like(value), value]), jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        return {
-            "best_constant": most_frequent(batch.targets, batch.weights),
+        return {  # fitted on the table, which is all there is, and is what is scored
+            "best_constant": trivial.best_constant(batch, batch),
             "uniform_value": 1 / self.symbols,
+            "unigram_loss": trivial.unigram_loss(batch, batch),
         }
+
+    @property
+    def declared(self) -> Declared:
+        bits = ("bits_per_parameter", "bits_per_parameter_by_loss")
+        return Declared((*TOKEN_SCORES, *bits), ("best_constant", "uniform_value", "unigram_loss"))
 
     def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
         bits, per_parameter = math.log2(self.symbols), self.size / trainable

@@ -8,6 +8,7 @@ key. "paper" (its text): keys from all of V/2..V-1 and the query is the key's ow
 draws keys iid, which can make an answer ambiguous; here they are distinct in both.
 """
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -17,11 +18,14 @@ import numpy as np
 from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.task import (
     FEW,
+    TOKEN_SCORES,
     Batch,
+    Declared,
     OneAnswer,
     Scores,
-    most_frequent,
+    by_range,
     over_scored,
+    ranges,
     token_metrics,
 )
 
@@ -86,11 +90,22 @@ class Retrieval(OneAnswer):
         values_BxM = np.asarray(self._values(batch.inputs))
         answers_B = (np.asarray(batch.targets) * np.asarray(batch.weights > 0)).sum(-1)
         hits_B = (values_BxM == answers_B[:, None]).sum(-1)
+        n_values = self.vocab // 2 - 1  # all as frequent, so that any constant is the best
         return {
             "in_context_guess": float((hits_B / (values_BxM > 0).sum(-1)).mean()),
-            "best_constant": most_frequent(answers_B, np.ones_like(answers_B)),
-            "uniform_value": 1 / (self.vocab // 2 - 1),
+            "best_constant": float((answers_B == 1).mean()),
+            "uniform_value": 1 / n_values,
+            "unigram_loss": math.log(n_values),
         }
+
+    def groups(self, batch: Batch) -> dict[str, jax.Array]:
+        pairs_B = (self._values(batch.inputs) > 0).sum(-1)
+        return by_range("pairs", pairs_B, ranges(self.max_pairs))
+
+    @property
+    def declared(self) -> Declared:
+        known = ("in_context_guess", "best_constant", "uniform_value", "unigram_loss")
+        return Declared((*TOKEN_SCORES, "in_context"), known)
 
     def _values(self, inputs_BxT: jax.Array) -> jax.Array:
         """(B, M) values of the context, 0 where there is none."""

@@ -36,6 +36,16 @@ class Scores(NamedTuple):
 
 
 TRAIN, VALIDATION, TEST = range(3)  # the sets that a task has examples for
+
+
+class Declared(NamedTuple):
+    """What a task says it reports: rules of the ledger may ask for these and no others."""
+
+    scores: tuple[str, ...]
+    baselines: tuple[str, ...]
+
+
+TOKEN_SCORES = ("loss", "accuracy", "exact_match")  # of `token_metrics`
 FEW = 1000  # different examples of one kind: a share of fewer is not of their law
 
 
@@ -120,9 +130,30 @@ class Task(ABC):
         """Per-example scores by name; `batch` may be gathered at the scored positions."""
         return token_metrics(logits_BxKxV, batch)
 
+    def groups(self, batch: Batch) -> dict[str, jax.Array]:
+        """Kinds of examples by name, (B,) booleans each: "pairs=4".
+
+        The scores of `grouped` are reported for each of them, as "accuracy/pairs=4".
+        """
+        return {}
+
+    @property
+    def grouped(self) -> tuple[str, ...]:
+        """The scores that are reported by group."""
+        return ("accuracy",)
+
     @abstractmethod
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Accuracies of trivial predictors on this very set: what chance level means here."""
+        """Accuracies of trivial predictors on this very set: what chance level means here.
+
+        What they must know of the data they know from examples of their own (tasks.trivial). A name
+        that ends in "_loss" is one in nats; a run that ends above `unigram_loss` says so.
+        """
+
+    @property
+    def declared(self) -> Declared | None:
+        """The names of all scores and baselines, known without a run; None: nobody has said."""
+        return None
 
     def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
         """Numbers that follow from the means and the count of trained parameters, if any."""
@@ -177,16 +208,18 @@ def most_frequent(targets: npt.ArrayLike, weights: npt.ArrayLike) -> float:
     return float(counts.max() / counts.sum())
 
 
-def best_by(groups: tuple[np.ndarray, ...], targets: np.ndarray, weights: np.ndarray) -> float:
-    """Accuracy of the best constant answer in each group of positions: a trivial predictor.
+def ranges(most: int, least: int = 1, groups: int = 12) -> list[tuple[int, int]]:
+    """least..most in at most `groups` ranges of equal size: (low, high), both included."""
+    size = -(-(most - least + 1) // groups)
+    return [(low, min(low + size - 1, most)) for low in range(least, most + 1, size)]
 
-    The groups are those of the scored set itself, so the number is a little above what the same
-    predictor would score on fresh data.
-    """
-    scored = np.asarray(weights) > 0
-    columns = [np.asarray(column)[scored] for column in (*groups, targets)]
-    answers, counts = np.unique(np.stack(columns), axis=1, return_counts=True)
-    best: dict[tuple, int] = {}
-    for group, count in zip(map(tuple, answers[:-1].T), counts, strict=True):
-        best[group] = max(best.get(group, 0), int(count))
-    return sum(best.values()) / int(scored.sum())
+
+def by_range(name: str, value_B: jax.Array, bounds: list[tuple[int, int]]) -> dict[str, jax.Array]:
+    """Groups of examples by a number of theirs: "pairs=4", or "pairs=5-8" for a range."""
+    return {
+        range_name(name, low, high): (low <= value_B) & (value_B <= high) for low, high in bounds
+    }
+
+
+def range_name(name: str, low: int, high: int) -> str:
+    return f"{name}={low}" if low == high else f"{name}={low}-{high}"

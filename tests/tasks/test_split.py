@@ -1,5 +1,7 @@
 """Splitting by a hash: the sets share no example that could be left out, and all have one law."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,15 +10,20 @@ from scipy.stats import chi2_contingency
 
 from jaxformer.errors import UserError
 from jaxformer.settings import DataSettings
+from jaxformer.tasks.arithmetic import ANSWER, DecimalAddition
 from jaxformer.tasks.dyck import ASK, CLOSE, Dyck
+from jaxformer.tasks.hops import Hops
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import make_source
 
 SIZES = dict(test_size=600, validation_size=600)
 TASKS = {"dyck": Dyck(pairs=20), "retrieval": Retrieval(max_pairs=4, vocab=64)}
+OTHERS = {"addition": DecimalAddition(digits=4), "hops": Hops(max_hops=2, letters=4, tokens=12)}
 LENGTHS = {  # of the batch: what an example is counted by
     "dyck": lambda batch: np.asarray((batch.inputs == ASK).argmax(-1)),
     "retrieval": lambda batch: np.asarray(batch.weights.argmax(-1) // 2),
+    "addition": lambda batch: np.asarray((batch.inputs >= ANSWER).sum(-1)),  # of the sum
+    "hops": lambda batch: np.asarray(batch.inputs[:, 0]),
 }
 
 
@@ -41,6 +48,16 @@ def same_law(counted) -> float:
 def test_all_sets_have_one_law_of_lengths(by_hash):
     name, _, parts = by_hash
     assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_sets_of_one_length_have_one_law_too(name):
+    _, parts = sets(OTHERS[name], split="hash")
+    assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
+    answers = [np.asarray(batch.targets)[:, -3] for batch in parts.values()]
+    assert same_law(answers) > 0.01
+    rows = [{tuple(row) for row in np.asarray(batch.inputs)} for batch in parts.values()]
+    assert all(not one & other for one, other in itertools.combinations(rows, 2))
 
 
 def test_redrawing_is_another_law():

@@ -1,0 +1,121 @@
+"""Trivial predictors learn from examples of their own, and are scored on the very test set."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxformer.tasks import arithmetic, hops, trivial
+from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
+from jaxformer.tasks.dyck import Dyck
+from jaxformer.tasks.hops import Hops
+from jaxformer.tasks.memorize import Memorize
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.tasks.task import Batch, by_range, ranges
+
+FIT = Batch(np.array([[0, 1, 0]]), np.array([[5, 7, 5]]), np.array([[1.0, 1, 0]]))
+TEST = Batch(np.array([[1, 0, 9]]), np.array([[7, 5, 5]]), np.array([[1.0, 1, 1]]))
+TASKS = {
+    "addition": DecimalAddition(digits=2),
+    "dyck": Dyck(pairs=3),
+    "hops": Hops(max_hops=2, letters=3, tokens=8),
+    "memorization": Memorize(symbols=4),
+    "modular_addition": ModularAddition(p=11),
+    "retrieval": Retrieval(max_pairs=3, vocab=16),
+}
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def held(request):
+    """(task, some examples) of every task of the MixiT papers."""
+    task = TASKS[request.param]
+    return task, jax.tree.map(lambda x: x[:60], trivial.fresh(task))
+
+
+def test_a_predictor_answers_by_group_and_a_new_group_gets_the_commonest_answer():
+    # The token 0 was met once where it counts, with the answer 5; 9 never, and 5 and 7 are tied.
+    assert trivial.best_by(lambda b: (b.inputs,), FIT, TEST) == 1.0
+    assert trivial.best_by(lambda b: (b.inputs,), FIT, TEST._replace(targets=1 + TEST.targets)) == 0
+    assert trivial.best_constant(FIT, TEST) == pytest.approx(2 / 3)
+
+
+def test_who_knows_the_frequencies_has_their_entropy():
+    counts = np.array([1, 3])
+    fit = Batch(np.zeros((1, 4)), np.repeat([0, 1], counts)[None], np.ones((1, 4)))
+    many = jax.tree.map(lambda x: np.tile(x, (1000, 1)), fit)
+    p = counts / 4
+    assert trivial.unigram_loss(many, fit) == pytest.approx(-(p * np.log(p)).sum(), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "task, name, by, elsewhere",
+    [
+        (Hops(1, 4, 40), "by_hops_position_and_letter", hops._groups, 0.690),
+        pytest.param(
+            *(Hops(), "by_hops_position_and_letter", hops._groups, 0.493), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            *(DecimalAddition(4), "by_position_and_token", arithmetic._groups, 0.418),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_small_test_set_flatters_who_is_fitted_on_it(task, name, by, elsewhere):
+    """`elsewhere`: the score on 100,000 sequences that it did not learn from."""
+    fit = trivial.fresh(task)
+    test, other = (jax.tree.map(lambda x, s=s: x[s], fit) for s in (slice(500), slice(500, None)))
+    assert task.baselines(test)[name] == pytest.approx(elsewhere, abs=0.02)
+    assert trivial.best_by(by, other, test) == pytest.approx(elsewhere, abs=0.02)
+    assert trivial.best_by(by, test, test) > trivial.best_by(by, other, test) + 0.015
+
+
+def test_the_draws_are_the_same_in_every_run():
+    task = Hops(max_hops=1, letters=2, tokens=4)
+    again = trivial.fresh.__wrapped__(task)
+    assert all((a == b).all() for a, b in zip(trivial.fresh(task), again, strict=True))
+    assert len(np.unique(again.inputs, axis=0)) == 2 * 2
+
+
+def test_a_task_declares_what_it_reports(held):
+    task, test = held
+    logits = np.zeros((*np.shape(test.targets), task.vocab_size), np.float32)
+    scores = task.metrics(jax.numpy.asarray(logits), jax.tree.map(jax.numpy.asarray, test))
+    found = task.baselines(test)
+    means = {"loss": 1.0, "accuracy": 0.5}
+    assert set(task.declared.scores) == {*scores, *task.summary(means, 10)}
+    assert set(task.declared.baselines) == {*found} and set(task.grouped) <= {*scores}
+    assert all(0 <= v <= 1 for n, v in found.items() if not n.endswith("_loss"))
+    assert 0 < found["unigram_loss"] < 1.2 * np.log(task.vocab_size)
+
+
+def test_each_example_is_in_one_group(held):
+    task, test = held
+    groups = task.groups(test)
+    if groups:
+        assert (np.sum([np.asarray(of) for of in groups.values()], axis=0) == 1).all()
+    else:
+        assert task.size
+
+
+def test_the_groups_are_what_they_say():
+    def row(*tokens):
+        return Batch(np.array([tokens]), None, None)
+
+    def names(task, *tokens):
+        return [name for name, of in task.groups(row(*tokens)).items() if of[0]]
+
+    # 56 + 47 = 103 with two carries, 12 + 19 = 31 with one; least significant digit first.
+    assert names(DecimalAddition(2), 6, 5, 10, 7, 4, 11, 23, 20, 21) == ["carries=2"]
+    assert names(DecimalAddition(2, "paper"), 1, 2, 10, 1, 9, 11, 23, 21, 30) == ["carries=1"]
+    assert names(Dyck(6), *[1] * 9, 3, 0, 0, 0) == ["length=9-12"]
+    assert names(Dyck(6), 1, 3, *[0] * 11) == ["length=1-2"]
+    assert names(Hops(2, 3, 8), 5, 0, 1, 2, 0, 1, 2, 0) == ["hops=2"]
+    assert names(Retrieval(3, 16), 8, 1, 9, 2, 12, 0, 0) == ["pairs=2"]
+
+
+def test_groups_stay_few():
+    assert ranges(8) == [(i, i) for i in range(1, 9)]
+    assert ranges(30) == [(i, i + 2) for i in range(1, 30, 3)]
+    assert list(by_range("k", np.arange(3), ranges(24))) == [
+        f"k={i}-{i + 1}" for i in range(1, 24, 2)
+    ]
+    assert ranges(16, 0)[-1] == (16, 16) and len(ranges(16, 0)) == 9
