@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from experiments.ledger.rules import Rule
+from experiments.ledger.names import names_of
+from experiments.ledger.rules import Rule, Side
 from jaxformer.errors import UserError, check_choice, unknown
 
 CHANCE = "the published number is chance level"
@@ -12,6 +13,7 @@ CODE_DIFFERS = "the authors' code differs from the text"
 GROWS = "holds only as T grows without bound"
 SMALLER = "smaller scale"
 LATE = "rule written after the numbers"
+UNTRAINED = "a run ends above the unigram loss"
 FLAGS = {
     CHANCE: "a trivial predictor scores as much on the same kind of data.",
     MISPRINT: "as printed it is false; the corrected form is judged or stands in the caveat.",
@@ -19,6 +21,7 @@ FLAGS = {
     GROWS: "at any length that is used the claim is off by more than the rule allows.",
     SMALLER: "our runs are smaller than the paper's.",
     LATE: "numbers of these runs had been seen before the rule was written.",
+    UNTRAINED: "a run behind the row knows less than how frequent each answer is.",
 }
 
 
@@ -67,7 +70,10 @@ def late(*items: Item) -> tuple[Item, ...]:
 
 
 def checked(paper: Paper) -> Paper:
-    """The paper, if its rules name cells of their own items; the only cell of one is filled in."""
+    """The paper, if its rules name what exists; the only cell of an item is filled in.
+
+    That is a cell of the item, a config with these fields, a metric or a baseline of its task.
+    """
     return paper._replace(items=tuple(_checked(item, paper.key) for item in paper.items))
 
 
@@ -77,7 +83,34 @@ def _checked(item: Item, paper: str) -> Item:
     if not (item.rules or item.defines or item.needs):
         raise UserError(f"{paper} {item.name} claims something and has no rule that tests it.")
     rules, checks = (_with_cells(item, paper, of) for of in (item.rules, item.checks))
+    for rule in (*rules.values(), *checks.values()):
+        for side in rule.sides:
+            _check_names(item, paper, side)
+    baseline = Side("", item.baseline, is_baseline=True)
+    for cell in item.cells:
+        _check_names(item, paper, baseline._replace(cell=cell))
     return item._replace(rules=rules, checks=checks)
+
+
+def _check_names(item: Item, paper: str, side: Side) -> None:
+    """Raises unless a run of the side's cell reports its number, as far as one can say."""
+    if not side.cell:
+        return
+    cell, where = item.cells[side.cell], f"{paper} {item.name}, {side.cell}:"
+    config, said = config_string(cell, cell.scales[-1]), tuple(cell.overrides.items())
+    try:
+        names = names_of(config, said, by_group="/" in side.metric)
+    except UserError as error:
+        raise UserError(f"{where} {error}") from None
+    kind = "baseline" if side.is_baseline else "metric"
+    known = names and getattr(names, f"{kind}s")
+    if side.metric and known is not None and side.metric not in known:
+        raise unknown(f"{kind} in a rule of {where}", side.metric, known)
+
+
+def config_string(cell: Cell, scale: str) -> str:
+    """ "FILE:ARGUMENTS" of a cell at a scale."""
+    return f"{cell.config}{',' if ':' in cell.config else ':'}scale={scale}"
 
 
 def _with_cells(item: Item, paper: str, asked: Mapping[str, Rule]) -> dict[str, Rule]:

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from experiments.ledger.item import LATE, SMALLER, Cell, Item, Paper
+from experiments.ledger.item import (
+    LATE,
+    SMALLER,
+    UNTRAINED,
+    Cell,
+    Item,
+    Paper,
+    config_string,
+)
 from experiments.ledger.record import Record, address, key
 from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
 from experiments.ledger.statistics import Number, minus, of_record
@@ -72,6 +80,7 @@ def judge(
         verdict = DEFINITION if item.defines else MISSING
     smaller = bool(records) and any(record.scale != "paper" for record in records.values())
     flags = (*item.flags, *[SMALLER] * smaller, *[LATE] * (item.late and bool(item.rules)))
+    flags += (UNTRAINED,) if any(record.alarms for record in records.values()) else ()
     return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
 
 
@@ -84,10 +93,6 @@ def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list
     except KeyError as error:
         problems.append(f"no number {error} in its record.")
         return Finding(text, NOT_RUN, "")
-
-
-def config_string(cell: Cell, scale: str) -> str:
-    return f"{cell.config}{',' if ':' in cell.config else ':'}scale={scale}"
 
 
 def cell_key(cell: Cell, scale: str) -> str:

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_origin
@@ -35,6 +35,7 @@ class Record:
     environment: dict[str, Any]
     curves: Curves
     steps: int | None = None  # that were run; a figure has none
+    alarms: list[str] = field(default_factory=list)  # what went wrong without an error
     stale: str = ""  # why it no longer counts
     where: str = ""  # the file that a reader opens
     figure: Path | None = None
@@ -50,14 +51,17 @@ class Record:
         trust.check_words(content)
         content = content | {"curves": curves or {}}
         needed: dict[str, Any] = {
-            f.name: get_origin(f.type) or f.type for f in fields(cls) if f.default is MISSING
+            f.name: get_origin(f.type) or f.type
+            for f in fields(cls)
+            if f.default is f.default_factory is MISSING
         }
         for name, kind in needed.items():
             if not isinstance(content.get(name), kind):
                 came = f"{content.get(name)!r:.40}"
                 raise ValueError(f"{name!r} should be a {kind.__name__}, it is {came}")
         values = {name: content[name] for name in needed}
-        record = cls(**values, steps=content.get("steps"), **beside)
+        said = {name: content[name] for name in ("steps", "alarms") if name in content}
+        record = cls(**values, **said, **beside)
         if "arguments" not in record.config:
             raise ValueError("its config has no arguments: an older version made it")
         for name, is_sound in record._sound().items():
@@ -104,6 +108,8 @@ class Record:
             "seconds": all(map(trust.is_number, self.seconds.values()))
             and {"compile", "run"} <= self.seconds.keys(),
             "steps": isinstance(self.steps, int | None) and _is_known(self.steps),
+            "alarms": isinstance(self.alarms, list)
+            and all(isinstance(line, str) for line in self.alarms),
             "environment": isinstance(made.get("versions", {}), dict)
             and isinstance(made.get("commit"), str | None),
         }

@@ -7,7 +7,8 @@ import re
 import shlex
 from typing import Any, NamedTuple
 
-from experiments.ledger.ledger import Row, config_string
+from experiments.ledger.item import config_string
+from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Side, overall
 from experiments.shared import flags

@@ -8,7 +8,7 @@ from jaxformer.environment import environment
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 
-OPTIONAL = ("steps", "diagnostics")  # left out of the file where a run has none
+OPTIONAL = ("steps", "diagnostics", "alarms")  # left out of the file where a run has none
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Result:
     seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
     steps: int | None = None  # that were trained
     diagnostics: Mapping[str, Any] | None = None  # of a sampler
+    alarms: Sequence[str] | None = None  # lines that say what went wrong without an error
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""

@@ -16,7 +16,8 @@ from jaxformer.partition import FROZEN
 from jaxformer.processes import agree, largest
 from jaxformer.records import Workdir, dumps
 from jaxformer.settings import TrainSettings
-from jaxformer.tasks.task import Batch
+from jaxformer.tasks.task import Batch, Scores
+from jaxformer.training.alarm import alarms
 from jaxformer.training.loop import Hook
 from jaxformer.training.metrics import Mean, mean_of_batches, weighted_mean
 from jaxformer.training.population import over_chosen
@@ -162,35 +163,43 @@ class Session:
             print(f"stopped at step {step} of {steps}; with a workdir it could go on later.")
         return 128 + self.asked
 
-    def score(self, state: TrainState, batch: Batch, part=None) -> list[dict[str, Mean]]:
-        """Per member, the mean of each score over a set (or over a part of it, (members, B))."""
-        scores = self.evaluate(state.trainable, state.frozen, batch)
-        n = len(self.setup.members.members)
-        part = np.ones((n, batch.inputs.shape[0])) if part is None else np.asarray(part)
-        values = [
-            {
-                name: (np.asarray(s.value)[i], np.asarray(s.weight)[i] * part[i])
-                for name, s in scores.items()
-            }
-            for i in range(n)
-        ]
+    def score(self, state: TrainState, batch: Batch) -> list[dict[str, Mean]]:
+        """Per member, the mean of each score over a set."""
+        return self._means(self.evaluate(state.trainable, state.frozen, batch))
+
+    def _means(self, scores: dict[str, Scores], part=None) -> list[dict[str, Mean]]:
+        """Per member, the mean of each score over all examples, or over a part, (members, B)."""
+        values, weights = (
+            {name: np.asarray(getattr(s, field)) for name, s in scores.items()}
+            for field in Scores._fields
+        )
+        part = np.ones_like(next(iter(weights.values()))) if part is None else np.asarray(part)
         grouped = self.setup.task.means_of_batches.items()
         return [
-            {name: weighted_mean(*one) for name, one in mine.items()}
-            | {name: mean_of_batches(*mine[score], size) for name, (score, size) in grouped}
-            for mine in values
+            {name: weighted_mean(values[name][i], weights[name][i] * part[i]) for name in values}
+            | {
+                name: mean_of_batches(values[score][i], weights[score][i] * part[i], size)
+                for name, (score, size) in grouped
+            }
+            for i in range(len(part))
         ]
 
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
-        """Per member, the test scores; of a finite training set also on what that lacks."""
+        """Per member, the test scores: of all, of what training lacks, of each group."""
         setup, test = self.setup, self.heldout.test
-        scores = self.score(state, test)
-        keys = setup.members.data_keys()
+        scores = self.evaluate(state.trainable, state.frozen, test)
+        found, keys = self._means(scores), setup.members.data_keys()
         if setup.data.unseen(keys[0], test) is not None:
-            part = jax.vmap(lambda key: setup.data.unseen(key, test))(keys)
-            for mine, more in zip(scores, self.score(state, test, part), strict=True):
-                mine |= {f"{name}_unseen": value for name, value in more.items()}
-        return scores
+            part = np.asarray(jax.vmap(lambda key: setup.data.unseen(key, test))(keys))
+            if not part.all():
+                for mine, more in zip(found, self._means(scores, part), strict=True):
+                    mine |= {f"{name}_unseen": value for name, value in more.items()}
+        grouped = {name: scores[name] for name in setup.task.grouped if name in scores}
+        for group, of_group in setup.task.groups(test).items():
+            part = np.broadcast_to(np.asarray(of_group), (len(found), len(of_group)))
+            for mine, more in zip(found, self._means(grouped, part), strict=True):
+                mine |= {f"{name}/{group}": value for name, value in more.items() if value.n}
+        return found
 
     def chosen(self, state: TrainState) -> list[bool]:
         """Which members have the learning rate that is best in validation."""
@@ -211,19 +220,23 @@ class Session:
             derived |= self.speed.numbers() if self.speed else {}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
-        chosen = self.chosen(state)
+        chosen, baselines = self.chosen(state), setup.task.baselines(self.heldout.test)
+        members = [
+            self._member(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
+            for i in range(len(metrics))
+        ]
+        raised = alarms(members, baselines)
+        print(*raised, sep="\n", end="\n" if raised else "", flush=True)
         return result_of(
             self.workdir,
             seeds=setup.members.seeds,
             steps=int(state.step),
             metrics=over_chosen(metrics, chosen),
-            members=[
-                self._member(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
-                for i in range(len(metrics))
-            ],
-            baselines=setup.task.baselines(jax.device_get(self.heldout.test)),
+            members=members,
+            baselines=baselines,
             parameters=counts,
             seconds=self.stopwatch.seconds(),
+            alarms=raised or None,
         )
 
     def _probed(self) -> list[dict[str, float]]:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from experiments.ledger import read
-from experiments.ledger.item import Cell, Item, Paper, checked
+from experiments.ledger.item import UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_RUN, above, near, of, trivial
@@ -48,18 +48,60 @@ def test_a_rule_that_names_no_cell_of_its_item_is_said_when_the_papers_are_loade
 
 def test_a_rule_need_not_name_the_only_cell_of_its_item():
     rules = {
-        "A wins": above("loss", trivial("", "guess"), by=0.1),
+        "A wins": above("loss", trivial("", "best_constant"), by=0.1),
         "A is 1": near(1.0, "loss", 0.1),
     }
     items = (Item("Table 1", "claim.", {"a": CELL}, rules),)
     (item,) = checked(Paper("p", "title", "source", items)).items
     assert item.rules == {
-        "A wins": above(of("a", "loss"), trivial("a", "guess"), by=0.1),
+        "A wins": above(of("a", "loss"), trivial("a", "best_constant"), by=0.1),
         "A is 1": near(1.0, of("a", "loss"), 0.1),
     }
     two = items[0]._replace(cells={"a": CELL, "b": CELL})
     with pytest.raises(UserError, match="unknown cell in a rule of p Table 1: ''"):
         checked(Paper("p", "title", "source", (two,)))
+
+
+@pytest.mark.parametrize(
+    "cell, rule, words",
+    [
+        (CELL, above(of("a", "acuracy"), 0.5), "metric in a rule of p Table 1, a: 'acuracy'. Did"),
+        (CELL, above(of("a", "accuracy/pairs=9"), 0.5), "'accuracy/pairs=9'. Did you mean"),
+        (CELL, above(of("a"), trivial("a", "gess")), "baseline in a rule of p Table 1, a: 'gess'"),
+        (
+            CELL._replace(overrides={"task.pairs": "3"}),
+            above(of("a"), 0.5),
+            "no field 'task.pairs'",
+        ),
+        (
+            CELL._replace(config=CELL.config + "d"),
+            above(of("a"), 0.5),
+            "unknown variant 'standardd'",
+        ),
+        (CELL._replace(overrides={"task.vocab": "8"}), above(of("a"), 0.5), "retrieval needs"),
+    ],
+)
+def test_a_name_that_no_run_reports_is_said_when_the_papers_are_loaded(cell, rule, words):
+    for kind in ("rules", "checks"):
+        item = Item("Table 1", "claim.", {"a": cell}, {"": above(of("a"), 0.5)})
+        with pytest.raises(UserError) as error:
+            checked(Paper("p", "title", "source", (item._replace(**{kind: {"A wins": rule}}),)))
+        assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_name_that_a_run_reports_is_known():
+    rules = {"A wins": above(of("a", "accuracy/pairs=8"), trivial("a", "in_context_guess"))}
+    items = (Item("Table 1", "claim.", {"a": CELL}, rules, baseline="in_context_guess"),)
+    assert checked(Paper("p", "title", "source", items)).items == items
+    with pytest.raises(UserError, match="unknown baseline in a rule of p Table 1, a: 'gess'"):
+        checked(Paper("p", "title", "source", (items[0]._replace(baseline="gess"),)))
+
+
+def test_a_run_that_knows_less_than_frequencies_flags_its_row():
+    row = verdict(above(of("a"), 0.8), record(0.9))
+    assert UNTRAINED not in row.flags
+    row = verdict(above(of("a"), 0.8), record(0.9, alarms=["the test loss of 3 of 3 seeds .."]))
+    assert UNTRAINED in row.flags and row.verdict == HELD and not row.problems
 
 
 def test_a_baseline_that_no_record_has_is_said():
@@ -81,10 +123,11 @@ def test_the_records_have_the_numbers_that_the_rules_ask_for():
     assert [f"{row.item.name}: {p}" for row in rows for p in row.problems] == []
 
 
-def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), **changed):
+def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), alarms=(), **changed):
     config = flags.plain(flags.load_config(CELL.config + ",scale=small")) | changed
     held = made_up.record(CELL, mean, sem)
     changed = {"config": config, "seeds": list(seeds), "baselines": {"guess": baseline}}
+    changed |= {"alarms": [*alarms]}
     return Record.from_json(held | changed)
 
 

@@ -93,4 +93,12 @@ def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
     words = ("--config.train.steps=20", "--config.optim.warmup=5", "--config.train.batch_size=16")
     result = run(f"configs/mixit/{task}.py:variant=standard,scale=tiny", *words)
     assert result["metrics"]["loss"]["mean"] > 0 and result["steps"] == 20
-    assert all(0 <= value <= 1 for value in result["baselines"].values())
+    chance = {name: v for name, v in result["baselines"].items() if not name.endswith("_loss")}
+    assert all(0 <= value <= 1 for value in chance.values()) and "unigram_loss" not in chance
+    groups = {n: m for n, m in result["members"][0]["metrics"].items() if n.startswith("accuracy/")}
+    if task == "hops":  # every token counts, so the groups weigh what they have of examples
+        assert {*groups} == {"accuracy/hops=0", "accuracy/hops=1"}
+        total = sum(m["mean"] * m["n"] for m in groups.values())
+        whole = result["members"][0]["metrics"]["accuracy"]
+        assert total == pytest.approx(whole["mean"] * whole["n"], rel=1e-5)
+        assert "accuracy_existing/hops=1" in result["metrics"]
