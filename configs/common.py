@@ -65,7 +65,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
             test_size=1000,
             validation_size=1000,
-            split="redraw",  # or "hash": a share of all possible examples for each set, of one law
+            # "hash" gives a share of all possible examples to each set, so that all have one law;
+            # "redraw", as the authors' code, has short examples in the test set alone.
+            split="redraw",
             test_share=0.125,
             validation_share=0.0625,
         ),
@@ -192,6 +194,11 @@ def adamw(weight_decay: float = 1e-3) -> dict:
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)
 
 
+def split(config: ConfigDict) -> None:
+    """Splits the examples of a sampled task by a hash; for the preset `authors` as they do."""
+    config.data.split = "redraw" if config.arguments.preset == "authors" else "hash"
+
+
 def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
     """Sets config.model and config.partition for the arguments variant, scale and preset."""
     mixer, config.partition = (VARIANTS | FIXED_POSITIONS)[config.arguments.variant]
@@ -203,8 +210,10 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         heads=heads,
         mlp_width=4 * width,
         mixer=mixer,
-        # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (a range), or a number
-        mixing_scale="head",
+        # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (one a head between
+        # that and 1/sqrt(m)), or a number. The authors' code spreads; no version of the text has
+        # "head", which is the default of the model alone.
+        mixing_scale="spread" if fixed else "head",
         sink_head=False,
         learned_positions=fixed,
         causal=True,  # False: every token sees all, in softmax and in fixed mixing

@@ -65,7 +65,8 @@ def test_labels_are_not_said_and_the_config_stays_whole():
     whole = copy.deepcopy(config)
     said = build.said(config)
     assert config == whole and "arguments" not in said
-    assert said["task"] == {"name": "retrieval"} and "devices" not in said and "data" not in said
+    assert said["task"] == {"name": "retrieval"} and "devices" not in said
+    assert said["data"] == {"test_size": 4000, "split": "hash"}
     assert said["train"] == {"target": 0.999}
     assert said["optim"]["labels"] == {"train": {"name": "adamw", "weight_decay": 1e-3}}
     assert hash_of(config | {"arguments": {"scale": "other"}}) == hash_of(config)

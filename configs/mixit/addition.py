@@ -29,6 +29,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/addition", arguments)
+    common.split(config)
     config.task = dict(name="addition", digits=10, format="authors", scored="authors")
     config.train.target = 0.999
     if config.arguments.scale == "tiny":
@@ -40,6 +41,7 @@ def get_config(arg: str = ""):
         config.task.digits = 4
         common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
+        config.data.update(test_size=2000)
         config.train.update(batch_size=128, steps=2500)
         config.optim.learning_rate = (3e-3, 1e-2)
     elif config.arguments.scale == "paper":

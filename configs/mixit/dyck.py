@@ -28,6 +28,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/dyck", arguments)
+    common.split(config)
     config.task = dict(name="dyck", pairs=20)
     config.train.target = 0.9999
     if config.arguments.scale == "tiny":
@@ -40,13 +41,13 @@ def get_config(arg: str = ""):
     elif config.arguments.scale == "small":
         common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
-        config.data.test_size = 2000
+        config.data.test_size = 4000
         config.train.update(batch_size=64, steps=1000)
         config.optim.learning_rate = (1e-3, 1e-2)
     elif config.arguments.scale == "paper":
         config.task.pairs = 40
         common.decoder(config, width=512, layers=4, heads=64)
-        config.data.update(train_size=50_000, test_size=4_000)
+        config.data.update(train_size=100_000, test_size=4_000)
         config.n_seeds = 3
         config.train.update(batch_size=512, steps=10_000, log_every=50, eval_every=500)
         config.optim.update(learning_rate=(1e-3, 5e-4, 1e-4), warmup=500)

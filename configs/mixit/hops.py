@@ -26,6 +26,7 @@ def get_config(arg: str = ""):
         arg, variant=(*common.VARIANTS,), scale=common.SCALES, preset=common.PRESETS
     )
     config = common.training("mixit/hops", arguments)
+    common.split(config)
     config.task = dict(name="hops", max_hops=1, letters=4, tokens=40)
     config.train.target = 0.999
     if config.arguments.scale == "tiny":
@@ -37,7 +38,7 @@ def get_config(arg: str = ""):
     elif config.arguments.scale == "small":
         common.decoder(config, width=64, layers=2, heads=4)
         config.n_seeds = 3
-        config.data.update(test_size=500, validation_size=200)
+        config.data.update(test_size=2000, validation_size=500)
         config.train.update(batch_size=48, steps=600)
         config.optim.learning_rate = (3e-3, 1e-2)
     elif config.arguments.scale == "paper":

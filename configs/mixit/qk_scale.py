@@ -29,6 +29,7 @@ def get_config(arg: str = ""):
     arguments = common.parse(arg, std=SCALES_OF_QK, scale=common.SCALES)
     arguments |= dict(variant="frozen_qk", preset="paper")
     config = common.training("mixit/qk_scale", arguments)
+    common.split(config)
     config.task = dict(name="retrieval", max_pairs=8, vocab=64, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.target = 0.999
@@ -38,6 +39,7 @@ def get_config(arg: str = ""):
         config.optim.learning_rate = (1e-2,)
     elif config.arguments.scale == "small":
         config.n_seeds = 3
+        config.data.test_size = 4000
         config.optim.learning_rate = (3e-3, 1e-2)
     elif config.arguments.scale == "paper":
         config.task.update(max_pairs=30, vocab=256, format="paper")

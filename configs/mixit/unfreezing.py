@@ -28,6 +28,7 @@ def get_config(arg: str = ""):
     variant = "standard" if always else "frozen_qk"
     arguments |= dict(variant=variant, preset="paper")
     config = common.training("mixit/unfreezing", arguments)
+    common.split(config)
     config.task = dict(name="retrieval", max_pairs=6, vocab=32, format="authors")
     common.decoder(config, width=64, layers=2, heads=4)
     config.train.update(batch_size=64, steps=400, eval_every=50)
@@ -39,6 +40,7 @@ def get_config(arg: str = ""):
     if config.arguments.scale == "small":
         config.task.update(max_pairs=12, vocab=64)
         config.n_seeds = 3
+        config.data.test_size = 4000
         config.train.steps = 1000
         config.optim.learning_rate = (3e-3, 1e-2)
     elif config.arguments.scale == "paper":
