@@ -5,7 +5,7 @@ import difflib
 from ml_collections import ConfigDict
 
 SCALES = ("tiny", "small", "paper")
-PRESETS = ("paper", "authors")
+PRESETS = ("paper", "authors", "authors_deep")
 
 # variant -> (mixer, rules). The first rule that matches a parameter's whole path decides.
 VARIANTS = {
@@ -65,9 +65,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
             test_size=1000,
             validation_size=1000,
-            # "hash" gives a share of all possible examples to each set, so that all have one law;
-            # "redraw", as the authors' code, has short examples in the test set alone.
-            split="redraw",
+            split="redraw",  # or "hash": a share of all possible examples for each set, of one law
             test_share=0.125,
             validation_share=0.0625,
         ),
@@ -190,13 +188,20 @@ def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp
 
 
 def adamw(weight_decay: float = 1e-3) -> dict:
-    """The optimizer of one label; `multiplier` scales this label's learning rate."""
+    """The optimizer of one label; `multiplier` scales its learning rate."""
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)
 
 
 def split(config: ConfigDict) -> None:
-    """Splits the examples of a sampled task by a hash; for the preset `authors` as they do."""
-    config.data.split = "redraw" if config.arguments.preset == "authors" else "hash"
+    """Splits by a hash; with the authors' presets as they do: short examples are never trained."""
+    config.data.split = "hash" if config.arguments.preset == "paper" else "redraw"
+
+
+def budget(config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixing_rates: tuple):
+    """Steps and learning rates; those of fixed mixing, which learns slowly, are its own."""
+    if config.model.mixer == "mixit":
+        steps, rates = mixing_steps, mixing_rates
+    config.train.steps, config.optim.learning_rate = steps, rates
 
 
 def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
@@ -210,22 +215,23 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         heads=heads,
         mlp_width=4 * width,
         mixer=mixer,
-        # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (one a head between
-        # that and 1/sqrt(m)), or a number. The authors' code spreads; no version of the text has
-        # "head", which is the default of the model alone.
+        # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (one a head between that
+        # and 1/sqrt(m), as in the authors' code), token 1/sqrt(m), or a number
         mixing_scale="spread" if fixed else "head",
+        mixing_identity=True,
         sink_head=False,
         learned_positions=fixed,
         causal=True,  # False: every token sees all, in softmax and in fixed mixing
         use_bias=False,
         act="silu",
-        # fan_in is 1/sqrt(inputs). The papers' 0.02 suits n = 1024; at n = 64 it makes frozen
-        # attention almost uniform, and then Frozen-QK learns nothing.
+        # fan_in: 1/sqrt(inputs). The papers' 0.02 makes frozen attention uniform at n = 64.
         init_std="fan_in",
         qk_init_std="fan_in",
         embed_init_std=1.0,
         residual_scale=1.0,
         branch_scale=1.0,
+        **dict(depth_alpha=0.0, base_layers=1),  # branches: times (base_layers/layers)^depth_alpha
+        **dict(base_width=0.0, base_mlp_width=0.0),  # linear maps: times sqrt(base / inputs) or 1
         use_norm=True,
         use_mlp=True,
         remat=False,
@@ -233,16 +239,25 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         dtype="float32",
         param_dtype="float32",
     )
-    if config.arguments.scale == "paper" or config.arguments.preset == "authors":
+    if config.arguments.scale == "paper" or config.arguments.preset != "paper":
         config.model.update(init_std="0.02", qk_init_std="0.02", embed_init_std=0.02)
-    if config.arguments.preset == "authors":
-        # What their code does and the paper does not say; biases explain Table 4's counts.
-        config.model.use_bias = True
-        config.model.branch_scale = 1 / layers  # depth_alpha = 1, base depth 1
-        if fixed:
-            config.model.update(mixing_scale="spread", sink_head=True, act="shaped_leaky")
-            config.model.residual_scale = 0.5**0.5
-            config.model.branch_scale = 0.5**0.5 / layers
+    if config.arguments.preset != "paper":
+        config.model.update(authors(fixed, deep=config.arguments.preset == "authors_deep"))
+
+
+def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:
+    """Fields of a decoder (`fixed`: of MixiT) that the authors' Llama file sets, unlike the text.
+
+    `deep` is their depth_alpha = 1, of the script for text; else 0, of those for algorithmic tasks.
+    """
+    fields: dict = dict(use_bias=True)  # which explains Table 4's counts of parameters
+    fields |= dict(depth_alpha=1.0, base_layers=base_layers) if deep else {}
+    if fixed:
+        # They never pass the base of the last map of the MLP, which is then 1.
+        fields |= dict(sink_head=True, act="shaped_leaky", base_width=512.0, base_mlp_width=1.0)
+        fields |= dict(mixing_scale="token" if deep else "spread", mixing_identity=not deep)
+        fields |= {} if deep else dict(residual_scale=0.5**0.5, branch_scale=0.5**0.5)
+    return fields
 
 
 def masked_text(*, window: int) -> dict:

@@ -3,7 +3,7 @@
     python experiments/run.py --config=configs/mixit/addition.py:variant=mixit,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
 scale  what                                 time               expected accuracy
 tiny   3 digits, n=32                       20 CPU seconds     above chance
@@ -42,8 +42,8 @@ def get_config(arg: str = ""):
         common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
         config.data.update(test_size=2000)
-        config.train.update(batch_size=128, steps=2500)
-        config.optim.learning_rate = (3e-3, 1e-2)
+        config.train.batch_size = 128
+        common.budget(config, 2500, (3e-3, 1e-2), 5000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         common.decoder(config, width=512, layers=8, heads=64)
         config.data.update(train_size=50_000, test_size=4_000)

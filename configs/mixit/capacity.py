@@ -3,7 +3,7 @@
     python experiments/run.py --config=configs/mixit/capacity.py:variant=standard,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code; its biases give Table 4's parameter counts)
+preset   paper (the text) | authors | authors_deep (their code; its biases give Table 4's counts)
 
 scale  what                            time                expected bits a trained parameter
                                                            (Standard, Frozen-QK, Frozen-MLP, MixiT)

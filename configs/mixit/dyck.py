@@ -3,7 +3,7 @@
     python experiments/run.py --config=configs/mixit/dyck.py:variant=mixit,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
 scale  what                                 time               expected accuracy
 tiny   K=6 pairs, n=32                      20 CPU seconds     above chance
@@ -42,8 +42,8 @@ def get_config(arg: str = ""):
         common.decoder(config, width=64, layers=2, heads=16)
         config.n_seeds = 3
         config.data.test_size = 4000
-        config.train.update(batch_size=64, steps=1000)
-        config.optim.learning_rate = (1e-3, 1e-2)
+        config.train.batch_size = 64
+        common.budget(config, 1000, (1e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         config.task.pairs = 40
         common.decoder(config, width=512, layers=4, heads=64)

@@ -3,7 +3,7 @@
     python experiments/run.py --config=configs/mixit/hops.py:variant=frozen_qk,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
 scale  what                                 time               expected accuracy
 tiny   k <= 1, T=20, n=32                   20 CPU seconds     above chance
@@ -39,8 +39,8 @@ def get_config(arg: str = ""):
         common.decoder(config, width=64, layers=2, heads=4)
         config.n_seeds = 3
         config.data.update(test_size=2000, validation_size=500)
-        config.train.update(batch_size=48, steps=600)
-        config.optim.learning_rate = (3e-3, 1e-2)
+        config.train.batch_size = 48
+        common.budget(config, 600, (3e-3, 1e-2), 2000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         config.task.update(max_hops=16, tokens=99)
         common.decoder(config, width=512, layers=5, heads=8)

@@ -5,7 +5,7 @@ r"""Attention and token similarity at initialisation: what does a frozen part st
         --config.model.qk_init_std=0.02
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code)
+preset   paper (the text) | authors | authors_deep (their code)
 
 scale    what                            time           expected numbers
 tiny     L=2, n=64, 2 seeds              5 CPU seconds  attention entropy 0.85 of uniform

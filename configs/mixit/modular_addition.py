@@ -3,7 +3,7 @@
     python experiments/run.py --config=configs/mixit/modular_addition.py:variant=mixit,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
 scale  what                                 time               expected accuracy
 tiny   p=17, n=32                           20 CPU seconds     above chance
@@ -41,8 +41,8 @@ def get_config(arg: str = ""):
         common.decoder(config, width=64, layers=2, heads=4)
         config.n_seeds = 3
         config.data.update(test_size=470, validation_size=200)
-        config.train.update(batch_size=512, steps=4000)
-        config.optim.learning_rate = (1e-2, 2e-2)
+        config.train.batch_size = 512
+        common.budget(config, 4000, (1e-2, 2e-2), 6000, (5e-3, 1e-2, 2e-2))
         config.optim.labels.train.weight_decay = 0.1
     elif config.arguments.scale == "paper":
         config.task.p = 599

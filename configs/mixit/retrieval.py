@@ -3,7 +3,7 @@
     python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=small
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit
-preset   paper (the text) | authors (their code: biases, sink head, scalings)
+preset   paper (the text) | authors | authors_deep (their code; see configs/common.py)
 
 scale  what                                 time                expected test accuracy
 tiny   n=64, M=6, V=32, one seed            15 CPU seconds      Standard 99 %, Frozen-QK 98 %
@@ -41,7 +41,7 @@ def get_config(arg: str = ""):
     elif config.arguments.scale == "small":
         config.n_seeds = 3
         config.data.test_size = 4000
-        config.optim.learning_rate = (3e-3, 1e-2)
+        common.budget(config, 1000, (3e-3, 1e-2), 4000, (1e-3, 3e-3, 1e-2))
     elif config.arguments.scale == "paper":
         config.task.update(max_pairs=30, vocab=256, format="paper")
         common.decoder(config, width=1024, layers=2, heads=4)

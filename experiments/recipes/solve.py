@@ -74,7 +74,9 @@ def run(config, workdir: Workdir) -> int:
         metrics=outcome.metrics,
         seconds=clock.seconds(),
         baselines=outcome.baselines,
+        alarms=outcome.alarms or None,
     )
+    print(*outcome.alarms, sep="\n", end="\n" if outcome.alarms else "")
     ending.write(workdir, result)
     return 0
 

@@ -18,6 +18,7 @@ class Outcome:
     arrays: dict[str, Any]
     metrics: dict[str, Mean]
     baselines: dict[str, float] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)  # what went wrong without an error
 
 
 class Figure(NamedTuple):

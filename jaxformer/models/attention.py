@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, unknown
 
-MIXING_SCALES = ("theory", "head", "spread")
+MIXING_SCALES = ("theory", "head", "spread", "token")
 
 
 def causal_mask(length: int) -> jax.Array:
@@ -70,22 +70,27 @@ def mix(weights_BxHxTxS: jax.Array, v_BxSxHxK: jax.Array) -> jax.Array:
 
 
 def mixing_matrix(
-    key: jax.Array, heads: int, length: int, std: float | jax.Array, causal: bool = True
+    key: jax.Array,
+    heads: int,
+    length: int,
+    std: float | jax.Array,
+    causal: bool = True,
+    identity: bool = True,
 ) -> jax.Array:
     """MixiT's fixed mixing A = I + W - rowmean(W), W_ij ~ N(0, std^2), (H, T, T); rows sum to 1.
 
     out_t = sum_s A_ts v_s. In the paper's orientation h (I + W - Wbar) this is the transpose, whose
     columns sum to 1. Causal: W is lower triangular and row t is centred by the mean over its t + 1
     visible entries, so row 0 is (1, 0, .., 0) and a shorter sequence may take A[:, :T, :T].
-    `std` is a number, or one number a head.
+    `std` is a number, or one number a head. Without the identity rows sum to 0, and row 0 is 0.
     """
     w_HxTxT = jax.random.normal(key, (heads, length, length))
     w_HxTxT *= jnp.reshape(jnp.asarray(std, w_HxTxT.dtype), (-1, 1, 1))
     visible_TxT = causal_mask(length) if causal else jnp.ones((length, length), bool)
     w_HxTxT = jnp.where(visible_TxT[None], w_HxTxT, 0)
     mean_HxTx1 = w_HxTxT.sum(-1, keepdims=True) / visible_TxT.sum(-1)[None, :, None]
-    identity_TxT = jnp.eye(length, dtype=w_HxTxT.dtype)
-    return identity_TxT[None] + jnp.where(visible_TxT[None], w_HxTxT - mean_HxTx1, 0)
+    centred_HxTxT = jnp.where(visible_TxT[None], w_HxTxT - mean_HxTx1, 0)
+    return jnp.eye(length, dtype=w_HxTxT.dtype)[None] + centred_HxTxT if identity else centred_HxTxT
 
 
 def mixing_of_seen(mix_HxTxT: jax.Array, seen_BxT: jax.Array) -> jax.Array:
@@ -101,9 +106,10 @@ def mixing_std(
 ) -> jax.Array:
     """The standard deviation of W, one a head.
 
-    "theory": 1/sqrt(n m), the variance of the covariance SDE (the paper prints it as 1/sqrt(n m)).
+    "theory": 1/sqrt(n m): the variance 1/(n m) of the covariance SDE (misprinted as 1/sqrt(n m)).
     "head":   1/sqrt(n_h m), with the width n_h = n/H of a head.
     "spread": one draw a head from U[1/sqrt(n_h m), 1/sqrt(m)], as the authors' code does.
+    "token":  1/sqrt(m), as their code does where branches are scaled by the depth.
     """
     low, high = (width // heads * length) ** -0.5, length**-0.5
     if scale == "theory":
@@ -112,6 +118,8 @@ def mixing_std(
         return jnp.full((heads,), low)
     if scale == "spread":
         return jax.random.uniform(key, (heads,), minval=low, maxval=high)
+    if scale == "token":
+        return jnp.full((heads,), high)
     if isinstance(scale, str):
         raise unknown("mixing scale", scale, (*MIXING_SCALES, "a number"))
     if not scale >= 0:
@@ -120,8 +128,8 @@ def mixing_std(
 
 
 def sink(length: int) -> jax.Array:
-    """The authors' head 0: half on the token itself, half on token 0; row 0 is (1, 0, .., 0).
+    """The authors' head 0: half on the token itself, half on token 0.
 
-    (Their code leaves 0.5 at (0, 0), so that row sums to one half.)
+    As in their code 0.5 stands at (0, 0), so that row 0 sums to one half and the others to 1.
     """
-    return 0.5 * jnp.eye(length) + jnp.zeros((length, length)).at[:, 0].set(0.5)
+    return (0.5 * jnp.eye(length)).at[:, 0].set(0.5)

@@ -7,7 +7,8 @@
 
 A_h is the softmax of q k^T / sqrt(n_h) with rotary positions, or the fixed I + W - rowmean(W);
 both are causal unless causal=False. The default r = b = 1 is the paper's text; the authors' skip
-and depth scalings are other numbers.
+and depth scalings are other numbers, and their code multiplies each linear map by sqrt(base / its
+inputs) (`base_width`, `base_mlp_width`).
 
 Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/scale,
 block_i/attn/{query,key,value,out}/kernel, block_i/attn/mix, block_i/mlp/{gate,in,out}/kernel (the
@@ -51,7 +52,8 @@ class DecoderSpec:
     mlp_width: int  # 4n in the papers
     mixer: str = "softmax"
     causal: bool = True  # a token sees only those before it and itself
-    mixing_scale: float | str = "head"  # std of W: theory | head | spread | a number
+    mixing_scale: float | str = "head"  # std of W: theory | head | spread | token | a number
+    mixing_identity: bool = True  # I + W - rowmean(W); else without the I
     sink_head: bool = False
     learned_positions: bool = False
     use_bias: bool = False
@@ -60,7 +62,11 @@ class DecoderSpec:
     qk_init_std: float | str = 0.02  # on its own: it decides whether Frozen-QK works
     embed_init_std: float = 0.02
     residual_scale: float = 1.0  # r
-    branch_scale: float = 1.0  # b
+    branch_scale: float = 1.0  # b, times (base_layers / L)^depth_alpha
+    depth_alpha: float = 0.0
+    base_layers: int = 1
+    base_width: float = 0.0  # each linear map is times sqrt(base_width / inputs); 0: it is not
+    base_mlp_width: float = 0.0  # the same of Wd, whose inputs are mlp_width
     use_norm: bool = True
     use_mlp: bool = True
     pad: int = -1  # the token that fills short sequences, which nothing sees; -1: there is none
@@ -73,8 +79,11 @@ class DecoderSpec:
         if self.mixer not in MIXERS:
             raise unknown("mixer", self.mixer, MIXERS)
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
-        for name in ("residual_scale", "branch_scale"):
+        for name in ("residual_scale", "branch_scale", "depth_alpha"):
             check_range(name, getattr(self, name), -LARGEST_SCALE, LARGEST_SCALE)
+        for name in ("base_width", "base_mlp_width"):
+            check_range(name, getattr(self, name), 0, LARGEST_SCALE)
+        check_range("base_layers", self.base_layers, 1, LARGEST_SCALE)
         if isinstance(self.mixing_scale, str):
             check_choice("mixing scale", self.mixing_scale, attention.MIXING_SCALES)
         else:
@@ -90,8 +99,18 @@ class DecoderSpec:
         for name in ("init_std", "qk_init_std", "embed_init_std"):
             normal(getattr(self, name))
 
-    def dense(self, features: int, name: str, std: float | str) -> nn.Dense:
-        return nn.Dense(features, self.use_bias, **self.dtypes, kernel_init=normal(std), name=name)
+    @property
+    def branch(self) -> float:
+        """b of a network of this depth."""
+        return self.branch_scale * (self.base_layers / self.layers) ** self.depth_alpha
+
+    def dense(
+        self, x: jax.Array, features: int, name: str, std: float | str, base: float | None = None
+    ) -> jax.Array:
+        """A linear map of x, its bias included, times sqrt(base / inputs) if there is a base."""
+        init, base = normal(std), self.base_width if base is None else base
+        y = nn.Dense(features, self.use_bias, **self.dtypes, kernel_init=init, name=name)(x)
+        return y * (base / x.shape[-1]) ** 0.5 if base else y
 
     @property
     def dtypes(self) -> dict[str, Any]:
@@ -117,7 +136,7 @@ class Attention(nn.Module):
         mixed_BxKxHxD = attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD)
         mixed_BxKxHxD = point(self, "heads", mixed_BxKxHxD)
         mixed_BxKxN = mixed_BxKxHxD.reshape(*mixed_BxKxHxD.shape[:2], spec.width)
-        return point(self, "output", spec.dense(spec.width, "out", spec.init_std)(mixed_BxKxN))
+        return point(self, "output", spec.dense(mixed_BxKxN, spec.width, "out", spec.init_std))
 
     def _softmax(self, x_BxTxN, positions_BxK, seen_BxT):
         spec = self.spec
@@ -162,8 +181,9 @@ class Attention(nn.Module):
             return jnp.swapaxes(
                 take_positions(jnp.swapaxes(mix_BxHxTxT, 1, 2), positions_BxK), 1, 2
             )
-        if not self.spec.causal:  # rows of fewer tokens are centred again: they sum to 1
-            mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - 1) / length
+        if not self.spec.causal:  # rows of fewer tokens are centred again: they sum to 1 (or 0)
+            total = 1 if self.spec.mixing_identity else 0
+            mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - total) / length
         if positions_BxK is None:
             return mix_HxTxT
         return jnp.moveaxis(mix_HxTxT[:, positions_BxK], 0, 1)
@@ -174,14 +194,15 @@ class Attention(nn.Module):
         std_H = attention.mixing_std(
             std_key, spec.mixing_scale, spec.heads, spec.length, spec.width
         )
-        mix_HxTxT = attention.mixing_matrix(key, spec.heads, spec.length, std_H, spec.causal)
+        sizes = spec.heads, spec.length, std_H, spec.causal, spec.mixing_identity
+        mix_HxTxT = attention.mixing_matrix(key, *sizes)
         if spec.sink_head:
             mix_HxTxT = mix_HxTxT.at[0].set(attention.sink(spec.length))
         return mix_HxTxT.astype(spec.param_dtype)
 
     def _heads(self, name, x_BxTxN, std):
         """Queries, keys or values of every head."""
-        flat_BxTxN = self.spec.dense(self.spec.width, name, std)(x_BxTxN)
+        flat_BxTxN = self.spec.dense(x_BxTxN, self.spec.width, name, std)
         shape_BxTxHxD = (*flat_BxTxN.shape[:2], self.spec.heads, -1)
         plural = {"query": "queries", "key": "keys", "value": "values"}[name]
         return point(self, plural, flat_BxTxN.reshape(shape_BxTxHxD))
@@ -196,11 +217,12 @@ class GatedMLP(nn.Module):
     def __call__(self, y_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
         phi = activation(spec.act, spec.width)
-        gate_BxTxM = spec.dense(spec.mlp_width, "gate", spec.init_std)(y_BxTxN)
+        gate_BxTxM = spec.dense(y_BxTxN, spec.mlp_width, "gate", spec.init_std)
         gate_BxTxM = point(self, "gates", phi(point(self, "preactivation", gate_BxTxM)))
-        up_BxTxM = spec.dense(spec.mlp_width, "in", spec.init_std)(y_BxTxN)
+        up_BxTxM = spec.dense(y_BxTxN, spec.mlp_width, "in", spec.init_std)
         hidden_BxTxM = point(self, "hidden", gate_BxTxM * point(self, "linear", up_BxTxM))
-        return point(self, "output", spec.dense(spec.width, "out", spec.init_std)(hidden_BxTxM))
+        down = spec.width, "out", spec.init_std, spec.base_mlp_width
+        return point(self, "output", spec.dense(hidden_BxTxM, *down))
 
 
 class Block(nn.Module):
@@ -211,7 +233,7 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, h_BxTxN, positions_BxK=None, seen_BxT=None) -> jax.Array:
         spec = self.spec
-        r, b = spec.residual_scale, spec.branch_scale
+        r, b = spec.residual_scale, spec.branch
         h_BxTxN = point(self, "before", h_BxTxN)
         inside = self._norm("attn_norm", h_BxTxN)
         branch = Attention(spec, name="attn")(inside, positions_BxK, seen_BxT)
@@ -260,6 +282,8 @@ class Decoder(nn.Module):
         if spec.use_norm:
             h = RMSNorm(name="final_norm", **spec.dtypes)(h)
         h = point(self, "final", h, plotted=True)
+        if spec.base_width:
+            h = h * (spec.base_width / spec.width) ** 0.5
         if not head:  # what the head reads, for losses that do not hold all logits
             return h
         dense = {"use_bias": False, "kernel_init": normal(spec.init_std), **spec.dtypes}

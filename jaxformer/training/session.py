@@ -180,6 +180,7 @@ class Session:
             | {
                 name: mean_of_batches(values[score][i], weights[score][i] * part[i], size)
                 for name, (score, size) in grouped
+                if score in values
             }
             for i in range(len(part))
         ]

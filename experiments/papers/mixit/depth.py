@@ -1,5 +1,6 @@
 """Table 6 of the MixiT paper (version B): how similar are the last layer's tokens, by depth?"""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -34,14 +35,18 @@ def measure_covariance_depth(
     """Covariance and cosine of the last layer's tokens against depth, at initialisation.
 
     `models` maps "random" and "mixit" to the fields of a decoder. Tokens follow Zipf's law. Layer L
-    of one deep network is the last layer of a network of depth L, so each seed draws one network.
+    of one deep network is the last layer of a network of depth L, so each seed draws one network;
+    if branches are scaled by the depth, the layers of that one are scaled anew for each depth.
     """
     specs = check_covariance_depth(models, depths, sequences, length, vocab)
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
-        run = jax.jit(functools.partial(_by_depth, spec, tuple(depths), sequences))
-        values[name] = np.stack([np.asarray(run(key)) for key in keys])
+        runs = []
+        for some in [(L,) for L in depths] if spec.depth_alpha else [tuple(depths)]:
+            sized = dataclasses.replace(spec, layers=some[-1])
+            runs.append(jax.jit(functools.partial(_by_depth, sized, some, sequences)))
+        values[name] = np.stack([np.concatenate([run(key) for run in runs]) for key in keys])
     metrics = numbers(values, depths)
     metrics |= {f"verdict/{name}": exact(value) for name, value in verdict(values).items()}
     return Outcome({"depths": depths, **values}, metrics)

@@ -17,6 +17,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.partition import Partition
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.text import CausalText
+from jaxformer.training.alarm import above_unigram
 from jaxformer.training.metrics import over_seeds
 
 
@@ -46,7 +47,7 @@ def measure_covariance_trained(
     factor = optim.schedule("cosine", steps, min(20, steps))
     shape = (n_seeds, len(depths), len(depth.STATISTICS))
     values = {when: {name: np.empty(shape) for name in models} for when in ("before", "after")}
-    metrics = {}
+    metrics, baselines, alarms = {}, {}, []
     for name, fields in models.items():
         partition = Partition([(pattern, label) for pattern, label in rules[name]])
         tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, factor)
@@ -61,6 +62,10 @@ def measure_covariance_trained(
                 mine = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
                 values[when][name][:, k] = _measure(model, L, mine, run.test.inputs)
             metrics[f"loss/{name}/L={L}"] = over_seeds(last_S)
+            baselines = task.baselines(run.test)
+            losses = dict(enumerate(last_S, training.seed))
+            what = f"{name} with {L} layers: the loss"
+            alarms += filter(None, [above_unigram(what, losses, baselines["unigram_loss"])])
             raw, cosine = values["after"][name][:, k].mean(0)
             words = f"loss {last_S.mean():.3f}, covariance {raw:.4g}, cosine {cosine:.3f}"
             print(f"{name}, L = {L}: {words}", flush=True)
@@ -71,7 +76,7 @@ def measure_covariance_trained(
         metrics |= depth.numbers(found, depths, where)
         verdict = depth.verdict(found)
         metrics |= {f"verdict/{where}{name}": exact(value) for name, value in verdict.items()}
-    return Outcome(arrays, metrics)
+    return Outcome(arrays, metrics, baselines, alarms)
 
 
 def draw_covariance_trained(arrays):
