@@ -197,6 +197,6 @@ def spread(match, seeds):
 def test_authors_preset_has_the_counts_of_table_4():
     counts = {"standard": 790400, "frozen_mlp": 394880, "frozen_qk": 724352, "mixit": 724736}
     for variant, expected in counts.items():
-        name = f"configs/mixit/memorization.py:variant={variant},scale=paper,preset=authors"
+        name = f"configs/mixit/capacity.py:variant={variant},scale=paper,preset=authors"
         built = build.phases(flags.load_config(name))[0].setup
         assert built.partition.count(built.shapes())["train"] == expected

@@ -14,6 +14,7 @@ GROWS = "holds only as T grows without bound"
 SMALLER = "smaller scale"
 LATE = "rule written after the numbers"
 UNTRAINED = "a run ends above the unigram loss"
+EDGE = "the best learning rate is at the edge of its grid"
 FLAGS = {
     CHANCE: "a trivial predictor scores as much on the same kind of data.",
     MISPRINT: "as printed it is false; the corrected form is judged or stands in the caveat.",
@@ -21,6 +22,7 @@ FLAGS = {
     GROWS: "at any length that is used the claim is off by more than the rule allows.",
     SMALLER: "our runs are smaller than the paper's.",
     LATE: "numbers of these runs had been seen before the rule was written.",
+    EDGE: "a rate outside the grid might be better for a run behind the row.",
     UNTRAINED: "a run behind the row knows less than how frequent each answer is.",
 }
 

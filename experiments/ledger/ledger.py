@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from experiments.ledger.item import (
+    EDGE,
     LATE,
     SMALLER,
     UNTRAINED,
@@ -12,7 +13,7 @@ from experiments.ledger.item import (
     Paper,
     config_string,
 )
-from experiments.ledger.record import Record, address, key
+from experiments.ledger.record import Record, address, at_the_edge, key
 from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
 from experiments.ledger.statistics import Number, minus, of_record
 from experiments.shared import flags
@@ -81,6 +82,7 @@ def judge(
     smaller = bool(records) and any(record.scale != "paper" for record in records.values())
     flags = (*item.flags, *[SMALLER] * smaller, *[LATE] * (item.late and bool(item.rules)))
     flags += (UNTRAINED,) if any(record.alarms for record in records.values()) else ()
+    flags += (EDGE,) if any(map(at_the_edge, records.values())) else ()
     return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
 
 

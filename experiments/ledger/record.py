@@ -134,6 +134,21 @@ def run_name(config: Mapping[str, Any], config_hash: str) -> str:
     return "-".join(filter(None, words))
 
 
+def at_the_edge(record: Record, by: float = 0.01) -> bool:
+    """Is the best of at least three learning rates an outer one, by more than luck would have it?
+
+    Ties go to the lower rate, so that a ceiling which all reach has its best rate at the edge too.
+    """
+    found: dict[float, list[float]] = {}
+    for member in record.members:
+        score: Any = member.get("validation_accuracy")
+        rate: Any = member.get("learning_rate")
+        if trust.is_number(score) and trust.is_number(rate):
+            found.setdefault(rate, []).append(score)
+    scores = [sum(found[rate]) / len(found[rate]) for rate in sorted(found)]
+    return len(scores) > 2 and max(scores[0], scores[-1]) > max(scores[1:-1]) + by
+
+
 def _is_mean(value: Any) -> bool:
     return isinstance(value, dict) and all(_is_known(value.get(n, "")) for n in MEAN)
 

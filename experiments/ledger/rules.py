@@ -30,6 +30,7 @@ class Side(NamedTuple):
     value: float = 0.0
     is_baseline: bool = False
     is_exact: bool = False  # computed, not sampled: a record without an error means none
+    times: float = 1.0  # the share of the number that is compared
     minus: str = ""  # a cell whose number of the same metric is taken off, seed by seed
 
     @property
@@ -66,6 +67,7 @@ class Rule(NamedTuple):
         left, right = map(read, self.sides)
         if left is None or right is None:
             return Finding(text, NOT_RUN, "")
+        left, right = left.scaled(self.left.times), right.scaled(self.right.times)
         gap, error = difference(left, right)
         gap = abs(gap) if self.within else gap
         above, below = gap - error > self.by, gap + error < self.by
@@ -86,6 +88,11 @@ def of(cell: str, metric: str = "accuracy") -> Side:
 def gap(cell: str, other: str, metric: str = "accuracy") -> Side:
     """How far a metric of one cell is above that of another."""
     return Side(cell, metric, minus=other)
+
+
+def share_of(side: Side, times: float) -> Side:
+    """A share of a measured number: "two thirds of what Standard stores"."""
+    return side._replace(times=times)
 
 
 def computed(metric: str, cell: str = "") -> Side:

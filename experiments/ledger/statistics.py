@@ -40,6 +40,14 @@ class Number(NamedTuple):
         """The standard error, with the test set's."""
         return math.hypot(self.sem, self.test)
 
+    def scaled(self, by: float) -> "Number":
+        """The number and its errors, times `by`."""
+        if by == 1:
+            return self
+        by_seed = {seed: by * value for seed, value in self.by_seed.items()}
+        errors = {"sem": by * self.sem, "test": by * self.test}
+        return self._replace(mean=by * self.mean, **errors, by_seed=by_seed)
+
     def percent(self) -> str:
         """ "99.95 ± 0.12", with as many digits as the error has a meaning for."""
         error = 100 * self.error

@@ -142,8 +142,12 @@ class Source:
             return ~jax.vmap(self.task.is_common)(batch)
         if not self.train_size:
             return None
-        key = jax.random.fold_in(member_key, TRAIN)
-        train = examples(self.task, key, jnp.arange(self.train_size))
+        if self.task.size:
+            rest = self.task.size - self._kept_back
+            train = self._entries(self._kept_back + jnp.arange(min(self.train_size, rest)))
+        else:
+            key = jax.random.fold_in(member_key, TRAIN)
+            train = examples(self.task, key, jnp.arange(self.train_size))
         known = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(known, x))(fingerprints(batch.inputs))
 

@@ -96,3 +96,16 @@ def test_fingerprints_tell_order_and_place_apart():
     x = jnp.array([[1, 2, 0], [2, 1, 0], [0, 1, 2], [1, 2, 0]])
     a, b, c, d = np.asarray(fingerprints(x))
     assert a == d and len({a, b, c}) == 3
+
+
+def test_a_part_of_a_table_is_known_to_be_seen_and_no_test_entry_of_a_split_table_is():
+    key = jax.random.key(3)
+    table = Source(Memorize(symbols=4), jax.random.key(0), 5, 5, 1, 1)
+    none = jnp.zeros(1, jnp.uint32)
+    train = rows(table.batch_at(key, jnp.int32(0), none).inputs)
+    whole = table.heldout().test
+    unseen = np.asarray(table.unseen(key, whole))
+    assert [tuple(row) not in train for row in np.asarray(whole.inputs)] == unseen.tolist()
+    assert unseen.sum() == 11
+    pairs = Source(ModularAddition(5), jax.random.key(0), 4, 4, 6, 3)
+    assert np.asarray(pairs.unseen(key, pairs.heldout().test)).all()

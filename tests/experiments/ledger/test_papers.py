@@ -5,10 +5,10 @@ import re
 import pytest
 
 from experiments.ledger import read
-from experiments.ledger.item import UNTRAINED, Cell, Item, Paper, checked
+from experiments.ledger.item import EDGE, UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
 from experiments.ledger.record import Record
-from experiments.ledger.rules import HELD, NOT_RUN, above, near, of, trivial
+from experiments.ledger.rules import HELD, NOT_RUN, above, near, of, share_of, trivial
 from experiments.papers import PAPERS
 from experiments.shared import flags
 from jaxformer.errors import UserError
@@ -123,11 +123,11 @@ def test_the_records_have_the_numbers_that_the_rules_ask_for():
     assert [f"{row.item.name}: {p}" for row in rows for p in row.problems] == []
 
 
-def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), alarms=(), **changed):
+def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), alarms=(), members=(), **changed):
     config = flags.plain(flags.load_config(CELL.config + ",scale=small")) | changed
     held = made_up.record(CELL, mean, sem)
     changed = {"config": config, "seeds": list(seeds), "baselines": {"guess": baseline}}
-    changed |= {"alarms": [*alarms]}
+    changed |= {"alarms": [*alarms]} | ({"members": [*members]} if members else {})
     return Record.from_json(held | changed)
 
 
@@ -166,3 +166,28 @@ def test_what_is_known_beside_a_claim_decides_nothing():
     item = item._replace(checks={"it is 2": near(of("a"), 2.0, 0.1)})
     (row,) = ledger({"p": Paper("p", "title", "source", (item,))}, [record(0.9)])
     assert row.verdict == HELD and [check.verdict for check in row.checks] == ["did not hold"]
+
+
+@pytest.mark.parametrize(
+    "scores, edge",
+    [((0.9, 0.5, 0.4), True), ((0.4, 0.5, 0.9), True), ((0.4, 0.9, 0.5), False)]
+    + [((1.0, 1.0, 1.0), False), ((0.5, 0.495, 0.1), False), ((0.9, 0.1), False)],
+)
+def test_a_best_rate_at_the_edge_of_its_grid_flags_the_row(scores, edge):
+    members = [
+        {"seed": seed, "learning_rate": 10.0**-i, "validation_accuracy": score + jitter}
+        for i, score in enumerate(scores)
+        for seed, jitter in enumerate((-0.001, 0.001))
+    ]
+    row = verdict(above(of("a"), 0.8), record(0.9, members=members))
+    assert (EDGE in row.flags) == edge
+
+
+def test_a_share_of_a_number_is_compared_with_its_errors():
+    item = Item("Table 1", "claim.", {"a": CELL}, {"": near(0.6, share_of(of("a"), 2 / 3), 0.05)})
+    for sem, expected in ((0.001, HELD), (0.2, "cannot tell yet")):
+        (row,) = ledger({"p": Paper("p", "title", "source", (item,))}, [record(0.9, sem)])
+        assert row.verdict == expected
+    wrong = item._replace(rules={"": near(0.6, share_of(of("a"), 1 / 3), 0.05)})
+    (row,) = ledger({"p": Paper("p", "title", "source", (wrong,))}, [record(0.9, 0.001)])
+    assert row.verdict == "did not hold"
