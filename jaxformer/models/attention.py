@@ -86,6 +86,12 @@ def mixing_matrix(
     """
     w_HxTxT = jax.random.normal(key, (heads, length, length))
     w_HxTxT *= jnp.reshape(jnp.asarray(std, w_HxTxT.dtype), (-1, 1, 1))
+    return centred(w_HxTxT, causal, identity)
+
+
+def centred(w_HxTxT: jax.Array, causal: bool = True, identity: bool = True) -> jax.Array:
+    """I + W - rowmean(W) of the visible entries of W."""
+    length = w_HxTxT.shape[-1]
     visible_TxT = causal_mask(length) if causal else jnp.ones((length, length), bool)
     w_HxTxT = jnp.where(visible_TxT[None], w_HxTxT, 0)
     mean_HxTx1 = w_HxTxT.sum(-1, keepdims=True) / visible_TxT.sum(-1)[None, :, None]
