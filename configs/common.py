@@ -80,8 +80,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             clip=1.0,  # global norm over the trainable leaves; 0 is off
             labels=dict(train=adamw()),
         ),
-        # The mesh: data=0 takes all devices that fsdp and tensor leave.
-        devices=dict(data=0, fsdp=1, tensor=1),
+        devices=dict(data=0, fsdp=1, tensor=1),  # data=0 takes all devices that the others leave
         train=dict(
             batch_size=128,
             steps=1000,
@@ -90,8 +89,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             # Members one after the other in one program, or side by side ("vmap": faster
             # where one member does not fill the device, at n times the memory).
             members="map",
-            # Stop when all seeds of some learning rate reach it in validation; above 1: never.
-            target=2.0,
+            target=2.0,  # stop when all seeds of some rate reach it in validation; above 1: never
             probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
             throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
@@ -198,8 +196,8 @@ def split(config: ConfigDict) -> None:
 
 
 def budget(config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixing_rates: tuple):
-    """Steps and learning rates; those of fixed mixing, which learns slowly, are its own."""
-    if config.model.mixer == "mixit":
+    """Steps and learning rates; those of MixiT, which learns slowly, are its own."""
+    if config.arguments.variant == "mixit":
         steps, rates = mixing_steps, mixing_rates
     config.train.steps, config.optim.learning_rate = steps, rates
 
