@@ -85,7 +85,7 @@ def of_covariance(cell: str) -> dict[str, Rule]:
         f"{cell}: MixiT's is below it at every depth": above(
             of(cell, "log_random_over_mixit/covariance"), 0.0
         ),
-        f"{cell}: MixiT's stays within a factor of 2 from L = 2 to 32": above(
+        f"{cell}: MixiT's grows by less than a factor of 2 from L = 2 to 32": above(
             math.log(2), of(cell, "log_growth/covariance/mixit")
         ),
     }
