@@ -9,7 +9,7 @@ from experiments.ledger.item import FLAGS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import Finding
-from experiments.page import figures
+from experiments.page import figures, groups
 
 NUMBERS = ("published", "measured", "n", "baseline")
 
@@ -32,7 +32,7 @@ def section(row: Row, shown: dict[str, Row]) -> str:
     parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
     parts += [*_findings(row), *_numbers(row)]
     before: list[Record] = []
-    for figure in figures.figures(row):
+    for figure in (*figures.figures(row), *groups.by_kind(row)):
         parts.append(_figure(figure, row, shown, before))
         before = figure.records
     parts += _open(row)

@@ -95,6 +95,8 @@ def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
     assert result["metrics"]["loss"]["mean"] > 0 and result["steps"] == 20
     chance = {name: v for name, v in result["baselines"].items() if not name.endswith("_loss")}
     assert all(0 <= value <= 1 for value in chance.values()) and "unigram_loss" not in chance
+    above = result["metrics"]["loss"]["mean"] > result["baselines"]["unigram_loss"] + 1e-3
+    assert ("alarms" in result) == above
     groups = {n: m for n, m in result["members"][0]["metrics"].items() if n.startswith("accuracy/")}
     if task == "hops":  # every token counts, so the groups weigh what they have of examples
         assert {*groups} == {"accuracy/hops=0", "accuracy/hops=1"}
