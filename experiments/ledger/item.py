@@ -87,7 +87,8 @@ def _checked(item: Item, paper: str) -> Item:
     rules, checks = (_with_cells(item, paper, of) for of in (item.rules, item.checks))
     for rule in (*rules.values(), *checks.values()):
         for side in rule.sides:
-            _check_names(item, paper, side)
+            for cell in side.cells:
+                _check_names(item, paper, side._replace(cell=cell))
     baseline = Side("", item.baseline, is_baseline=True)
     for cell in item.cells:
         _check_names(item, paper, baseline._replace(cell=cell))

@@ -8,7 +8,7 @@ from experiments.ledger import read
 from experiments.ledger.item import EDGE, UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
 from experiments.ledger.record import Record
-from experiments.ledger.rules import HELD, NOT_RUN, above, near, of, share_of, trivial
+from experiments.ledger.rules import HELD, NOT_RUN, above, gap, near, of, share_of, trivial
 from experiments.papers import PAPERS
 from experiments.shared import flags
 from jaxformer.errors import UserError
@@ -67,6 +67,7 @@ def test_a_rule_need_not_name_the_only_cell_of_its_item():
     [
         (CELL, above(of("a", "acuracy"), 0.5), "metric in a rule of p Table 1, a: 'acuracy'. Did"),
         (CELL, above(of("a", "accuracy/pairs=9"), 0.5), "'accuracy/pairs=9'. Did you mean"),
+        (CELL, above(gap("a", "a", "acuracy"), 0.5), "metric in a rule of p Table 1, a: 'acuracy'"),
         (CELL, above(of("a"), trivial("a", "gess")), "baseline in a rule of p Table 1, a: 'gess'"),
         (
             CELL._replace(overrides={"task.pairs": "3"}),

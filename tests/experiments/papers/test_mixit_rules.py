@@ -85,3 +85,28 @@ def test_a_rule_of_a_table_6_rejects_what_is_wrong(paper, cases, monkeypatch):
     for words, right, wrong in cases:
         assert judged("6", words, *right) == HELD, words
         assert judged("6", words, *wrong) == NOT_HELD, words
+
+
+EVERY = [
+    pytest.param(rule, id=f"{paper.key} {item.name}: {text}")
+    for paper in PAPERS.values()
+    for item in paper.items
+    for text, rule in (item.rules | item.checks).items()
+]
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_every_rule_of_every_paper_can_hold_and_can_fail(rule):
+    """For some numbers it holds and for others it does not: no rule is always right."""
+
+    def verdict(gap):
+        right = 0.4 if rule.right.metric else rule.right.value
+        left = (right * rule.right.times + gap) / rule.left.times
+        if not rule.left.metric:  # the number stands on the left, the measured one on the right
+            left, right = rule.left.value, (rule.left.value * rule.left.times - gap)
+            right /= rule.right.times
+        numbers = iter((Number(left), Number(right)))
+        return rule.judge("", lambda side: next(numbers)).verdict
+
+    assert verdict(0.0 if rule.within else rule.by + 0.3) == HELD
+    assert verdict(rule.by + 0.3 if rule.within else rule.by - 0.3) == NOT_HELD
