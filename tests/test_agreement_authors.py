@@ -57,8 +57,14 @@ def close(ours, expected):
     return np.testing.assert_allclose(ours, expected, rtol=TOLERANCE, atol=1e-7)
 
 
-@pytest.mark.parametrize("preset", ["authors", "authors_deep"])
-@pytest.mark.parametrize("variant", theirs.VARIANTS)
+EVERY = [(variant, preset) for preset in ("authors", "authors_deep") for variant in theirs.VARIANTS]
+FIRST = [("standard", "authors"), ("mixit", "authors"), ("mixit", "authors_deep")]
+
+
+@pytest.mark.parametrize(
+    "variant, preset",
+    [pytest.param(*case, marks=[pytest.mark.slow] * (case not in FIRST)) for case in EVERY],
+)
 def test_a_step_is_that_of_their_llama_file(variant, preset):
     with jax.enable_x64(True):
         model, partition = built(variant, preset)
@@ -114,10 +120,10 @@ def test_the_mixing_matrices_are_those_of_their_constructor(preset, scale):
     [
         ("mixit", "authors", {"residual_scale": 1.0}),
         ("mixit", "authors", {"branch_scale": 0.5**0.5 / 3}),  # both branches of theirs at once
-        ("mixit", "authors", {"base_mlp_width": 0.0}),
-        ("mixit", "authors_deep", {"base_layers": 1}),
-        ("mixit", "authors", {"act": "silu"}),
-        ("standard", "authors", {"branch_scale": 1 / 3}),
+        pytest.param("mixit", "authors", {"base_mlp_width": 0.0}, marks=pytest.mark.slow),
+        pytest.param("mixit", "authors_deep", {"base_layers": 1}, marks=pytest.mark.slow),
+        pytest.param("mixit", "authors", {"act": "silu"}, marks=pytest.mark.slow),
+        pytest.param("standard", "authors", {"branch_scale": 1 / 3}, marks=pytest.mark.slow),
         ("standard", "authors_deep", {"depth_alpha": 0.0}),
     ],
 )

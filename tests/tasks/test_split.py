@@ -50,7 +50,7 @@ def test_all_sets_have_one_law_of_lengths(by_hash):
     assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [pytest.param("addition", marks=pytest.mark.slow), "hops"])
 def test_sets_of_one_length_have_one_law_too(name):
     _, parts = sets(OTHERS[name], split="hash")
     assert same_law([LENGTHS[name](batch) for batch in parts.values()]) > 0.01
