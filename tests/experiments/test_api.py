@@ -23,7 +23,7 @@ from tests.experiments.conftest import TINY
 
 TASK = Retrieval(max_pairs=3, vocab=16)
 FROZEN_QK = ((".*/(query|key)/.*", "frozen"), (".*", "train"))
-SIZES = DataSettings(test_size=40, validation_size=40)
+SIZES = DataSettings(test_size=40, validation_size=40, split="hash")  # as the configs say
 SHORT = dict(steps=60, batch_size=8, eval_every=20, data=SIZES, learning_rate=1e-2, progress=False)
 
 
