@@ -221,7 +221,8 @@ class Session:
             derived |= self.speed.numbers() if self.speed else {}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
-        chosen, baselines = self.chosen(state), setup.task.baselines(self.heldout.test)
+        chosen = self.chosen(state)
+        baselines = setup.task.baselines(jax.device_get(self.heldout.test))
         members = [
             self._member(i, state) | {"chosen": chosen[i], "metrics": metrics[i]}
             for i in range(len(metrics))
