@@ -21,7 +21,8 @@ from experiments.shared import plots
 from experiments.shared.cutting import Rows
 from experiments.shared.outcome import Outcome
 from jaxformer import surgery
-from jaxformer.errors import UserError
+from jaxformer.build import DTYPES
+from jaxformer.errors import UserError, check_choice
 from jaxformer.models.pretrained.generate import greedy
 from jaxformer.training.metrics import over_seeds
 
@@ -48,7 +49,6 @@ def measure_gsm8k(
     dtype: str,
 ) -> Outcome:
     """Accuracy of the whole and of the cut model, and their difference, paired by question."""
-    surgery.check_fraction(fraction)
     asked, examples = read(test)[: questions or None], read(train)[:shots]
     if len(examples) < shots:
         raise UserError(f"{train or 'the toys'} has {len(examples)} examples, got shots={shots}.")
@@ -83,6 +83,13 @@ def measure_gsm8k(
         "accuracy_gain": over_seeds(right["cut"] - right["whole"]),
     }
     return Outcome({f"right/{which}": values for which, values in right.items()}, metrics)
+
+
+def check_gsm8k(source: str, matrix: str, fraction: float, dtype: str) -> None:
+    """Raises for what the measurement would refuse, as far as it is known before it."""
+    check_choice("dtype", dtype, DTYPES)
+    surgery.check_fraction(fraction)
+    published.check_matrix(source, matrix)
 
 
 def draw_gsm8k(arrays, shots: int, matrix: str):
