@@ -74,7 +74,7 @@ class DecoderSpec:
             raise unknown("mixer", self.mixer, MIXERS)
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
         for name in ("residual_scale", "branch_scale"):
-            check_range(name, getattr(self, name), -LARGEST_SCALE, LARGEST_SCALE)
+            check_range(name, getattr(self, name), 0, LARGEST_SCALE)
         if isinstance(self.mixing_scale, str):
             check_choice("mixing scale", self.mixing_scale, attention.MIXING_SCALES)
         else:

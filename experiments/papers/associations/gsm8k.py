@@ -49,9 +49,7 @@ def measure_gsm8k(
     dtype: str,
 ) -> Outcome:
     """Accuracy of the whole and of the cut model, and their difference, paired by question."""
-    asked, examples = read(test)[: questions or None], read(train)[:shots]
-    if len(examples) < shots:
-        raise UserError(f"{train or 'the toys'} has {len(examples)} examples, got shots={shots}.")
+    asked, examples = read(test)[: questions or None], _examples(train, shots)
     about = {
         name: value for name, value in locals().items() if name not in ("asked", "examples")
     } | {"asked": len(asked)}
@@ -85,9 +83,13 @@ def measure_gsm8k(
     return Outcome({f"right/{which}": values for which, values in right.items()}, metrics)
 
 
-def check_gsm8k(source: str, matrix: str, fraction: float, dtype: str) -> None:
+def check_gsm8k(
+    source: str, train: str, test: str, shots: int, matrix: str, fraction: float, dtype: str
+) -> None:
     """Raises for what the measurement would refuse, as far as it is known before it."""
     check_choice("dtype", dtype, DTYPES)
+    read(test)
+    _examples(train, shots)
     surgery.check_fraction(fraction)
     published.check_matrix(source, matrix)
 
@@ -101,6 +103,14 @@ def draw_gsm8k(arrays, shots: int, matrix: str):
     return figure
 
 
+def _examples(train: str, shots: int) -> list[dict[str, str]]:
+    """The shots."""
+    examples = read(train)[:shots]
+    if len(examples) < shots:
+        raise UserError(f"{train or 'the toys'} has {len(examples)} examples, got shots={shots}.")
+    return examples
+
+
 def read(file: str) -> list[dict[str, str]]:
     """Questions and answers of a file; the toys if there is none."""
     if not file:
@@ -108,7 +118,7 @@ def read(file: str) -> list[dict[str, str]]:
     found = []
     if not Path(file).is_file():
         raise UserError(f"no file {file}: download GSM8K's train.jsonl and test.jsonl.")
-    for place, line in enumerate(Path(file).read_text().splitlines(), 1):
+    for place, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
         try:
             row = json.loads(line)
             found.append({"question": str(row["question"]), "answer": str(row["answer"])})

@@ -24,7 +24,7 @@ from experiments.shared.outcome import Outcome, exact
 from jaxformer import loading, paths, surgery
 from jaxformer.build import DTYPES
 from jaxformer.errors import UserError, check_choice
-from jaxformer.models.pretrained import Pretrained, describe, folder, load_folder, text, tiny
+from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
 from jaxformer.models.pretrained.folder import read_json
 from jaxformer.training.metrics import over_seeds
 
@@ -84,7 +84,7 @@ def check_matrix(source: str, matrix: str) -> None:
     elif (file := Path(source) / "config.json").is_file():
         told = read_json(file)
     else:
-        return
+        return hub.check_name(source)
     shapes = folder.shapes(Pretrained(describe(told, source)))
     like = {path: jax.ShapeDtypeStruct(shape, bool) for path, shape in shapes.items()}
     surgery.matrices(paths.unflatten(like), matrix)

@@ -135,6 +135,7 @@ def test_models_from_a_shelf(tmp_path, monkeypatch):
     ("field", "value", "said"),
     [
         ("source", "tiny:gpt5", "unknown kind of tiny model"),
+        ("source", "../x", "no name of a model"),
         ("matrix", "block_9/mlp/in", "matches no path"),
         ("matrix", "final_norm", "needs a matrix"),
         ("dtype", "float3", "unknown dtype"),
@@ -143,9 +144,10 @@ def test_models_from_a_shelf(tmp_path, monkeypatch):
 )
 def test_a_dry_run_refuses_what_a_run_would(field, value, said):
     asked = {"source": "tiny:gpt2", "matrix": "block_1/mlp/in", "dtype": "float32", "fraction": 0.1}
-    gsm8k.check_gsm8k(**asked)
+    files = {"train": "", "test": "", "shots": 1}
+    gsm8k.check_gsm8k(**asked, **files)
     with pytest.raises(UserError, match=said):
-        gsm8k.check_gsm8k(**asked | {field: value})
+        gsm8k.check_gsm8k(**asked | files | {field: value})
     rest = {name: part for name, part in (asked | {field: value}).items() if name != "fraction"}
     fractions = [value if field == "fraction" else 0.1]
     with pytest.raises(UserError, match=said):
