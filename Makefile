@@ -25,7 +25,7 @@ test-all: venv
 # Others draw with HOSTILE_SEED=N make test-hostile.
 test-hostile: venv
 	@echo "HOSTILE_SEED=$${HOSTILE_SEED:-0}"
-	@$(PY) -m pytest -n 2 --dist worksteal -m hostile tests/hostile
+	@$(PY) -m pytest -n 2 --dist load --maxschedchunk 1 -m hostile tests/hostile
 
 lint: venv
 	@$(PY) -m ruff check .

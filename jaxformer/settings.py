@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxformer.errors import UserError, check_range
+from jaxformer.errors import UserError, check_choice, check_range
 
 # What is larger is a slip of the hand: it is refused before anything is allocated.
 SEEDS = 2**32 - 1
@@ -15,6 +15,7 @@ EXAMPLES = 2**31 - 1  # of a stream or a training set
 HELD = 10**7  # held-out examples, which lie in memory
 BATCH = 10**6
 STEPS = 2**31 - 1
+MEMBERS = ("map", "vmap")  # one after the other, or side by side
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class DataSettings:
     def __post_init__(self):
         check_range("data.seed", self.seed, 0, SEEDS)
         check_range("data.train_size", self.train_size, 0, EXAMPLES)
+        for name in ("test_share", "validation_share"):
+            check_range(f"data.{name}", getattr(self, name), 0, 1)
         for name in ("test_size", "validation_size"):
             check_range(f"data.{name}", getattr(self, name), 1, HELD)
 
@@ -85,6 +88,8 @@ class TrainSettings:
     def __post_init__(self):
         if not all(isinstance(name, str) for name in self.probes):
             raise UserError(f"train.probes must be names, got {self.probes}.")
+        check_choice("way to compute members", self.members, MEMBERS)
+        check_range("train.target", self.target, 0)
         check_range("train.batch_size", self.batch_size, 1, BATCH)
         for name, least in dict(steps=1, log_every=1, eval_every=0, loss_chunk=0).items():
             check_range(f"train.{name}", getattr(self, name), least, STEPS)

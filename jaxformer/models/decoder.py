@@ -79,9 +79,8 @@ class DecoderSpec:
         if self.mixer not in MIXERS:
             raise unknown("mixer", self.mixer, MIXERS)
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
-        for name in ("residual_scale", "branch_scale", "depth_alpha"):
-            check_range(name, getattr(self, name), -LARGEST_SCALE, LARGEST_SCALE)
-        for name in ("base_width", "base_mlp_width"):
+        scales = "residual_scale", "branch_scale", "depth_alpha", "base_width", "base_mlp_width"
+        for name in scales:
             check_range(name, getattr(self, name), 0, LARGEST_SCALE)
         check_range("base_layers", self.base_layers, 1, LARGEST_SCALE)
         if isinstance(self.mixing_scale, str):

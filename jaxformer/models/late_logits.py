@@ -27,7 +27,7 @@ class LateLogits(NamedTuple):
         return (*self.h_BxKxN.shape[:2], self.kernel_NxV.shape[1])
 
     def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
-        """(B, K) nats of each target in `dtype`, (B, K) is it the most likely token?"""
+        """(B, K) nats of each target in `dtype`, (B, K) the most likely token."""
         n = targets_BxK.size
         chunk = min(self.chunk, n)
         width, padding = self.h_BxKxN.shape[2], -n % chunk
@@ -41,12 +41,12 @@ class LateLogits(NamedTuple):
             best_P = jnp.argmax(logits_PxV, -1)
             logits_PxV = logits_PxV.astype(dtype)
             taken_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
-            return jax.nn.logsumexp(logits_PxV, -1) - taken_P, best_P == targets_P
+            return jax.nn.logsumexp(logits_PxV, -1) - taken_P, best_P
 
-        nats_CxP, correct_CxP = jax.lax.map(
+        nats_CxP, best_CxP = jax.lax.map(
             lambda one: score(kernel_NxV, *one), (h_CxPxN.reshape(-1, chunk, width), targets_CxP)
         )
-        return tuple(x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in (nats_CxP, correct_CxP))
+        return tuple(x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in (nats_CxP, best_CxP))
 
 
 def late_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> LateLogits:

@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxformer.data.corpus import Statistics, alias_tables, statistics
 from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.models.late_logits import LateLogits
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 SCORED = ("repeats", "last")
@@ -62,6 +63,8 @@ class Recall(Task):
         if len(self.noise) > 1:
             raise UserError(f"noise is one symbol or none, got {self.noise!r}.")
         symbols = self._statistics.symbols
+        if len({*self.triggers}) < len(self.triggers):
+            raise UserError(f"each symbol of `triggers` is one trigger, got {self.triggers!r}.")
         for name in ("triggers", "noise"):
             for symbol in getattr(self, name):
                 if symbol not in symbols:
@@ -181,13 +184,24 @@ class Recall(Task):
         }
 
 
-def noisy_metrics(logits_BxKxV: jax.Array, batch: Batch, noise_token: int) -> dict[str, Scores]:
+def noisy_metrics(
+    logits_BxKxV: jax.Array | LateLogits, batch: Batch, noise_token: int
+) -> dict[str, Scores]:
     """Those of tokens, and the probabilities p_correct of the target and p_noise of tau."""
-    p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(batch.weights.dtype))
-    correct_BxK = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
+    dtype = batch.weights.dtype
+    if isinstance(logits_BxKxV, LateLogits):
+        taus_BxK = jnp.full_like(batch.targets, noise_token)
+        correct_BxK, noise_BxK = (
+            jnp.exp(-logits_BxKxV.scores(tokens_BxK, dtype)[0])
+            for tokens_BxK in (batch.targets, taus_BxK)
+        )
+    else:
+        p_BxKxV = jax.nn.softmax(logits_BxKxV.astype(dtype))
+        correct_BxK = jnp.take_along_axis(p_BxKxV, batch.targets[..., None], -1)[..., 0]
+        noise_BxK = p_BxKxV[..., noise_token]
     return token_metrics(logits_BxKxV, batch) | {
         "p_correct": over_scored(correct_BxK, batch.weights),
-        "p_noise": over_scored(p_BxKxV[..., noise_token], batch.weights),
+        "p_noise": over_scored(noise_BxK, batch.weights),
     }
 
 

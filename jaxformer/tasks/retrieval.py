@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.models.late_logits import LateLogits
 from jaxformer.tasks.task import (
     FEW,
     TOKEN_SCORES,
@@ -24,6 +25,7 @@ from jaxformer.tasks.task import (
     OneAnswer,
     Scores,
     by_range,
+    most_likely,
     over_scored,
     ranges,
     token_metrics,
@@ -79,10 +81,10 @@ class Retrieval(OneAnswer):
         n_keys = self.max_pairs if self.format == "authors" else self.vocab // 2
         return (n_keys * (self.vocab // 2 - 1) < FEW) & (example.weights[2] > 0)
 
-    def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
+    def metrics(self, logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> dict[str, Scores]:
         """Also `in_context`: the answer is some value of the context (copying, not retrieving)."""
         scores = token_metrics(logits_BxKxV, batch)
-        guess_BxK = jnp.argmax(logits_BxKxV, -1)
+        guess_BxK = most_likely(logits_BxKxV, batch)
         copied_BxK = (guess_BxK[..., None] == self._values(batch.inputs)[:, None]).any(-1)
         return scores | {"in_context": over_scored(copied_BxK, batch.weights)}
 

@@ -173,11 +173,12 @@ def token_metrics(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> dict[st
     """loss (nats) and accuracy a scored token, exact_match a sequence."""
     # The loss is taken in the precision of the weights, also when the model computes in less.
     if isinstance(logits_BxKxV, LateLogits):
-        nats_BxK, correct_BxK = logits_BxKxV.scores(batch.targets, batch.weights.dtype)
+        nats_BxK, best_BxK = logits_BxKxV.scores(batch.targets, batch.weights.dtype)
     else:
         logp_BxKxV = jax.nn.log_softmax(logits_BxKxV.astype(batch.weights.dtype))
         nats_BxK = -jnp.take_along_axis(logp_BxKxV, batch.targets[..., None], axis=-1)[..., 0]
-        correct_BxK = jnp.argmax(logits_BxKxV, -1) == batch.targets
+        best_BxK = jnp.argmax(logits_BxKxV, -1)
+    correct_BxK = best_BxK == batch.targets
     scored_B = batch.weights.sum(-1)
     wrong_B = ((batch.weights > 0) & ~correct_BxK).any(-1)
     return {
@@ -185,6 +186,13 @@ def token_metrics(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> dict[st
         "accuracy": over_scored(correct_BxK, batch.weights),
         "exact_match": Scores((~wrong_B).astype(scored_B.dtype), (scored_B > 0) * 1.0),
     }
+
+
+def most_likely(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> jax.Array:
+    """(B, K) tokens."""
+    if isinstance(logits_BxKxV, LateLogits):
+        return logits_BxKxV.scores(batch.targets, batch.weights.dtype)[1]
+    return jnp.argmax(logits_BxKxV, -1)
 
 
 def over_scored(x_BxK: jax.Array, weights_BxK: jax.Array) -> Scores:

@@ -14,6 +14,7 @@ import optax
 from jaxformer.errors import check_choice
 from jaxformer.models.model import check_answer
 from jaxformer.partition import Partition
+from jaxformer.settings import MEMBERS
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
@@ -31,7 +32,6 @@ class TrainState(NamedTuple):
     diverged_at: jax.Array  # the step whose loss was not finite, -1 while all is well
 
 
-MEMBERS = ("map", "vmap")
 AXES: Any = TrainState(*[None, 0, 0, 0, 0, 0])  # which fields have members, for vmap
 
 

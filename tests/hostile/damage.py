@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.hostile.harness import ending, start
+from tests.hostile.harness import ending, imported, start
 
 
 def flip(file: Path, draw: random.Random) -> None:
@@ -46,10 +46,8 @@ DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
 
 
 def main(folder: Path, seed: int, times: int, words: list[str]) -> int:
-    from experiments import run
-
-    draw, whole = random.Random(seed), folder / "whole"
-    code, _ = start(run.main, words, whole)
+    command, draw, whole = imported(), random.Random(seed), folder / "whole"
+    code, _ = start(command, words, whole)
     if code:
         print((folder / "whole.log").read_text())
         return 1
@@ -63,7 +61,7 @@ def main(folder: Path, seed: int, times: int, words: list[str]) -> int:
         kind = draw.choice([*DAMAGES])
         DAMAGES[kind](file, draw)
         what = f"{kind} of {file.relative_to(place)}"
-        code, _ = start(run.main, words, place)
+        code, _ = start(command, words, place)
         log = place.with_name(f"{place.name}.log").read_text()
         lines = [line for line in log.splitlines() if line.startswith("error: ")]
         if "Traceback" in log or code not in (0, 2) or (code == 2 and len(lines) != 1):

@@ -8,6 +8,7 @@ until it ends; then its rows, arrays, result and last checkpoint are those of an
 """
 
 import builtins
+import importlib
 import json
 import os
 import random
@@ -21,19 +22,15 @@ from typing import Any
 import numpy as np
 
 CALLS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "open")
+# What a run imports where it first uses it: once here, and not again in each child.
+LATE = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
 TIMED = 0.3  # the share of kills that a clock decides
 
 
 def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
-    import experiments.recipes.posterior as posterior
-    from experiments import run
-
-    for name in ("look", "measure", "oneshot", "recall", "solve", "train"):
-        __import__(f"experiments.recipes.{name}")
-    posterior.SAVE_SECONDS = 0.0
-    draw = random.Random(seed)
+    command, draw = imported(), random.Random(seed)
     began = time.monotonic()
-    code, total = start(run.main, words, folder / "whole")
+    code, total = start(command, words, folder / "whole")
     seconds, chain, killed = time.monotonic() - began, 0, 0
     if code:
         print((folder / "whole.log").read_text())
@@ -47,7 +44,7 @@ def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
         # After some kills a chain may end, so that there are several.
         if moments and draw.random() < 0.3:
             at, after = 0, 0.0
-        code, _ = start(run.main, words, place, at, after)
+        code, _ = start(command, words, place, at, after)
         if code == -signal.SIGKILL:
             killed += 1
             moments.append(f"call {at}" if at else f"{after:.2f} s")
@@ -61,6 +58,18 @@ def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
         chain, moments = chain + 1, []
     print(f"{killed} kills in {chain} chains; {total} calls, {seconds:.1f} s undisturbed")
     return 0
+
+
+def imported() -> Callable:
+    """The command, with all that any recipe imports."""
+    from experiments import run
+    from experiments.recipes import posterior
+
+    recipes = ("look", "measure", "oneshot", "recall", "solve", "train")
+    for name in (*(f"experiments.recipes.{recipe}" for recipe in recipes), *LATE):
+        importlib.import_module(name)
+    posterior.SAVE_SECONDS = 0.0  # a state of the chain is saved after each draw
+    return run.main
 
 
 def start(command: Callable, words: list[str], place: Path, at: int = 0, after: float = 0.0):

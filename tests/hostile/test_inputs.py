@@ -52,8 +52,11 @@ AROUND = {
 
 
 # Fields whose value is the user's own words, and the words that mean something to some field.
-FREE = ("name", "task.text", "figure.text", "data.paths", "data.ood")
-WORDS = ("float64", "fan_in", "")
+FREE = (
+    *("name", "task.text", "figure.text", "data.paths", "data.ood"),
+    *("task.triggers", "task.noise", "figure.source", "figure.revision"),
+)
+WORDS = ("float64", "fan_in", ".*", "train", "")
 NUMBERS_TOO = ("fan_in", "head")  # words that stand for a number, which may be given instead
 
 
@@ -150,7 +153,9 @@ def is_sensible(old: Any, text: str) -> bool:
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             value = ast.literal_eval(text)
             entries = value if isinstance(value, tuple | list) else (value,)
-            return all(is_sensible(old[0] if old else entry, repr(entry)) for entry in entries)
+            words = (entry if isinstance(entry, str) else repr(entry) for entry in entries)
+            likes = (old[0] if old else entry for entry in entries)
+            return all(map(is_sensible, likes, words))
         return False
     return _is_number(text, type(old))
 

@@ -9,6 +9,8 @@ from experiments.shared import flags
 from jaxformer import build
 from jaxformer.errors import UserError
 from jaxformer.models.late_logits import LateLogits
+from jaxformer.tasks.recall import noisy_metrics
+from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics
 from jaxformer.training import cost, flops
 
@@ -41,6 +43,18 @@ def test_scores_and_gradients_are_those_of_all_logits(chunk):
     )
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_tasks_with_scores_of_their_own_have_them_too():
+    """Retrieval asks for the guess, recall for probabilities."""
+    keys = jax.random.split(jax.random.key(1), 2)
+    h, kernel = jax.random.normal(keys[0], (5, 9, 4)), jax.random.normal(keys[1], (4, 16))
+    retrieval = Retrieval(max_pairs=4, vocab=16)
+    one = jax.vmap(retrieval.example)(jax.random.split(keys[0], 5), jnp.arange(5))
+    for metrics in (retrieval.metrics, lambda logits, batch: noisy_metrics(logits, batch, 3)):
+        late, whole = metrics(LateLogits(h, kernel, 7), one), metrics(h @ kernel, one)
+        for a, b in zip(jax.tree.leaves(late), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

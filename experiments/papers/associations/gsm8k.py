@@ -21,7 +21,8 @@ from experiments.shared import plots
 from experiments.shared.cutting import Rows
 from experiments.shared.outcome import Outcome
 from jaxformer import surgery
-from jaxformer.errors import UserError
+from jaxformer.build import DTYPES
+from jaxformer.errors import UserError, check_choice
 from jaxformer.models.pretrained.generate import greedy
 from jaxformer.training.metrics import over_seeds
 
@@ -48,10 +49,7 @@ def measure_gsm8k(
     dtype: str,
 ) -> Outcome:
     """Accuracy of the whole and of the cut model, and their difference, paired by question."""
-    surgery.check_fraction(fraction)
-    asked, examples = read(test)[: questions or None], read(train)[:shots]
-    if len(examples) < shots:
-        raise UserError(f"{train or 'the toys'} has {len(examples)} examples, got shots={shots}.")
+    asked, examples = read(test)[: questions or None], _examples(train, shots)
     about = {
         name: value for name, value in locals().items() if name not in ("asked", "examples")
     } | {"asked": len(asked)}
@@ -85,6 +83,17 @@ def measure_gsm8k(
     return Outcome({f"right/{which}": values for which, values in right.items()}, metrics)
 
 
+def check_gsm8k(
+    source: str, train: str, test: str, shots: int, matrix: str, fraction: float, dtype: str
+) -> None:
+    """Raises for what the measurement would refuse, as far as it is known before it."""
+    check_choice("dtype", dtype, DTYPES)
+    read(test)
+    _examples(train, shots)
+    surgery.check_fraction(fraction)
+    published.check_matrix(source, matrix)
+
+
 def draw_gsm8k(arrays, shots: int, matrix: str):
     figure, (axis,) = plots.row(1, (3.4, 3.2))
     for place, which in enumerate(("whole", "cut")):
@@ -94,6 +103,14 @@ def draw_gsm8k(arrays, shots: int, matrix: str):
     return figure
 
 
+def _examples(train: str, shots: int) -> list[dict[str, str]]:
+    """The shots."""
+    examples = read(train)[:shots]
+    if len(examples) < shots:
+        raise UserError(f"{train or 'the toys'} has {len(examples)} examples, got shots={shots}.")
+    return examples
+
+
 def read(file: str) -> list[dict[str, str]]:
     """Questions and answers of a file; the toys if there is none."""
     if not file:
@@ -101,7 +118,7 @@ def read(file: str) -> list[dict[str, str]]:
     found = []
     if not Path(file).is_file():
         raise UserError(f"no file {file}: download GSM8K's train.jsonl and test.jsonl.")
-    for place, line in enumerate(Path(file).read_text().splitlines(), 1):
+    for place, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
         try:
             row = json.loads(line)
             found.append({"question": str(row["question"]), "answer": str(row["answer"])})

@@ -22,8 +22,10 @@ from experiments.shared import plots, prompts
 from experiments.shared.cutting import Rows
 from experiments.shared.outcome import Outcome, exact
 from jaxformer import loading, paths, surgery
-from jaxformer.errors import UserError
-from jaxformer.models.pretrained import load_folder, text, tiny
+from jaxformer.build import DTYPES
+from jaxformer.errors import UserError, check_choice
+from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
+from jaxformer.models.pretrained.folder import read_json
 from jaxformer.training.metrics import over_seeds
 
 TINY = "tiny:"
@@ -42,8 +44,6 @@ def measure_published(
     seed: int,
 ) -> Outcome:
     """Probability and rank of the right word, of the wrong one and of "the", whole and cut."""
-    for fraction in fractions:
-        surgery.check_fraction(fraction)
     about = {
         "source": source,
         "prompt": prompt,
@@ -63,19 +63,46 @@ def measure_published(
     return _outcome([held[revision] for revision in revisions], revisions)
 
 
+def check_published(
+    source: str, prompt: str, matrix: str, fractions: Sequence[float], dtype: str
+) -> None:
+    """Raises for what a measurement would refuse, as far as it is known before it."""
+    check_choice("dtype", dtype, DTYPES)
+    check_choice("kind of prompt", prompt, prompting.KINDS)
+    for fraction in fractions:
+        surgery.check_fraction(fraction)
+    if fractions:
+        check_matrix(source, matrix)
+
+
+def check_matrix(source: str, matrix: str) -> None:
+    """Raises unless a matrix of the model matches; what is on the hub is not asked for this."""
+    if source.startswith(TINY):
+        kind = source.removeprefix(TINY)
+        check_choice("kind of tiny model", kind, tiny.CONFIGS)
+        told = tiny.CONFIGS[kind] | {"vocab_size": 1}
+    elif (file := Path(source) / "config.json").is_file():
+        told = read_json(file)
+    else:
+        return hub.check_name(source)
+    shapes = folder.shapes(Pretrained(describe(told, source)))
+    like = {path: jax.ShapeDtypeStruct(shape, bool) for path, shape in shapes.items()}
+    surgery.matrices(paths.unflatten(like), matrix)
+
+
 def opened(source: str, revision: str, number: int, dtype: str) -> tuple[Any, Any, Any]:
     """(model, params, words)."""
     if source.startswith(TINY):
         with tempfile.TemporaryDirectory() as where:
             kind = source.removeprefix(TINY)
-            folder = tiny.save(kind, where, prompting.texts(), seed=number)
-            model, params, _ = load_folder(folder, dtype)
-            return model, params, text.Text(folder, model.spec.vocab_size)
-    folder = loading.published(source, revision or None)
-    if folder is None:
+            place = tiny.save(kind, where, prompting.texts(), seed=number)
+            model, params, _ = load_folder(place, dtype)
+            return model, params, text.Text(place, model.spec.vocab_size)
+    place = loading.published(source, revision or None)
+    if place is None:
         raise UserError(f"{source} is no published model: give its folder or its name on the hub.")
-    model, params, _ = load_folder(folder, dtype)
-    return model, params, text.Text(folder, model.spec.vocab_size)
+    model, params, _ = load_folder(place, dtype)
+    return model, params, text.Text(place, model.spec.vocab_size)
 
 
 def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from experiments.papers.two_failure_modes.networks import Encoders, Strengths
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome, exact
 from experiments.shared.plots import COLOURS
+from jaxformer.errors import check_choice
 from jaxformer.training.metrics import over_seeds
 from theory.signal import Block, block_map, fixed_points, propagate
 
@@ -70,6 +71,11 @@ def draw_depth(arrays, panels: tuple, length: int, width: int):
         f"exact theory and within {limit:.3f} of the limit"
     )
     return figure
+
+
+def check_tanh(values: str) -> None:
+    """Raises unless the variance of the values is one that is known."""
+    check_choice("variance of the values", values, ("equal", "one"))
 
 
 def measure_tanh(

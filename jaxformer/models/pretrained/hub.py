@@ -1,12 +1,24 @@
 """A model of the Hugging Face hub as a folder on this machine. Data is fetched, nothing is run."""
 
 import os
+import re
 from pathlib import Path
 
 from jaxformer.errors import UserError, one_line
 
 SHELF = "JAXFORMER_MODELS"
 WANTED = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json"]
+
+
+NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
+
+
+def check_name(name: str) -> None:
+    """Raises unless the hub could have a model of this name."""
+    if not NAME.fullmatch(name) or ".." in name or "--" in name:
+        raise UserError(
+            f"{name!r:.200} is no folder, and no name of a model such as 'EleutherAI/pythia-1b'."
+        )
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
@@ -16,6 +28,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
     If the variable JAXFORMER_MODELS names a folder, models are there instead, under their names on
     the hub, "EleutherAI/pythia-1b@step1000" for a revision, and there is no network.
     """
+    check_name(name)
     at = f" at revision {revision!r}" if revision else ""
     if shelf := os.environ.get(SHELF):
         folder = Path(shelf) / (f"{name}@{revision}" if revision else name)
@@ -38,10 +51,6 @@ def fetch(name: str, revision: str | None = None) -> Path:
         raise UserError(f"{name} has no revision {revision!r} on the hub.") from None
     except errors.RepositoryNotFoundError:
         raise UserError(f"{name!r} is neither a folder here nor a model on the hub.") from None
-    except errors.HFValidationError:
-        raise UserError(
-            f"{name!r} is no folder, and no name of a model such as 'EleutherAI/pythia-1b'."
-        ) from None
     except Exception as error:
         # Without a network: its own kinds of many libraries, and LocalEntryNotFoundError.
         raise UserError(

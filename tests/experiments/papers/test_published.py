@@ -129,3 +129,35 @@ def test_models_from_a_shelf(tmp_path, monkeypatch):
     assert published.opened("Eleuther/tiny", "step1", 0, "float32")[0].spec.family == "gpt_neox"
     with pytest.raises(UserError, match="has no folder Eleuther/tiny@step2"):
         published.opened("Eleuther/tiny", "step2", 0, "float32")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("source", "tiny:gpt5", "unknown kind of tiny model"),
+        ("source", "../x", "no name of a model"),
+        ("matrix", "block_9/mlp/in", "matches no path"),
+        ("matrix", "final_norm", "needs a matrix"),
+        ("dtype", "float3", "unknown dtype"),
+        ("fraction", 1.5, "must be in"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_would(field, value, said):
+    asked = {"source": "tiny:gpt2", "matrix": "block_1/mlp/in", "dtype": "float32", "fraction": 0.1}
+    files = {"train": "", "test": "", "shots": 1}
+    gsm8k.check_gsm8k(**asked, **files)
+    with pytest.raises(UserError, match=said):
+        gsm8k.check_gsm8k(**asked | files | {field: value})
+    rest = {name: part for name, part in (asked | {field: value}).items() if name != "fraction"}
+    fractions = [value if field == "fraction" else 0.1]
+    with pytest.raises(UserError, match=said):
+        published.check_published(**rest, prompt="madrid", fractions=fractions)
+
+
+def test_the_folder_of_a_model_is_asked_for_its_matrices(tmp_path):
+    from jaxformer.models.pretrained import tiny
+
+    tiny.save("gpt_neox", tmp_path, tiny.TEXTS)
+    published.check_matrix(str(tmp_path), "block_0/mlp/in")
+    with pytest.raises(UserError, match="matches no path"):
+        published.check_matrix(str(tmp_path), "block_9/mlp/in")
