@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from experiments.shared import flags
 from jaxformer import build
+from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.task import Task
 
 RECIPES = ("train", "look")  # whose result is that of the trainer
@@ -35,7 +36,7 @@ def names_of(
     `by_group`: also those of the groups of examples, which take a while to find.
     """
     found = flags.configured(config, dict(overrides))
-    if found.recipe not in RECIPES:
+    if found.recipe not in RECIPES or _is_on_disk(found.task.name):
         return None
     task = build.task(found)
     if task.declared is None:
@@ -50,6 +51,11 @@ def names_of(
         seen += tuple(f"{name}/layer {layer}" for name in OF_HEADS for layer in layers)
         baselines += tuple(f"{name}_by_chance" for name in OF_HEADS)
     return Names((*seen, *unseen), baselines)
+
+
+def _is_on_disk(name: str) -> bool:
+    """Is it a task of files, which may not be here?"""
+    return name in build.TASKS and issubclass(build.TASKS[name], DiskTask)
 
 
 @functools.cache
