@@ -152,9 +152,9 @@ def is_sensible(old: Any, text: str) -> bool:
     if isinstance(old, tuple):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             value = ast.literal_eval(text)
-            entries = value if isinstance(value, tuple | list) else (value,)
+            entries = tuple(value) if isinstance(value, tuple | list) else (value,)
             words = (entry if isinstance(entry, str) else repr(entry) for entry in entries)
-            likes = (old[0] if old else entry for entry in entries)
+            likes = entries if old in ((), entries) else [old[0]] * len(entries)
             return all(map(is_sensible, likes, words))
         return False
     return _is_number(text, type(old))
@@ -177,6 +177,7 @@ def _is_number(text: str, kind: type) -> bool:
         (3, ("0", "1e2", "0x10"), ("-1", "1.5", "nan", "true", "", "x")),
         (0.5, ("1", "1e-3"), ("-1", "inf", "1e300", "None")),
         ((1, 2), ("(1,2,3)", "()"), ("(1,", "-1", "('a','b')")),
+        ((), ("((5,(('.*','train'),)),)",), ("((-5,(('.*','train'),)),)", "('/',)")),
         (True, ("true",), ("1", "None")),
         ("silu", ("float64",), ("nan", "[]", "../../../etc/passwd")),
     ],
