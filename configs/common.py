@@ -95,6 +95,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
             throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
+            signal=False,  # rows of each layer's cosine, keys and gradient at every evaluation
         ),
     )
 
