@@ -35,7 +35,7 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Data, Source, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.tasks.text import CausalText, MaskedText
-from jaxformer.training.population import population
+from jaxformer.training.population import Population, population
 from jaxformer.training.setup import Phase, Setup, make_setup, thawing
 
 TASKS: dict[str, type[Task]] = {
@@ -129,13 +129,18 @@ def settings(config: Any) -> TrainSettings:
     return found
 
 
+def members(config: Any) -> Population:
+    """Every seed at every learning rate of a config; jaxformer.train may name its seeds."""
+    found = population(config.seed, config.n_seeds, config.optim.learning_rate)
+    return found._replace(seeds=tuple(config.seeds)) if "seeds" in config else found
+
+
 def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     """What is trained first, everything typed and checked."""
     train, rules = settings(config), partition(config)
-    members = population(config.seed, config.n_seeds, config.optim.learning_rate)
     devices = _make("devices", DeviceSettings, DeviceSettings, dict(config.devices))
     tx = optimizer(config, rules)
-    made = make_setup(task, model, rules, tx, data, members, train, devices)
+    made = make_setup(task, model, rules, tx, data, members(config), train, devices)
     if {label for _, label in rules.rules} == {FROZEN}:
         raise UserError(f"nothing is trained: all rules of partition say {FROZEN!r}.")
     return made
