@@ -146,8 +146,9 @@ class Watch:
     def warnings(self, row: dict[str, list[list[float]]]) -> list[str]:
         """A line for each range that some member has left since the last call."""
         said: dict[str, list[str]] = {}
-        for (seed, rate), *values in zip(self.members, *(row[n] for n in LOGGED), strict=True):
-            for what, words in ranges.outside(*values, self.inputs.shape[1]).items():
+        for i, (seed, rate) in enumerate(self.members):
+            mine = {name: row[name][i] for name in LOGGED}
+            for what, words in ranges.outside(**mine, length=self.inputs.shape[1]).items():
                 said.setdefault(what, []).append(f"{words} (seed {seed}, rate {rate:g})")
         new = [what for what in said if what not in self.left]
         self.left = set(said)

@@ -80,18 +80,18 @@ def of_model(source: Path, tokens: Path | None, length: int | None) -> dict[str,
     else:
         inputs = sequences(folder, vocabulary, tokens, length, min(longest, LENGTH))
         text = f"tokens of {tokens}"
-    net, length = reading.architecture, inputs.shape[1]
+    net, T = reading.architecture, inputs.shape[1]
     repeat = float(np.mean([_repeats(row) for row in inputs]))
     return {
         "model": str(source),
         "judged": f"{reading.model_type}: {net.describe()}",
-        "length": length,
+        "length": T,
         "said": [
             "predicted is a network that its config.json draws, before any training",
             f"on {len(inputs)} sequences of {text}",
             *reading.assumptions,
         ],
-        "predicted": predicted(net, length, None, repeat),
+        "predicted": predicted(net, T, None, repeat),
         "now": measured(model, params, inputs),
     }
 

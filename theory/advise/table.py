@@ -19,7 +19,7 @@ def text(found: dict[str, Any]) -> str:
     out = [f"judged            {name}: {found['judged']}, {found['length']} tokens"]
     out += [f"                  {words}" for words in found["said"]]
     for kind in kinds:
-        beyond = outside(*(found[kind][n] for n in RANGED), found["length"])
+        beyond = outside(**{n: found[kind][n] for n in RANGED}, length=found["length"])
         out += [f"out of range      {kind}: {what}, {words}" for what, words in beyond.items()]
     out.append("layer  " + "".join(f"  {n + ':':<{10 * len(kinds) - 2}}" for n in FORMS).rstrip())
     out.append("       " + "".join(f"{kind:>10}" for _ in FORMS for kind in kinds))
