@@ -39,9 +39,17 @@ def load(
         return load_folder(folder, dtype, place)
     if revision is not None or dtype is not None or place is not None:
         raise UserError(f"{source} is a run: revision, dtype and place are of published models.")
+    return load_run(source, member, model)
+
+
+def load_run(
+    source: str | Path, member: int | None = None, model: Any = None
+) -> tuple[Any, dict[str, Any], Any]:
+    """`load` for those who need the run's own task: its config says which. No network is used."""
     # Imported here, so that the library works without the package of configs.
     import ml_collections
 
+    check_run(source)
     folder = Workdir(source)
     held = folder.read("config.json")["config"]
     if "model" not in held or held["recipe"] == "measure":
@@ -64,12 +72,25 @@ def load(
     return model, jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), params), config
 
 
+def check_run(source: str | Path) -> None:
+    """Raises if the folder is that of a published model, which has no task."""
+    from jaxformer.models.pretrained import is_pretrained
+
+    if Path(source).is_dir() and is_pretrained(Path(source)):
+        raise UserError(
+            f"{source} is a published model, not a run: experiments/cut.py and jaxformer.load read "
+            "it."
+        )
+
+
 def published(source: str | Path, revision: str | None = None) -> Path | None:
     """The folder of a published model, fetched if it is only a name on the hub; None for a run."""
     from jaxformer.models.pretrained import hub, is_pretrained
 
     path = Path(source)
     if path.is_dir():
+        if revision is not None:
+            raise UserError(f"{source} is a folder: a revision is of a name on the hub.")
         return path if is_pretrained(path) else None
     # "runs/x" beside a folder runs is a run that is not there; "org/name" is the hub's.
     parts = path.parts

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxformer
 from jaxformer import build, capture
 from jaxformer.errors import UserError
+from jaxformer.loading import load_run
 from jaxformer.models.decoder import DecoderSpec
 from jaxformer.models.encoder import EncoderSpec
 from theory.signal.architecture import Architecture
@@ -26,7 +26,7 @@ NUMBERS = ("cosine", "keys", "beta", "gradient")
 
 def look(run: Path) -> dict[str, Any]:
     """By layer: predicted at the start, measured at the start, measured now."""
-    model, params, config = jaxformer.load(run)
+    model, params, config = load_run(run)
     task = build.task(config)
     inputs = build.source(config, task, batch_size=1).heldout().test.inputs[:SEQUENCES]
     length = inputs.shape[1]
