@@ -2,7 +2,8 @@
 
 A source is a folder, a name on the hub, or "tiny:FAMILY", a random tiny model for trying things
 out. Several revisions are a trajectory of training. What is known of a revision is kept in the
-cache, so that a run of 154 revisions that was stopped goes on where it was.
+cache, so that a run of 154 revisions that was stopped goes on where it was; what is known of a
+folder counts as long as its files are the same.
 """
 
 import hashlib
@@ -54,13 +55,29 @@ def measure_published(
         "seed": seed,
     }
     rows = Rows(_kept(about), about)
-    held = {row["revision"]: row for row in rows.read()}
+    held = {(row["revision"], row.get("files")): row for row in rows.read()}
+    files = {revision: files_of(source, revision) for revision in revisions}
+    found = []
     with jax.enable_x64(False):
         for i, revision in enumerate(revisions):
-            if revision not in held:
-                held[revision] = _one(source, revision, i, about)
-                rows.append(held[revision])
-    return _outcome([held[revision] for revision in revisions], revisions)
+            key = (revision, files[revision])
+            if key not in held:
+                held[key] = _one(source, revision, i, about) | {"files": files[revision]}
+                rows.append(held[key])
+            found.append(held[key])
+    return _outcome(found, revisions)
+
+
+def files_of(source: str, revision: str) -> str:
+    """What a folder on this machine holds, in a word; "" of what is on the hub and stays."""
+    shelf = os.environ.get(hub.SHELF)
+    place = Path(source)
+    if not place.is_dir() and shelf:
+        place = Path(shelf) / (f"{source}@{revision}" if revision else source)
+    if source.startswith(TINY) or not place.is_dir():
+        return ""
+    told = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(place.iterdir())]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def check_published(
