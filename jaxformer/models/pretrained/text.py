@@ -44,9 +44,9 @@ class Text:
         Llama 2 and Phi-3 put a space before the beginning of a text, so that " Spain" alone would
         begin with two. The words follow a comma, whose tokens are taken off again.
         """
-        before, both = self._ids(",", False), self._ids(f",{words}", False)
-        after = both[len(before) :]
-        return after if both[: len(before)] == before else self._ids(words, False)
+        alone, before = self._ids(words, False), self._ids(",", False)
+        both = self._ids(f",{words}", False)
+        return both[len(before) :] if both[: len(before)] == before else alone
 
     def _ids(self, words: str, special: bool) -> list[int]:
         try:
