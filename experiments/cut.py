@@ -111,7 +111,7 @@ def _compare(model, params, cut, words, one: prompts.Prompts, against: int, top:
         cells = []
         for logs_V in (whole_V, cut_V):
             rank = int((logs_V > logs_V[token]).sum()) + 1
-            cells += [f"{np.exp(logs_V[token]):.4f}", str(rank)]
+            cells += [number(float(np.exp(logs_V[token]))), str(rank)]
         table.add_row(words.show(token), *cells)
     show(table)
 

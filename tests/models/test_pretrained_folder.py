@@ -39,6 +39,7 @@ def test_what_is_written_is_read(made, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "SHARD", 4000)
     save_folder(tmp_path, model, params, config, source=made)
     assert len(list(tmp_path.glob("model-*"))) > 2
+    assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1  # all are for all to read
     again_model, again, _ = load_folder(tmp_path)
     assert again_model.spec == model.spec
     for path, leaf in paths.flatten(before).items():

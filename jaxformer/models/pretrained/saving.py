@@ -100,7 +100,10 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
     with naming(file):
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
+            temporary.touch()
+            mode = temporary.stat().st_mode  # what the umask gives; the library's file is private
             save_file(tensors, temporary, {"format": "pt"})
+            temporary.chmod(mode)
             os.replace(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)
