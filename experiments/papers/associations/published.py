@@ -187,8 +187,9 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
 
 
 def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
-    """Along training, whole solid and cut dashed. Or against the fraction that is kept, whole dotted
-    and every matrix with its own mark, in the order of the blocks.
+    """Along training, whole solid and cut dashed.
+
+    Or against the fraction that is kept, whole dotted, every matrix with its own mark.
     """
     steps = arrays["steps"]
     figure, (left, right) = plots.row(2, (9, 3.4))
