@@ -53,10 +53,11 @@ class Loaded(NamedTuple):
 
 
 def load_run(source: str | Path, member: int | None = None, model: Any = None) -> Loaded:
-    """`load` of a run's folder, and which checkpoint and member it took."""
+    """`load` of a run's folder, and which checkpoint and member it took. No network is used."""
     # Imported here, so that the library works without the package of configs.
     import ml_collections
 
+    check_run(source)
     folder = Workdir(source)
     held = folder.read("config.json")["config"]
     if "model" not in held or held["recipe"] == "measure":
@@ -92,12 +93,25 @@ def at_start(loaded: Loaded) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: leaf[0], drawn)
 
 
+def check_run(source: str | Path) -> None:
+    """Raises if the folder is that of a published model, which has no task."""
+    from jaxformer.models.pretrained import is_pretrained
+
+    if Path(source).is_dir() and is_pretrained(Path(source)):
+        raise UserError(
+            f"{source} is a published model, not a run: experiments/cut.py and jaxformer.load read "
+            "it."
+        )
+
+
 def published(source: str | Path, revision: str | None = None) -> Path | None:
     """The folder of a published model, fetched if it is only a name on the hub; None for a run."""
     from jaxformer.models.pretrained import hub, is_pretrained
 
     path = Path(source)
     if path.is_dir():
+        if revision is not None:
+            raise UserError(f"{source} is a folder: a revision is of a name on the hub.")
         return path if is_pretrained(path) else None
     # "runs/x" beside a folder runs is a run that is not there; "org/name" is the hub's.
     parts = path.parts

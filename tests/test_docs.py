@@ -56,17 +56,19 @@ def test_the_walk_of_the_signal_page(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow  # a dozen programs to compile; each step has a short test of its own
 def test_the_walk_of_the_models_page(tmp_path, capsys):
     """Word for word, but for the folder."""
-    page = PAGES["models.md"].replace("runs/", f"{tmp_path}/")
-    make, command = (
-        shlex.split(re.search(rf"^    python {name}.*(?:\n        .*)*", page, re.M)[0])[2:]
-        for name in ("-m jaxformer.models.pretrained.tiny", "experiments/cut.py")
+    page = PAGES["models.md"].replace("runs/", f"{tmp_path}/").replace("\\\n", " ")
+    make, *commands = (
+        shlex.split(line)[2:]
+        for line in re.findall(r"^    python (?:-m jaxformer|experiments/cut).*", page, re.M)
     )
     assert tiny.main(make[1:]) == 0
     exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.S)), {})
     for picture in ("map.png", "patch.png"):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
     assert load_folder(tmp_path / "cut-gpt2")[0].spec.layers == 2
-    assert cut.main(command) == 0
+    (prompts,) = re.findall(r"^    printf '(.*)' >", page, re.M)
+    (tmp_path / "prompts.txt").write_text(prompts.replace("\\n", "\n").replace("\\t", "\t"))
+    assert len(commands) == 2 and [cut.main(command) for command in commands] == [0, 0]
     printed = capsys.readouterr().out
     assert "'token_embeddings', 'position_embeddings', 'embedded'" in printed
-    assert "rank cut" in printed and "' Spain'" in printed
+    assert "rank cut" in printed and "' Spain'" in printed and "nothing cut" in printed

@@ -11,6 +11,7 @@ import pytest
 
 import jaxformer
 from experiments.run import main as run_config
+from jaxformer import capture
 from jaxformer.errors import UserError
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec
@@ -40,6 +41,21 @@ def test_a_decoder_at_its_start_is_what_was_predicted():
     np.testing.assert_allclose(found["beta"], theory["beta"], rtol=0.05)
     np.testing.assert_allclose(found["gradient"], theory["gradient"], rtol=0.1)
     assert found["gradient"][-1] == pytest.approx(1)
+
+
+@pytest.mark.slow  # eager, and a gradient of every weight
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
+def test_a_published_model_is_measured(kind):
+    """By the addresses that it shares with ours: of its own arrays, computed by hand."""
+    model, params, _ = tiny.tiny(kind, 24)
+    tokens = jax.random.randint(jax.random.key(0), (4, 6), 0, 24)
+    found = inside.measured(model, params, tokens)
+    name = "block_1/attn/weights"
+    rows = np.asarray(capture.capture(model, params, tokens, names=[name])[name], float)
+    entropy = -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1).mean()
+    np.testing.assert_allclose(found["keys"][1], np.exp(entropy), rtol=1e-4)
+    assert len(found["cosine"]) == 3 and np.isfinite(found["cosine"]).all()
+    assert found["gradient"][-1] == pytest.approx(1) and found["gradient"][0] > 0
 
 
 def test_an_encoder_is_the_papers():

@@ -7,7 +7,15 @@ from pathlib import Path
 from jaxformer.errors import UserError, one_line
 
 SHELF = "JAXFORMER_MODELS"
-WANTED = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json"]
+WANTED = [
+    *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer*.json", "special_tokens_map.json"),
+]
+
+
+def folder_of(source: str | Path) -> Path:
+    """The folder itself, or that of a name on the hub."""
+    return Path(source) if Path(source).is_dir() else fetch(str(source))
 
 
 NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
@@ -42,7 +50,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
             f"{name!r} is no folder here, and the hub needs pip install 'jaxformer[hf]'."
         ) from None
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=WANTED))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED))
     except errors.GatedRepoError:
         raise UserError(
             f"{name} is gated: ask for access on huggingface.co and set HF_TOKEN."
@@ -56,3 +64,9 @@ def fetch(name: str, revision: str | None = None) -> Path:
         raise UserError(
             f"{name!r}{at} is no folder here, and the hub cannot be reached: {one_line(error, 120)}"
         ) from None
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{name}{at} has no safetensors on the hub, and pickles are refused: write a folder of "
+            "them with transformers, model.save_pretrained(FOLDER), and load that."
+        )
+    return folder
