@@ -101,10 +101,12 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
 
 
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
-    """A whole config for the recipe `solve`: the settings of one figure function."""
-    return _whole(
-        name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1, figure=settings
-    )
+    """A whole config for the recipe `solve`: the settings of one figure function.
+
+    `data.file`: arrays of one's own (.npz) in place of the hidden Markov task, where one is drawn.
+    """
+    whole = dict(name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1)
+    return _whole(**whole, figure=settings, data=dict(file=""))
 
 
 def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> dict:
@@ -124,7 +126,11 @@ def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> d
 
 
 def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp", "mlp")):
-    """A whole config for the recipe `recall`: noisy in-context recall at a scale."""
+    """A whole config for the recipe `recall`: noisy in-context recall at a scale.
+
+    The argument protocol=plateau, where a config has it, trains at the paper's rate to where
+    nothing changes any more; quick stops when the effect shows.
+    """
     config = training(name, arguments)
     config.recipe = "recall"
     config.n_seeds = 5
@@ -185,7 +191,16 @@ def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp
         config.model.width = 256
         config.optim.learning_rate = (0.03,)
         config.train.update(batch_size=512, steps=2000)
+    if arguments.get("protocol") == "plateau" and arguments["scale"] != "tiny":
+        config.optim.learning_rate = (0.03,)
+        config.train.update(steps=4000, eval_every=500)
+        config.recall.update(probe_every=100)
+        if arguments["scale"] == "small":
+            config.model.width = 64
     return config
+
+
+PROTOCOLS = ("quick", "plateau")
 
 
 def adamw(weight_decay: float = 1e-3) -> dict:

@@ -68,6 +68,12 @@ SETTINGS = {
     "devices": DeviceSettings,
     "train": TrainSettings,
 }
+# Fields of sections without a noun that came after their records: who leaves them off says nothing.
+NEW: dict[str, dict[str, Any]] = {
+    "bayes": {"draws": 0},
+    "data": {"file": "", "folder": ""},
+    "posterior": {"least_ess": 0.0, "most_draws": 100_000},
+}
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
@@ -202,6 +208,7 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
     sections in which nothing is left. A section without a noun (figure, recall, measure, ..) is
     said whole.
     """
+    config = {kind: _without_new(kind, section) for kind, section in config.items()}
     found = {
         kind: records.said(section, _noun(kind, section.get("name")))
         if isinstance(section, Mapping)
@@ -215,6 +222,18 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
             for label, given in found["optim"]["labels"].items()
         }
     return {kind: section for kind, section in found.items() if section not in ({}, [], ())}
+
+
+def _without_new(kind: str, section: Any) -> Any:
+    """A section without the fields of NEW that are off."""
+    if not isinstance(section, Mapping):
+        return section
+    new = NEW.get(kind, {})
+    return {
+        name: value
+        for name, value in section.items()
+        if name not in new or records.plain(value) != records.plain(new[name])
+    }
 
 
 def x64() -> bool:

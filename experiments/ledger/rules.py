@@ -7,7 +7,7 @@ that baseline. A rule holds or fails where the 95 % interval of the difference l
 side; else it cannot tell, whichever side the number itself is on (see `statistics.difference`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from experiments.ledger.statistics import Number, difference
@@ -31,9 +31,12 @@ class Side(NamedTuple):
     is_baseline: bool = False
     is_exact: bool = False  # computed, not sampled: a record without an error means none
     minus: str = ""  # a cell whose number of the same metric is taken off, seed by seed
+    among: tuple[str, ...] = ()  # cells, such as splits of the data, whose mean is taken
 
     @property
     def cells(self) -> tuple[str, ...]:
+        if self.among:
+            return self.among
         return (self.cell, self.minus) if self.minus else (self.cell,)
 
 
@@ -86,6 +89,11 @@ def of(cell: str, metric: str = "accuracy") -> Side:
 def gap(cell: str, other: str, metric: str = "accuracy") -> Side:
     """How far a metric of one cell is above that of another."""
     return Side(cell, metric, minus=other)
+
+
+def over(cells: Sequence[str], metric: str) -> Side:
+    """The mean of a metric over cells that differ by a factor; its error is that between them."""
+    return Side(cells[0], metric, among=tuple(cells))
 
 
 def computed(metric: str, cell: str = "") -> Side:

@@ -18,6 +18,7 @@ class Outcome:
     arrays: dict[str, Any]
     metrics: dict[str, Mean]
     baselines: dict[str, float] = field(default_factory=dict)
+    chains: dict[str, Any] = field(default_factory=dict)  # name -> diagnostics of what was sampled
 
 
 class Figure(NamedTuple):

@@ -8,7 +8,12 @@ from jaxformer.environment import environment
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 
-OPTIONAL = ("steps", "diagnostics")  # left out of the file where a run has none
+OPTIONAL = (
+    "steps",
+    "diagnostics",
+    "trusted",
+    "doubts",
+)  # left out of the file where a run has none
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Result:
     seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
     steps: int | None = None  # that were trained
     diagnostics: Mapping[str, Any] | None = None  # of a sampler
+    trusted: bool | None = None  # are its chains?
+    doubts: Sequence[str] | None = None  # what speaks against them
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""
