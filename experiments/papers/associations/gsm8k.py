@@ -107,7 +107,8 @@ def draw_gsm8k(arrays, shots: int, matrix: str):
     for place, which in enumerate(("whole", "cut")):
         plots.means(axis, [place], arrays[f"right/{which}"][:, None], fmt="o")
     axis.set_xticks((0, 1), ("whole", "cut"))
-    axis.set(ylabel="accuracy", title=f"{shots} shots, {matrix} (block_0 is layer 1)")
+    axis.set(ylabel="accuracy", xlim=(-0.5, 1.5))
+    axis.set_title(f"{shots} shots, {matrix} cut\n(block_0 is layer 1)", fontsize=9)
     return figure
 
 

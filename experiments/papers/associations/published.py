@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.papers.associations import prompting
 from experiments.shared import plots, prompts
-from experiments.shared.cutting import Rows
+from experiments.shared.cutting import Rows, chosen
 from experiments.shared.outcome import Outcome, exact
 from jaxformer import loading, paths, surgery
 from jaxformer.build import DTYPES
@@ -31,6 +31,7 @@ from jaxformer.training.metrics import over_seeds
 
 TINY = "tiny:"
 WHOLE = "whole"
+MARKS = "os^D"
 NEVER = 10**9  # a step that no training reaches
 
 
@@ -145,7 +146,7 @@ def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict
     found = {WHOLE: values(params)}
     if about["fractions"]:
         flat = paths.flatten(params)
-        for path in surgery.matrices(params, about["matrix"]):
+        for path in chosen(params, about["matrix"]):
             kernel = jnp.asarray(flat[path])
             parts = surgery.decompose(kernel)
             for fraction in about["fractions"]:
@@ -186,7 +187,10 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
 
 
 def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
-    """Along training, or against the fraction that is kept; whole solid, cut dashed."""
+    """Along training, whole solid and cut dashed.
+
+    Or against the fraction that is kept, whole dotted, every matrix with its own mark.
+    """
     steps = arrays["steps"]
     figure, (left, right) = plots.row(2, (9, 3.4))
     along = len(steps) > 1
@@ -202,15 +206,19 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
                     axis.plot(x, column[:, 1], "--", color=colour, label=f"{label}, cut")
                 axis.set_xscale("log")
             else:
-                n = len(fractions)
-                for start in range(1, column.shape[1], max(n, 1)):
-                    axis.plot([*fractions], column[0, start : start + n], "o-", color=colour)
+                n = max(len(fractions), 1)
+                for k, start in enumerate(range(1, column.shape[1], n)):
+                    values, mark = column[0, start : start + n], MARKS[k % len(MARKS)]
+                    axis.plot([*fractions], values, f"{mark}-", color=colour)
                 axis.axhline(column[0, 0], color=colour, linestyle=":", label=label)
         axis.set_xlabel("step of training" if along else "fraction of the rank")
         axis.legend()
     left.set_ylabel("probability")
     right.set_ylabel("rank")
-    figure.suptitle(f"{prompt}: {matrix if len(fractions) else 'nothing cut'} (block_0 is layer 1)")
+    what = matrix if len(fractions) else "nothing cut"
+    if not along and len(fractions) and arrays["p_target"].shape[1] > 1 + len(fractions):
+        what += ", in this order: circle, square, triangle, diamond"
+    figure.suptitle(f"{prompt}: {what} (block_0 is layer 1)")
     return figure
 
 
