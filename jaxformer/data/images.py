@@ -184,7 +184,7 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
         import tensorflow_datasets as tfds
         from PIL import Image
 
-        place = {"data_dir": str(Path(prepared).expanduser())} if prepared else {}
+        place: dict[str, Any] = {"data_dir": str(Path(prepared).expanduser())} if prepared else {}
         source: Any = tfds.data_source(name, split="train+test", download=False, **place)
     except Exception as error:  # absent packages, no network, no prepared data: many kinds
         why = str(error).strip().splitlines() or [type(error).__name__]

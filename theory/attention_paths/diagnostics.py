@@ -114,7 +114,7 @@ def doubts(found: Mapping[str, Any]) -> list[str]:
     of a chain that stands still are, speaks against its chain.
     """
     chains = _number(found.get("chains")) or len(found.get("step_size", ())) or 1
-    share = dict.fromkeys(("ess", "ess_bulk", "ess_tail"), chains)
+    share: dict[str, float] = dict.fromkeys(("ess", "ess_bulk", "ess_tail"), chains)
     share["divergences"] = _number(found.get("draws")) or 1
     against = []
     for name, limit in LIMITS.items():

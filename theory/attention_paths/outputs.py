@@ -7,6 +7,8 @@ f_c(x) = sum_pi V_eff^(pi c) . xi^pi(x) / sqrt(D n). With rows (x, c) and paths 
 is the kernel of all outputs together, and nothing else of the theory changes.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -33,6 +35,6 @@ def contract(expanded_PxDxn: jax.Array, outputs: int) -> jax.Array:
     return expanded_PxDxn[::outputs, ::outputs] / outputs**0.5
 
 
-def by_output(values_P: Array, labels: Array):
+def by_output(values_P: Any, labels: Array) -> Any:
     """(P m,) as (P, m) where the labels have outputs."""
     return values_P if labels.ndim == 1 else values_P.reshape(-1, labels.shape[1])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ class Problem:
     def layout(self) -> chains.Layout:
         return chains.ranked_layout(self.heads, self.widths, self.outputs)
 
-    def by_output(self, values_P: np.ndarray) -> np.ndarray:
+    def by_output(self, values_P: Any) -> Any:
         """(P*,) of one output, (P*, m) of m."""
         return values_P if self.outputs == 1 else values_P.reshape(-1, self.outputs)
 

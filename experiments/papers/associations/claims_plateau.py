@@ -6,6 +6,7 @@ not the last quarter of training still moved it; `the plateau is reached` says w
 """
 
 import functools
+from typing import Any
 
 from experiments.ledger.item import Cell, Item, cell_of
 from experiments.ledger.rules import Rule, above, near, of, trivial
@@ -29,9 +30,9 @@ def still(metric: str) -> Rule:
     return near(f"late_change/{metric}", 0.0, STILL)
 
 
-def item(figure: str, claim: str, cells, rules, metric: str, **more) -> Item:
-    more = {"note": NOTE} | more
-    return Item(f"Figure {figure}, to the plateau", claim, cells, rules, metric=metric, **more)
+def item(figure: str, claim: str, cells, rules, metric: str, **more: Any) -> Item:
+    fields: dict[str, Any] = {"note": NOTE, "metric": metric} | more
+    return Item(f"Figure {figure}, to the plateau", claim, cells, rules, **fields)
 
 
 AT_SIZE = Item(
