@@ -165,6 +165,7 @@ def test_the_start_of_a_run_is_its_own(finished, capsys):
     assert len(found["predicted"]["cosine"]) == len(found["now"]["gradient"]) == 2
 
 
+@pytest.mark.slow  # runs are trained and read back
 def test_the_parameters_at_the_start_have_the_very_bits(tmp_path):
     """Of a run of a notebook too, whose seeds are named."""
     from jaxformer.settings import DataSettings
