@@ -248,12 +248,13 @@ class Session:
 
     def _probed(self) -> list[dict[str, float]]:
         """Per member, each probe in the first row and in the last; the same of the signal."""
-        rows = [row for row in self.workdir.rows() if "loss" in row]
+        written = self.workdir.rows()
+        rows = [row for row in written if "loss" in row]
         ends = {f"{name}_start": rows[0][name] for name in self.settings.probes}
         ends |= {f"{name}_end": rows[-1][name] for name in self.settings.probes}
         members = range(len(self.setup.members.members))
         probed = [{n: float(np.asarray(ends[n], float)[i]) for n in ends} for i in members]
-        seen = [row["signal"] for row in self.workdir.rows() if "signal" in row]
+        seen = [row["signal"] for row in written if "signal" in row]
         for ending, row in zip(("start", "end"), (seen[0], seen[-1])) if seen else ():
             for mine, worst in zip(probed, signal.summary(row, ending), strict=True):
                 mine |= worst

@@ -71,11 +71,8 @@ def measure_published(
 
 def files_of(source: str, revision: str) -> str:
     """What a folder on this machine holds, in a word; "" of what is on the hub and stays."""
-    shelf = os.environ.get(hub.SHELF)
-    place = Path(source)
-    if not place.is_dir() and shelf:
-        place = Path(shelf) / (f"{source}@{revision}" if revision else source)
-    if source.startswith(TINY) or not place.is_dir():
+    place = Path(source) if Path(source).is_dir() else hub.on_shelf(source, revision)
+    if source.startswith(TINY) or place is None or not place.is_dir():
         return ""
     told = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(place.iterdir())]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

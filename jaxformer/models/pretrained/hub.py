@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jaxformer.errors import UserError, one_line
 
+NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
 SHELF = "JAXFORMER_MODELS"
 WANTED = [
     *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json"),
@@ -18,15 +19,18 @@ def folder_of(source: str | Path) -> Path:
     return Path(source) if Path(source).is_dir() else fetch(str(source))
 
 
-NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
-
-
 def check_name(name: str) -> None:
     """Raises unless the hub could have a model of this name."""
     if not NAME.fullmatch(name) or ".." in name or "--" in name:
         raise UserError(
             f"{name!r:.200} is no folder, and no name of a model such as 'EleutherAI/pythia-1b'."
         )
+
+
+def on_shelf(name: str, revision: str | None = None) -> Path | None:
+    """Where the folder of JAXFORMER_MODELS has this model, or would; None without the variable."""
+    shelf = os.environ.get(SHELF)
+    return Path(shelf) / (f"{name}@{revision}" if revision else name) if shelf else None
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
@@ -38,9 +42,9 @@ def fetch(name: str, revision: str | None = None) -> Path:
     """
     check_name(name)
     at = f" at revision {revision!r}" if revision else ""
-    if shelf := os.environ.get(SHELF):
-        folder = Path(shelf) / (f"{name}@{revision}" if revision else name)
+    if folder := on_shelf(name, revision):
         if not folder.is_dir():
+            shelf = os.environ[SHELF]
             raise UserError(f"{SHELF}={shelf} has no folder {folder.relative_to(shelf)}.")
         return folder
     try:
