@@ -1,12 +1,13 @@
 """What looking inside, patching, searching and loading cost on random models of published shapes.
 
-    python benchmarks/pretrained.py [patch|capture|search|load] [--small]
+    python benchmarks/pretrained.py [patch|capture|search|load] [--small] [--deep]
 
 patch    all (layer, position) of a 12-layer, 768-wide model on 20 tokens against as many forward
          passes in batches of the same size: at most 1.2 times their time, one compilation
 capture  one address (the last block's attention weights) against the bare forward pass: at most 3 %
-search   160M shape, LASER over layers x 2 matrices x 10 fractions on 100 prompts: one compilation,
-         one SVD a matrix
+search   160M shape, LASER over 12 layers x 2 matrices x 10 fractions on 100 prompts of 16 tokens
+         (--deep: over 24 layers of the same width): one compilation, one SVD a matrix, the blocks
+         below a matrix computed once; beside it what as many whole passes would take
 load     a random 1B-shaped checkpoint in bfloat16: peak memory below 1.3 times its size
 
 --small takes a sixteenth of the sizes. Process CPU seconds; the best of three after compiling.
@@ -24,13 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import cutting, prompts
+from experiments.shared import blockwise, cutting, prompts
 from jaxformer import capture
 from jaxformer.capture import patching
 from jaxformer.models.pretrained import Pretrained, PretrainedSpec
 from jaxformer.models.pretrained.rotary import Rotary
 
-SMALL = "--small" in sys.argv
+SMALL, DEEP = "--small" in sys.argv, "--deep" in sys.argv
 GPT2 = PretrainedSpec(
     family="gpt2", vocab_size=50_257, length=1024, width=768, layers=12, heads=12, kv_heads=12,
     head_width=64, mlp_width=3072, act="gelu_tanh", tied=True, learned_positions=True,
@@ -108,7 +109,7 @@ def captured():
 
 
 def search():
-    model, params = made(PYTHIA)
+    model, params = made(replace(PYTHIA, layers=24) if DEEP else PYTHIA)
     rows = np.random.RandomState(0).randint(0, model.spec.vocab_size, (100, 16)).astype(np.int32)
     asked = prompts.Prompts(rows, np.full((100, 1), 15), rows[:, 0], ())
     matrices = cutting.chosen(params, r"block_\d+/mlp/(in|out)")
@@ -116,9 +117,11 @@ def search():
     start = time.process_time()
     found = list(cutting.search(model, params, asked, matrices, fractions, prompts.NONE))
     seconds = time.process_time() - start
+    whole = best(prompts.next_log_probabilities, model, params, asked, repeats=1) * len(found)
     print(
         f"search   {len(matrices)} matrices x {len(fractions)} fractions, 100 prompts: "
-        f"{len(found)} rows in {seconds:.0f} s, {prompts.compiled(model)} compilation"
+        f"{len(found)} rows in {seconds:.0f} s, {blockwise.compiled(model)} compilation; "
+        f"{whole:.0f} s for as many whole passes"
     )
 
 

@@ -1,8 +1,9 @@
-"""What configs share: parsing "variant=...,scale=...", the whole of a training config, variants."""
-
-import difflib
+"""What configs share: the whole of a training config, of a figure, the variants."""
 
 from ml_collections import ConfigDict
+
+from configs.arguments import ConfigError as ConfigError
+from configs.arguments import parse as parse
 
 SCALES = ("tiny", "small", "paper")
 PRESETS = ("paper", "authors", "authors_deep")
@@ -22,33 +23,6 @@ FIXED_POSITIONS = {
 }
 # Tiny Shakespeare as configs/text/lm.py prepares it: the folder and the fingerprint of its tokens.
 SHAKESPEARE = ("tinyshakespeare-bpe1024", "1460733d6353")
-
-
-class ConfigError(ValueError):
-    """A wrong word after the colon of --config, said in one line."""
-
-
-def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
-    """{"variant": "mixit", "scale": "tiny"} of "variant=mixit,scale=tiny".
-
-    Each keyword names an argument and its choices; the first choice is the default.
-    """
-    values = {name: options[0] for name, options in choices.items()}
-    words = [word for word in (arg or "").split(",") if word]
-    names = [word.partition("=")[0] for word in words]
-    for word in words:
-        name, equals, value = word.partition("=")
-        if names.count(name) > 1:
-            raise ConfigError(f"the config argument {name!r} is given {names.count(name)} times.")
-        if not equals or name not in choices:
-            hint = _hint(name, choices)
-            raise ConfigError(f"unknown config argument {word!r}.{hint} Say {_usage(choices)}.")
-        if value not in choices[name]:
-            hint = _hint(value, choices[name])
-            options = ", ".join(choices[name])
-            raise ConfigError(f"unknown {name} {value!r}.{hint} The choices are: {options}.")
-        values[name] = value
-    return values
 
 
 def training(name: str, arguments: dict[str, str]) -> ConfigDict:
@@ -93,15 +67,18 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
             throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
+            signal=False,  # rows of each layer's cosine, keys and gradient at every evaluation
         ),
     )
 
 
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
-    """A whole config for the recipe `solve`: the settings of one figure function."""
-    return _whole(
-        name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1, figure=settings
-    )
+    """A whole config for the recipe `solve`: the settings of one figure function.
+
+    `data.file`: arrays of one's own (.npz) in place of the hidden Markov task, where one is drawn.
+    """
+    whole = dict(name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1)
+    return _whole(**whole, figure=settings, data=dict(file=""))
 
 
 def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> dict:
@@ -121,7 +98,11 @@ def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> d
 
 
 def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp", "mlp")):
-    """A whole config for the recipe `recall`: noisy in-context recall at a scale."""
+    """A whole config for the recipe `recall`: noisy in-context recall at a scale.
+
+    The argument protocol=plateau, where a config has it, trains at the paper's rate to where
+    nothing changes any more; quick stops when the effect shows.
+    """
     config = training(name, arguments)
     config.recipe = "recall"
     config.n_seeds = 5
@@ -182,7 +163,16 @@ def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp
         config.model.width = 256
         config.optim.learning_rate = (0.03,)
         config.train.update(batch_size=512, steps=2000)
+    if arguments.get("protocol") == "plateau" and arguments["scale"] != "tiny":
+        config.optim.learning_rate = (0.03,)
+        config.train.update(steps=4000, eval_every=500)
+        config.recall.update(probe_every=100)
+        if arguments["scale"] == "small":
+            config.model.width = 64
     return config
+
+
+PROTOCOLS = ("quick", "plateau")
 
 
 def adamw(weight_decay: float = 1e-3) -> dict:
@@ -310,12 +300,3 @@ def _whole(**sections) -> ConfigDict:
     config = ConfigDict(sections)
     config.arguments.lock()
     return config
-
-
-def _usage(choices: dict[str, tuple[str, ...]]) -> str:
-    return ",".join(f"{name}={'|'.join(options)}" for name, options in choices.items())
-
-
-def _hint(word: str, words) -> str:
-    close = difflib.get_close_matches(word, list(words), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""

@@ -14,10 +14,11 @@ the share of the rank that is kept: rank floor(fraction x the smaller side). Bia
 The first form prints the likeliest next tokens of the whole and of the cut model side by side.
 --save writes the cut model as safetensors that transformers loads.
 
-The second form scores every matrix at every fraction (one SVD a matrix, one compiled program) on
-the prompts of FILE, a line each: prompt, tab, target. Rows go to FOLDER/rows.jsonl as they are
-known; the same command goes on where it was stopped. --against is a token whose probability is
-shown beside the target's. A target of several tokens is scored by its first.
+The second form scores every matrix at every fraction on the prompts of FILE, a line each: prompt,
+tab, target. There is one SVD a matrix and one compiled program, and the blocks below a matrix are
+computed once. Rows go to FOLDER/rows.jsonl as they are known; the same command goes on where it was
+stopped. --against is a token whose probability is shown beside the target's. A target of several
+tokens is scored by its first.
 For a model without a tokenizer, prompts and targets are token ids: --prompt "5 17 2".
 """
 
@@ -35,6 +36,7 @@ from jaxformer import loading, surgery
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
 from jaxformer.models.pretrained import save_folder, text
+from jaxformer.training.progress import Line
 
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
 
@@ -59,86 +61,94 @@ def main(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     if len(asked.models) != 1:
         raise UserError(f"give one model, a folder or a name on the hub, got {len(asked.models)}.")
-    fractions = [_fraction(word) for word in (asked.fraction or FRACTIONS).split(",")]
+    fractions = [*dict.fromkeys(map(_fraction, (asked.fraction or FRACTIONS).split(",")))]
     source = asked.models[0]
     folder = loading.published(source, asked.revision)
-    model, params, config = loading.load(
-        folder or source, **({"dtype": asked.dtype} if folder else {})
-    )
+    if folder is None:
+        model, params, config = loading.load(source, revision=asked.revision, dtype=asked.dtype)
+    else:
+        model, params, config = loading.load(folder, dtype=asked.dtype)
     if not model.spec.vocab_size or not model.spec.causal:
         raise UserError(f"{source} says no next token: it is not causal, or reads vectors.")
     words = text.reader(folder or source, model.spec.vocab_size)
+    against = prompts.next_token(words, asked.against) if asked.against else (prompts.NONE, "")
     if asked.search:
-        return _search(asked, model, params, words, fractions, str(source))
+        return _search(asked, model, params, words, fractions, against)
     if not asked.matrix or not asked.prompt or len(fractions) != 1 or not asked.fraction:
         raise UserError("give --matrix, one --fraction and --prompt, or --search.")
     if asked.save and folder is None:
         raise UserError(f"--save writes published models; {source} is a run of ours.")
+    if asked.save and folder and asked.save.resolve() == folder.resolve():
+        raise UserError(f"--save={asked.save} would write over the model that is cut.")
     targets = [asked.target] if asked.target else []
     one = prompts.batch(words, [asked.prompt], targets)
     cut = surgery.laser(params, asked.matrix, fractions[0])
-    _compare(model, params, cut, words, one, asked)
+    _compare(model, params, cut, words, one, against[0], asked.top)
     for path in cutting.chosen(params, asked.matrix):
         matrix = surgery.matrices(params, path)[path]
         rank = surgery.rank_of(matrix, fractions[0])
         print(f"{path}: {matrix.shape[0]} x {matrix.shape[1]}, rank {rank} kept")
-    for note in one.notes:
-        print(f"note: {note}")
+    _notes(one, against)
     if asked.save:
         save_folder(asked.save, model, cut, config, folder)
         print(f"the cut model: {asked.save}")
     return 0
 
 
-def _compare(model: Any, params: Any, cut: Any, words: Any, one: prompts.Prompts, asked) -> None:
+def _notes(batch: prompts.Prompts, against: tuple[int, str]) -> None:
+    for note in filter(None, (*batch.notes, against[1])):
+        print(f"note: {note}")
+
+
+def _compare(model, params, cut, words, one: prompts.Prompts, against: int, top: int) -> None:
     """Both distributions, the likeliest tokens of either."""
     whole_V = prompts.next_log_probabilities(model, params, one)[0]
     cut_V = prompts.next_log_probabilities(model, cut, one)[0]
-    tokens = [*np.argsort(-whole_V)[: asked.top], *np.argsort(-cut_V)[: asked.top]]
-    tokens += [token for token in one.targets_B if token != prompts.NONE]
-    if asked.against:
-        tokens.append(prompts.next_token(words, asked.against)[0])
+    tokens = [*np.argsort(-whole_V)[:top], *np.argsort(-cut_V)[:top]]
+    tokens += [token for token in (*one.targets_B, against) if token != prompts.NONE]
     table = Table("next token", "p", "rank", "p cut", "rank cut", box=None, pad_edge=False)
     for token in dict.fromkeys(int(token) for token in tokens):
         cells = []
         for logs_V in (whole_V, cut_V):
             rank = int((logs_V > logs_V[token]).sum()) + 1
-            cells += [f"{np.exp(logs_V[token]):.4f}", str(rank)]
+            cells += [number(float(np.exp(logs_V[token]))), str(rank)]
         table.add_row(words.show(token), *cells)
     show(table)
 
 
-def _search(asked, model, params, words, fractions: list[float], source: str) -> int:
+def _search(asked, model, params, words, fractions: list[float], against: tuple[int, str]) -> int:
     if asked.prompts is None or asked.out is None:
         raise UserError("--search needs --prompts=FILE and --out=FOLDER.")
-    lines = [line.rstrip("\n") for line in asked.prompts.read_text().splitlines() if line.strip()]
-    pairs = [line.split("\t") for line in lines]
-    for place, pair in enumerate(pairs, 1):
-        if len(pair) != 2:
-            raise UserError(f"{asked.prompts}, line {place}: expected prompt, tab, target.")
-    if not pairs:
-        raise UserError(f"{asked.prompts} has no prompt.")
-    batch = prompts.batch(words, *zip(*pairs, strict=True))
-    against = prompts.next_token(words, asked.against)[0] if asked.against else prompts.NONE
+    batch = prompts.batch(words, *zip(*prompts.pairs(asked.prompts), strict=True))
     matrices = cutting.chosen(params, asked.matrix or r"block_\d+/mlp/(in|out)")
     about = {
-        "model": source,
+        "model": asked.models[0],
         "revision": asked.revision or "",
         "dtype": asked.dtype or "",
+        "weights": cutting.weights(params),
         "prompts": cutting.fingerprint(batch),
-        "against": against,
+        "against": against[0],
     }
-    rows = cutting.Rows(asked.out, about)
+    rows, line = cutting.Rows(asked.out, about), Line()
     done = rows.read()
-    for row in cutting.search(
-        model, params, batch, matrices, fractions, against, done, asked.at_once
-    ):
-        rows.append(row)
-        done.append(row)
     wanted = {(matrix, fraction) for matrix in matrices for fraction in fractions} | {cutting.FULL}
-    _print([row for row in done if (row["matrix"], row["fraction"]) in wanted], asked.top)
-    for note in batch.notes:
-        print(f"note: {note}")
+
+    def of_these() -> list[dict[str, Any]]:
+        return [row for row in done if (row["matrix"], row["fraction"]) in wanted]
+
+    try:
+        for row in cutting.search(
+            model, params, batch, matrices, fractions, against[0], done, asked.at_once
+        ):
+            rows.append(row)
+            done.append(row)
+            if line.is_due():
+                at = row["matrix"] or "nothing cut"
+                line.show(f"{len(of_these())} of {len(wanted)} rows  {at}")
+    finally:
+        line.close()
+    _print(of_these(), asked.top)
+    _notes(batch, against)
     print(f"all {len(done)} rows: {rows.file}")
     return 0
 

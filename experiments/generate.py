@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-import jaxformer
 from jaxformer import build, processes
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
+from jaxformer.loading import load_run
 from jaxformer.models.generate import generate
 from jaxformer.tasks.language import NextToken
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--member", type=int, default=None)
     asked = parser.parse_args(argv)
     processes.keep_programs()
-    model, params, config = jaxformer.load(asked.run, asked.member)
+    model, params, config = load_run(asked.run, asked.member)[:3]
     task = build.task(config)
     if not isinstance(task, NextToken):
         raise UserError(

@@ -34,6 +34,7 @@ from experiments.shared.describe import number, show
 from experiments.shared.inside import SCORES, Inside, draw, look_inside
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
+from jaxformer.loading import check_run
 from jaxformer.records import Workdir, write_json
 
 
@@ -46,6 +47,7 @@ def main(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     if len(asked.folders) != 1:
         raise UserError(f"give the folder of one finished run, got {len(asked.folders)} folders.")
+    check_run(asked.folders[0])
     folder = Workdir(asked.folders[0])
     members = _chosen(folder)
     out = asked.plot or folder.path

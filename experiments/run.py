@@ -13,7 +13,8 @@
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
   --help                    this text and the list of configs; with --config=FILE, its docstring
 
-Ctrl-C or SIGTERM saves and stops; a second one stops at once.
+Ctrl-C or SIGTERM saves and stops; a second one stops at once. Exit code 4: the run has ended, but
+its chains are not to be trusted; its record says so and no verdict counts it.
 """
 
 try:
@@ -30,7 +31,7 @@ from pathlib import Path
 from experiments import recipes
 from experiments.ledger.record import run_name
 from experiments.ledger.write import keep
-from experiments.shared import describe, flags
+from experiments.shared import describe, ending, flags
 from jaxformer import build, processes
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
@@ -102,9 +103,10 @@ def run(asked: Namespace) -> int:
                 recipe.tidy(workdir)
             print(f"{workdir.path} holds the finished run of this config:")
             describe.print_result(workdir)
+            code = ending.code(workdir)
         else:
             code = recipe.run(config, workdir)
-        if asked.record and code == 0 and processes.is_writer():
+        if asked.record and code in (0, ending.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {keep(workdir)}")
         return code
 

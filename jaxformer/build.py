@@ -35,7 +35,7 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Data, Source, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.tasks.text import CausalText, MaskedText
-from jaxformer.training.population import population
+from jaxformer.training.population import Population, population
 from jaxformer.training.setup import Phase, Setup, make_setup, thawing
 
 TASKS: dict[str, type[Task]] = {
@@ -67,6 +67,12 @@ SETTINGS = {
     "optim": OptimSettings,
     "devices": DeviceSettings,
     "train": TrainSettings,
+}
+# Fields of sections without a noun that came after their records: who leaves them off says nothing.
+NEW: dict[str, dict[str, Any]] = {
+    "bayes": {"draws": 0},
+    "data": {"file": "", "folder": ""},
+    "posterior": {"least_ess": 0.0, "most_draws": 100_000},
 }
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 
@@ -129,13 +135,18 @@ def settings(config: Any) -> TrainSettings:
     return found
 
 
+def members(config: Any) -> Population:
+    """Every seed at every learning rate of a config; jaxformer.train may name its seeds."""
+    found = population(config.seed, config.n_seeds, config.optim.learning_rate)
+    return found._replace(seeds=tuple(config.seeds)) if "seeds" in config else found
+
+
 def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     """What is trained first, everything typed and checked."""
     train, rules = settings(config), partition(config)
-    members = population(config.seed, config.n_seeds, config.optim.learning_rate)
     devices = _make("devices", DeviceSettings, DeviceSettings, dict(config.devices))
     tx = optimizer(config, rules)
-    made = make_setup(task, model, rules, tx, data, members, train, devices)
+    made = make_setup(task, model, rules, tx, data, members(config), train, devices)
     if {label for _, label in rules.rules} == {FROZEN}:
         raise UserError(f"nothing is trained: all rules of partition say {FROZEN!r}.")
     return made
@@ -197,6 +208,7 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
     sections in which nothing is left. A section without a noun (figure, recall, measure, ..) is
     said whole.
     """
+    config = {kind: _without_new(kind, section) for kind, section in config.items()}
     found = {
         kind: records.said(section, _noun(kind, section.get("name")))
         if isinstance(section, Mapping)
@@ -210,6 +222,18 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
             for label, given in found["optim"]["labels"].items()
         }
     return {kind: section for kind, section in found.items() if section not in ({}, [], ())}
+
+
+def _without_new(kind: str, section: Any) -> Any:
+    """A section without the fields of NEW that are off."""
+    if not isinstance(section, Mapping):
+        return section
+    new = NEW.get(kind, {})
+    return {
+        name: value
+        for name, value in section.items()
+        if name not in new or records.plain(value) != records.plain(new[name])
+    }
 
 
 def x64() -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 SUM = "sha256"  # the name under which a sealed value keeps its checksum
@@ -29,7 +28,7 @@ def plain(value: Any) -> Any:
         return plain(value._asdict())
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):  # also jax's
         return plain(np.asarray(value).tolist())
     if isinstance(value, float) and not np.isfinite(value):
         return None

@@ -47,7 +47,7 @@ def read_out(model: Any, params: Any, states_SxBxTxN: jax.Array, *inputs: Any) -
 @lru_cache(maxsize=8)
 def _reader(model: Any) -> Any:
     def read(params, states, inputs):
-        last = f"block_{model.spec.layers - 1}/states"
+        last = f"block_{_blocks(params) - 1}/states"
         # The blocks before the last state do not reach the logits, and are not compiled.
         return jax.lax.map(lambda x: intervene(model, params, *inputs, {last: x}), states)
 
@@ -117,8 +117,7 @@ def ov(model: Any, params: Any, block: int, head: int) -> Factors:
     """W_V W_O: what the head writes is the attended mean of x times this."""
     value_NxK = _head(model, params, block, "value", head)
     kernel = _kernel(params, block, "out")
-    heads = model.spec.heads
-    return Factors(value_NxK, kernel.reshape(heads, -1, kernel.shape[-1])[head].T)
+    return Factors(value_NxK, kernel.reshape(_heads(model), -1, kernel.shape[-1])[head].T)
 
 
 def svd(factors: Factors) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -136,12 +135,12 @@ def composition(model: Any, params: Any, earlier: int, later: int, kind: str) ->
     OV map ("value"). Frobenius norms; the gains of norms in between are left out.
     """
     check_choice("kind of composition", kind, KINDS)
-    if not 0 <= earlier < later < model.spec.layers:
+    blocks = _blocks(params)
+    if not 0 <= earlier < later < blocks:
         raise UserError(
-            f"composition needs blocks 0 <= earlier < later < {model.spec.layers}, got {earlier} "
-            f"and {later}."
+            f"composition needs blocks 0 <= earlier < later < {blocks}, got {earlier} and {later}."
         )
-    heads = range(model.spec.heads)
+    heads = range(_heads(model))
     found = np.zeros((len(heads), len(heads)))
     for i in heads:
         first = ov(model, params, earlier, i)
@@ -162,7 +161,7 @@ def norm(factors: Factors) -> jax.Array:
 
 def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Array:
     """(N, K) of one head; queries that share keys and values get theirs."""
-    heads = model.spec.heads
+    heads = _heads(model)
     if not 0 <= head < heads:
         raise UserError(f"block_{block} has the heads 0 to {heads - 1}, got {head}.")
     kernel = _kernel(params, block, name)
@@ -170,6 +169,19 @@ def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Arra
         groups = getattr(model.spec, "kv_heads", heads)
         head, heads = head // (heads // groups), groups
     return kernel.reshape(kernel.shape[0], heads, -1)[:, head]
+
+
+def _heads(model: Any) -> int:
+    """Of every block; the recall model has one and does not say so."""
+    heads = getattr(model.spec, "heads", 1)
+    if not isinstance(heads, int):
+        raise UserError(f"{type(model).__name__} has no maps of heads from a stream to itself.")
+    return heads
+
+
+def _blocks(params: Any) -> int:
+    """How many there are, whatever a model's numbers are called."""
+    return sum(bool(re.fullmatch(r"block_\d+", name)) for name in params)
 
 
 def _kernel(params: Any, block: int, name: str) -> jax.Array:

@@ -1,7 +1,7 @@
 """`jaxformer.load`: the network of a run's folder, or a published one. It reads, never writes."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +39,25 @@ def load(
         return load_folder(folder, dtype, place)
     if revision is not None or dtype is not None or place is not None:
         raise UserError(f"{source} is a run: revision, dtype and place are of published models.")
+    return load_run(source, member, model)[:3]
+
+
+class Loaded(NamedTuple):
+    """A network of a run and where in the run it stands."""
+
+    model: Any
+    params: dict[str, Any]
+    config: Any
+    step: int  # of the checkpoint
+    member: int
+
+
+def load_run(source: str | Path, member: int | None = None, model: Any = None) -> Loaded:
+    """`load` of a run's folder, and which checkpoint and member it took. No network is used."""
     # Imported here, so that the library works without the package of configs.
     import ml_collections
 
+    check_run(source)
     folder = Workdir(source)
     held = folder.read("config.json")["config"]
     if "model" not in held or held["recipe"] == "measure":
@@ -61,7 +77,31 @@ def load(
         raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
     halves = paths.unflatten(found.arrays)
     params = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
-    return model, jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), params), config
+    mine = jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), params)
+    return Loaded(model, mine, config, found.step, member)
+
+
+def at_start(loaded: Loaded) -> dict[str, Any]:
+    """The parameters that this member of a run had before its first step, bit by bit."""
+    task, members = build.task(loaded.config), build.members(loaded.config)
+
+    def draw(key):
+        return loaded.model.init(key, task.blank())["params"]
+
+    # As `training.step.create` draws them, for one member.
+    drawn = jax.jit(jax.vmap(draw))(members.init_keys()[loaded.member][None])
+    return jax.tree.map(lambda leaf: leaf[0], drawn)
+
+
+def check_run(source: str | Path) -> None:
+    """Raises if the folder is that of a published model, which has no task."""
+    from jaxformer.models.pretrained import is_pretrained
+
+    if Path(source).is_dir() and is_pretrained(Path(source)):
+        raise UserError(
+            f"{source} is a published model, not a run: experiments/cut.py and jaxformer.load read "
+            "it."
+        )
 
 
 def published(source: str | Path, revision: str | None = None) -> Path | None:
@@ -70,6 +110,8 @@ def published(source: str | Path, revision: str | None = None) -> Path | None:
 
     path = Path(source)
     if path.is_dir():
+        if revision is not None:
+            raise UserError(f"{source} is a folder: a revision is of a name on the hub.")
         return path if is_pretrained(path) else None
     # "runs/x" beside a folder runs is a run that is not there; "org/name" is the hub's.
     parts = path.parts

@@ -84,6 +84,7 @@ class TrainSettings:
     probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
     loss_chunk: int = 0  # positions whose logits are held at once; 0: all
     throughput: bool = False  # rows of tokens a second, FLOPs and time waiting for data
+    signal: bool = False  # rows of each layer's cosine, keys and gradient at every evaluation
 
     def __post_init__(self):
         if not all(isinstance(name, str) for name in self.probes):
@@ -93,3 +94,5 @@ class TrainSettings:
         check_range("train.batch_size", self.batch_size, 1, BATCH)
         for name, least in dict(steps=1, log_every=1, eval_every=0, loss_chunk=0).items():
             check_range(f"train.{name}", getattr(self, name), least, STEPS)
+        if self.signal and not self.eval_every:
+            raise UserError("train.signal looks at every evaluation: it needs train.eval_every.")

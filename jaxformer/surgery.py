@@ -39,7 +39,7 @@ def truncations(
     for fraction in fractions:
         check_fraction(fraction)
     chosen = matrices(params, pattern)
-    parts = {path: jnp.linalg.svd(leaf, full_matrices=False) for path, leaf in chosen.items()}
+    parts = {path: decompose(leaf) for path, leaf in chosen.items()}
     ranks = {
         path: jnp.array([rank_of(leaf, fraction) for fraction in fractions])
         for path, leaf in chosen.items()
@@ -49,7 +49,7 @@ def truncations(
         new = {}
         for path, (u, s, vt) in parts.items():
             kept = jnp.where(jnp.arange(len(s)) < rank[path], s, 0)
-            new[path] = (u * kept[None]) @ vt
+            new[path] = ((u * kept[None]) @ vt).astype(chosen[path].dtype)
         return measure(paths.replace(params, new))
 
     return jax.lax.map(cut, ranks)

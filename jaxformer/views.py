@@ -41,17 +41,22 @@ def heat(
     axis.set_yticks(range(len(rows)), rows, fontsize=8)
     axis.set_title(title, fontsize=9)
     figure.colorbar(image, label=label)
-    if file is not None:
-        figure.savefig(file)
+    _save(figure, file)
     return figure
 
 
 def attention(weights_TxS: Any, tokens: Sequence[str], title: str = "", file: Any = None) -> Any:
-    """Who looks at whom: a row a query, what it cannot see left blank."""
+    """Who looks at whom: a row a query; what comes after it and has no weight is left blank."""
     weights = np.array(weights_TxS, float)
-    weights[np.triu_indices_from(weights, 1)] = np.nan
+    later = np.triu(np.ones(weights.shape, bool), 1)
+    weights[later & (weights == 0)] = np.nan
     figure = heat(weights, tokens, tokens, title, "attention", None)
     figure.axes[0].set(xlabel="to this token", ylabel="from this token")
-    if file is not None:
-        figure.savefig(file)
+    _save(figure, file)
     return figure
+
+
+def _save(figure: Any, file: str | Path | None) -> None:
+    if file is not None:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file)

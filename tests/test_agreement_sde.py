@@ -47,6 +47,7 @@ def test_the_gap_shrinks_with_width(causal):
     assert np.mean(gaps[64]) < 0.6 * np.mean(gaps[4]), gaps
 
 
+@pytest.mark.slow  # 2,000 networks of 16 layers
 def test_a_network_built_from_the_models_lines_agrees():
     m, n, count = 4, 32, 2000
     mixing = cs.Mixing(causal=True, heads=2, output_projection=True, scale="head")

@@ -165,6 +165,20 @@ def test_starting_and_stopping_at_a_block():
     assert products(after, params) + products(rest, params, states) == everything
 
 
+def test_an_ablation_of_one_example_by_itself_is_refused():
+    """It would change nothing, and nobody would see it."""
+    for new in (capture.mean, capture.resample(jax.random.key(0)), capture.at(capture.mean, 0)):
+        with pytest.raises(UserError, match="needs at least two examples, got 1"):
+            capture.intervene(DECODER, PARAMS["decoder"], TOKENS[:1], {"block_0/attn/heads": new})
+
+
+def test_places_within_places():
+    x = jnp.ones((1, 3, 2, 1))
+    inner = capture.at(capture.zero, heads=[0])
+    both = capture.at(inner, positions=[1])(x, "block_0/attn/heads")
+    np.testing.assert_array_equal(both[0, :, :, 0], [[1, 1], [0, 1], [1, 1]])
+
+
 @pytest.mark.parametrize(
     "edits, words",
     [
@@ -173,6 +187,7 @@ def test_starting_and_stopping_at_a_block():
         ({"final": capture.at(0.0, heads=0)}, r"final of shape \(3, 5, 8\) has no axis of heads"),
         ({"block_0/attn/heads": capture.at(0.0, heads=2)}, "has the heads 0 to 1, got 2"),
         (None, "needs {address: new value}"),
+        ({"final": lambda x: None}, "the place of final is no array but NoneType"),
     ],
 )
 def test_wrong_edits(edits, words):

@@ -9,7 +9,7 @@ from jaxformer import capture, lens, views
 from jaxformer.errors import UserError
 from jaxformer.models.encoder import encoder
 from jaxformer.models.pretrained import tiny
-from tests.test_capture import DECODER, PARAMS, TOKENS
+from tests.test_capture import DECODER, MODELS, PARAMS, TOKENS
 
 LLAMA, WEIGHTS, _ = tiny.tiny("llama", 24)
 
@@ -28,6 +28,18 @@ def test_the_lens_is_norm_and_unembedding():
     np.testing.assert_allclose(found["block_0/states"], expected, atol=1e-5)
     last = DECODER.apply({"params": params}, TOKENS)
     np.testing.assert_allclose(found["block_1/states"], last, atol=1e-5)
+
+
+def test_the_lens_of_a_model_without_a_number_of_layers():
+    """The recall model's blocks are counted, not asked for; a head of its own it has."""
+    model, params = MODELS["recall"], PARAMS["recall"]
+    found = lens.logit_lens(model, params, TOKENS)
+    last = model.apply({"params": params}, TOKENS)
+    np.testing.assert_allclose(found["block_1/states"], last, atol=1e-5)
+    kernels = params["block_0"]["attn"]
+    factors = lens.ov(model, params, 0, 0)
+    expected = kernels["value"]["kernel"] @ kernels["out"]["kernel"]
+    np.testing.assert_allclose(factors.left @ factors.right.T, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("gpt_neox", marks=pytest.mark.slow), "llama"])
@@ -98,6 +110,10 @@ def test_pictures_have_the_tokens_on_their_axes(tmp_path):
     axis = figure.axes[0]
     assert [label.get_text() for label in axis.get_xticklabels()] == tokens
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    shown = axis.images[0].get_array()
+    assert np.ma.getmaskarray(shown)[0, 1] and shown[1, 0] == 1
+    both_sides = views.attention(np.full((3, 3), 1 / 3), tokens)  # of a model that is not causal
+    assert not np.ma.getmaskarray(both_sides.axes[0].images[0].get_array()).any()
     assert views.heat([[1.0, -2.0]], ["a"], ["b", "c"]).axes[0].images[0].get_clim() == (-2, 2)
     with pytest.raises(UserError, match=r"1 rows and 2 columns are named, got values \(2, 2\)"):
         views.heat(np.ones((2, 2)), ["a"], ["b", "c"])

@@ -32,8 +32,9 @@ def test_patching_is_one_intervention_after_another():
         expected = [[slow(name, p, h) for h in range(2)] for p in (0, 4)]
         np.testing.assert_allclose(found[name][[0, 4]], expected, atol=1e-5)
     np.testing.assert_allclose(found[names[1]][2], slow(names[1], 2, None), atol=1e-5)
-    # The whole stream of the clean run is the clean run.
-    whole = capture.patch(DECODER, PARAMS_, TOKENS, OTHERS, "block_0/states", metric)
+    # The whole stream of the clean run is the clean run. Prompts may be lists.
+    lists = TOKENS.tolist(), OTHERS.tolist()
+    whole = capture.patch(DECODER, PARAMS_, *lists, "block_0/states", metric)
     clean_value = metric(DECODER.apply({"params": PARAMS_}, TOKENS))
     np.testing.assert_allclose(whole["block_0/states"], clean_value, atol=1e-5)
     assert abs(clean_value - metric(DECODER.apply({"params": PARAMS_}, OTHERS))) > 0.1
@@ -103,6 +104,12 @@ def test_path_patching_reaches_one_reader_only():
     expected = [direct(head, reader) for head, reader in pairs]
     np.testing.assert_allclose(all_of_them(pairs), expected, atol=1e-5)
     assert np.std(expected) > 1e-4
+
+
+def test_what_comes_later_sends_nothing():
+    sender, receiver = ("block_1/attn/heads", 0), ("block_0/attn/queries", 0)
+    with pytest.raises(UserError, match="block_1/attn/heads does not come before block_0/attn/que"):
+        capture.path_patch(DECODER, PARAMS_, TOKENS, OTHERS, sender, receiver, metric)
 
 
 def test_bad_patches():

@@ -77,10 +77,23 @@ def test_a_section_of_its_own_is_said_whole():
     oneshot = plain("configs/attention_paths/oneshot.py:scale=small")
     posterior = plain("configs/attention_paths/posterior.py:scale=small")
     said = build.said(oneshot) | {"task": build.said(posterior)["task"]}
-    assert {name: said[name] for name in ("data", "model", "bayes")} == {
-        name: oneshot[name] for name in ("data", "model", "bayes")
-    }
+    for name in ("data", "model", "bayes"):
+        later = build.NEW.get(name, {})
+        assert said[name] == {n: v for n, v in oneshot[name].items() if n not in later}
     assert said["task"] == posterior["task"]
+
+
+@pytest.mark.parametrize(
+    ("section", "field"), [(s, f) for s, fields in build.NEW.items() for f in fields]
+)
+def test_a_later_field_of_a_section_without_a_noun_is_silent_while_it_is_off(section, field):
+    config, off = plain(), build.NEW[section][field]
+    config[section] = {**config.get(section, {}), "some": 1}
+    before = hash_of(config)
+    config[section][field] = off
+    assert hash_of(config) == before
+    config[section][field] = [off, "on"]
+    assert hash_of(config) != before
 
 
 @pytest.mark.parametrize("config", GOLDEN["hashes"])

@@ -49,21 +49,46 @@ print("RESULT" + json.dumps(out))
 """
 
 
+LOAD = """
+import sys
+import jax, json, jax.numpy as jnp
+import jaxformer
+from jaxformer import sharding
+from jaxformer.models.pretrained import tiny
+
+folder = tiny.save("llama", sys.argv[1], vocab=24)
+mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+place = lambda path, shape: sharding.parameter_sharding(path, shape, mesh)
+whole, (model, params, _) = jaxformer.load(folder)[1], jaxformer.load(folder, place=place)
+tokens = jnp.arange(6)[None]
+first, second = (jax.jit(model.apply)({"params": p}, tokens) for p in (whole, params))
+kernel = params["block_0"]["mlp"]["in"]["kernel"]
+share = kernel.addressable_shards[0].data.nbytes / kernel.nbytes
+gap = float(jnp.abs(first - second).max() / first.std())
+print("RESULT" + json.dumps({"share": share, "gap": gap}))
+"""
+
+
 # The mixed mesh has every axis; each alone costs a compilation and runs with the long checks.
 SHARES = {(2, 2, 2): 4, (8, 1, 1): 1, (1, 8, 1): 8, (1, 1, 8): 8}
 
 
 @pytest.fixture(scope="module", params=["mixed", pytest.param("alone", marks=pytest.mark.slow)])
 def meshes(request):
-    """Losses and bytes on meshes of eight simulated devices, in a process of their own."""
+    """Losses and bytes on meshes."""
     chosen = [mesh for mesh in SHARES if (mesh == (2, 2, 2)) == (request.param == "mixed")]
+    return on_eight_devices(f"MESHES = {[(1, 1, 1), *chosen]}" + TRAIN)
+
+
+def on_eight_devices(program, *words):
+    """What a program finds on eight simulated devices, in a process of its own."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
     }
     done = subprocess.run(
-        [sys.executable, "-c", f"MESHES = {[(1, 1, 1), *chosen]}" + TRAIN],
+        [sys.executable, "-c", program, *words],
         env=environment,
         capture_output=True,
         text=True,
@@ -84,6 +109,13 @@ def test_losses_agree_with_one_device(meshes):
         assert many["leaf"] == 1 / share
         for half in ("params", "moments"):
             assert many[half] <= one[half] / share * 1.1
+
+
+@pytest.mark.slow  # a process of its own
+def test_a_published_model_is_read_straight_onto_a_mesh(tmp_path):
+    """Each device holds its quarter of a matrix, and the logits are those of one device."""
+    found = on_eight_devices(LOAD, str(tmp_path / "model"))
+    assert found["share"] == 0.25 and found["gap"] < 1e-5
 
 
 def test_rules_choose_by_path_and_skip_what_does_not_divide():

@@ -89,6 +89,12 @@ def test_half_precision_is_decomposed_in_float32():
         expected = surgery.low_rank(matrix, rank).astype(float)
         found = surgery.recompose(u, s, vt, rank).astype(jnp.bfloat16).astype(float)
         np.testing.assert_allclose(found, expected, atol=1e-2)
+    tree = {"w": matrix}
+    cuts = surgery.truncations(tree, "w", (0.5, 1.0), lambda p: p["w"])
+    assert cuts.dtype == jnp.bfloat16
+    np.testing.assert_allclose(
+        cuts[0].astype(float), surgery.laser(tree, "w", 0.5)["w"].astype(float), atol=1e-2
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models.activations import ACTIVATIONS
-from theory.numerics import normal_nodes
+from theory.quadrature import hermite, normal_nodes
 
 _TERMS = 160
 _Z, _W = normal_nodes(641)
@@ -31,7 +30,7 @@ def second_moments(activation: str | Callable, q: jax.Array) -> tuple[jax.Array,
     if values.shape != (*q.shape, len(_Z)):
         raise UserError(f"the activation must act elementwise, got shape {values.shape} back.")
     square = values**2 @ jnp.asarray(_W, values.dtype)
-    a = values @ jnp.asarray(_W[:, None] * _hermite(_TERMS), values.dtype)
+    a = values @ jnp.asarray(_W[:, None] * hermite(_Z, _TERMS), values.dtype)
     # What the series leaves out goes into its last term, so that c = 1 gives E phi^2.
     series = a**2
     rest = square - jnp.sum(series, -1)
@@ -42,10 +41,20 @@ def second_moments(activation: str | Callable, q: jax.Array) -> tuple[jax.Array,
 def activation_function(activation: str | Callable) -> Callable:
     """The function of that name, the same as in the models."""
     if callable(activation):
+        _check_elementwise(activation)
         return activation
     if activation not in ACTIVATIONS:
         raise unknown("activation", activation, ACTIVATIONS)
     return ACTIVATIONS[activation]
+
+
+def _check_elementwise(phi: Callable) -> None:
+    """Raises if what it makes of a number depends on the others, as a softmax does."""
+    with jax.ensure_compile_time_eval():
+        z = jnp.linspace(-2.0, 2.0, 5)
+        together, alone = phi(z), phi(z[1:2])
+        if together.shape != z.shape or not jnp.allclose(together[1:2], alone, atol=1e-5):
+            raise UserError("the activation must act elementwise, each number on its own.")
 
 
 @jax.custom_jvp
@@ -62,11 +71,3 @@ def _(primals, tangents):
     inside = jnp.abs(c) < 1
     angle = jnp.where(inside, jnp.arccos(jnp.where(inside, c, 0.0)), jnp.where(c > 0, 0.0, jnp.pi))
     return relu_cosine(c), (1 - angle / jnp.pi) * dc
-
-
-def _hermite(n: int) -> np.ndarray:
-    """(nodes, n): h_0 .. h_{n-1}, orthonormal under the standard normal."""
-    h = [np.ones_like(_Z), _Z]
-    for k in range(2, n):
-        h.append((_Z * h[-1] - np.sqrt(k - 1) * h[-2]) / np.sqrt(k))
-    return np.stack(h[:n], -1)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxformer.commandline import command
 from jaxformer.errors import UserError
-from jaxformer.records import write_atomically
+from jaxformer.files import write_atomically
 from jaxformer.training.curves import COLOURS
 
 MOST_POINTS, MOST_TOKENS = 2000, 10**8  # of a map: what is larger is a slip of the hand
@@ -20,6 +19,7 @@ BLUE, RED, _, _, ORANGE, *_ = COLOURS
 
 def run(main: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:
     """Runs a command in float64; it ends as every command does (jaxformer.commandline.command)."""
+    import jax  # not above: the pictures of numpy's numbers need none
 
     @command
     def whole(arguments: list[str] | None) -> int:

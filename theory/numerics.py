@@ -1,4 +1,7 @@
-"""What every theory needs once: checks of arguments, quadrature, Chebyshev interpolation."""
+"""What every theory needs once: Chebyshev series and loops in jax.
+
+Checks of arguments and quadrature need no jax and have files of their own; they are shown here too.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,36 +9,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from jaxformer.errors import UserError
+from theory.checks import check_count, check_range, is_concrete
+from theory.quadrature import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
+
+__all__ = [
+    "Array",
+    "Numbers",
+    "chebyshev_basis",
+    "chebyshev_fit",
+    "chebyshev_nodes",
+    "chebyshev_sum",
+    "chebyshev_sum_2d",
+    "check_count",
+    "check_range",
+    "is_concrete",
+    "normal_nodes",
+    "states_at",
+    "trapezoid",
+]
 
 Array = jax.Array | np.ndarray
 Numbers = Array | float  # one number, or an array of them
-
-
-def is_concrete(value: Any) -> bool:
-    """False for an array that jit, vmap or grad is tracing: its numbers cannot be looked at."""
-    return not isinstance(value, Tracer)
-
-
-def check_range(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> None:
-    """Raises unless every entry of `value` is finite and low <= entry <= high; tracers pass."""
-    if not is_concrete(value):
-        return
-    array = np.asarray(value, float)
-    ok = np.isfinite(array) & (array >= low) & (array <= high)
-    if not ok.all():
-        bounds = f"in [{low:g}, {high:g}]" if np.isfinite(high) else f"finite and at least {low:g}"
-        raise UserError(f"{name} must be {bounds}, got {array[~ok].flat[0]:g}.")
-
-
-def check_count(name: str, value: int, low: int = 1, high: float = np.inf) -> None:
-    """Raises unless `value` is a whole number of at least `low`, and of at most `high`."""
-    if isinstance(value, bool) or not abs(value) < np.inf or int(value) != value or value < low:
-        raise UserError(f"{name} must be a whole number of at least {low}, got {value!r}.")
-    if value > high:
-        raise UserError(f"{name} must be at most {high:,}, got {value:,}.")
 
 
 def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -> Any:
@@ -47,35 +42,6 @@ def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -
 
     bounds = jnp.stack([jnp.concatenate([jnp.zeros(1, int), stops[:-1]]), stops], axis=-1)
     return jax.lax.scan(until, start, bounds)[1]
-
-
-def trapezoid(low: float, high: float, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """n equidistant nodes on [low, high] and their weights: spectrally exact for a smooth
-    integrand that has died out at both ends."""
-    nodes = np.linspace(low, high, n)
-    weights = np.full(n, (high - low) / (n - 1))
-    weights[[0, -1]] /= 2
-    return nodes, weights
-
-
-def normal_nodes(n: int, reach: float = 12.0) -> tuple[np.ndarray, np.ndarray]:
-    """Trapezoid nodes and weights of a standard normal average, |z| <= reach."""
-    z, weights = trapezoid(-reach, reach, n)
-    weights = weights * np.exp(-(z**2) / 2)
-    return z, weights / weights.sum()
-
-
-def chebyshev_nodes(n: int) -> np.ndarray:
-    """The n zeros of T_n, moved to (0, 1)."""
-    return (1 + np.cos(np.pi * (np.arange(n) + 0.5) / n)) / 2
-
-
-def chebyshev_fit(values: np.ndarray) -> np.ndarray:
-    """Coefficients along axis 0 of the interpolant through `values` at chebyshev_nodes(n)."""
-    n = len(values)
-    transform = np.cos(np.pi * np.arange(n)[:, None] * (np.arange(n) + 0.5)[None] / n) * (2 / n)
-    transform[0] /= 2
-    return np.tensordot(transform, values, axes=1)
 
 
 def chebyshev_basis(x: jax.Array, n: int) -> list[jax.Array]:

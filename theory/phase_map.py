@@ -6,29 +6,23 @@ Left the paper's limit T -> infinity, right the exact average at T tokens; the c
 beta_c(rho) = sqrt(2 / (1-rho)). Writes a png and an npz with the same numbers.
 """
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from jaxformer.commandline import Parser
+from jaxformer.commandline import Parser, command
 from theory import rem
-from theory.command import (
-    MOST_POINTS,
-    MOST_TOKENS,
-    RED,
-    check_writable,
-    new_figure,
-    run,
-    save_figure,
-)
-from theory.numerics import Numbers, check_count, check_range
+from theory.checks import check_count, check_range
+from theory.command import MOST_POINTS, MOST_TOKENS, RED, check_writable, new_figure, save_figure
+from theory.signal.maps import Overlaps, ratio
 
 
-def attention_cosine(beta: Numbers, rho: Numbers, T: float | None = None) -> np.ndarray:
+def attention_cosine(beta: Any, rho: Any, T: float | None = None) -> np.ndarray:
     """SA(rho) = [(1-rho) Y_p + rho] / [(1-rho) Y_q + rho]; 1 where the limit is 0/0 (rho = 0)."""
     y_q, y_p = rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
-    below, above = (1 - rho) * y_q + rho, (1 - rho) * y_p + rho
-    return np.where(below > 0, above / np.where(below > 0, below, 1), 1.0)
+    return ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -46,11 +40,16 @@ def main(arguments: list[str] | None = None) -> None:
     check_writable(args.out.with_suffix(".npz"), ".npz", args.force)
 
     beta, rho = np.linspace(0, args.beta_max, args.points), np.linspace(0, 1, args.points)
-    limit = attention_cosine(beta[:, None], rho[None])
-    exact = attention_cosine(beta[:, None], rho[None], args.length)
+    # The same in numpy: the command needs no jax, whose start takes longer than both maps.
+    limit, exact = (
+        ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
+        for y_q, y_p in (
+            Overlaps(args.length, kind)(beta[:, None], rho[None]) for kind in ("limit", "exact")
+        )
+    )
     figure, axes = new_figure(2, 10, 4.4)
     edge = np.linspace(0, 1, 400)[:-1]
-    critical = np.asarray(rem.critical_beta(edge))
+    critical = np.sqrt(2 / (1 - edge))
     look = {"origin": "lower", "aspect": "auto", "cmap": "cividis", "vmin": 0, "vmax": 1}
     names = ("limit $T\\to\\infty$ (paper)", f"exact, $T={args.length}$")
     for axis, values, name in zip(axes, (limit, exact), names):
@@ -68,5 +67,11 @@ def main(arguments: list[str] | None = None) -> None:
     save_figure(figure, args.out, {"beta": beta, "rho": rho, "limit": limit, "exact": exact})
 
 
+@command
+def run(arguments: list[str]) -> int:
+    main(arguments)
+    return 0
+
+
 if __name__ == "__main__":
-    run(main)
+    sys.exit(run(sys.argv[1:]))

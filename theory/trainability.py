@@ -6,12 +6,14 @@ Rank collapse below alpha_c(beta), entropy collapse right of beta_c(0) = sqrt(2)
 The default variances are the paper's (figure 1c). Writes a png and an npz.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from jaxformer.commandline import Parser
+from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
+from theory.checks import check_count, check_range
 from theory.command import (
     BLUE,
     MOST_POINTS,
@@ -19,11 +21,9 @@ from theory.command import (
     RED,
     check_writable,
     new_figure,
-    run,
     save_figure,
 )
-from theory.numerics import check_count, check_range
-from theory.signal import OVERLAPS, Block, critical_alpha, propagate
+from theory.signal.maps import OVERLAPS, Encoders, Overlaps
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -58,11 +58,10 @@ def main(arguments: list[str] | None = None) -> None:
     beta = np.linspace(0, args.beta_max, args.points)
     alpha = np.linspace(0, args.alpha_max, args.points)
     sigmas = args.sigma_v2, args.sigma_w2, args.sigma_b2
-    block = Block(beta[:, None], alpha[None], args.alpha_mlp, *sigmas, args.activation)
-    cosine = np.asarray(propagate(0.0, block, args.layers, args.length, args.overlaps)[-1])
-    start = block.replace(beta=0.0, alpha_sa=0.0)
-    setting = (args.layers, args.length, args.epsilon, args.overlaps)
-    edge = np.asarray(critical_alpha(beta, start, *setting))
+    overlaps = Overlaps(args.length, args.overlaps)
+    encoders = Encoders(overlaps, args.alpha_mlp, *sigmas, args.activation)
+    cosine = encoders.cosine(beta[:, None], alpha[None], args.layers)
+    edge = encoders.critical_alpha(beta, args.layers, args.epsilon)
     figure, (axis,) = new_figure(1, 6.8, 4.8)
     extent = (0, args.beta_max, 0, args.alpha_max)
     image = axis.imshow(
@@ -107,5 +106,11 @@ def _finding(edge: float, args) -> str:
     return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={edge:.2f}$\n({where})"
 
 
+@command
+def run(arguments: list[str]) -> int:
+    main(arguments)
+    return 0
+
+
 if __name__ == "__main__":
-    run(main)
+    sys.exit(run(sys.argv[1:]))

@@ -29,7 +29,9 @@ are not run. Without the last MLP three layers trained on `rarer` still divide t
 the two successors: the attention is all on them, and which of them came once is learned slowly and
 with more layers (7: accuracy .945). On `more` three layers know the answer (.998). A rate of 0.03
 diverges without the clip of 1. The text contradicts itself: the construction makes ybar the rarer
-successor, the prose says that it "appears more". Both readings are here.
+successor, the prose says that it "appears more". Both readings are here. Two tokens follow the
+trigger, so that guessing one of them has p(correct) .5 on clean data: 3 layers on `rarer` and every
+run with Adam stay below it, cut or not. They have not learned the task; the cut removes the noise.
 """
 
 from configs import common

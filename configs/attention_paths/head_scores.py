@@ -11,6 +11,10 @@ The score of a head is the sum of |U^{pi pi'}| over pairs of which a path passes
 largest. The paper claims that it says what can be pruned. Expected at N=10 (10 datasets): .80 .59 1
 .10 for (1)1 (1)2 (2)1 (2)2; at N=1000 .96 .95 1 .92, where the scores say nothing. Pruning sets
 rows and columns of U to zero; U is not solved anew. For trained networks see oneshot.py.
+
+Data of one's own: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
+`labels`, or `tokens`, `attention_1` .. and `labels`; what else such a file may hold is said in
+experiments/papers/attention_paths/own.py.
 """
 
 from configs import common

@@ -17,6 +17,10 @@ E[U] at every width: what the authors' code measures. (B), the main text's <V_ef
 E[U - U G U / n]: at N=100, n=231 its good-denoising entry is -.49 where U has -.30. They agree only
 for n >> N. The order of paths is good, a1, denoising, a2 (h_1 slowest; the paper swaps a1 and
 denoising).
+
+Data of one's own: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
+`labels`, or `tokens`, `attention_1` .. and `labels`; what else such a file may hold is said in
+experiments/papers/attention_paths/own.py.
 """
 
 from configs import common

@@ -18,7 +18,14 @@ record also holds (1/n) <V_eff V_eff^T> with it (`U_effective` in arrays.npz: 13
 which the paper's text equates with U, but that holds only for n >> N. The readout is the last
 token (their code); the text says the first: --config.task.readout=first.
 
-The run can be killed at any moment: the same command goes on and ends with the same draws.
+The run can be killed at any moment: the same command goes on and ends with the same draws. Chains
+that are not to be trusted (theory/attention_paths/diagnostics.py: r-hat, effective draws in bulk
+and tails, divergences, tree depth, energy) end it with one line and exit code 4, and no verdict
+counts its record; --config.posterior.least_ess=400 draws on until there are so many effective ones.
+
+Data of one's own: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
+`labels`, or `tokens`, `attention_1` .. and `labels`; what else such a file may hold is said in
+experiments/papers/attention_paths/own.py.
 """
 
 from configs import common
@@ -49,6 +56,8 @@ def get_config(arg: str = ""):
         max_tree_depth=10,
         target_accept=0.8,
         chunk=100,  # the most steps in one dispatch
+        least_ess=0.0,  # draw on until bulk and tails have so many effective draws; 0: `draws` do
+        most_draws=100_000,  # of all chains together, however few are effective
     )
     if config.arguments.scale == "tiny":
         config.posterior.update(width=(5,), temperature=0.1)

@@ -6,7 +6,7 @@ variant  beta_0_5 | beta_1_0 | beta_1_4 | beta_1_8 | beta_3_0 | beta_4_0
 
 scale  what                               time                  expected test loss (nats)
 tiny   d=32, T=16, one seed               10 CPU seconds        between 2.03 and 3.35
-small  d=64, T=16, 1000 steps, 3 seeds    20 CPU seconds each   2.55, 2.72, 2.85 (+- 0.03) at
+small  d=64, T=16, 1000 steps, 3 seeds    20 CPU seconds each   2.55, 2.72, 2.84 (+- 0.03) at
                                                                 beta 0.5, 1.8, 4.0
 paper  d=768, T=128, 33,000 steps         hours on a GPU        the order of the figure
 

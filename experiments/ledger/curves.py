@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,8 +19,10 @@ Curves = dict[str, dict[str, list[tuple[int, list[float | None]]]]]
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
     """The curves of the rows of metrics.jsonl, thinned."""
     rows, curves = list(rows), {}
-    training = [row for row in rows if "validation" not in row]
-    for row in [*_thin(training), *_thin([row for row in rows if "validation" in row])]:
+    apart = ("validation", "signal")  # kinds of row that are thinned on their own
+    training = [row for row in rows if not row.keys() & {*apart}]
+    kinds = [training, *([row for row in rows if kind in row] for kind in apart)]
+    for row in itertools.chain(*map(_thin, kinds)):
         splits = {name: value for name, value in row.items() if isinstance(value, Mapping)}
         splits["training"] = {n: v for n, v in row.items() if n != "step" and n not in splits}
         for split, metrics in splits.items():

@@ -15,7 +15,7 @@ from experiments.ledger.item import (
 )
 from experiments.ledger.record import Record, address, at_the_edge, key
 from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
-from experiments.ledger.statistics import Number, minus, of_record
+from experiments.ledger.statistics import Number, mean_of, minus, of_record
 from experiments.shared import flags
 from jaxformer.errors import UserError, unknown
 
@@ -116,6 +116,9 @@ def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) 
 def _read(records: Mapping[str, Record], side: Side) -> Number | None:
     if not side.metric:
         return Number(side.value)
+    if side.among:
+        several = [_read(records, side._replace(cell=c, among=())) for c in side.among]
+        return None if None in several else mean_of(several)  # type: ignore[arg-type]
     if side.minus:
         both = [_read(records, side._replace(cell=c, minus="")) for c in (side.cell, side.minus)]
         return None if None in both else minus(*both)  # type: ignore[arg-type]

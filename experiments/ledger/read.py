@@ -1,13 +1,14 @@
 """Records as they lie on disk: those of results/, and finished run folders as if they were records.
 
-One that cannot be read is a line that says why; one whose config has changed since is marked stale.
+One that cannot be read is a line that says why; one whose config has changed since, or whose chains
+are not to be trusted, is marked and decides nothing.
 """
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.ledger import curves, trust
+from experiments.ledger import chains, curves, trust
 from experiments.ledger.record import Record
 from experiments.ledger.write import as_json, beside, table
 from experiments.shared import flags
@@ -87,7 +88,8 @@ def _placed(
         except Exception as error:
             problems.append(_said(f"{_near(present[name])}: the {what} and not shown", error))
             damaged[name] = None
-    return replace(record, stale=stale(record), **damaged)
+    why, metrics = stale(record) or chains.distrust(content), chains.known(content)
+    return replace(record, stale=why, metrics=metrics, **damaged)
 
 
 def _check_beside(name: str, record: Record) -> None:

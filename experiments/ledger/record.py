@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from experiments.ledger import trust
+from experiments.ledger.chains import NOT_TRUSTED
 from experiments.ledger.curves import Curves
 from experiments.shared import flags
 from jaxformer import build
@@ -80,6 +81,11 @@ class Record:
     def arguments(self) -> dict[str, str]:
         """The labels of its config: variant, scale, .."""
         return self.config["arguments"]
+
+    @property
+    def standing(self) -> str:
+        """What to call a record that no longer counts."""
+        return "not trusted" if self.stale.startswith(NOT_TRUSTED) else "stale"
 
     @property
     def command(self) -> str:

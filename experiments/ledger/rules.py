@@ -7,7 +7,7 @@ that baseline. A rule holds or fails where the 95 % interval of the difference l
 side; else it cannot tell, whichever side the number itself is on (see `statistics.difference`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from experiments.ledger.statistics import Number, difference
@@ -32,9 +32,12 @@ class Side(NamedTuple):
     is_exact: bool = False  # computed, not sampled: a record without an error means none
     times: float = 1.0  # the share of the number that is compared
     minus: str = ""  # a cell whose number of the same metric is taken off, seed by seed
+    among: tuple[str, ...] = ()  # cells, such as splits of the data, whose mean is taken
 
     @property
     def cells(self) -> tuple[str, ...]:
+        if self.among:
+            return self.among
         return (self.cell, self.minus) if self.minus else (self.cell,)
 
 
@@ -93,6 +96,11 @@ def gap(cell: str, other: str, metric: str = "accuracy") -> Side:
 def share_of(side: Side, times: float) -> Side:
     """A share of a measured number: "two thirds of what Standard stores"."""
     return side._replace(times=times)
+
+
+def over(cells: Sequence[str], metric: str) -> Side:
+    """The mean of a metric over cells that differ by a factor; its error is that between them."""
+    return Side(cells[0], metric, among=tuple(cells))
 
 
 def computed(metric: str, cell: str = "") -> Side:

@@ -68,6 +68,15 @@ def minus(left: Number, right: Number) -> Number:
     return Number(mean, spread / math.sqrt(len(pairs)), len(pairs), test, left.is_share, pairs)
 
 
+def mean_of(numbers: Sequence[Number]) -> Number:
+    """The mean over cells that differ by a factor, such as the split of the classes."""
+    n, mean = len(numbers), sum(number.mean for number in numbers) / len(numbers)
+    spread = sum((number.mean - mean) ** 2 for number in numbers) / max(n - 1, 1)
+    sem = math.sqrt(spread / n) if n > 1 else math.nan
+    test = math.sqrt(sum(number.test**2 for number in numbers)) / n
+    return Number(mean, sem, n, test, numbers[0].is_share)
+
+
 def difference(left: Number, right: Number) -> tuple[float, float]:
     """left - right, and half the width of its 95 % interval; infinite where nothing is known."""
     gap = left.mean - right.mean

@@ -38,6 +38,11 @@ class Line(NamedTuple):
     record: Record | None
     stale: bool = False
 
+    @property
+    def standing(self) -> str:
+        """ "stale: " or "not trusted: " before what decides nothing."""
+        return f"{self.record.standing}: " if self.stale and self.record else ""
+
     def words(self) -> dict[str, str]:
         """What every table says of it; a dash where there is nothing."""
         return {
@@ -48,7 +53,7 @@ class Line(NamedTuple):
             "n": str(self.value["n"]) if self.value else "-",
             "baseline": number(self.baseline),
             "scale": self.record.scale if self.record else "-",
-            "verdict": ("stale: " if self.stale else "") + (self.verdict or "no rule"),
+            "verdict": self.standing + (self.verdict or "no rule"),
         }
 
 
@@ -97,10 +102,13 @@ def verdict_of(row: Row, cell: str, metric: str) -> str:
 
 def stale_lines(row: Row) -> list[str]:
     """A line for each reason why records are stale."""
-    why: dict[str, list[str]] = {}
+    why: dict[tuple[str, str], list[str]] = {}
     for name, record in row.stale.items():
-        why.setdefault(record.stale, []).append(name)
-    return [f"Stale, so it decides nothing: {', '.join(n)}: {text}" for text, n in why.items()]
+        why.setdefault((record.standing, record.stale), []).append(name)
+    return [
+        f"{word.capitalize()}, so it decides nothing: {', '.join(names)}: {text}"
+        for (word, text), names in why.items()
+    ]
 
 
 def missing(row: Row) -> dict[str, str]:

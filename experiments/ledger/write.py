@@ -25,6 +25,7 @@ from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
 RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
 AXIS = 24  # entries of one axis of an array
+FIRST = 5  # entries of an axis before the last two: a run has five seeds
 UNSEEN = 4  # of 255: a colour that moves by no more looks the same
 
 
@@ -102,7 +103,7 @@ def table(arrays: Path) -> str:
 
 def _lines(array: np.ndarray) -> Iterator[list[str]]:
     # Of an axis before the last two, such as seeds, only the first entries are of use to a reader.
-    axes = [range(min(n, 4)) for n in array.shape[:-2]]
+    axes = [range(min(n, FIRST)) for n in array.shape[:-2]]
     axes += [range(0, n, -(-n // AXIS) or 1) for n in array.shape[-2:]]
     is_real = np.issubdtype(array.dtype, np.inexact)
     for place in itertools.product(*axes[:-1]):

@@ -149,7 +149,7 @@ def _others(rows: list[Row], records: list[Record]) -> list[str]:
 
 
 def _unusable(problems: list[str], records: list[Record]) -> list[str]:
-    lines = [*problems, *(f"{r.where}: stale, {r.stale}" for r in records if r.stale)]
+    lines = [*problems, *(f"{r.where}: {r.standing}, {r.stale}" for r in records if r.stale)]
     if not lines:
         return []
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)

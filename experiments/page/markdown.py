@@ -34,7 +34,7 @@ Runs that share seeds are compared seed by seed. `code`: the commit that the run
 def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
     """The text of RESULTS.md."""
     lines = [HEAD]
-    stale = [f"{r.where}: stale, {r.stale}" for r in records if r.stale]
+    stale = [f"{r.where}: {r.standing}, {r.stale}" for r in records if r.stale]
     if problems := [*map(plain, (*problems, *stale))]:
         lines += ["## Records that cannot be used", "", *(f"- {p}" for p in problems), ""]
     lines += ["## Ledger", "", *_counts(rows, heading=True), "", LEGEND, summary.luck(rows), ""]
@@ -49,8 +49,8 @@ def results(rows: list[Row], records: list[Record], problems: list[str]) -> str:
             summary.lead(rows, key),
             "",
         ]
-        heads = ["table or figure", "the paper claims", "our runs", "verdict", "caveat", "code"]
-        lines += [*_table(heads, map(_ledger_row, own)), ""]
+        heads = ["table or figure", "the paper claims", "our runs", "verdict", "scale", "caveat"]
+        lines += [*_table([*heads, "code"], map(_ledger_row, own)), ""]
         lines += _open(key, own, listed)
     lines += ["## Records", ""]
     groups: dict[str, list[Record]] = {}
@@ -110,6 +110,7 @@ def _ledger_row(row: Row) -> list[str]:
         row.item.claim,
         "<br>".join(ours) or row.item.defines or "-",
         f"**{row.verdict}**",
+        ", ".join(sorted({record.scale for record in row.records.values()})) or "-",
         " ".join(filter(None, caveat)),
         "<br>".join(map(plain, commits)) or "-",
     ]
@@ -190,7 +191,7 @@ def _group(group: list[Record]) -> list[str]:
         rate = chosen[0].get("learning_rate") if chosen else None
         rate = "-" if rate is None else f"{rate:g}"
         steps = str("-" if record.steps is None else record.steps)
-        code = _cell(tables.commit(record)) + (" **stale**" if record.stale else "")
+        code = _cell(tables.commit(record)) + (f" **{record.standing}**" if record.stale else "")
         values = [tables.measured(record.metrics.get(n)) for n in names]
         seconds = f"{record.seconds.get('cpu', 0):.0f}"
         body.append([_cell(_variant(record)), *values, rate, steps, seconds, code])

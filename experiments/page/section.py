@@ -73,7 +73,8 @@ def made(records: list[Record]) -> str:
             "time": f"{record.seconds.get('cpu', 0):.0f} CPU seconds",
         }
         rows = "".join(f"<dt>{k}</dt><dd><code>{escape(v)}</code></dd>" for k, v in facts.items())
-        old = f'<p class="problem">Stale: {escape(record.stale)}</p>' if record.stale else ""
+        why = f"{record.standing.capitalize()}: {escape(record.stale)}"
+        old = f'<p class="problem">{why}</p>' if record.stale else ""
         blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>')
     return "".join(blocks)
 
@@ -150,7 +151,7 @@ def _measured(line: tables.Line) -> str:
     if line.value is None or line.value["mean"] is None:
         return "-"
     where, mean = escape(line.record.where), line.value["mean"]
-    text = tables.measured(line.value) + (" (stale)" if line.stale else "")
+    text = tables.measured(line.value) + (f" ({line.record.standing})" if line.stale else "")
     return f'<data value="{mean}" data-record="{where}">{text}</data>'
 
 

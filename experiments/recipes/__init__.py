@@ -25,8 +25,8 @@ RECIPES = {
     "recall": Recipe((*TRAINING, "recall"), resumes=True),
     "oneshot": Recipe((*TRAINING[1:], "bayes"), resumes=True),
     "measure": Recipe(("task", "data", "model", "partition", "measure"), resumes=False),
-    "solve": Recipe(("figure",), resumes=False, uses_seeds=None),
-    "posterior": Recipe(("task", "posterior"), resumes=True, uses_seeds=False),
+    "solve": Recipe(("figure", "data"), resumes=False, uses_seeds=None),
+    "posterior": Recipe(("task", "data", "posterior"), resumes=True, uses_seeds=False),
 }
 
 

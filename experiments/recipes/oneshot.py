@@ -57,6 +57,9 @@ def phases_of(config) -> list[Phase]:
         raise UserError("bayes needs widths, and temperatures above 0.")
     check_range("bayes.examples", bayes.examples, 1)
     check_range("the smallest of bayes.widths", min(bayes.widths), 1)
+    check_range("bayes.draws", bayes.draws, 0)
+    if 0 < bayes.draws < 8:
+        raise UserError(f"bayes.draws must be 0, or at least 8 for two chains; got {bayes.draws}.")
     if not config.model.heads or min(config.model.heads) < 1:
         raise UserError(f"model.heads must be whole numbers above 0, got {config.model.heads}.")
     if len(data.classes) != 3:
@@ -64,7 +67,7 @@ def phases_of(config) -> list[Phase]:
             f"data.classes must be three numbers, for training, validation and test; got "
             f"{tuple(data.classes)}."
         )
-    sizes = {"per_class": data.per_class, "size": data.size}
+    sizes = {"per_class": data.per_class, "size": data.size, "prepared": data.folder}
     held = images.load(data.images, data.paths, sum(data.classes), **sizes)
     parts = images.split(held, data.classes, data.seed)
     first, validation, test = (OneShot(part, data.patch) for part in parts)
@@ -89,6 +92,7 @@ def _data(config, trained: Trained, member: int) -> dict[str, Any]:
         "ood": source.unlike(),
         "widths": tuple(config.bayes.widths),
         "temperatures": tuple(config.bayes.temperatures),
+        "draws": config.bayes.draws,
     }
 
 

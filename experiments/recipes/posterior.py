@@ -23,16 +23,18 @@ import numpy as np
 from experiments.papers.attention_paths import posterior as drawing
 from experiments.papers.attention_paths import problem
 from experiments.shared import ending, plots
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_range
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean
 from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import result_of
 from theory import attention_paths
-from theory.attention_paths.posterior import monte_carlo_error
+from theory.attention_paths.diagnostics import monte_carlo_error
 
 SAVE_SECONDS = 30.0
 DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
+# Diagnostics that are metrics too.
+SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")
 
 
 class Setup(NamedTuple):
@@ -40,18 +42,34 @@ class Setup(NamedTuple):
 
     data: problem.Example
     sampler: attention_paths.Sampler
-    draws: int  # a chain
+    draws: int  # a chain, and how many more at a time
+    least_ess: float  # effective draws in bulk and tails; 0: the draws asked for are enough
+    most_draws: int  # a chain, whatever least_ess says
 
     @property
     def steps(self) -> int:
         return self.sampler.warmup + self.draws
+
+    def suffice(self, chunks: list[dict]) -> bool:
+        """Are the draws as many as asked for?"""
+        if not self.least_ess:
+            return True
+        found = self.sampler.posterior(chunks).diagnostics
+        least = min(found[name] for name in ("ess", "ess_bulk", "ess_tail"))
+        drawn = found["draws"] // found["chains"]
+        print(f"{drawn} draws a chain have {least:.0f} effective ones of {self.least_ess:g} asked")
+        return least >= self.least_ess or drawn + self.draws > self.most_draws
 
 
 def setup(config) -> Setup:
     """The problem and the sampler, every argument checked; nothing is compiled."""
     settings = config.posterior.to_dict()
     draws, width = settings.pop("draws"), settings.pop("width")
-    data = problem.example(config.seed, **config.task.to_dict())
+    least_ess, most_draws = settings.pop("least_ess"), settings.pop("most_draws")
+    check_range("posterior.least_ess", least_ess, 0.0)
+    check_range("posterior.most_draws", most_draws, 0)
+    file = config.data.file
+    data = problem.example(config.seed, **({"file": file} if file else config.task.to_dict()))
     width = width[0] if len(width) == 1 else width
     given = (data.attentioned, data.labels, width, settings.pop("temperature"), data.heads)
     sampler = attention_paths.Sampler.build(*given, **settings)
@@ -61,7 +79,7 @@ def setup(config) -> Setup:
             "posterior.draws must be at least 4 a chain, else there is no error to report; got "
             f"{draws} draws in {sampler.chains} chains."
         )
-    return Setup(data, sampler, per_chain)
+    return Setup(data, sampler, per_chain, least_ess, math.ceil(most_draws / sampler.chains))
 
 
 def run(config, workdir: Workdir) -> int:
@@ -83,11 +101,13 @@ def run(config, workdir: Workdir) -> int:
         baselines=baselines,
         parameters={"sampled": _size(built.sampler)},
         diagnostics=posterior.diagnostics,
+        trusted=not posterior.doubts,
+        doubts=posterior.doubts or None,
         seconds=stopwatch.seconds(),
     )
     ending.write(workdir, result)
     tidy(workdir)
-    return 0
+    return ending.code(workdir)
 
 
 def tidy(workdir: Workdir) -> None:
@@ -104,10 +124,20 @@ def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[d
         stopwatch.before = seconds
         print(f"resuming from step {done}")
     chunks = [_read(workdir / f"draws/{i:06d}.npz", i) for i in range(saved)]
-    progress, saved_at, new = Progress(built.steps, done), time.monotonic(), []
+    if any("energy" not in chunk for chunk in chunks):
+        raise UserError(
+            f"{workdir / 'draws'} holds draws of an older version, which kept no energies; give "
+            "another --workdir to start anew."
+        )
+    goal = built.steps + max(0, -(-(done - built.steps) // built.draws)) * built.draws
+    progress, saved_at, new = Progress(goal, done), time.monotonic(), []
     first, length = True, 1  # the first dispatch compiles, the second is timed
-    while done < built.steps:
-        length, began = min(length, sampler.chunk, built.steps - done), time.monotonic()
+    while done < goal or not built.suffice(chunks):
+        if done == goal:
+            goal += built.draws
+            progress.close("more draws")
+            progress = Progress(goal, done)
+        length, began = min(length, sampler.chunk, goal - done), time.monotonic()
         state, chunk = sampler.advance(state, length)
         done += length
         spent = time.monotonic() - began
@@ -115,13 +145,13 @@ def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[d
         first = False
         new.append(chunk)
         stop = bool(interrupt.signal)
-        if stop or done == built.steps or time.monotonic() - saved_at >= SAVE_SECONDS:
+        if stop or done == goal or time.monotonic() - saved_at >= SAVE_SECONDS:
             chunks.append(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *new))
             _save(workdir, len(chunks), chunks[-1], state, stopwatch.seconds())
             new, saved_at = [], time.monotonic()
         note = "warm-up" if done <= sampler.warmup else ""
         progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
-        if stop and done < built.steps:
+        if stop and done < goal:
             progress.close("stopped")
             print(f"stopped; step {done} is saved, the same command goes on.")
             return None
@@ -133,22 +163,16 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     """(metrics, baselines, arrays): E[U] with Monte Carlo errors, predictor, diagnostics."""
     data, sampler = built.data, built.sampler
     rows, columns = np.triu_indices(len(data.names))
-    by_chain = posterior.U[:, rows, columns].reshape(sampler.chains, built.draws, -1)
-    means, errors = by_chain.mean((0, 1)), monte_carlo_error(by_chain)
-    ess = by_chain.var((0, 1)) / errors**2
-    metrics = {
-        f"U/{data.names[i]},{data.names[j]}": Mean(float(mean), float(error), int(size))
-        for i, j, mean, error, size in zip(rows, columns, means, errors, ess)
-    }
+    names = [f"U/{data.names[i]},{data.names[j]}" for i, j in zip(rows, columns)]
     energies = posterior.energies()
-    energy_error = monte_carlo_error(energies.reshape(sampler.chains, built.draws))
-    energy_ess = int(energies.var() / float(energy_error) ** 2)
-    metrics["energy"] = Mean(float(energies.mean()), float(energy_error), energy_ess)
+    drawn = np.concatenate([posterior.U[:, rows, columns], energies[:, None]], 1)
+    by_chain = drawn.reshape(sampler.chains, -1, drawn.shape[1])
+    metrics = dict(zip((*names, "energy"), map(_mean, np.moveaxis(by_chain, 2, 0)), strict=True))
     accuracy, tests = data.accuracy(posterior.mean(data.attentioned_test)), len(data.labels_test)
-    metrics["accuracy"] = Mean(accuracy, (accuracy * (1 - accuracy) / tests) ** 0.5, tests)
-    for name in ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max"):
-        value = posterior.diagnostics[name]
-        metrics[name] = Mean(float(value), math.nan, len(posterior.U))
+    error = (accuracy * (1 - accuracy) / tests) ** 0.5 if data.is_classes else math.nan
+    metrics["accuracy"] = Mean(accuracy, error, tests)
+    for name in SHOWN:
+        metrics[name] = Mean(float(posterior.diagnostics[name]), math.nan, len(posterior.U))
 
     temperature = sampler.problem.temperature
     theory = attention_paths.order_parameter(
@@ -158,7 +182,7 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     baselines = {
         "accuracy_theory": data.accuracy(mean),
         "accuracy_gp_limit": data.accuracy_at(np.eye(len(data.names)), temperature),
-        "accuracy_chance": float(max(np.mean(data.labels_test == s) for s in (-1, 1))),
+        "accuracy_chance": data.accuracy(_most_frequent(data)),
     }
     arrays = {
         "U": posterior.U,
@@ -173,6 +197,20 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     if posterior.theta is not None:
         arrays["theta"] = posterior.theta
     return metrics, baselines, arrays
+
+
+def _most_frequent(data: problem.Example) -> np.ndarray:
+    """The best constant answer of each output: the larger class, or the mean."""
+    means = np.asarray(data.labels_test).mean(0)
+    constant = np.where(means < 0, -1.0, 1.0) if data.is_classes else means
+    return np.broadcast_to(constant, data.labels_test.shape)
+
+
+def _mean(values_CxS: np.ndarray) -> Mean:
+    """With its Monte Carlo error and effective draws; none of a chain that stands still."""
+    error, variance = float(monte_carlo_error(values_CxS)), float(values_CxS.var())
+    effective = int(variance / error**2) if error > 0 else 0
+    return Mean(float(values_CxS.mean()), error if effective else math.nan, effective)
 
 
 def _restore(built: Setup, key, workdir: Workdir) -> tuple[Any, int, dict[str, float]]:

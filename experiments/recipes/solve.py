@@ -38,6 +38,7 @@ FIGURES: dict[str, str] = {
     "signal_no_residual": "two_failure_modes.depth:no_residual",
     "paths_accuracy": "attention_paths.accuracy:accuracy",
     "paths_alignment": "attention_paths.kernels:alignment",
+    "paths_datasets": "attention_paths.datasets:datasets",
     "paths_head_scores": "attention_paths.heads:head_scores",
     "paths_kernels": "attention_paths.kernels:path_kernels",
     "paths_networks": "attention_paths.heads:networks",
@@ -45,6 +46,7 @@ FIGURES: dict[str, str] = {
     "paths_robustness": "attention_paths.accuracy:robustness",
     "associations_allocation": "associations.allocation:allocation",
     "associations_gsm8k": "associations.gsm8k:gsm8k",
+    "associations_lemmas": "associations.lemmas:lemmas",
     "associations_published": "associations.published:published",
     "associations_embeddings": "associations.theorems:random_embeddings",
     "associations_theory": "associations.theorems:theory",
@@ -75,6 +77,7 @@ def run(config, workdir: Workdir) -> int:
         seconds=clock.seconds(),
         baselines=outcome.baselines,
         alarms=outcome.alarms or None,
+        diagnostics=outcome.chains or None,
     )
     print(*outcome.alarms, sep="\n", end="\n" if outcome.alarms else "")
     ending.write(workdir, result)
@@ -105,13 +108,19 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     room = importlib.import_module(f"experiments.papers.{module}")
     figure = Figure(getattr(room, f"measure_{which}"), getattr(room, f"draw_{which}"))
     known = settings_of(figure.measure)
+    if "data" in config and config.data.file:  # in place of the task that the config draws
+        if "task" not in settings:
+            raise UserError(f"figure {name!r} takes no data.file: it draws no task.")
+        settings["task"] = {"file": config.data.file}
     for field in settings:
         if field not in known:
             hint = did_you_mean(field, known)
             raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
     for field, value in flat(settings).items():
         check_numbers(f"figure.{field}", value)
-    if "task" in settings:
+    if "file" in settings.get("task", {}):
+        problem.example(config.seed, **settings["task"])
+    elif "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     return figure, settings | {name: v for name, v in common.items() if name in known}

@@ -45,6 +45,7 @@ def work(config: dict[str, Any], steps: int | None = None) -> float:
         return float(seeds)
     rates = len(config["optim"]["learning_rate"])
     size = config["train"]["batch_size"] * int(config["model"].get("layers", 1))
+    size *= int(config["task"].get("window", 1))  # tokens of a text
     return float(seeds * rates * size * (steps or config["train"]["steps"]))
 
 

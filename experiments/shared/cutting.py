@@ -1,10 +1,13 @@
 """LASER over many matrices and ranks: one SVD a matrix, one program for all, and it goes on later.
 
-Every row is appended to rows.jsonl as soon as it is known; a second call skips what is there.
+What lies below a matrix is computed once for all its ranks (`blockwise`). Every row is appended to
+rows.jsonl as soon as it is known; a second call skips what is there.
 """
 
 import hashlib
 import json
+import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import prompts
+from experiments.shared import blockwise, prompts
 from experiments.shared.prompts import Prompts
 from jaxformer import paths, surgery
 from jaxformer.errors import UserError
@@ -34,9 +37,10 @@ def search(
 ) -> Iterator[dict[str, Any]]:
     """Rows {matrix, fraction, rank, scores}, first that of the uncut model; without those done."""
     known = {(row["matrix"], row["fraction"]) for row in done}
+    says = blockwise.reader(model, params, asked, at_once)
 
     def row(cut: Any, matrix: str, fraction: float, rank: int) -> dict[str, Any]:
-        logs = _logs(model, cut, asked, at_once)
+        logs = says(cut, matrix)
         found = prompts.scores(logs, asked.targets_B, against)
         return {"matrix": matrix, "fraction": fraction, "rank": rank, **found}
 
@@ -56,9 +60,9 @@ def search(
 
 
 def chosen(params: Any, pattern: str) -> list[str]:
-    """The matrices that a pattern names, in the order of their blocks."""
+    """The matrices that a pattern names, in the order of their blocks: block_2 before block_10."""
     found = surgery.matrices(params, pattern)
-    return sorted(found, key=lambda path: [int(x) if x.isdigit() else 0 for x in path.split("_")])
+    return sorted(found, key=lambda path: ([int(x) for x in re.findall(r"\d+", path)], path))
 
 
 class Rows:
@@ -67,24 +71,38 @@ class Rows:
     def __init__(self, folder: Path, about: dict[str, Any]):
         folder.mkdir(parents=True, exist_ok=True)
         self.file, held = folder / ROWS, folder / ABOUT
-        if held.exists() and json.loads(held.read_text()) != json.loads(json.dumps(about)):
+        if not held.exists() and any(file.name[0] != "." for file in folder.iterdir()):
+            raise UserError(f"{folder} holds other files; rows need a folder of their own.")
+        if held.exists() and _json(held.read_bytes()) != json.loads(json.dumps(about)):
             raise UserError(f"{folder} holds another search; choose another --out.")
         write_json(held, about)
 
     def read(self) -> list[dict[str, Any]]:
         """Whole rows; a line that was cut off is as if it were not there."""
-        rows = []
-        for line in self.file.read_text().splitlines() if self.file.exists() else []:
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                continue
-        return rows
+        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
+        return [row for row in map(_json, lines) if isinstance(row, dict)]
 
     def append(self, row: dict[str, Any]) -> None:
         broken = self.file.exists() and not self.file.read_bytes().endswith(b"\n")
         with self.file.open("a") as out:
             out.write("\n" * broken + json.dumps(row) + "\n")
+
+
+def _json(content: bytes) -> Any:
+    """What it says, None if it is damaged."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def weights(params: Any) -> str:
+    """A checksum of all parameters: rows of another model are not gone on with."""
+    found = 0
+    for path, leaf in paths.flatten(params).items():
+        found = zlib.crc32(path.encode(), found)
+        found = zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data, found)
+    return f"{found:08x}"
 
 
 def fingerprint(asked: Prompts) -> str:
@@ -96,19 +114,3 @@ def fingerprint(asked: Prompts) -> str:
 def best(rows: Sequence[dict[str, Any]], key: Callable[[dict[str, Any]], float]) -> dict[str, Any]:
     """The row with the highest key among those that cut something."""
     return max((row for row in rows if row["matrix"]), key=key)
-
-
-def _logs(model: Any, params: Any, asked: Prompts, at_once: int) -> np.ndarray:
-    """In parts of equal size, so that there is one program; the last one is filled up."""
-    number = len(asked.tokens_BxT)
-    size = min(at_once, number)
-    parts = []
-    for start in range(0, number, size):
-        start = min(start, number - size)
-        parts.append(
-            (start, prompts.next_log_probabilities(model, params, asked.part(start, start + size)))
-        )
-    whole = np.empty((number, parts[0][1].shape[-1]), parts[0][1].dtype)
-    for start, logs in parts:
-        whole[start : start + size] = logs
-    return whole

@@ -12,6 +12,8 @@ from jaxformer.records import Workdir, write_atomically
 from jaxformer.training import curves
 from jaxformer.training.result import Result
 
+UNTRUSTED = 4  # the exit code of a run that ended with chains that are not to be trusted
+
 
 def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
     """arrays.npz: everything the figure shows; it is drawn from this file."""
@@ -46,3 +48,12 @@ def write(workdir: Workdir, result: Result) -> None:
     workdir.write("result.json", result.as_json())
     barrier()  # nobody reads the record before it is whole
     describe.print_result(workdir)
+
+
+def code(workdir: Workdir) -> int:
+    """The exit code of a finished run: UNTRUSTED, with one line that says why, or 0."""
+    result = workdir.read("result.json")
+    if result.get("trusted", True):
+        return 0
+    print(f"not trusted: {'; '.join(result['doubts'])}. The record says so and decides nothing.")
+    return UNTRUSTED

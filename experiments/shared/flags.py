@@ -14,7 +14,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs.common import ConfigError
+from configs.arguments import ConfigError
 from experiments import recipes
 from jaxformer.errors import UserError, check_choice, did_you_mean
 from jaxformer.records import flat
@@ -107,7 +107,7 @@ def _said_in_a_line(what: str) -> Iterator[None]:
 
 def known_configs() -> list[str]:
     files = (ROOT / "configs").rglob("*.py")
-    own = [f for f in files if f.name not in ("__init__.py", "common.py")]
+    own = [f for f in files if f.parent != ROOT / "configs" and f.name != "__init__.py"]
     return sorted(str(f.relative_to(ROOT)) for f in own)
 
 

@@ -1,7 +1,8 @@
 """Prompts as one batch, and what a model says comes next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from jaxformer.errors import UserError
 
 NONE = -1  # a prompt without a target
+LONGEST = 10**8  # bytes of a file of prompts
 
 
 class Prompts(NamedTuple):
@@ -24,6 +26,49 @@ class Prompts(NamedTuple):
     def part(self, start: int, stop: int) -> "Prompts":
         rows = slice(start, stop)
         return Prompts(self.tokens_BxT[rows], self.ends_Bx1[rows], self.targets_B[rows], self.notes)
+
+
+def parts(asked: Prompts, at_once: int) -> list[tuple[int, Prompts]]:
+    """[(its first row, a part)] of equal size, so that there is one program.
+
+    The last part may repeat some prompts of the one before it.
+    """
+    number = len(asked.tokens_BxT)
+    size = min(at_once, number)
+    starts = [min(start, number - size) for start in range(0, number, size)]
+    return [(start, asked.part(start, start + size)) for start in starts]
+
+
+def joined(parts_of_rows: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
+    """The rows of all parts, each at its place."""
+    found = list(parts_of_rows)
+    last, rows = found[-1]
+    whole = np.empty((last + len(rows), *rows.shape[1:]), rows.dtype)
+    for start, rows in found:
+        whole[start : start + len(rows)] = rows
+    return whole
+
+
+def pairs(file: Path) -> list[tuple[str, str]]:
+    """[(prompt, target)] of a text file, a line each: prompt, tab, target."""
+    if not file.is_file():
+        raise UserError(f"no file {str(file)!r}; it holds a line for each prompt.")
+    if file.stat().st_size > LONGEST:
+        raise UserError(f"{file} has more than {LONGEST:,} bytes: it is no list of prompts.")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is no text in UTF-8.") from None
+    found = []
+    for place, line in enumerate(lines, 1):
+        prompt, tab, target = line.partition("\t")
+        if line.strip() and (not tab or "\t" in target or not prompt.strip() or not target.strip()):
+            raise UserError(f"{file}, line {place}: expected prompt, tab, target.")
+        if line.strip():
+            found.append((prompt, target))
+    if not found:
+        raise UserError(f"{file} has no prompt.")
+    return found
 
 
 def batch(words: Any, prompts: Sequence[str], targets: Sequence[str] = ()) -> Prompts:
@@ -66,11 +111,6 @@ def _program(model: Any) -> Any:
         return jax.nn.log_softmax(logits_BxV.astype(jnp.result_type(float)))
 
     return jax.jit(log_probabilities)
-
-
-def compiled(model: Any) -> int:
-    """How many programs were compiled for a model."""
-    return _program(model)._cache_size()
 
 
 def next_log_probabilities(model: Any, params: Any, asked: Prompts) -> np.ndarray:

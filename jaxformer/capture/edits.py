@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
+from jaxformer.models.points import given
 
 BY_HEAD = ("queries", "keys", "values", "turned_queries", "turned_keys", "heads", "mixed")
 BY_PAIR = ("scores", "masked_scores", "weights")  # (B, H, T, S)
@@ -22,6 +23,7 @@ def zero(value: jax.Array) -> jax.Array:
 
 def mean(value: jax.Array) -> jax.Array:
     """Mean ablation: the mean over the batch, position by position."""
+    _check_batch("the mean over the batch", value)
     return jnp.broadcast_to(value.mean(0, keepdims=True), value.shape)
 
 
@@ -29,6 +31,7 @@ def resample(key: jax.Array) -> Callable[[jax.Array], jax.Array]:
     """Resampling ablation: every example gets the value of another one, none keeps its own."""
 
     def of_another(value: jax.Array) -> jax.Array:
+        _check_batch("resampling", value)
         order = jax.random.permutation(key, len(value))
         return jnp.zeros_like(value).at[order].set(value[jnp.roll(order, 1)])
 
@@ -39,7 +42,7 @@ def at(new: Any, heads: Where = None, positions: Where = None) -> Callable:
     """`new` at these heads and positions only; elsewhere the value stays. Indices may be traced."""
 
     def confined(value: jax.Array, address: str) -> jax.Array:
-        chosen = jnp.asarray(new(value) if callable(new) else new)
+        chosen = given(address, value, new)
         if chosen.shape not in ((), value.shape):
             raise UserError(
                 f"{address} has the shape {value.shape}; what should take the place of some of it "
@@ -86,6 +89,12 @@ def sizes(address: str, shape: tuple[int, ...], by: Sequence[str]) -> list[int]:
 
 def count(address: str, shape: tuple[int, ...], by: Sequence[str]) -> int:
     return math.prod(sizes(address, shape, by))
+
+
+def _check_batch(what: str, value: jax.Array) -> None:
+    """One example alone would keep its own value: an ablation that does nothing."""
+    if len(value) < 2:
+        raise UserError(f"{what} needs at least two examples, got {len(value)}.")
 
 
 def _check(address: str, what: str, index: Any, size: int) -> None:

@@ -161,6 +161,9 @@ def path_patch(
     """
     clean, corrupted = _prompts(clean, corrupted)
     (sends, head), (reads, reader) = sender, receiver
+    known = [*_known(model, _like(corrupted))]
+    if {sends, reads} <= {*known} and known.index(sends) >= known.index(reads):
+        raise UserError(f"{sends} does not come before {reads}: there is no path.")
     name = re.escape(sends)
     said = _the_one(capture(model, params, *clean, names=[name]), sends)
     usual = capture(model, params, *corrupted, names=[BRANCHES])
@@ -189,8 +192,7 @@ def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
     """{address: shape} of what is to be patched."""
     for kind in by:
         check_choice("kind of place", kind, KINDS)
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), inputs)
-    known = _known(model, like)
+    known = _known(model, _like(inputs))
     chosen: dict[str, tuple[int, ...]] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         paths.check_pattern(pattern)
@@ -201,15 +203,22 @@ def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
     return chosen
 
 
+def _like(inputs: Any) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), inputs)
+
+
 def _prompts(clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    pair = tuple(x if isinstance(x, tuple) else (x,) for x in (clean, corrupted))
+    pair: Any = tuple(
+        tuple(part if part is None else jnp.asarray(part) for part in one)
+        for one in (x if isinstance(x, tuple) else (x,) for x in (clean, corrupted))
+    )
     first, second = ([jnp.shape(x) for x in one] for one in pair)
     if first != second:
         raise UserError(
             "a clean and a corrupted prompt must have as many tokens, got the shapes "
             f"{first} and {second}."
         )
-    return pair  # type: ignore[return-value]
+    return pair
 
 
 def _sum_but(value: jax.Array, address: str, by: Sequence[str]) -> jax.Array:

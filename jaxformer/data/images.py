@@ -49,12 +49,14 @@ def load(
     per_class: int = 0,
     size: int = 32,
     seed: int = 0,
+    prepared: str = "",
 ) -> Images:
     """The images called `name`; classes and per_class bound their number, 0 takes all there are.
 
     glyphs          drawn, any number of classes (default 50) and images (default 20)
     folder          `paths`: folders or zips, any depth; a folder of images is a class
-    omniglot, mnist, fashion_mnist    through TensorFlow Datasets
+    omniglot, mnist, fashion_mnist    through TensorFlow Datasets, in the folder `prepared` or in
+                    its own; of fewer classes than there are, the first labels: 0 and 1
     """
     check_choice("image source", name, NORMS)
     check_range("data.size, in pixels,", size, 1, 4096)
@@ -64,7 +66,7 @@ def load(
         return glyphs(seed, classes or 50, per_class or 20, size)
     read = functools.partial(_resize, size=size)
     folder = name == "folder"
-    by_class = _from_paths(paths, read) if folder else _from_tfds(name, classes, per_class, read)
+    by_class = _from_paths(paths, read) if folder else _from_tfds(name, prepared, per_class, read)
     if classes:
         by_class = dict(list(by_class.items())[:classes])
     few = [label for label, images in by_class.items() if len(images) < 2]
@@ -177,25 +179,23 @@ def _resize(image: Any, size: int) -> np.ndarray:
     return np.asarray(grey, np.uint8)
 
 
-def _from_tfds(name: str, classes: int, per_class: int, read: Callable) -> dict[str, list]:
+def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict[str, list]:
     try:
         import tensorflow_datasets as tfds
         from PIL import Image
 
-        source: Any = tfds.data_source(name, split="train+test", download=False)
+        place: dict[str, Any] = {"data_dir": str(Path(prepared).expanduser())} if prepared else {}
+        source: Any = tfds.data_source(name, split="train+test", download=False, **place)
     except Exception as error:  # absent packages, no network, no prepared data: many kinds
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}). It needs "
             "the extra [data], and once, with a network: python experiments/prepare.py --dataset "
-            f"tfds:{name} --download; or use images from a folder."
+            f"tfds:{name} --download (data.folder names where); or use images from a folder."
         ) from None
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)
     for row in source:
         label = str(row["label"])
-        if (classes and label not in by_class and len(by_class) == classes) or (
-            per_class and len(by_class[label]) >= per_class
-        ):
-            continue
-        by_class[label].append(read(Image.fromarray(np.asarray(row["image"]).squeeze())))
+        if not per_class or len(by_class[label]) < per_class:
+            by_class[label].append(read(Image.fromarray(np.asarray(row["image"]).squeeze())))
     return {label: by_class[label] for label in sorted(by_class, key=int)}

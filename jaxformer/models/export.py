@@ -141,14 +141,14 @@ def llama_config(model: Any, end: int | None) -> dict[str, Any]:
 @command
 def main(argv: Sequence[str]) -> int:
     from jaxformer import build
-    from jaxformer.loading import load
+    from jaxformer.loading import load_run
 
     parser = Parser(__doc__)
     parser.add_argument("run")
     parser.add_argument("folder")
     parser.add_argument("--member", type=int, default=None)
     asked = parser.parse_args(argv)
-    model, params, config = load(asked.run, asked.member)
+    model, params, config = load_run(asked.run, asked.member)[:3]
     task = build.task(config)
     held = getattr(task, "held", None)
     if held is None:

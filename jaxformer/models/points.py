@@ -117,10 +117,20 @@ def scanned(blocks: Sequence[str]) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if asked is None else asked.standing_for(blocks)
 
 
-def _changed(address: str, value: jax.Array, new: Any) -> jax.Array:
+def given(address: str, value: jax.Array, new: Any) -> jax.Array:
+    """The array that `new`, an array or a function, gives in place of this value."""
     if isinstance(new, Callable):
         new = new(value, address) if getattr(new, "takes_address", False) else new(value)
-    new = jnp.asarray(new)
+    try:
+        return jnp.asarray(new)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"what should take the place of {address} is no array but {type(new).__name__}."
+        ) from None
+
+
+def _changed(address: str, value: jax.Array, new: Any) -> jax.Array:
+    new = given(address, value, new)
     if new.shape != value.shape and new.shape != ():
         raise UserError(
             f"{address} has the shape {value.shape}; what should take its place has {new.shape}. "

@@ -68,7 +68,8 @@ class Run:
 
     @property
     def curves(self) -> dict[str, np.ndarray]:
-        """{"step": (rows,), "loss": (rows, members), ..}; validation has steps of its own."""
+        """{"step": (rows,), "loss": (rows, members), ..}; validation has steps of its own, so has
+        the signal, (rows, members, layers)."""
         rows = self.trained.session.workdir.rows()
         training = [row for row in rows if "loss" in row]
         found = {name: np.array([row[name] for row in training], float) for name in training[0]}
@@ -77,6 +78,11 @@ class Run:
         for name in validated[0]["validation"] if validated else ():
             values = [row["validation"][name] for row in validated]
             found[f"validation_{name}"] = np.array(values, float)
+        watched = [row for row in rows if "signal" in row]
+        if watched:
+            found["signal_step"] = np.array([row["step"] for row in watched])
+        for name in watched[0]["signal"] if watched else ():
+            found[f"signal_{name}"] = np.array([row["signal"][name] for row in watched], float)
         return found
 
     def plot(self) -> Any:
@@ -126,7 +132,7 @@ def train(
     rate, or {label: one of these}. `unfreeze`: ((step, rules), ..). `data`: sizes, or batches of
     one's own (jaxformer.tasks.source.Data). With `workdir` the run is saved on the way and the same
     call goes on where it stopped. `settings`: further fields of TrainSettings (log_every,
-    eval_every, target, probes, members) and OptimSettings (schedule, warmup, clip).
+    eval_every, target, probes, signal, members) and OptimSettings (schedule, warmup, clip).
     """
     partition = partition if isinstance(partition, Partition) else Partition(partition)
     later = [(step, Partition(rules)) for step, rules in unfreeze]

@@ -8,7 +8,8 @@ from jaxformer.environment import environment
 from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 
-OPTIONAL = ("steps", "diagnostics", "alarms")  # left out of the file where a run has none
+# Left out of the file where a run has none.
+OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Result:
     steps: int | None = None  # that were trained
     diagnostics: Mapping[str, Any] | None = None  # of a sampler
     alarms: Sequence[str] | None = None  # lines that say what went wrong without an error
+    trusted: bool | None = None  # are its chains?
+    doubts: Sequence[str] | None = None  # what speaks against them
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""

@@ -87,7 +87,7 @@ def train_phases(
         shown = Progress(settings.steps, int(state.step), progress)
         mine = last._replace(partition=setup.partition, tx=setup.tx)
         session = Session(mine, settings, workdir, checkpoints, stopwatch, interrupt, shown)
-        more = [*hooks(session)]
+        more = [*hooks(session), *session.looks()]
         for hook in more:
             if hook.at_start and not int(state.step):
                 hook.call(state, 0)

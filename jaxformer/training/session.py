@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxformer.checkpoint import Checkpoints
 from jaxformer.errors import UserError
-from jaxformer.partition import FROZEN
-from jaxformer.processes import agree, largest
+from jaxformer.partition import FROZEN, Partition
+from jaxformer.processes import agree, is_writer, largest
 from jaxformer.records import Workdir, dumps
 from jaxformer.settings import TrainSettings
 from jaxformer.tasks.task import Batch, Scores
+from jaxformer.training import signal
 from jaxformer.training.alarm import alarms
 from jaxformer.training.loop import Hook
 from jaxformer.training.metrics import Mean, mean_of_batches, weighted_mean
@@ -59,6 +61,10 @@ class Session:
         self.kept: int | None = None  # its step, once the run has ended
         self.loss, self.note = math.nan, ""  # what the progress line says
         self.speed = Throughput(self.setup) if self.settings.throughput else None
+        self.watch = None
+        if self.settings.signal:
+            tokens, members = self.heldout.validation.inputs, self.setup.members.members
+            self.watch = signal.Watch(self.setup.model, tokens, members, whole)
 
     def hooks(self) -> list[Hook]:
         every = self.settings.eval_every
@@ -67,6 +73,20 @@ class Session:
             Hook(math.ceil(self.settings.steps / 10), self.save),
             Hook(0, self.after_dispatch),
         ]
+
+    def looks(self) -> list[Hook]:
+        """Of train.signal: before the first step and at every evaluation."""
+        return [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
+
+    def look(self, state: TrainState, step: int) -> None:
+        """A row of the signal by layer; a line for each range that a layer has left."""
+        assert self.watch
+        row = self.watch.row(Partition.merge(state.trainable, state.frozen))
+        self.workdir.append([{"step": step, "signal": row}])
+        for words in self.watch.warnings(row) if is_writer() else []:
+            if self.progress.line:
+                self.progress.line.clear()
+            print(f"warning: step {step}: {words}", file=sys.stderr)
 
     def record(self, first: int, metrics: dict[str, np.ndarray]) -> None:
         """One row for every `log_every` steps: the means since the row before."""
@@ -242,12 +262,18 @@ class Session:
         )
 
     def _probed(self) -> list[dict[str, float]]:
-        """Per member, each probe in the first row and in the last."""
-        rows = [row for row in self.workdir.rows() if "loss" in row]
+        """Per member, each probe in the first row and in the last; the same of the signal."""
+        written = self.workdir.rows()
+        rows = [row for row in written if "loss" in row]
         ends = {f"{name}_start": rows[0][name] for name in self.settings.probes}
         ends |= {f"{name}_end": rows[-1][name] for name in self.settings.probes}
         members = range(len(self.setup.members.members))
-        return [{n: float(np.asarray(ends[n], float)[i]) for n in ends} for i in members]
+        probed = [{n: float(np.asarray(ends[n], float)[i]) for n in ends} for i in members]
+        seen = [row["signal"] for row in written if "signal" in row]
+        for ending, row in zip(("start", "end"), (seen[0], seen[-1])) if seen else ():
+            for mine, worst in zip(probed, signal.summary(row, ending), strict=True):
+                mine |= worst
+        return probed
 
     def _member(self, i: int, state: TrainState) -> dict[str, Any]:
         seed, rate = self.setup.members.members[i]

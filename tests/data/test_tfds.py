@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.prepare import main
+from jaxformer.data import images
 from jaxformer.data.tokens import open_tokens
+from jaxformer.errors import UserError
 
 tfds = pytest.importorskip("tensorflow_datasets")
 REVIEWS = [(f"review {i} is {'good' if i % 2 else 'bad'}", i % 2) for i in range(60)]
@@ -33,6 +35,37 @@ class TinyReviews(tfds.core.GeneratorBasedBuilder):
         for i in range(start, stop):
             text, label = REVIEWS[i]
             yield i, {"text": text, "label": label}
+
+
+class TinyGlyphs(tfds.core.GeneratorBasedBuilder):
+    """Five classes of small pictures, of which the highest label comes first."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        pixels = tfds.features.Tensor(shape=(12, 12, 1), dtype=np.uint8)
+        features = {"image": pixels, "label": tfds.features.ClassLabel(num_classes=5)}
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(0, 15), "test": self._generate_examples(15, 25)}
+
+    def _generate_examples(self, start, stop):
+        for i in range(start, stop):
+            label = 4 - i % 5
+            yield i, {"image": np.full((12, 12, 1), 10 * label + i // 5, np.uint8), "label": label}
+
+
+def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
+    TinyGlyphs(data_dir=str(tmp_path), file_format="array_record").download_and_prepare()
+    monkeypatch.setitem(images.NORMS, "tiny_glyphs", (0.9, 0.1))
+    held = images.load("tiny_glyphs", classes=2, per_class=3, size=12, prepared=str(tmp_path))
+    assert held.classes == ("0", "1")  # the first two that are read are 4 and 3
+    assert set(np.unique(held.pixels_CxKxSxS[1])) <= {10, 11, 12, 13, 14}
+    whole = images.load("tiny_glyphs", size=12, prepared=str(tmp_path))
+    assert whole.classes == tuple("01234") and whole.pixels_CxKxSxS.shape == (5, 5, 12, 12)
+    with pytest.raises(UserError, match=r"data\.folder names where"):
+        images.load("tiny_glyphs", prepared=str(tmp_path / "elsewhere"))
 
 
 @pytest.fixture(scope="module")

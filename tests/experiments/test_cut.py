@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import jaxformer
+from experiments import generate, look
 from experiments.cut import main
-from experiments.shared import cutting, prompts
+from experiments.shared import blockwise, cutting, prompts
 from jaxformer import paths, surgery
+from jaxformer.models import export
 from jaxformer.models.pretrained import text, tiny
+from theory.advise.__main__ import run as advise
 
 PROMPT = "Madrid is located in"
 LINES = f"{PROMPT}\tSpain\nParis is located in the southern one\tFrance\nRome is\tSouthampton\n"
@@ -55,7 +58,7 @@ def test_a_search_is_laser_again_and_again_and_resumes(folder, tmp_path, capsys,
     (tmp_path / "p.txt").write_text(LINES)
     model, params, _ = jaxformer.load(folder)
     words = [str(folder), *SEARCH, f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
-    prompts._program.cache_clear()
+    blockwise._programs.cache_clear()
     decompose, seen = surgery.decompose, []
 
     def counted(matrix):
@@ -72,7 +75,7 @@ def test_a_search_is_laser_again_and_again_and_resumes(folder, tmp_path, capsys,
     monkeypatch.setattr(surgery, "decompose", decompose)
     assert main(words) == 0
     assert "'Southampton' is" in capsys.readouterr().out  # several tokens: it is said
-    assert prompts.compiled(model) == 1
+    assert blockwise.compiled(model) == 1
     rows = cutting.Rows.read(type("At", (), {"file": file}))
     assert len(rows) == 1 + 4 * 2 and [*rows[0]][:3] == ["matrix", "fraction", "rank"]
     pairs = [line.split("\t") for line in LINES.splitlines()]
@@ -81,11 +84,61 @@ def test_a_search_is_laser_again_and_again_and_resumes(folder, tmp_path, capsys,
         cut = surgery.laser(params, row["matrix"], row["fraction"])
         logs = prompts.next_log_probabilities(model, cut, batch)
         own = logs[np.arange(3), batch.targets_B]
-        assert row["p_target"] == pytest.approx(np.exp(own).mean(), rel=1e-3)
+        assert row["p_target"] == pytest.approx(np.exp(own).mean(), rel=1e-4)
         assert row["rank"] == (1 if row["fraction"] == 0.1 else 16)
     full = [row["p_target"] for row in rows if row["fraction"] == 1]
     np.testing.assert_allclose(full, rows[0]["p_target"], rtol=1e-4)
     assert "holds another search" in fails(capsys, *words, "--dtype=bfloat16")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", pytest.param("gpt_neox", marks=pytest.mark.slow)])
+def test_block_by_block_is_the_whole_model(kind, monkeypatch):
+    """For a change anywhere, in parts; what lies below a changed block is not computed again."""
+    model, params, _ = tiny.tiny(kind, 24)
+    tokens = np.random.RandomState(0).randint(0, 24, (5, 7))
+    asked = prompts.Prompts(tokens, np.array([[6], [3], [6], [5], [6]]), tokens[:, 0], ())
+    says = blockwise.reader(model, params, asked, 2)
+    programs, calls = blockwise._programs(model), []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return programs.advance(*arguments)
+
+    monkeypatch.setattr(blockwise, "_programs", lambda _: programs._replace(advance=counted))
+    changed = {"": 2, "block_0/mlp/in/kernel": 2, "block_1/attn/out/kernel": 2}
+    changed |= {"block_1/mlp/in/kernel": 1, "block_0/attn/key/kernel": 2, "embed/embedding": 2}
+    if kind == "gpt_neox":
+        changed["unembed/kernel"] = 2
+    for path, blocks in changed.items():
+        cut = paths.replace(params, {path: 0.5 * paths.flatten(params)[path]}) if path else params
+        calls.clear()
+        logs = says(cut, path)
+        assert len(calls) == blocks * 3, path  # three parts of two prompts
+        expected = prompts.next_log_probabilities(model, cut, asked)
+        np.testing.assert_allclose(logs, expected, atol=1e-5)
+
+
+def test_matrices_are_in_the_order_of_their_blocks():
+    kernel = {"in": {"kernel": np.ones((2, 2))}, "out": {"kernel": np.ones((2, 2))}}
+    params = {f"block_{i}": {"mlp": kernel} for i in range(11)}
+    found = cutting.chosen(params, r"block_\d+/mlp")
+    assert [path[:8] for path in found[:4]] == ["block_0/", "block_0/", "block_1/", "block_1/"]
+    assert found[-1] == "block_10/mlp/out/kernel"
+
+
+def test_rows_of_another_model_are_not_gone_on_with(folder, tmp_path, capsys):
+    model = tiny.save("gpt2", tmp_path / "model", tiny.TEXTS)
+    (tmp_path / "p.txt").write_text("Madrid is\tSpain\n")
+    words = [model, "--search", "--fraction=1", "--matrix=block_0/mlp/in"]
+    words += [f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
+    assert main([*map(str, words)]) == 0
+    tiny.save("gpt2", model, tiny.TEXTS, seed=1)
+    assert "nothing cut" in capsys.readouterr().out
+    assert "holds another search" in fails(capsys, *words)
+    (tmp_path / "out/search.json").write_text("{")
+    assert "holds another search" in fails(capsys, *words)
+    words[-1] = f"--out={folder}"
+    assert "holds other files" in fails(capsys, *words)
 
 
 def test_padding_does_not_show(folder):
@@ -107,6 +160,29 @@ def test_our_own_runs_can_be_cut(finished, capsys):
     assert "block_1/mlp/in/kernel: 16 x 64, rank 8 kept" in capsys.readouterr().out
     words[2] = "--prompt=five nine"
     assert "a prompt is token ids such as '5 17 2'" in fails(capsys, finished, *words)
+    assert "dtype and place are of published models" in fails(
+        capsys, finished, *words, "--dtype=bfloat16"
+    )
+
+
+def test_commands_of_runs_say_that_it_is_none(folder, tmp_path, capsys):
+    """They need the task of a run; a published model has words, and no task."""
+    for command, words in (
+        (generate.main, [folder]),
+        (look.main, [folder]),
+        (export.main, [folder, tmp_path / "out"]),
+        (advise, ["--run", folder]),
+    ):
+        assert command([*map(str, words)]) == 2
+        assert "is a published model, not a run: " in capsys.readouterr().err
+
+
+def test_the_model_that_is_cut_is_not_written_over(folder, tmp_path, capsys):
+    words = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}"]
+    assert "write over the model" in fails(capsys, folder, *words, f"--save={folder}")
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert "holds other files" in fails(capsys, folder, *words, f"--save={tmp_path}")
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +195,9 @@ def test_our_own_runs_can_be_cut(finished, capsys):
         (["--matrix=block_9/mlp", "--fraction=.1", "--prompt=the"], "matches no path"),
         (["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt="], "give --matrix"),
         (["--search"], "--search needs --prompts=FILE and --out=FOLDER"),
+        (["--dtype=banana"], "dtype must be one of"),
+        (["--dtype=int32"], "dtype must be one of"),
+        (["--revision=step1"], "is a folder: a revision is of a name on the hub"),
     ],
 )
 def test_bad_words(folder, capsys, words, message):
@@ -127,9 +206,17 @@ def test_bad_words(folder, capsys, words, message):
 
 def test_bad_files(folder, tmp_path, capsys):
     lines = tmp_path / "p.txt"
-    lines.write_text("no target\n")
-    words = ["--search", f"--prompts={lines}", f"--out={tmp_path / 'out'}"]
-    assert "line 1: expected prompt, tab, target" in fails(capsys, folder, *words)
+    for content, message in (
+        (b"no target\n", "line 1: expected prompt, tab, target"),
+        (b"a\tb\nno target\t \n", "line 2: expected prompt, tab, target"),
+        (b"\n\n", "has no prompt"),
+        (b"\xff\tx\n", "is no text in UTF-8"),
+    ):
+        lines.write_bytes(content)
+        words = ["--search", f"--prompts={lines}", f"--out={tmp_path / 'out'}"]
+        assert message in fails(capsys, folder, *words)
+    words[1] = "--prompts=/dev/zero"
+    assert "no file '/dev/zero'" in fails(capsys, folder, *words)
     small = tiny.save("gpt2", tmp_path / "small", vocab=24)
     (small / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     words = ["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt=the"]

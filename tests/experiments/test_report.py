@@ -49,11 +49,11 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     text = (flags.ROOT / "RESULTS.md").read_text()
     table = text[text.index("### ") : text.index("## Records\n")]
     rows = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in table.splitlines()]
-    rows = [row for row in rows if len(row) == 6 and "---" not in row[0]]
+    rows = [row for row in rows if len(row) == 7 and "---" not in row[0]]
     assert len(rows) == sum(len(paper.items) for paper in PAPERS.values()) + len(PAPERS)
     assert all(len(record.environment["commit"]) == 40 for record in records)
     commits, found = {record.environment["commit"][:7] for record in records}, 0
-    for _, _, ours, _, _, code in rows:
+    for _, _, ours, _, _, _, code in rows:
         for numbers in re.findall(r"\? (?:Yes|No): (.*?)(?: \(|<br>|$)", ours):
             assert {word[:7] for word in code.split("<br>")} <= commits
             assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= {*known}

@@ -24,6 +24,7 @@ import numpy as np
 CALLS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "open")
 # What a run imports where it first uses it: once here, and not again in each child.
 LATE = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
+ENDED = (0, 4)  # 4: with chains that are not to be trusted, as those of sixty draws
 TIMED = 0.3  # the share of kills that a clock decides
 
 
@@ -32,7 +33,7 @@ def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
     began = time.monotonic()
     code, total = start(command, words, folder / "whole")
     seconds, chain, killed = time.monotonic() - began, 0, 0
-    if code:
+    if code not in ENDED:
         print((folder / "whole.log").read_text())
         return 1
     expected = ending(folder / "whole")
@@ -49,7 +50,7 @@ def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
             killed += 1
             moments.append(f"call {at}" if at else f"{after:.2f} s")
             continue
-        found = ending(place) if code == 0 else {"code": code}
+        found = ending(place) if code in ENDED else {"code": code}
         for part in {**expected, **found}:
             if found.get(part) != expected.get(part):
                 print(f"{part} differs after kills at {moments}: {place}")

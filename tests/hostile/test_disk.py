@@ -5,7 +5,6 @@ does. To add a case: a line in WRITES.
 """
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,10 +18,18 @@ pytestmark = pytest.mark.hostile
 ROOMS = (1500, 6000, 12_000)  # bytes
 OUT = "{out}"
 IGNORED = shutil.ignore_patterns("__pycache__")
+# python -c WITH_ROOM BYTES SCRIPT
+WITH_ROOM = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 WRITES = {
     "page": ("experiments.report", [f"--page={OUT}/x.html"]),
     "tables": ("experiments.report", [f"--tables={OUT}"]),
     "map": ("theory.phase_map", ["--length=8", "--points=30", f"--out={OUT}/x.png", "--force"]),
+    "diagram": ("theory.trainability", ["--length=8", f"--out={OUT}/y.png", "--force"]),
     "overwritten": ("experiments.report", [f"--page={OUT}/old.html"]),
 }
 
@@ -48,9 +55,8 @@ def test_the_pages_of_the_repository_are_replaced_whole(tmp_path, room):
     for name in ("README.md", "RESULTS.md"):
         (tmp_path / name).write_text((flags.ROOT / name).read_text() + "\nof the user")
     done = subprocess.run(
-        [sys.executable, tmp_path / "experiments/report.py"],
+        [sys.executable, "-c", WITH_ROOM, str(room), tmp_path / "experiments/report.py"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, flags.ROOT)))},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         capture_output=True,
         text=True,
     )

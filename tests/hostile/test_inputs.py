@@ -1,6 +1,7 @@
 """Bad input for every flag of every command and every field of every config, found from them.
 
-A new flag or field is attacked without being listed: add a value to VALUES to attack them all.
+A new command, flag, word or field is attacked without being listed: add a value to VALUES to attack
+them all, and to AROUND what makes a command look at its flags at all.
 HOSTILE_SEED=N draws others, HOSTILE_INPUTS=N more of them. Every input is taken by a child of
 tests/hostile/asked.py and ends within its time with exit code 0, or with 2 and one line. What a
 field may become is judged by `is_sensible`, which knows nothing of the checks of the code.
@@ -22,16 +23,28 @@ import pytest
 
 from experiments.shared import flags
 from jaxformer.commandline import Parser
+from jaxformer.models.pretrained import tiny
 from jaxformer.records import flat
 
 pytestmark = [pytest.mark.hostile, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")]
 SEED = int(os.environ.get("HOSTILE_SEED", 0))
 INPUTS = int(os.environ.get("HOSTILE_INPUTS", 600))
-COMMANDS = (
-    *(f"experiments.{name}" for name in ("run", "sweep", "reproduce", "litmus", "report", "demo")),
-    *(f"experiments.{name}" for name in ("look", "compare", "prepare", "generate")),
-    *(f"theory.{name}" for name in ("phase_map", "trainability", "advise")),
-)
+ONLY = os.environ.get("HOSTILE_COMMANDS", "")  # a pattern: those commands alone, and no field
+
+
+def commands() -> list[str]:
+    """Every module that `python -m` runs and that has a parser, or a package that is run."""
+    found = []
+    for package in ("experiments", "theory", "jaxformer"):
+        for file in sorted((flags.ROOT / package).rglob("*.py")):
+            text, name = file.read_text(), file.relative_to(flags.ROOT).with_suffix("")
+            has_parser = "Parser(" in text or file.stem == "__main__"
+            if '__name__ == "__main__"' in text and has_parser:
+                found.append(".".join(name.parts).removesuffix(".__main__"))
+    return [name for name in found if re.search(ONLY, name)]
+
+
+COMMANDS = commands()
 LARGEST = {int: 1e15, float: 1e30}
 VALUES = (
     "", " ", "0", "-1", "1", "2", "1e26", "1e300", "-1e300", "1e999", "nan", "inf", "-inf",
@@ -42,12 +55,19 @@ VALUES = (
     "x" * 5000, "[" * 3000, "configs", "configs/common.py", "configs/mixit/retrieval.py:scale=",
     "configs/mixit/retrieval.py:scale=tiny,scale=small", "--help", "float64", "fan_in",
 )  # fmt: skip
-# What makes a command look at the flag at all, and do nothing long if it takes it.
-AROUND = {
-    "experiments.run": ["--config=configs/mixit/retrieval.py:scale=tiny", "--dry-run"],
-    "experiments.sweep": ["--file=configs/sweeps/tiny.toml", "--dry-run"],
-    "experiments.reproduce": ["--paper=mixit", "--dry-run"],
-    "experiments.report": ["--check"],
+# What makes a command look at the flag at all, and do nothing long if it takes it; one or several
+# forms. "gpt2" is a random tiny model and "p.txt" a prompt with its target.
+CUT = ["gpt2", "--matrix=block_1/mlp/in", "--fraction=0.1"]
+AROUND: dict[str, tuple[list[str], ...]] = {
+    "experiments.run": (["--config=configs/mixit/retrieval.py:scale=tiny", "--dry-run"],),
+    "experiments.sweep": (["--file=configs/sweeps/tiny.toml", "--dry-run"],),
+    "experiments.reproduce": (["--paper=mixit", "--dry-run"],),
+    "experiments.report": (["--check"],),
+    "experiments.cut": (
+        [*CUT, "--prompt=Madrid is located in"],
+        [*CUT, "--search", "--prompts=p.txt", "--out=rows"],
+    ),
+    "jaxformer.models.pretrained.tiny": (["gpt2", "made"],),
 }
 
 
@@ -65,11 +85,11 @@ class Seen(Exception):
 
 
 def flags_of(command: str, monkeypatch) -> list[str]:
-    """The flags of a command, from its own parser."""
+    """The flags of a command, from its own parser; "" stands for its words without a flag."""
     found: list[str] = []
 
     def look(parser, *_):
-        found.extend(a.option_strings[0] for a in parser._actions if a.option_strings)
+        found.extend(dict.fromkeys("".join(a.option_strings[:1]) for a in parser._actions))
         raise Seen
 
     with monkeypatch.context() as patch:
@@ -88,13 +108,14 @@ class Input(NamedTuple):
 
 
 def inputs(monkeypatch) -> list[Input]:
-    """Every flag and every field with every value, a drawn part of them."""
+    """Every flag, word and field with every value, a drawn part of them."""
     every = []
     for command in COMMANDS:
         for flag in flags_of(command, monkeypatch):
-            around = [word for word in AROUND.get(command, []) if not word.startswith(flag)]
-            every += [Input(command, [*around, f"{flag}={value}"]) for value in VALUES]
-    for file in flags.known_configs():
+            for around in AROUND.get(command, ([],)):
+                forms = with_flag(around, flag) if flag else with_word(around)
+                every += [Input(command, words) for words in forms]
+    for file in () if ONLY else flags.known_configs():
         config = f"--config={file}:scale=tiny"
         for field, old in flat(flags.load_config(f"{file}:scale=tiny").to_dict()).items():
             words = [config, "--dry-run"]
@@ -105,13 +126,31 @@ def inputs(monkeypatch) -> list[Input]:
     return random.Random(SEED).sample(every, min(INPUTS, len(every)))
 
 
+def with_flag(around: list[str], flag: str) -> list[list[str]]:
+    others = [word for word in around if word.partition("=")[0] != flag]
+    return [[*others, f"{flag}={value}"] for value in VALUES]
+
+
+def with_word(around: list[str]) -> list[list[str]]:
+    """Each of the words that are no flag replaced, or one given where there is none."""
+    bare = [word for word in around if not word.startswith("-")] or [""]
+    named = [word for word in around if word.startswith("-")]
+    return [
+        [*bare[:place], value, *bare[place + 1 :], *named]
+        for place in range(len(bare))
+        for value in VALUES
+    ]
+
+
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
     """(command, words, room) -> (exit code, what it said), by a process that imported them all."""
     folder = tmp_path_factory.mktemp("asked")
+    tiny.save("gpt2", folder / "gpt2", tiny.TEXTS)
+    (folder / "p.txt").write_text("Madrid is located in\tSpain\n")
     words = [sys.executable, "-m", "tests.hostile.asked", *COMMANDS]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    environment = os.environ | {"PYTHONPATH": str(flags.ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(flags.ROOT), "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(words, cwd=folder, env=environment, **pipes) as server:
 
         def answer(command: str, words: list[str], room: int = 0) -> tuple[int, str]:
@@ -152,9 +191,9 @@ def is_sensible(old: Any, text: str) -> bool:
     if isinstance(old, tuple):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             value = ast.literal_eval(text)
-            entries = value if isinstance(value, tuple | list) else (value,)
+            entries = tuple(value) if isinstance(value, tuple | list) else (value,)
             words = (entry if isinstance(entry, str) else repr(entry) for entry in entries)
-            likes = (old[0] if old else entry for entry in entries)
+            likes = entries if old in ((), entries) else [old[0]] * len(entries)
             return all(map(is_sensible, likes, words))
         return False
     return _is_number(text, type(old))
@@ -177,6 +216,7 @@ def _is_number(text: str, kind: type) -> bool:
         (3, ("0", "1e2", "0x10"), ("-1", "1.5", "nan", "true", "", "x")),
         (0.5, ("1", "1e-3"), ("-1", "inf", "1e300", "None")),
         ((1, 2), ("(1,2,3)", "()"), ("(1,", "-1", "('a','b')")),
+        ((), ("((5,(('.*','train'),)),)",), ("((-5,(('.*','train'),)),)", "('/',)")),
         (True, ("true",), ("1", "None")),
         ("silu", ("float64",), ("nan", "[]", "../../../etc/passwd")),
     ],
@@ -184,6 +224,17 @@ def _is_number(text: str, kind: type) -> bool:
 def test_the_judge_of_accepted_input(old, good, bad):
     assert all(is_sensible(old, text) for text in good)
     assert not any(is_sensible(old, text) for text in bad)
+
+
+def test_the_commands_are_found():
+    """Whoever adds one need not list it."""
+    if not ONLY:
+        assert {"experiments.cut", "experiments.run", "theory.advise"} < {*COMMANDS}
+        assert {*AROUND} < {*COMMANDS} and "experiments.schedule.child" not in COMMANDS
+    assert with_word(["a", "--x=1", "b"])[:: len(VALUES)] == [
+        ["", "b", "--x=1"],
+        ["a", "", "--x=1"],
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

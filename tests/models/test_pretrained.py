@@ -82,6 +82,19 @@ def test_generation_with_a_cache(kind):
     np.testing.assert_array_equal(run(params, tokens, real), want["greedy"])
 
 
+@pytest.mark.slow  # two programs
+def test_generation_past_the_length_of_the_first_training():
+    """From the ninth token on longrope turns otherwise, and all that was seen is seen anew."""
+    want, (model, params, _) = reference("phi3_long"), tiny.tiny("phi3_long", 24)
+    tokens = jnp.pad(want["tokens"][:, :6], ((0, 0), (3, 0)))
+    real = jnp.pad(jnp.ones((2, 6), bool), ((0, 0), (3, 0)))
+    rotary = replace(model.spec.rotary, first_length=1)
+    for rotary_of_it, is_equal in ((model.spec.rotary, True), (rotary, False)):
+        same = Pretrained(replace(model.spec, rotary=rotary_of_it))
+        found = jax.jit(lambda p, same=same: greedy(same, p, tokens, 6, real))(params)
+        assert np.array_equal(found, THEIRS["phi3_long/turned"]) == is_equal
+
+
 def test_a_cache_of_its_own_continues():
     """As flax keeps it: two calls say what one does."""
     model, params, _ = tiny.tiny("gpt_neox", 24)

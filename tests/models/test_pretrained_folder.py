@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 import jaxformer
 from jaxformer import paths
 from jaxformer.errors import UserError
-from jaxformer.models.pretrained import folder, load_folder, save_folder, tiny
+from jaxformer.models.pretrained import load_folder, save_folder, saving, tiny
 
 KINDS = ["gpt2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in tiny.CONFIGS if kind in
          ("gpt_neox", "llama", "phi3"))]  # fmt: skip
@@ -36,9 +36,10 @@ def test_what_is_written_is_read(made, tmp_path, monkeypatch):
     """In one file or in many, and once more: every bit."""
     model, params, config = jaxformer.load(made)
     before = tiny.tiny(made.name, 24)[1]
-    monkeypatch.setattr(folder, "SHARD", 4000)
+    monkeypatch.setattr(saving, "SHARD", 4000)
     save_folder(tmp_path, model, params, config, source=made)
     assert len(list(tmp_path.glob("model-*"))) > 2
+    assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1  # all are for all to read
     again_model, again, _ = load_folder(tmp_path)
     assert again_model.spec == model.spec
     for path, leaf in paths.flatten(before).items():
@@ -83,6 +84,11 @@ def test_files_without_the_prefix_and_with_old_constants(copy):
     save_file(short | {"h.0.attn.bias": np.ones((1, 2))}, copy / "model.safetensors")
     if "gpt2" in json.loads((copy / "config.json").read_text())["model_type"]:
         load_folder(copy)
+        # The dtype that is stored is that of weights, not of a constant that comes first.
+        half = {name: x.astype(jnp.bfloat16) for name, x in short.items()}
+        half["h.0.attn.bias"] = np.ones((1, 2), np.uint8)
+        save_file(half, copy / "model.safetensors")
+        assert load_folder(copy, "stored")[0].spec.dtype == jnp.dtype("bfloat16")
 
 
 def header(words, size=None):
@@ -102,6 +108,11 @@ HOSTILE = {
 def test_hostile_files(copy, what):
     (copy / "model.safetensors").write_bytes(HOSTILE[what])
     refused(copy, r"model.safetensors is no whole safetensors file: ")
+
+
+def test_a_file_without_tensors(copy):
+    (copy / "model.safetensors").write_bytes(header({}))
+    refused(copy, r"lacks .*(wte|embed).*, .* and \d+ more\.")
 
 
 def test_cut_off_files(copy):
@@ -137,6 +148,22 @@ def test_missing_extra_and_wrong_tensors(copy):
     refused(copy, "neither model.safetensors nor|has no config.json|no whole")
 
 
+def test_a_tensor_of_whole_numbers_is_no_weight(copy):
+    tensors = load_file(copy / "model.safetensors")
+    first = sorted(tensors)[0]
+    tensors[first] = tensors[first].astype(np.int32)
+    save_file(tensors, copy / "model.safetensors")
+    refused(copy, f"{first} holds int32; weights are one of float16")
+
+
+@pytest.mark.parametrize("dtype", ["banana", "int32", "float8_e4m3fn", "S5"])
+def test_a_dtype_that_nobody_computes_in(copy, dtype):
+    with pytest.raises(UserError, match="dtype must be one of float16, bfloat16"):
+        load_folder(copy, dtype)
+    with pytest.raises(UserError, match="float64 needs JAX_ENABLE_X64"):
+        load_folder(copy, "float64")
+
+
 def test_pickles_are_refused(copy):
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
     refused(copy, "pytorch_model.bin is a pickle, which can run any code")
@@ -151,13 +178,18 @@ def test_an_index_names_files_beside_it(copy):
     }.items():
         index.write_text(json.dumps({"weight_map": {"strange.weight": name}}))
         refused(copy, words)
+    tensors = load_file(copy / "model.safetensors")
+    save_file(tensors | {"strange.weight": np.ones(2)}, copy / "model.safetensors")
+    named = dict.fromkeys(tensors, "model.safetensors")  # and what it does not name is there too
+    index.write_text(json.dumps({"weight_map": named}))
+    refused(copy, r"has not: strange.weight\.")
     index.write_text("[1]")
     refused(copy, "must hold an object, got list")
 
 
 def test_wrong_configs(copy):
     changed(copy, vocab_size="many")
-    refused(copy, "a field has the wrong type")
+    refused(copy, "config.json: vocab_size must be a whole number, got 'many'")
     changed(copy, vocab_size=24, model_type="gpt3")
     refused(copy, "unknown model_type in .*config.json: 'gpt3'. Did you mean 'gpt2'")
 
@@ -168,7 +200,8 @@ def test_wrong_configs(copy):
         ("gpt2", {"activation_function": "gelo"}, "Did you mean 'gelu'"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not built; only False is"),
         ("gpt2", {"n_head": 3}, "3 heads do not divide the width 16"),
-        ("llama", {"rope_scaling": {"rope_type": "yarn"}}, "rotary scaling .* 'yarn'"),
+        ("llama", {"rope_scaling": {"rope_type": "yarn"}}, "rotary scaling 'yarn'"),
+        ("llama", {"quantization_config": {"bits": 4}}, "quantised weights are not built"),
         ("llama", {"num_key_value_heads": 3}, "multiple of the key heads"),
         ("phi3_long", {"rope_scaling": {"type": "longrope", "short_factor": [1.0],
                        "long_factor": [1.0]}}, "longrope needs 2 short"),
@@ -195,9 +228,36 @@ def test_too_many_tokens_for_learned_positions(tmp_path):
         model.apply({"params": params}, jnp.zeros((1, 65), int))
 
 
-def test_the_hub_without_a_network(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.chdir(tmp_path)
-    refused("nobody/nothing", "'nobody/nothing' is no folder here, and the hub cannot be reached")
-    refused("a b", "'a b' is no folder, and no name of a model")
+def test_what_is_saved_is_whole_and_replaces_what_was_there(tmp_path, monkeypatch):
+    model, params, config = tiny.tiny("gpt2", 24)
+    monkeypatch.setattr(saving, "SHARD", 4000)
+    save_folder(tmp_path, model, params, config)
+    monkeypatch.undo()
+    other = tiny.tiny("gpt2", 24, seed=1)[1]
+    save_folder(tmp_path, model, other, config)  # the index of the first would win
+    assert [file.name for file in tmp_path.glob("*model*")] == ["model.safetensors"]
+    table = load_folder(tmp_path)[1]["embed"]["embedding"]
+    np.testing.assert_array_equal(table, other["embed"]["embedding"])
+    monkeypatch.setattr(saving, "SHARD", 4000)
+    save_folder(tmp_path, model, params, config)
+    assert not (tmp_path / "model.safetensors").exists()
+    table = load_folder(tmp_path)[1]["embed"]["embedding"]
+    np.testing.assert_array_equal(table, params["embed"]["embedding"])
+    for wrong, words in (
+        (
+            {k: v for k, v in params.items() if k != "block_1"},
+            "lack block_1/attn/key/bias, .* more",
+        ),
+        (params | {"odd": {"kernel": np.ones(2)}}, "a gpt2 model has no place for odd/kernel"),
+        (
+            params | {"embed": {"embedding": np.ones((3, 16))}},
+            r"\(3, 16\); the model's is \(24, 16",
+        ),
+    ):
+        with pytest.raises(UserError, match=words):
+            save_folder(tmp_path / "new", model, wrong, config)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/main.tex").write_text("years of work")
+    with pytest.raises(UserError, match="thesis holds other files"):
+        save_folder(tmp_path / "thesis", model, params, config)

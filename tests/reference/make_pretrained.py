@@ -8,7 +8,8 @@
 OTHER is a Python with torch and transformers (these: 2.13 and 5.23); neither is needed otherwise.
 For each kind: logits and hidden states of two sequences that are longer than what the rotary
 positions were first trained for, logits where the first four tokens are padding, the greedy
-continuation, and logits after one step of gradient descent on the next-token loss.
+continuation of all tokens and of the first six (`turned`: a longrope model passes the length of its
+first training on the way), and logits after one step of gradient descent on the next-token loss.
 """
 
 import json
@@ -41,6 +42,10 @@ def main(folders, out):
             more = model.generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False
             )
+            turned = model.generate(
+                ids[:, :6], attention_mask=torch.ones_like(ids[:, :6]), max_new_tokens=NEW,
+                do_sample=False,
+            )  # fmt: skip
         loss = torch.nn.functional.cross_entropy(
             model(ids).logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()
         )
@@ -55,6 +60,7 @@ def main(folders, out):
             "states": torch.stack(whole.hidden_states[:-1]),
             "padded": padded,
             "greedy": more[:, tokens.shape[1] :],
+            "turned": turned[:, 6:],
             "loss": loss.detach(),
             "after": after,
         }

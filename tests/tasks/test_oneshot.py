@@ -175,7 +175,7 @@ def test_tfds_rows_become_classes(monkeypatch):
         def data_source(name, split, download):
             assert (name, split, download) == ("mnist", "train+test", False)
             rng = np.random.default_rng(0)
-            labels = [1, 0, 2, 1, 0, 1, 0, 2]
+            labels = [2, 1, 0, 2, 1, 0, 1, 0, 2]  # the first two that are seen are 2 and 1
             return [
                 {"label": label, "image": rng.integers(0, 255, (28, 28, 1)).astype(np.uint8)}
                 for label in labels

@@ -3,7 +3,8 @@
     python -m theory.advise path/to/config.json            GPT-2, Llama, BERT, ViT, Pythia, T5, ...
     python -m theory.advise config.json --solve init-std --target-cosine 0.5
     python -m theory.advise --layers 60 --width 768 --heads 12 --length 512 --alpha 1.0
-    python -m theory.advise --run DIR                      a network of ours, as it is
+    python -m theory.advise --run DIR                      a run of ours, at its start and now
+    python -m theory.advise --model FOLDER --tokens FILE   a published model on your text
 
 A config.json is judged as Hugging Face initialises it. Flags alone describe the post-norm encoder
 of arXiv 2505.24333, without an output projection; --pre-norm, --causal, --gated, --hidden and
@@ -27,12 +28,16 @@ def main(arguments: list[str] | None = None) -> None:
     """The command."""
     args, question = parse(__doc__, arguments)
     if question is None:
-        from theory.advise import inside
+        from theory.advise import inside, table
 
-        found = inside.look(args.run)
-        print(json.dumps(found) if args.json else inside.text(found))
+        found = (
+            inside.of_run(args.run)
+            if args.run
+            else inside.of_model(args.model, args.tokens, args.length)
+        )
+        print(json.dumps(found) if args.json else table.text(found))
         if args.plot:
-            inside.draw(found, args.plot, quiet=args.json)
+            table.draw(found, args.plot, quiet=args.json)
         return
     answer = judge(question)
     if args.solve:

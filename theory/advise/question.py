@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxformer.commandline import Parser
 from jaxformer.errors import UserError, check_choice
+from jaxformer.training.ranges import EPSILON
 from theory.signal import hf
 from theory.signal.architecture import ACTIVATIONS, Architecture
 from theory.signal.recursion import check_length
@@ -17,6 +18,11 @@ SOLVES = ("residual", "init-std", "depth-scale", "layers", "beta")
 # What a config.json says itself, so that a flag beside it would be a second answer.
 SAID = ("width", "heads", "hidden", "activation", "sigma_v2", "sigma_w2", "sigma_b2")
 SAID += ("pre_norm", "causal", "gated", "output_projection")
+# What reads a network as it is, and the flags that may stand beside it.
+ALONE = {
+    "run": ("json", "plot", "force"),
+    "model": ("json", "plot", "force", "tokens", "length"),
+}
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,19 @@ class Question:
     length: int
     rho0: float | None = None  # None: what the deviations of the embedding give
     repeat: float = 0.0  # chance that two tokens are the same word
-    epsilon: float = 0.01  # collapsed: cosine > 1 - epsilon
+    epsilon: float = EPSILON  # collapsed: cosine > 1 - epsilon
     init_std: float = 0.02
     model_type: str | None = None
     assumptions: tuple[str, ...] = field(default=())
 
 
 def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Question | None]:
-    """The flags, and the question they ask; None with --run, where the run says it all."""
-    args = _parser(manual).parse_args(arguments)
+    """The flags, and the question they ask; None with --run and --model, which say it all."""
+    parser = _parser(manual)
+    args = parser.parse_args(arguments)
+    for name, beside in ALONE.items():
+        if getattr(args, name) is not None:
+            _check_alone(parser, args, name, beside)
     if args.solve:
         check_choice("--solve", args.solve, SOLVES)
     for flag, value in (("--epsilon", args.epsilon), ("--target-cosine", args.target_cosine)):
@@ -53,15 +63,22 @@ def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Questio
         from theory.command import check_writable
 
         check_writable(args.plot, ".png", args.force)
-    if args.run:
-        if args.config or args.solve:
-            raise UserError("--run reads a run's own network: give no config and no --solve.")
+    if args.run or args.model:
         return args, None
     question = _from_config(args) if args.config else _from_flags(args)
     if args.tokens and args.rho0 is not None:
         raise UserError("give --rho0 or --tokens, not both.")
     repeat = repeats(args.tokens) if args.tokens else 0.0
     return args, Question(**question, rho0=args.rho0, repeat=repeat, epsilon=args.epsilon)
+
+
+def _check_alone(parser: Parser, args, name: str, beside: tuple[str, ...]) -> None:
+    others = [n for n, v in vars(args).items() if v != parser.get_default(n)]
+    unread = [n for n in others if n not in (name, *beside)]
+    if unread:
+        what = {"run": "a run's own network", "model": "a model's own weights"}[name]
+        flags = ", ".join("a config" if n == "config" else f"--{n}" for n in unread)
+        raise UserError(f"--{name} reads {what}: leave out {flags.replace('_', '-')}.")
 
 
 def _from_config(args) -> dict[str, Any]:
@@ -207,13 +224,14 @@ def _parser(manual: str | None) -> Parser:
     add("--causal", action="store_true")
     add("--gated", action="store_true", help="W_2 (phi(W_gate x) * W_1 x)")
     add("--activation", help="relu (default), gelu, gelu_tanh, quick_gelu, silu, tanh")
-    add("--epsilon", type=float, default=0.01, help="collapse: cosine > 1 - epsilon")
+    add("--epsilon", type=float, default=EPSILON, help="collapse: cosine > 1 - epsilon")
     add("--solve", metavar="WHAT", help="residual, init-std, depth-scale, layers or beta")
     add("--target-cosine", type=float, help="at most, after the last layer (0.5)")
     add("--target-keys", type=float, default=8.0, help="at least, in every layer (8)")
     add("--check", action="store_true", help="build the network, solved if --solve, and measure")
     add("--width-check", action="store_true", help="predict and measure at .5, 1, 2, 4 widths")
     add("--run", type=Path, metavar="DIR", help="a run of ours, finished or running")
+    add("--model", type=Path, metavar="FOLDER", help="config.json and safetensors, or a hub's name")
     add("--json", action="store_true", help="for machines")
     add("--plot", type=Path, metavar="FILE.png", help="draw it by layer")
     add("--force", action="store_true", help="overwrite the plot")

@@ -7,17 +7,11 @@ from typing import Any
 import numpy as np
 
 from jaxformer.errors import UserError
+from jaxformer.training.ranges import GRADIENT, least_keys
 from theory.advise.question import Question, with_beta
 from theory.signal.architecture import Architecture
 from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
-
-KEYS = 8.0  # a query that sees fewer looks at single tokens; at most a quarter of the length
-GRADIENT = 100.0  # first block over last, or last over first
-
-
-def least_keys(length: int) -> float:
-    return min(KEYS, length / 4)
 
 
 def judge(question: Question) -> dict[str, Any]:

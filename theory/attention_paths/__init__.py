@@ -6,6 +6,11 @@ networks: its `Posterior` has the same U, `.mean` and `.variance`, and with meth
 samples the weights of `jaxformer.models.attention_paths`.
 """
 
+from theory.attention_paths.diagnostics import doubts as doubts
+from theory.attention_paths.of_network import (
+    attentioned_of as attentioned_of,
+    from_maps as from_maps,
+)
 from theory.attention_paths.order_parameter import (
     OrderParameter as OrderParameter,
     order_parameter as order_parameter,

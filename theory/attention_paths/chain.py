@@ -11,7 +11,8 @@ because the N_l columns of v^(l) are iid N(0, Ut^(l)) given v^(l+1). In Bartlett
 the factors A_l are independent: A_ii^2 ~ chi^2_{N_l - i + 1} / N_l, i = 1 .. r_l, the entries below
 the diagonal N(0, 1/N_l). A_l has shape (H_l r_{l+1}, r_l); U^(l) has rank r_l. With N_l below the
 number of rows U^(l) is singular and r_l = min(N_l, H_l r_{l+1}) (`ranks`); the thermodynamic
-action is always minimised at full rank.
+action is always minimised at full rank. A network of m outputs has m readout vectors, so that u is
+m x m with Ut^(L+1) = 1_m, and the rows of every U^(l) run over (partial path, output).
 
 Layers run l = L+1, L, .., 1 in every list, as in OrderParameter.chain. Eqs. of arXiv 2405.15926,
 appendix B; the finite-N law is exact and replaces its saddle point.
@@ -39,14 +40,14 @@ class Layout(NamedTuple):
         return sum(rank + len(_below(rows, rank)[0]) for rows, rank in self.shapes)
 
 
-def full_layout(heads: Sequence[int]) -> Layout:
+def full_layout(heads: Sequence[int], outputs: int = 1) -> Layout:
     """Every U^(l) of full rank: the thermodynamic action, or any widths N_l >= H_l .. H_L."""
-    return ranked_layout(heads, (np.inf,) * (len(heads) + 1))
+    return ranked_layout(heads, (np.inf,) * (len(heads) + 1), outputs)
 
 
-def ranked_layout(heads: Sequence[int], widths: Sequence[float]) -> Layout:
+def ranked_layout(heads: Sequence[int], widths: Sequence[float], outputs: int = 1) -> Layout:
     """Ranks r_l = min(N_l, H_l r_{l+1}) for widths (N_1 .. N_{L+1})."""
-    shapes, rank = [], 1
+    shapes, rank = [], outputs
     for head_count, width in zip((*heads, 1)[::-1], widths[::-1]):
         rows = head_count * rank
         rank = int(min(width, rows))
@@ -78,14 +79,14 @@ def factors(layout: Layout, theta: jax.Array) -> list[jax.Array]:
 
 
 def order_parameters(layout: Layout, theta: jax.Array) -> list[jax.Array]:
-    """[u, U^(L), .., U^(1)]: a number, then matrices of side H_l .. H_L."""
+    """[u, U^(L), .., U^(1)]: a number (m x m of m outputs), then matrices of side H_l .. H_L m."""
     u, *others = (C_l @ C_l.T for C_l in factors(layout, theta))
-    return [u[0, 0], *others]
+    return [u[0, 0] if u.size == 1 else u, *others]
 
 
 def coordinates(layout: Layout, chain: Sequence[jax.Array]) -> jax.Array:
     """theta of a chain of positive definite matrices: the inverse of `order_parameters`."""
-    parts, above = [], jnp.ones((1, 1), jnp.asarray(chain[-1]).dtype)
+    parts, above = [], jnp.eye(layout.shapes[0][0], dtype=jnp.asarray(chain[-1]).dtype)
     for heads, (rows, rank), U in zip((1, *layout.heads[::-1]), layout.shapes, chain):
         C = jnp.linalg.cholesky(jnp.reshape(jnp.asarray(U), (rows, rows)))
         blocks_HxDxr = C.reshape(heads, -1, rank)
@@ -113,7 +114,10 @@ def matrix_neg_entropy(heads: Sequence[int], chain: Sequence, width_ratios: Sequ
     """The same from the matrices: sum_l (N_l/N) [-ln det U + ln det Ut + Tr Ut^-1 U]."""
     total = 0.0
     for head_count, ratio, above, U in zip(
-        (1, *heads[::-1]), width_ratios[::-1], (jnp.ones((1, 1)), *chain), chain
+        (1, *heads[::-1]),
+        width_ratios[::-1],
+        (jnp.eye(len(jnp.atleast_2d(chain[0]))), *chain),
+        chain,
     ):
         U, above = (jnp.atleast_2d(jnp.asarray(x)) for x in (U, above))
         prior = jnp.kron(jnp.eye(head_count, dtype=U.dtype), above)

@@ -21,14 +21,13 @@ def check_problem(
     attentioned = check_attentioned("attentioned", attentioned, heads)
     labels = jnp.asarray(labels, attentioned.dtype)
     examples = attentioned.shape[0]
-    if labels.shape != (examples,):
+    if labels.shape[:1] != (examples,) or labels.ndim > 2 or not labels.size:
         raise UserError(
-            f"labels must have shape ({examples},), one for each attentioned input, "
-            f"got {labels.shape}."
+            f"labels must have shape ({examples},), one for each attentioned input, or "
+            f"({examples}, outputs), got {labels.shape}."
         )
-    if is_concrete(labels) and not bool(np.all(np.abs(np.asarray(labels)) == 1)):
-        wrong = np.asarray(labels)[np.abs(np.asarray(labels)) != 1][0]
-        raise UserError(f"labels must be +1 or -1, got {wrong:g}; for labels 0 and 1 pass 2 y - 1.")
+    if is_concrete(labels):
+        _check_labels(np.asarray(labels))
     _check_temperature(temperature, attentioned)
     return attentioned, labels
 
@@ -77,6 +76,21 @@ def whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
     for value in widths:
         check_count("width", value)
     return tuple(int(value) for value in widths)
+
+
+def _check_labels(labels: np.ndarray) -> None:
+    """Finite, of more than one value, and classes as +1 and -1."""
+    bad = np.argwhere(~np.isfinite(labels))
+    if bad.size:
+        raise UserError(
+            f"labels must be finite; {len(bad)} of {labels.size} are not, the first is that of "
+            f"example {bad[0, 0]}."
+        )
+    values = set(np.unique(labels).tolist())
+    if values == {0.0, 1.0}:
+        raise UserError("classes must be +1 or -1, got 0; for labels 0 and 1 pass 2 y - 1.")
+    if len(values) == 1 and len(labels) > 1:
+        raise UserError(f"all labels are {labels.flat[0]:g}: there is one class, nothing to learn.")
 
 
 def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:

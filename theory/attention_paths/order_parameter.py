@@ -22,7 +22,7 @@ import numpy as np
 import optax
 
 from jaxformer.errors import UserError
-from theory.attention_paths import chain as chains
+from theory.attention_paths import chain as chains, outputs
 from theory.attention_paths.checks import check_problem, check_widths
 from theory.attention_paths.kernel import PathKernel, energy, path_kernel
 from theory.numerics import Array, Numbers, is_concrete
@@ -37,6 +37,7 @@ class OrderParameter(NamedTuple):
     temperature: Numbers
     heads: tuple[int, ...]
     width: tuple
+    outputs: int = 1
 
     @property
     def U(self) -> jax.Array:
@@ -54,14 +55,17 @@ def order_parameter(
 ) -> OrderParameter:
     """Minimises the action.
 
-    attentioned (P, H^L, n), path index row-major with h_1 slowest; labels (P,) of +-1; heads
-    (H_1 .. H_L), () for a network without attention; width a number or (N_1 .. N_{L+1}).
+    attentioned (P, H^L, n), path index row-major with h_1 slowest; labels (P,) of +-1 or real, or
+    (P, m) of m outputs, whose U has rows (path, output); heads (H_1 .. H_L), () for a network
+    without attention; width a number or (N_1 .. N_{L+1}).
     start: Bartlett coordinates to begin at; default the GP limit U = I.
     """
     heads = tuple(int(h) for h in heads)
     attentioned, labels = check_problem(attentioned, labels, temperature, heads)
     widths = check_widths(width, heads)
-    layout = chains.full_layout(heads)
+    m = outputs.count(labels)
+    attentioned, labels = outputs.expand(attentioned, m), labels.reshape(-1)
+    layout = chains.full_layout(heads, m)
     start = jnp.zeros(layout.size, labels.dtype) if start is None else jnp.asarray(start)
     kernel = _path_kernel(attentioned)
     del attentioned  # for many paths it is the largest array, and the kernel has its own
@@ -74,7 +78,7 @@ def order_parameter(
             f"expected at most {_accepted(labels.dtype):.0e}. Raise the temperature "
             f"({float(temperature):g}), or use float64 (jax.enable_x64)."
         )
-    return OrderParameter(chain, value, norm, temperature, heads, widths)
+    return OrderParameter(chain, value, norm, temperature, heads, widths, m)
 
 
 def action(

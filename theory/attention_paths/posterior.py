@@ -2,14 +2,17 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
-from theory.attention_paths import chain as chains
+from theory.attention_paths import chain as chains, outputs
 from theory.attention_paths.checks import check_attentioned
+from theory.attention_paths.diagnostics import doubts
+from theory.attention_paths.export import inference_data
 from theory.attention_paths.kernel import energy, energy_gradient, fit_labels, gram, path_kernel
 from theory.attention_paths.predictor import mean_weights, psd_factor, variances
 from theory.attention_paths.reconstruction import reconstruct
@@ -18,17 +21,23 @@ from theory.numerics import Array
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What the posterior is conditioned on; widths (N_1 .. N_{L+1})."""
+    """What the posterior is conditioned on; widths (N_1 .. N_{L+1}). Of several outputs the inputs
+    and the labels are those of `outputs.expand`."""
 
     attentioned: jax.Array
     labels: jax.Array
     widths: tuple[int, ...]
     temperature: float
     heads: tuple[int, ...]
+    outputs: int = 1
 
     @property
     def layout(self) -> chains.Layout:
-        return chains.ranked_layout(self.heads, self.widths)
+        return chains.ranked_layout(self.heads, self.widths, self.outputs)
+
+    def by_output(self, values_P: Any) -> Any:
+        """(P*,) of one output, (P*, m) of m."""
+        return values_P if self.outputs == 1 else values_P.reshape(-1, self.outputs)
 
     @property
     def data(self) -> tuple[jax.Array, jax.Array, float]:
@@ -43,8 +52,7 @@ class Posterior:
     linear (draws, D, n) the predictor of each draw is sum_pi linear^pi . xi^pi: for "collapsed" its
                          mean given U (Rao-Blackwell), for "weights" f itself, V_eff / sqrt(D n)
     theta                Bartlett coordinates ("collapsed" only)
-    diagnostics          divergences, r_hat (worst entry of U), ess (smallest of the entries of U),
-                         num_steps, num_steps_max, tree_depth_max, accept_prob, step_size
+    diagnostics          those of `diagnostics.py`: r_hat, ess, divergences, bfmi, ..
     """
 
     problem: Problem
@@ -53,6 +61,16 @@ class Posterior:
     linear: np.ndarray
     theta: np.ndarray | None
     diagnostics: dict
+    statistics: dict  # NUTS's own numbers, (chains, draws) each: energy, diverging, num_steps, ..
+
+    def inference_data(self):
+        """The draws for ArviZ, which is imported here: `az.summary(posterior.inference_data())`."""
+        return inference_data(self.U, self.theta, self.statistics)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against the chains; empty if they are to be trusted."""
+        return doubts(self.diagnostics)
 
     @property
     def chain(self) -> list[np.ndarray]:
@@ -62,9 +80,9 @@ class Posterior:
         return [np.asarray(U) for U in chain]
 
     def mean(self, attentioned_test: Array) -> np.ndarray:
-        """E[f*], (P*,)."""
+        """E[f*], (P*,), or (P*, m) of m outputs."""
         test_BxDxn = self._check(attentioned_test)
-        return np.asarray(jnp.tensordot(test_BxDxn, self.linear.mean(0), 2))
+        return self.problem.by_output(np.asarray(jnp.tensordot(test_BxDxn, self.linear.mean(0), 2)))
 
     def variance(self, attentioned_test: Array) -> np.ndarray:
         """Var[f*], (P*,); collapsed: E_U[var given U] + Var_U[mean given U]."""
@@ -72,10 +90,10 @@ class Posterior:
         means_SxB = np.einsum("bdn,sdn->sb", np.asarray(test_BxDxn), self.linear, optimize=True)
         between_B = means_SxB.var(0)
         if self.theta is None:
-            return between_B
+            return between_B  # of one output
         layout, theta_Sxp = self.problem.layout, jnp.asarray(self.theta)
         within_B = _mean_variance(layout, theta_Sxp, *self.problem.data, test_BxDxn)
-        return between_B + np.asarray(within_B)
+        return self.problem.by_output(between_B + np.asarray(within_B))
 
     def gram_hidden(self) -> np.ndarray:
         """E[v^(1) v^(1)T] / N_1 = E[U], the input projection left out."""
@@ -100,6 +118,8 @@ class Posterior:
     def weights(self, key: jax.Array, index: int) -> dict:
         """All weights behind draw `index`: parameters for models.attention_paths.AttentionPaths."""
         p = self.problem
+        if p.outputs > 1:
+            raise UserError(f"weights are reconstructed for one output, got {p.outputs}.")
         theta = jnp.asarray(self._collapsed("weights")[index])
         return _reconstruct(key, p.layout, theta, p.widths, *p.data)
 
@@ -118,42 +138,14 @@ class Posterior:
 
     def _check(self, attentioned_test) -> jax.Array:
         heads, n = self.problem.heads, self.problem.attentioned.shape[2]
-        return check_attentioned("attentioned_test", attentioned_test, heads, n)
+        attentioned_test = check_attentioned("attentioned_test", attentioned_test, heads, n)
+        return outputs.expand(attentioned_test, self.problem.outputs)
 
 
 def collapsed_draws(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """U and the mean predictor's linear map for every theta of (draws, size)."""
     U, linear = _collapsed_draws(problem.layout, jnp.asarray(theta), *problem.data)
     return np.asarray(U), np.asarray(linear)
-
-
-def diagnose(U_CxSxDxD: np.ndarray, statistics: dict[str, np.ndarray]) -> dict:
-    """The record of a run from draws by chain and NUTS's own numbers (chains, draws)."""
-    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-
-    steps = statistics["num_steps"]
-    record = {
-        "divergences": int(statistics["diverging"].sum()),
-        "num_steps": float(steps.mean()),
-        "num_steps_max": int(steps.max()),
-        "tree_depth_max": int(np.log2(steps.max())) + 1,
-        "accept_prob": float(statistics["accept_prob"].mean()),
-        "step_size": [float(size) for size in statistics["step_size"][:, -1]],
-        "r_hat": float("nan"),
-        "ess": float("nan"),
-    }
-    if U_CxSxDxD.shape[1] >= 4:
-        entries_CxSxE = U_CxSxDxD[:, :, *np.triu_indices(U_CxSxDxD.shape[-1])]
-        record["r_hat"] = float(np.max(split_gelman_rubin(entries_CxSxE)))
-        record["ess"] = float(np.min(effective_sample_size(entries_CxSxE)))
-    return record
-
-
-def monte_carlo_error(values_CxSx: np.ndarray) -> np.ndarray:
-    """The standard error of the mean over chains and draws: sd / sqrt(ESS)."""
-    from numpyro.diagnostics import effective_sample_size
-
-    return np.std(values_CxSx, (0, 1)) / np.sqrt(effective_sample_size(values_CxSx))
 
 
 @functools.partial(jax.jit, static_argnums=0)

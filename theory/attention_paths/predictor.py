@@ -16,6 +16,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from jaxformer.errors import UserError
+from theory.attention_paths import outputs
 from theory.attention_paths.checks import check_attentioned, check_problem
 from theory.attention_paths.kernel import Fit, feature_map, fit_labels, gram, path_kernel
 from theory.attention_paths.order_parameter import OrderParameter
@@ -27,7 +28,8 @@ TEST_CHUNK = 200
 def predict(
     order_parameter: OrderParameter, attentioned: Array, labels: Array, attentioned_test: Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of f on the test inputs, (P*,) each, at the order parameter's U."""
+    """Mean and variance of f on the test inputs at the order parameter's U: (P*,) each, or (P*, m)
+    of labels (P, m)."""
     heads, temperature = order_parameter.heads, order_parameter.temperature
     attentioned, labels = check_problem(attentioned, labels, temperature, heads)
     return predict_at(order_parameter.U, attentioned, labels, temperature, attentioned_test)
@@ -38,11 +40,13 @@ def predict_at(
 ) -> tuple[jax.Array, jax.Array]:
     """Like predict, at any U: the identity is the GP limit, a masked U a pruned network."""
     U, labels = jnp.asarray(U), jnp.asarray(labels)
-    attentioned_test = check_attentioned(
-        "attentioned_test", attentioned_test, (len(U),), attentioned.shape[2]
-    )
+    m = outputs.count(labels)
+    paths, n = (len(U) // m,), attentioned.shape[2]
+    attentioned_test = check_attentioned("attentioned_test", attentioned_test, paths, n)
     temperature = jnp.asarray(temperature, labels.dtype)
-    return _predict(U, jnp.asarray(attentioned), labels, temperature, attentioned_test)
+    inputs, tests = (outputs.expand(xi, m) for xi in (attentioned, attentioned_test))
+    mean, variance = _predict(U, inputs, labels.reshape(-1), temperature, tests)
+    return outputs.by_output(mean, labels), outputs.by_output(variance, labels)
 
 
 def mean_weights(attentioned_PxDxn: jax.Array, fit: Fit, U_DxD: jax.Array) -> jax.Array:
@@ -81,7 +85,7 @@ def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
     S_prior = sum_l (N_l / N) H_l .. H_L is the action without data. At leading order in N.
     """
     widths, heads = order_parameter.width, order_parameter.heads
-    sizes = [math.prod(heads[l:]) for l in range(len(heads) + 1)]
+    sizes = [math.prod(heads[l:]) * order_parameter.outputs for l in range(len(heads) + 1)]
     prior = sum(width * size for width, size in zip(widths, sizes))
     largest = functools.reduce(jnp.maximum, widths)
     excess = largest * order_parameter.action - prior
@@ -100,7 +104,8 @@ def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
     the Ward identity of G at the saddle point.
     """
     U, heads = order_parameter.U, order_parameter.heads
-    above = jnp.atleast_2d(order_parameter.chain[-2]) if heads else jnp.ones((1, 1), U.dtype)
+    top = jnp.eye(order_parameter.outputs, dtype=U.dtype)
+    above = jnp.atleast_2d(order_parameter.chain[-2]) if heads else top
     prior = jnp.kron(jnp.eye(heads[0] if heads else 1, dtype=U.dtype), above)  # Ut^(1)
     return U - order_parameter.width[0] / n * (U - U @ jnp.linalg.solve(prior, U))
 
@@ -110,12 +115,12 @@ def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
 
     One array (H_l,) a layer l = 1 .. L, divided by the largest of all heads: what can be pruned.
     """
-    U = _check_square(U, heads)
-    total = jnp.abs(U).sum()
+    U = _over_outputs(_check_square(U, heads), heads)
+    total = U.sum()
     scores = []
     for layer in _passes(heads):
         avoids_HxD = jnp.asarray(~layer, U.dtype)
-        scores.append(total - jnp.einsum("hd,de,he->h", avoids_HxD, jnp.abs(U), avoids_HxD))
+        scores.append(total - jnp.einsum("hd,de,he->h", avoids_HxD, U, avoids_HxD))
     largest = functools.reduce(jnp.maximum, [score.max() for score in scores])
     return [score / largest for score in scores]
 
@@ -127,17 +132,25 @@ def prune(U: Array, heads: Sequence[int], layer: int, head: int) -> jax.Array:
         raise UserError(
             f"there is no head {head} in layer {layer} of heads {tuple(heads)}; both count from 0."
         )
-    avoids_D = jnp.asarray(~_passes(heads)[layer][head], U.dtype)
+    passes_D = np.repeat(_passes(heads)[layer][head], len(U) // math.prod(heads))
+    avoids_D = jnp.asarray(~passes_D, U.dtype)
     return U * avoids_D[:, None] * avoids_D[None, :]
 
 
 def _check_square(U: Any, heads: Sequence[int]) -> jax.Array:
     U, paths = jnp.asarray(U), math.prod(heads)
-    if not heads or U.shape != (paths, paths):
+    side = len(U) if U.ndim else 0
+    if not heads or U.shape != (side, side) or not side or side % paths:
         raise UserError(
             f"U must have shape {(paths, paths)} = products of heads {tuple(heads)}, got {U.shape}."
         )
     return U
+
+
+def _over_outputs(U, heads: Sequence[int]) -> jax.Array:
+    """|U| summed over the outputs, (D, D)."""
+    paths = math.prod(heads)
+    return jnp.abs(U).reshape(paths, len(U) // paths, paths, -1).sum((1, 3))
 
 
 def _passes(heads: Sequence[int]) -> list[np.ndarray]:

@@ -25,17 +25,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import unknown
+from jaxformer.errors import UserError, unknown
 from jaxformer.models.attention_paths import AttentionPaths, attention_paths
-from theory.attention_paths import chain as chains
+from theory.attention_paths import chain as chains, outputs
 from theory.attention_paths.checks import check_problem, whole_widths
+from theory.attention_paths.diagnostics import diagnose
 from theory.attention_paths.kernel import energy, path_kernel
 from theory.attention_paths.order_parameter import order_parameter
-from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws, diagnose
+from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws
 from theory.attention_paths.reconstruction import reconstruct
 from theory.numerics import Array, check_count
 
 METHODS = ("collapsed", "weights")
+STATISTICS = ("energy", "diverging", "num_steps", "accept_prob", "step_size")
 CHAIN_METHODS = ("sequential", "vectorized")
 DENSE_MASS = 200  # coordinates up to which the mass matrix is a full one
 
@@ -130,7 +132,12 @@ class Sampler:
         heads = tuple(int(h) for h in heads)
         attentioned, labels = check_problem(attentioned, labels, temperature, heads)
         widths = whole_widths(width, heads)
-        problem = Problem(attentioned, labels, widths, float(temperature), heads)
+        m = outputs.count(labels)
+        if m > 1 and method == "weights":
+            raise UserError(f"method 'weights' samples networks of one output, got {m}.")
+        problem = Problem(
+            outputs.expand(attentioned, m), labels.reshape(-1), widths, float(temperature), heads, m
+        )
         return cls(problem, warmup, chains, method, chain_method, **options)
 
     def start(self, key: jax.Array) -> Any:
@@ -163,7 +170,9 @@ class Sampler:
             U, linear = collapsed_draws(self.problem, merged["theta"].reshape(count, -1))
             U_all = U.reshape(*merged["num_steps"].shape, *U.shape[1:])
             U, linear = U[:draws], linear[:draws]
-        return Posterior(self.problem, self.method, U, linear, theta, diagnose(U_all, merged))
+        found = diagnose(U_all, merged, self.max_tree_depth)
+        own = {name: merged[name] for name in STATISTICS}
+        return Posterior(self.problem, self.method, U, linear, theta, found, own)
 
     def _spec(self) -> Spec:
         posterior = (self.method, self.problem.layout, self.problem.widths)
@@ -177,9 +186,11 @@ class Sampler:
 
     def _centre(self) -> jax.Array:
         p = self.problem
-        if p.layout != chains.full_layout(p.heads):  # a singular U: no saddle point to start from
-            return jnp.zeros(p.layout.size, p.labels.dtype)
-        saddle = order_parameter(p.attentioned, p.labels, p.widths, p.temperature, p.heads)
+        if p.layout != chains.full_layout(p.heads, p.outputs):
+            return jnp.zeros(p.layout.size, p.labels.dtype)  # a singular U: no saddle point
+        attentioned = outputs.contract(p.attentioned, p.outputs)
+        labels = p.by_output(p.labels)
+        saddle = order_parameter(attentioned, labels, p.widths, p.temperature, p.heads)
         return chains.coordinates(p.layout, saddle.chain)
 
 
@@ -256,6 +267,7 @@ def _advance(spec: Spec, data: tuple, states, steps):
 def _record(spec: Spec, data: tuple, state) -> dict:
     row = {
         "potential": state.potential_energy,
+        "energy": state.energy,
         "num_steps": state.num_steps,
         "accept_prob": state.accept_prob,
         "diverging": state.diverging,

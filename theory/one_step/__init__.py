@@ -4,7 +4,7 @@
 `measure_attention_logits` are the pair of Theorem 2, exact and by automatic differentiation. The
 lemmas' `lemma_counts` and `first_step_table` are exact moments of the process that `sample` draws.
 Nothing here is built from the models' lines: the theorems are about the simplified model (2), and
-`gradient_step` writes it out.
+`gradient_step` writes it out. `bounds` has the errors that Lemmas D.1 and D.2 allow.
 """
 
 from theory.one_step.attention_ordering import (
@@ -15,6 +15,14 @@ from theory.one_step.attention_ordering import (
     measure_attention_logits as measure_attention_logits,
     noise_matrices as noise_matrices,
     noise_recursion as noise_recursion,
+)
+from theory.one_step.bounds import (
+    Printed as Printed,
+    allowed as allowed,
+    lemma_d1 as lemma_d1,
+    lemma_d2 as lemma_d2,
+    margin_errors as margin_errors,
+    measure_first_gradients as measure_first_gradients,
 )
 from theory.one_step.gradient_step import (
     INPUTS as INPUTS,

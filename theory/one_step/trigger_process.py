@@ -134,9 +134,16 @@ def first_step_table_limit(N: int, T: int, alpha: Numbers, printed: bool = False
     )
     if printed:
         mean = mean.at[9].set(-(a**2 + 3 * a - 1) / N**2)
-        return Moments(mean, jnp.full_like(mean, jnp.nan))
     noise, rest = a / (T * N) + (a - a**2) / N**2, (1 - a) * b
     rows = [a**2 / (T * N) + (a**3 - a**4) / N**2, noise, noise]
+    if printed:
+        once, thrice = 1 / (T * N**2), 1 / N**3
+        shared, keep = a**2 - a + 1, 1 - a
+        rows += [once + shared * thrice]
+        rows += [(a**3 - a**2 - a + 2) / a**3 * once + shared / a**2 * thrice]
+        rows += [(2 - a) * b, (2 - a) * (a * once + a**2 * thrice), (2 - a) * b, (2 - a) * b]
+        rows += [(1 + keep * (2 - a)) * once + (1 + keep * (2 - a) ** 2) * thrice]
+        return Moments(mean, jnp.stack(rows))
     rows += [rest, (1 - a) * ((2 / a - 1) / (a * T * N**2) + 1 / (a**2 * N**3)), rest]
     rows += [(1 - a) * (a / (T * N**2) + a**2 / N**3), rest, rest]
     rows += [(1 - a) * ((2 - a) / (T * N**2) + (2 - a) ** 2 / N**3)]

@@ -32,6 +32,8 @@ from theory.numerics import (
 from theory.rem.interpolated import END, SCALE, SOFTEN
 from theory.rem.tables import pair_overlap, row_tables, tables
 
+LONGEST = 1e15  # tokens: the integrals are exact to here, and beyond it 1 - 1/T is 1
+
 
 def critical_beta(rho: Numbers) -> jax.Array:
     """beta_c = sqrt(2 / (1 - rho)): condensation of a row of attention, T -> infinity."""
@@ -141,6 +143,7 @@ def number_of_tokens(T: Any) -> float:
     if not is_concrete(T) or np.ndim(T):
         raise UserError("T must be one number known before tracing: its tables are built once.")
     check_range("T", T, 2)
+    check_range("T", T, 2, LONGEST)
     return float(T)
 
 

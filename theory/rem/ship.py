@@ -11,7 +11,7 @@ import io
 import numpy as np
 
 from jaxformer.records import write_atomically
-from theory.numerics import chebyshev_fit, chebyshev_nodes
+from theory.quadrature import chebyshev_fit, chebyshev_nodes
 from theory.rem.interpolated import FILE, SCALE, length_at
 from theory.rem.tables import pair_table, row_statistics
 

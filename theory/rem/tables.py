@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from theory.numerics import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
+from theory.quadrature import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
 from theory.rem.interpolated import END, SCALE, SOFTEN, shipped
 
 FLOOR = 1e-9  # s = 0 is the limit s -> 0

@@ -122,7 +122,7 @@ def _gpt2(f: Fields, length: int | None) -> Reading:
 
 
 def _llama(f: Fields, length: int | None) -> Reading:
-    """Llama, Mistral and Qwen2: RMSNorm, SwiGLU, rotary positions, grouped queries."""
+    """Llama, Mistral, Qwen2, Phi-3: RMSNorm, SwiGLU, rotary positions, grouped queries."""
     std, width = f.number("initializer_range", default=0.02), f.count("hidden_size")
     heads = f.count("num_attention_heads")
     longest = f.count("max_position_embeddings", default=2048)
@@ -147,11 +147,18 @@ def _llama(f: Fields, length: int | None) -> Reading:
         pre_norm=True,
         causal=True,
         gated=True,
-        rotary=1.0,
-        rotary_base=f.number("rope_theta", default=10_000.0),
+        rotary=f.number("partial_rotary_factor", default=1.0),
+        rotary_base=_turn(f).number("rope_theta", default=10_000.0),
         std_embed=std,
     )
-    return Reading(arch, longest, True, (ROTARY,))
+    scaled = (SCALED,) if f.held.get("rope_scaling") else ()
+    return Reading(arch, longest, True, (ROTARY, *scaled))
+
+
+def _turn(f: Fields) -> Fields:
+    """The fields of the rotation: transformers 5 writes them in a section of their own."""
+    section = f.held.get("rope_parameters")
+    return Fields(f.held | (section if isinstance(section, dict) else {}))
 
 
 def _gpt_neox(f: Fields, length: int | None) -> Reading:
@@ -165,8 +172,8 @@ def _gpt_neox(f: Fields, length: int | None) -> Reading:
         pre_norm=True,
         causal=True,
         parallel=f.flag("use_parallel_residual", True),
-        rotary=f.number("rotary_pct", default=0.25),
-        rotary_base=f.number("rotary_emb_base", "rope_theta", default=10_000.0),
+        rotary=_turn(f).number("partial_rotary_factor", "rotary_pct", default=0.25),
+        rotary_base=_turn(f).number("rotary_emb_base", "rope_theta", default=10_000.0),
         std_embed=std,
     )
     drawn = "weights as transformers draws them; the Pythia suite itself drew its own smaller ones"
@@ -248,6 +255,7 @@ def _square(std: float, width: int, heads: int, head_width: int | None = None) -
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 ROTARY = "rotary positions: only how much of a shared direction they turn away is counted"
+SCALED = "rotary positions turn as without their scaling for long texts"
 READERS: dict[str, Callable[[Fields, int | None], Reading]] = {
     "albert": _albert,
     "bert": _encoder,
@@ -258,6 +266,7 @@ READERS: dict[str, Callable[[Fields, int | None], Reading]] = {
     "gpt_neox": _gpt_neox,
     "llama": _llama,
     "mistral": _llama,
+    "phi3": _llama,
     "qwen2": _llama,
     "roberta": _encoder,
     "t5": _t5,

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from theory.quadrature import hermite
+
 _TERMS = 48
 _STEP = 0.004
 _Z = np.linspace(-9.0, 9.0, 181)
@@ -91,8 +93,4 @@ def _coefficients(activation: str, deviation: float, slope: bool) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _hermite() -> np.ndarray:
-    """(nodes, terms): h_0 .. orthonormal under the standard normal."""
-    h = [np.ones_like(_Z), _Z]
-    for k in range(2, _TERMS):
-        h.append((_Z * h[-1] - np.sqrt(k - 1) * h[-2]) / np.sqrt(k))
-    return np.stack(h, -1)
+    return hermite(_Z, _TERMS)

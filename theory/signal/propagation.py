@@ -28,9 +28,9 @@ from jaxformer.errors import UserError, unknown
 from theory import rem
 from theory.activations import activation_function, second_moments
 from theory.numerics import Numbers, check_count, check_range
+from theory.signal.maps import LARGEST_ALPHA, OVERLAPS
 
-OVERLAPS = ("exact", "limit", "heuristic")
-LARGEST_ALPHA = 1000.0  # the bracket of critical_alpha is [0, LARGEST_ALPHA]
+LARGEST = 1e100  # of a variance or a residual: their squares are numbers
 
 
 @jax.tree_util.register_dataclass
@@ -234,6 +234,7 @@ def _checked(block: Block, T: float | None, overlaps: str | None, **cosines) -> 
         value = getattr(block, f.name)
         if f.name != "activation" and value is not None:
             check_range(f.name, value, 0)
+            check_range(f.name, value, 0, LARGEST)
     activation_function(block.activation)
     overlaps = overlaps or ("limit" if T is None else "exact")
     if overlaps not in OVERLAPS:

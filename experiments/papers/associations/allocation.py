@@ -54,14 +54,20 @@ def measure_allocation(
             )
             run = fitted(model, bigram, partition, tx, **training.arguments())
             name = f"total={total}/mlp={shares[j]:.2f}"
-            chosen, best[i, j] = training.best(run.losses_RxSxT, name)
             arrays[f"losses/{name}"] = run.losses_RxSxT
+            try:
+                chosen, best[i, j] = training.best(run.losses_RxSxT, name)
+            except UserError as error:  # the other cells stand
+                print(f"{error} It has no number.", flush=True)
+                continue
             metrics[f"loss/{name}"] = over_seeds(best[i, j])
             metrics[f"learning_rate/{name}"] = exact(rates[chosen])
-            if j:  # seeds are paired
+            if j and not np.isnan(best[i, 0]).any():  # seeds are paired
                 metrics[f"gain/{name}"] = over_seeds(best[i, 0] - best[i, j])
             words = f"d = {model.spec.width}, loss {best[i, j].mean():.4f}"
             print(f"{name}: {words} at rate {rates[chosen]:g}", flush=True)
+    if np.isnan(best).all():
+        raise UserError("every cell diverges at every rate; lower --config.figure.learning_rates.")
     floor = chain_loss(bigram)
     metrics["floor"] = exact(floor)
     return Outcome(arrays | {"shares": shares, "loss": best, "floor": floor}, metrics)
@@ -94,8 +100,9 @@ def draw_allocation(arrays, totals: Sequence[int], steps: int):
     for colour, total, losses_JxS in zip(plots.COLOURS, totals, arrays["loss"]):
         label, means_J = f"{total:,} trained parameters", losses_JxS.mean(-1)
         plots.means(axis, shares, losses_JxS.T, fmt="o-", color=colour, label=label)
-        gain = f"{means_J[0] - means_J.min():.3f} below share {shares[0]:.2f}"
-        words.append(f"{shares[means_J.argmin()]:.2f} of {total:,} ({gain})")
+        if not np.isnan(means_J).all():
+            gain = f"{means_J[0] - np.nanmin(means_J):.3f} below share {shares[0]:.2f}"
+            words.append(f"{shares[np.nanargmin(means_J)]:.2f} of {total:,} ({gain})")
     axis.axhline(floor, color="0.5", ls=":", label=f"the chain itself, {floor:.2f}")
     axis.set_xlabel("share of the trained parameters in MLPs")
     axis.set_ylabel(f"training loss after {steps} steps (nats a symbol)")

@@ -6,6 +6,7 @@ the last number before the next question, is the one of the file. Answers are ke
 they are given, so that a run that was stopped goes on.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -51,8 +52,15 @@ def measure_gsm8k(
     """Accuracy of the whole and of the cut model, and their difference, paired by question."""
     asked, examples = read(test)[: questions or None], _examples(train, shots)
     about = {
-        name: value for name, value in locals().items() if name not in ("asked", "examples")
-    } | {"asked": len(asked)}
+        "source": source,
+        "revision": revision,
+        "files": published.files_of(source, revision),
+        "texts": fingerprint([*examples, *asked]),
+        "matrix": matrix,
+        "fraction": fraction,
+        "new_tokens": new_tokens,
+        "dtype": dtype,
+    }
     rows = Rows(published._kept(about), about)
     done = {(row["which"], row["question"]): row for row in rows.read()}
     with jax.enable_x64(False):
@@ -99,7 +107,8 @@ def draw_gsm8k(arrays, shots: int, matrix: str):
     for place, which in enumerate(("whole", "cut")):
         plots.means(axis, [place], arrays[f"right/{which}"][:, None], fmt="o")
     axis.set_xticks((0, 1), ("whole", "cut"))
-    axis.set(ylabel="accuracy", title=f"{shots} shots, {matrix} (block_0 is layer 1)")
+    axis.set(ylabel="accuracy", xlim=(-0.5, 1.5))
+    axis.set_title(f"{shots} shots, {matrix} cut\n(block_0 is layer 1)", fontsize=9)
     return figure
 
 
@@ -127,6 +136,11 @@ def read(file: str) -> list[dict[str, str]]:
                 f'{file}, line {place}: expected {{"question": .., "answer": ..}}.'
             ) from None
     return found
+
+
+def fingerprint(rows: Sequence[dict[str, str]]) -> str:
+    """Of shots and questions: answers to others are not gone on with."""
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
 def prompt(examples: Sequence[dict[str, str]], question: str) -> str:

@@ -30,6 +30,7 @@ def along(steps_S, curves, settings) -> dict[str, np.ndarray]:
         clean = numbers[f"accuracy_clean_without_{part}"] - numbers["accuracy_clean"]
         numbers[f"accuracy_clean_gain_without_{part}"] = clean
     begin = settings.pretrain_steps
+    numbers |= late_changes(steps_S, curves, begin)
     early = (steps_S > begin) & (steps_S <= begin + settings.early)
     if early.any():
         numbers["p_noise_peak"] = curves["p_noise"][early].max(0)
@@ -40,6 +41,41 @@ def along(steps_S, curves, settings) -> dict[str, np.ndarray]:
     first = {n: _first_step(steps_S, curves[n]) for n in ("p_correct", "p_noise")}
     numbers["noise_first"] = (first["p_noise"] < first["p_correct"]) * 1.0
     return numbers
+
+
+def late_changes(steps_S, curves, begin: int) -> dict[str, np.ndarray]:
+    """What the last quarter of training added: 0 where a curve has come to its plateau."""
+    followed = {n: curves[n] for n in ("previous_token", "attention_target") if n in curves}
+    for name, values in curves.items():
+        if name.startswith("p_correct_without_"):
+            part = name.removeprefix("p_correct_without_")
+            followed[f"p_correct_gain_without_{part}"] = values - curves["p_correct"]
+    before = int((steps_S <= steps_S[-1] - (steps_S[-1] - begin) / 4).sum())
+    if before < LAST or len(steps_S) - before < LAST:
+        return {}
+    return {
+        f"late_change/{name}": values[-LAST:].mean(0) - values[before - LAST : before].mean(0)
+        for name, values in followed.items()
+    }
+
+
+def trivial(task, clean) -> dict[str, float]:
+    """p(correct) on clean data of predictors that learn nothing: the noise always, any symbol, and
+    one of the tokens that followed the trigger before, however often it did."""
+    inputs_BxT, targets_BxT = np.asarray(clean.inputs), np.asarray(clean.targets)
+    shares: list[float] = []
+    scored_BxT = np.asarray(clean.weights) > 0
+    if not scored_BxT.any():
+        return {}
+    for b, t in zip(*np.nonzero(scored_BxT)):
+        before = np.flatnonzero(inputs_BxT[b, :t] == inputs_BxT[b, t])
+        followed = set(inputs_BxT[b, before + 1].tolist())
+        shares.append((targets_BxT[b, t] in followed) / max(len(followed), 1))
+    return {
+        "p_correct_always_noise": float(np.mean(targets_BxT[scored_BxT] == task.noise_token)),
+        "p_correct_uniform": 1 / task.vocab_size,
+        "p_correct_guess_a_successor": float(np.mean(shares)),
+    }
 
 
 def of_cuts(cuts, fractions) -> dict[str, np.ndarray]:

@@ -30,7 +30,7 @@ def training(settings, alpha: float, arrays):
             _line(axis, steps, curves[name + ending][:, kept], colour, who)
         scale = {"yscale": "log"} if name == "loss" else {"ylim": (-0.02, 1.02)}
         axis.set(xlabel="training step", ylabel=f"{label} on clean data", **scale)
-    axes[0, 0].legend(title="cut" if len(styles) > 1 else None)
+    _legend_above(axes[0, 0], "cut out: " if len(styles) > 1 else "")
     margin, attention, cut = axes[1]
     if "margin_f2" in curves:
         _line(margin, steps, curves["margin_f2"][:, kept], GREEN, "")
@@ -42,17 +42,28 @@ def training(settings, alpha: float, arrays):
         ("attention_target", BLUE, "last layer: on ybar"),
         ("attention_noise", RED, "last layer: on the noise"),
         ("attention_previous", "0.5", "layer 1: on the previous token"),
+        ("previous_token", "black", "layer 1: positions whose key finds it"),
     ):
-        _line(attention, steps, curves[name][:, kept], colour, who)
-    attention.set(xlabel="training step", ylabel="attention of the trigger", ylim=(-0.02, 1.32))
-    attention.legend(loc="upper right")
+        if name in curves:
+            _line(attention, steps, curves[name][:, kept], colour, who)
+    attention.set(xlabel="training step", ylabel="attention, or share", ylim=(-0.02, 1.02))
+    _legend_above(attention)
     _cuts(cut, settings.truncate, settings.fractions, arrays)
     if begin := settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
             axis.axvline(begin, color="0.5", lw=1, ls=":")
         axes[0, 1].annotate("noisy from here", (begin, 0.97), fontsize=8, ha="right", va="top")
     figure.suptitle(_finding(alpha, curves, kept, styles))
+    words = f"a line is the mean of {kept.size} seeds, its band goes from the lowest to the highest"
+    figure.supxlabel(words if kept.size > 1 else "one seed", fontsize=8)
     return figure
+
+
+def _legend_above(axis, before: str = "") -> None:
+    """The names of the curves above their panel, where they hide none."""
+    handles, labels = axis.get_legend_handles_labels()
+    where = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    axis.legend(handles, [before + x for x in labels], ncols=2, fontsize=7, frameon=False, **where)
 
 
 def _cuts(axis, patterns, fractions, arrays) -> None:
@@ -65,8 +76,8 @@ def _cuts(axis, patterns, fractions, arrays) -> None:
             plots.means(axis, places, values_MxF, capsize=2, **look)
     axis.set_xticks(places, [f"{f:g}" for f in fractions])
     axis.set(xlabel="fraction of the rank kept", ylabel="probability, at the end")
-    axis.set_ylim(-0.02, 1.22)
-    axis.legend(fontsize=7, loc="upper center", ncol=min(len(patterns), 2))
+    axis.set_ylim(-0.02, 1.02)
+    _legend_above(axis)
 
 
 def attention(settings, arrays):
@@ -129,10 +140,13 @@ def _finding(alpha: float, curves, kept, styles) -> str:
     end = {name: values[-LAST:, kept].mean() for name, values in curves.items()}
     words = []
     for ending, who in styles.items():
-        cut = who if ending.startswith("_at_") else f"without {who}" if ending else "uncut"
+        cut = f"cut {who}" if ending.startswith("_at_") else f"without {who}"
         correct, noise = end["p_correct" + ending], end["p_noise" + ending]
-        words.append(f"{cut} {correct:.2f} / {noise:.2f}")
-    return f"alpha = {alpha:g}; p(correct) / p(noise) at the end: " + ", ".join(words)
+        words.append(f"{cut if ending else 'whole'} {correct:.2f} and {noise:.2f}")
+    return (
+        f"Trained with noise {alpha:g}, asked without: probability of the answer and of the noise "
+        f"at the end\n{', '.join(words)}"
+    )
 
 
 def _line(axis, steps, values_SxM, colour: str, label: str) -> None:

@@ -54,6 +54,9 @@ def make_probes(
                 for i, fraction in enumerate(fractions):
                     out[f"{name}_at_{fraction:g}"] = values[i]
         out |= attention(model, task, params, noisy)
+        if "positions" in params:
+            masked, whole = previous_token(previous_scores(params))
+            out |= {"previous_token": masked, "previous_token_unmasked": whole}
         if layers[last] != "none" and task.trigger_tokens:
             out["margin_f2"] = feed_forward_margin(model, task, params, last)
         return out
@@ -156,8 +159,7 @@ def memories(model, params: Params) -> dict[str, jax.Array]:
     if model.spec.feed_forward[last] != "none":
         maps["feed_forward"] = feed_forward(model, params, last, embedding_VxD) @ output_DxV
     if "positions" in params:
-        p_TxD = params["positions"]["embedding"]
-        maps["previous_token"] = p_TxD @ params["block_0"]["attn"]["key"]["kernel"].T @ p_TxD.T
+        maps["previous_token"] = previous_scores(params)
     # The layer-1 value of a trigger is the key that the last layer's trigger looks for.
     first = params["block_0"]["attn"]
     copied_VxD = embedding_VxD @ first["value"]["kernel"]
@@ -165,6 +167,22 @@ def memories(model, params: Params) -> dict[str, jax.Array]:
         copied_VxD = copied_VxD @ first["out"]["kernel"]
     maps["induction"] = embedding_VxD @ attn["key"]["kernel"].T @ copied_VxD.T
     return maps
+
+
+def previous_scores(params: Params) -> jax.Array:
+    """p_i Wk1 p_j, (T, T): how much position i looks for position j in the first layer."""
+    p_TxD = params["positions"]["embedding"]
+    return p_TxD @ params["block_0"]["attn"]["key"]["kernel"].T @ p_TxD.T
+
+
+def previous_token(scores_TxT: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The share of positions whose largest score is at the one before: of those that they see, and
+    of all, as the authors' probe has it."""
+    places = jnp.arange(len(scores_TxT))
+    causal_TxT = places[None] <= places[:, None]
+    seen_T = jnp.where(causal_TxT, scores_TxT, -jnp.inf).argmax(1)
+    masked, whole = ((found == places - 1)[1:].mean() for found in (seen_T, scores_TxT.argmax(1)))
+    return masked, whole
 
 
 def memory_scores(maps: dict[str, jax.Array], task) -> dict[str, jax.Array]:
@@ -183,11 +201,7 @@ def memory_scores(maps: dict[str, jax.Array], task) -> dict[str, jax.Array]:
     if "feed_forward" in maps:
         out["recall_noise"] = (maps["feed_forward"].argmax(1) == noise).mean()
     if "previous_token" in maps:
-        scores_TxT = maps["previous_token"]
-        places = jnp.arange(len(scores_TxT))
-        causal_TxT = places[None] <= places[:, None]
-        found_T = jnp.where(causal_TxT, scores_TxT, -jnp.inf).argmax(1)
-        out["recall_previous"] = (found_T == places - 1)[1:].mean()
+        out["recall_previous"], _ = previous_token(maps["previous_token"])
     if task.trigger_tokens:
         is_q = jnp.isin(tokens, jnp.array(task.trigger_tokens))
         same_NxN, both_NxN = jnp.eye(N, dtype=bool), is_q[:, None] & is_q[None]

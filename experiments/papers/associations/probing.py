@@ -74,6 +74,8 @@ class Probing:
         values |= numbers.of_cuts(cuts, self.settings.fractions)
         values |= {name: np.asarray(score) for name, score in scores.items()}
         kept = numbers.kept(result.members)
+        trivial = numbers.trivial(self.setup.task, jax.device_get(self.clean))
+        result = dataclasses.replace(result, baselines={**result.baselines, **trivial})
         arrays = {"steps": steps, "kept": np.array(kept)}
         arrays |= {f"probes/{name}": curve for name, curve in curves.items()}
         arrays |= {

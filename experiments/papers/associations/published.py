@@ -2,7 +2,8 @@
 
 A source is a folder, a name on the hub, or "tiny:FAMILY", a random tiny model for trying things
 out. Several revisions are a trajectory of training. What is known of a revision is kept in the
-cache, so that a run of 154 revisions that was stopped goes on where it was.
+cache, so that a run of 154 revisions that was stopped goes on where it was; what is known of a
+folder counts as long as its files are the same.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ import numpy as np
 
 from experiments.papers.associations import prompting
 from experiments.shared import plots, prompts
-from experiments.shared.cutting import Rows
+from experiments.shared.cutting import Rows, chosen
 from experiments.shared.outcome import Outcome, exact
 from jaxformer import loading, paths, surgery
 from jaxformer.build import DTYPES
@@ -30,6 +31,7 @@ from jaxformer.training.metrics import over_seeds
 
 TINY = "tiny:"
 WHOLE = "whole"
+MARKS = "os^D"
 NEVER = 10**9  # a step that no training reaches
 
 
@@ -54,13 +56,26 @@ def measure_published(
         "seed": seed,
     }
     rows = Rows(_kept(about), about)
-    held = {row["revision"]: row for row in rows.read()}
+    held = {(row["revision"], row.get("files")): row for row in rows.read()}
+    files = {revision: files_of(source, revision) for revision in revisions}
+    found = []
     with jax.enable_x64(False):
         for i, revision in enumerate(revisions):
-            if revision not in held:
-                held[revision] = _one(source, revision, i, about)
-                rows.append(held[revision])
-    return _outcome([held[revision] for revision in revisions], revisions)
+            key = (revision, files[revision])
+            if key not in held:
+                held[key] = _one(source, revision, i, about) | {"files": files[revision]}
+                rows.append(held[key])
+            found.append(held[key])
+    return _outcome(found, revisions)
+
+
+def files_of(source: str, revision: str) -> str:
+    """What a folder on this machine holds, in a word; "" of what is on the hub and stays."""
+    place = Path(source) if Path(source).is_dir() else hub.on_shelf(source, revision)
+    if source.startswith(TINY) or place is None or not place.is_dir():
+        return ""
+    told = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(place.iterdir())]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def check_published(
@@ -128,7 +143,7 @@ def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict
     found = {WHOLE: values(params)}
     if about["fractions"]:
         flat = paths.flatten(params)
-        for path in surgery.matrices(params, about["matrix"]):
+        for path in chosen(params, about["matrix"]):
             kernel = jnp.asarray(flat[path])
             parts = surgery.decompose(kernel)
             for fraction in about["fractions"]:
@@ -169,7 +184,10 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
 
 
 def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
-    """Along training, or against the fraction that is kept; whole solid, cut dashed."""
+    """Along training, whole solid and cut dashed.
+
+    Or against the fraction that is kept, whole dotted, every matrix with its own mark.
+    """
     steps = arrays["steps"]
     figure, (left, right) = plots.row(2, (9, 3.4))
     along = len(steps) > 1
@@ -185,15 +203,19 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
                     axis.plot(x, column[:, 1], "--", color=colour, label=f"{label}, cut")
                 axis.set_xscale("log")
             else:
-                n = len(fractions)
-                for start in range(1, column.shape[1], max(n, 1)):
-                    axis.plot([*fractions], column[0, start : start + n], "o-", color=colour)
+                n = max(len(fractions), 1)
+                for k, start in enumerate(range(1, column.shape[1], n)):
+                    values, mark = column[0, start : start + n], MARKS[k % len(MARKS)]
+                    axis.plot([*fractions], values, f"{mark}-", color=colour)
                 axis.axhline(column[0, 0], color=colour, linestyle=":", label=label)
         axis.set_xlabel("step of training" if along else "fraction of the rank")
         axis.legend()
     left.set_ylabel("probability")
     right.set_ylabel("rank")
-    figure.suptitle(f"{prompt}: {matrix if len(fractions) else 'nothing cut'} (block_0 is layer 1)")
+    what = matrix if len(fractions) else "nothing cut"
+    if not along and len(fractions) and arrays["p_target"].shape[1] > 1 + len(fractions):
+        what += ", in this order: circle, square, triangle, diamond"
+    figure.suptitle(f"{prompt}: {what} (block_0 is layer 1)")
     return figure
 
 

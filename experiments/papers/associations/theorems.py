@@ -101,9 +101,8 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
         row = _judge(name, (x.mean[i] * N**2 for x in (printed, ours, measured)), tolerance)
         misprint = abs(row.measured - row.corrected) <= tolerance * abs(row.corrected)
         rows.append(row._replace(verdict=CORRECTED) if row.verdict == FAILS and misprint else row)
-        # Rows 4 to 10 print 1/(N+1) for 1/(N+1)^2: no number of the paper's is worth repeating.
-        paper = ours.second[i] if i < 3 else np.nan
-        values = (x * N**3 for x in (paper, ours.second[i], measured.second[i]))
+        # Rows 4 to 10 print 1/(N+1) for 1/(N+1)^2.
+        values = (x.second[i] * N**3 for x in (printed, ours, measured))
         rows.append(_judge(f"Table 3 ({case}): sigma^2 N^3", values, tolerance))
     return rows
 

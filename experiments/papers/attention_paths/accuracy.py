@@ -4,7 +4,8 @@ Nothing is trained: the order parameter is solved for, and its posterior is samp
 of every layer. The GP limit is N to infinity.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from experiments.shared import plots
 from experiments.shared.outcome import Outcome, exact
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
-from theory.attention_paths.posterior import monte_carlo_error
+from theory.attention_paths.diagnostics import monte_carlo_error
 
 
 def measure_accuracy(
@@ -30,6 +31,7 @@ def measure_accuracy(
     alone |= {name: (name,) for name in names[1:]}
     fixed = np.zeros((len(alone), n_seeds))
     theory, sampled = np.zeros((2, n_seeds, len(widths))), np.zeros((n_seeds, len(sampled_widths)))
+    chains: dict[str, Any] = {}
     for i, data in enumerate(examples):
         for k, used in enumerate(alone.values()):
             fixed[k, i] = data.accuracy_at(data.only(*used), temperature)
@@ -39,14 +41,19 @@ def measure_accuracy(
         for k, width in enumerate(sampled_widths):
             posterior = _sample(data, width, temperature, draws, warmup, seed + i)
             sampled[i, k] = data.accuracy(posterior.mean(data.attentioned_test))
+            chains[f"N={width}, dataset {i}"] = posterior.diagnostics
 
     metrics = {f"accuracy/N={n}": over_seeds(x) for n, x in zip(widths, theory[0].T)}
-    metrics |= {f"accuracy_sampled/N={n}": over_seeds(x) for n, x in zip(sampled_widths, sampled.T)}
+    for width, values in zip(sampled_widths, sampled.T):
+        found = {name: held for name, held in chains.items() if name.startswith(f"N={width},")}
+        mean = over_seeds(values)
+        metrics[f"accuracy_sampled/N={width}"] = mean._replace(sem=_error(mean.sem, found))
     metrics |= {f"action/N={n}": over_seeds(x) for n, x in zip(widths, theory[1].T)}
     metrics |= {f"accuracy/{name}": over_seeds(fixed[k]) for k, name in enumerate(alone)}
     arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}
     arrays |= {"sampled_widths": sampled_widths, "accuracy_sampled": sampled}
-    return Outcome(arrays | {"alone": [*alone], "accuracy_alone": fixed}, metrics, {"chance": 0.5})
+    arrays |= {"alone": [*alone], "accuracy_alone": fixed}
+    return Outcome(arrays, metrics, {"chance": 0.5}, chains)
 
 
 def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
@@ -86,14 +93,16 @@ def measure_order_parameter(
 ) -> Outcome:
     """Heat maps of U: theory, posterior mean (A), and (B), the Gram matrix of V_eff."""
     data = problem.example(seed, **task)
-    names, metrics = data.names, {}
+    names, metrics, chains = data.names, {}, {}
     arrays: dict[str, Any] = {"widths": widths, "names": names}
     upper = np.triu_indices(len(names))
     for width in widths:
         theory = data.solve(width, temperature)
         posterior = _sample(data, width, temperature, draws, warmup, seed)
+        chains[f"N={width}"] = posterior.diagnostics
         by_chain = posterior.U.reshape(2, -1, *posterior.U.shape[1:])
-        sampled, errors = posterior.U.mean(0), monte_carlo_error(by_chain[:, :, *upper])
+        known = _error(1.0, {f"N={width}": posterior.diagnostics})
+        sampled, errors = posterior.U.mean(0), known * monte_carlo_error(by_chain[:, :, *upper])
         arrays |= {f"theory/N={width}": theory.U, f"sampled/N={width}": sampled}
         arrays[f"effective/N={width}"] = posterior.gram_effective()
         for i, j, error in zip(*upper, errors):
@@ -101,7 +110,7 @@ def measure_order_parameter(
             mean = Mean(float(sampled[i, j]), float(error), len(posterior.U))
             metrics[f"E[U]/N={width}/{names[i]},{names[j]}"] = mean
         metrics[f"gradient_norm/N={width}"] = exact(float(theory.gradient_norm))
-    return Outcome(arrays, metrics)
+    return Outcome(arrays, metrics, chains=chains)
 
 
 def draw_order_parameter(arrays, widths: Sequence[int]):
@@ -185,3 +194,12 @@ def _lines(widths: Sequence[int]) -> list[str]:
 def _sample(data: problem.Example, width, temperature, draws, warmup, seed: int):
     given = (data.attentioned, data.labels, width, temperature, data.heads)
     return attention_paths.sample(jax.random.key(seed), *given, draws, warmup, 2)
+
+
+def _error(sem: float, chains: Mapping[str, Any]) -> float:
+    """The error; unknown, so that it decides nothing, where chains are not to be trusted."""
+    for name, found in chains.items():
+        if against := attention_paths.doubts(found):
+            print(f"{name}: the chains are not to be trusted: {'; '.join(against)}.", flush=True)
+            sem = math.nan
+    return sem

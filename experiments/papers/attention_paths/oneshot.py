@@ -6,7 +6,8 @@ Arrays are those of `study.summarise`: each has a leading axis of networks, S.
 import numpy as np
 
 from experiments.papers.attention_paths.problem import path_names
-from experiments.papers.attention_paths.study import LEADING, correlation, width_name
+from experiments.papers.attention_paths.resemblance import correlation
+from experiments.papers.attention_paths.study import LEADING, width_name
 from experiments.shared import plots
 from jaxformer.training.metrics import Mean, over_seeds
 

@@ -14,6 +14,7 @@ def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
         "U_error": np.array([metrics[f"U/{label}"].sem for label in labels]),
         "chains": np.array(len(posterior.diagnostics["step_size"])),
         "widths": np.array(posterior.problem.widths),
+        "doubts": np.array(posterior.doubts, str),
     } | {name: np.array(metrics[name].mean) for name in numbers}
 
 
@@ -47,8 +48,12 @@ def draw(arrays):
         f"{arrays['divergences']:.0f} divergent"
     )
     ratio = mean[largest, largest] / theory[largest, largest]
-    figure.suptitle(
-        f"N = {', '.join(map(str, np.unique(arrays['widths'])))}: the {names[largest]} path counts "
-        f"most, its E[U] is {ratio:.2f} of the theory's; accuracy {100 * arrays['accuracy']:.1f} %"
+    widths = ", ".join(map(str, np.unique(arrays["widths"])))
+    title = (
+        f"N = {widths}: the {names[largest]} path counts most, its E[U] is {ratio:.2f} of the "
+        f"theory's; accuracy {100 * arrays['accuracy']:.1f} %"
     )
+    if len(arrays["doubts"]):
+        title = f"NOT TRUSTED: {', '.join(arrays['doubts'].tolist())}\n{title}"
+    figure.suptitle(title)
     return figure

@@ -1,11 +1,13 @@
 """The hidden Markov problem of the attention-path figures, and the names of its paths."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.papers.attention_paths import own
 from jaxformer.attentioned import READOUTS
 from jaxformer.data import hidden_markov
 from jaxformer.errors import check_choice
@@ -28,8 +30,18 @@ class Example(NamedTuple):
     heads: tuple[int, ...]
     names: tuple[str, ...]  # of the paths
 
+    @property
+    def is_classes(self) -> bool:
+        """Are all labels +1 or -1?"""
+        return bool(np.all(np.abs(self.labels_test) == 1))
+
     def accuracy(self, mean) -> float:
-        return float(np.mean(np.sign(mean) == self.labels_test))
+        """Of the signs; of other labels than +1 and -1, 1 - residual over total sum of squares."""
+        labels = np.asarray(self.labels_test)
+        if self.is_classes:
+            return float(np.mean(np.sign(mean) == labels))
+        rest, all_ = ((x**2).sum() for x in (labels - mean, labels - labels.mean(0)))
+        return float(1 - rest / all_) if all_ else math.nan
 
     def accuracy_at(self, U, temperature: float) -> float:
         """Accuracy of the Gaussian-process predictor with this U; the GP limit is U = 1."""
@@ -57,11 +69,24 @@ class Datasets(NamedTuple):
     n_seeds: int
 
     def examples(self, **change) -> list[Example]:
-        """All of them; `change` replaces fields of the task."""
+        """All of them; `change` replaces fields of the task. A file holds one."""
+        if "file" in self.task:
+            return [example(self.seed, **self.task)]
         return [example(self.seed + i, **self.task | change) for i in range(self.n_seeds)]
 
 
-def example(
+def example(seed: int, file: str = "", **task: Any) -> Example:
+    """The problem of a file, or the hidden Markov task of a seed."""
+    if not file:
+        return hidden_markov_example(seed, **task)
+    held = own.read(file)
+    names, outputs = held.pop("names") or path_names(held["heads"]), held["labels"].shape[1:]
+    if outputs:  # U has a row for each path and output
+        names = tuple(f"{name}:{c}" for name in names for c in range(1, outputs[0] + 1))
+    return Example(**held, names=names)
+
+
+def hidden_markov_example(
     seed: int,
     design: Any,
     examples: int,

@@ -8,6 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers.attention_paths.heads import all_heads
+from experiments.papers.attention_paths.resemblance import (
+    correlation,
+    lower,
+    own_minus_others,
+    resemblance,
+)
 from experiments.shared.outcome import exact
 from jaxformer.tasks.task import Batch
 from jaxformer.training.metrics import Mean, over_seeds
@@ -16,6 +22,7 @@ from theory.attention_paths.kernel import kernel_task_overlap, total_kernel
 
 LIMIT = math.inf  # the width of the GP limit
 LEADING = 5  # principal components of a kernel
+CHAINS, WARMUP = 2, 300  # of the sampled points
 
 
 class Study(NamedTuple):
@@ -57,8 +64,26 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
     learned_U = _gram(model, params, data["train"].inputs.shape[-1])
     learned_scores = np.concatenate(attention_paths.head_scores(learned_U, model.spec.heads))
     metrics["learned_theory_score_correlation"] = correlation(learned_scores, scores)
-    entries = np.tril_indices(len(learned_U))
-    metrics["learned_theory_U_correlation"] = correlation(learned_U[entries], U[1][entries])
+    metrics["learned_theory_U_correlation"] = correlation(lower(learned_U), lower(U[1]))
+    shared = resemblance(learned_U, U[1], model.spec.heads)
+    metrics |= {name: exact(value) for name, value in shared.items()}
+    # Optimal temperatures, on a scale of factors of ten.
+    logs = np.log10([chosen[name] for name in names])
+    for name, log in zip(names[1:], logs[1:]):
+        metrics[f"log10_temperature/{name}_minus_GP"] = exact(log - logs[0])
+    for name in sets:
+        for k in range(1, len(pruned["low_first"][name])):
+            low, high = (pruned[f"{order}_first"][name] for order in ("low", "high"))
+            metrics[f"{name}/cost_of_pruning/{k}"] = exact(low[0] - low[k])
+            metrics[f"{name}/high_minus_low/{k}"] = exact(low[k] - high[k])
+    if data["draws"]:
+        sampled, U_sampled = _sampled(scan, data, model.spec.heads, float(chosen[names[1]]), sets)
+        theory = {name: metrics[f"{name}/{names[1]}"].mean for name in sets}
+        for name in sets:
+            gap = sampled[f"{name}/{names[1]}_sampled"].mean - theory[name]
+            sampled[f"{name}/{names[1]}_sampled_minus_theory"] = exact(gap)
+        sampled["U_sampled_theory_correlation"] = correlation(lower(U_sampled), lower(U[1]))
+        metrics |= sampled
     arrays = {"U_learned": learned_U, "U_theory": U, "overlap": overlap, "scores": scores}
     arrays |= {"scores_learned": learned_scores, "temperatures": np.array(data["temperatures"])}
     arrays |= {"validation": scan["validation"], "widths": np.array(scan["widths"])}
@@ -75,7 +100,8 @@ def summarise(studied: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarr
     }
     metrics = {"accuracy": metrics["test/gradient_descent"]} | metrics
     arrays = {name: np.stack([one.arrays[name] for one in studied]) for name in studied[0].arrays}
-    return metrics, arrays
+    own = own_minus_others(arrays["U_learned"], arrays["U_theory"][:, 1])
+    return metrics | {"U_over_other_networks": over_seeds(own)}, arrays
 
 
 def width_name(width: float) -> str:
@@ -116,7 +142,37 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                 validation[k, t] = np.mean((first > 0) == (held_labels > 0))
                 for (name, batch), f in zip(sets.items(), others):
                     accuracy[name][k, t] = np.mean((f > 0) == (_targets(batch) > 0))
-    return dict(widths=widths, validation=validation, accuracy=accuracy, U=U, overlap=overlap)
+    numbers = dict(widths=widths, validation=validation, accuracy=accuracy, U=U, overlap=overlap)
+    return numbers | dict(train=train, labels=labels, tests=tests)
+
+
+def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch]):
+    """(accuracies and what the chains say of themselves, E[U]) of the posterior of exact width."""
+    width = data["widths"][0]
+    with jax.enable_x64(True):
+        posterior = attention_paths.sample(
+            jax.random.key(0),
+            scan["train"],
+            scan["labels"],
+            width,
+            temperature,
+            heads,
+            data["draws"],
+            WARMUP,
+            CHAINS,
+        )
+        means = {name: posterior.mean(scan["tests"][name]) for name in sets}
+    trusted = 1.0
+    if posterior.doubts:
+        print(f"the chains are not to be trusted: {'; '.join(posterior.doubts)}.", flush=True)
+        trusted = math.nan
+    metrics = {}
+    for name, f in means.items():
+        share = np.mean((f > 0) == (_targets(sets[name]) > 0))
+        metrics[f"{name}/{width_name(width)}_sampled"] = exact(trusted * share)
+    for name in ("r_hat_rank", "ess_bulk", "ess_tail", "divergences", "bfmi"):
+        metrics[f"chains/{name}"] = exact(posterior.diagnostics[name])
+    return metrics, trusted * posterior.gram_hidden()
 
 
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
@@ -176,11 +232,3 @@ def _targets(batch: Batch) -> np.ndarray:
 def _proportion(value: float, batch: Batch) -> Mean:
     n = len(batch.inputs)
     return Mean(float(value), math.sqrt(value * (1 - value) / n), n)
-
-
-def correlation(one, other) -> Mean:
-    """Pearson's correlation of two lists of numbers; it has no standard error."""
-    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    spread = one.std() * other.std()
-    value = ((one - one.mean()) * (other - other.mean())).mean() / spread if spread else math.nan
-    return Mean(float(value), math.nan, len(one))

@@ -2,13 +2,14 @@
 
 Numbers of most of these figures were seen while the theory was built, before the rules were
 written (`late`). The rules are the paper's statements; the exact theory is a check beside them. The
-trained networks have their rules in claims_trained.py.
+trained networks have their rules in claims_trained.py and claims_longer.py.
 """
 
 import functools
 
 from experiments.ledger.item import GROWS, MISPRINT, Item, Paper, cell_of, late
 from experiments.ledger.rules import above, computed, near, of, trivial
+from experiments.papers.two_failure_modes import claims_longer as longer
 from experiments.papers.two_failure_modes.claims_text import SIX_CURVES
 from experiments.papers.two_failure_modes.claims_trained import ENTROPY, LOSSES, LOW_RATE
 
@@ -262,10 +263,15 @@ PAPER = Paper(
         TRAINABILITY,
         *late(DEPTH, LOSSES),
         SIX_CURVES,
+        longer.LOSSES,
         DEPTH_OF_COLLAPSE,
         ENCODER,
         SCORES,
-        *late(PHASE, ENTROPY, EXPONENTS, TANH, OVERLAP, MOMENTS, SPECTRUM, LOW_RATE),
+        *late(PHASE, ENTROPY),
+        longer.ENTROPY,
+        longer.BLOCKED,
+        *late(EXPONENTS, TANH, OVERLAP, MOMENTS, SPECTRUM, LOW_RATE),
+        longer.LOW_RATE,
         *late(NO_RESIDUAL, BETA_EFF),
     ),
 )

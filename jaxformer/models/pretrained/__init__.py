@@ -6,12 +6,14 @@
     save_folder("cut", model, params, config)                       transformers reads it
 
 `network` is one module for all of them, `keys` what they call their tensors, `config_json` what
-their config.json says, `folder` reads and writes, `hub` fetches, `tiny` makes a random small one.
+their config.json says, `folder` reads, `saving` writes, `hub` fetches, `tiny` makes a random small
+one.
 """
 
 from jaxformer.models.pretrained.config_json import describe
-from jaxformer.models.pretrained.folder import is_pretrained, load_folder, save_folder
+from jaxformer.models.pretrained.folder import is_pretrained, load_folder
 from jaxformer.models.pretrained.network import Pretrained, pretrained
+from jaxformer.models.pretrained.saving import save_folder
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 __all__ = [

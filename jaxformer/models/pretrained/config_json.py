@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from jaxformer.errors import UserError, check_choice, unknown
+from jaxformer.errors import UserError, check_choice, one_line, unknown
 from jaxformer.models.pretrained.rotary import Rotary
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
@@ -34,19 +34,24 @@ FIXED = {
 
 
 def describe(told: Config, file: str = "config.json") -> PretrainedSpec:
-    """The numbers of a Hugging Face told."""
+    """The numbers that a config.json of Hugging Face tells."""
     family = told.get("model_type")
-    if family not in READERS:
-        raise unknown(f"model_type in {file}:", str(family), READERS)
+    if not isinstance(family, str) or family not in READERS:
+        raise unknown(f"model_type in {file}:", one_line(family, 60), READERS)
+    if told.get("quantization_config"):
+        raise UserError(f"{file}: quantised weights are not built; ask for the model without.")
     for name, value in FIXED[family].items():
         if told.get(name, value) != value:
             raise UserError(f"{file}: {name}: {told[name]!r} is not built; only {value!r} is.")
     try:
         return READERS[family](told)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from None
     except KeyError as error:
         raise UserError(f"{file} of a {family} model lacks the field {error}.") from None
-    except TypeError as error:
-        raise UserError(f"{file}: a field has the wrong type: {error}.") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        words = one_line(error, 120)
+        raise UserError(f"{file}: a field has the wrong type or size: {words}.") from None
 
 
 def _gpt2(told: Config) -> PretrainedSpec:
@@ -143,7 +148,7 @@ def _rotary(told: Config, head_width: int, share: float = 1.0) -> Rotary:
     plain = Rotary(int(head_width * new.get("partial_rotary_factor", old_share)), float(base))
     kind = str(new.get("rope_type") or new.get("type") or "default")
     kind = {"default": "plain", "su": "longrope"}.get(kind, kind)
-    check_choice("rotary scaling in config.json:", kind, ("plain", "linear", "llama3", "longrope"))
+    check_choice("rotary scaling", kind, ("plain", "linear", "llama3", "longrope"))
     if kind == "plain":
         return plain
     longest = told["max_position_embeddings"]
@@ -166,11 +171,11 @@ def _rotary(told: Config, head_width: int, share: float = 1.0) -> Rotary:
 
 
 def _act(name: str) -> str:
-    check_choice("activation in config.json:", name, ACTIVATIONS)
+    check_choice("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]
 
 
 def _divided(width: int, heads: int) -> int:
     if heads < 1 or width % heads:
-        raise UserError(f"config.json: {heads} heads do not divide the width {width}.")
+        raise UserError(f"{heads} heads do not divide the width {width}.")
     return width // heads

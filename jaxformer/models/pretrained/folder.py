@@ -1,11 +1,10 @@
-"""A folder of safetensors -> parameters, and back.
+"""A folder of safetensors -> parameters.
 
 A tensor is mapped into memory, turned into ours, cast and put on its device before the next one is
 touched: besides the parameters there is one tensor. Pickles are refused; nothing is executed.
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,15 +17,15 @@ import numpy as np
 
 from jaxformer import paths
 from jaxformer.errors import UserError, one_line
-from jaxformer.files import naming, write_atomically
 from jaxformer.models.pretrained import keys
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARD = 2 * 2**30  # bytes of a file that we write
+KINDS = ("float16", "bfloat16", "float32", "float64")
 Place = Callable[[str, Any], Any] | Any | None
+Files = Mapping[str, tuple[str, Path]]  # {their full name: (the name it has there, file)}
 
 
 def is_pretrained(folder: Path) -> bool:
@@ -49,15 +48,29 @@ def load_folder(
     Sharding.
     """
     folder = Path(folder)
+    asked = None if isinstance(dtype, str) and dtype == "stored" else _kind(dtype)
     config = read_json(folder / "config.json")
     spec = describe(config, str(folder / "config.json"))
-    files = _files(folder)
-    if dtype == "stored":
-        dtype = _stored(files)
-    kind = jnp.dtype(float if dtype is None else dtype)
-    kind = jax.dtypes.canonicalize_dtype(kind)
+    expected = shapes(Pretrained(spec))
+    wanted = keys.lines(spec, list(expected))
+    files = _found(folder, _files(folder), wanted, spec)
+    kind = asked or _kind(_stored(*files[wanted[0].theirs]))
     model = Pretrained(replace(spec, dtype=kind, param_dtype=kind))
-    return model, _read(files, model.spec, shapes(model), place), config
+    return model, _read(files, wanted, model.spec, expected, place), config
+
+
+def _kind(dtype: Any) -> Any:
+    """A dtype that one computes in."""
+    try:
+        kind = jnp.dtype(float if dtype is None else dtype)
+    except TypeError:
+        kind = None
+    if kind is None or kind.name not in KINDS:
+        raise UserError(f"dtype must be one of {', '.join(KINDS)} and stored, got {str(dtype)!r}.")
+    held = jax.dtypes.canonicalize_dtype(kind)
+    if isinstance(dtype, str) and held != kind:
+        raise UserError(f"{dtype} needs JAX_ENABLE_X64=1.")
+    return held
 
 
 def shapes(model: Pretrained) -> dict[str, tuple[int, ...]]:
@@ -65,61 +78,6 @@ def shapes(model: Pretrained) -> dict[str, tuple[int, ...]]:
     tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
     tree = jax.eval_shape(model.init, jax.random.key(0), tokens)["params"]
     return {path: leaf.shape for path, leaf in paths.flatten(tree).items()}
-
-
-def save_folder(
-    folder: str | Path,
-    model: Pretrained,
-    params: Mapping[str, Any],
-    config: Mapping[str, Any],
-    source: str | Path | None = None,
-) -> Path:
-    """Writes what `load_folder` and transformers read; tokenizer files are copied from `source`."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    flat = paths.flatten(params)
-    shards: list[list[keys.Line]] = [[]]
-    total = size = 0
-    for line in keys.lines(model.spec, list(flat)):
-        new = sum(flat[path].nbytes for path in line.ours)
-        if size and size + new > SHARD:
-            shards.append([])
-            size = 0
-        shards[-1].append(line)
-        size, total = size + new, total + new
-    names = [SINGLE]
-    if len(shards) > 1:
-        names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-    for name, shard in zip(names, shards):
-        _write(folder / name, shard, flat, model.spec)
-    if len(shards) > 1:
-        weight_map = {line.theirs: name for name, shard in zip(names, shards) for line in shard}
-        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
-    dtype = str(np.asarray(next(iter(flat.values()))).dtype)
-    written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
-    text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
-    write_atomically(folder / "config.json", text.encode())
-    for file in _text_files(source):
-        write_atomically(folder / file.name, file.read_bytes())
-    return folder
-
-
-def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: PretrainedSpec):
-    """One file, whole or absent; its tensors alone are held a second time."""
-    from safetensors.numpy import save_file
-
-    tensors = {}
-    for line in lines:
-        parts = [np.asarray(flat[path]) for path in line.ours]
-        tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
-    with naming(file):
-        temporary = file.with_name(f".{file.name}.{os.getpid()}")
-        try:
-            save_file(tensors, temporary, {"format": "pt"})
-            os.replace(temporary, file)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -150,7 +108,8 @@ def _files(folder: Path) -> dict[str, Path]:
         for tensor, name in named.items():
             if tensor not in held[name]:
                 raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} says it has.")
-        return {tensor: folder / name for tensor, name in named.items()}
+        every = {tensor: name for name, tensors in held.items() for tensor in tensors}
+        return {tensor: folder / name for tensor, name in (every | named).items()}
     single = folder / SINGLE
     if not single.is_file():
         pickles = sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt*"))
@@ -179,26 +138,43 @@ def _opened(file: Path) -> Any:
         raise UserError(f"{file} is no whole safetensors file: {words}.") from None
 
 
-def _stored(files: Mapping[str, Path]) -> Any:
-    name, file = next(iter(files.items()))
+def _stored(name: str, file: Path) -> Any:
     with _opened(file) as held:
-        return held.get_slice(name)[..., :1].dtype
+        return _tensor(held, name, file).dtype
 
 
 def _read(
-    files: Mapping[str, Path], spec: PretrainedSpec, expected: Mapping[str, Any], place: Place
+    files: Files,
+    wanted: list[keys.Line],
+    spec: PretrainedSpec,
+    expected: Mapping[str, Any],
+    place: Place,
 ) -> dict[str, Any]:
-    wanted = keys.lines(spec, list(expected))
-    names = _found(files, wanted, spec)
     flat: dict[str, Any] = {}
     for line in wanted:
-        name = names[line.theirs]
-        file = files[name]
+        name, file = files[line.theirs]
         # Opened for one tensor: what was mapped for the last one is given back.
         with _opened(file) as held:
-            for path, part in _parts(held.get_tensor(name), line, spec, expected, file, name):
+            tensor = _tensor(held, name, file)
+            for path, part in _parts(tensor, line, spec, expected, file, name):
                 flat[path] = _put(part, spec.param_dtype, path, place)
+            del tensor
     return paths.unflatten(flat)
+
+
+def _tensor(held: Any, name: str, file: Path) -> Any:
+    """A tensor of numbers that weights have."""
+    from safetensors import SafetensorError
+
+    try:
+        tensor = held.get_tensor(name)
+    except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise UserError(f"{file}: {name} cannot be read: {one_line(error, 120)}.") from None
+    if tensor.dtype.name not in KINDS:
+        raise UserError(
+            f"{file}: {name} holds {tensor.dtype.name}; weights are one of {', '.join(KINDS)}."
+        )
+    return tensor
 
 
 def _parts(
@@ -210,8 +186,7 @@ def _parts(
     except ValueError:
         parts, good = [], False
     if not good:
-        empty = [np.broadcast_to(np.int8(0), expected[path]) for path in line.ours]
-        shape = keys.theirs(empty, line, spec).shape
+        shape = keys.their_shape(line, [expected[path] for path in line.ours])
         raise UserError(
             f"{file}: {name} has the shape {tuple(tensor.shape)}; config.json asks for {shape}."
         )
@@ -225,8 +200,10 @@ def _put(part: Any, dtype: Any, path: str, place: Place) -> jax.Array:
     return jnp.asarray(part) if place is None else jax.device_put(part, place)
 
 
-def _found(files, wanted: list[keys.Line], spec: PretrainedSpec) -> dict[str, str]:
-    """{their full name: the name it has in the files}; what is missing or extra is listed."""
+def _found(
+    folder: Path, files: Mapping[str, Path], wanted: list[keys.Line], spec: PretrainedSpec
+) -> dict[str, tuple[str, Path]]:
+    """Where every tensor that is wanted lies; what is missing or extra is listed."""
     prefix = keys.PREFIXES[spec.family]
     names = {}
     for line in wanted:
@@ -234,29 +211,18 @@ def _found(files, wanted: list[keys.Line], spec: PretrainedSpec) -> dict[str, st
         names[line.theirs] = line.theirs if line.theirs in files else short
     missing = [theirs for theirs, name in names.items() if name not in files]
     if missing:
-        raise UserError(f"{_where(files)} lacks {_listed(missing)}.")
+        raise UserError(f"{folder} lacks {listed(missing)}.")
     ignored = keys.IGNORED + ((r"lm_head\.weight", r"embed_out\.weight") if spec.tied else ())
     extra = set(files) - set(names.values())
     extra = [x for x in sorted(extra) if not any(re.fullmatch(p, x) for p in ignored)]
     if extra:
         raise UserError(
-            f"{_where(files)} has tensors that a {spec.family} model of this config.json has not: "
-            f"{_listed(extra)}."
+            f"{folder} has tensors that a {spec.family} model of this config.json has not: "
+            f"{listed(extra)}."
         )
-    return names
+    return {theirs: (name, files[name]) for theirs, name in names.items()}
 
 
-def _where(files: Mapping[str, Path]) -> Path:
-    return next(iter(files.values())).parent
-
-
-def _listed(names: list[str], most: int = 5) -> str:
+def listed(names: list[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def _text_files(source: str | Path | None) -> list[Path]:
-    if source is None:
-        return []
-    names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-    return [file for name in names if (file := Path(source) / name).is_file()]

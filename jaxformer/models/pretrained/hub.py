@@ -6,11 +6,17 @@ from pathlib import Path
 
 from jaxformer.errors import UserError, one_line
 
-SHELF = "JAXFORMER_MODELS"
-WANTED = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json"]
-
-
 NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
+SHELF = "JAXFORMER_MODELS"
+WANTED = [
+    *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer*.json", "special_tokens_map.json"),
+]
+
+
+def folder_of(source: str | Path) -> Path:
+    """The folder itself, or that of a name on the hub."""
+    return Path(source) if Path(source).is_dir() else fetch(str(source))
 
 
 def check_name(name: str) -> None:
@@ -19,6 +25,12 @@ def check_name(name: str) -> None:
         raise UserError(
             f"{name!r:.200} is no folder, and no name of a model such as 'EleutherAI/pythia-1b'."
         )
+
+
+def on_shelf(name: str, revision: str | None = None) -> Path | None:
+    """Where the folder of JAXFORMER_MODELS has this model, or would; None without the variable."""
+    shelf = os.environ.get(SHELF)
+    return Path(shelf) / (f"{name}@{revision}" if revision else name) if shelf else None
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
@@ -30,9 +42,9 @@ def fetch(name: str, revision: str | None = None) -> Path:
     """
     check_name(name)
     at = f" at revision {revision!r}" if revision else ""
-    if shelf := os.environ.get(SHELF):
-        folder = Path(shelf) / (f"{name}@{revision}" if revision else name)
+    if folder := on_shelf(name, revision):
         if not folder.is_dir():
+            shelf = os.environ[SHELF]
             raise UserError(f"{SHELF}={shelf} has no folder {folder.relative_to(shelf)}.")
         return folder
     try:
@@ -42,7 +54,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
             f"{name!r} is no folder here, and the hub needs pip install 'jaxformer[hf]'."
         ) from None
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=WANTED))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED))
     except errors.GatedRepoError:
         raise UserError(
             f"{name} is gated: ask for access on huggingface.co and set HF_TOKEN."
@@ -56,3 +68,9 @@ def fetch(name: str, revision: str | None = None) -> Path:
         raise UserError(
             f"{name!r}{at} is no folder here, and the hub cannot be reached: {one_line(error, 120)}"
         ) from None
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{name}{at} has no safetensors on the hub, and pickles are refused: write a folder of "
+            "them with transformers, model.save_pretrained(FOLDER), and load that."
+        )
+    return folder

@@ -149,6 +149,14 @@ def theirs(arrays: Sequence[Any], line: Line, spec: PretrainedSpec) -> Any:
     return np.stack(parts, 1).reshape(3 * spec.heads * spec.head_width, *rest)
 
 
+def their_shape(line: Line, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of their tensor for ours of these shapes."""
+    inputs, outputs = shapes[0][:-1], sum(shape[-1] for shape in shapes)
+    if line.layout == "same":
+        return tuple(shapes[0])
+    return (*inputs, outputs) if line.layout == "columns" else (outputs, *inputs)
+
+
 def _sizes(line: Line, spec: PretrainedSpec) -> list[int]:
     """The outputs of each of ours in a fused tensor."""
     if len(line.ours) == 2:

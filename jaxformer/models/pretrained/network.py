@@ -67,7 +67,7 @@ class Pretrained(nn.Module):
             h_BxTxN = h_BxTxN + point(self, "position_embeddings", p_BxTxN)
         h_BxTxN = point(self, "embedded", h_BxTxN)
         mask_BxTxS = visible(seen_BxS, start, T, spec.window)
-        angles = None if spec.rotary is None else spec.rotary.angles(places_BxT, S)
+        angles = None if spec.rotary is None else spec.rotary.angles(places_BxT)
         kept: Cache = {"seen": seen_BxS, "length": start + T}
         for i in range(spec.layers):
             held = None if cache is None else (cache[f"block_{i}"], start)

@@ -5,7 +5,8 @@ linear    f_k / factor
 llama3    fast pairs stay, slow ones turn `factor` times slower, a ramp in between:
           f_k' = (1 - s) f_k / factor + s f_k,   s = clip((L f_k / 2 pi - low)/(high - low), 0, 1)
           with the length L of the first training
-longrope  f_k / short_k up to L tokens, f_k / long_k beyond; cos and sin times `scale`
+longrope  f_k / short_k up to L tokens, f_k / long_k beyond; cos and sin times `scale`. The
+          longest sequence of a batch decides for all of it, as in transformers.
 """
 
 import math
@@ -39,6 +40,15 @@ class Rotary:
         check_choice("rotary scaling", self.kind, KINDS)
         if self.width < 2 or self.width % 2:
             raise UserError(f"rotary positions turn pairs: an even width is needed, {self.width}.")
+        numbers = [self.base, self.factor, self.scale, *self.short, *self.long]
+        if not all(0 < number < math.inf for number in numbers):
+            raise UserError("the base, the factors and the scale of rotary positions are above 0.")
+        if self.kind in ("llama3", "longrope") and not 1 <= self.first_length < 2**31:
+            raise UserError(
+                f"{self.kind} needs the length of the first training, got {self.first_length}."
+            )
+        if self.kind == "llama3" and not 0 < self.low < self.high:
+            raise UserError(f"llama3 needs 0 < low < high, got {self.low} and {self.high}.")
         if self.kind == "longrope" and not len(self.short) == len(self.long) == self.width // 2:
             raise UserError(
                 f"longrope needs {self.width // 2} short and as many long factors, got "
@@ -58,6 +68,10 @@ class Rotary:
             return f_k / np.array(self.long if length > self.first_length else self.short)
         return f_k
 
-    def angles(self, places_BxT: jax.Array, length: int) -> jax.Array:
-        """(B, T, K/2), of the tokens at these places."""
-        return places_BxT[..., None] * jnp.asarray(self.rates(length), float)[None, None]
+    def angles(self, places_BxT: jax.Array) -> jax.Array:
+        """(B, T, K/2), of the tokens at these places; the last place says how long they are."""
+        rates_k = jnp.asarray(self.rates(1), float)
+        if self.kind == "longrope":
+            longer_k = jnp.asarray(self.rates(self.first_length + 1), float)
+            rates_k = jnp.where(places_BxT.max() >= self.first_length, longer_k, rates_k)
+        return places_BxT[..., None] * rates_k[None, None]

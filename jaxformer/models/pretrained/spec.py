@@ -1,14 +1,21 @@
 """The numbers of a published decoder: every choice that the four families differ in is a field."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import Any
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range, one_line
 from jaxformer.models.activations import activation
-from jaxformer.models.model import check_sizes
+from jaxformer.models.model import MOST, check_sizes
 from jaxformer.models.pretrained.rotary import Rotary
 
 NORMS = ("layer", "rms")
+KINDS = {
+    int: ("a whole number", lambda x: isinstance(x, int) and not isinstance(x, bool)),
+    float: ("a number", lambda x: isinstance(x, int | float) and math.isfinite(x) and x >= 0),
+    bool: ("true or false", lambda x: isinstance(x, bool)),
+    str: ("a word", lambda x: isinstance(x, str)),
+}
 
 
 @dataclass(frozen=True)
@@ -42,13 +49,15 @@ class PretrainedSpec:
     param_dtype: Any = float
 
     def __post_init__(self):
+        check_kinds(self)
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
         check_choice("norm", self.norm, NORMS)
         activation(self.act, self.width)
-        if self.head_width < 1 or self.kv_heads < 1 or self.heads % self.kv_heads:
+        check_range("head_width", self.head_width, 1, MOST["width"])
+        check_range("window", self.window, 0, 2**31 - 1)
+        if self.kv_heads < 1 or self.heads % self.kv_heads:
             raise UserError(
-                f"{self.heads} query heads must be a multiple of the key heads, and heads have a "
-                f"width; got {self.kv_heads} key heads of width {self.head_width}."
+                f"{self.heads} query heads must be a multiple of the key heads: {self.kv_heads}."
             )
         if not self.causal:
             raise UserError("published decoders are causal, got causal=False.")
@@ -60,3 +69,14 @@ class PretrainedSpec:
     @property
     def dtypes(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "param_dtype": self.param_dtype}
+
+
+def check_kinds(spec: Any) -> None:
+    """Raises unless every field holds what it is declared to hold: config.json is foreign."""
+    for field in fields(spec):
+        if field.type in KINDS:
+            expected, fits = KINDS[field.type]
+            if not fits(value := getattr(spec, field.name)):
+                raise UserError(
+                    f"{field.name} must be {expected}, got {one_line(repr(value), 60)}."
+                )

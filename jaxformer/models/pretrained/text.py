@@ -4,13 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.errors import UserError, one_line
+from jaxformer.models.pretrained import hub
+from jaxformer.models.pretrained.folder import read_json
 
 
 class Text:
-    """The tokenizer of a model's folder."""
+    """The tokenizer of a model: of a folder, or of a name on the hub."""
 
     def __init__(self, folder: str | Path, vocab_size: int):
-        file = Path(folder) / "tokenizer.json"
+        folder = hub.folder_of(folder)
+        file = folder / "tokenizer.json"
         if not file.is_file():
             raise UserError(
                 f"{folder} has no tokenizer.json; give prompts as token ids, such as '5 17 2'."
@@ -29,21 +32,47 @@ class Text:
                 f"{file} does not match the model: it has the token {highest}, and the model "
                 f"{vocab_size} tokens."
             )
+        self.ends = _ends(folder)
 
     def encode(self, words: str) -> list[int]:
         """Token ids, with what the tokenizer itself puts first (Llama's begin of text)."""
-        return self.tokenizer.encode(words).ids
+        return self._ids(words, True)
 
     def pieces(self, words: str) -> list[int]:
-        """Token ids of words in the middle of a text."""
-        return self.tokenizer.encode(words, add_special_tokens=False).ids
+        """Token ids of words in the middle of a text.
+
+        Llama 2 and Phi-3 put a space before the beginning of a text, so that " Spain" alone would
+        begin with two. The words follow a comma, whose tokens are taken off again.
+        """
+        alone, before = self._ids(words, False), self._ids(",", False)
+        both = self._ids(f",{words}", False)
+        return both[len(before) :] if both[: len(before)] == before else alone
+
+    def _ids(self, words: str, special: bool) -> list[int]:
+        try:
+            return self.tokenizer.encode(words, add_special_tokens=special).ids
+        except (TypeError, UnicodeError):  # half of a surrogate pair
+            raise UserError(f"{one_line(words, 60)!r} cannot be written in UTF-8.") from None
 
     def decode(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
+        """The words of an answer: up to the token that ends a text, without special tokens."""
+        end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids))
+        return self.tokenizer.decode(ids[:end], skip_special_tokens=True)
 
     def show(self, token: int) -> str:
         """One token as a picture or a table shows it: its spaces can be seen."""
         return repr(self.tokenizer.decode([token], skip_special_tokens=False))
+
+
+def _ends(folder: Path) -> frozenset[int]:
+    """The tokens that end a text, one or several, as the model's files name them."""
+    found: set[int] = set()
+    for name in ("config.json", "generation_config.json"):
+        if (folder / name).is_file():
+            told = read_json(folder / name).get("eos_token_id")
+            several = told if isinstance(told, list) else [told]
+            found |= {token for token in several if isinstance(token, int)}
+    return frozenset(found)
 
 
 class Numbers:

@@ -19,7 +19,7 @@ import numpy as np
 from jaxformer import paths
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import check_choice
-from jaxformer.models.pretrained import folder
+from jaxformer.models.pretrained import folder, saving
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained
 
@@ -160,7 +160,7 @@ def save(
     """Writes the folder; without texts there is a vocabulary and no tokenizer."""
     words = tokenizer(texts) if texts else None
     model, params, config = tiny(kind, words.get_vocab_size() if words else vocab, seed)
-    made = folder.save_folder(where, model, params, config)
+    made = saving.save_folder(where, model, params, config)
     if words is None:
         return made
     (made / "tokenizer.json").write_text(words.to_str())

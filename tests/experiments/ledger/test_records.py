@@ -47,7 +47,7 @@ def test_damaged_curves_are_one_line():
 
 def test_arrays_are_written_by_rows_and_their_place_is_said(tmp_path):
     arrays = {
-        "deep": np.arange(5 * 2 * 50).reshape(5, 2, 50) / 7,
+        "deep": np.arange(6 * 2 * 50).reshape(6, 2, 50) / 7,
         "steps": np.array([0, 100_000]),
         "tau": np.float64(0.123456789),
         "names": np.array(["a, b", "c"]),
@@ -58,7 +58,7 @@ def test_arrays_are_written_by_rows_and_their_place_is_said(tmp_path):
     found = {(name, place): values for name, place, *values in lines}
     assert found["names", "0:2:1"] == ["a, b", "c"] and found["tau", ""] == ["0.12346"]
     assert found["steps", "0:2:1"] == ["0", "100000"]
-    assert len(found) == 3 + 4 * 2  # of the first axis four entries
+    assert len(found) == 3 + 5 * 2  # of the first axis five entries
     row = found["deep", "3 1 0:50:3"]
     np.testing.assert_allclose([*map(float, row)], arrays["deep"][3, 1, 0:50:3], rtol=1e-4)
 

@@ -20,7 +20,14 @@ CONFIGS = {
 # These are run, and drawn again, by the tests of what they say.
 ELSEWHERE = ("covariance_depth", "signal_maps", "associations_allocation", "covariance_trained")
 DEAR = {
-    *("associations_theory", "paths_accuracy", "paths_alignment", "paths_networks"),
+    *(
+        "associations_theory",
+        "associations_lemmas",
+        "paths_datasets",
+        "paths_accuracy",
+        "paths_alignment",
+        "paths_networks",
+    ),
     *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth"),
     *(
         "paths_head_scores",

@@ -1,6 +1,7 @@
 """Figures that train: the fit inside a figure, the allocation of parameters, Table 6 on text."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,9 @@ import pytest
 from experiments.papers.associations import allocation
 from experiments.papers.mixit import depth
 from experiments.shared import fitting
+from experiments.shared.outcome import Training
 from jaxformer import optim
+from jaxformer.errors import UserError
 from jaxformer.models.recall import recall
 from jaxformer.partition import Partition
 from jaxformer.tasks.text import CausalText
@@ -58,6 +61,29 @@ def test_no_model_can_beat_the_chain():
     batch = jax.jit(task.example)(jax.random.key(0), 0)
     bound = task.baselines(jax.tree.map(lambda x: x[None], batch))["bigram_loss"]
     assert abs(allocation.chain_loss(task) - bound) < 0.1
+
+
+def test_a_cell_that_diverges_at_every_rate_loses_only_itself(monkeypatch, capsys):
+    lost = [4]  # multipliers whose networks diverge
+
+    def fit(model, *_, rates, n_seeds, steps, **__):
+        losses = np.full((len(rates), n_seeds, steps), 2.0 + model.spec.width / 100)
+        return SimpleNamespace(losses_RxSxT=losses * (np.nan if kind(model) in lost else 1.0))
+
+    def kind(model):
+        return model.spec.mlp_multiplier if model.spec.feed_forward[0] == "mlp" else 0
+
+    monkeypatch.setattr(allocation, "fitted", fit)
+    given = {"text": "", "window": 8, "totals": (5000,), "multipliers": (0, 4, 16), "momentum": 0.9}
+    training = Training((0.1, 0.3), 4, 20, 0, 2)
+    found = allocation.measure_allocation(**given, training=training)
+    assert "mlp=0.73 diverges at every learning rate" in capsys.readouterr().out
+    gains = [name for name in found.metrics if name.startswith("gain/")]
+    assert gains == ["gain/total=5000/mlp=0.91"] and found.metrics[gains[0]].mean > 0
+    allocation.draw_allocation(found.arrays, (5000,), 20)
+    lost += [0, 16]
+    with pytest.raises(UserError, match="every cell diverges"):
+        allocation.measure_allocation(**given, training=training)
 
 
 def test_the_verdict_of_table_6():

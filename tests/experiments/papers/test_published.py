@@ -12,6 +12,7 @@ from experiments.run import main
 from experiments.shared import prompts
 from jaxformer import surgery
 from jaxformer.errors import UserError
+from jaxformer.models.pretrained import text, tiny
 
 SETTINGS = dict(
     source="tiny:gpt_neox", revisions=("step0", "step1"), prompt="ioi", sentences=4,
@@ -83,13 +84,45 @@ def test_answers_of_gsm8k():
     assert text == "Question: A?\nAnswer: 1 1\n\nQuestion: B?\nAnswer:"
 
 
+def test_an_answer_ends_where_the_model_ends_it(tmp_path):
+    """After the end of a text a base model goes on, and what it then says is no answer."""
+    folder = tiny.save("gpt2", tmp_path, tiny.TEXTS)
+    config = json.loads((folder / "config.json").read_text())
+    for end in (0, [0], None):
+        (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": end}))
+        words = text.Text(folder, 10_000)
+        ids = [*words.pieces(" Spain"), 0, *words.pieces(" Paris")]
+        assert words.decode(ids) == (" Spain" if end is not None else " Spain Paris")
+    (folder / "generation_config.json").write_text('{"eos_token_id": 0}')
+    assert text.Text(folder, 10_000).decode(ids) == " Spain"
+
+
+def test_what_is_known_of_a_folder_counts_while_its_files_are_the_same(tmp_path, monkeypatch):
+    folder = tiny.save("gpt_neox", tmp_path / "model", prompting.texts())
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return {"revision": "", "values": {"whole": {"p_target": [0.5], "p_the": [len(calls)],
+                                                     "rank_the": [1]}}, "notes": []}  # fmt: skip
+
+    monkeypatch.setattr(published, "_one", counted)
+    settings = SETTINGS | dict(source=str(folder), revisions=("",), fractions=())
+    for seed, seen in ((0, 1), (0, 1), (1, 2)):
+        if seed:
+            tiny.save("gpt_neox", folder, prompting.texts(), seed=seed)
+        assert published.measure_published(**settings).metrics["p_the"].mean == seen
+    assert len(calls) == 2
+    assert published.files_of("tiny:gpt2", "") == published.files_of("no/folder", "") == ""
+
+
 @pytest.mark.slow  # test_pretrained has the same of the cache and the padding alone
 def test_a_batch_of_questions_says_what_each_says_alone():
     model, params, words = published.opened("tiny:phi3", "", 0, "float32")
     texts = ["Madrid is located in", "The city of Mumbai is in the"]
     both = gsm8k.answers(model, params, words, texts, 5, 3)
-    for text, said in zip(texts, both):
-        ids = words.encode(text)
+    for asked, said in zip(texts, both):
+        ids = words.encode(asked)
         for _ in range(5):
             logits = prompts._program(model)(params, np.array([ids]), np.array([[len(ids) - 1]]))
             ids.append(int(logits[0].argmax()))
@@ -122,8 +155,6 @@ def test_gsm8k_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
 
 def test_models_from_a_shelf(tmp_path, monkeypatch):
     """Named as on the hub, a revision behind an @; without a network."""
-    from jaxformer.models.pretrained import tiny
-
     tiny.save("gpt_neox", tmp_path / "Eleuther/tiny@step1", tiny.TEXTS)
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path))
     assert published.opened("Eleuther/tiny", "step1", 0, "float32")[0].spec.family == "gpt_neox"

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from experiments.run import main
+from experiments.shared import ending
 from tests.experiments.conftest import POSTERIOR as TINY
+from tests.experiments.conftest import instead
 
+FEW = ending.UNTRUSTED  # sixty draws are not enough to trust them
 # Saves after every dispatch; kills itself in the middle of one of the saves.
 INTERRUPTED = """
 import os, sys
@@ -30,7 +33,7 @@ sys.exit(run.main({words!r}))
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("posterior") / "run"
-    assert main([*TINY, f"--workdir={workdir}"]) == 0
+    assert main([*TINY, f"--workdir={workdir}"]) == FEW
     return workdir
 
 
@@ -55,6 +58,24 @@ def test_a_finished_run_is_a_whole_record(finished):
     assert not (finished / "state.npz").exists() and not (finished / "draws").exists()
 
 
+def test_draws_go_on_until_enough_of_them_are_effective(finished, tmp_path, capsys):
+    words = instead(TINY, "--config.posterior.least_ess=100", "--config.posterior.most_draws=1000")
+    assert main([*words, f"--workdir={tmp_path}/enough"]) in (0, FEW)
+    assert "effective ones of 100 asked" in capsys.readouterr().out
+    held, found = arrays(tmp_path / "enough"), (tmp_path / "enough/result.json").read_text()
+    diagnostics = json.loads(found)["diagnostics"]
+    assert 60 < len(held["U"]) == diagnostics["draws"] < 1000 and not len(held["U"]) % 60
+    assert min(diagnostics[name] for name in ("ess", "ess_bulk", "ess_tail")) >= 100
+    first = held["U"].reshape(2, -1, 4, 4)[:, :30]  # those of the run that stopped there
+    np.testing.assert_array_equal(first, arrays(finished)["U"].reshape(2, -1, 4, 4))
+
+
+def test_draws_end_at_the_most_that_are_wanted(tmp_path):
+    words = instead(TINY, "--config.posterior.least_ess=1e6", "--config.posterior.most_draws=130")
+    assert main([*words, f"--workdir={tmp_path}/most"]) == FEW
+    assert len(arrays(tmp_path / "most")["U"]) == 120
+
+
 @pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
 def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
     finished, in_process, tmp_path
@@ -75,7 +96,7 @@ def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
     assert len(list((workdir / "draws").iterdir())) > 1
     assert not (workdir / "result.json").exists()
 
-    assert main(words) == 0
+    assert main(words) == FEW
     ours, whole = arrays(workdir), arrays(finished)
     assert ours.keys() == whole.keys()
     for name, array in whole.items():
@@ -86,6 +107,7 @@ def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
     ("word", "message"),
     [
         ("--config.posterior.draws=4", "at least 4 a chain"),
+        ("--config.posterior.least_ess=-1", "posterior.least_ess must be"),
         ("--config.posterior.width=5,7", "3 numbers N_1 .. N_3"),
         ("--config.posterior.temperature=0", "above 0"),
         ("--config.posterior.method=colapsed", "Did you mean 'collapsed'"),

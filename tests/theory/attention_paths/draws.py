@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from theory import attention_paths
-from theory.attention_paths.posterior import monte_carlo_error
+from theory.attention_paths.diagnostics import monte_carlo_error
 
 # Ten times the paper's temperature: trajectories over weights are three times shorter. The long
 # checks below are at the paper's own.

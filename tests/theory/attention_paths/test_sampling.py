@@ -13,7 +13,7 @@ from tests.theory.attention_paths.draws import N, T, compare, draw
 from tests.theory.attention_paths.prior import draw_prior
 from theory import attention_paths
 from theory.attention_paths import chain as chains
-from theory.attention_paths.posterior import monte_carlo_error
+from theory.attention_paths.diagnostics import monte_carlo_error
 from theory.attention_paths.reconstruction import reconstruct
 from theory.attention_paths.sampling import potential
 

@@ -1,0 +1,229 @@
+"""The recall figures at the paper's rate and to a plateau: rules written before these runs.
+
+d = 64, N = 32, T = 64, a rate of .03, 4,000 steps of 64 sequences, five seeds. Two rows have the
+paper's N, T and d, with a batch that a processor can carry. A number of a row is judged whether or
+not the last quarter of training still moved it; `the plateau is reached` says whether it did.
+"""
+
+import functools
+from typing import Any
+
+from experiments.ledger.item import Cell, Item, cell_of
+from experiments.ledger.rules import Rule, above, near, of, trivial
+
+config = functools.partial(cell_of, "associations")
+PLATEAU = "protocol=plateau"
+RECALL = {"recall": config("recall", PLATEAU)}
+FINETUNE = {"finetune": config("finetune", PLATEAU)}
+GAIN_1, GAIN_2 = (f"p_correct_gain_without_f{i}" for i in (1, 2))
+STILL = 0.05  # what the last quarter may add on a plateau
+NOTE = "d = 64, N = 32, T = 64, rate .03, 4,000 steps of 64 sequences."
+# The paper's N, T and d; 2,000 steps, as B.6 says, of 8 sequences and not of 512.
+SIZES = {"train.batch_size": "8", "train.steps": "2000", "n_seeds": "3"}
+
+
+def architecture(layers: str) -> dict[str, Cell]:
+    return {"run": config("architectures", f"layers={layers},{PLATEAU}")}
+
+
+def still(metric: str) -> Rule:
+    return near(f"late_change/{metric}", 0.0, STILL)
+
+
+def item(figure: str, claim: str, cells, rules, metric: str, **more: Any) -> Item:
+    fields: dict[str, Any] = {"note": NOTE, "metric": metric} | more
+    return Item(f"Figure {figure}, to the plateau", claim, cells, rules, **fields)
+
+
+AT_SIZE = Item(
+    "Figures 3 and 7, the paper's sizes",
+    "Without F2 the model is right (0.98); the first layer attends to the previous token.",
+    {"recall": Cell("configs/associations/recall.py", SIZES, scales=("paper",))},
+    {
+        "without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02),
+        "layer 1 finds the previous token": above("recall_previous", 0.9),
+    },
+    metric="p_correct_without_f2",
+    note="N = 65, T = 256, d = 256, 2,000 steps, rate .03; 8 sequences a step instead of 512.",
+)
+AT_SIZE_11 = Item(
+    "Figure 11, the paper's sizes",
+    "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss.",
+    {
+        "run": Cell(
+            "configs/associations/architectures.py:layers=mlp_linear", SIZES, scales=("paper",)
+        )
+    },
+    {"without F2 better": above(GAIN_2, 0.0), "without F1 better": above(GAIN_1, 0.0)},
+    metric=GAIN_1,
+    note="N = 65, T = 256, d = 256, 2,000 steps, rate .03; 8 sequences a step instead of 512.",
+)
+TO_THE_PLATEAU = (
+    item(
+        "3",
+        "The full model says the noise half of the time on clean data; without F2 it is right "
+        "(0.98).",
+        RECALL,
+        {
+            "the noise half of the time": near("p_noise", 0.5, 0.1),
+            "without F2 the answer is likelier": above("p_correct_without_f2", "p_correct", by=0.2),
+            "without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02),
+            "the noise is learned first": above("noise_first", 0.5),
+        },
+        "p_correct_without_f2",
+        baseline="p_correct_always_noise",
+        checks={"the plateau is reached": still(GAIN_2)},
+    ),
+    item(
+        "4",
+        "Attention of the second layer looks at what follows the trigger and avoids the noise; "
+        "after clean training it looks at both alike.",
+        RECALL | FINETUNE,
+        {
+            "trained with noise: it avoids it": above(of("recall", "attention_difference"), 0.3),
+            "fine-tuned: it avoids it": above(of("finetune", "attention_difference"), 0.3),
+            "clean: both alike": near(of("finetune", "attention_difference_clean"), 0.0, 0.2),
+        },
+        "attention_difference",
+        note=f"{NOTE} Fine-tuning: 1,500 clean steps, then 3,500 noisy ones.",
+    ),
+    item(
+        "7",
+        "F2 maps tokens to the noise; values copy; the first layer attends to the previous token.",
+        RECALL,
+        {
+            "F2 says the noise for the trigger": above("margin_f2", 0.0),
+            "layer 1 finds the previous token": above("recall_previous", 0.9),
+            "values copy": above("recall_values", 0.9),
+        },
+        "recall_previous",
+        baseline="p_correct_uniform",
+        checks={
+            "in the authors' probe, which sees later positions too": above(
+                "previous_token_unmasked", 0.9
+            ),
+            "the plateau is reached": still("previous_token"),
+        },
+    ),
+    item(
+        "8",
+        "The noise is near 1 within steps and then nearly one half, from scratch and in "
+        "fine-tuning.",
+        RECALL | FINETUNE,
+        {
+            "from scratch: near 1 at first": above(of("recall", "p_noise_peak"), 0.8),
+            "from scratch: one half at the end": near(of("recall", "p_noise"), 0.5, 0.1),
+            "fine-tuned: near 1 at first": above(of("finetune", "p_noise_peak"), 0.8),
+            "fine-tuned: one half at the end": near(of("finetune", "p_noise"), 0.5, 0.1),
+        },
+        "p_noise_peak",
+    ),
+    item(
+        "10",
+        "F1, F2 both MLPs: without F2 correct near 1, without F1 the noise.",
+        RECALL,
+        {
+            "without F2 correct": above(GAIN_2, 0.2),
+            "without F1 the noise": above(0.0, "p_noise_drop_without_f1"),
+            "without F1 the noise is likelier than not": above("p_noise_without_f1", 0.5),
+        },
+        GAIN_2,
+    ),
+    item(
+        "11",
+        "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss.",
+        architecture("mlp_linear"),
+        {
+            "without F2 better": above(GAIN_2, 0.0),
+            "without F1 better": above(GAIN_1, 0.0),
+            "without F1 the lower loss": above("loss_without_f2", "loss_without_f1"),
+        },
+        GAIN_1,
+        checks={"the plateau is reached, F1": still(GAIN_1), "F2": still(GAIN_2)},
+    ),
+    item(
+        "12",
+        "F1 linear, F2 an MLP: only the cut of F2 helps; that of F1 makes the noise likelier.",
+        architecture("linear_mlp"),
+        {
+            "without F2 better": above(GAIN_2, 0.1),
+            "without F1 worse": above(0.0, GAIN_1),
+            "without F1 the noise is likelier": above(0.0, "p_noise_drop_without_f1"),
+        },
+        GAIN_2,
+    ),
+    item(
+        "13",
+        "No feed-forward layers: Wo of layer 1 at 5 % of its rank helps a little, 1 % destroys.",
+        architecture("none_none"),
+        {
+            "5 % helps": above("p_correct_gain/block_0/attn/out@0.05", 0.0),
+            "1 % destroys": above(0.0, "p_correct_gain/block_0/attn/out@0.01"),
+        },
+        "p_correct_gain/block_0/attn/out@0.05",
+        note=f"{NOTE} At d = 64, 5 % are 3 of 64 directions and 1 % is none.",
+    ),
+    AT_SIZE,
+    AT_SIZE_11,
+)
+
+WIDER = {
+    "allocation": Cell(
+        "configs/associations/allocation.py",
+        {
+            "figure.totals": "800000,",
+            "figure.multipliers": "0,1,2,4,8,16",
+            "figure.learning_rates": "0.03,0.1,0.2,0.4,0.8",
+        },
+        scales=("small",),
+    )
+}
+WIDE_ENOUGH = Item(
+    "Figure 6, wide enough",
+    "Of a fixed number of parameters, the fewer are in MLPs, the higher is the loss on bigrams.",
+    WIDER,
+    {
+        f"a share of {share} beats none": above(f"gain/total=800000/mlp={share}", 0.0)
+        for share in ("0.40", "0.57", "0.73", "0.84", "0.91")
+    },
+    metric="gain/total=800000/mlp=0.91",
+    note="800,000 parameters leave a width of 107 or more at every share, above the 65 symbols.",
+)
+IOI = {f"{n} layers": config("ioi", f"layers={n},reading=rarer") for n in (3, 4, 5, 6, 7)}
+IOI_KNOWN = Item(
+    "Figure 19, beyond guessing",
+    "Synthetic IOI with SGD, 3 to 7 layers: without the last MLP the network knows the answer.",
+    IOI,
+    {
+        f"{n} layers: without the last MLP it beats guessing a successor": above(
+            of(f"{n} layers", f"p_correct_without_f{n}"), 0.5
+        )
+        for n in (3, 4, 5, 6, 7)
+    },
+    metric="p_correct",
+    note="Two tokens follow the trigger, so that who guesses one of them is right half of the "
+    "time. Of the noisy set, who always says the noise is right in .48.",
+    checks={
+        f"{n} layers, whole, noisy data: above always saying the noise": above(
+            of(f"{n} layers", "accuracy"), trivial(f"{n} layers", "best_constant")
+        )
+        for n in (3, 4, 5, 6, 7)
+    },
+)
+ADAM = {f"{n} layers": config("ioi", f"layers={n},optimizer=adam,reading=rarer") for n in (3, 4, 5)}
+IOI_ADAM_KNOWN = Item(
+    "Figure 20, beyond guessing",
+    "With Adam 3 and 4 layers learn synthetic IOI, cut to 1 % of the last MLP's first matrix; 5 "
+    "fail to converge.",
+    ADAM,
+    {
+        f"{n} layers: at 1 % it beats guessing a successor": above(
+            of(f"{n} layers", "p_correct_at_0.01"), 0.5
+        )
+        for n in (3, 4)
+    }
+    | {"5 layers: at 1 % it does not": above(0.5, of("5 layers", "p_correct_at_0.01"))},
+    metric="p_correct_at_0.01",
+    note="Two tokens follow the trigger: a guess among them is right half of the time.",
+)
+BEYOND_GUESSING = (IOI_KNOWN, IOI_ADAM_KNOWN)

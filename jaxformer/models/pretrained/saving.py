@@ -1,0 +1,115 @@
+"""Parameters -> a folder of safetensors that `load_folder` and transformers read."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxformer import paths
+from jaxformer.errors import UserError
+from jaxformer.files import naming, write_atomically
+from jaxformer.models.pretrained import hub, keys
+from jaxformer.models.pretrained.folder import INDEX, SINGLE, listed, shapes
+from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.pretrained.spec import PretrainedSpec
+
+SHARD = 2 * 2**30  # bytes of a file
+TEXT = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    "generation_config.json",
+)
+
+
+def save_folder(
+    folder: str | Path,
+    model: Pretrained,
+    params: Mapping[str, Any],
+    config: Mapping[str, Any],
+    source: str | Path | None = None,
+) -> Path:
+    """Writes what `load_folder` and transformers read.
+
+    Tokenizer files are copied from `source`, a folder or a name on the hub. The folder that is
+    written is empty, or holds a model, which is replaced.
+    """
+    flat = paths.flatten(params)
+    lines = keys.lines(model.spec, list(flat))
+    _check_whole(model, flat, lines)
+    texts = _text_files(source)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    before = {file.name for file in folder.iterdir() if file.name[0] != "."}
+    if before and "config.json" not in before:
+        raise UserError(f"{folder} holds other files; a model needs a folder of its own.")
+    shards: list[list[keys.Line]] = [[]]
+    total = size = 0
+    for line in lines:
+        new = sum(flat[path].nbytes for path in line.ours)
+        if size and size + new > SHARD:
+            shards.append([])
+            size = 0
+        shards[-1].append(line)
+        size, total = size + new, total + new
+    names = [SINGLE]
+    if len(shards) > 1:
+        names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for name, shard in zip(names, shards):
+        _write(folder / name, shard, flat, model.spec)
+    if len(shards) > 1:
+        weight_map = {line.theirs: name for name, shard in zip(names, shards) for line in shard}
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
+    dtype = str(np.asarray(next(iter(flat.values()))).dtype)
+    written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
+    text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
+    write_atomically(folder / "config.json", text.encode())
+    for file in texts:
+        write_atomically(folder / file.name, file.read_bytes())
+    written = {*names, *([INDEX] if len(shards) > 1 else [])}
+    for name in before - written:
+        if name in (SINGLE, INDEX) or re.fullmatch(r"model-\d+-of-\d+\.safetensors", name):
+            (folder / name).unlink()  # of the model that was here: it would be read for this one
+    return folder
+
+
+def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Line]) -> None:
+    """Raises unless these are all the parameters of the model, and its family has their names."""
+    expected = shapes(model)
+    if missing := [path for path in expected if path not in flat]:
+        raise UserError(f"the parameters lack {listed(missing)}.")
+    named = {path for line in lines for path in line.ours}
+    if extra := [path for path in flat if path not in expected or path not in named]:
+        raise UserError(f"a {model.spec.family} model has no place for {listed(extra)}.")
+    for path, shape in expected.items():
+        if flat[path].shape != shape:
+            raise UserError(f"{path} has the shape {flat[path].shape}; the model's is {shape}.")
+
+
+def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: PretrainedSpec):
+    """One file, whole or absent; its tensors alone are held a second time."""
+    from safetensors.numpy import save_file
+
+    tensors = {}
+    for line in lines:
+        parts = [np.asarray(flat[path]) for path in line.ours]
+        tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
+    with naming(file):
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            temporary.touch()
+            mode = temporary.stat().st_mode  # what the umask gives; the library's file is private
+            save_file(tensors, temporary, {"format": "pt"})
+            temporary.chmod(mode)
+            os.replace(temporary, file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _text_files(source: str | Path | None) -> list[Path]:
+    if source is None:
+        return []
+    return [file for name in TEXT if (file := hub.folder_of(source) / name).is_file()]

@@ -1,0 +1,121 @@
+"""A problem of one's own from a file: what it may hold, and every way of holding it wrongly."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.papers.attention_paths import own, problem
+from experiments.run import main
+from jaxformer.errors import UserError
+
+RNG = np.random.default_rng(0)
+P, T, n = 8, 4, 3
+TOKENS, MAPS = RNG.standard_normal((P, T, n)), RNG.dirichlet(np.ones(T), (2, P, 2, T))
+Y = np.where(np.arange(P) % 2, 1.0, -1.0)
+BY_MAPS = {"tokens": TOKENS, "attention_1": MAPS[0], "attention_2": MAPS[1], "labels": Y}
+XI = np.stack(
+    [(MAPS[1][:, b] @ MAPS[0][:, a] @ TOKENS)[:, -1] for a in range(2) for b in range(2)], 1
+)
+BY_PATHS = {"attentioned": XI, "heads": np.array([2, 2]), "labels": Y}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(**held):
+        np.savez(tmp_path / "my.npz", **held)
+        return str(tmp_path / "my.npz")
+
+    return save
+
+
+def test_maps_and_paths_are_the_same_problem(saved):
+    with jax.enable_x64(True):
+        one, other = (problem.example(0, file=saved(**held)) for held in (BY_MAPS, BY_PATHS))
+    np.testing.assert_allclose(one.attentioned, other.attentioned, atol=1e-12)
+    assert one.heads == other.heads == (2, 2) and one.names == ("11", "12", "21", "22")
+    np.testing.assert_array_equal(one.attentioned_test, one.attentioned)  # there is no test set
+
+
+def test_a_test_set_names_and_outputs(saved):
+    held = BY_PATHS | {"labels": np.stack([Y, TOKENS[:, 0, 0]], 1), "names": list("abcd")}
+    held |= {"attentioned_test": XI[:3], "labels_test": held["labels"][:3]}
+    found = problem.example(0, file=saved(**held))
+    assert found.labels_test.shape == (3, 2) and found.names[:3] == ("a:1", "a:2", "b:1")
+    assert not found.is_classes and found.accuracy(found.labels_test) == 1
+    assert found.accuracy(found.labels_test.mean(0)) == pytest.approx(0)
+
+
+def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
+    """f is linear in every layer: the product s of the variances scales the kernel by s, so that
+    ln det(s K + T) + Y (s K + T)^-1 Y is that of T/s and Y/sqrt(s), up to a constant."""
+    variances = np.array([0.5, 2.0, 1.5, 3.0])
+    with jax.enable_x64(True):
+        scaled = problem.example(0, file=saved(**BY_PATHS, variances=variances))
+        s = variances.prod()
+        smaller = problem.example(0, file=saved(**BY_PATHS | {"labels": Y / s**0.5}))
+        one, other = scaled.solve(5, 0.5), smaller.solve(5, 0.5 / s)
+        plain = problem.example(0, file=saved(**BY_PATHS)).solve(5, 0.5)
+    np.testing.assert_allclose(one.U, other.U, atol=1e-8)
+    assert np.abs(np.asarray(one.U) - np.asarray(plain.U)).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        ({"labels": Y}, "needs 'attentioned' with 'heads', or 'tokens' with 'attention_1'"),
+        ({"attentioned": XI, "heads": [2, 2]}, "has no array 'labels'; it has attentioned, heads"),
+        ({"attentioned": XI, "labels": Y}, "no 'heads'"),
+        (BY_PATHS | {"lables": Y}, "has an array 'lables'; known are attentioned"),
+        (BY_PATHS | {"names": ["a"]}, r"names 1 paths, its heads \(2, 2\) have 4"),
+        (BY_PATHS | {"variances": [1.0, 2.0]}, "'variances' must be 4 numbers"),
+        (BY_PATHS | {"variances": [1.0, 0.0, 1.0, 1.0]}, "smallest of 'variances'"),
+        (
+            BY_PATHS | {"labels_test": Y[:2], "attentioned_test": XI[:3]},
+            "as many test inputs, got 3",
+        ),
+        (BY_MAPS | {"readout": "middle"}, "unknown readout 'middle'"),
+        (BY_MAPS | {"attention_2": MAPS[1][:, :, :2]}, "attention maps of layer 2 must be"),
+        (
+            BY_PATHS | {"heads": [100_000, 100_000], "attentioned": XI},
+            "10,000,000,000 paths of heads .* GiB",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(held, words, saved):
+    with pytest.raises(UserError, match=words) as error:
+        own.read(saved(**held))
+    assert "\n" not in str(error.value)
+
+
+def test_no_file_and_a_file_of_something_else(tmp_path):
+    with pytest.raises(UserError, match="there is no such file"):
+        own.read(str(tmp_path / "none.npz"))
+    (tmp_path / "text.npz").write_text("not arrays")
+    with pytest.raises(UserError, match="is no file of arrays"):
+        own.read(str(tmp_path / "text.npz"))
+
+
+JOBS = ("posterior", "order_parameter", "head_scores")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_is_checked_before_it_starts(job, saved, tmp_path, capsys):
+    command = f"--config=configs/attention_paths/{job}.py:scale=tiny"
+    assert main([command, f"--config.data.file={saved(**BY_PATHS)}", "--dry-run"]) == 0
+    assert main([command, f"--config.data.file={tmp_path}/no.npz", f"--workdir={tmp_path}/x"]) == 2
+    error = capsys.readouterr().err
+    assert "there is no such file" in error and error.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_runs_on_data_of_ones_own(job, saved, tmp_path):
+    held = BY_PATHS | {"labels": np.stack([TOKENS[:, 0, 0], TOKENS[:, 1, 0]], 1)}
+    command = f"--config=configs/attention_paths/{job}.py:scale=tiny"
+    file = f"--config.data.file={saved(**held)}"
+    assert main([command, file, f"--workdir={tmp_path}/run"]) == 0
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert any(value["mean"] is not None for value in result["metrics"].values())
+    assert (tmp_path / "run/figure.png").exists()

@@ -1,0 +1,185 @@
+"""Rules of the two papers: each rejects what is known to be wrong, and holds for what is right."""
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN
+from experiments.ledger.statistics import Number, mean_of
+from experiments.papers import PAPERS
+from experiments.papers.associations import numbers
+from experiments.papers.attention_paths import resemblance as shared
+from jaxformer.tasks.task import Batch
+
+
+def judged(paper, item, text, found, sem=0.001):
+    """The verdict of a rule, or of a check, where the one measured number is `found`."""
+    (held,) = (x for x in PAPERS[paper].items if x.name == item)
+    rule = (held.rules | held.checks)[text]
+
+    def read(side):
+        return Number(found, sem, 30) if side.metric else Number(side.value)
+
+    return rule.judge(text, read).verdict
+
+
+GAP = "Theorem 1, {}: {} margin"
+CASES = [
+    # The margin of the statement's inputs is twice the printed one: (2 - 1) .0047 / .0019.
+    ("associations", "Theorem 1", "attention's is, with the inputs of the statement", 0.2, 2.4),
+    ("associations", "Theorem 1", "the feed-forward margin is within the error", 0.8, 9.0),
+    ("associations", "Theorem 2", "(4), with the exact W_V", 0.29, -1.7),
+    ("associations", "Theorem 2", "(4), with the paper's W_V, beta = 2, 1", 0.1, -0.04),
+    ("associations", "Lemma D.1", "every trial is within", 0.7, 6.0),
+    # A third of the printed variance of row 6 is .41/3 of what is true.
+    ("associations", "Lemma D.2", "no printed variance is too small for it", 1.0, 0.8),
+    ("associations", "Table 3", "sigma^2 (q,k) is the printed one", 1.0, 2.44),
+    ("associations", "Assumption F.1", "(4) the diagonal is positive at alpha = .37", 0.03, -0.02),
+    ("associations", "Equations 25 and 26", "(26) B_token is of order N^-3", 2.97, 2.0),
+    # -(alpha^2 + 3 alpha - 1), as printed, has another sign.
+    ("associations", "Equations 25 and 26", "(25) all ten signs", 10, 9),
+    ("associations", "Appendix G.1", "n = 4, late: the noise is smallest", 0.8, 1.225),
+    ("associations", "Lemma H.2", "it is the sum", 1e-15, 0.1),
+    # A network that says the noise whatever it is shown; one that is cut to guessing.
+    ("associations", "Figure 3, to the plateau", "without F2 correct with 0.98", 0.98, 0.92),
+    ("associations", "Figure 7, to the plateau", "layer 1 finds the previous token", 0.95, 0.53),
+    ("associations", "Figure 11, to the plateau", "without F1 better", 0.1, -0.127),
+    ("associations", "Figure 4, to the plateau", "clean: both alike", 0.05, 0.85),
+    (
+        "associations",
+        "Figure 19, beyond guessing",
+        "3 layers: without the last MLP it beats guessing a successor",
+        0.94,
+        0.47,
+    ),
+    (
+        "associations",
+        "Figure 20, beyond guessing",
+        "5 layers: at 1 % it does not",
+        0.44,
+        0.94,
+    ),
+    # The identity in place of the theory's order parameter.
+    (
+        "attention_paths",
+        "Figure 2c, bottom",
+        "good grows",
+        10.7,
+        0.0,
+    ),
+    (
+        "attention_paths",
+        "Figure 2c, the boost",
+        "N = 10 beats good + denoising of the GP limit",
+        0.004,
+        -0.0043,
+    ),
+    ("attention_paths", "Figure 2c, adversarial paths", "a1 is below that of N = 1000", -0.7, 0.1),
+    (
+        "attention_paths",
+        "Figure 2c, adversarial paths",
+        "a1 is below its prior mean, 1",
+        0.28,
+        1.14,
+    ),
+    (
+        "attention_paths",
+        "Figure 2e, every noise",
+        "noise 1: N = 10 beats the GP limit",
+        0.01,
+        -0.01,
+    ),
+    (
+        "attention_paths",
+        "Figure 3c, structure",
+        "the theory fits better than the identity",
+        0.1,
+        -0.1,
+    ),
+    ("attention_paths", "Figure 3f, two heads", "two heads cost less than .02", 0.01, 0.04),
+    (
+        "attention_paths",
+        "Appendix, pruning a wider network",
+        "four heads cost less than .02",
+        0.01,
+        0.05,
+    ),
+    (
+        "attention_paths",
+        "Appendix, temperatures",
+        "that of N = 10 is above that of the GP limit",
+        0.3,
+        -0.3,
+    ),
+]
+
+
+@pytest.mark.parametrize("paper, item, text, right, wrong", CASES)
+def test_a_rule_rejects_a_known_wrong_alternative(paper, item, text, right, wrong):
+    assert judged(paper, item, text, right, sem=1e-17) == HELD
+    assert judged(paper, item, text, wrong, sem=1e-17) == NOT_HELD
+    assert (
+        judged(paper, item, text, wrong, sem=math.nan) == OPEN
+    )  # an unknown error decides nothing
+
+
+def test_a_sampled_entry_is_compared_with_the_theory_of_its_width():
+    (item,) = (x for x in PAPERS["attention_paths"].items if x.name == "Figure 2c, bottom")
+    rule = item.rules["the sampled entry is the theory's within a fifth"]
+
+    def verdict(theory):
+        sides = {"sampled": Number(13.11, 0.03, 12_000), "U": Number(theory)}
+        return rule.judge("", lambda side: sides[side.cell]).verdict
+
+    assert verdict(12.0) == HELD  # and the theory of N = 30 and of the GP limit are not
+    assert verdict(6.21) == verdict(1.0) == NOT_HELD
+
+
+def test_a_mean_over_splits_has_the_error_between_them():
+    cells = [Number(x, 0.001, 2) for x in (0.01, 0.03, 0.02)]
+    found = mean_of(cells)
+    assert (found.mean, found.n) == (pytest.approx(0.02), 3)
+    assert found.sem == pytest.approx(0.01 / 3**0.5)  # and not .001 / sqrt(3)
+    assert math.isnan(mean_of(cells[:1]).sem)
+
+
+def test_what_order_parameters_share_beyond_their_diagonal():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((4, 4, 4))
+    blocks = np.kron(np.eye(2), np.ones((2, 2))) * 3  # pairs that share the first head
+    theory = np.stack([np.eye(4) * 2 + r @ r.T / 8 + blocks for r in root])
+    learned = theory + 0.05 * rng.standard_normal((4, 4, 4))
+    learned = (learned + learned.swapaxes(1, 2)) / 2
+    found = shared.resemblance(learned[0], theory[0], (2, 2))
+    assert all(found[name] > 0 for name in found), found
+    assert found["U_off_diagonal"] > 0.95 and found["U_signs"] >= 0.3
+    trivial = shared.resemblance(np.eye(4) + 0.1 * root[1], np.eye(4), (2, 2))
+    assert trivial["U_over_identity"] == pytest.approx(0)
+    own = shared.own_minus_others(learned, theory)
+    assert (own > 0).all() and (shared.own_minus_others(learned[::-1], theory) < 0).sum() > 1
+    assert shared.blocks(np.eye(4) + 0.5 * (blocks == 0), (2, 2)) < 0
+
+
+def test_trivial_predictors_of_clean_data():
+    """Two tokens follow the trigger 0, one of them twice: who guesses among them is right half of
+    the time, whichever is asked for."""
+    inputs = np.array([[0, 1, 0, 2, 0, 1, 0]])
+    batch = Batch(inputs, np.full((1, 7), 2), np.array([[0, 0, 0, 0, 0, 0, 1.0]]))
+    task = type("Task", (), {"noise_token": 3, "vocab_size": 4})
+    assert numbers.trivial(task, batch) == {
+        "p_correct_always_noise": 0.0,
+        "p_correct_uniform": 0.25,
+        "p_correct_guess_a_successor": 0.5,
+    }
+
+
+def test_a_curve_that_still_rises_says_so():
+    steps = np.arange(0, 1001, 50)
+    flat = np.full((len(steps), 2), 0.7)
+    rising = np.linspace(0, 1, len(steps))[:, None] * np.ones((1, 2))
+    curves = {"previous_token": rising, "p_correct": flat, "p_correct_without_f1": flat + 0.1}
+    found = numbers.late_changes(steps, curves, 0)
+    np.testing.assert_allclose(found["late_change/previous_token"], 0.25, atol=0.01)
+    np.testing.assert_allclose(found["late_change/p_correct_gain_without_f1"], 0, atol=1e-12)
+    assert numbers.late_changes(steps[:4], {n: c[:4] for n, c in curves.items()}, 0) == {}

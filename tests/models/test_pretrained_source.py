@@ -1,0 +1,106 @@
+"""What is foreign about a published model: its config.json, and what the hub answers."""
+
+import pytest
+
+import jaxformer
+from jaxformer.errors import UserError
+from jaxformer.models.pretrained import describe, save_folder, tiny
+from jaxformer.models.pretrained.text import Text
+
+TEXTS = ("Madrid is located in Spain",)
+BAD = (None, True, -1, 0, 2.5, 1e30, 10**30, float("nan"), "x", "9", [], [1], {}, {"a": 1})
+
+
+@pytest.mark.parametrize("kind", tiny.CONFIGS)
+def test_no_field_breaks_the_reader(kind):
+    """A config.json is foreign: whatever stands in it, there is a model or one line."""
+    config = tiny.CONFIGS[kind] | {"vocab_size": 24}
+    scaling = config.get("rope_scaling") or {}
+    cases = [{name: bad} for name in (*config, "rope_scaling") for bad in BAD]
+    for name in (*scaling, "rope_type", "factor", "rope_theta"):
+        cases += [{"rope_scaling": scaling | {name: bad}} for bad in BAD]
+    refusals = 0
+    for case in cases:
+        try:
+            spec = describe(config | case)
+        except UserError as error:
+            assert "\n" not in str(error) and "config.json" in str(error), case
+            refusals += 1
+            continue
+        sizes = (spec.vocab_size, spec.length, spec.width, spec.layers, spec.heads, spec.kv_heads)
+        for size in (*sizes, spec.head_width, spec.mlp_width):
+            assert type(size) is int and 0 < size < 10**8, case
+    assert len(cases) / 4 < refusals < len(cases)
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("GatedRepoError", "org/name is gated: ask for access on huggingface.co and set HF_TOKEN"),
+        ("RepositoryNotFoundError", "'org/name' is neither a folder here nor a model on the hub"),
+        ("RevisionNotFoundError", "org/name has no revision 'step1' on the hub"),
+        ("", "org/name at revision 'step1' has no safetensors on the hub, and pickles are refused"),
+    ],
+)
+def test_what_the_hub_answers(monkeypatch, tmp_path, kind, words):
+    from huggingface_hub import errors
+
+    def answer(*_, **__):
+        if kind:  # not called: they ask for the answer of a server
+            raise getattr(errors, kind).__new__(getattr(errors, kind))
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", answer)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=words) as error:
+        jaxformer.load("org/name", revision="step1")
+    assert "\n" not in str(error.value)
+
+
+def test_a_name_on_the_hub_stands_for_its_folder(monkeypatch, tmp_path):
+    """Wherever a folder is named: the tokenizer of "org/name", and what is saved beside a cut."""
+    model, params, config = jaxformer.load(tiny.save("gpt2", tmp_path / "shelf/org/name", TEXTS))
+    monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path / "shelf"))
+    words = Text("org/name", model.spec.vocab_size)
+    assert words.pieces(" Spain") == Text(tmp_path / "shelf/org/name", 400).pieces(" Spain")
+    save_folder(tmp_path / "cut", model, params, config, source="org/name")
+    assert (tmp_path / "cut/tokenizer.json").is_file()
+    with pytest.raises(UserError, match="cannot be written in UTF-8"):
+        words.encode("half of a pair: \ud83d")
+
+
+def test_words_in_the_middle_of_a_text(tmp_path):
+    """Of a tokenizer that begins every text with a space, as those of Llama 2 and Phi-3 do."""
+    from tokenizers import Tokenizer, models, normalizers
+
+    merges = ["▁ ,", "S p", "Sp a", "Spa i", "Spai n", "▁ ▁", "▁ Spain"]
+    pieces = ["▁", ",", *"Spain", *(merge.replace(" ", "") for merge in merges)]
+    vocab = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    made = Tokenizer(models.BPE(vocab, [tuple(merge.split()) for merge in merges]))
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    made.save(str(tmp_path / "tokenizer.json"))
+    words = Text(tmp_path, len(vocab))
+    assert words.encode(" Spain") == [vocab["▁▁"], vocab["Spain"]]
+    assert words.pieces(" Spain") == [vocab["▁Spain"]]
+    assert words.pieces("Spain") == [vocab["Spain"]]
+    assert words.encode("Spain") == [vocab["▁Spain"]]
+
+
+def test_a_folder_has_no_revisions(tmp_path):
+    with pytest.raises(UserError, match="is a folder: a revision is of a name on the hub"):
+        jaxformer.load(tmp_path, revision="step1")
+
+
+def test_the_hub_without_a_network(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    for name, words in (
+        ("nobody/nothing", "'nobody/nothing' is no folder here, and the hub cannot be reached"),
+        ("a b", "'a b' is no folder, and no name of a model"),
+    ):
+        with pytest.raises(UserError, match=words) as error:
+            jaxformer.load(name)
+        assert "\n" not in str(error.value)

@@ -1,0 +1,74 @@
+"""The maps in numpy are those of the theory in jax, and their commands need no jax."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from theory.phase_map import attention_cosine
+from theory.signal import Block, critical_alpha, propagate
+from theory.signal.maps import Encoders, Overlaps, ratio
+
+SIGMAS = (0.2, 0.2, 4e-4)
+BETA, ALPHA = np.array([0.0, 0.3, 1.2, 2.5]), np.array([0.0, 0.4, 1.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "overlaps, activation",
+    [
+        ("exact", "relu"),
+        pytest.param("limit", "gelu", marks=pytest.mark.slow),
+        pytest.param("heuristic", "tanh", marks=pytest.mark.slow),
+    ],
+)
+def test_a_map_is_that_of_the_theory(overlaps, activation):
+    block = Block(BETA[:, None], ALPHA[None], 1.0, *SIGMAS, activation)
+    expected = np.asarray(propagate(0.0, block, 60, 128, overlaps)[-1])
+    encoders = Encoders(Overlaps(128, overlaps), 1.0, *SIGMAS, activation)
+    np.testing.assert_allclose(encoders.cosine(BETA[:, None], ALPHA[None], 60), expected, atol=1e-5)
+    # Eq. 15 jumps at the transition: beyond it the region that collapses has several edges.
+    beta = BETA[: 3 if overlaps == "heuristic" else 4]
+    start = Block(0.0, 0.0, 1.0, *SIGMAS, activation)
+    expected = np.asarray(critical_alpha(beta, start, 60, 128, 0.01, overlaps))
+    np.testing.assert_allclose(encoders.critical_alpha(beta, 60, 0.01), expected, rtol=1e-4)
+
+
+def test_the_ends_of_alpha_c():
+    """Without a residual of the MLP no alpha helps; one layer never collapses."""
+    stuck = Encoders(Overlaps(64), 0.0, *SIGMAS)
+    assert np.isinf(stuck.critical_alpha(np.array([0.02]), 60, 0.01)).all()
+    free = Encoders(Overlaps(64), 1.0, *SIGMAS)
+    assert (free.critical_alpha(np.array([0.5, 2.0]), 1, 0.01) == 0).all()
+
+
+@pytest.mark.parametrize("T", [512, pytest.param(10**8, marks=pytest.mark.slow)])
+def test_one_layer_of_attention(T):
+    beta, rho = np.linspace(0, 8, 9)[:, None], np.linspace(0, 1, 7)[None]
+    y_q, y_p = Overlaps(T)(beta, rho)
+    found = ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
+    np.testing.assert_allclose(found, attention_cosine(beta, rho, T), rtol=1e-5, atol=1e-7)
+    y_q, y_p = Overlaps(T, "limit")(beta, rho)
+    found = ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
+    np.testing.assert_allclose(found, attention_cosine(beta, rho), atol=1e-12)
+
+
+def test_names_are_checked():
+    with pytest.raises(UserError, match=r"unknown overlaps 'exac'\. Did you mean 'exact'"):
+        Overlaps(64, "exac")
+    with pytest.raises(UserError, match="unknown activation 'tan'"):
+        Encoders(Overlaps(64), 1.0, *SIGMAS, "tan")
+
+
+def test_the_commands_need_no_jax(tmp_path):
+    program = (
+        "import sys; from theory import phase_map, trainability\n"
+        "for main in (phase_map.main, trainability.main):\n"
+        "    main(['--points=5', '--length=64', f'--out={sys.argv[1]}/{main.__module__}.png'])\n"
+        "assert not {'jax', 'scipy', 'flax'} & set(sys.modules)"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert len([*tmp_path.glob("*.npz")]) == 2

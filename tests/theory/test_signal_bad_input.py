@@ -1,0 +1,78 @@
+"""What signal propagation is given by mistake: one line that names it."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxformer.errors import UserError
+from tests.theory import configs
+from theory import advise, rem
+from theory.advise import verdict
+from theory.command import run
+from theory.signal import Block, propagate
+
+PAPER = dict(beta=1.0, alpha_sa=1.0, alpha_mlp=1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=0.0)
+
+
+def after(rho0=0.0, depth=2, T=None, **changes):
+    return propagate(rho0, Block(**PAPER | changes), depth, T)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: rem.self_overlap("x", 0.0, 64), "beta must be numbers, got 'x'"),
+        (lambda: rem.self_overlap("1", 0.0, 64), "beta must be numbers, got '1'"),
+        (lambda: rem.self_overlap(1.0, [0.1, "y"], 64), "rho must be numbers"),
+        (lambda: rem.self_overlap(1.0, None, 64), "rho must be numbers, got None"),
+        (lambda: rem.self_overlap(1.0, 0.0, "64"), "T must be numbers, got '64'"),
+        (lambda: rem.self_overlap(1.0, 0.0, 1e300), r"T must be in \[2, 1e\+15\]"),
+        (lambda: rem.self_overlap(1.0, 0.0, [64, 128]), "T must be one number"),
+        (lambda: after(sigma_v2=1e200), r"sigma_v2 must be in \[0, 1e\+100\], got 1e\+200"),
+        (lambda: after(alpha_sa=1e200), r"alpha_sa must be in \[0, 1e\+100\]"),
+        (lambda: after(sigma_w2="0.2"), "sigma_w2 must be numbers"),
+        (lambda: after(activation=jax.nn.softmax), "must act elementwise"),
+        (lambda: after(activation=jnp.sum), "must act elementwise"),
+        (lambda: after(depth=2.5), "depth must be a whole number"),
+        (lambda: after(depth="3"), "depth must be a whole number"),
+    ],
+)
+def test_functions(call, message):
+    with pytest.raises(UserError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_large_numbers_that_are_allowed():
+    assert jnp.isfinite(after(sigma_v2=1e100, alpha_sa=1e100, alpha_mlp=1e100)).all()
+    assert float(after(activation=jnp.tanh)[-1]) == pytest.approx(
+        float(after(activation="tanh")[-1])
+    )
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        # A network of zeros is not trainable.
+        (["--init-std", "0"], ["regime            no signal", "give the weights a deviation"]),
+        # Token types are alike for all tokens, and rho0 is part of the answer.
+        ([], ["judged            bert: post-norm", "rho0 = 0.3333"]),
+    ],
+)
+def test_what_the_advisor_says_of_odd_networks(tmp_path, capsys, flags, words):
+    (tmp_path / "config.json").write_text(json.dumps(configs.BERT))
+    run(advise.main, [str(tmp_path / "config.json"), "--length", "64", *flags])
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in words), shown
+
+
+def test_a_residual_that_is_there_already_is_not_advised():
+    faults = dict.fromkeys(("no signal", "entropy collapse", "vanishing gradients"), False)
+    faults |= {"exploding gradients": False, "rank collapse": True}
+    answer = {"critical_alpha": None, "alpha": 1.0, "collapse_layer": None}
+    with_one = verdict.advice(answer | {"alpha_mlp": 1.0}, faults)
+    assert with_one[0].startswith("no alpha of attention helps: the MLP alone makes tokens alike")
+    without = verdict.advice(answer | {"alpha_mlp": 0.0}, faults)
+    assert without == ["no alpha helps: give the MLP a residual (--alpha-mlp)"]

@@ -1,0 +1,159 @@
+"""The signal by layer: of networks that are known exactly, and along a run."""
+
+import contextlib
+import io
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxformer
+from experiments.ledger import curves
+from jaxformer.errors import UserError
+from jaxformer.models.decoder import decoder
+from jaxformer.models.encoder import encoder
+from jaxformer.models.recall import recall
+from jaxformer.paths import flatten, unflatten
+from jaxformer.settings import DataSettings, TrainSettings
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.training import ranges, signal
+
+TASK = Retrieval(max_pairs=3, vocab=16)
+SIZES = DataSettings(test_size=40, validation_size=40)
+SHORT = dict(steps=20, eval_every=10, batch_size=8, data=SIZES, progress=False, log_every=10)
+
+
+def small(**changes):
+    sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, width=16, layers=2, heads=4)
+    fan_in = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
+    return decoder(**sizes | dict(mlp_width=64) | fan_in | changes)
+
+
+SHARP = small(qk_init_std=2.0, layers=1)
+
+
+def cosine_of(x_BxTxN):
+    unit = x_BxTxN / np.linalg.norm(x_BxTxN, axis=-1, keepdims=True)
+    pairs = unit @ np.swapaxes(unit, 1, 2)
+    T = pairs.shape[-1]
+    return np.mean([one[~np.eye(T, dtype=bool)].mean() for one in pairs])
+
+
+def test_blocks_that_add_nothing():
+    """Tokens stay as they entered, each row of attention is even, the gradient passes as it is."""
+    model, tokens = small(), jnp.arange(24).reshape(3, 8) % 16
+    params = model.init(jax.random.key(0), tokens)["params"]
+    still = {p: x * (not p.endswith("kernel")) for p, x in flatten(params).items()}
+    found = jax.jit(lambda p: signal.by_layer(model, p, tokens))(unflatten(still))
+    embedded = np.asarray(params["embed"]["embedding"])[np.asarray(tokens)]
+    np.testing.assert_allclose(found.cosine, np.full(3, cosine_of(embedded)), atol=1e-6)
+    even = np.exp(np.log(np.arange(1, 9)).mean())
+    np.testing.assert_allclose(found.keys, np.full(2, even), rtol=1e-5)
+    np.testing.assert_allclose(found.beta, np.zeros(2), atol=1e-3)
+    np.testing.assert_allclose(found.gradient, np.ones(3), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_network_at_random_is_measured_as_by_hand():
+    """An encoder of one block: its activations, and its slope in forward mode."""
+    model = encoder(vocab_size=0, length=5, width=8, layers=1, heads=2, beta=1.5, sigma_v2=1.0)
+    with jax.enable_x64(True):
+        inputs = jax.random.normal(jax.random.key(0), (2, 5, 8), float)
+        params = model.init(jax.random.key(1), inputs)["params"]
+        found = signal.by_layer(model, params, inputs)
+        names = ["block_0/before", "block_0/states", "block_0/attn/weights"]
+        kept = jaxformer.capture.capture(model, params, inputs, names=names)
+        first, last, rows = (np.asarray(kept[name]) for name in names)
+        draws = jax.random.split(jax.random.key(1), 2)
+        direction = jnp.stack([jax.random.normal(key, (5, 8), float) for key in draws])
+
+        def loss(x):
+            edits = {"block_0/before": x}
+            return jnp.sum(direction * jaxformer.capture.intervene(model, params, inputs, edits))
+
+        slopes = jax.jacfwd(loss)(first)
+    np.testing.assert_allclose(found.cosine, [cosine_of(first), cosine_of(last)], rtol=1e-9)
+    entropy = -(rows * np.log(rows)).sum(-1).mean()
+    np.testing.assert_allclose(found.keys, [np.exp(entropy)], rtol=1e-9)
+    spread = np.log(rows).var(-1, ddof=1).mean()
+    np.testing.assert_allclose(found.beta, [(spread / np.log(5)) ** 0.5], rtol=1e-9)
+    size = [np.sqrt(np.mean(np.square(d))) for d in (slopes, direction)]
+    np.testing.assert_allclose(found.gradient, [size[0] / size[1], 1], rtol=1e-6)
+
+
+def test_what_has_no_signal_is_refused_in_one_line():
+    tokens = jnp.zeros((2, 4), int)
+    memory = recall(vocab_size=16, length=4, width=8)
+    for model, inputs, words in (
+        (small(mixer="mixit"), tokens, "needs softmax attention; Decoder has 'mixit'"),
+        (small(), tokens[:, :1], "two tokens or more"),
+        (memory, tokens, "Recall"),
+    ):
+        with pytest.raises(UserError, match=words) as error:
+            signal.check(model, inputs)
+        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=r"train\.signal .* needs train\.eval_every"):
+        TrainSettings(signal=True, eval_every=0)
+
+
+def test_ranges():
+    good = dict(cosine=[1.0, 0.5, 0.9], keys=[20.0, 9.0], gradient=[500.0, 3.0, 1.0], length=64)
+    assert ranges.outside(**good) == {}
+    assert ranges.least_keys(16) == 4 and ranges.least_keys(128) == 8
+    for changes, what, words in (
+        ({"cosine": [0, 0.995, 0.992]}, "tokens are alike", "0.9950 after block 0"),
+        ({"keys": [9.0, 7.9]}, "queries see few keys", "7.90 keys in block 1; range: at least 8"),
+        ({"gradient": [1, 0.009, 1.0]}, "gradients vanish", "0.009 of the last block's after bl"),
+        ({"gradient": [1, 101.0, 1.0]}, "gradients explode", "101 of the last block's after blo"),
+        ({"gradient": [1, float("nan"), 1.0]}, None, None),
+    ):
+        found = ranges.outside(**good | changes)
+        assert list(found) == [what] * (what is not None)
+        assert what is None or words in found[what]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same run with the signal and without; few keys are in sight from the start."""
+    folder, said = tmp_path_factory.mktemp("signal") / "run", io.StringIO()
+    with contextlib.redirect_stderr(said):
+        watched = jaxformer.train(TASK, SHARP, signal=True, seeds=2, workdir=folder, **SHORT)
+    plain = jaxformer.train(TASK, SHARP, seeds=2, **SHORT)
+    return watched, plain, folder, said.getvalue()
+
+
+def test_watching_changes_no_bit_and_is_in_the_record(runs):
+    watched, plain, folder, _ = runs
+    jax.tree.map(np.testing.assert_array_equal, watched.trained.params, plain.trained.params)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    seen = {row["step"]: row["signal"] for row in rows if "signal" in row}
+    assert list(seen) == [0, 10, 20]
+    assert {n: np.shape(v) for n, v in seen[20].items()} == {
+        "cosine": (2, 2),
+        "keys": (2, 1),
+        "gradient": (2, 2),
+    }
+    held = watched.trained.session.heldout.validation.inputs[: signal.SEQUENCES]
+    now = jax.jit(lambda p: signal.by_layer(SHARP, p, held))(watched.member(1))
+    np.testing.assert_allclose(seen[20]["cosine"][1], now.cosine, rtol=1e-5)
+    metrics = watched.result.metrics
+    assert metrics["signal_keys_end"].mean == pytest.approx(np.min(seen[20]["keys"], 1).mean())
+    assert metrics["signal_cosine_start"].mean == pytest.approx(
+        np.max(np.array(seen[0]["cosine"])[:, 1:], 1).mean()
+    )
+    assert not [name for name in plain.result.metrics if name.startswith("signal")]
+    assert watched.curves["signal_cosine"].shape == (3, 2, 2)
+    assert list(watched.curves["signal_step"]) == [0, 10, 20]
+    # A record keeps every evaluation, and the rows of training as they were.
+    kept = curves.of_rows(rows)
+    assert [step for step, _ in kept["signal"]["gradient/1"]] == [0, 10, 20]
+    assert [step for step, _ in kept["training"]["loss"]] == [10, 20]
+
+
+def test_a_range_that_is_left_is_said_once(runs):
+    lines = [line for line in runs[3].splitlines() if "warning" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: step 0: queries see few keys in 2 of 2 members: ")
+    assert lines[0].endswith(" keys in block 0; range: at least 1.75 (seed 0, rate 0.001)")
