@@ -31,12 +31,18 @@ from jaxformer.errors import UserError, check_choice, check_range, unknown
 from jaxformer.models import attention, points
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import count, is_caching, remember
-from jaxformer.models.layers import RMSNorm, normal
+from jaxformer.models.layers import RMSNorm, flat, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
 from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
 MIXERS = ("softmax", "mixit")
+# What a block that is recomputed keeps nevertheless; scores are products of two activations.
+KEEP = {
+    "nothing": None,
+    "dense": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "products": jax.checkpoint_policies.dots_saveable,
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class DecoderSpec:
     use_mlp: bool = True
     pad: int = -1  # the token that fills short sequences, which nothing sees; -1: there is none
     remat: bool = False  # recompute a block's activations in the backward pass
+    remat_keep: str = "nothing"  # of them: or the results of "dense" layers, or of all products
+    fused: bool = False  # softmax attention that forms no weights, unless somebody looks at them
     scan: bool = False  # one compiled block for all but the last; nothing else changes
     dtype: Any = float  # of the computation; Python's float is float32, or float64 under x64
     param_dtype: Any = float
@@ -87,11 +95,13 @@ class DecoderSpec:
                 f"{self.heads} heads = {self.width // self.heads}."
             )
         activation(self.act, self.width)
+        check_choice("remat_keep", self.remat_keep, KEEP)
         for name in ("init_std", "qk_init_std", "embed_init_std"):
             normal(getattr(self, name))
 
-    def dense(self, features: int, name: str, std: float | str) -> nn.Dense:
-        return nn.Dense(features, self.use_bias, **self.dtypes, kernel_init=normal(std), name=name)
+    def dense(self, features: int, name: str, std: float | str, **dense: Any) -> nn.Dense:
+        dense = {"use_bias": self.use_bias, **self.dtypes, **dense}
+        return nn.Dense(features, kernel_init=normal(std), dot_general=flat, name=name, **dense)
 
     @property
     def dtypes(self) -> dict[str, Any]:
@@ -111,15 +121,29 @@ class Attention(nn.Module):
             weights_HxTxT, v_BxTxHxD = self._cached(x_BxTxN, v_BxTxHxD)
         elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, seen_BxT)
+        elif spec.fused and not points.looked_at(self):
+            q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, seen_BxT)
+            whole = spec.causal and positions_BxK is None  # then a kernel needs no mask
+            mask = None if whole or mask is None else jnp.expand_dims(mask, range(4 - mask.ndim))
+            return self._output(attention.fused(q, k, v_BxTxHxD, mask, whole))
         else:
             weights_HxTxT = self._softmax(x_BxTxN, positions_BxK, seen_BxT)
         weights_HxTxT = point(self, "weights", weights_HxTxT, plotted=True)
-        mixed_BxKxHxD = attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD)
-        mixed_BxKxHxD = point(self, "heads", mixed_BxKxHxD)
+        return self._output(attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD))
+
+    def _output(self, mixed_BxKxHxD):
+        spec, mixed_BxKxHxD = self.spec, point(self, "heads", mixed_BxKxHxD)
         mixed_BxKxN = mixed_BxKxHxD.reshape(*mixed_BxKxHxD.shape[:2], spec.width)
         return point(self, "output", spec.dense(spec.width, "out", spec.init_std)(mixed_BxKxN))
 
     def _softmax(self, x_BxTxN, positions_BxK, seen_BxT):
+        q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, seen_BxT)
+        scores_BxHxKxT = attention.attention_scores(q, k, accumulate=self.spec.param_dtype)
+        scores_BxHxKxT = attention.masked(point(self, "scores", scores_BxHxKxT), mask)
+        return attention.attention_weights(point(self, "masked_scores", scores_BxHxKxT))
+
+    def _queries_keys(self, x_BxTxN, positions_BxK, seen_BxT):
+        """Turned queries and keys, and which scores count."""
         spec = self.spec
         q = self._heads("query", x_BxTxN, spec.qk_init_std)
         k = self._heads("key", x_BxTxN, spec.qk_init_std)
@@ -131,9 +155,7 @@ class Attention(nn.Module):
             mask = mask if positions_BxK is None else mask[positions_BxK][:, None]
         elif seen_BxT is not None:
             mask = seen_BxT[:, None, None, :]
-        scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
-        scores_BxHxKxT = attention.masked(point(self, "scores", scores_BxHxKxT), mask)
-        return attention.attention_weights(point(self, "masked_scores", scores_BxHxKxT))
+        return q, k, mask
 
     def _cached(self, x_BxTxN, v_BxTxHxD):
         """The rows of A_h of the new tokens, and the values of all tokens that there are room for.
@@ -246,13 +268,13 @@ class Decoder(nn.Module):
         seen_BxT = None  # a causal token sees no padding, which comes last
         if spec.pad >= 0 and not spec.causal:
             seen_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
-        block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
+        again, last = {"policy": KEEP[spec.remat_keep]}, spec.layers - 1
+        block = nn.remat(Block, **again) if spec.remat else Block
         unrolled = self.is_initializing() or is_caching(self) or points.edited()
         scanned = spec.scan and last > 0 and not unrolled
         if scanned:
-            h = scan_blocks(
-                self, Block(spec, parent=None), last, h, None, seen_BxT, remat=spec.remat
-            )
+            again = again if spec.remat else None
+            h = scan_blocks(self, Block(spec, parent=None), last, h, None, seen_BxT, remat=again)
         for i in range(last if scanned else 0, spec.layers):
             # Only the last block may drop tokens: every other block's are sources of the next.
             mine = positions_BxK if i == last else None
@@ -262,8 +284,8 @@ class Decoder(nn.Module):
         h = point(self, "final", h, plotted=True)
         if not head:  # what the head reads, for losses that do not hold all logits
             return h
-        dense = {"use_bias": False, "kernel_init": normal(spec.init_std), **spec.dtypes}
-        return point(self, "logits", nn.Dense(spec.vocab_size, name="unembed", **dense)(h))
+        unembed = spec.dense(spec.vocab_size, "unembed", spec.init_std, use_bias=False)
+        return point(self, "logits", unembed(h))
 
     def _embed(self, name, rows, index):
         init = normal(self.spec.embed_init_std)

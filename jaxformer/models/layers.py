@@ -1,6 +1,7 @@
 """Small modules and initialisers that several models share."""
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -10,6 +11,7 @@ from jaxformer.errors import check_range, unknown
 from jaxformer.models.points import point
 
 FAN_IN = "fan_in"
+ONE_AXIS = (((1,), (0,)), ((), ()))  # of matrices: columns of the first, rows of the second
 
 
 def normal(std: float | str) -> Callable:
@@ -30,6 +32,23 @@ def rms_normalise(x_BxTxN: jax.Array) -> jax.Array:
     """
     square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True)
     return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
+
+
+def flat(
+    x_BxTxN: jax.Array,
+    w_NxM: jax.Array,
+    dimensions: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> jax.Array:
+    """x w as one product of (B T, N) by (N, M): the `dot_general` of dense layers.
+
+    The weight gradient is then a product of two matrices as they lie. Of (B, T, N) the CPU backend
+    of XLA first copies the whole incoming gradient into another order. The bits are the same.
+    """
+    x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
+    y_RxM = jax.lax.dot_general(x_RxN, w_NxM, ONE_AXIS, precision, preferred_element_type)
+    return y_RxM.reshape(*x_BxTxN.shape[:-1], w_NxM.shape[1])
 
 
 class RMSNorm(nn.Module):
