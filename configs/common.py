@@ -54,8 +54,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             clip=1.0,  # global norm over the trainable leaves; 0 is off
             labels=dict(train=adamw()),
         ),
-        # The mesh: data=0 takes all devices that fsdp and tensor leave.
-        devices=dict(data=0, fsdp=1, tensor=1),
+        # The mesh: data=0 takes the devices that the others leave, members=0 as many as divide the
+        # population (seeds x learning rates), each part of which then has devices of its own.
+        devices=dict(data=0, fsdp=1, tensor=1, members=1),
         train=dict(
             batch_size=128,
             steps=1000,
@@ -68,6 +69,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             target=2.0,
             probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
+            accumulate=1,  # parts of a batch, one in memory at a time; the gradient is the whole's
             throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
             signal=False,  # rows of each layer's cosine, keys and gradient at every evaluation
         ),
@@ -210,6 +212,8 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         use_norm=True,
         use_mlp=True,
         remat=False,
+        remat_keep="nothing",  # what recomputed blocks keep: nothing, dense or products
+        fused=False,  # attention without weights in memory: for GPUs and long sequences
         scan=False,  # one compiled block for all layers: for depth, see jaxformer/models/decoder.py
         dtype="float32",
         param_dtype="float32",

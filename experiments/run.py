@@ -11,6 +11,7 @@
   --draw                    draws the figure of a finished run again, and measures nothing;
                             --draw=FILE.pdf draws it there (png, pdf or svg)
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
+  --measure                 the same after a few steps, by which time and memory are measured
   --help                    this text and the list of configs; with --config=FILE, its docstring
 
 Ctrl-C or SIGTERM saves and stops; a second one stops at once. Exit code 4: the run has ended, but
@@ -22,11 +23,13 @@ try:
 except ModuleNotFoundError:
     raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
 
+import inspect
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from experiments import recipes
 from experiments.ledger.record import run_name
@@ -61,6 +64,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--draw", nargs="?", const="")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--measure", action="store_true")
     asked = parser.parse_args(argv)
     if not asked.config:
         known = ", ".join(flags.known_configs())
@@ -86,8 +90,8 @@ def run(asked: Namespace) -> int:
     recipe = recipes.module(str(config.recipe))
     plain = flags.plain(config)
     recipes.check(plain)
-    if asked.dry_run:
-        recipe.dry_run(config)
+    if asked.dry_run or asked.measure:
+        recipe.dry_run(config, **timed(asked, recipe))
         return 0
     held = {"config": plain, "config_file": asked.file, "overrides": asked.overrides}
     held["config_hash"] = config_hash(build.said(plain))
@@ -109,6 +113,16 @@ def run(asked: Namespace) -> int:
         if asked.record and code in (0, ending.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {keep(workdir)}")
         return code
+
+
+def timed(asked: Namespace, recipe: ModuleType) -> dict[str, bool]:
+    """What a dry run is told beside its config."""
+    if asked.measure and "measured" not in inspect.signature(recipe.dry_run).parameters:
+        raise UserError(
+            f"--measure times a training step, of which the recipe {asked.config.recipe!r} has "
+            "none that --dry-run knows: say --dry-run alone."
+        )
+    return {"measured": True} if asked.measure else {}
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ def fit(
     hooks: Sequence[Hook] = (),
     align: int = 1,
     timed: Callable[[int, float, float], None] = lambda steps, seconds, waited: None,
+    traced: Callable[[Any], None] = lambda program: None,
 ):
     """Trains to `steps` and returns the state.
 
@@ -92,7 +93,8 @@ def fit(
     are traced together, many steps a dispatch. `record(first_step, metrics)` gets every step's
     metrics. Dispatches end on multiples of `align` unless the steps are slow. The processes of a
     job agree on how many, which each would choose by its own clock. `timed(steps, seconds, waited)`
-    hears how long a dispatch took, and for how much of it there was nothing to compute with.
+    hears how long a dispatch took, and for how much of it there was nothing to compute with;
+    `traced(program)` gets the jaxpr, of which a step is the loop's body, before the first one.
     """
     feed: Any = batches if hasattr(batches, "read") else Drawn(batches)  # type: ignore[arg-type]
     run = _compiled(step_fn, feed)
@@ -104,7 +106,10 @@ def fit(
         events = [steps, *filter(None, wanted)]
         n = agree(_dispatch_length(done, events, align, per_step, feed.left(done)))
         started, waited = time.perf_counter(), feed.waited
-        state, buffer = run(state, n, feed.read(done))
+        rows = feed.read(done)
+        if not per_step:
+            traced(run.trace(state, n, rows).jaxpr.jaxpr)  # kept: the call traces no second time
+        state, buffer = run(state, n, rows)
         feed.ahead(done)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started

@@ -13,6 +13,7 @@ OPTIONAL = (
     "diagnostics",
     "trusted",
     "doubts",
+    "performance",
 )  # left out of the file where a run has none
 
 
@@ -37,6 +38,7 @@ class Result:
     diagnostics: Mapping[str, Any] | None = None  # of a sampler
     trusted: bool | None = None  # are its chains?
     doubts: Sequence[str] | None = None  # what speaks against them
+    performance: Mapping[str, float] | None = None  # of its last session (training/throughput.py)
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""

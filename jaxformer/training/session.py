@@ -46,12 +46,7 @@ class Session:
     progress: Progress
 
     def __post_init__(self):
-        whole = NamedSharding(self.setup.mesh, PartitionSpec())
-        task = self.setup.task
-        at_once = EVALUATE_BATCH
-        if not self.setup.loss_chunk:  # else the logits are never held whole
-            at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
-        self.evaluate = make_evaluate(self.setup.apply, task, at_once, whole)
+        self.evaluate = evaluation(self.setup)
         self.heldout = jax.device_get(self.setup.data.heldout())
         self.validated = [row for row in self.workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
@@ -59,10 +54,11 @@ class Session:
         self.asked = 0  # the signal that ended the steps
         self.kept: int | None = None  # its step, once the run has ended
         self.loss, self.note = math.nan, ""  # what the progress line says
-        self.speed = Throughput(self.setup) if self.settings.throughput else None
+        self.speed = Throughput(self.setup, self.heldout.test.inputs.shape[1])
         self.watch = None
         if self.settings.signal:
             tokens, members = self.heldout.validation.inputs, self.setup.members.members
+            whole = NamedSharding(self.setup.mesh, PartitionSpec())
             self.watch = signal.Watch(self.setup.model, tokens, members, whole)
 
     def hooks(self) -> list[Hook]:
@@ -102,9 +98,8 @@ class Session:
         self.loss = float(np.fmin.reduce(metrics["loss"][-1]))  # nan only if all are
 
     def timed(self, steps: int, seconds: float, waited: float) -> None:
-        """Hears of every dispatch, for train.throughput."""
-        if self.speed:
-            self.speed.hear(steps, seconds, waited)
+        """Hears of every dispatch."""
+        self.speed.hear(steps, seconds, waited)
 
     def validate(self, state: TrainState, step: int) -> bool:
         scores = self.score(state, self.heldout.validation)
@@ -134,7 +129,8 @@ class Session:
         late = bool(agree(int(time.monotonic() - self.saved > SAVE_SECONDS)))
         if stop or late or self.is_finished(step):
             self.save(state, step)
-        if self.speed and (self.speed.is_due() or step == self.settings.steps):
+        rows = self.settings.throughput
+        if rows and (self.speed.is_due() or step == self.settings.steps):
             self.workdir.append([{"step": step, "throughput": self.speed.numbers()}])
         self.progress.show(step, self.note, loss=self.loss)
         return stop or _all_diverged(state)
@@ -228,7 +224,7 @@ class Session:
         for mine, probed in zip(metrics, self._probed(), strict=True):
             means = {name: value.mean for name, value in mine.items()}
             derived = setup.task.summary(means, trainable) | {"trained_share": share} | probed
-            derived |= self.speed.numbers() if self.speed else {}
+            derived |= self.speed.numbers() if self.settings.throughput else {}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
         chosen = self.chosen(state)
@@ -244,6 +240,7 @@ class Session:
             baselines=setup.task.baselines(jax.device_get(self.heldout.test)),
             parameters=counts,
             seconds=self.stopwatch.seconds(),
+            performance=self.speed.performance(),
         )
 
     def _probed(self) -> list[dict[str, float]]:
@@ -274,6 +271,14 @@ class Session:
             "reached_at": next(hits, None),
             "diverged_at": diverged if diverged >= 0 else None,
         }
+
+
+def evaluation(setup: Setup) -> Any:
+    """evaluate(trainable, frozen, batch) -> per-example Scores of all members, on every device."""
+    task, at_once = setup.task, EVALUATE_BATCH
+    if not setup.loss_chunk:  # else the logits are never held whole
+        at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
+    return make_evaluate(setup.apply, task, at_once, setup.mesh)
 
 
 def _all_diverged(state: TrainState) -> bool:
