@@ -47,8 +47,8 @@ SHAPES = {
     "language model": Shape(12, 512, 8, 256, 128_256, 512, 256),
 }
 HALF = {"dtype": jnp.bfloat16}
-DENSE = {"remat_keep": "dense", "fused": True}
-REMAT, SCAN = {"remat": True}, {"remat": True, "scan": True}
+REMAT, SCAN, FUSED = {"remat": True}, {"scan": True}, {"fused": True}
+DENSE = FUSED | {"remat_keep": "dense"}
 CHUNK = {"loss_chunk": 4096}
 CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
     "retrieval": [("float32", {}, {}), ("bfloat16", HALF, {})],
@@ -57,10 +57,11 @@ CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
     "language model": [
         ("float32, loss in chunks", {}, CHUNK),
         ("bfloat16, loss in chunks", HALF, CHUNK),
-        ("the same, fused", HALF | {"fused": True}, CHUNK),
-        ("the same, fused, remat but for dense", HALF | REMAT | DENSE, CHUNK),
         ("the same, remat", HALF | REMAT, CHUNK),
-        ("the same, remat, scan", HALF | SCAN, CHUNK),
+        ("the same, scan", HALF | SCAN, CHUNK),
+        ("the same, scan, fused", HALF | SCAN | FUSED, CHUNK),
+        ("the same, scan, fused, remat but for dense", HALF | SCAN | REMAT | DENSE, CHUNK),
+        ("the same, scan, remat", HALF | SCAN | REMAT, CHUNK),
         ("the same, in 4 parts", HALF, CHUNK | {"accumulate": 4}),
     ],
 }
@@ -70,9 +71,9 @@ CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
 class Tokens(Task):
     """A task of a size; its examples are never drawn."""
 
-    vocab_size: int
-    length: int
-    n_scored: int
+    vocab_size: int = 0
+    length: int = 0
+    n_scored: int = 0
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         zeros_T = jnp.zeros(self.length, jnp.int32)

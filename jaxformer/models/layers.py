@@ -47,8 +47,37 @@ def flat(
     of XLA first copies the whole incoming gradient into another order. The bits are the same.
     """
     x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
-    y_RxM = jax.lax.dot_general(x_RxN, w_NxM, ONE_AXIS, precision, preferred_element_type)
+    if x_RxN.dtype.itemsize == 2 and jax.default_backend() == "cpu":
+        y_RxM = _half(x_RxN, w_NxM)
+    else:
+        y_RxM = jax.lax.dot_general(x_RxN, w_NxM, ONE_AXIS, precision, preferred_element_type)
     return y_RxM.reshape(*x_BxTxN.shape[:-1], w_NxM.shape[1])
+
+
+@jax.custom_vjp
+def _half(x_RxN: jax.Array, w_NxM: jax.Array) -> jax.Array:
+    """x w in half precision, summed in float32: accelerators do so anyway.
+
+    A CPU's instructions for it are reached only by asking for float32, which is rounded at the end.
+    """
+    return _rounded(x_RxN, w_NxM, ONE_AXIS, x_RxN.dtype)
+
+
+def _rounded(x: jax.Array, y: jax.Array, dimensions: Any, dtype: Any) -> jax.Array:
+    return jax.lax.dot_general(x, y, dimensions, preferred_element_type=jnp.float32).astype(dtype)
+
+
+def _half_forward(x_RxN, w_NxM):
+    return _half(x_RxN, w_NxM), (x_RxN, w_NxM)
+
+
+def _half_backward(kept, given_RxM):
+    x_RxN, w_NxM = kept
+    dx_RxN = _rounded(given_RxM, w_NxM, (((1,), (1,)), ((), ())), x_RxN.dtype)
+    return dx_RxN, _rounded(x_RxN, given_RxM, (((0,), (0,)), ((), ())), w_NxM.dtype)
+
+
+_half.defvjp(_half_forward, _half_backward)
 
 
 class RMSNorm(nn.Module):

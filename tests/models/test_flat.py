@@ -53,3 +53,21 @@ def test_the_bits_are_those_of_three_axes():
     ours, plain = gradients(flat), gradients(lambda x, w: x @ w)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_half_precision_is_summed_in_float32():
+    """A sum of 512 ones ends at 256 in bfloat16, where 256 + 1 is 256 again."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    shapes = (2, 3, 512), (512, 4), (2, 3, 4)
+    x, w, given = (
+        jax.random.normal(key, shape).astype(jnp.bfloat16)
+        for key, shape in zip(keys, shapes, strict=True)
+    )
+    np.testing.assert_array_equal(flat(jnp.ones_like(x), jnp.ones_like(w)), 512)
+
+    out, back = jax.vjp(flat, x, w)
+    x64, w64, given64 = (np.asarray(leaf, float) for leaf in (x, w, given))
+    exact = x64 @ w64, given64 @ w64.T, np.einsum("btn,btm->nm", x64, given64)
+    for a, b in zip((out, *back(given)), exact, strict=True):
+        assert a.dtype == jnp.bfloat16
+        np.testing.assert_allclose(np.asarray(a, float), b, rtol=2**-8, atol=1e-5)
