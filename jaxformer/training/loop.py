@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -127,13 +128,17 @@ def fit(
 def _compiled(step_fn, feed: Feed):
     """run(state, n, rows): n steps, n at most CHUNK and traced, so that one program serves all."""
 
+    @partial(jax.jit, inline=True)  # the shapes and the loop need one trace
+    def one_step(state, rows):
+        return step_fn(state, feed.take(rows, state.step))
+
     def run(state, n, rows):
-        metrics_shape = jax.eval_shape(lambda s: step_fn(s, feed.take(rows, s.step))[1], state)
+        metrics_shape = jax.eval_shape(one_step, state, rows)[1]
         buffer = jax.tree.map(lambda x: jnp.zeros((CHUNK, *x.shape), x.dtype), metrics_shape)
 
         def body(i, carry):
             state, buffer = carry
-            state, metrics = step_fn(state, feed.take(rows, state.step))
+            state, metrics = one_step(state, rows)
             return state, jax.tree.map(lambda b, m: b.at[i].set(m), buffer, metrics)
 
         return jax.lax.fori_loop(0, n, body, (state, buffer))

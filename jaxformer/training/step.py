@@ -5,6 +5,7 @@ optimizer state, no decay and no say in the clip, and XLA never computes what it
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -52,18 +53,18 @@ def create(
 
     def member(key, learning_rate):
         params = init(key)
+        partition.labels(params)  # uncovered or idle rules raise here
         trainable, frozen = partition.split(params)
         never = jnp.full((), -1, jnp.int32)
         zero = jnp.zeros((), jnp.int32)
         return TrainState(zero, trainable, frozen, tx.init(trainable), learning_rate, never)
 
-    partition.labels(jax.eval_shape(init, member_keys[0]))  # uncovered or idle rules raise here
-
+    @partial(jax.jit, inline=True)  # its shapes and its values need one trace
     def members():
         return jax.vmap(member, out_axes=AXES)(member_keys, learning_rates)
 
     shardings = None if place is None else place(jax.eval_shape(members))
-    return jax.jit(members, out_shardings=shardings)()
+    return jax.jit(lambda: members(), out_shardings=shardings)()
 
 
 def make_step(
