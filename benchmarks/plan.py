@@ -25,9 +25,10 @@ CONFIGS = {
     "k-hop": "mixit/hops.py:variant=standard,scale=tiny",
     "masked text, encoder": "two_failure_modes/fig1_losses.py:scale=tiny",
     "language model": "text/lm.py:variant=frozen_mlp,scale=tiny",
+    "Dyck-1": "mixit/dyck.py:variant=frozen_qk,scale=tiny",
     "noisy recall": "associations/recall.py:scale=tiny",
 }
-MORE = {"noisy recall": ["--config.train.steps=300", "--config.recall.probe_every=100"]}
+MORE = {"noisy recall": ["--config.train.steps=200", "--config.optim.learning_rate=0.03"]}
 UNITS = {"s": 1, "min": 60, "h": 3600, "MiB": 1, "GiB": 1024}
 
 

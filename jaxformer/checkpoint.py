@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxformer import sharding
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.stored import Restored, first_line, hash_of, newest, orbax, sealed_note
 
@@ -66,7 +67,7 @@ class Checkpoints:
         if step in self._whole | self._started | there:
             return
         # Copied, because the training loop donates its buffers while they are still read.
-        flat = {path: jnp.copy(leaf) for path, leaf in flatten_state(state).items()}
+        flat = sharding.copied(flatten_state(state))
         if jax.process_count() == 1:
             self._writing = self._writer.submit(self._hand_over, step, flat, note)
         else:  # what the processes say to each other has an order

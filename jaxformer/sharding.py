@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding
@@ -178,6 +179,12 @@ def place(tree: Any, like: Any) -> Any:
         tree,
         like,
     )
+
+
+@jax.jit
+def copied(tree: Any) -> Any:
+    """The same arrays in memory of their own; one program for all."""
+    return jax.tree.map(jnp.copy, tree)
 
 
 def everywhere(tree: Any, mesh: Mesh) -> Any:

@@ -31,18 +31,16 @@ from jaxformer.errors import UserError, check_choice, check_range, unknown
 from jaxformer.models import attention, points
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import count, is_caching, remember
-from jaxformer.models.layers import RMSNorm, flat, normal
+from jaxformer.models.layers import DENSE, RMSNorm, flat, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
 from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
 MIXERS = ("softmax", "mixit")
+POLICIES = jax.checkpoint_policies
 # What a block that is recomputed keeps nevertheless; scores are products of two activations.
-KEEP = {
-    "nothing": None,
-    "dense": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    "products": jax.checkpoint_policies.dots_saveable,
-}
+KEEP: dict[str, Any] = {"nothing": None, "dense": POLICIES.save_only_these_names(DENSE)}
+KEEP["products"] = POLICIES.save_from_both_policies(KEEP["dense"], POLICIES.dots_saveable)
 
 
 @dataclass(frozen=True)

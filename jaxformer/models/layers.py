@@ -6,11 +6,13 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from jaxformer.errors import check_range, unknown
 from jaxformer.models.points import point
 
 FAN_IN = "fan_in"
+DENSE = "dense"  # the name of what dense layers give, for what a block keeps (decoder.py, KEEP)
 ONE_AXIS = (((1,), (0,)), ((), ()))  # of matrices: columns of the first, rows of the second
 
 
@@ -51,6 +53,7 @@ def flat(
         y_RxM = _half(x_RxN, w_NxM)
     else:
         y_RxM = jax.lax.dot_general(x_RxN, w_NxM, ONE_AXIS, precision, preferred_element_type)
+    y_RxM = checkpoint_name(y_RxM, DENSE)
     return y_RxM.reshape(*x_BxTxN.shape[:-1], w_NxM.shape[1])
 
 

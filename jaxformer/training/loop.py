@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer import sharding
 from jaxformer.processes import agree
 
 CHUNK = 100  # the most steps in one dispatch
@@ -101,14 +102,14 @@ def fit(
     run = _compiled(step_fn, feed)
     done, per_step = int(state.step), 0.0
     # The first dispatch donates its input: the caller's arrays must survive it.
-    state = jax.tree.map(jnp.copy, state)
+    state = sharding.copied(state)
     while done < steps:
         wanted = [hook.after(done) for hook in hooks]
         events = [steps, *filter(None, wanted)]
         n = agree(_dispatch_length(done, events, align, per_step, feed.left(done)))
         started, waited = time.perf_counter(), feed.waited
         rows = feed.read(done)
-        if not per_step:
+        if not (per_step or jax.config.jax_disable_jit):
             traced(run.trace(state, n, rows).jaxpr.jaxpr)  # kept: the call traces no second time
         state, buffer = run(state, n, rows)
         feed.ahead(done)

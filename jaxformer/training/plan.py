@@ -5,8 +5,10 @@ guess. Measured, a few steps and one validation are run as the run itself would,
 is multiplied.
 """
 
+import io
 import math
 import os
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +16,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from jaxformer.checkpoint import Checkpoints
 from jaxformer.settings import TrainSettings
-from jaxformer.training import cost, flops
+from jaxformer.training import cost, curves, flops
 from jaxformer.training.loop import Hook, fit
 from jaxformer.training.progress import clock
 from jaxformer.training.session import evaluation
@@ -23,6 +26,7 @@ from jaxformer.training.setup import Phase
 
 GUESSED_SHARE = 0.4  # of the rate of a large product, where nothing was measured
 MEASURE_SECONDS = 2.0  # about as long are steps timed
+SAVES = 10  # checkpoints of a run
 IMPORTED = time.perf_counter()
 
 
@@ -61,6 +65,7 @@ def count(phases: Sequence[Phase], settings: TrainSettings) -> Plan:
     operations, step = flops.of(traced.jaxpr.jaxpr), traced.lower().compile()
     evaluate = evaluation(phases[-1].setup)
     scored = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
+    _save_and_draw({"step": jax.numpy.zeros(())}, 1)  # what a run imports at its end takes memory
     memory = max(_held(step), _held(scored)) + cost.heldout_bytes(setup.data)
     if jax.local_devices()[0].platform == "cpu":
         memory = memory * min(setup.mesh.size, jax.local_device_count()) + cost.peak_memory()
@@ -99,10 +104,26 @@ def measure(phases: Sequence[Phase], settings: TrainSettings) -> Plan:
     jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.validation))
     validation = time.perf_counter() - again
     jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.test))
-    done = sum(steps for steps, _ in timed)
-    left = math.ceil(settings.steps / settings.eval_every) - 2
-    seconds = lived() + (settings.steps - done) * per_step + left * validation
+    last.task.baselines(jax.device_get(heldout.test))
+    saving = _save_and_draw(state, len(last.members.members))
+    left = settings.steps - sum(steps for steps, _ in timed)
+    validations = math.ceil(settings.steps / settings.eval_every) - 2
+    seconds = lived() + left * per_step + validations * validation + (SAVES - 2) * saving
     return Plan(seen[0], float(cost.peak_memory()), seconds, per_step, True)
+
+
+def _save_and_draw(state: Any, members: int) -> float:
+    """Seconds of the second of two saves to a folder that goes; also draws a picture."""
+    with tempfile.TemporaryDirectory() as folder, Checkpoints(folder) as checkpoints:
+        for step in (1, 2):
+            began = time.perf_counter()
+            checkpoints.save(step, state, {"rules": [], "seconds": {}})
+            checkpoints.wait()
+        seconds = time.perf_counter() - began
+    rows = [{"step": 1, "loss": [1.0] * members}]
+    rows += [{"step": 1, "validation": {"accuracy": [1.0] * members}}]
+    curves.curves({"": rows}, {}).savefig(io.BytesIO(), dpi=150)
+    return seconds
 
 
 def lived() -> float:
