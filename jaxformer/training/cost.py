@@ -174,6 +174,15 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def program_bytes(program: Any) -> float:
+    """Bytes while a compiled program runs: what goes in, what comes out beside it, and between."""
+    memory = program.memory_analysis()
+    if memory is None:
+        return 0.0
+    out = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + out + memory.temp_size_in_bytes
+
+
 def without_repeats(setup: Setup) -> Setup:
     """The setup that computes the same, and nothing twice to save memory."""
     spec = getattr(setup.model, "spec", None)

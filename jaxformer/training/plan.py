@@ -66,7 +66,9 @@ def count(phases: Sequence[Phase], settings: TrainSettings) -> Plan:
     evaluate = evaluation(phases[-1].setup)
     scored = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
     _save_and_draw({"step": jax.numpy.zeros(())}, 1)  # what a run imports at its end takes memory
-    memory = max(_held(step), _held(scored)) + cost.heldout_bytes(setup.data)
+    memory = max(cost.program_bytes(step), cost.program_bytes(scored)) + cost.heldout_bytes(
+        setup.data
+    )
     if jax.local_devices()[0].platform == "cpu":
         memory = memory * min(setup.mesh.size, jax.local_device_count()) + cost.peak_memory()
     per_step = operations / setup.mesh.size / (GUESSED_SHARE * cost.matmul_rate())
@@ -134,12 +136,3 @@ def lived() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began
     except (OSError, AttributeError):
         return time.perf_counter() - IMPORTED
-
-
-def _held(program: Any) -> float:
-    """Bytes while a compiled program runs: what goes in, what comes out beside it, and between."""
-    memory = program.memory_analysis()
-    if memory is None:
-        return 0.0
-    out = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return memory.argument_size_in_bytes + out + memory.temp_size_in_bytes
