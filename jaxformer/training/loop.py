@@ -109,7 +109,7 @@ def fit(
         n = agree(_dispatch_length(done, events, align, per_step, feed.left(done)))
         started, waited = time.perf_counter(), feed.waited
         rows = feed.read(done)
-        if not (per_step or jax.config.jax_disable_jit):
+        if not (per_step or getattr(jax.config, "jax_disable_jit", False)):
             traced(run.trace(state, n, rows).jaxpr.jaxpr)  # kept: the call traces no second time
         state, buffer = run(state, n, rows)
         feed.ahead(done)
