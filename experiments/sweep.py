@@ -18,6 +18,8 @@
                             where and on what (configs/slurm/example.toml)
   --status                  how far each run is; starts nothing
   --track=tensorboard,wandb every run's rows go there as well
+  --search=tpe              in place of the grid: Optuna proposes --trials=N runs (default 50) from
+                            the grid's values and from --range FIELD=LOW:HIGH or LOW:HIGH:log
   --dry-run                 how many runs and members, and how long
 
 Learning rates and consecutive seeds share a program: they are members of one run. Finished runs are
@@ -31,7 +33,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.ledger import read, write
-from experiments.schedule import executors, grids, launch, sweep_table
+from experiments.schedule import devices, executors, grids, launch, search, sweep_table
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.grids import Run
 from experiments.schedule.jobs import Job
@@ -52,9 +54,16 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=count)
     executors.add_flags(parser)
     parser.add_argument("--track", default="")
+    parser.add_argument("--search", default="")
+    parser.add_argument("--trials", type=count, default=50)
+    parser.add_argument("--range", action="append", default=[])
     parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args(argv)
     listeners.sinks(asked.track)
+    if asked.search:
+        return searched(asked)
+    if asked.range:
+        raise UserError("--range needs --search=tpe; a grid has --grid FIELD=VALUE,VALUE.")
     runs = expanded(asked)
     places, launcher = executors.asked_for(asked, asked.workdir)
     asked.estimate = Estimator(read.load(write.RESULTS)[0])
@@ -73,6 +82,27 @@ def main(argv: Sequence[str]) -> int:
         return 0
     code = run_all(waiting, places, launch=launcher)
     summarise(asked, list(zip(runs, jobs, strict=True)))
+    return code
+
+
+def searched(asked: Namespace) -> int:
+    """Runs what a search proposes; the table has every run that finished."""
+    config, grid, fields = said(asked)
+    space = search.space(config, grid, asked)
+    search.check(asked, config, space, fields)
+    places = devices.asked_places(asked)
+    if asked.dry_run:
+        print(f"{asked.trials} trials by {asked.search}, {len(places)} at a time, of")
+        print(*(f"  {name}: {search.words(choice)}" for name, choice in space.items()), sep="\n")
+        return 0
+    asked.estimate = Estimator(read.load(write.RESULTS)[0])
+    study, runs = search.Search(asked, config, space, fields), {}
+    code = search.run_search(study, places, lambda run: job_of(asked, run), runs)
+    for trial in study.study.get_trials():  # those of earlier starts too
+        if len(trial.params) == len(space):
+            run = search.run_of(config, trial.params, fields)
+            runs.setdefault(job_of(asked, run).workdir, run)
+    summarise(asked, [(run, job_of(asked, run)) for run in runs.values()])
     return code
 
 
