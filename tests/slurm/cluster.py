@@ -2,8 +2,9 @@
 
     python -m tests.slurm.cluster       starts one, prints how to use it, ends it with Ctrl-C
 
-The nodes n1, n2, .. are daemons of one machine, which pretends to have more cores than it has.
-There are two partitions: `main`, and `urgent`, whose jobs push those of main back into the queue.
+The nodes 127.0.0.1, 127.0.0.2, .. are daemons of one machine, which pretends to have more cores
+than it has. There are two partitions: `main`, and `urgent`, whose jobs push those of main back
+into the queue.
 """
 
 import contextlib
@@ -73,12 +74,13 @@ class Cluster:
         self.folder, self.daemons = folder, {}
         ports = free_ports(nodes + 1)
         host = socket.gethostname().partition(".")[0]
+        # A program that asks for the address of a node finds this machine.
+        self.names = [f"127.0.0.{i + 1}" for i in range(nodes)]
         lines = [
-            f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} "
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} "
             "RealMemory=1000 State=UNKNOWN"
-            for i, port in enumerate(ports[1:])
+            for name, port in zip(self.names, ports[1:])
         ]
-        self.names = [f"n{i + 1}" for i in range(nodes)]
         said = {"host": host, "user": getpass.getuser(), "folder": folder, "ports": ports}
         (folder / "state").mkdir()
         config = CONFIG.format(nodes="\n".join(lines), most=most, **said)

@@ -44,9 +44,14 @@ def python(cluster):
                 **more,
             )
 
-        def __call__(self, *words, **more):
-            process = self.started(*words, **more)
-            said, _ = process.communicate(timeout=400)
+        def __call__(self, *words, timeout=300):
+            process = self.started(*words)
+            try:
+                said, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said, _ = process.communicate()
+                said += " (it never ended)"
             return process.returncode, said
 
     return Python()

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,7 @@ def test_the_launcher_is_killed_and_the_next_one_watches_the_same_jobs(sweep, cl
     first = sweep(*lengths)
     cluster.until(lambda: read(tmp_path / "run-1/steps"))
     first.kill()
+    said(first)
     code, text = said(sweep(*lengths))
     assert code == 0 and "2 runs are in the queue already" in text, text
     each_ended_once(tmp_path, lengths)
@@ -174,5 +176,5 @@ def test_a_node_is_lost_and_the_run_goes_on_elsewhere(sweep, cluster, tmp_path):
 
 
 def parent(pid):
-    text = open(f"/proc/{pid}/stat").read()  # noqa: SIM115
+    text = Path(f"/proc/{pid}/stat").read_text()
     return int(text.rpartition(")")[2].split()[1])
