@@ -137,7 +137,7 @@ class Search:
         state, trials = self.optuna.trial.TrialState, self.study.get_trials(deepcopy=False)
         # A launcher that dies while it asks leaves a trial without all of its parameters.
         halves = [t for t in trials if t.state == state.RUNNING and len(t.params) < len(self.space)]
-        return self.trials - sum(t.state != state.FAIL for t in trials) + len(halves)
+        return self.trials - len(trials) + len(halves)  # one that failed counts too
 
     def jobs(self, job: Callable[[Run], Job]) -> Iterator[Job]:
         """Those that were interrupted, then proposals, each when a place is free for it."""

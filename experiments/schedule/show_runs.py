@@ -38,7 +38,7 @@ class Board:
     def is_due(self) -> bool:
         return self.line.is_due()
 
-    def show(self, running: Sequence[Shown], free: int, aside: int, waiting: int = 0) -> None:
+    def show(self, running: Sequence[Shown], free: int, aside: int, waiting: str = "") -> None:
         if not running and not aside and not waiting:
             return
         if self.line.live and len(running) > 1 and not self.line.notebook:
@@ -51,7 +51,7 @@ class Board:
             return
         said = [one_line(shown.job, shown.began) for shown in running[:SHOWN]]
         others = [f"{len(running) - SHOWN} more"] * (len(running) > SHOWN)
-        others += [f"{waiting} wait in the queue"] * bool(waiting)
+        others += [waiting] * bool(waiting)
         others += [f"{aside} that another has"] * bool(aside)
         self.line.show(f"  {' | '.join([*said, *others])}")
 
@@ -62,7 +62,7 @@ class Board:
         self.line.clear()
 
 
-def table(running: Sequence[Shown], free: int, aside: int, waiting: int = 0) -> Group:
+def table(running: Sequence[Shown], free: int, aside: int, waiting: str = "") -> Group:
     """A row for each run: where, for how long, how far."""
     rows = Table("place", "run", "for", "step", box=None, pad_edge=False)
     for shown in sorted(running, key=lambda shown: shown.began)[:SHOWN]:
@@ -70,7 +70,7 @@ def table(running: Sequence[Shown], free: int, aside: int, waiting: int = 0) -> 
         far = f"{steps[0]} of {steps[1]}" if steps else "-"
         rows.add_row(shown.place.name, shown.job.name, spent(shown.began), far)
     counted = [f"{len(running)} run", f"{free} places free" * bool(free)]
-    counted.append(f"{waiting} wait" * bool(waiting))
+    counted.append(waiting)
     counted.append(f"another has {aside}" * bool(aside))
     return Group(rows, ", ".join(filter(None, counted)))
 

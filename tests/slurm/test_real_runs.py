@@ -89,7 +89,6 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
     [
         ("partition = 'mian'\n", "unknown partition 'mian'. Did you mean 'main'?"),
         ("constraint = 'h100'\n", "Slurm does not take the jobs: Batch job submission failed: "),
-        ("nodes = 9\n", "Slurm does not take the jobs: Batch job submission failed: "),
         ("[more]\nreservation = 'none'\n", "Slurm does not take the jobs: Batch job submission"),
         ("[more]\nno-such-flag = '1'\n", "Slurm does not take the jobs: "),
     ],

@@ -157,7 +157,11 @@ class SlurmLauncher:
             if state is not None and state.state == "RUNNING":
                 began = self.began.get(name, time.monotonic())
                 running.append(Running(job, began, Place(f"{name} {state.where}")))
-        self.board.show(running, 0, 0, waiting=len(left) - len(running))
+        why = [s.where for run in left if (s := states.get(mine[run])) and s.state == "PENDING"]
+        waiting = f"{len(left) - len(running)} wait in the queue"
+        if why:  # such as Priority, Resources, PartitionNodeLimit
+            waiting += f" ({max(set(why), key=why.count)})"
+        self.board.show(running, 0, 0, waiting * (len(running) < len(left)))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

@@ -65,6 +65,7 @@ def test_without_optuna_one_line_says_what_to_install(monkeypatch, capsys):
 STAND_IN = """
 import json, math, pathlib, sys
 sys.path.insert(0, {root!r})
+from jaxformer.records import sealed
 words = dict(word.partition("=")[::2] for word in sys.argv[1:])
 folder = pathlib.Path(words["--workdir"])
 folder.mkdir(parents=True, exist_ok=True)
@@ -86,6 +87,10 @@ def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypa
     from experiments.shared import flags
 
     code = STAND_IN.format(root=str(flags.ROOT))
+    words = [*SPACE, f"--workdir={tmp_path / 'broken'}", "--grid=model.heads=3,5"]
+    monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", "raise SystemExit(2)"))
+    assert sweep.main([*words, "--trials=3"]) == 1  # and it ends
+    assert capsys.readouterr().out.count("failed: it said nothing") == 3
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", code))
     words = [*SPACE, f"--workdir={tmp_path}"]
     assert sweep.main([*words, "--trials=6"]) == 0
@@ -107,7 +112,7 @@ def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypa
     )
     held = optuna.load_study(study_name="search", storage=storage)
     states = [t.state.name for t in held.trials if t.params]
-    assert len(states) == 25 and set(states) <= {"COMPLETE", "PRUNED"}
+    assert len(states) == 25 and set(states) == {"COMPLETE", "PRUNED"}
     assert held.best_value > 0.85
     assert sweep.main([*words, "--trials=25"]) == 0
     assert "trial" not in capsys.readouterr().out.partition("best")[0]

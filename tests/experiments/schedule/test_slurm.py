@@ -11,6 +11,7 @@ from experiments import sweep
 from experiments.schedule import executors, launch
 from experiments.schedule.jobs import Job
 from experiments.schedule.slurm import options, queue
+from experiments.schedule.slurm.launcher import SlurmLauncher
 from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State
 from experiments.schedule.slurm.worker import Worker
@@ -128,6 +129,16 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
     assert held == {"12_3"}  # the one that a user holds will start when it is released
     (mine.folder / "12_2_0_result.pkl").write_bytes(pickle.dumps(("error", "Traceback\nwhy")))
     assert (mine.code("12_2"), mine.code("12_1")) == ("why", None)
+
+
+def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
+    mine = SlurmLauncher(Options(), tmp_path)
+    mine.board.line.printed = -1e9
+    left = {f"run-{i}": Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)}
+    names = {run: f"7_{i}" for i, run in enumerate(left)}
+    states = dict.fromkeys(("7_1", "7_2"), State("PENDING", "PartitionNodeLimit"))
+    mine._show(left, names, states | {"7_0": State("RUNNING", "n1")})
+    assert "run 0: 0 s | 2 wait in the queue (PartitionNodeLimit)" in capsys.readouterr().err
 
 
 def test_the_queue_says_when_slurm_does_not_answer(pretended):
