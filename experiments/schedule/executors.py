@@ -7,11 +7,13 @@
 
 import dataclasses
 import functools
+import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.markup import escape
 from rich.table import Table
 
 from experiments.schedule import devices
@@ -59,7 +61,7 @@ def show_status(jobs: Sequence[Job], root: Path) -> None:
     """A row for each run that has not finished, and how many there are of each kind."""
     queue = Queue(root)
     ids = queue.ids()
-    states = queue.states() if ids else {}
+    states = queue.states() if ids and shutil.which("squeue") else {}
     table = Table("run", "state", "step", "where", box=None, pad_edge=False)
     counted: dict[str, int] = {}
     for job in jobs:
@@ -69,7 +71,7 @@ def show_status(jobs: Sequence[Job], root: Path) -> None:
         steps = job.steps()
         if state != "finished":
             far = f"{steps[0]} of {steps[1]}" if steps else "-"
-            table.add_row(job.name, state, far, where)
+            table.add_row(escape(job.name), state, far, escape(where))
     if table.row_count:
         describe.show(table, width=140)
     print(f"{len(jobs)} runs: {', '.join(f'{n} {state}' for state, n in counted.items())}")
@@ -86,4 +88,4 @@ def status(job: Job, name: str, state: State | None) -> tuple[str, str]:
     said = job.last_words(0) if job.log().exists() else ""
     if "error: " in job.tail():
         return "failed", f"{said} ({job.log()})"
-    return ("stopped" if job.is_started() else "waiting"), f"job {name} has ended" * bool(name)
+    return ("stopped" if job.is_started() else "waiting"), f"last job {name}" * bool(name)

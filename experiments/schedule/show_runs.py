@@ -6,6 +6,7 @@ from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from experiments.schedule.devices import Place
@@ -68,7 +69,7 @@ def table(running: Sequence[Shown], free: int, aside: int, waiting: str = "") ->
     for shown in sorted(running, key=lambda shown: shown.began)[:SHOWN]:
         steps = shown.job.steps()
         far = f"{steps[0]} of {steps[1]}" if steps else "-"
-        rows.add_row(shown.place.name, shown.job.name, spent(shown.began), far)
+        rows.add_row(escape(shown.place.name), escape(shown.job.name), spent(shown.began), far)
     counted = [f"{len(running)} run", f"{free} places free" * bool(free)]
     counted.append(waiting)
     counted.append(f"another has {aside}" * bool(aside))

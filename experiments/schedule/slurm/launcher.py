@@ -183,7 +183,9 @@ def submit(options: Options, queue: Queue, jobs: Sequence[Job]) -> None:
             executor.update_parameters(job_name=name, **options.submitit())
             for first in range(0, len(jobs), size):
                 some = jobs[first : first + size]
-                made = executor.submit_array([Worker(absolute(job)) for job in some])
+                made = executor.submit_array(
+                    [Worker(absolute(job), 0.8 * options.signal) for job in some]
+                )
                 queue.add((job, mine.job_id) for job, mine in zip(some, made, strict=True))
         except (RuntimeError, ValueError, OSError) as error:
             said = [line for line in str(error).splitlines() if line.strip()] or ["no reason given"]

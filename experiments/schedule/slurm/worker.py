@@ -26,17 +26,17 @@ POLL = 0.2
 STARTS = 3  # of a run that is killed
 ENDS = 600.0  # seconds in which Slurm ends a job that it has told to end
 TELL = 1.0  # seconds between two notices to a run that does not hear yet, as it still imports
-PATIENCE = 60.0  # for a run that saves; one that cannot is killed then
 
 
 class Worker:
     """The callable that submitit brings to the node, and back into the queue."""
 
-    def __init__(self, job: Job):
-        self.job, self.program, self.process = job, launch.PROGRAM, None
+    def __init__(self, job: Job, patience: float = 60.0):
+        self.job, self.patience = job, patience  # seconds for a run that saves; then it is killed
+        self.program, self.process = launch.PROGRAM, None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"job": self.job, "program": self.program, "process": None}
+        return {**vars(self), "process": None}
 
     def __call__(self) -> int:
         """The exit code of the run."""
@@ -119,7 +119,7 @@ class Worker:
             now = time.monotonic()
             began = now if began < 0 else began
             if now - told > TELL:
-                late = now - began > PATIENCE or not self.job.resumes
+                late = now - began > self.patience or not self.job.resumes
                 os.kill(self.process.pid, signal.SIGKILL if late else notice)
                 told = now
             time.sleep(POLL)
