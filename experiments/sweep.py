@@ -74,8 +74,10 @@ def main(argv: Sequence[str]) -> int:
         executors.show_status(jobs, asked.workdir)
         return 0
     if len(places) > 1:  # the longest first, so that all places are busy until the last
-        waiting.sort(key=lambda job: -rest(job))
-    long, members = clock(sum(map(rest, waiting)) / len(places)), sum(map(grids.members, held))
+        waiting.sort(key=rest, reverse=True)
+    times = [rest(job) for job in waiting]
+    long = clock(max(sum(times) / len(places), *times, 0.0))
+    members = sum(map(grids.members, held))
     print(f"{len(jobs)} runs with {members} members; {len(waiting)} to run, about {long}")
     if asked.dry_run:
         print(*(f"  {job.name}" for job in waiting), sep="\n")

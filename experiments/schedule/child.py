@@ -24,7 +24,8 @@ def main(launcher: str, cores: str, *words: str) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if "SUBMITIT_EXECUTOR" in os.environ:  # its notice must not kill what does not listen yet
         name = os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2")
-        signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
+        if number := getattr(signal, f"SIG{name}", None):
+            signal.signal(number, signal.SIG_IGN)
     if cores:
         with contextlib.suppress(OSError, AttributeError):  # it may have lost some meanwhile
             os.sched_setaffinity(0, map(int, cores.split(",")))

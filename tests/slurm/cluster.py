@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments.schedule import child
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
 PLACES = ":/usr/sbin:/sbin"  # where Debian has the daemons
 CONFIG = """
@@ -109,7 +111,7 @@ class Cluster:
         path = shutil.which(program, path=self.environment["PATH"])
         with open(self.folder / f"{key or program}.out", "ab") as out:
             self.daemons[key or program] = subprocess.Popen(
-                [str(path), *words],
+                child.together([str(path), *words]),  # it ends with this process
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -171,8 +173,9 @@ def main() -> int:
     with running() as cluster:
         print(f"export SLURM_CONF={cluster.folder}/slurm.conf", flush=True)
         print("Ctrl-C ends the cluster.", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: sys.exit(0))
+        signal.pause()
     return 0
 
 

@@ -175,6 +175,19 @@ def test_a_node_is_lost_and_the_run_goes_on_elsewhere(sweep, cluster, tmp_path):
     each_ended_once(tmp_path, (300,))
 
 
+def test_the_controller_is_gone_for_a_while(sweep, cluster, tmp_path):
+    started = sweep(60)
+    cluster.until(lambda: read(tmp_path / "run-0/steps"))
+    cluster.daemons["slurmctld"].kill()
+    cluster.daemons["slurmctld"].wait()
+    cluster.until(lambda: (tmp_path / "run-0/result.json").exists())
+    time.sleep(3.0)
+    cluster.daemon("slurmctld", "-D")
+    code, text = said(started)
+    assert code == 0, text
+    each_ended_once(tmp_path, (60,))
+
+
 def parent(pid):
     text = Path(f"/proc/{pid}/stat").read_text()
     return int(text.rpartition(")")[2].split()[1])

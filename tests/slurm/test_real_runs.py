@@ -1,12 +1,15 @@
 """Real runs on a real Slurm: the same numbers as alone, several nodes as one job, bad input."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from experiments.schedule import child
 from jaxformer.records import Workdir
 from tests.experiments.conftest import instead, tiny
 from tests.slurm import cluster as daemons
@@ -70,6 +73,32 @@ def test_two_nodes_are_one_run(python, cluster, options, tmp_path):
     assert code == 0 and "2 runs: 2 finished" in text
 
 
+def test_a_process_of_two_is_killed_and_both_start_again(python, cluster, options, tmp_path):
+    steps = ("--config.train.steps=500", "--config.train.eval_every=250")
+    words = tiny("--config.devices.data=1", "--config.devices.fsdp=2", *steps)
+    words += ["--grid=model.layers=1,2", "--processes=1", f"--workdir={tmp_path}/two"]
+    words += ["--executor=slurm", options("nodes = 2\ncpus = 1\n"), "--config.train.target=2"]
+    started = python.started(SWEEP, *words)
+    cluster.until(lambda: len([*tmp_path.glob("two/*/ckpt/[1-9]*")]) > 1, 200)
+    (folder,) = {file.parent.parent for file in tmp_path.glob("two/*/ckpt/[1-9]*")}
+    os.kill(run_of(folder, rank=1), signal.SIGKILL)
+    said, _ = started.communicate(timeout=400)
+    assert started.returncode == 0 and "ran 2 of 2" in said, said
+    log = folder.with_name(f"{folder.name}.log").read_text()
+    assert "another process of this job stopped" in log and "resuming from step" in log, log
+
+
+def run_of(folder: Path, rank: int) -> int:
+    """The process of a run in a job of several."""
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            words = (file.parent / "cmdline").read_text().split("\0")
+            is_run = any("run.py" in word for word in words) and f"--workdir={folder}" in words
+            if is_run and f"SLURM_PROCID={rank}" in file.read_text().split("\0"):
+                return int(file.parent.name)
+    raise AssertionError(f"no run of {folder} with rank {rank}")
+
+
 def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
     words = " ".join([str(ROOT / ".venv/bin/python"), str(ROOT / "experiments/run.py"), *tiny()])
     script = f"#!/bin/sh\n{words} --workdir={tmp_path}/run\n{words} --help | head -3\n"
@@ -120,7 +149,7 @@ def test_a_folder_that_the_nodes_do_not_share_is_noticed(python, cluster, option
         cluster.daemons[name].wait()
     hidden = f"mount -t tmpfs none {room} && exec slurmd -D -N "
     for name in cluster.names:
-        words = ["unshare", "-m", "sh", "-c", hidden + name]
+        words = child.together(["/usr/bin/unshare", "-m", "sh", "-c", hidden + name])
         cluster.daemons[name] = subprocess.Popen(words, env=cluster.environment)
     try:
         words = [*tiny(), "--grid=model.layers=1,2", f"--workdir={room}", "--executor=slurm"]

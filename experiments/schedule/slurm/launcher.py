@@ -31,6 +31,7 @@ from jaxformer.errors import UserError
 
 FIRST, LOOK = 1.0, 15.0  # seconds between two questions to Slurm, at first and later
 ARRAY = 1000  # jobs of one array, where the cluster does not say
+UNHEARD = 40  # questions without an answer until we give up
 LOST = 3  # how often a job that is lost without a word is submitted again
 
 
@@ -44,6 +45,7 @@ class SlurmLauncher:
         self.queue, self.board = Queue(root), Board()
         self.began: dict[str, float] = {}
         self.lost: dict[str, int] = {}
+        self.unheard = 0  # questions in a row without an answer
 
     def __enter__(self) -> "SlurmLauncher":
         cluster.check_cluster(self.options)
@@ -62,9 +64,9 @@ class SlurmLauncher:
         mine = self._submit_missing(left)
         wait = FIRST
         while left and not self.signal and time.monotonic() < self.deadline:
-            states = self.queue.states()
-            yield from self._ended(left, mine, states)
-            self._show(left, mine, states)
+            if (states := self._states()) is not None:
+                yield from self._ended(left, mine, states)
+                self._show(left, mine, states)
             for _ in range(max(1, round(wait * 5))):
                 if self.signal or not left:
                     break
@@ -80,6 +82,21 @@ class SlurmLauncher:
             )
         for job in left.values():
             yield Outcome(job, -signal.SIGTERM, 0.0, "in the queue still", elsewhere=True)
+
+    def _states(self) -> dict[str, State] | None:
+        """What the queue says; None while the cluster does not answer, which it may for a time."""
+        try:
+            states = self.queue.states()
+        except UserError as error:
+            self.unheard += 1
+            if self.unheard > UNHEARD:
+                raise
+            if self.unheard == 1:
+                self.board.clear()
+                print(f"  {error} The jobs go on; it is asked again.", flush=True)
+            return None
+        self.unheard = 0
+        return states
 
     def _submit_missing(self, left: dict[str, Job]) -> dict[str, str]:
         """The ids of the jobs of all runs, once those that had none are submitted."""

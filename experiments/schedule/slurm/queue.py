@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import pickle
-import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -112,15 +111,3 @@ def alive(parents: Iterable[str]) -> dict[str, State]:
             if state in ALIVE or state.startswith("REQUEUE"):
                 found[mine] = State(state, node or reason)
     return found
-
-
-def spread(name: str) -> list[str]:
-    """ "12_[0-2,5%4]" -> the ids of its tasks."""
-    match = re.fullmatch(r"(\d+)_\[([\d,-]+)(%\d+)?\]", name)
-    if match is None:
-        return [name]
-    ids = []
-    for part in match[2].split(","):
-        first, _, last = part.partition("-")
-        ids += [f"{match[1]}_{i}" for i in range(int(first), int(last or first) + 1)]
-    return ids

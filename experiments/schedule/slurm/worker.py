@@ -4,7 +4,7 @@
                     by default): the run saves and ends, the job is queued again and goes on there
     SIGTERM         of a preemption or of scancel: the run saves and ends; Slurm decides what next
     the node is lost    Slurm queues the job again; if the old run still lives it is waited for
-    the run is killed   (out of memory?) it is started again, twice
+    the run is killed   (out of memory?) it is started again, twice; of several processes, all are
 
 A finished run is not run again, so a job that is queued once too often does no harm.
 """
@@ -21,6 +21,7 @@ from typing import Any
 from experiments.schedule import child, launch
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job
+from jaxformer import watch
 
 POLL = 0.2
 STARTS = 3  # of a run that is killed
@@ -48,10 +49,11 @@ class Worker:
             code = self._run()
             if code in (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGINT):
                 time.sleep(ENDS)  # Slurm has told it to end, and ends or queues the job now
-            if code >= 0:
+            if code >= 0 and code != watch.LOST:
                 return code
-            print(f"the run was killed by signal {-code}; it is started again", flush=True)
-        return 128 - code
+            why = f"was killed by signal {-code}" if code < 0 else "has lost another process"
+            print(f"the run {why}; it is started again", flush=True)
+        return 128 - code if code < 0 else code
 
     def checkpoint(self) -> Any:
         """Called at the signal: the run is saved, and the same is queued again."""

@@ -10,7 +10,7 @@ import pytest
 from experiments import sweep
 from experiments.schedule import executors, launch
 from experiments.schedule.jobs import Job
-from experiments.schedule.slurm import options, queue
+from experiments.schedule.slurm import launcher, options, queue
 from experiments.schedule.slurm.launcher import SlurmLauncher
 from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State
@@ -129,6 +129,25 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
     assert held == {"12_3"}  # the one that a user holds will start when it is released
     (mine.folder / "12_2_0_result.pkl").write_bytes(pickle.dumps(("error", "Traceback\nwhy")))
     assert (mine.code("12_2"), mine.code("12_1")) == ("why", None)
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
+    mine = SlurmLauncher(Options(), tmp_path)
+    answers = iter([UserError("Slurm does not answer."), UserError("Slurm does not answer."), {}])
+
+    def states():
+        answer = next(answers)
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(mine.queue, "states", states)
+    assert [mine._states() for _ in range(3)] == [None, None, {}] and mine.unheard == 0
+    assert capsys.readouterr().out.count("Slurm does not answer. The jobs go on") == 1
+    mine.unheard = launcher.UNHEARD
+    answers = iter([UserError("Slurm does not answer.")])
+    with pytest.raises(UserError, match="does not answer"):
+        mine._states()
 
 
 def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
