@@ -86,6 +86,8 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
         executors.show_status(queue, asked.workdir)
         return 0
     places, launcher = executors.asked_for(asked, asked.workdir)
+    if launcher and not math.isinf(asked.budget):
+        raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
     if asked.dry_run:
         show_plan.queue(queue, asked.budget)
         return 0

@@ -136,7 +136,8 @@ class Cluster:
     def stop(self) -> None:
         with contextlib.suppress(OSError):
             self.ask("scancel", "--user", getpass.getuser())
-            time.sleep(1.0)
+            with contextlib.suppress(AssertionError):  # until KillWait is over
+                self.until(lambda: not self.ask("squeue", "-h", "-o", "%i"), 15.0)
         for key in reversed([*self.daemons]):
             self.daemons[key].send_signal(signal.SIGTERM)
         for process in self.daemons.values():
