@@ -99,7 +99,7 @@ def test_the_launcher_is_killed_and_the_next_one_watches_the_same_jobs(sweep, cl
     first.kill()
     said(first)
     code, text = said(sweep(*lengths))
-    assert code == 0 and "2 runs are in the queue already" in text, text
+    assert code == 0 and "in the queue already: 2" in text, text
     each_ended_once(tmp_path, lengths)
     assert all(read(tmp_path / f"run-{i}/starts") == "x" for i in (0, 1))
 
@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_the_jobs_in_the_queue(sweep, cluster, tmp_path):
     cluster.until(lambda: read(tmp_path / "run-0/steps"))
     first.send_signal(signal.SIGINT)
     code, text = said(first)
-    assert code == 130 and "1 runs go on in the queue" in text and "scancel" in text, text
+    assert code == 130 and "still in the queue: 1" in text and "scancel" in text, text
     cluster.until(lambda: (tmp_path / "run-0/result.json").exists())
     each_ended_once(tmp_path, (30,))
 

@@ -76,7 +76,7 @@ class SlurmLauncher:
         if left:
             arrays = sorted({mine[run].partition("_")[0] for run in left})
             print(
-                f"{len(left)} runs go on in the queue; the same command watches them again, "
+                f"still in the queue: {len(left)}; the same command watches them again, "
                 f"`scancel {' '.join(arrays)}` ends them.",
                 flush=True,
             )
@@ -107,7 +107,7 @@ class SlurmLauncher:
                 if job.anew and not job.is_held():
                     shutil.rmtree(job.workdir, ignore_errors=True)
             if known := len(left) - len(missing):
-                print(f"{known} runs are in the queue already", flush=True)
+                print(f"in the queue already: {known}", flush=True)
             submit(self.options, self.queue, missing)
         return {run: name for run, name in self.queue.ids().items() if run in left}
 
