@@ -70,8 +70,10 @@ class Session:
         ]
 
     def looks(self) -> list[Hook]:
-        """Of train.signal: before the first step and at every evaluation."""
-        return [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
+        """Also before the first step: train.signal at every evaluation, and the listeners."""
+        mine = [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
+        heard = [Hook(one.after, one.at, at_start=True) for one in self.workdir.listeners]
+        return [*mine, *heard]
 
     def look(self, state: TrainState, step: int) -> None:
         """A row of the signal by layer; a line for each range that a layer has left."""
