@@ -38,11 +38,10 @@ from experiments import recipes
 from experiments.ledger.record import run_name
 from experiments.ledger.write import keep
 from experiments.shared import describe, ending, flags
-from jaxformer import build, processes
+from jaxformer import build, listeners, processes
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, config_hash, open_workdir
-from jaxformer.training import listeners
 
 
 @command

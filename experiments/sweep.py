@@ -38,9 +38,9 @@ from experiments.schedule.estimates import Estimator
 from experiments.schedule.grids import Run
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import rest, run_all
+from jaxformer import listeners
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
-from jaxformer.training import listeners
 from jaxformer.training.progress import clock
 
 

@@ -50,7 +50,7 @@ FIELDS: dict[str, dict[str, type]] = {
 class Workdir:
     """The reader and writer of one run's folder; use `open_workdir` to write.
 
-    `tell` lets the listeners hear of the run (training/listeners.py).
+    `tell` lets the listeners hear of the run (listeners.py).
     """
 
     listeners: Sequence[Any] = ()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from experiments import run
+from jaxformer import listeners
 from jaxformer.errors import UserError
+from jaxformer.listeners import Listener, Profile, numbers
 from jaxformer.records import Workdir
-from jaxformer.training import listeners
-from jaxformer.training.listeners import Listener, Profile, numbers
 from tests.experiments.conftest import tiny
 
 
