@@ -6,6 +6,7 @@ Black ink on white paper is low on high, as in Omniglot; MNIST's are the other w
 
 import functools
 import io
+import os
 import zipfile
 import zlib
 from collections import defaultdict
@@ -62,6 +63,11 @@ def load(
     check_range("data.size, in pixels,", size, 1, 4096)
     check_range("data.classes in all", classes, 0, MOST_IMAGES)
     check_range("data.per_class", per_class, 0, MOST_IMAGES)
+    if prepared and not os.path.isdir(os.path.expanduser(prepared)):
+        raise UserError(
+            f"data.folder must be where TensorFlow Datasets has its data, got {prepared!r:.100}, "
+            "which is no folder."
+        )
     if name == "glyphs":
         return glyphs(seed, classes or 50, per_class or 20, size)
     read = functools.partial(_resize, size=size)
