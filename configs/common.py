@@ -2,7 +2,6 @@
 
 from ml_collections import ConfigDict
 
-from configs.arguments import ConfigError as ConfigError
 from configs.arguments import parse as parse
 
 SCALES = ("tiny", "small", "paper")

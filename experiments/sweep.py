@@ -31,6 +31,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.ledger import read, write
 from experiments.schedule import devices, executors, grids, launch, search, sweep_table
@@ -68,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
     places, launcher = executors.asked_for(asked, asked.workdir)
     asked.estimate = Estimator(read.load(write.RESULTS)[0])
     held = [launch.settings(run.config, run.overrides) for run in runs]
-    jobs = [job_of(asked, run) for run in runs]
+    jobs = [job_of(asked, run, config) for run, config in zip(runs, held, strict=True)]
     waiting = [job for job in jobs if not job.is_finished()]
     if asked.status:
         executors.show_status(jobs, asked.workdir)
@@ -108,9 +109,10 @@ def searched(asked: Namespace) -> int:
     return code
 
 
-def job_of(asked: Namespace, run: Run) -> Job:
+def job_of(asked: Namespace, run: Run, held: dict[str, Any] | None = None) -> Job:
+    """The job of a run; `held` are its settings, where they are known."""
     more = (f"--track={asked.track}",) * bool(asked.track)
-    seconds = asked.estimate(launch.settings(run.config, run.overrides))
+    seconds = asked.estimate(held or launch.settings(run.config, run.overrides))
     options: dict = {"seconds": seconds, "more": more}
     return launch.job(label(run), run.config, run.overrides, asked.workdir, **options)
 

@@ -63,7 +63,8 @@ def load(
     check_range("data.size, in pixels,", size, 1, 4096)
     check_range("data.classes in all", classes, 0, MOST_IMAGES)
     check_range("data.per_class", per_class, 0, MOST_IMAGES)
-    if prepared and not os.path.isdir(os.path.expanduser(prepared)):
+    prepared = os.path.expanduser(prepared)
+    if prepared and not os.path.isdir(prepared):
         raise UserError(
             f"data.folder must be where TensorFlow Datasets has its data, got {prepared!r:.100}, "
             "which is no folder."
@@ -190,7 +191,7 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
         import tensorflow_datasets as tfds
         from PIL import Image
 
-        place: dict[str, Any] = {"data_dir": str(Path(prepared).expanduser())} if prepared else {}
+        place: dict[str, Any] = {"data_dir": prepared} if prepared else {}
         source: Any = tfds.data_source(name, split="train+test", download=False, **place)
     except Exception as error:  # absent packages, no network, no prepared data: many kinds
         why = str(error).strip().splitlines() or [type(error).__name__]
