@@ -1,5 +1,5 @@
 # Every target sets up .venv first if it is missing; only python3 and make are needed.
-.PHONY: help venv demo test test-all test-hostile lint bench constraints
+.PHONY: help venv demo test test-all test-hostile test-slurm lint bench constraints
 PY = .venv/bin/python
 WORKERS ?= 2
 
@@ -8,6 +8,7 @@ help:
 	@echo 'make test      lint and the test suite'
 	@echo 'make test-all  the suite with the long checks'
 	@echo 'make test-hostile  kills, damage, full disks and bad input, under 20 minutes'
+	@echo 'make test-slurm  a Slurm of its own on this machine (apt-get install slurm-wlm munge)'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
 
 venv:
@@ -26,6 +27,11 @@ test-all: venv
 test-hostile: venv
 	@echo "HOSTILE_SEED=$${HOSTILE_SEED:-0}"
 	@$(PY) -m pytest -n 2 --dist load --maxschedchunk 1 -m hostile tests/hostile
+
+# Needs Debian's slurm-wlm and munge, and pip install -e '.[slurm]'; runs as any user. The daemons
+# and their files live in a temporary folder and end with the tests.
+test-slurm: venv
+	@$(PY) -m pytest -m slow tests/slurm
 
 lint: venv
 	@$(PY) -m ruff check .

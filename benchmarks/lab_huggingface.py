@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 THREADS = {
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen=false {os.environ.get('XLA_FLAGS', '')}",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -55,6 +55,7 @@ class Case(NamedTuple):
     head_everywhere: bool
     steps: int  # a repeat
     width: int = 256
+    half: bool = False  # bfloat16 products, float32 parameters and accumulation
 
     @property
     def tokens(self) -> int:
@@ -72,15 +73,20 @@ CASES = (
     Case("retrieval, scored only", 2, 4, 64, 61, 256, 1, False, 8),
     Case("LM, all positions", 4, 8, 8, 256, 8192, 256, True, 4),
     Case("LM, scored only", 4, 8, 8, 256, 8192, 64, False, 4),
+    Case("retrieval, all, bfloat16", 2, 4, 64, 61, 256, 1, True, 8, half=True),
+    Case("LM, all, bfloat16", 4, 8, 8, 256, 8192, 256, True, 4, half=True),
 )
 
 
 def main() -> None:
+    from jaxformer.environment import processor  # the other side's Python has no jax
+
     other = os.environ.get("JAXFORMER_TORCH_PYTHON", sys.executable)
     probe = subprocess.run([other, "-c", "import torch, transformers"], capture_output=True)
     if probe.returncode:
         print(INSTALL)
     sides = {"jaxformer": sys.executable} | ({} if probe.returncode else {"llama": other})
+    print(f"{processor()}, {len(os.sched_getaffinity(0))} cores for both sides")
     print("CPU milliseconds a step, median of 5 (least to most), tokens a CPU second, loss")
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:
@@ -164,6 +170,7 @@ def jaxformer_side(case: Case, folder: str) -> None:
         layers=case.layers,
         heads=case.heads,
         mlp_width=4 * case.width,
+        dtype=jnp.bfloat16 if case.half else float,
     )
     rules = Partition(((".*", "train"),))
     factor = optim.schedule("cosine", STEPS, WARMUP)
@@ -244,10 +251,11 @@ def llama_side(case: Case, folder: str) -> None:
         loss = torch.zeros(())
         keep = 0 if case.head_everywhere else case.scored  # 0: all
         for t in range(first, first + case.steps):
-            logits = model(inputs[t % BATCHES], logits_to_keep=keep).logits
+            with torch.autocast("cpu", torch.bfloat16, enabled=case.half):
+                logits = model(inputs[t % BATCHES], logits_to_keep=keep).logits
             answers = targets[t % BATCHES, :, -keep:]
             loss = torch.nn.functional.cross_entropy(
-                logits.reshape(-1, case.vocab), answers.reshape(-1)
+                logits.reshape(-1, case.vocab).float(), answers.reshape(-1)
             )
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)

@@ -2,7 +2,6 @@
 
 from ml_collections import ConfigDict
 
-from configs.arguments import ConfigError as ConfigError
 from configs.arguments import parse as parse
 
 SCALES = ("tiny", "small", "paper")
@@ -54,7 +53,9 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             clip=1.0,  # global norm over the trainable leaves; 0 is off
             labels=dict(train=adamw()),
         ),
-        devices=dict(data=0, fsdp=1, tensor=1),  # data=0 takes all devices that the others leave
+        # The mesh: data=0 takes the devices that the others leave, members=0 as many as divide the
+        # population (seeds x learning rates), each part of which then has devices of its own.
+        devices=dict(data=0, fsdp=1, tensor=1, members=1),
         train=dict(
             batch_size=128,
             steps=1000,
@@ -66,6 +67,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             target=2.0,  # stop when all seeds of some rate reach it in validation; above 1: never
             probes=(),  # numbers of the forward pass to log at every step: attention_entropy
             loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
+            accumulate=1,  # parts of a batch, one in memory at a time; the gradient is the whole's
             throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
             signal=False,  # rows of each layer's cosine, keys and gradient at every evaluation
         ),
@@ -95,84 +97,6 @@ def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> d
         hardness=10.0,
         readout="last",  # the authors' code; their text says "first"
     )
-
-
-def recall(name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp", "mlp")):
-    """A whole config for the recipe `recall`: noisy in-context recall at a scale.
-
-    The argument protocol=plateau, where a config has it, trains at the paper's rate to where
-    nothing changes any more; quick stops when the effect shows.
-    """
-    config = training(name, arguments)
-    config.recipe = "recall"
-    config.n_seeds = 5
-    config.task = dict(
-        name="recall",
-        n_symbols=32,
-        context=64,
-        alpha=0.5,
-        triggers=" ",
-        drawn_triggers=0,
-        noise="",
-        exclude_triggers=False,
-        scored="repeats",
-        statistics="text",
-        text="",
-        max_scored=0,
-    )
-    config.data.update(test_size=512, validation_size=256)
-    config.model = dict(
-        name="recall",
-        width=128,
-        feed_forward=layers,
-        mlp_multiplier=4,
-        factored_values=True,
-        factored_keys=False,
-        scale_scores=True,
-        positions="random",
-        embed_std=1.0,
-        causal=True,
-        tie_output=False,
-        parallel=False,
-        dtype="float32",
-        param_dtype="float32",
-    )
-    config.partition = (("(embed|unembed|positions)/.*", "frozen"), (".*", "train"))
-    config.optim.update(learning_rate=(0.1,), schedule="constant", warmup=0, clip=0.0)
-    config.optim.labels = dict(
-        train=dict(name="sgd", momentum=0.9, weight_decay=1e-4, multiplier=1.0)
-    )
-    config.train.update(batch_size=64, steps=300, eval_every=100)
-    config.recall = dict(
-        probe_every=20,
-        early=20,  # the first steps of each kind of data, of which every second is probed
-        pretrain_steps=0,  # on clean data, alpha = 0, before the noisy ones
-        truncate=("block_1/mlp/in",),
-        fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
-        followed=(),  # fractions of the last of `truncate` that are probed along training too
-    )
-    if arguments["scale"] == "tiny":
-        config.n_seeds = 1
-        config.task.context = 16
-        config.data.update(test_size=64, validation_size=64)
-        config.model.width = 32
-        config.train.update(batch_size=16, steps=20, eval_every=10)
-        config.recall.update(probe_every=10, early=10)
-    elif arguments["scale"] == "paper":
-        config.task.update(n_symbols=65, context=256)
-        config.model.width = 256
-        config.optim.learning_rate = (0.03,)
-        config.train.update(batch_size=512, steps=2000)
-    if arguments.get("protocol") == "plateau" and arguments["scale"] != "tiny":
-        config.optim.learning_rate = (0.03,)
-        config.train.update(steps=4000, eval_every=500)
-        config.recall.update(probe_every=100)
-        if arguments["scale"] == "small":
-            config.model.width = 64
-    return config
-
-
-PROTOCOLS = ("quick", "plateau")
 
 
 def adamw(weight_decay: float = 1e-3) -> dict:
@@ -223,6 +147,8 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         use_norm=True,
         use_mlp=True,
         remat=False,
+        remat_keep="nothing",  # what recomputed blocks keep: nothing, dense or products
+        fused=False,  # attention without weights in memory: for GPUs and long sequences
         scan=False,  # one compiled block for all layers: for depth, see jaxformer/models/decoder.py
         dtype="float32",
         param_dtype="float32",

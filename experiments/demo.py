@@ -3,7 +3,8 @@
     python experiments/demo.py
 
   --workdir=DIR      where the runs and the page live (default: runs/demo)
-  --processes=N      runs at a time (default: 2, or 1 on one core)
+  --processes=N      runs at a time (default: as many as the devices allow; 2 on a CPU)
+  --devices-per-run=N  GPUs or TPU chips of each run (default 1)
 
 Ends with a sentence for each paper, with its number, its error bar and where the page shows it.
 The same command goes on where it stopped. A part that fails is named, the others still run; the
@@ -20,10 +21,10 @@ from pathlib import Path
 
 from experiments.papers import PAPERS
 from experiments.papers.headlines import HEADLINES, Headline
-from experiments.schedule import child, launch
-from experiments.schedule.launch import Job
+from experiments.schedule import child, devices, launch
+from experiments.schedule.jobs import Job
 from experiments.schedule.running import rest, run_all
-from jaxformer.commandline import Parser, command, count
+from jaxformer.commandline import Parser, command
 from jaxformer.records import Workdir
 from jaxformer.training.progress import clock
 
@@ -34,9 +35,10 @@ REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.
 def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("runs/demo"))
-    parser.add_argument("--processes", type=count, default=min(2, os.cpu_count() or 1))
+    devices.add_flags(parser)
     asked = parser.parse_args(argv)
     root, began = asked.workdir, time.monotonic()
+    places = devices.asked_places(asked, on_a_cpu=min(2, os.cpu_count() or 1))
     parts = {name: part for headline in shown for name, part in headline.parts.items()}
     jobs = {
         name: launch.job(name, part.config, part.overrides, root, seconds=part.seconds)
@@ -44,7 +46,7 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     }
     waiting = [job for job in jobs.values() if not job.is_finished()]
     print(f"{len(waiting)} runs, about {clock(sum(map(rest, waiting)))} of processor time")
-    code = run_all(waiting, asked.processes)
+    code = run_all(waiting, places)
     if code > 1:
         return code
     page = root / "report.html"

@@ -8,7 +8,8 @@
   --seeds=N          of every model (default 3)
   --rates=R,R        learning rates to choose from (default: those of the config)
   --variants=V,V     default standard,frozen_qk,mixit,random; standard and mixit are needed
-  --processes=N      trainings at a time (default 1)
+  --processes=N      trainings at a time (default: as many as the devices allow; 1 on a CPU)
+  --devices-per-run=N  GPUs or TPU chips of each training (default 1)
   --workdir=DIR      default: runs/litmus/TASK-SCALE; the same command goes on where it stopped
 
 Standard trains all, Frozen-QK keeps queries and keys at random, MixiT mixes by a fixed matrix that
@@ -33,9 +34,9 @@ from pathlib import Path
 
 from experiments.ledger import read, write
 from experiments.page import litmus_figure
-from experiments.schedule import judging, launch
+from experiments.schedule import devices, judging, launch
 from experiments.schedule.estimates import Estimator
-from experiments.schedule.launch import Job
+from experiments.schedule.jobs import Job
 from experiments.schedule.running import run_all
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=count, default=3)
     parser.add_argument("--rates", default="")
     parser.add_argument("--variants", default="standard,frozen_qk,mixit,random")
-    parser.add_argument("--processes", type=count, default=1)
+    devices.add_flags(parser)
     parser.add_argument("--workdir", type=Path)
     asked = parser.parse_args(argv)
     name, file = task_of(asked)
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     jobs = jobs_of(asked, file, root)
     waiting = [job for job in jobs.values() if not job.is_finished()]
     print(f"{name}, {asked.scale}: {len(jobs)} models, {len(waiting)} to train", flush=True)
-    if code := run_all(waiting, asked.processes):
+    if code := run_all(waiting, devices.asked_places(asked)):
         return code
     results = {variant: Workdir(job.workdir).read("result.json") for variant, job in jobs.items()}
     trained = {v: judging.read(result, jobs[v].workdir) for v, result in results.items()}

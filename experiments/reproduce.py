@@ -7,8 +7,12 @@
   --budget TIME    90s, 30m, 2h: no run starts that would not end in time (default: no limit)
   --seeds N        seeds of every run that has seeds (default: what its config says)
   --only TABLE     one table or figure, such as "Table 2"
-  --processes N    runs at a time (default 1)
+  --processes N    runs at a time (default: as many as the devices allow; 1 on a CPU)
+  --devices-per-run N  GPUs or TPU chips of each run (default 1)
   --workdir DIR    where unfinished runs live (default: runs/reproduce in the repository)
+  --executor slurm  jobs of Slurm in place of processes; --slurm FILE.toml says how long, where and
+                   on what (configs/slurm/example.toml)
+  --status         how far each run is; starts nothing
   --list           every table and figure with its runs, their state, time and the verdict
   --dry-run        what would run, in which order, how long
 
@@ -28,7 +32,7 @@ from experiments.ledger import read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
-from experiments.schedule import launch, planning, show_plan
+from experiments.schedule import executors, launch, planning, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of, recorded
 from experiments.schedule.running import rest, run_all
@@ -48,7 +52,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     parser.add_argument("--budget", type=seconds, default=math.inf)
     parser.add_argument("--seeds", type=count, default=0)
     parser.add_argument("--only", default="")
-    parser.add_argument("--processes", type=count, default=1)
+    executors.add_flags(parser)
     parser.add_argument("--workdir", type=Path, default=flags.ROOT / "runs/reproduce")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
@@ -78,17 +82,24 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
             f"a budget of {clock(asked.budget)} is too small: the cheapest of {len(queue)} runs, "
             f"{by_folder[cheapest.workdir].names[0]}, takes about {clock(rest(cheapest))}."
         )
+    if asked.status:
+        executors.show_status(queue, asked.workdir)
+        return 0
+    places, launcher = executors.asked_for(asked, asked.workdir)
+    if launcher and not math.isinf(asked.budget):
+        raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
     if asked.dry_run:
         show_plan.queue(queue, asked.budget)
         return 0
     limit = "" if math.isinf(asked.budget) else f"; the budget is {clock(asked.budget)}"
-    total = clock(sum(map(rest, queue)) / asked.processes)
+    total = clock(sum(map(rest, queue)) / len(places))
     print(f"open runs: {len(queue)}, about {total}{limit}", flush=True)
     code = run_all(
         queue,
-        asked.processes,
+        places,
         asked.budget,
         lambda outcome: recorded(outcome, by_folder[outcome.job.workdir], papers),
+        launcher,
     )
     if any(job.is_finished() for job in queue):
         print("`python experiments/report.py` writes the pages.")

@@ -10,7 +10,10 @@
   --record                  copies the finished result into results/, where the report finds it
   --draw                    draws the figure of a finished run again, and measures nothing;
                             --draw=FILE.pdf draws it there (png, pdf or svg)
+  --track=tensorboard,wandb the rows go there as well (wandb offline, unless WANDB_MODE is set)
+  --profile=START:STEPS     a trace of these steps of a training, in the run's folder
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
+  --measure                 the same after a few steps, by which time and memory are measured
   --help                    this text and the list of configs; with --config=FILE, its docstring
 
 Ctrl-C or SIGTERM saves and stops; a second one stops at once. Exit code 4: the run has ended, but
@@ -22,20 +25,23 @@ try:
 except ModuleNotFoundError:
     raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
 
+import contextlib
+import inspect
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from experiments import recipes
 from experiments.ledger.record import run_name
 from experiments.ledger.write import keep
 from experiments.shared import describe, ending, flags
-from jaxformer import build, processes
+from jaxformer import build, listeners, processes
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
-from jaxformer.records import config_hash, open_workdir
+from jaxformer.records import Workdir, config_hash, open_workdir
 
 
 @command
@@ -60,8 +66,12 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--workdir", default="")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--draw", nargs="?", const="")
+    parser.add_argument("--track", default="")
+    parser.add_argument("--profile", default="")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--measure", action="store_true")
     asked = parser.parse_args(argv)
+    asked.track, asked.profile = listeners.sinks(asked.track), listeners.profiled(asked.profile)
     if not asked.config:
         known = ", ".join(flags.known_configs())
         raise UserError(f"no config given; say --config=FILE, one of {known}.")
@@ -86,8 +96,12 @@ def run(asked: Namespace) -> int:
     recipe = recipes.module(str(config.recipe))
     plain = flags.plain(config)
     recipes.check(plain)
-    if asked.dry_run:
-        recipe.dry_run(config)
+    if asked.profile and "train" not in recipes.RECIPES[config.recipe].sections:
+        raise UserError(
+            f"--profile needs steps of training; the recipe {config.recipe!r} has none."
+        )
+    if asked.dry_run or asked.measure:
+        recipe.dry_run(config, **timed(asked, recipe))
         return 0
     held = {"config": plain, "config_file": asked.file, "overrides": asked.overrides}
     held["config_hash"] = config_hash(build.said(plain))
@@ -105,10 +119,34 @@ def run(asked: Namespace) -> int:
             describe.print_result(workdir)
             code = ending.code(workdir)
         else:
-            code = recipe.run(config, workdir)
+            with heard(asked, workdir, plain):
+                code = recipe.run(config, workdir)
         if asked.record and code in (0, ending.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {keep(workdir)}")
         return code
+
+
+def timed(asked: Namespace, recipe: ModuleType) -> dict[str, bool]:
+    """What a dry run is told beside its config."""
+    if asked.measure and "measured" not in inspect.signature(recipe.dry_run).parameters:
+        raise UserError(
+            f"--measure times a training step, of which the recipe {asked.config.recipe!r} has "
+            "none that --dry-run knows: say --dry-run alone."
+        )
+    return {"measured": True} if asked.measure else {}
+
+
+@contextlib.contextmanager
+def heard(asked: Namespace, workdir: Workdir, plain: dict) -> Iterator[None]:
+    """While the run goes on, those who were asked for hear of it."""
+    made = [listeners.SINKS[name](workdir.path, plain) for name in asked.track]
+    if asked.profile:
+        made.append(listeners.Profile(workdir.path, *asked.profile))
+    workdir.listeners = made if processes.is_writer() else []
+    try:
+        yield
+    finally:
+        workdir.tell("close")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ hold is reported, the checkpoint before it is used, and the next save takes its 
 import contextlib
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxformer import sharding
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.stored import Restored, first_line, hash_of, newest, orbax, sealed_note
 
@@ -28,6 +30,8 @@ class Checkpoints:
         self._whole: set[int] = set()  # verified, or written and renamed by this process
         self._started: set[int] = set()  # on their way to the disk
         self._damaged: set[int] = set()  # newer than the one that was restored
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None  # what hashes and hands over the last one
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True)
         handlers = {"state": ocp.StandardCheckpointHandler(), "note": ocp.JsonCheckpointHandler()}
         try:
@@ -43,7 +47,9 @@ class Checkpoints:
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
+            self._writer.shutdown()
             self._manager.close()
+            self._handed_over()
         except Exception:
             if kind is None:  # else the error that is on its way says more
                 raise
@@ -56,11 +62,26 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, note: dict[str, Any]) -> None:
         """Starts to write; training goes on meanwhile. A whole step that is there is kept."""
+        self._handed_over()
         there = {*self._manager.all_steps()} - self._damaged
         if step in self._whole | self._started | there:
             return
-        # Copied, because the training loop donates its buffers while Orbax still writes.
-        flat = {path: jnp.copy(leaf) for path, leaf in flatten_state(state).items()}
+        # Copied, because the training loop donates its buffers while they are still read.
+        flat = sharding.copied(flatten_state(state))
+        if jax.process_count() == 1:
+            self._writing = self._writer.submit(self._hand_over, step, flat, note)
+        else:  # what the processes say to each other has an order
+            self._hand_over(step, flat, note)
+        self._started.add(step)
+
+    def _handed_over(self) -> None:
+        """Waits for the thread that does it, and raises what it met."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()
+
+    def _hand_over(self, step: int, flat: dict[str, Any], note: dict[str, Any]) -> None:
+        """Hashes the arrays, which takes a second a gigabyte, and gives them to Orbax."""
         sealed = sealed_note(step, note, {path: hash_of(leaf) for path, leaf in flat.items()})
         args = self._ocp.args
         try:
@@ -73,10 +94,10 @@ class Checkpoints:
                 raise RuntimeError(f"Orbax did not take step {step}")
         except Exception as error:  # an earlier asynchronous save may have failed in any way
             raise self._cannot_save(error) from error
-        self._started.add(step)
 
     def wait(self) -> None:
         """Until everything is on disk."""
+        self._handed_over()
         try:
             self._manager.wait_until_finished()
         except Exception as error:

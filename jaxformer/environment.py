@@ -25,7 +25,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": versions,
         "platform": device.platform,
-        "device": device.device_kind if device.platform != "cpu" else _processor(),
+        "device": device.device_kind if device.platform != "cpu" else processor(),
         "devices": jax.device_count(),
         "cores": _cores(),
         "commit": git("rev-parse", "HEAD"),
@@ -51,7 +51,8 @@ def _cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The model of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -15,14 +15,14 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jaxformer.environment import environment
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, one_line
 from jaxformer.files import (
     dumps,
     naming,
@@ -48,7 +48,12 @@ FIELDS: dict[str, dict[str, type]] = {
 
 
 class Workdir:
-    """The reader and writer of one run's folder; use `open_workdir` to write."""
+    """The reader and writer of one run's folder; use `open_workdir` to write.
+
+    `tell` lets the listeners hear of the run (listeners.py).
+    """
+
+    listeners: Sequence[Any] = ()
 
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()
@@ -66,6 +71,8 @@ class Workdir:
         if is_writer():
             rows = {ROWS: self.written()} if name == "result.json" else {}
             write_json(self.path / name, sealed({**value, **rows}))
+            if rows:
+                self.tell("result", value)
 
     def rows(self) -> list[Row]:
         """The rows of metrics.jsonl; those of a finished run are compared with what it wrote."""
@@ -76,6 +83,17 @@ class Workdir:
         """Adds rows; each is whole once its line end is written."""
         if is_writer() and rows:
             self._rows.append(rows)
+            self.tell("rows", rows)
+
+    def tell(self, what: str, *words: Any) -> None:
+        """Calls the method `what` of every listener; one that fails is named and heard no more."""
+        for one in list(self.listeners):
+            try:
+                getattr(one, what)(*words)
+            except Exception as error:
+                self.listeners = [other for other in self.listeners if other is not one]
+                name = type(one).__name__
+                print(f"warning: {name} hears no more: {one_line(error, 300)}", file=sys.stderr)
 
     def written(self) -> Held | None:
         """What the rows are, for a checkpoint to say."""

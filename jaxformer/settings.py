@@ -61,11 +61,12 @@ class OptimSettings:
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """The mesh: data=0 takes all devices that fsdp and tensor leave."""
+    """The mesh: data=0 takes the devices that the others leave, as many as divide the batch."""
 
     data: int = 0
     fsdp: int = 1
     tensor: int = 1
+    members: int = 1  # parts of the population, each on devices of its own; 0: as many as divide it
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class TrainSettings:
     target: float = 2.0
     probes: tuple[str, ...] = ()  # numbers of the forward pass to log at every step
     loss_chunk: int = 0  # positions whose logits are held at once; 0: all
+    accumulate: int = 1  # parts of a batch, one in memory at a time; the gradient is the whole's
     throughput: bool = False  # rows of tokens a second, FLOPs and time waiting for data
     signal: bool = False  # rows of each layer's cosine, keys and gradient at every evaluation
 
@@ -92,7 +94,9 @@ class TrainSettings:
         check_choice("way to compute members", self.members, MEMBERS)
         check_range("train.target", self.target, 0)
         check_range("train.batch_size", self.batch_size, 1, BATCH)
-        for name, least in dict(steps=1, log_every=1, eval_every=0, loss_chunk=0).items():
+        for name, least in dict(
+            steps=1, log_every=1, eval_every=0, loss_chunk=0, accumulate=1
+        ).items():
             check_range(f"train.{name}", getattr(self, name), least, STEPS)
         if self.signal and not self.eval_every:
             raise UserError("train.signal looks at every evaluation: it needs train.eval_every.")

@@ -100,6 +100,7 @@ def test_every_walk_leaves_a_clean_tree(followed):
     run(root, "-m", "ruff", "format", "--no-cache", "--check", ".")
 
 
+@pytest.mark.slow
 def test_the_tests_of_configs_take_what_was_added(followed):
     root, _, _ = followed(LAST)
     chosen = "(successor or mixing_rows or count) and tiny"

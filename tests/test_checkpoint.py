@@ -2,12 +2,14 @@
 
 import gc
 import resource
+import threading
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer import checkpoint
 from jaxformer.checkpoint import Checkpoints, flatten_state, unflatten_state
 from jaxformer.errors import UserError
 
@@ -62,6 +64,28 @@ def test_the_newest_comes_back_bit_by_bit(saved):
         flatten_state(back).values(), flatten_state(state(2)).values(), strict=True
     ):
         np.testing.assert_array_equal(mine, saved_leaf)
+
+
+def test_training_goes_on_while_a_state_is_hashed(saved, monkeypatch):
+    """And an error that is met there is raised when the next one is saved."""
+    hashed, hash_of = threading.Event(), checkpoint.hash_of
+
+    def slowly(leaf):
+        assert hashed.wait(30)
+        return hash_of(leaf)
+
+    monkeypatch.setattr(checkpoint, "hash_of", slowly)
+    with Checkpoints(saved) as checkpoints:
+        checkpoints.save(3, state(3), note(3))  # would stand still here
+        hashed.set()
+        checkpoints.wait()
+        assert checkpoints.saved() == 3
+        monkeypatch.setattr(checkpoints._manager, "save", lambda *_, **__: 1 / 0)
+        checkpoints.save(4, state(4), note(4))
+        with pytest.raises(UserError, match=r"cannot save .* division by zero.* kept: step 3"):
+            checkpoints.save(5, state(5), note(5))
+    with Checkpoints(saved) as checkpoints:
+        assert checkpoints.restore(like=state(0)).step == 3
 
 
 def data_files(folder):

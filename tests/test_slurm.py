@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from jaxformer import processes
+from jaxformer.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "16", "SLURM_PROCID": "0"}
@@ -34,6 +35,24 @@ def test_only_a_step_of_several_tasks_joins(environment, joins, monkeypatch):
         monkeypatch.setenv(name, text)
     processes.start()
     assert joined == [{}] * joins
+
+
+@pytest.mark.parametrize(
+    "number, index, message",
+    [
+        ("two", "0", "JAX_NUM_PROCESSES must be a whole number, got 'two'"),
+        ("2", "x", "JAX_PROCESS_ID must be a whole number, got 'x'"),
+        ("2", "2", "JAX_PROCESS_ID must be 0 to 1, got 2"),
+        ("", "0", "JAX_NUM_PROCESSES and JAX_PROCESS_ID are needed too"),
+    ],
+)
+def test_wrong_processes_by_hand_are_one_line(number, index, message, monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
+    monkeypatch.setenv("JAX_NUM_PROCESSES", number)
+    monkeypatch.setenv("JAX_PROCESS_ID", index)
+    with pytest.raises(UserError, match=message) as error:
+        processes.start()
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("words, code, said", [(["--help"], 0, "--dry-run"), (["--plto"], 2, "")])

@@ -26,6 +26,7 @@ stands still (d = 64, rate .03, 4,000 steps, 5 seeds, 90 CPU seconds a seed).
 """
 
 from configs import common
+from configs.noisy_recall import PROTOCOLS, recall
 
 SECONDS = {"tiny": 20, "small": 90, "small,protocol=plateau": 450, "paper": 3 * 3600}
 
@@ -38,9 +39,9 @@ LAYERS = {
 
 
 def get_config(arg: str = ""):
-    arguments = common.parse(arg, layers=(*LAYERS,), protocol=common.PROTOCOLS, scale=common.SCALES)
+    arguments = common.parse(arg, layers=(*LAYERS,), protocol=PROTOCOLS, scale=common.SCALES)
     layers = LAYERS[arguments["layers"]]
-    config = common.recall("associations/architectures", arguments, layers)
+    config = recall("associations/architectures", arguments, layers)
     config.recall.truncate = ("block_0/mlp/in", "block_1/mlp/in")
     if layers[0] == "none":
         config.recall.update(truncate=("block_0/attn/out",), followed=(0.01, 0.05))

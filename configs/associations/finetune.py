@@ -24,14 +24,15 @@ diverges on clean data.
 """
 
 from configs import common
+from configs.noisy_recall import PROTOCOLS, recall
 
 SECONDS = {"tiny": 20, "small": 225, "small,protocol=plateau": 550, "paper": 3 * 3600}
 
 
 def get_config(arg: str = ""):
-    arguments = common.parse(arg, protocol=common.PROTOCOLS, scale=common.SCALES)
+    arguments = common.parse(arg, protocol=PROTOCOLS, scale=common.SCALES)
     plateau = arguments["protocol"] == "plateau"
-    config = common.recall("associations/finetune", arguments)
+    config = recall("associations/finetune", arguments)
     config.recall.pretrain_steps, config.train.steps = {
         "tiny": (10, 20),
         "small": (1500, 5000) if plateau else (300, 700),

@@ -35,6 +35,7 @@ run with Adam stay below it, cut or not. They have not learned the task; the cut
 """
 
 from configs import common
+from configs.noisy_recall import recall
 
 SECONDS = {
     "tiny": 20,
@@ -54,7 +55,7 @@ def get_config(arg: str = ""):
         scale=common.SCALES,
     )
     layers = int(arguments["layers"])
-    config = common.recall("associations/ioi", arguments, ("mlp",) * layers)
+    config = recall("associations/ioi", arguments, ("mlp",) * layers)
     tiny, paper = config.arguments.scale == "tiny", config.arguments.scale == "paper"
     config.task = dict(
         name="ioi",

@@ -30,12 +30,13 @@ figure.png: Figures 3, 8 and 10, attention.png: Figure 4, memories.png: Figures 
 """
 
 from configs import common
+from configs.noisy_recall import PROTOCOLS, recall
 
 SECONDS = {"tiny": 20, "small": 190, "small,protocol=plateau": 450, "paper": 3 * 3600}
 
 
 def get_config(arg: str = ""):
-    arguments = common.parse(arg, protocol=common.PROTOCOLS, scale=common.SCALES)
-    config = common.recall("associations/recall", arguments)
+    arguments = common.parse(arg, protocol=PROTOCOLS, scale=common.SCALES)
+    config = recall("associations/recall", arguments)
     config.recall.followed = (0.1, 0.2)
     return config

@@ -16,13 +16,14 @@ without F2 p(correct) is .93 for .51. The triggers are the most frequent symbols
 """
 
 from configs import common
+from configs.noisy_recall import recall
 
 SECONDS = {"tiny": 20, "small": 105, "paper": 3 * 3600}
 
 
 def get_config(arg: str = ""):
     arguments = common.parse(arg, scale=common.SCALES)
-    config = common.recall("associations/triggers", arguments)
+    config = recall("associations/triggers", arguments)
     config.task.triggers = " etoa" if config.arguments.scale == "paper" else " et"
     if config.arguments.scale == "small":
         config.n_seeds = 3

@@ -5,7 +5,7 @@ knows them before there is a record; the ledger then names a number that the rec
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def names_of(
 
     `by_group`: also those of the groups of examples, which take a while to find.
     """
-    found = flags.configured(config, dict(overrides))
+    found: Any = flags.configured(config, dict(overrides))
     if found.recipe not in RECIPES or _is_on_disk(found.task.name):
         return None
     task = build.task(found)

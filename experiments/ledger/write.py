@@ -26,6 +26,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
 AXIS = 24  # entries of one axis of an array
 FIRST = 5  # entries of an axis before the last two: a run has five seeds
+PALETTE = 256
 UNSEEN = 4  # of 255: a colour that moves by no more looks the same
 
 
@@ -74,7 +75,7 @@ def compact(record: Mapping[str, Any]) -> str:
 @functools.cache
 def small(figure: Path) -> bytes:
     """The figure in 256 colours where no eye sees it: a colour map would get bands that way."""
-    from PIL import Image, ImageChops
+    from PIL import Image
 
     content, written = figure.read_bytes(), io.BytesIO()
     with Image.open(io.BytesIO(content)) as image:
@@ -82,13 +83,21 @@ def small(figure: Path) -> bytes:
             return content
         flat = Image.new("RGB", image.size, "white")
         flat.paste(image, mask=image.getchannel("A") if "A" in image.getbands() else None)
-        fewer = flat.quantize(
-            256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE
-        )
-        moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max()
-        kept = fewer if moved <= UNSEEN else flat
+        kept = _fewer_colours(flat) or flat
         kept.save(written, "PNG", optimize=True)
     return min(content, written.getvalue(), key=len)
+
+
+def _fewer_colours(flat):
+    """The picture in the colours of a palette; None if one of them moves too far."""
+    from PIL import Image, ImageChops
+
+    if flat.getcolors(PALETTE * (2 * UNSEEN + 1) ** 3) is None:
+        return None  # more colours than are near to any palette; looking for one takes long
+    method, undithered = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+    fewer = flat.quantize(PALETTE, method=method, kmeans=2, dither=undithered)
+    moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max()
+    return fewer if moved <= UNSEEN else None
 
 
 def table(arrays: Path) -> str:

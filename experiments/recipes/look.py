@@ -73,6 +73,6 @@ def check(config) -> None:
         raise UserError(f"model.mixer {mixer!r} has no attention to look at; softmax has.")
 
 
-def dry_run(config) -> None:
+def dry_run(config, measured: bool = False) -> None:
     check(config)
-    train.dry_run(config)
+    train.dry_run(config, measured)

@@ -42,8 +42,8 @@ def run(config, workdir: Workdir) -> int:
     return 0
 
 
-def dry_run(config) -> None:
-    train.dry_run(config, phases_of)
+def dry_run(config, measured: bool = False) -> None:
+    train.dry_run(config, measured, phases_of)
 
 
 def phases_of(config) -> list[Phase]:

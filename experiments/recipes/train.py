@@ -8,7 +8,7 @@ from collections.abc import Callable
 from experiments.shared import describe, ending
 from jaxformer import build
 from jaxformer.records import Workdir
-from jaxformer.training import cost
+from jaxformer.training import cost, plan
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase
@@ -30,10 +30,12 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     return 0
 
 
-def dry_run(config, phases_of: Callable[..., list[Phase]] = build.phases) -> None:
-    """Prints what a run would train, compute, hold and take."""
+def dry_run(
+    config, measured: bool = False, phases_of: Callable[..., list[Phase]] = build.phases
+) -> None:
+    """Prints what a run would train, compute, hold and take; `measured` by a few of its steps."""
     phases = phases_of(config)
     setup = phases[0].setup
     describe.announce(setup)
-    cost.check_memory(phases)
-    cost.print_cost(setup, config.train.steps)
+    print(cost.check_memory(phases))
+    plan.print_plan(phases, build.settings(config), measured)

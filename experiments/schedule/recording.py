@@ -10,7 +10,7 @@ from experiments.ledger.ledger import ledger
 from experiments.ledger.rules import NOT_RUN
 from experiments.ledger.tables import measured
 from experiments.schedule import launch
-from experiments.schedule.launch import Job, Outcome
+from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.planning import Todo
 from jaxformer.environment import git
 from jaxformer.records import Workdir

@@ -7,11 +7,12 @@ failed: MixiT: the field x must be 1, got 2. (runs/mixit.log)
 """
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from experiments.schedule.launch import Job, Launcher, Outcome
+from experiments.schedule.devices import Place
+from experiments.schedule.jobs import Job, Outcome
+from experiments.schedule.launch import Launcher
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.progress import clock
 
@@ -21,17 +22,19 @@ TRUST = 60.0  # seconds that ran as estimated, so that one short run does not up
 
 def run_all(
     jobs: Sequence[Job],
-    processes: int = 1,
+    places: Sequence[Place] | int = 1,
     budget: float = math.inf,
     ended: Callable[[Outcome], str] = lambda outcome: (
         f"{outcome.job.name}: {clock(outcome.seconds)}"
     ),
+    launch: Callable[..., Launcher] | None = None,
 ) -> int:
     """The exit code: 0, 1 if a job failed, 128 + the signal that stopped it.
 
     The next job is the first that the rest of the budget allows. `ended` says what came of one that
-    succeeded.
+    succeeded. `launch(places, deadline)` runs them, in processes of this machine unless it is said.
     """
+    processes = places if isinstance(places, int) else len(places)
     left, stopped, failed, began = list(jobs), [], [], time.monotonic()
     estimated = actual = TRUST
 
@@ -53,15 +56,16 @@ def run_all(
                 f"{clock(seconds(job))}{then}",
                 flush=True,
             )
-            if job.anew:
-                shutil.rmtree(job.workdir)
             yield job
 
     if not jobs:
         return 0
-    with Launcher(processes, began + budget) as launcher:
+    with (launch or Launcher)(places, began + budget) as launcher:
         for outcome in launcher.run(announced()):
-            if outcome.code == 0:
+            if outcome.elsewhere:
+                stopped += [outcome.job] * bool(outcome.code)
+                print(f"  {outcome.job.name}: {outcome.message}", flush=True)
+            elif outcome.code == 0:
                 estimated, actual = estimated + outcome.job.seconds, actual + outcome.seconds
                 print(f"  {ended(outcome)}", flush=True)
             elif outcome.stopped:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from experiments.ledger.ledger import Row
-from experiments.schedule.launch import Job
+from experiments.schedule.jobs import Job
 from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
 from experiments.schedule.running import rest
 from experiments.shared import flags

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from experiments.schedule.grids import RATE, Run
-from experiments.schedule.launch import Job
+from experiments.schedule.jobs import Job
 from experiments.shared import describe
 from experiments.shared.describe import csv_text, number
 from jaxformer.records import Workdir, write_atomically

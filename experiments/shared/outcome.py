@@ -18,8 +18,8 @@ class Outcome:
     arrays: dict[str, Any]
     metrics: dict[str, Mean]
     baselines: dict[str, float] = field(default_factory=dict)
-    alarms: list[str] = field(default_factory=list)  # what went wrong without an error
     chains: dict[str, Any] = field(default_factory=dict)  # name -> diagnostics of what was sampled
+    alarms: list[str] = field(default_factory=list)  # what went wrong without an error
 
 
 class Figure(NamedTuple):

@@ -6,6 +6,7 @@ Black ink on white paper is low on high, as in Omniglot; MNIST's are the other w
 
 import functools
 import io
+import os
 import zipfile
 import zlib
 from collections import defaultdict
@@ -62,6 +63,12 @@ def load(
     check_range("data.size, in pixels,", size, 1, 4096)
     check_range("data.classes in all", classes, 0, MOST_IMAGES)
     check_range("data.per_class", per_class, 0, MOST_IMAGES)
+    prepared = os.path.expanduser(prepared)
+    if prepared and not os.path.isdir(prepared):
+        raise UserError(
+            f"data.folder must be where TensorFlow Datasets has its data, got {prepared!r:.100}, "
+            "which is no folder."
+        )
     if name == "glyphs":
         return glyphs(seed, classes or 50, per_class or 20, size)
     read = functools.partial(_resize, size=size)
@@ -184,7 +191,7 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
         import tensorflow_datasets as tfds
         from PIL import Image
 
-        place: dict[str, Any] = {"data_dir": str(Path(prepared).expanduser())} if prepared else {}
+        place: dict[str, Any] = {"data_dir": prepared} if prepared else {}
         source: Any = tfds.data_source(name, split="train+test", download=False, **place)
     except Exception as error:  # absent packages, no network, no prepared data: many kinds
         why = str(error).strip().splitlines() or [type(error).__name__]

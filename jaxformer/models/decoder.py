@@ -21,99 +21,19 @@ scan=True runs all blocks but the last as one body over parameters stacked insid
 function: addresses, initial bits, captures and results stay. docs/laboratory.md has what it costs.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_choice, check_range, unknown
+from jaxformer.errors import UserError
 from jaxformer.models import attention, points
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import count, is_caching, remember
+from jaxformer.models.decoder_spec import KEEP, DecoderSpec
 from jaxformer.models.layers import RMSNorm, normal
-from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
+from jaxformer.models.model import take_positions
 from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
-
-MIXERS = ("softmax", "mixit")
-
-
-@dataclass(frozen=True)
-class DecoderSpec:
-    """Every number of a decoder. A standard deviation may be "fan_in": 1/sqrt(inputs)."""
-
-    vocab_size: int
-    length: int  # m, the longest sequence: the size of MixiT's matrices and positions
-    width: int  # n
-    layers: int  # L
-    heads: int  # H
-    mlp_width: int  # 4n in the papers
-    mixer: str = "softmax"
-    causal: bool = True  # a token sees only those before it and itself
-    mixing_scale: float | str = "head"  # std of W: theory | head | spread | token | a number
-    mixing_identity: bool = True  # I + W - rowmean(W); else without the I
-    sink_head: bool = False
-    learned_positions: bool = False
-    use_bias: bool = False
-    act: str = "silu"
-    init_std: float | str = 0.02
-    qk_init_std: float | str = 0.02  # on its own: it decides whether Frozen-QK works
-    embed_init_std: float = 0.02
-    residual_scale: float = 1.0  # r
-    branch_scale: float = 1.0  # b, times (base_layers / L)^depth_alpha
-    depth_alpha: float = 0.0
-    base_layers: int = 1
-    base_width: float = 0.0  # each linear map is times sqrt(base_width / inputs); 0: it is not
-    base_mlp_width: float = 0.0  # the same of Wd, whose inputs are mlp_width
-    use_norm: bool = True
-    use_mlp: bool = True
-    pad: int = -1  # the token that fills short sequences, which nothing sees; -1: there is none
-    remat: bool = False  # recompute a block's activations in the backward pass
-    scan: bool = False  # one compiled block for all but the last; nothing else changes
-    dtype: Any = float  # of the computation; Python's float is float32, or float64 under x64
-    param_dtype: Any = float
-
-    def __post_init__(self):
-        if self.mixer not in MIXERS:
-            raise unknown("mixer", self.mixer, MIXERS)
-        check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
-        scales = "residual_scale", "branch_scale", "depth_alpha", "base_width", "base_mlp_width"
-        for name in scales:
-            check_range(name, getattr(self, name), 0, LARGEST_SCALE)
-        check_range("base_layers", self.base_layers, 1, LARGEST_SCALE)
-        if isinstance(self.mixing_scale, str):
-            check_choice("mixing scale", self.mixing_scale, attention.MIXING_SCALES)
-        else:
-            check_range("mixing_scale", self.mixing_scale, 0, LARGEST_SCALE)
-        if self.width % self.heads:
-            raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
-        if self.mixer == "softmax" and self.width // self.heads % 2:
-            raise UserError(
-                f"rotary positions need an even head dimension, got width {self.width} / "
-                f"{self.heads} heads = {self.width // self.heads}."
-            )
-        activation(self.act, self.width)
-        for name in ("init_std", "qk_init_std", "embed_init_std"):
-            normal(getattr(self, name))
-
-    @property
-    def branch(self) -> float:
-        """b of a network of this depth."""
-        return self.branch_scale * (self.base_layers / self.layers) ** self.depth_alpha
-
-    def dense(
-        self, x: jax.Array, features: int, name: str, std: float | str, base: float | None = None
-    ) -> jax.Array:
-        """A linear map of x, its bias included, times sqrt(base / inputs) if there is a base."""
-        init, base = normal(std), self.base_width if base is None else base
-        y = nn.Dense(features, self.use_bias, **self.dtypes, kernel_init=init, name=name)(x)
-        return y * (base / x.shape[-1]) ** 0.5 if base else y
-
-    @property
-    def dtypes(self) -> dict[str, Any]:
-        return {"dtype": self.dtype, "param_dtype": self.param_dtype}
 
 
 class Attention(nn.Module):
@@ -129,15 +49,29 @@ class Attention(nn.Module):
             weights_HxTxT, v_BxTxHxD = self._cached(x_BxTxN, v_BxTxHxD)
         elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, seen_BxT)
+        elif spec.fused and not points.looked_at(self):
+            q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, seen_BxT)
+            whole = spec.causal and positions_BxK is None  # then a kernel needs no mask
+            mask = None if whole or mask is None else jnp.expand_dims(mask, range(4 - mask.ndim))
+            return self._output(attention.fused(q, k, v_BxTxHxD, mask, whole))
         else:
             weights_HxTxT = self._softmax(x_BxTxN, positions_BxK, seen_BxT)
         weights_HxTxT = point(self, "weights", weights_HxTxT, plotted=True)
-        mixed_BxKxHxD = attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD)
-        mixed_BxKxHxD = point(self, "heads", mixed_BxKxHxD)
+        return self._output(attention.mix(weights_HxTxT.astype(v_BxTxHxD.dtype), v_BxTxHxD))
+
+    def _output(self, mixed_BxKxHxD):
+        spec, mixed_BxKxHxD = self.spec, point(self, "heads", mixed_BxKxHxD)
         mixed_BxKxN = mixed_BxKxHxD.reshape(*mixed_BxKxHxD.shape[:2], spec.width)
         return point(self, "output", spec.dense(mixed_BxKxN, spec.width, "out", spec.init_std))
 
     def _softmax(self, x_BxTxN, positions_BxK, seen_BxT):
+        q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, seen_BxT)
+        scores_BxHxKxT = attention.attention_scores(q, k, accumulate=self.spec.param_dtype)
+        scores_BxHxKxT = attention.masked(point(self, "scores", scores_BxHxKxT), mask)
+        return attention.attention_weights(point(self, "masked_scores", scores_BxHxKxT))
+
+    def _queries_keys(self, x_BxTxN, positions_BxK, seen_BxT):
+        """Turned queries and keys, and which scores count."""
         spec = self.spec
         q = self._heads("query", x_BxTxN, spec.qk_init_std)
         k = self._heads("key", x_BxTxN, spec.qk_init_std)
@@ -149,9 +83,7 @@ class Attention(nn.Module):
             mask = mask if positions_BxK is None else mask[positions_BxK][:, None]
         elif seen_BxT is not None:
             mask = seen_BxT[:, None, None, :]
-        scores_BxHxKxT = attention.attention_scores(q, k, accumulate=spec.param_dtype)
-        scores_BxHxKxT = attention.masked(point(self, "scores", scores_BxHxKxT), mask)
-        return attention.attention_weights(point(self, "masked_scores", scores_BxHxKxT))
+        return q, k, mask
 
     def _cached(self, x_BxTxN, v_BxTxHxD):
         """The rows of A_h of the new tokens, and the values of all tokens that there are room for.
@@ -267,13 +199,13 @@ class Decoder(nn.Module):
         seen_BxT = None  # a causal token sees no padding, which comes last
         if spec.pad >= 0 and not spec.causal:
             seen_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
-        block, last = nn.remat(Block) if spec.remat else Block, spec.layers - 1
+        again, last = {"policy": KEEP[spec.remat_keep]}, spec.layers - 1
+        block = nn.remat(Block, **again) if spec.remat else Block
         unrolled = self.is_initializing() or is_caching(self) or points.edited()
         scanned = spec.scan and last > 0 and not unrolled
         if scanned:
-            h = scan_blocks(
-                self, Block(spec, parent=None), last, h, None, seen_BxT, remat=spec.remat
-            )
+            again = again if spec.remat else None
+            h = scan_blocks(self, Block(spec, parent=None), last, h, None, seen_BxT, remat=again)
         for i in range(last if scanned else 0, spec.layers):
             # Only the last block may drop tokens: every other block's are sources of the next.
             mine = positions_BxK if i == last else None
@@ -285,8 +217,8 @@ class Decoder(nn.Module):
             h = h * (spec.base_width / spec.width) ** 0.5
         if not head:  # what the head reads, for losses that do not hold all logits
             return h
-        dense = {"use_bias": False, "kernel_init": normal(spec.init_std), **spec.dtypes}
-        return point(self, "logits", nn.Dense(spec.vocab_size, name="unembed", **dense)(h))
+        unembed = spec.linear(spec.vocab_size, "unembed", spec.init_std, bias=False)
+        return point(self, "logits", unembed(h))
 
     def _embed(self, name, rows, index):
         init = normal(self.spec.embed_init_std)

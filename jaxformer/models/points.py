@@ -105,6 +105,11 @@ def point(module: Any, name: str, value: jax.Array, plotted: bool = False) -> ja
     return value
 
 
+def looked_at(module: Any) -> bool:
+    """May anybody see or change what the points of this module are given?"""
+    return _ASKED.get() is not None or module.is_mutable_collection(KEPT)
+
+
 def edited() -> bool:
     """Is something to be changed? Then every block must be traced on its own."""
     asked = _ASKED.get()

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, check_range, unknown
 from jaxformer.models import attention
-from jaxformer.models.layers import normal
+from jaxformer.models.layers import flat, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
 from jaxformer.models.points import point
 
@@ -101,7 +101,7 @@ class Recall(nn.Module):
         if spec.tie_output:
             return point(self, "logits", embed.attend(x_BxTxD) / d)
         kernel_DxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
-        return point(self, "logits", x_BxTxD @ kernel_DxV.astype(x_BxTxD.dtype))
+        return point(self, "logits", flat(x_BxTxD, kernel_DxV.astype(x_BxTxD.dtype)))
 
 
 class Block(nn.Module):
@@ -138,14 +138,14 @@ class Attention(nn.Module):
         key_DxD = kernel("key")
         query_DxD = kernel("query") if spec.factored_keys else None
         if spec.positions == "rotary":
-            q_BxTxD = x_BxTxD if query_DxD is None else x_BxTxD @ query_DxD
-            q_BxTxD, k_BxTxD = turn(q_BxTxD), turn(x_BxTxD @ key_DxD)
+            q_BxTxD = x_BxTxD if query_DxD is None else flat(x_BxTxD, query_DxD)
+            q_BxTxD, k_BxTxD = turn(q_BxTxD), turn(flat(x_BxTxD, key_DxD))
             q_BxKxD = take_positions(q_BxTxD, positions_BxK)
         else:
             # q^T Wk first: the keys of all T sources are never formed for a few queries.
             q_BxKxD, k_BxTxD = take_positions(x_BxTxD, positions_BxK), x_BxTxD
             if query_DxD is not None:
-                q_BxKxD = q_BxKxD @ query_DxD
+                q_BxKxD = flat(q_BxKxD, query_DxD)
             q_BxKxD = q_BxKxD @ key_DxD.T
         q_BxKxD, k_BxTxD = point(self, "queries", q_BxKxD), point(self, "keys", k_BxTxD)
         scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxD, k_BxTxD)
@@ -161,7 +161,7 @@ class Attention(nn.Module):
         if spec.factored_values:  # their product first: one matrix for the many rows of x
             values_DxD = values_DxD @ kernel("out")
         mixed_BxKxD = point(self, "mixed", jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD))
-        return point(self, "output", mixed_BxKxD @ values_DxD)
+        return point(self, "output", flat(mixed_BxKxD, values_DxD))
 
 
 class FeedForward(nn.Module):
@@ -175,13 +175,13 @@ class FeedForward(nn.Module):
         spec, d = self.spec, self.spec.width
         wide = d * spec.mlp_multiplier if self.kind == "mlp" else d
         in_DxM = Kernel(d, wide, spec.param_dtype, name="in")().astype(x_BxTxD.dtype)
-        y_BxTxM = point(self, "preactivation", x_BxTxD @ in_DxM)
+        y_BxTxM = point(self, "preactivation", flat(x_BxTxD, in_DxM))
         if self.kind == "linear":
             return point(self, "output", y_BxTxM)
         if self.kind == "linear_relu":
             return point(self, "output", jax.nn.relu(y_BxTxM))
         out_MxD = Kernel(wide, d, spec.param_dtype, name="out")().astype(x_BxTxD.dtype)
-        return point(self, "output", point(self, "hidden", jax.nn.relu(y_BxTxM)) @ out_MxD)
+        return point(self, "output", flat(point(self, "hidden", jax.nn.relu(y_BxTxM)), out_MxD))
 
 
 class Kernel(nn.Module):

@@ -14,9 +14,17 @@ from jaxformer.models import points
 
 
 def scan_blocks(
-    module: nn.Module, block: nn.Module, n_blocks: int, x_BxTxN: jax.Array, *more, remat=False
+    module: nn.Module,
+    block: nn.Module,
+    n_blocks: int,
+    x_BxTxN: jax.Array,
+    *more: Any,
+    remat: dict[str, Any] | None = None,
 ) -> jax.Array:
-    """block_0 to block_{n-1} of `module`, each called as block(x, *more); `block` has no parent."""
+    """block_0 to block_{n-1} of `module`, each called as block(x, *more); `block` has no parent.
+
+    `remat`: what jax.checkpoint is told besides, if blocks are to be recomputed.
+    """
     names = [f"block_{i}" for i in range(n_blocks)]
     capturing = module.is_mutable_collection("intermediates")
 
@@ -27,7 +35,7 @@ def scan_blocks(
         return x_BxTxN, seen.get("intermediates")
 
     # A scan needs no barrier against merging the recomputation with the first pass.
-    body = jax.checkpoint(body, prevent_cse=False) if remat else body
+    body = body if remat is None else jax.checkpoint(body, prevent_cse=False, **remat)
     blocks = [module.variables["params"][name] for name in names]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
     with points.scanned(names):

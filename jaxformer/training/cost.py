@@ -1,6 +1,9 @@
 """What a run would cost, before it starts: operations, memory, time."""
 
+import functools
 import math
+import resource
+import sys
 import timeit
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +19,6 @@ from jaxformer.partition import Partition
 from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import Batch
 from jaxformer.training.population import Population
-from jaxformer.training.progress import clock
 from jaxformer.training.setup import Phase, Setup
 from jaxformer.training.step import task_scores, token_weighted
 
@@ -31,7 +33,8 @@ def check_memory(phases: Sequence[Phase]) -> str:
     setup = max((phase.setup for phase in phases), key=state_bytes)
     check_data(setup.data)
     held, free, device = state_bytes(setup), free_memory(), jax.local_devices()[0]
-    need, moving = COPIES[device.platform == "cpu"] * held, 0
+    kept, moving = heldout_bytes(setup.data), 0
+    need = COPIES[device.platform == "cpu"] * held + kept
     if free is None or need <= free:  # else it is refused at once: this takes time of its own
         moving = step_bytes(setup)
     need += moving
@@ -39,46 +42,58 @@ def check_memory(phases: Sequence[Phase]) -> str:
         need *= min(setup.mesh.size, jax.local_device_count())
     n = len(setup.members.members)
     words = (
-        f"memory: about {_size(need)} for {n} member{'s' * (n > 1)} at its peak "
-        f"({_size(held)} parameters and moments; {_size(moving)} gradient and activations, "
-        f"{'side by side' if setup.members_by == 'vmap' else 'one member at a time'}), "
-        f"{_size(free)} free"
+        f"memory: about {size(need)} for {n} member{'s' * (n > 1)} at its peak "
+        f"({size(held)} parameters and moments; {size(moving)} gradient and activations, "
+        f"{'side by side' if setup.members_by == 'vmap' else 'one member at a time'}; "
+        f"{size(kept)} held-out examples), "
+        f"{size(free)} free"
     )
     if free is None or need <= free:
         return words
     side_by_side = "train.members=map, " if setup.members_by == "vmap" and n > 1 else ""
     raise UserError(
-        f"a population of {n} needs about {_size(need)}, {_size(free)} are free on this "
+        f"a population of {n} needs about {size(need)}, {size(free)} are free on this "
         f"{device.platform}: take {side_by_side}fewer seeds (n_seeds) or learning rates, a smaller "
         "train.batch_size, model.remat=True, or more devices (devices.fsdp)."
     )
+
+
+def heldout_bytes(data: Data) -> int:
+    """Of the test and the validation set; 0 of data of one's own, which nobody has drawn yet."""
+    if not isinstance(data, Source):
+        return 0
+    return (data.test_size + data.validation_size) * _example_bytes(data)
+
+
+def _example_bytes(data: Source) -> int:
+    key = jax.random.key(0)
+    return _tree_bytes(jax.eval_shape(lambda: data.task.example(key, jnp.int32(0))))
 
 
 def check_data(data: Data) -> None:
     """Refuses sets of examples that do not fit: they are drawn whole. Draws nothing."""
     if not isinstance(data, Source):
         return
-    key = jax.random.key(0)
-    example = jax.eval_shape(lambda: data.task.example(key, jnp.int32(0)))
     drawn = {"test_size": data.test_size, "validation_size": data.validation_size}
     if not data.task.size:
         drawn["train_size"] = data.train_size
-    need, free = sum(drawn.values()) * _tree_bytes(example), free_memory()
+    need, free = sum(drawn.values()) * _example_bytes(data), free_memory()
     if (free is not None and need > free) or max(drawn.values()) > MOST_EXAMPLES:
         said = ", ".join(f"data.{name} = {size}" for name, size in drawn.items())
         raise UserError(
-            f"the examples that are kept need about {_size(need)}, {_size(free)} are free and "
+            f"the examples that are kept need about {size(need)}, {size(free)} are free and "
             f"{MOST_EXAMPLES:,} can be counted: take fewer ({said})."
         )
 
 
 def state_bytes(setup: Setup) -> int:
-    """Parameters, moments and counts of all members, on one device: members are never cut."""
-    first = Population(setup.members.seeds[:1], setup.members.rates[:1])
+    """Parameters, moments and counts of the members of one device."""
+    apart = setup.mesh.shape["members"]
+    first = Population(tuple(range(apart)), setup.members.rates[:1])
     shapes = jax.eval_shape(setup._replace(members=first).create)
     places = sharding.state_sharding(shapes, setup.tx, setup.mesh)
     parts = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, places)
-    return len(setup.members.members) * sum(jax.tree.leaves(parts))
+    return len(setup.members.members) // apart * sum(jax.tree.leaves(parts))
 
 
 def step_bytes(setup: Setup) -> int:
@@ -111,7 +126,8 @@ def _kept_bytes(setup: Setup) -> int:
     gradient, params = _tree_bytes(trainable), _tree_bytes(trainable) + _tree_bytes(frozen)
     activations = max(_tree_bytes(residuals) - params, 0)
     cut = math.prod(setup.mesh.shape[axis] for axis in sharding.BATCH_AXES)
-    together = len(setup.members.members) if setup.members_by == "vmap" else 1
+    together = len(setup.members.members) // setup.mesh.shape["members"]
+    together = together if setup.members_by == "vmap" else 1
     return together * (gradient + activations // cut)
 
 
@@ -143,30 +159,36 @@ def _bytes(shape, dtype) -> int:
     return math.prod(shape) * getattr(dtype, "itemsize", 8)
 
 
-def _size(n: int | None) -> str:
+def size(n: int | None) -> str:
     if n is None:
         return "an unknown amount"
     return f"{n / 2**30:,.1f} GiB" if n >= 2**30 else f"{n / 2**20:,.1f} MiB"
 
 
-def print_cost(setup: Setup, steps: int) -> None:
-    """FLOPs and memory of one compiled step; the time is a guess from this machine's matmul."""
-    flops, memory = step_cost(setup)
-    seeds, rates = setup.members.seeds, setup.members.rates
-    print(f"members: {len(setup.members.members)} (seeds {seeds} x learning rates {rates})")
-    print(f"FLOPs a step: {flops:.3g} (all members)")
-    print(f"memory: about {memory / 2**20:,.0f} MiB")
-    seconds = steps * flops / (0.4 * matmul_rate())
-    print(f"time: about {clock(seconds)} for {steps:,} steps on this machine, plus compilation")
+def peak_memory() -> int:
+    """The most bytes held so far: on the first accelerator, or by this process on a CPU."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return stats["peak_bytes_in_use"]
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def step_cost(setup: Setup) -> tuple[float, float]:
-    """(FLOPs, bytes) of one step of all members as XLA compiles it; nothing is run."""
-    state = jax.eval_shape(setup.create)
-    compiled = jax.jit(setup.step()).lower(state, batch_shapes(setup)).compile()
-    cost, memory = compiled.cost_analysis() or {"flops": 0.0}, compiled.memory_analysis()
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes if memory else 0
-    return float(cost["flops"]), held + (memory.temp_size_in_bytes if memory else 0)
+def program_bytes(program: Any) -> float:
+    """Bytes while a compiled program runs: what goes in, what comes out beside it, and between."""
+    memory = program.memory_analysis()
+    if memory is None:
+        return 0.0
+    out = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + out + memory.temp_size_in_bytes
+
+
+def without_repeats(setup: Setup) -> Setup:
+    """The setup that computes the same, and nothing twice to save memory."""
+    spec = getattr(setup.model, "spec", None)
+    if spec is not None and getattr(spec, "remat", False):
+        setup = setup._replace(model=setup.model.clone(spec=replace(spec, remat=False)))
+    return setup._replace(loss_chunk=0) if setup.loss_chunk else setup
 
 
 def batch_shapes(setup: Setup) -> Batch:
@@ -175,10 +197,11 @@ def batch_shapes(setup: Setup) -> Batch:
     return jax.eval_shape(lambda avoid: setup.batch_at(avoid)(0), avoid)
 
 
+@functools.lru_cache
 def matmul_rate(dtype: Any = float) -> float:
-    """FLOPs a second of a large product here, by default in float32."""
-    n = 1024
+    """FLOPs a second of a large product on one device here, by default in float32."""
+    n = 1024 if jax.local_devices()[0].platform == "cpu" else 8192
     x = jnp.ones((n, n), dtype)
     product = jax.jit(lambda x: x @ x)
     product(x).block_until_ready()
-    return 5 * 2 * n**3 / timeit.timeit(lambda: product(x).block_until_ready(), number=5)
+    return 2 * n**3 / min(timeit.repeat(lambda: product(x).block_until_ready(), number=1, repeat=3))

@@ -1,9 +1,11 @@
 """Floating-point operations of a function, counted from its program: matrix products alone.
 
     products(f, *arguments)     2 x rows x columns x inner, of every product that is computed
+    of(program)                 the same of a jaxpr
 
-Arguments may be shapes; nothing is compiled or run. A loop counts as often as it goes round. What
-is recomputed in the backward pass (remat) counts too: these are the operations of the program.
+Arguments may be shapes; nothing is compiled or run. A loop counts as often as it goes round, once
+if nobody can know (so the program of many steps counts as one). What is recomputed in the backward
+pass (remat) counts too: these are the operations of the program.
 """
 
 import math
@@ -15,10 +17,10 @@ import jax.extend.core as core
 
 def products(function: Any, *arguments: Any) -> float:
     """The operations of all matrix products of a call."""
-    return _of(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return of(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
-def _of(program: core.Jaxpr) -> float:
+def of(program: core.Jaxpr) -> float:
     return sum(_operations(step) for step in program.eqns)
 
 
@@ -30,8 +32,8 @@ def _operations(step: Any) -> float:
     times = step.params["length"] if step.primitive.name == "scan" else 1
     inside = [_program(value) for value in jax.tree.leaves(dict(step.params), is_leaf=_is_program)]
     if step.primitive.name == "cond":  # one of the branches
-        return max((_of(program) for program in inside if program is not None), default=0.0)
-    return times * sum(_of(program) for program in inside if program is not None)
+        return max((of(program) for program in inside if program is not None), default=0.0)
+    return times * sum(of(program) for program in inside if program is not None)
 
 
 def _is_program(value: Any) -> bool:

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer import sharding
 from jaxformer.processes import agree
 
 CHUNK = 100  # the most steps in one dispatch
@@ -85,6 +87,7 @@ def fit(
     hooks: Sequence[Hook] = (),
     align: int = 1,
     timed: Callable[[int, float, float], None] = lambda steps, seconds, waited: None,
+    traced: Callable[[Any], None] = lambda program: None,
 ):
     """Trains to `steps` and returns the state.
 
@@ -92,19 +95,23 @@ def fit(
     are traced together, many steps a dispatch. `record(first_step, metrics)` gets every step's
     metrics. Dispatches end on multiples of `align` unless the steps are slow. The processes of a
     job agree on how many, which each would choose by its own clock. `timed(steps, seconds, waited)`
-    hears how long a dispatch took, and for how much of it there was nothing to compute with.
+    hears how long a dispatch took, and for how much of it there was nothing to compute with;
+    `traced(program)` gets the jaxpr, of which a step is the loop's body, before the first one.
     """
     feed: Any = batches if hasattr(batches, "read") else Drawn(batches)  # type: ignore[arg-type]
     run = _compiled(step_fn, feed)
     done, per_step = int(state.step), 0.0
     # The first dispatch donates its input: the caller's arrays must survive it.
-    state = jax.tree.map(jnp.copy, state)
+    state = sharding.copied(state)
     while done < steps:
         wanted = [hook.after(done) for hook in hooks]
         events = [steps, *filter(None, wanted)]
         n = agree(_dispatch_length(done, events, align, per_step, feed.left(done)))
         started, waited = time.perf_counter(), feed.waited
-        state, buffer = run(state, n, feed.read(done))
+        rows = feed.read(done)
+        if not (per_step or getattr(jax.config, "jax_disable_jit", False)):
+            traced(run.trace(state, n, rows).jaxpr.jaxpr)  # kept: the call traces no second time
+        state, buffer = run(state, n, rows)
         feed.ahead(done)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started
@@ -122,13 +129,17 @@ def fit(
 def _compiled(step_fn, feed: Feed):
     """run(state, n, rows): n steps, n at most CHUNK and traced, so that one program serves all."""
 
+    @partial(jax.jit, inline=True)  # the shapes and the loop need one trace
+    def one_step(state, rows):
+        return step_fn(state, feed.take(rows, state.step))
+
     def run(state, n, rows):
-        metrics_shape = jax.eval_shape(lambda s: step_fn(s, feed.take(rows, s.step))[1], state)
+        metrics_shape = jax.eval_shape(one_step, state, rows)[1]
         buffer = jax.tree.map(lambda x: jnp.zeros((CHUNK, *x.shape), x.dtype), metrics_shape)
 
         def body(i, carry):
             state, buffer = carry
-            state, metrics = step_fn(state, feed.take(rows, state.step))
+            state, metrics = one_step(state, rows)
             return state, jax.tree.map(lambda b, m: b.at[i].set(m), buffer, metrics)
 
         return jax.lax.fori_loop(0, n, body, (state, buffer))

@@ -1,8 +1,11 @@
 """Per-example scores in, means with standard errors out. Averaged once, in float64."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+
+from jaxformer.tasks.task import Scores
 
 
 class Mean(NamedTuple):
@@ -41,3 +44,26 @@ def mean_of_batches(value, weight, size: int) -> Mean:
 def over_seeds(values) -> Mean:
     """Mean and standard error over independent runs."""
     return weighted_mean(values, np.ones(len(values)))
+
+
+def means_of_members(
+    scores: Mapping[str, Scores], of_batches: Mapping[str, tuple[str, int]], part=None
+) -> list[dict[str, Mean]]:
+    """Per member, the mean of each score over all examples, or over a part, (members, B).
+
+    `of_batches`: name -> (score, size) of what is a mean over batches.
+    """
+    values, weights = (
+        {name: np.asarray(getattr(s, field)) for name, s in scores.items()}
+        for field in Scores._fields
+    )
+    part = np.ones_like(next(iter(weights.values()))) if part is None else np.asarray(part)
+    return [
+        {name: weighted_mean(values[name][i], weights[name][i] * part[i]) for name in values}
+        | {
+            name: mean_of_batches(values[score][i], weights[score][i] * part[i], size)
+            for name, (score, size) in of_batches.items()
+            if score in values
+        }
+        for i in range(len(part))
+    ]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -90,14 +91,19 @@ class Progress:
 
 
 class Interrupt:
-    """Turns the first Ctrl-C or SIGTERM into a request to stop; the second one stops at once."""
+    """Turns the first Ctrl-C or SIGTERM into a request to stop; the second one stops at once.
+
+    In a job of submitit its notice, SUBMITIT_PREEMPT_SIGNAL, is such a request too, which may come
+    many times.
+    """
 
     def __init__(self) -> None:
         self.signal = 0
+        self.notice = notice(os.environ)
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, *[self.notice] * bool(self.notice)):
             try:
                 self._before[number] = signal.signal(number, self._note)
             except ValueError:  # only the main thread may: elsewhere signals do what they did
@@ -109,12 +115,23 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == self.notice:
+            self.signal = self.signal or signal.SIGTERM
+            return
         if self.signal and not _in_notebook():
             os._exit(128 + number)
         if self.signal:
             raise KeyboardInterrupt
         self.signal = number
         print("\nstopping after this dispatch; once more to stop at once", file=sys.stderr)
+
+
+def notice(environment: Mapping[str, str]) -> int:
+    """The signal by which a job of submitit hears that its time is up; 0 outside of one."""
+    named = environment.get("SUBMITIT_PREEMPT_SIGNAL", "")
+    if not (named or "SUBMITIT_EXECUTOR" in environment):
+        return 0
+    return int(getattr(signal, f"SIG{named or 'USR2'}", 0))
 
 
 class Stopwatch:

@@ -9,7 +9,7 @@ from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
 
 # Left out of the file where a run has none.
-OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms")
+OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms", "performance")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Result:
     alarms: Sequence[str] | None = None  # lines that say what went wrong without an error
     trusted: bool | None = None  # are its chains?
     doubts: Sequence[str] | None = None  # what speaks against them
+    performance: Mapping[str, float] | None = None  # of its last session (training/throughput.py)
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""

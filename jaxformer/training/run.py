@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import jax
+
 from jaxformer import sharding
 from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.partition import Partition
@@ -67,6 +69,8 @@ def train_phases(
     if announce:
         announce(setup)
         print(memory)
+        if idle := jax.device_count() - setup.mesh.size:
+            print(f"note: {idle} of {jax.device_count()} devices have nothing to do (devices.*).")
     with ExitStack() as stack:
         folder = workdir.path and workdir / "ckpt"
         checkpoints = stack.enter_context(Checkpoints(folder)) if folder else None
@@ -108,6 +112,7 @@ def train_phases(
                 hooks=[*more, *session.hooks()],
                 align=settings.log_every,
                 timed=session.timed,
+                traced=session.speed.trace,
             )
             if int(state.step) < phase.end:
                 break

@@ -21,7 +21,7 @@ from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
 from jaxformer.training.alarm import alarms
 from jaxformer.training.loop import Hook
-from jaxformer.training.metrics import Mean, mean_of_batches, weighted_mean
+from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import over_chosen
 from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import Result, result_of
@@ -47,12 +47,7 @@ class Session:
     progress: Progress
 
     def __post_init__(self):
-        whole = NamedSharding(self.setup.mesh, PartitionSpec())
-        task = self.setup.task
-        at_once = EVALUATE_BATCH
-        if not self.setup.loss_chunk:  # else the logits are never held whole
-            at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
-        self.evaluate = make_evaluate(self.setup.apply, task, at_once, whole)
+        self.evaluate = evaluation(self.setup)
         self.heldout = jax.device_get(self.setup.data.heldout())
         self.validated = [row for row in self.workdir.rows() if "validation" in row]
         self.window: list[dict[str, np.ndarray]] = []
@@ -60,10 +55,11 @@ class Session:
         self.asked = 0  # the signal that ended the steps
         self.kept: int | None = None  # its step, once the run has ended
         self.loss, self.note = math.nan, ""  # what the progress line says
-        self.speed = Throughput(self.setup) if self.settings.throughput else None
+        self.speed = Throughput(self.setup, self.heldout.test.inputs.shape[1])
         self.watch = None
         if self.settings.signal:
             tokens, members = self.heldout.validation.inputs, self.setup.members.members
+            whole = NamedSharding(self.setup.mesh, PartitionSpec())
             self.watch = signal.Watch(self.setup.model, tokens, members, whole)
 
     def hooks(self) -> list[Hook]:
@@ -75,8 +71,10 @@ class Session:
         ]
 
     def looks(self) -> list[Hook]:
-        """Of train.signal: before the first step and at every evaluation."""
-        return [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
+        """Also before the first step: train.signal at every evaluation, and the listeners."""
+        mine = [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
+        heard = [Hook(one.after, one.at, at_start=True) for one in self.workdir.listeners]
+        return [*mine, *heard]
 
     def look(self, state: TrainState, step: int) -> None:
         """A row of the signal by layer; a line for each range that a layer has left."""
@@ -103,9 +101,8 @@ class Session:
         self.loss = float(np.fmin.reduce(metrics["loss"][-1]))  # nan only if all are
 
     def timed(self, steps: int, seconds: float, waited: float) -> None:
-        """Hears of every dispatch, for train.throughput."""
-        if self.speed:
-            self.speed.hear(steps, seconds, waited)
+        """Hears of every dispatch."""
+        self.speed.hear(steps, seconds, waited)
 
     def validate(self, state: TrainState, step: int) -> bool:
         scores = self.score(state, self.heldout.validation)
@@ -135,7 +132,8 @@ class Session:
         late = bool(agree(int(time.monotonic() - self.saved > SAVE_SECONDS)))
         if stop or late or self.is_finished(step):
             self.save(state, step)
-        if self.speed and (self.speed.is_due() or step == self.settings.steps):
+        rows = self.settings.throughput
+        if rows and (self.speed.is_due() or step == self.settings.steps):
             self.workdir.append([{"step": step, "throughput": self.speed.numbers()}])
         self.progress.show(step, self.note, loss=self.loss)
         return stop or _all_diverged(state)
@@ -188,22 +186,7 @@ class Session:
         return self._means(self.evaluate(state.trainable, state.frozen, batch))
 
     def _means(self, scores: dict[str, Scores], part=None) -> list[dict[str, Mean]]:
-        """Per member, the mean of each score over all examples, or over a part, (members, B)."""
-        values, weights = (
-            {name: np.asarray(getattr(s, field)) for name, s in scores.items()}
-            for field in Scores._fields
-        )
-        part = np.ones_like(next(iter(weights.values()))) if part is None else np.asarray(part)
-        grouped = self.setup.task.means_of_batches.items()
-        return [
-            {name: weighted_mean(values[name][i], weights[name][i] * part[i]) for name in values}
-            | {
-                name: mean_of_batches(values[score][i], weights[score][i] * part[i], size)
-                for name, (score, size) in grouped
-                if score in values
-            }
-            for i in range(len(part))
-        ]
+        return means_of_members(scores, self.setup.task.means_of_batches, part)
 
     def test_scores(self, state: TrainState) -> list[dict[str, Mean]]:
         """Per member, the test scores: of all, of what training lacks, of each group."""
@@ -238,7 +221,7 @@ class Session:
         for mine, probed in zip(metrics, self._probed(), strict=True):
             means = {name: value.mean for name, value in mine.items()}
             derived = setup.task.summary(means, trainable) | {"trained_share": share} | probed
-            derived |= self.speed.numbers() if self.speed else {}
+            derived |= self.speed.numbers() if self.settings.throughput else {}
             n = mine["accuracy"].n
             mine |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
         chosen = self.chosen(state)
@@ -259,6 +242,7 @@ class Session:
             parameters=counts,
             seconds=self.stopwatch.seconds(),
             alarms=raised or None,
+            performance=self.speed.performance(),
         )
 
     def _probed(self) -> list[dict[str, float]]:
@@ -289,6 +273,14 @@ class Session:
             "reached_at": next(hits, None),
             "diverged_at": diverged if diverged >= 0 else None,
         }
+
+
+def evaluation(setup: Setup) -> Any:
+    """evaluate(trainable, frozen, batch) -> per-example Scores of all members, on every device."""
+    task, at_once = setup.task, EVALUATE_BATCH
+    if not setup.loss_chunk:  # else the logits are never held whole
+        at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
+    return make_evaluate(setup.apply, task, at_once, setup.mesh)
 
 
 def _all_diverged(state: TrainState) -> bool:

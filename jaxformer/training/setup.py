@@ -19,7 +19,7 @@ from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
 from jaxformer.training.population import Population
-from jaxformer.training.step import TrainState, create, make_step
+from jaxformer.training.step import AXES, TrainState, create, make_step
 
 
 class Setup(NamedTuple):
@@ -35,6 +35,7 @@ class Setup(NamedTuple):
     mesh: Mesh
     probed: Any = None  # the model with probes that are logged at every step
     loss_chunk: int = 0  # positions whose logits are held at once; 0: all
+    accumulate: int = 1  # parts of a batch, of which one is computed at a time
 
     def init(self, key: jax.Array) -> Any:
         return self.model.init(key, self.task.blank())["params"]
@@ -68,10 +69,12 @@ class Setup(NamedTuple):
 
     def step(self) -> Callable:
         """step(state, batch) -> (state, metrics) of all members."""
-        step = make_step(self.apply, self.task, self.tx, self.members_by, self.probed)
+        how = (self.members_by, self.probed, self.accumulate)
+        step = make_step(self.apply, self.task, self.tx, *how)
         if self.mesh.size == 1:
             return step
         shardings = sharding.state_sharding(jax.eval_shape(self.create), self.tx, self.mesh)
+        step = sharding.over_members(step, self.mesh, (AXES, 0), (AXES, 0))
 
         def sharded_step(state, batch):
             state, metrics = step(state, batch)
@@ -114,14 +117,16 @@ def make_setup(
     """Everything checked, before anything long starts."""
     if jax.dtypes.canonicalize_dtype(float).itemsize == 8:
         raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
-    mesh = sharding.make_mesh(devices.data, devices.fsdp, devices.tensor)
-    sharding.check_batch(data.batch_size, mesh.shape)
+    sizes = dict(batch_size=data.batch_size, population=len(members.members))
+    mesh = sharding.make_mesh(**vars(devices), **sizes)
+    sharding.check_batch(data.batch_size, mesh.shape, settings.accumulate)
     probed = probes.attach(model, settings.probes)
     if settings.loss_chunk:
         check_head(model)
     setup = Setup(
         *(task, model, partition, tx, data, members, settings.members, mesh, probed),
         loss_chunk=settings.loss_chunk,
+        accumulate=settings.accumulate,
     )
     partition.labels(setup.shapes())
     return setup

@@ -1,6 +1,6 @@
-"""Tokens a second, as the training loop itself sees them, and what the machine could do.
+"""How fast a run was, as the training loop itself sees it, and what the machine could do.
 
-    {"step": 400, "throughput": {
+    {"step": 400, "throughput": {                 rows, where train.throughput asks for them
         "tokens_per_second":   of all members together, without the first dispatch, which compiles
         "samples_per_second":  the same in examples
         "flops_per_second":    operations of the matrix products of the steps (training/flops.py)
@@ -8,11 +8,18 @@
         "waiting_share":       of the time, in which nothing was there to compute with
     }}
 
-Such rows are times, not results: they are written only where train.throughput asks for them.
+    "performance": {                              result.json of every run, of its last session
+        "tokens_per_second", "step_seconds", "share_of_matmul"    none of a single dispatch
+        "model_flops":         operations of a step of all members, without what remat repeats
+        "peak_memory":         bytes: of one accelerator, or of this process on a CPU
+    }
+
+These are times and sizes of a machine, not results.
 """
 
 import math
 import time
+from typing import Any
 
 import jax
 
@@ -23,17 +30,19 @@ EVERY = 10.0  # seconds between two rows
 
 
 class Throughput:
-    """Hears of every dispatch (`loop.fit(timed=..)`) and says what came of it."""
+    """Hears of the program and of every dispatch (`loop.fit`) and says what came of it."""
 
-    def __init__(self, setup: Setup):
-        batch = cost.batch_shapes(setup)
-        members, examples, length = batch.inputs.shape[:3]
-        self.samples, self.tokens = members * examples, members * examples * length
-        state = jax.eval_shape(setup.create)
-        self.flops = flops.products(setup.step(), state, batch)
-        self.rate = cost.matmul_rate(getattr(setup.model.spec, "dtype", float))
+    def __init__(self, setup: Setup, length: int):
+        self.setup = setup
+        self.samples = len(setup.members.members) * setup.data.batch_size
+        self.tokens = self.samples * length
+        self.flops = 0.0  # of a step as it is computed
         self.steps, self.seconds, self.waited, self.heard = 0, 0.0, 0.0, 0
         self.said = time.monotonic()
+
+    def trace(self, program: Any) -> None:
+        """Hears what a dispatch computes; the next one compiles."""
+        self.flops, self.heard = flops.of(program), 0
 
     def hear(self, steps: int, seconds: float, waited: float) -> None:
         self.heard += 1
@@ -55,6 +64,28 @@ class Throughput:
             "tokens_per_second": self.tokens * per_second,
             "samples_per_second": self.samples * per_second,
             "flops_per_second": self.flops * per_second,
-            "share_of_matmul": self.flops * per_second / self.rate if self.rate else math.nan,
+            "share_of_matmul": self._share(self.flops * per_second),
             "waiting_share": self.waited / self.seconds,
         }
+
+    def performance(self) -> dict[str, float]:
+        """For the result: what a step took, and what the run held."""
+        mesh, found = self.setup.mesh, {"peak_memory": float(cost.peak_memory())}
+        found["model_flops"] = model_flops = self._model_flops()
+        if self.steps:
+            per_step = self.seconds / self.steps
+            found["step_seconds"] = per_step
+            found["tokens_per_second"] = self.tokens / per_step
+            found["share_of_matmul"] = self._share(model_flops / per_step) / mesh.size
+        return found
+
+    def _model_flops(self) -> float:
+        plain = cost.without_repeats(self.setup)
+        if plain is self.setup and self.flops:
+            return self.flops
+        state = jax.eval_shape(plain.create)
+        return flops.products(plain.step(), state, cost.batch_shapes(plain))
+
+    def _share(self, flops_per_second: float) -> float:
+        rate = cost.matmul_rate(getattr(self.setup.model.spec, "dtype", float))
+        return flops_per_second / rate if rate else math.nan

@@ -197,6 +197,7 @@ def test_the_model_that_is_cut_is_not_written_over(folder, tmp_path, capsys):
         (["--search"], "--search needs --prompts=FILE and --out=FOLDER"),
         (["--dtype=banana"], "dtype must be one of"),
         (["--dtype=int32"], "dtype must be one of"),
+        (["--dtype=a:b=c,d=e"], "dtype must be one of"),
         (["--revision=step1"], "is a folder: a revision is of a name on the hub"),
     ],
 )

@@ -178,6 +178,11 @@ def test_a_budget_for_nothing_is_one_line(command):
     assert "a budget of 20 s is too small: the cheapest of 4 runs, one Table 1: c, takes" in text
 
 
+def test_a_cluster_has_no_budget_of_this_machine(command):
+    code, text = command("--paper=one", "--budget=5h", "--executor=slurm")
+    assert code == 2 and "--budget is the time of this machine" in text
+
+
 def test_list_and_dry_run_start_nothing(command, tmp_path):
     code, text = command("--paper=all", "--list")
     assert code == 0 and "one Table 10: not run" in text and planning.ELSEWHERE in text

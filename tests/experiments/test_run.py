@@ -16,6 +16,8 @@ from jaxformer.partition import Partition
 from jaxformer.records import Workdir
 from tests.experiments.conftest import AFTER_ROWS, TINY, WHILE_SAVING, tiny
 
+TIMES = ("seconds", "environment", "performance")  # what a result may say anew
+
 
 def rows(workdir):
     return Workdir(workdir).rows()
@@ -46,6 +48,16 @@ def test_a_finished_run_is_a_whole_record(finished):
     assert steps == [10, 20, 30, 40, 50, 60]
     assert [row["step"] for row in rows(finished) if "validation" in row] == [20, 40, 60]
     assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_finished_run_says_how_fast_it_was(finished):
+    """Operations by hand: forward, and twice as many backward but for the frozen and the first."""
+    found = json.loads((finished / "result.json").read_text())["performance"]
+    assert found["tokens_per_second"] * found["step_seconds"] == pytest.approx(8 * 7)
+    assert 0 < found["share_of_matmul"] < 1 and 2**27 < found["peak_memory"] < 2**36
+    B, T, N, M = 8, 7, 16, 64
+    dense = 2 * B * N * (T * (6 * N + 3 * M) + 2 * N + 3 * M)  # of the last layer one query
+    assert 2 * dense < found["model_flops"] < 4 * dense
 
 
 def test_load_gives_the_trained_network_and_its_frozen_weights(finished):
@@ -93,7 +105,7 @@ def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, inter
 def comparable(workdir):
     """result.json without times and without the stamp of where it ran."""
     result = Workdir(workdir).read("result.json")
-    return {name: result[name] for name in result if name not in ("seconds", "environment")}
+    return {name: result[name] for name in result if name not in TIMES}
 
 
 def test_a_locked_workdir_is_refused(tmp_path, capsys):
@@ -149,8 +161,9 @@ def test_the_dry_run_says_what_it_would_cost_and_writes_nothing(tmp_path, capsys
     monkeypatch.chdir(tmp_path)
     assert main([*TINY, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    for words in ("1,024 frozen", "FLOPs a step", "memory: about", "time: about"):
+    for words in ("1,024 frozen", "held-out examples", "memory: about", "--measure runs a few"):
         assert words in out
+    assert "FLOPs a step: 1.78e+06 (matrix products of all members)" in out
     assert not list(tmp_path.iterdir())
 
 

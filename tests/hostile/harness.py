@@ -25,6 +25,7 @@ CALLS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "op
 # What a run imports where it first uses it: once here, and not again in each child.
 LATE = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
 ENDED = (0, 4)  # 4: with chains that are not to be trusted, as those of sixty draws
+TIMES = ("seconds", "environment", "performance")  # what a result may say anew
 TIMED = 0.3  # the share of kills that a clock decides
 
 
@@ -138,7 +139,7 @@ def ending(place: Path) -> dict[str, Any]:
     from jaxformer.stored import steps_in
 
     result = Workdir(place).read("result.json")
-    found = {name: result[name] for name in result if name not in ("seconds", "environment")}
+    found = {name: result[name] for name in result if name not in TIMES}
     if (place / "metrics.jsonl").exists():
         found["rows"] = (place / "metrics.jsonl").read_text()
     if (place / "arrays.npz").exists():

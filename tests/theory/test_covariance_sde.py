@@ -165,12 +165,12 @@ def test_the_literal_recursion_has_the_exact_moments():
 def test_a_decoder_without_skips_norms_and_mlps_is_the_recursion():
     phi, n, layers = some_phi(4), 8, [0, 1, 2]
     key, decoder = jax.random.key(3), cs.Decoder()
-    samples = cs.measure(key, phi, n, 2, 20_000, layers, EVERYTHING, decoder)
-    np.testing.assert_allclose(samples[:, 0], np.broadcast_to(phi, (20_000, 4, 4)), atol=1e-12)
+    samples = cs.measure(key, phi, n, 2, 8_000, layers, EVERYTHING, decoder)
+    np.testing.assert_allclose(samples[:, 0], np.broadcast_to(phi, (8_000, 4, 4)), atol=1e-12)
     mean = cs.one_step_mean(phi, n, EVERYTHING)
     worst, rms = z_scores(samples[:, 1], mean, cs.one_step_covariance(phi, n, EVERYTHING))
     assert worst < 4 and 0.5 < rms < 1.5
-    recursion = cs.measure(jax.random.key(4), phi, n, 2, 20_000, mixing=EVERYTHING)
+    recursion = cs.measure(jax.random.key(4), phi, n, 2, 8_000, mixing=EVERYTHING)
     for statistic in (cs.log_trace, cs.correlation):
         x, y = np.asarray(statistic(samples[:, 2])), np.asarray(statistic(recursion))
         assert abs(x.mean() - y.mean()) < 4 * (x.var() / len(x) + y.var() / len(y)) ** 0.5

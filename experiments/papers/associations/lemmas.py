@@ -60,7 +60,7 @@ def measure_lemmas(
     for row in rows:
         print(f"{row.statement:60} {row.found:11.4g} {row.kind} {row.limit:g}")
     metrics = {row.statement: exact(row.found) for row in rows}
-    statements, kinds, limits, found = zip(*rows)
+    statements, kinds, limits, found = zip(*(row[:4] for row in rows))
     arrays = {"statements": statements, "kinds": kinds, "limits": limits, "found": found}
     return Outcome(arrays | {"holds": [row.holds for row in rows]}, metrics)
 

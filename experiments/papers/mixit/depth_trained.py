@@ -76,7 +76,7 @@ def measure_covariance_trained(
         metrics |= depth.numbers(found, depths, where)
         verdict = depth.verdict(found)
         metrics |= {f"verdict/{where}{name}": exact(value) for name, value in verdict.items()}
-    return Outcome(arrays, metrics, baselines, alarms)
+    return Outcome(arrays, metrics, baselines, alarms=alarms)
 
 
 def draw_covariance_trained(arrays):

@@ -61,8 +61,9 @@ def load_folder(
 
 def _kind(dtype: Any) -> Any:
     """A dtype that one computes in."""
-    try:
-        kind = jnp.dtype(float if dtype is None else dtype)
+    try:  # of a text numpy would take structures too
+        is_named = not isinstance(dtype, str) or dtype in KINDS
+        kind = jnp.dtype(float if dtype is None else dtype) if is_named else None
     except TypeError:
         kind = None
     if kind is None or kind.name not in KINDS:

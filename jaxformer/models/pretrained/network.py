@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxformer.errors import UserError
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import normal
+from jaxformer.models.layers import flat, normal
 from jaxformer.models.model import take_positions
 from jaxformer.models.points import point
 from jaxformer.models.pretrained.spec import PretrainedSpec
@@ -209,7 +209,8 @@ class Norm(nn.Module):
 
 
 def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> nn.Dense:
-    return nn.Dense(features, bias, **spec.dtypes, kernel_init=normal(spec.init_std), name=name)
+    inits = {"kernel_init": normal(spec.init_std), "dot_general": flat}
+    return nn.Dense(features, bias, name=name, **inits, **spec.dtypes)
 
 
 def visible(seen_BxS: jax.Array, start: Any, T: int, window: int) -> jax.Array:

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import json
 import os
 import re
@@ -98,6 +99,15 @@ def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, rows)
     )
 
 
+def gaps(records):
+    """How far a metric of one record is above that of another."""
+    for one, other in itertools.permutations(records, 2):
+        for name in one["metrics"].keys() & other["metrics"].keys():
+            means = [record["metrics"][name]["mean"] for record in (one, other)]
+            if None not in means:
+                yield means[0] - means[1]
+
+
 def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
     read, checked = Reader(text), 0
     items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
@@ -114,6 +124,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
         known = [m["mean"] for record in records for m in record["metrics"].values()]
         if "data-records" in attributes:
             known += constants + [v for record in records for v in record["baselines"].values()]
+            known += list(gaps(records))
         marked.append("".join(words))
         for part in marked[-1].split(" against "):
             shown = NUMBER.match(part)

@@ -129,6 +129,7 @@ def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
         ("--config.data.images=folder", "no folder or zip of images at"),
         ("--config.data.classes=(3,1,1)", "needs at least 2"),
         ("--config.data.classes=(3,4)", "three numbers"),
+        ("--config.data.folder=nowhere", "must be where TensorFlow Datasets has its data"),
         ("--config.data.patch=5", "do not tile"),
         ("--config.bayes.temperatures=0.0", "above 0"),
         ("--config.model.heads=(2,0)", "heads"),

@@ -28,7 +28,7 @@ def test_the_printed_drift_fails_theorem_2_1_by_the_correlation_alone():
         phi = jnp.eye(4) * 0.7 + 0.3
         keys = jax.random.split(jax.random.key(0), 3)
         paths = [
-            cs.predict(key, phi, 1.0, 4000, 50, solver=solver)[:, None]
+            cs.predict(key, phi, 1.0, 4000, 25, solver=solver)[:, None]
             for key, solver in zip(keys, (cs.Euler(), cs.Euler(), Printed()), strict=True)
         ]
         law, corrected, printed = map(quantities, paths)

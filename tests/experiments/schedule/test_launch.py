@@ -1,7 +1,8 @@
 """Jobs in processes of their own: order, signals, failures; the program is a stand-in."""
 
-import fcntl
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,8 +10,9 @@ import threading
 import time
 
 import pytest
+from rich.console import Console
 
-from experiments.schedule import launch
+from experiments.schedule import devices, launch, show_runs
 from experiments.schedule.launch import Job, Launcher
 from experiments.shared import flags
 from jaxformer.errors import UserError
@@ -68,7 +70,7 @@ def test_a_job_is_taken_when_a_place_is_free(root):
             taken.append(job.name)
             yield job
 
-    with Launcher(processes=2) as launcher:
+    with Launcher(2) as launcher:
         next(launcher.run(lazy()))
     assert 2 <= len(taken) <= 3
 
@@ -119,7 +121,13 @@ def test_leaving_early_stops_what_runs(root):
 def test_the_line_says_how_far_a_job_is(root):
     (job,) = jobs(root, "good")
     job.log().write_text("step 3/9  loss 1\nstep 6/9  loss 1\n")
-    assert Launcher()._say(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
+    assert show_runs.one_line(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
+    shown = launch.Running(job, time.monotonic(), devices.Place("GPU 3"))
+    console = Console(width=80, file=io.StringIO())
+    console.print(show_runs.table([shown], free=2, aside=1))
+    text = console.file.getvalue()
+    assert re.search(r"GPU 3 +good 0 +0 s +6 of 9", text)
+    assert "1 run, 2 places free, another has 1" in text
 
 
 def test_the_workdir_of_a_job_is_its_own(tmp_path):
@@ -136,7 +144,7 @@ def test_a_job_is_no_task_of_the_slurm_job_that_the_launcher_is_in(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "16")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "16")
     monkeypatch.setenv("MINE", "kept")
-    environment = Launcher()._environment()
+    environment = launch.environment(devices.Place())
     assert environment["MINE"] == "kept"
     assert not [name for name in environment if name.startswith("SLURM_")]
 
@@ -166,17 +174,6 @@ def test_the_run_of_a_killed_launcher_saves_and_stops(tmp_path):
         until(lambda: (tmp_path / "ready").exists())
         launcher.kill()
     until(lambda: (tmp_path / "0/saved").exists())
-
-
-def test_a_folder_that_is_still_held_is_waited_for(root, monkeypatch, capsys):
-    (root / "0").mkdir()
-    with open(root / "0/.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        threading.Timer(0.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN)).start()
-        with Launcher() as launcher:
-            (outcome,) = launcher.run(jobs(root, "good"))
-    assert outcome.code == 0 and outcome.seconds < 60
-    assert "good 0: waiting for the run that still holds its folder" in capsys.readouterr().out
 
 
 def until(is_so):

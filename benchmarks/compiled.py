@@ -1,0 +1,134 @@
+"""What the compiler says of a training step at the papers' shapes. Nothing is run or allocated.
+
+    python benchmarks/compiled.py [NAME ..]
+
+State: parameters and moments; temporary: what the compiler takes besides, so that their sum is the
+peak of one member. FLOPs: the matrix products of the program, recomputed ones too. The numbers are
+those of the backend of this machine. A CPU has no half precision of its own: it makes float32
+copies of half of what it multiplies, so a GPU takes less.
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer import optim
+from jaxformer.environment import processor
+from jaxformer.models.decoder import decoder
+from jaxformer.partition import Partition
+from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.tasks.source import make_source
+from jaxformer.tasks.task import Batch, Task
+from jaxformer.training import cost, flops
+from jaxformer.training.population import population
+from jaxformer.training.setup import make_setup
+
+
+class Shape(NamedTuple):
+    """Of a published experiment."""
+
+    layers: int
+    width: int
+    heads: int
+    length: int
+    vocab: int
+    batch: int
+    scored: int
+
+
+SHAPES = {
+    "retrieval": Shape(2, 1024, 4, 61, 256, 1024, 1),
+    "memorisation": Shape(2, 128, 4, 3, 1024, 32_768, 1),
+    "k-hop": Shape(5, 512, 8, 99, 23, 128, 99),
+    "language model": Shape(12, 512, 8, 256, 128_256, 512, 256),
+}
+HALF = {"dtype": jnp.bfloat16}
+REMAT, SCAN, FUSED = {"remat": True}, {"scan": True}, {"fused": True}
+DENSE = FUSED | {"remat_keep": "dense"}
+CHUNK = {"loss_chunk": 4096}
+CASES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
+    "retrieval": [("float32", {}, {}), ("bfloat16", HALF, {})],
+    "memorisation": [("float32", {}, {})],
+    "k-hop": [("float32", {}, {}), ("bfloat16", HALF, {})],
+    "language model": [
+        ("float32, loss in chunks", {}, CHUNK),
+        ("bfloat16, loss in chunks", HALF, CHUNK),
+        ("the same, remat", HALF | REMAT, CHUNK),
+        ("the same, scan", HALF | SCAN, CHUNK),
+        ("the same, scan, fused", HALF | SCAN | FUSED, CHUNK),
+        ("the same, scan, fused, remat but for dense", HALF | SCAN | REMAT | DENSE, CHUNK),
+        ("the same, scan, remat", HALF | SCAN | REMAT, CHUNK),
+        ("the same, in 4 parts", HALF, CHUNK | {"accumulate": 4}),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Tokens(Task):
+    """A task of a size; its examples are never drawn."""
+
+    vocab_size: int = 0
+    length: int = 0
+    n_scored: int = 0
+
+    def example(self, key: jax.Array, index: jax.Array) -> Batch:
+        zeros_T = jnp.zeros(self.length, jnp.int32)
+        return Batch(zeros_T, zeros_T, jnp.ones(self.length))
+
+    def baselines(self, batch: Batch) -> dict[str, float]:
+        return {}
+
+
+def main(names: list[str]) -> None:
+    device = jax.devices()[0]
+    named = processor() if device.platform == "cpu" else device.device_kind
+    print(f"{named}, jax {jax.__version__}")
+    print("| shape | how | state, GiB | temporary | sum | TFLOP a step | compiling, s |")
+    print("|---|---|---|---|---|---|---|")
+    for name in names or CASES:
+        shape = SHAPES[name]
+        print(f"| {name}: {' '.join(f'{k[0].upper()}{v}' for k, v in shape._asdict().items())} |")
+        for how, model, train in CASES[name]:
+            state, temporary, operations, seconds = compiled(shape, model, train)
+            print(
+                f"| | {how} | {state / 2**30:.2f} | {temporary / 2**30:.2f} | "
+                f"{(state + temporary) / 2**30:.2f} | {operations / 1e12:.3g} | {seconds:.0f} |",
+                flush=True,
+            )
+
+
+def compiled(shape: Shape, model: dict, train: dict) -> tuple[float, float, float, float]:
+    """(bytes of the state, temporary bytes, operations, seconds) of one member's step."""
+    task = Tokens(shape.vocab, shape.length, shape.scored)
+    network = decoder(
+        vocab_size=shape.vocab,
+        length=shape.length,
+        width=shape.width,
+        layers=shape.layers,
+        heads=shape.heads,
+        mlp_width=4 * shape.width,
+        **model,
+    )
+    rules = Partition(((".*", "train"),))
+    tx = optim.optimizer(rules, {"train": optim.AdamW()}, 1.0, optim.schedule("cosine", 1000, 10))
+    data = make_source(task, DataSettings(), shape.batch)
+    settings = TrainSettings(shape.batch, **train)
+    setup = make_setup(
+        *(task, network, rules, tx, data, population(0, 1, (1e-3,)), settings),
+        DeviceSettings(data=1),
+    )
+    began = time.monotonic()
+    state, batch = jax.eval_shape(setup.create), cost.batch_shapes(setup)
+    traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
+    memory = traced.lower().compile().memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    seconds = time.monotonic() - began
+    return held, memory.temp_size_in_bytes, flops.of(traced.jaxpr.jaxpr), seconds
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

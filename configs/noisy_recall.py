@@ -1,0 +1,84 @@
+"""A whole config for the recipe `recall`: noisy in-context recall at a scale."""
+
+from ml_collections import ConfigDict
+
+from configs.common import training
+
+PROTOCOLS = ("quick", "plateau")
+
+
+def recall(
+    name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp", "mlp")
+) -> ConfigDict:
+    """Noisy in-context recall at a scale.
+
+    The argument protocol=plateau, where a config has it, trains at the paper's rate to where
+    nothing changes any more; quick stops when the effect shows.
+    """
+    config = training(name, arguments)
+    config.recipe = "recall"
+    config.n_seeds = 5
+    config.task = dict(
+        name="recall",
+        n_symbols=32,
+        context=64,
+        alpha=0.5,
+        triggers=" ",
+        drawn_triggers=0,
+        noise="",
+        exclude_triggers=False,
+        scored="repeats",
+        statistics="text",
+        text="",
+        max_scored=0,
+    )
+    config.data.update(test_size=512, validation_size=256)
+    config.model = dict(
+        name="recall",
+        width=128,
+        feed_forward=layers,
+        mlp_multiplier=4,
+        factored_values=True,
+        factored_keys=False,
+        scale_scores=True,
+        positions="random",
+        embed_std=1.0,
+        causal=True,
+        tie_output=False,
+        parallel=False,
+        dtype="float32",
+        param_dtype="float32",
+    )
+    config.partition = (("(embed|unembed|positions)/.*", "frozen"), (".*", "train"))
+    config.optim.update(learning_rate=(0.1,), schedule="constant", warmup=0, clip=0.0)
+    config.optim.labels = dict(
+        train=dict(name="sgd", momentum=0.9, weight_decay=1e-4, multiplier=1.0)
+    )
+    config.train.update(batch_size=64, steps=300, eval_every=100)
+    config.recall = dict(
+        probe_every=20,
+        early=20,  # the first steps of each kind of data, of which every second is probed
+        pretrain_steps=0,  # on clean data, alpha = 0, before the noisy ones
+        truncate=("block_1/mlp/in",),
+        fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
+        followed=(),  # fractions of the last of `truncate` that are probed along training too
+    )
+    if arguments["scale"] == "tiny":
+        config.n_seeds = 1
+        config.task.context = 16
+        config.data.update(test_size=64, validation_size=64)
+        config.model.width = 32
+        config.train.update(batch_size=16, steps=20, eval_every=10)
+        config.recall.update(probe_every=10, early=10)
+    elif arguments["scale"] == "paper":
+        config.task.update(n_symbols=65, context=256)
+        config.model.width = 256
+        config.optim.learning_rate = (0.03,)
+        config.train.update(batch_size=512, steps=2000)
+    if arguments.get("protocol") == "plateau" and arguments["scale"] != "tiny":
+        config.optim.learning_rate = (0.03,)
+        config.train.update(steps=4000, eval_every=500)
+        config.recall.update(probe_every=100)
+        if arguments["scale"] == "small":
+            config.model.width = 64
+    return config

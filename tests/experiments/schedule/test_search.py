@@ -1,0 +1,120 @@
+"""A search proposes runs and learns from them; the runs are stand-ins that score what they are."""
+
+import sys
+from argparse import Namespace
+
+import pytest
+
+from experiments import sweep
+from experiments.schedule import launch, search
+from experiments.schedule.search import Range
+
+CONFIG = "--config=configs/mixit/memorization.py:scale=tiny,variant={standard,mixit}"
+SPACE = [CONFIG, "--search=tpe", "--range=optim.learning_rate=1e-5:1e-1:log"]
+SPACE += ["--range=model.layers=1:3"]
+
+
+def test_ranges_and_choices_make_a_space():
+    asked = Namespace(range=["model.layers=1:3", "optim.learning_rate=1e-5:0.1:log"])
+    found = search.space("a:{b,c}", {"model.heads": ["1", "2"]}, asked)
+    assert found == {
+        "model.heads": ["1", "2"],
+        "model.layers": Range(1.0, 3.0, True, False),
+        "optim.learning_rate": Range(1e-5, 0.1, False, True),
+        "config": ["a:b", "a:c"],
+    }
+    chosen = {"config": "a:c", "model.layers": 2, "optim.learning_rate": 0.001234567}
+    run = search.run_of("a:{b,c}", chosen, {"seed": "3"})
+    assert run.config == "a:c" and run.varied["optim.learning_rate"] == "0.00123457"
+    assert run.overrides == {
+        "seed": "3",
+        "model.layers": "2",
+        "optim.learning_rate": "0.00123457,",
+    }
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([CONFIG, "--range=model.layers=1:3"], "--range needs --search=tpe"),
+        ([CONFIG, "--search=tep"], "unknown --search 'tep'. Did you mean 'tpe'"),
+        ([CONFIG, "--search=tpe", "--range=model.layers=3:1"], "--range must be FIELD=LOW:HIGH"),
+        ([CONFIG, "--search=tpe", "--range=model.layers=1"], "--range must be FIELD=LOW:HIGH"),
+        ([CONFIG, "--search=tpe", "--range=seed=0:9:log"], "LOW must be above 0, got 0"),
+        ([CONFIG, "--search=tpe", "--range=model.layer=1:3"], "no field 'model.layer'"),
+        ([CONFIG, "--search=tpe", "--range=seed=0:9", "--range=seed=0:9"], "is given twice"),
+        ([CONFIG, "--search=tpe", "--range=seed=0:9", "--grid=seed=1,2"], "give one"),
+        ([*SPACE, "--executor=slurm"], "on this machine: leave out --executor"),
+        (["--config=configs/mixit/hops.py:variant=mixit", "--search=tpe"], "nothing to search"),
+        ([*SPACE, "--trials=0"], "--trials must be a whole number"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message, capsys):
+    assert sweep.main([*words, "--dry-run"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+
+
+def test_without_optuna_one_line_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert sweep.main([*SPACE, "--dry-run"]) == 2
+    assert "pip install 'jaxformer[search]'" in capsys.readouterr().err
+
+
+# Scores best at a rate of 1e-3 with two layers; diverges at large rates.
+STAND_IN = """
+import json, math, pathlib, sys
+sys.path.insert(0, {root!r})
+from jaxformer.records import sealed
+words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+folder = pathlib.Path(words["--workdir"])
+folder.mkdir(parents=True, exist_ok=True)
+rate = float(words["--config.optim.learning_rate"].rstrip(","))
+if rate > 0.03:
+    print("error: the loss was not finite at step 3; Try a lower learning rate.")
+    sys.exit(2)
+score = 1 - abs(math.log10(rate) + 3) / 10 - abs(int(words["--config.model.layers"]) - 2) / 10
+metrics = {{"accuracy": {{"mean": score, "sem": 0.0, "n": 1}}}}
+one = {{"seed": 0, "learning_rate": rate, "validation_accuracy": score, "metrics": metrics}}
+held = {{"config": {{}}, "metrics": metrics, "seeds": [0], "members": [one]}}
+(folder / "result.json").write_text(json.dumps(sealed(held)))
+"""
+
+
+@pytest.mark.slow
+def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+    optuna = pytest.importorskip("optuna", reason="pip install 'jaxformer[search]'")
+    from experiments.shared import flags
+
+    code = STAND_IN.format(root=str(flags.ROOT))
+    words = [*SPACE, f"--workdir={tmp_path / 'broken'}", "--grid=model.heads=3,5"]
+    monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", "raise SystemExit(2)"))
+    assert sweep.main([*words, "--trials=3"]) == 1  # and it ends
+    assert capsys.readouterr().out.count("failed: it said nothing") == 3
+    monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", code))
+    words = [*SPACE, f"--workdir={tmp_path}"]
+    assert sweep.main([*words, "--trials=6"]) == 0
+    asked = Namespace(search="tpe", trials=8, workdir=tmp_path)
+    config = CONFIG.removeprefix("--config=")
+    space = search.space(config, {}, Namespace(range=[w[8:] for w in SPACE if "--range" in w]))
+    study = search.Search(asked, config, space, {})
+    trial = study.study.ask()  # a launcher that was killed while this one ran
+    for name, choice in space.items():
+        search._chosen(trial, name, choice)
+    study.study.ask()  # and one that was killed while it asked
+    assert study.left() == 1
+    capsys.readouterr()
+    assert sweep.main([*words, "--trials=25", "--processes=2"]) == 0
+    out = capsys.readouterr().out
+    assert f"trial {trial.number + 1} of 25" in out and "best memorization" in out
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / search.JOURNAL))
+    )
+    held = optuna.load_study(study_name="search", storage=storage)
+    states = [t.state.name for t in held.trials if t.params]
+    assert len(states) == 25 and set(states) == {"COMPLETE", "PRUNED"}
+    assert held.best_value > 0.85
+    assert sweep.main([*words, "--trials=25"]) == 0
+    assert "trial" not in capsys.readouterr().out.partition("best")[0]
+    assert sweep.main([*words, "--grid=seed=1,2"]) == 2
+    assert "holds another search" in capsys.readouterr().err

@@ -1,0 +1,276 @@
+"""What a cluster is told and what it answers; its commands are pretended (tests/slurm is real)."""
+
+import os
+import pickle
+import signal
+import sys
+
+import pytest
+
+from experiments import sweep
+from experiments.schedule import executors, launch
+from experiments.schedule.jobs import Job
+from experiments.schedule.slurm import launcher, options, queue
+from experiments.schedule.slurm.launcher import SlurmLauncher
+from experiments.schedule.slurm.options import Options
+from experiments.schedule.slurm.queue import Queue, State
+from experiments.schedule.slurm.worker import Worker
+from experiments.shared import flags
+from jaxformer.errors import UserError
+from jaxformer.training.progress import Interrupt
+
+
+@pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """pretended(name, text): a command of Slurm that is this shell script."""
+    room = tmp_path / "bin"
+    room.mkdir()
+    monkeypatch.setenv("PATH", str(room))
+
+    def write(name, text):
+        (room / name).write_text(f"#!/bin/sh\n{text}\n")
+        (room / name).chmod(0o755)
+
+    return write
+
+
+def test_the_example_says_what_sbatch_is_told():
+    read = options.read(str(flags.ROOT / "configs/slurm/example.toml"))
+    said = read.submitit()
+    assert (said["time"], said["gpus_per_node"], said["partition"]) == (240, 1, "gpu")
+    assert "constraint" not in said and said["additional_parameters"] == {"requeue": True}
+    assert Options(time="90s").minutes == 2
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("time = ", "is not TOML"),
+        ("tiem = '2h'", r"has no field 'tiem'\. Did you mean 'time'"),
+        ("time = 2", "time must be a text, got 2"),
+        ("gpus = '1'", "gpus must be a whole number, got '1'"),
+        ("gpus = true", "gpus must be a whole number, got True"),
+        ("setup = [1]", "setup must be a list of texts"),
+        ("setup = 'module load cuda'", "setup must be a list of texts"),
+        ("time = 'soon'", "time must be a time such as"),
+        ("nodes = 0", "nodes must be at least 1, got 0"),
+        ("time = '2m'", "time = '2m' is too short: a run is told to save 90 s before the end"),
+    ],
+)
+def test_wrong_options_are_one_line(text, message, tmp_path):
+    file = tmp_path / "cluster.toml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        options.read(str(file))
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_that_cannot_be_saved_must_end_in_time(tmp_path):
+    jobs = [Job("a figure", "c", {}, tmp_path, seconds=7200.0, resumes=False)]
+    with pytest.raises(UserError, match="a figure takes about 2 h 0 min and cannot be saved"):
+        options.check_jobs(Options(time="1h"), jobs)
+    options.check_jobs(Options(time="3h"), jobs)
+    options.check_jobs(Options(time="1h"), [jobs[0]._replace(resumes=True)])
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--slurm=x.toml"], "--slurm=FILE needs --executor=slurm"),
+        (["--executor=slrum"], "unknown executor 'slrum'. Did you mean 'slurm'"),
+        (["--executor=slurm", "--slurm=x.toml"], "no file 'x.toml' of options"),
+        (["--executor=slurm"], "needs Slurm: there is no sbatch on this machine"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message, pretended, tmp_path, capsys):
+    words = [*words, "--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
+    assert sweep.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+
+
+def test_no_submitit_no_answer_and_no_such_partition_are_said(pretended, monkeypatch):
+    pretended("sbatch", "exit 1")
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UserError, match=r"pip install 'jaxformer\[slurm\]'"):
+        options.check_cluster(Options())
+    monkeypatch.setitem(sys.modules, "submitit", type(sys)("submitit"))
+    pretended("sinfo", "echo 'slurm_load_partitions: no controller' >&2; exit 1")
+    with pytest.raises(UserError, match="Slurm does not answer: slurm_load_partitions: no contr"):
+        options.check_cluster(Options())
+    pretended("sinfo", "echo gpu; echo cpu")
+    with pytest.raises(UserError, match=r"unknown partition 'gpus'\. Did you mean 'gpu'"):
+        options.check_cluster(Options(partition="gpus"))
+    options.check_cluster(Options(partition="gpu,cpu"))
+
+
+def test_a_dry_run_and_help_ask_no_cluster(pretended, tmp_path, capsys):
+    words = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
+    assert sweep.main([*words, "--executor=slurm", "--dry-run"]) == 0
+    assert sweep.main(["--executor=slurm", "--help"]) == 0
+    assert "--executor=slurm" in capsys.readouterr().out
+
+
+def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
+    pretended(
+        "squeue",
+        "echo '12_0|RUNNING|n1|None'; echo '12_1|PENDING||Priority'; echo '12_2|FAILED|n1|None'\n"
+        "echo '12_3|PENDING||launch failed requeued held'; echo '12_4|PENDING||JobHeldUser'",
+    )
+    mine = Queue(tmp_path)
+    jobs = [Job(str(i), "c", {}, tmp_path / f"run-{i}") for i in range(5)]
+    with mine.lock():
+        mine.add((job, f"12_{i}") for i, job in enumerate(jobs))
+    mine.file.write_text(mine.file.read_text() + '{"run": "cut')
+    assert mine.ids()["run-4"] == "12_4"
+    states = mine.states()
+    assert states["12_0"] == State("RUNNING", "n1") and "12_2" not in states
+    held = {name for name, state in states.items() if state.is_held}
+    assert held == {"12_3"}  # the one that a user holds will start when it is released
+    (mine.folder / "12_2_0_result.pkl").write_bytes(pickle.dumps(("error", "Traceback\nwhy")))
+    assert (mine.code("12_2"), mine.code("12_1")) == ("why", None)
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
+    mine = SlurmLauncher(Options(), tmp_path)
+    answers = iter([UserError("Slurm does not answer."), UserError("Slurm does not answer."), {}])
+
+    def states():
+        answer = next(answers)
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(mine.queue, "states", states)
+    assert [mine._states() for _ in range(3)] == [None, None, {}] and mine.unheard == 0
+    assert capsys.readouterr().out.count("Slurm does not answer. The jobs go on") == 1
+    mine.unheard = launcher.UNHEARD
+    answers = iter([UserError("Slurm does not answer.")])
+    with pytest.raises(UserError, match="does not answer"):
+        mine._states()
+
+
+def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
+    mine = SlurmLauncher(Options(), tmp_path)
+    mine.board.line.printed = -1e9
+    left = {f"run-{i}": Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)}
+    names = {run: f"7_{i}" for i, run in enumerate(left)}
+    states = dict.fromkeys(("7_1", "7_2"), State("PENDING", "PartitionNodeLimit"))
+    mine._show(left, names, states | {"7_0": State("RUNNING", "n1")})
+    assert "run 0: 0 s | 2 wait in the queue (PartitionNodeLimit)" in capsys.readouterr().err
+
+
+def test_the_queue_says_when_slurm_does_not_answer(pretended):
+    pretended("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert queue.alive(["12"]) == {}  # it ended long ago
+    pretended("squeue", "echo 'slurm_load_jobs error: timed out' >&2; exit 1")
+    with pytest.raises(UserError, match="timed out"):
+        queue.alive(["12"])
+
+
+def test_the_status_says_what_each_run_does(tmp_path, capsys):
+    names = ("done", "failed", "stopped", "waiting", "running")
+    jobs = {name: Job(name, "c", {}, tmp_path / name) for name in names}
+    for name in ("done", "stopped"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "done/result.json").touch()
+    (tmp_path / "stopped/config.json").touch()
+    jobs["stopped"].log().write_text("step 3/9  loss 1\n")
+    jobs["failed"].log().write_text("error: the field x must be 1.\n")
+    (tmp_path / "running").mkdir()
+    with open(tmp_path / "running/.lock", "w") as lock:
+        launch_lock(lock)
+        executors.show_status([*jobs.values()], tmp_path)
+    out = capsys.readouterr().out
+    assert "5 runs: 1 finished, 1 failed, 1 stopped, 1 waiting, 1 running" in out
+    assert "3 of 9" in out and "the field x must be 1." in out
+    found = executors.status(jobs["waiting"], "12_1", State("PENDING", "Priority"))
+    assert found == ("pending", "job 12_1: Priority")
+
+
+def launch_lock(file):
+    import fcntl
+
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def test_the_notice_of_a_job_saves_however_often_it_comes(monkeypatch):
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", "USR1")
+    before = signal.getsignal(signal.SIGUSR1)
+    with Interrupt() as interrupt:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert interrupt.signal == signal.SIGTERM
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+def test_outside_of_a_job_that_signal_does_what_it_did(monkeypatch):
+    monkeypatch.delenv("SUBMITIT_EXECUTOR", raising=False)
+    monkeypatch.delenv("SUBMITIT_PREEMPT_SIGNAL", raising=False)
+    with Interrupt():
+        assert signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL
+
+
+# Ends as it is told; saves at the notice of the job.
+RUN = """
+import os, pathlib, signal, sys, time
+words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+folder = pathlib.Path(words["--workdir"])
+folder.mkdir(exist_ok=True)
+assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN  # until it listens
+with open(folder / "starts", "a") as file:
+    file.write("x")
+if words["--config"] == "killed" and len((folder / "starts").read_text()) < 3:
+    os.kill(os.getpid(), signal.SIGKILL)
+if words["--config"] == "slow":
+    signal.signal(signal.SIGUSR2, lambda *_: sys.exit(143))
+    (folder / "ready").touch()
+    time.sleep(60)
+sys.exit(0 if words["--config"] != "broken" else 2)
+"""
+
+
+@pytest.fixture
+def worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", RUN))
+    return lambda kind: Worker(Job("a", kind, {}, tmp_path / "run"))
+
+
+def test_a_worker_starts_a_killed_run_again_and_gives_back_its_code(worker, tmp_path, capsys):
+    assert worker("killed")() == 0 and (tmp_path / "run/starts").read_text() == "xxx"
+    assert worker("broken")() == 2
+    said = capsys.readouterr().out
+    assert said.count("killed by signal 9; it is started again") == 2
+    assert "scontrol is missing" in said or os.path.exists("/usr/bin/scontrol")
+
+
+def test_a_worker_saves_when_its_time_is_up_and_can_be_sent_again(worker, tmp_path, monkeypatch):
+    submitit = type(sys)("submitit")
+    helpers = type(sys)("submitit.helpers")
+    helpers.DelayedSubmission = lambda function: ("again", function)
+    monkeypatch.setitem(sys.modules, "submitit", submitit)
+    monkeypatch.setitem(sys.modules, "submitit.helpers", helpers)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    mine = worker("slow")
+
+    def up(number, frame):  # as submitit does it: in the middle of the wait
+        raise SystemExit(repr(mine.checkpoint()[0]))
+
+    before = signal.signal(signal.SIGALRM, up)
+    try:
+        import threading
+
+        def later():
+            while not (tmp_path / "run/ready").exists():
+                pass
+            os.kill(os.getpid(), signal.SIGALRM)
+
+        threading.Thread(target=later).start()
+        with pytest.raises(SystemExit, match="again"):
+            mine()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert mine.process.wait() == 143
+    assert pickle.loads(pickle.dumps(mine)).process is None

@@ -1,0 +1,75 @@
+"""Dense layers with one axis of rows: the same bits, and no weight gradient over two axes."""
+
+import jax
+import jax.extend.core as core
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer.models.decoder import decoder
+from jaxformer.models.layers import flat
+from jaxformer.models.recall import recall
+
+SIZES = dict(vocab_size=7, length=5, width=8)
+MODELS = {
+    "decoder": decoder(**SIZES, layers=1, heads=2, mlp_width=16),
+    "recall": recall(**SIZES),
+}
+KEPT = {"decoder": 0, "recall": 2}  # a transposed kernel a layer: flat, it has other bits
+TOKENS = jnp.zeros((3, 5), jnp.int32)
+
+
+def products(program):
+    """Every dot_general of a jaxpr and of those inside it."""
+    for step in program.eqns:
+        if step.primitive.name == "dot_general":
+            yield step
+        for inside in jax.tree.leaves(
+            dict(step.params), is_leaf=lambda x: isinstance(x, core.ClosedJaxpr)
+        ):
+            if isinstance(inside, core.ClosedJaxpr):
+                yield from products(inside.jaxpr)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_product_with_a_weight_has_one_axis_of_rows(name):
+    """(B, T, N) would contract two axes in the weight's gradient, which costs a transposed copy."""
+    model = MODELS[name]
+    params = jax.eval_shape(model.init, jax.random.key(0), TOKENS)
+    gradient = jax.grad(lambda p: model.apply(p, TOKENS).sum())
+    found = [*products(jax.make_jaxpr(gradient)(params).jaxpr)]
+    contracted = [step.params["dimension_numbers"][0][0] for step in found]
+    assert len(found) > 10 and sum(len(axes) > 1 for axes in contracted) == KEPT[name]
+
+
+def test_the_bits_are_those_of_three_axes():
+    keys = jax.random.split(jax.random.key(0), 3)
+    x, w = jax.random.normal(keys[0], (3, 4, 5)), jax.random.normal(keys[1], (5, 6))
+    seen = jax.random.normal(keys[2], (3, 4, 6))
+
+    def gradients(product):
+        return jax.jit(jax.value_and_grad(lambda x, w: (product(x, w) * seen).sum(), (0, 1)))(x, w)
+
+    ours, plain = gradients(flat), gradients(lambda x, w: x @ w)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_half_precision_is_summed_in_float32():
+    """A sum of 512 ones ends at 256 in bfloat16, where 256 + 1 is 256 again."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    shapes = (2, 3, 512), (512, 4), (2, 3, 4)
+    x, w, given = (
+        jax.random.normal(key, shape).astype(jnp.bfloat16)
+        for key, shape in zip(keys, shapes, strict=True)
+    )
+    np.testing.assert_array_equal(flat(jnp.ones_like(x), jnp.ones_like(w)), 512)
+    steps = [*products(jax.make_jaxpr(lambda x, w: jax.vjp(flat, x, w)[1](given))(x, w).jaxpr)]
+    assert [step.params["preferred_element_type"] for step in steps] == [jnp.float32] * 3
+
+    out, back = jax.vjp(flat, x, w)
+    x64, w64, given64 = (np.asarray(leaf, float) for leaf in (x, w, given))
+    exact = x64 @ w64, given64 @ w64.T, np.einsum("btn,btm->nm", x64, given64)
+    for a, b in zip((out, *back(given)), exact, strict=True):
+        assert a.dtype == jnp.bfloat16
+        np.testing.assert_allclose(np.asarray(a, float), b, rtol=2**-8, atol=1e-5)

@@ -1,0 +1,57 @@
+"""A cluster for the tests of this folder, where Slurm and submitit are installed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.slurm import cluster as daemons
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    if lacks := daemons.missing():
+        pytest.skip(f"no {lacks[0]} on this machine: apt-get install slurm-wlm munge")
+    if importlib.util.find_spec("submitit") is None:
+        pytest.skip("no submitit: pip install 'jaxformer[slurm]'")
+    with daemons.running() as made:
+        yield made
+
+
+@pytest.fixture
+def python(cluster):
+    """python(words): a program beside the cluster, which is waited for; started(words) is not."""
+
+    class Python:
+        environment = cluster.environment | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+        }
+
+        def started(self, *words, **more):
+            return subprocess.Popen(
+                [sys.executable, *map(str, words)],
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                **more,
+            )
+
+        def __call__(self, *words, timeout=300):
+            process = self.started(*words)
+            try:
+                said, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said, _ = process.communicate()
+                said += " (it never ended)"
+            return process.returncode, said
+
+    return Python()

@@ -1,0 +1,48 @@
+"""A batch in parts: the gradient of the whole, and what cannot be cut is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer.errors import UserError
+from jaxformer.sharding import check_batch
+from jaxformer.tasks.task import Batch, over_scored
+from jaxformer.training.step import in_parts, token_weighted
+
+ROWS, T = 12, 5
+
+
+def scores_of(trainable, frozen, batch):
+    """Of a linear model; the loss of an example is the mean over what is scored in it."""
+    out_BxT = jnp.tanh(batch.inputs @ trainable["w"]) * frozen
+    seen = {"size": (out_BxT**2).mean()}
+    return over_scored((out_BxT - batch.targets) ** 2, batch.weights), seen
+
+
+@pytest.mark.parametrize("parts", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_the_gradient_is_that_of_the_whole_batch(parts):
+    """Examples weigh as many tokens as they score: the mean of the parts' means is another one."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    batch = Batch(
+        jax.random.normal(keys[0], (ROWS, T)),
+        jax.random.normal(keys[1], (ROWS, T)),
+        jax.random.bernoulli(keys[2], 0.4, (ROWS, T)) * 1.0,
+    )
+    trainable, frozen = {"w": jax.random.normal(keys[3], (T, T))}, jnp.float32(0.7)
+
+    def whole(trainable, frozen, batch):
+        scores, seen = scores_of(trainable, frozen, batch)
+        return token_weighted(scores), seen
+
+    expected = jax.value_and_grad(whole, has_aux=True)(trainable, frozen, batch)
+    found = jax.jit(in_parts(scores_of, parts))(trainable, frozen, batch)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7)
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    sizes = {"data": 2, "fsdp": 1, "tensor": 1, "members": 3}
+    check_batch(12, sizes, 3)
+    with pytest.raises(UserError, match=r"12 is not a multiple of the 2 .* train\.accumulate = 4"):
+        check_batch(12, sizes, 4)

@@ -1,0 +1,54 @@
+"""What a dry run promises: operations of all members, memory, a time that is measured."""
+
+import json
+
+import jax
+import pytest
+
+from experiments.run import main, parse
+from jaxformer import build
+from jaxformer.training import cost, flops, plan
+from jaxformer.training.throughput import Throughput
+from tests.experiments.conftest import tiny
+
+
+def phases(*words):
+    return build.phases(parse(tiny(*words)).config)
+
+
+def operations(*words):
+    setup = phases(*words)[0].setup
+    return flops.products(setup.step(), jax.eval_shape(setup.create), cost.batch_shapes(setup))
+
+
+def test_members_multiply_the_operations_however_they_are_computed():
+    """XLA counts the body of a loop once: six members in turn looked as cheap as one."""
+    one = operations()
+    for how in ("map", "vmap"):
+        assert operations("--config.n_seeds=3", f"--config.train.members={how}") == 3 * one
+    assert operations("--config.train.accumulate=4") == one
+
+
+@pytest.mark.slow  # traces three programs
+def test_what_is_recomputed_is_no_operation_of_the_model():
+    words = ("--config.model.remat=True", "--config.train.loss_chunk=4")
+    assert operations(*words) > operations()
+    assert Throughput(phases(*words)[0].setup, 7).performance()["model_flops"] == operations()
+
+
+@pytest.mark.slow  # trains, and scores twice
+def test_a_measured_plan_is_near_the_run(tmp_path, capsys):
+    words = [*tiny("--config.train.steps=200", "--config.train.eval_every=100")]
+    assert main([*words, "--measure"]) == 0
+    assert "(measured)" in capsys.readouterr().out
+    measured = plan.measure(phases(*words[1:]), build.settings(parse(words).config))
+    assert main([*words, f"--workdir={tmp_path / 'run'}"]) == 0
+    found = json.loads((tmp_path / "run/result.json").read_text())["performance"]
+    assert measured.step_flops == found["model_flops"]
+    assert 0.85 < measured.memory / found["peak_memory"] < 1.15
+
+
+def test_what_trains_nothing_cannot_be_measured(capsys):
+    assert main(["--config=configs/attention_paths/posterior.py:scale=tiny", "--measure"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--measure times a training step, of which the recipe 'posterior' has none" in line
