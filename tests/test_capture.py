@@ -201,3 +201,12 @@ def test_wrong_names():
         capture.capture(DECODER, PARAMS["decoder"], TOKENS, names=["block_1/attn/head"])
     with pytest.raises(UserError, match="a sequence of patterns, got the string"):
         capture.capture(DECODER, PARAMS["decoder"], TOKENS, names="final")
+
+
+@pytest.mark.parametrize("token", [-1, 11])
+def test_tokens_of_another_vocabulary_are_refused(token):
+    tokens = TOKENS.at[1, 2].set(token)
+    with pytest.raises(UserError, match=r"from 0 to 10, .* of another tokenizer"):
+        capture.capture(DECODER, PARAMS["decoder"], tokens, names=["final"])
+    traced = jax.jit(lambda x: capture.capture(DECODER, PARAMS["decoder"], x, names=["final"]))
+    traced(tokens)  # nobody can look at them there

@@ -5,6 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from jaxformer import paths
 from jaxformer.errors import UserError
@@ -44,6 +46,8 @@ def run(
     """(logits, {address: activation}); what is kept is what went on, after the edits."""
     if isinstance(names, str):
         raise UserError(f"names must be a sequence of patterns, got the string {names!r}.")
+    if inputs:
+        _check_tokens(model, inputs[0])
     with Request(names, edits).active() as request:
         logits, updates = model.apply({"params": params}, *inputs, mutable=[KEPT])
     everything = updates.get(KEPT, {})  # a model of one's own may sow what is no point
@@ -82,6 +86,19 @@ def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array
 def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Array) -> Any:
     """Logits if `states` entered this block; inside jit the blocks before it do not run."""
     return intervene(model, params, *inputs, {f"block_{block}/before": states})
+
+
+def _check_tokens(model: Model, tokens: Any) -> None:
+    """An embedding gives nan for a token that it has not; inside jit nobody can say so."""
+    size = getattr(getattr(model, "spec", None), "vocab_size", 0)
+    if not size or isinstance(tokens, Tracer) or not getattr(tokens, "is_fully_addressable", True):
+        return
+    tokens = np.asarray(tokens)
+    if tokens.dtype.kind == "i" and tokens.size and not 0 <= tokens.min() <= tokens.max() < size:
+        raise UserError(
+            f"the tokens must be from 0 to {size - 1}, the vocabulary of the model; "
+            f"got {tokens.min()} to {tokens.max()}. Are they of another tokenizer?"
+        )
 
 
 def _select(everything: Mapping[str, Any], pattern: str, known: list[str]) -> dict[str, Any]:

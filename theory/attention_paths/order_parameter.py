@@ -25,7 +25,7 @@ from jaxformer.errors import UserError
 from theory.attention_paths import chain as chains, outputs
 from theory.attention_paths.checks import check_problem, check_widths
 from theory.attention_paths.kernel import PathKernel, energy, path_kernel
-from theory.numerics import Array, Numbers, is_concrete
+from theory.numerics import Array, Numbers, is_concrete, one_lapack_thread
 
 
 class OrderParameter(NamedTuple):
@@ -71,8 +71,10 @@ def order_parameter(
     del attentioned  # for many paths it is the largest array, and the kernel has its own
     # As arrays of one type: 10 and 10.0 share a compiled program.
     arrays = [jnp.asarray(number, labels.dtype) for number in (*widths, temperature)]
-    chain, value, norm = _minimise(layout, kernel, labels, arrays[:-1], arrays[-1], start)
-    if is_concrete(norm) and not bool(norm <= _accepted(labels.dtype)):
+    with one_lapack_thread():
+        chain, value, norm = _minimise(layout, kernel, labels, arrays[:-1], arrays[-1], start)
+        failed = is_concrete(norm) and not bool(norm <= _accepted(labels.dtype))
+    if failed:
         raise UserError(
             f"the order parameter did not converge: |gradient| {float(norm):.1e} of the action, "
             f"expected at most {_accepted(labels.dtype):.0e}. Raise the temperature "

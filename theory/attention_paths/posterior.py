@@ -16,7 +16,7 @@ from theory.attention_paths.export import inference_data
 from theory.attention_paths.kernel import energy, energy_gradient, fit_labels, gram, path_kernel
 from theory.attention_paths.predictor import mean_weights, psd_factor, variances
 from theory.attention_paths.reconstruction import reconstruct
-from theory.numerics import Array
+from theory.numerics import Array, one_lapack_thread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +92,9 @@ class Posterior:
         if self.theta is None:
             return between_B  # of one output
         layout, theta_Sxp = self.problem.layout, jnp.asarray(self.theta)
-        within_B = _mean_variance(layout, theta_Sxp, *self.problem.data, test_BxDxn)
-        return self.problem.by_output(between_B + np.asarray(within_B))
+        with one_lapack_thread():
+            within_B = np.asarray(_mean_variance(layout, theta_Sxp, *self.problem.data, test_BxDxn))
+        return self.problem.by_output(between_B + within_B)
 
     def gram_hidden(self) -> np.ndarray:
         """E[v^(1) v^(1)T] / N_1 = E[U], the input projection left out."""
@@ -134,7 +135,8 @@ class Posterior:
     def _over_draws(self, function) -> np.ndarray:
         attentioned, *given = self.problem.data
         kernel = path_kernel(attentioned)
-        return np.asarray(_map_draws(function, kernel, *given, jnp.asarray(self.U)))
+        with one_lapack_thread():
+            return np.asarray(_map_draws(function, kernel, *given, jnp.asarray(self.U)))
 
     def _check(self, attentioned_test) -> jax.Array:
         heads, n = self.problem.heads, self.problem.attentioned.shape[2]
@@ -144,8 +146,9 @@ class Posterior:
 
 def collapsed_draws(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """U and the mean predictor's linear map for every theta of (draws, size)."""
-    U, linear = _collapsed_draws(problem.layout, jnp.asarray(theta), *problem.data)
-    return np.asarray(U), np.asarray(linear)
+    with one_lapack_thread():
+        U, linear = _collapsed_draws(problem.layout, jnp.asarray(theta), *problem.data)
+        return np.asarray(U), np.asarray(linear)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -34,7 +34,7 @@ from theory.attention_paths.kernel import energy, path_kernel
 from theory.attention_paths.order_parameter import order_parameter
 from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws
 from theory.attention_paths.reconstruction import reconstruct
-from theory.numerics import Array, check_count
+from theory.numerics import Array, check_count, one_lapack_thread
 
 METHODS = ("collapsed", "weights")
 STATISTICS = ("energy", "diverging", "num_steps", "accept_prob", "step_size")
@@ -145,8 +145,9 @@ class Sampler:
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.key_data(key)
         keys = jax.random.split(key, self.chains)
-        state = _start(self._spec(), self._data(), self._centre(), keys)
-        return jax.tree.map(np.asarray, state)
+        with one_lapack_thread():
+            state = _start(self._spec(), self._data(), self._centre(), keys)
+            return jax.tree.map(np.asarray, state)
 
     def advance(self, state: Any, steps: int) -> tuple[Any, dict]:
         """At most `self.chunk` steps of every chain."""
@@ -154,9 +155,11 @@ class Sampler:
         if steps > self.chunk:
             raise ValueError(f"advance takes at most chunk = {self.chunk} steps, got {steps}.")
         skipped = min(max(self.warmup - int(state.i[0]), 0), steps)
-        state, chunk = _advance(self._spec(), self._data(), jax.tree.map(jnp.asarray, state), steps)
-        chunk = jax.tree.map(lambda x: np.asarray(x)[:, skipped:steps], chunk)
-        return jax.tree.map(np.asarray, state), chunk
+        state = jax.tree.map(jnp.asarray, state)
+        with one_lapack_thread():
+            state, chunk = _advance(self._spec(), self._data(), state, steps)
+            chunk = jax.tree.map(lambda x: np.asarray(x)[:, skipped:steps], chunk)
+            return jax.tree.map(np.asarray, state), chunk
 
     def posterior(self, chunks: Sequence[dict], draws: int | None = None) -> Posterior:
         """All draws of the chunks, or the first `draws`."""
