@@ -7,6 +7,11 @@ seeds) and, for seeds that all runs share, the paired difference from the first 
 draws the learning curves into FILE (png, svg or pdf).
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path

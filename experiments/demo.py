@@ -12,6 +12,11 @@ exit code is 1 then. The runs are listed in experiments/papers/headlines.py; the
 so that the effect shows within seconds, and the page says the scale of every number.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import os
 import subprocess
 import sys

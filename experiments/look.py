@@ -22,6 +22,11 @@ second with a high `induction`. MixiT mixes with fixed matrices, so that it has 
 show; its states are still measured.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path

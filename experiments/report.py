@@ -13,6 +13,11 @@ A record is written by `python experiments/run.py ... --record`. One that is dam
 schema, or of a config that has changed since is named and shown as such, never silently used.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -23,6 +23,11 @@ pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with 
 A run that fails is named and does not stop the others; the exit code is 1 then.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import math
 import sys
 from collections.abc import Mapping, Sequence
