@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.table import Table
 
 from experiments.shared import plots
-from experiments.shared.describe import number, show
+from experiments.shared.describe import number, show, with_error
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, flat
@@ -100,8 +100,7 @@ def _metrics(results: dict) -> Table:
 def _cell(value) -> str:
     if value is None:
         return "-"
-    error = "" if value["sem"] is None else f" +- {number(value['sem'])}"
-    return f"{number(value['mean'])}{error} (n={value['n']})"
+    return f"{with_error(value['mean'], value['sem']).replace('±', '+-')} (n={value['n']})"
 
 
 def _paired(first: dict, other: dict, metric: str) -> str | None:

@@ -92,7 +92,7 @@ def test_it_runs_what_is_open_and_then_nothing(command, tmp_path):
     code, text = command("--paper=one")
     assert code == 0 and "open runs: 4, about" in text and "ran 4 of 4" in text
     assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
-    assert "accuracy 0.9 ± 0.01 in 1 s" in text and "Table 10: held" in text
+    assert "accuracy 0.900 ± 0.010 in 1 s" in text and "Table 10: held" in text
     assert len(list((tmp_path / "results").glob("*.json"))) == 4
     code, text = command("--paper=one")
     assert code == 0 and "nothing to run: 4 of 4 runs are recorded" in text
