@@ -5,6 +5,7 @@ from pathlib import Path
 
 from experiments.ledger.item import Item
 from experiments.papers import PAPERS
+from experiments.shared import flags
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([\w./-]+)(?:#[\w-]+)?\)")
@@ -77,11 +78,13 @@ def ledger(key: str) -> str:
 
 
 def commands(item: Item) -> list[str]:
-    """The lines that run its cells at the scale that they were run at; of many the first ones."""
-    configs = list(dict.fromkeys(cell.config for cell in item.cells.values() if not cell.overrides))
-    joined = [f"{c}{',' if ':' in c else ':'}scale=small" for c in configs[:3]]
-    lines = [f"python experiments/run.py --config={config}" for config in joined]
-    return [*lines, *([f"and {len(configs) - 3} more"] if len(configs) > 3 else [])]
+    """The lines that run its cells, at scale small where they have it; of many the first ones."""
+    lines = []
+    for cell in item.cells.values():
+        scale = "small" if "small" in cell.scales else cell.scales[0]
+        config = f"{cell.config}{',' if ':' in cell.config else ':'}scale={scale}"
+        lines.append(flags.command(config, cell.overrides))
+    return [*lines[:3], *([f"and {len(lines) - 3} more"] if len(lines) > 3 else [])]
 
 
 def _rows(key: str) -> dict[str, tuple[str, ...]]:

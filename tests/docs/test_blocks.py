@@ -110,7 +110,8 @@ def shell(line: str, folder) -> str:
 def compare(block: Block, command: str, printed: str) -> None:
     """The lines below a command are printed, in their order; times and memory may differ."""
     text = re.sub(r"\\\n\s*", "", block.text)
-    shown = text.partition(f"$ {command}\n")[2].partition("\n$ ")[0].splitlines()
+    below = "\n" + text.partition(f"$ {command}\n")[2]
+    shown = below.partition("\n$ ")[0].splitlines()
     vary = "numbers vary" in block.said
     lines = iter([plain(line, vary) for line in printed.splitlines()])
     for line in shown:
@@ -158,3 +159,7 @@ def test_a_line_that_is_not_printed_is_found():
     for printed in ("ran 4 of 4 in 1 s.\nbest: 0.6\n", "best: 0.5\nran 4 of 4 in 1 s.\n"):
         with pytest.raises(AssertionError, match="not printed"):
             compare(block, "python x.py", printed)
+    (two,) = of_page("page.md", "```console\n$ python a.py\n$ python b.py\nb\n```\n")
+    compare(two, "python a.py", "")
+    with pytest.raises(AssertionError, match="not printed: b"):
+        compare(two, "python b.py", "")

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.papers import PAPERS
 from jaxformer import build
+from tests.docs import commands
 from tests.docs.blocks import ROOT
 
 
@@ -58,6 +59,15 @@ def test_a_paper_has_its_page_with_every_row(key, site):
         assert f"| **{verdict}** |" in row
         assert item.claim in made
     assert "<!-- ledger" not in made
+
+
+def test_the_commands_of_a_row_are_understood(site, monkeypatch):
+    """The first of each row; that a cell names a config which exists is a test of the ledger."""
+    asked = [site.commands(item)[:1] for item in PAPERS["associations"].items[::6]]
+    assert sum(map(len, asked)) > 3
+    for lines in asked:
+        for line in lines:
+            commands.check(line, monkeypatch)
 
 
 def test_the_first_page_has_the_findings_and_leads_to_the_papers(site):
