@@ -59,22 +59,26 @@ def is_one_of(metrics, mean: str, error: str, scale: float) -> bool:
     )
 
 
+@pytest.fixture(scope="module")
+def metrics(records):
+    """{paper: the numbers of its records}"""
+    papers = (*PAGES, "two_failure_modes")
+    own = {p: [r for r in records if r.config["name"].startswith(f"{p}/")] for p in papers}
+    return {paper: numbers_of(held) for paper, held in own.items()}
+
+
 @pytest.mark.parametrize("paper, file", FILES)
-def test_a_number_with_an_error_is_that_of_a_record(paper, file, records):
+def test_a_number_with_an_error_is_that_of_a_record(paper, file, metrics):
     name = str(file.relative_to(ROOT))
-    own = [r for r in records if r.config["name"].startswith(f"{paper}/")]
-    metrics = numbers_of(own)
     lost = [
         f"{mean} +- {error}"
         for mean, error, percent in NUMBER.findall(file.read_text())
         if f"{mean} +- {error}" not in ELSEWHERE.get(name, ())
-        and not is_one_of(metrics, mean, error, 100.0 if percent else 1.0)
+        and not is_one_of(metrics[paper], mean, error, 100.0 if percent else 1.0)
     ]
     assert not lost, f"{name}: no record of {paper} has {', '.join(lost)}"
 
 
-def test_a_number_of_an_older_run_is_found_out(records):
-    held = [r for r in records if r.config["name"].startswith("associations/")]
-    metrics = numbers_of(held)
+def test_a_number_of_an_older_run_is_found_out(metrics):
     for mean, error in (("-.02", ".13"), (".85", ".04")):  # once in the page
-        assert not is_one_of(metrics, mean, error, 1.0)
+        assert not is_one_of(metrics["associations"], mean, error, 1.0)
