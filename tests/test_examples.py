@@ -4,9 +4,13 @@ import json
 import os
 import re
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+import jaxformer
 from experiments.shared import flags
+from jaxformer.models.pretrained import tiny
 from jaxformer.training.progress import Progress
 
 NOTEBOOKS = sorted((flags.ROOT / "examples").glob("*.ipynb"))
@@ -53,6 +57,28 @@ def test_a_kernel_executes_it(file):
     assert any("image/png" in out.get("data", {}) for out in outputs)
     text = "".join(out.get("text", "") for out in outputs)
     assert "\r" not in text and "finished" in json.dumps(outputs)
+
+
+@pytest.mark.slow  # patching and an intervention to compile
+def test_the_lines_of_the_readme_about_real_models(tmp_path, monkeypatch):
+    """As they are printed, on a random tiny model in the place of the hub's: README.md."""
+    text = (flags.ROOT / "README.md").read_text()
+    block = text[text.index("from jaxformer import capture, surgery\n") :].partition("```")[0]
+    tiny.save("gpt2", tmp_path / "shelf/gpt2", tiny.TEXTS)
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path / "shelf"))
+    monkeypatch.chdir(tmp_path / "here")
+    tokens, other = jnp.array([[5, 17, 2, 9]]), jnp.array([[5, 17, 4, 9]])
+    names = {"jaxformer": jaxformer, "tokens": tokens, "clean": tokens, "corrupted": other}
+    exec(block, names | {"metric": lambda logits: logits[0, -1, 3]}, names)
+    assert names["maps"]["block_1/attn/weights"].shape == (1, 2, 4, 4)
+    assert names["logits"].shape == (1, 4, names["model"].spec.vocab_size)
+    assert {x.shape for x in names["by_place"].values()} == {(4,)}
+    kernel = names["cut"]["block_1"]["mlp"]["in"]["kernel"]
+    assert np.linalg.matrix_rank(kernel, tol=1e-4) == 1
+    for saved in (tmp_path / "here").iterdir():
+        again = jaxformer.load(saved)[1]["block_1"]["mlp"]["in"]["kernel"]
+        np.testing.assert_array_equal(again, kernel)
 
 
 def test_progress_is_one_line_that_says_why_it_ended(capsys):
