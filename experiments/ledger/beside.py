@@ -1,6 +1,6 @@
 """A run of one's own beside the record of the same cell: number by number, seed by seed.
 
-same bits         every digit that the record holds is the same
+same bits         every digit is the same, of every seed that both have
 within rounding   apart by less than a millionth
 within error      the 95 % interval of the difference holds zero; of the seeds that both have, the
                   difference is taken seed by seed
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
         """Of a table: cell, metric, mine, recorded, paper, difference, verdict."""
         how = f" ({self.seeds} seeds)" if self.seeds else ""
         error = "" if math.isnan(self.error) else f" ± {self.error:.2g}"
-        gap = "0" if self.gap == 0 else f"{self.gap:+.2g}{error}{how}"
+        gap = "0" if self.verdict == SAME else f"{self.gap:+.2g}{error}{how}"
         paper = tables.number(self.published)
         numbers = (tables.measured(self.mine), tables.measured(self.recorded), paper)
         return [self.cell, self.metric, *numbers, gap, self.verdict]
@@ -80,9 +80,11 @@ def _pair(cell: str, metric: str, mine: Record, record: Record, published) -> Pa
     ours, theirs = (of_record(r.metrics[metric], r.members, metric) for r in (mine, record))
     gap, error, seeds, half = _apart(ours, theirs)
     largest = max(abs(value["mean"]) for value in values)
-    if values[0] == values[1] and ours.by_seed == theirs.by_seed:
+    gaps = [abs(one) for one in _by_seed(ours, theirs)] or [abs(gap)]
+    more_seeds = {*ours.by_seed} != {*theirs.by_seed}  # then the means are of other seeds
+    if max(gaps) == 0 and (more_seeds or values[0] == values[1]):
         verdict = SAME
-    elif abs(gap) <= CLOSE * largest:
+    elif max(gaps) <= CLOSE * largest:
         verdict = ROUNDING
     elif math.isnan(half):
         verdict = UNKNOWN
@@ -93,17 +95,21 @@ def _pair(cell: str, metric: str, mine: Record, record: Record, published) -> Pa
 
 def _apart(ours: Number, theirs: Number) -> tuple[float, float, int, float]:
     """(mine - recorded, its standard error, paired seeds, half of its 95 % interval)."""
-    shared = [seed for seed in ours.by_seed if seed in theirs.by_seed]
+    shared = _by_seed(ours, theirs)
     if len(shared) > 1:
-        found = over_seeds([ours.by_seed[seed] - theirs.by_seed[seed] for seed in shared])
+        found = over_seeds(shared)
         return found.mean, found.sem, len(shared), half_width([(found.sem, found.n)], 0.0)
     gap, error = ours.mean - theirs.mean, math.hypot(ours.sem, theirs.sem)
     if shared:  # of one seed only its test set's error is known
-        gap = ours.by_seed[shared[0]] - theirs.by_seed[shared[0]]
         error = math.hypot(ours.test, theirs.test) or math.nan
-        return gap, error, 1, half_width([], error) if error > 0 else math.nan
+        return shared[0], error, 1, half_width([], error) if error > 0 else math.nan
     parts = [(side.sem, side.n) for side in (ours, theirs)]
     return gap, error, 0, math.nan if math.isnan(error) else half_width(parts, 0.0)
+
+
+def _by_seed(ours: Number, theirs: Number) -> list[float]:
+    """mine - recorded of each seed that both have."""
+    return [ours.by_seed[s] - theirs.by_seed[s] for s in ours.by_seed if s in theirs.by_seed]
 
 
 def summary(found: list[Pair]) -> Mapping[str, int]:
