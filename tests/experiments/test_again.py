@@ -194,9 +194,9 @@ def test_numbers_without_an_error_are_the_same_or_unknown():
     assert pair([0.5], [0.6])[0] == beside.DIFFERS
 
 
-@pytest.mark.slow  # a process that solves ten order parameters
+@pytest.mark.slow  # a process of its own
 def test_a_recorded_figure_is_made_again(tmp_path, capsys):
-    words = ["--paper=attention_paths", "--only=Appendix, path kernels", "--again"]
+    words = ["--paper=associations", "--only=Figure 18", "--again"]
     assert reproduce.main([*words, f"--out={tmp_path}"]) == 0
     text = capsys.readouterr().out
     assert "differs" not in text.replace("what differs", "") and beside.UNKNOWN not in text
