@@ -108,6 +108,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], at: Sequence[floa
     return figure
 
 
+def pyplot():
+    """matplotlib without a screen, in the style of all our figures."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    style.apply()
+    return plt
+
+
 def save(figure, file: Path) -> None:
     """Writes the figure whole or not at all."""
     style.save(figure, file)

@@ -28,8 +28,11 @@ AXES = {  # what stands in the rows and in the columns
 }
 
 
-def training(settings, alpha: float, arrays):
-    """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts."""
+def training(settings, alpha: float, arrays, found: str = "", more: str = ""):
+    """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts.
+
+    `found` stands above in place of what the curves end at, `more` is what else to beware of.
+    """
     figure, axes = plots.grid(2, 3, (plots.PAGE, 4.1))
     curves = {n.removeprefix("probes/"): v for n, v in arrays.items() if n.startswith("probes/")}
     steps, kept = arrays["steps"], arrays["kept"]
@@ -70,7 +73,8 @@ def training(settings, alpha: float, arrays):
     beware = f"{which}; bars: standard errors." if kept.size > 1 else f"{which}."
     if begin:
         beware += f" Clean data until step {begin} (dotted), then noise."
-    plots.headed(figure, _finding(alpha, curves, kept, styles), beware, axes[0, 0])
+    found = found or _finding(alpha, curves, kept, styles)
+    plots.headed(figure, found, f"{beware} {more}".strip(), axes[0, 0])
     return figure
 
 
