@@ -42,8 +42,11 @@ def curves(
         axis, words = left if name.endswith("_loss") else right, name.replace("_", " ")
         named[f"{words} {value:.3g}"] = axis.axhline(value, color="0.4", ls=dashes, lw=1)
     left.set(xlabel="training step", ylabel="training loss (nats a token)", yscale="log")
-    right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02, 1.02))
-    beware = f"A line is one of {most} members (seeds and learning rates)." if most > 1 else ""
+    highest = max((max(line.get_ydata(), default=0) for line in right.lines), default=1)
+    top = 1.02 if not highest < 0.5 else 1.2 * highest
+    right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
+    what = "seeds" if chosen else "members (seeds and learning rates)"
+    beware = f"A line is one of {most} {what}." if most > 1 else ""
     style.headed(figure, _finding(runs, chosen), beware, ([*named.values()], [*named]))
     return figure
 
