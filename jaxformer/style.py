@@ -54,6 +54,7 @@ LOOK = {
     "lines.markersize": 3.5,
     "hatch.linewidth": 0.6,
     "image.cmap": AMOUNT,
+    "image.interpolation": "nearest",  # a cell is a cell, and the file is small
     "savefig.dpi": 200,
     "pdf.fonttype": 42,  # letters stay letters in an editor
     "svg.hashsalt": "jaxformer",  # the same bytes every time

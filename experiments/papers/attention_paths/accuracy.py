@@ -69,8 +69,8 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     (bottom, top), place = axis.get_ylim(), -1.0
     for name, value in sorted(alone.items(), key=lambda item: item[1]):
         place = max(value, place + 0.055 * (top - bottom))  # labels must not overlap
-        text, at = name if name == "GP limit" else f"{name} alone", ("axes fraction", "data")
-        text = text.replace(" + ", " +\n") if place == value and " + " in text else text
+        at, is_one = ("axes fraction", "data"), name != "GP limit" and "+" not in name
+        text = f"{name} alone" if is_one else name
         axis.annotate(text, (1.02, place), xycoords=at, fontsize=plots.style.SMALLEST, va="center")
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     best, limit = int(theory.mean(0).argmax()), alone["GP limit"]

@@ -98,6 +98,6 @@ def draw_path_kernels(arrays, widths: Sequence[int]):
         f"{aligned[f'K, N = {widths[-1]}']:.3f} at N = {widths[-1]}; of single paths {best} has "
         "the most",
         "Kernels of all pairs of examples, label +1 first; mean and deviation are those of the "
-        "entries off the diagonal. Alignment: Y'KY / (P |K|).",
+        "entries off the diagonal. Alignment: Y'KY/(P|K|).",
     )
     return figure
