@@ -26,7 +26,7 @@ TITLE, TEXT, SMALL, SMALLEST = 8.0, 7.0, 6.5, 6.0  # points
 LINE = 1.2  # of a line's height in its size
 EDGE = 0.06  # inches that stay white around words
 SPINE = 0.45  # inches of a panel that its ticks and its label take
-LOOK = {
+LOOK: dict[Any, Any] = {
     "font.size": TEXT,
     "figure.titlesize": TITLE,
     "axes.titlesize": TEXT,
@@ -101,8 +101,8 @@ def headed(figure: Any, found: str, beware: str = "", names: Any = None, columns
     above, below = (wrapped(words, width - 2 * EDGE, s) for words, s in _sized(found, beware))
     top, bottom = (_tall(words, s) for words, s in ((above, TITLE), (below, SMALL)))
     legend = None
-    if names is not None:
-        handles, labels = _named(names)
+    handles, labels = _named(names)
+    if labels:
         legend = _fitting(figure, width - 2 * EDGE, handles, labels, columns)
         bottom += legend.get_window_extent().height / figure.dpi
     whole = top + height + bottom
@@ -205,8 +205,8 @@ def _width(axis: Any) -> float:
 
 
 def _named(names: Any) -> tuple[Sequence[Any], Sequence[str]]:
-    if isinstance(names, tuple):
-        return names
+    if names is None or isinstance(names, tuple):
+        return names or ([], [])
     return names.get_legend_handles_labels()
 
 

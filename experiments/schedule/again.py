@@ -104,10 +104,10 @@ def planned(
     found = []
     for row in rows:
         for name, record in row.records.items():
-            cell = row.item.cells[name]
-            text, overrides = config_string(cell, scale or record.scale), dict(cell.overrides)
+            cell, recorded = row.item.cells[name], record.arguments["scale"]
+            text, overrides = config_string(cell, scale or recorded), dict(cell.overrides)
             config: Any = flags.configured(text, overrides)
-            n = seeds or (len(record.seeds) if not scale or scale == record.scale else 0)
+            n = seeds or (len(record.seeds) if scale in ("", recorded) else 0)
             if n and recipes.uses_seeds(config) and n != flags.plain(config)["n_seeds"]:
                 overrides["n_seeds"] = str(n)
                 config = flags.configured(text, overrides)

@@ -74,7 +74,7 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(running, "Launcher", Launcher)
     for cell, (name, found) in zip((A, B, C), RECORDED.items(), strict=True):
         changed = {"versions": {"jax": "0.9.0"}} if name == "mixit" else {}
-        write_json(tmp_path / f"results/{name}.json", made(cell, found, **changed))
+        write_json(tmp_path / f"results/{name}.json", made(cell, found, "small", **changed))
 
     def command(*words, out=tmp_path / "mine"):
         code = reproduce.main(["--again", *words, f"--out={out}"], PAPERS)
