@@ -55,7 +55,7 @@ LOOK: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
     "image.cmap": AMOUNT,
     "image.interpolation": "nearest",  # a cell is a cell, and the file is small
-    "savefig.dpi": 200,
+    "savefig.dpi": 150,  # for a screen; print takes pdf or svg
     "pdf.fonttype": 42,  # letters stay letters in an editor
     "svg.hashsalt": "jaxformer",  # the same bytes every time
 }
