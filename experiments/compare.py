@@ -20,6 +20,7 @@ from rich.table import Table
 
 from experiments.shared import plots
 from experiments.shared.describe import number, show, with_error
+from jaxformer import style
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, flat
@@ -36,8 +37,8 @@ def main(argv: Sequence[str]) -> int:
     folders = asked.folders
     if len(folders) < 2:
         raise UserError(f"give at least two run folders to compare, got {len(folders)}.")
-    if asked.plot and asked.plot.suffix not in plots.ENDINGS:
-        raise UserError(f"--plot must name a .png, .svg or .pdf file, got {str(asked.plot)!r}.")
+    if asked.plot:
+        style.check_file(asked.plot, "--plot")
     names = _labels(folders)
     show(_differences(folders, names), width=160)
     results = {

@@ -226,7 +226,7 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
         (advise.main, [*DEEP, "--heads", "0"], "--heads must be a whole number"),
         (advise.main, ["LIST"], "must hold a JSON object"),
         (advise.main, ["BROKEN"], "is not JSON"),
-        (phase_map.main, ["--out", "map.pdf"], "must end in .png"),
+        (phase_map.main, ["--out", "map.jpg"], "must end in .png or .pdf or .svg"),
         (phase_map.main, ["--out", "no/where.png"], "no folder 'no'"),
         (
             trainability.main,
