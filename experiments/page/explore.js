@@ -71,9 +71,9 @@
       const where = critical === Infinity ? `no α up to ${ALPHA.high} prevents it`
         : critical === 0 ? "they do not collapse at any α" : `they collapse below α = ${critical.toFixed(2)}`;
       const word = rhos[L] > phase.ALIKE ? "Collapsed" : "Not collapsed";
-      const of = T === null ? "in the limit of many tokens" : `of ${T.toLocaleString("en")} tokens`;
+      const of = T === null ? "of very many tokens" : `of ${T.toLocaleString("en")} tokens`;
       told.value =
-        `${word}: two tokens ${of} that start orthogonal have cosine ${rhos[L].toFixed(3)} after ` +
+        `${word}: two ${of} that start orthogonal have cosine ${rhos[L].toFixed(3)} after ` +
         `${L} layers (β = ${b.toFixed(2)}, α = ${a.toFixed(2)}). At this β ${where}. A row of ` +
         `attention keeps ${(100 * phase.entropy(table, b)).toFixed(0)} % of the largest entropy ` +
         "in the first layer." + (same ? " Dots are networks that we built; black ones collapsed." : "");

@@ -100,11 +100,13 @@ def _contents(
         )
         link = f'<li><a href="#{paper_id(paper)}">{escape(paper.title)}</a></li>'
         parts.append(folded(escape(paper.key.replace("_", " ")), f"<ul>{link}{items}</ul>"))
-    known = {"others": "Other runs", "unusable": "Not used"}
+    known = {"others": "Other runs", "unusable": "Not used", "environments": "Environments"}
+    there = "".join(ends) + ' id="environments"'
     parts += [
-        f'<a href="#{n}">{word}</a>' for n, word in known.items() if f'"{n}"' in "".join(ends)
+        f'<a class="minor" href="#{n}">{word}</a>'
+        for n, word in known.items()
+        if f'id="{n}"' in there
     ]
-    parts += ['<a href="#environments">Environments</a>']
     return f'<nav aria-label="Contents">{"".join(parts)}</nav>'
 
 

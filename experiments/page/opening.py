@@ -32,7 +32,7 @@ class Opening(NamedTuple):
 
     paper: Paper
     sentence: str  # "" where nothing was run yet
-    made: str  # at which scale, of how many seeds
+    made: str  # at which scale, of how many seeds, and what decided the verdict
     verdict: str  # of the table or figure; "" if the runs are not judged
     item: str  # "Table 2, retrieval"
     anchor: str  # the section with the evidence
@@ -50,7 +50,7 @@ def of_rows(rows: list[Row]) -> list[Opening]:
     shown = []
     for one in FINDINGS:
         if row := found.get((one.paper, one.item)):
-            texts = sentence(one, row), _scales(row), row.verdict, row.item.name
+            texts = sentence(one, row), _behind(row), row.verdict, row.item.name
             shown.append(Opening(row.paper, *texts, tables.name_of(row)))
     return shown
 
@@ -103,6 +103,17 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
         f"<p>{told}</p>",
         f'<details class="meanings">{words}<dl class="made small">{meanings}</dl></details>',
     ]
+
+
+def _behind(row: Row) -> str:
+    """The scales and seeds of a row, and how many of its rules held."""
+    held = sum(finding.verdict == rules.HELD for finding in row.findings)
+    told = [_scales(row)] if row.records else []
+    if row.records and row.findings:
+        failed = [f'"{f.text}"' for f in row.findings if f.verdict == rules.NOT_HELD]
+        told.append(f"{held} of {len(row.findings)} rules held")
+        told += [f"not {' and not '.join(failed)}"] if failed else []
+    return "; ".join(told)
 
 
 def _scales(row: Row) -> str:

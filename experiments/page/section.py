@@ -19,13 +19,15 @@ def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
     """The section; `shown` maps drawn records to the row of their figure, and grows."""
     name, item, shelf = tables.name_of(row), row.item, shelf or Shelf()
     slim = "" if row.records or row.stale else " slim"
-    parts = [f'<section class="item{slim}" id="{name}" aria-labelledby="{name}-name">']
+    parts = [f'<section class="item{slim}" id="{name}">']
     back = '<a class="back" href="#ledger">ledger</a>'
-    head = f'<h3 id="{name}-name">{escape(item.name)}</h3>'
-    parts.append(f'<div class="head">{head} {verdict(row.verdict)} {back}</div>')
+    head = f"<h3>{escape(item.name)}</h3> {verdict(row.verdict)} {back}"
+    parts.append(f'<div class="head">{head}</div>')
     also = f" ({escape(item.also)} too)" if item.also else ""
     parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
-    parts += [f'<p class="caveat">{flag(word)} {escape(FLAGS[word])}</p>' for word in row.flags]
+    if row.flags:
+        chips = (f'<span title="{escape(FLAGS[word])}">{flag(word)}</span>' for word in row.flags)
+        parts.append(f"<p>{' '.join(chips)}</p>")
     if item.note:
         parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
     if item.defines:
