@@ -84,7 +84,8 @@ def _short(number: re.Match[str]) -> str:
 
 def _figure(record: Record) -> Any:
     """Drawn by the record's recipe; None if that recipe draws from more than arrays."""
-    config, held = ConfigDict(record.config), arrays_of(record)
+    config: Any = ConfigDict(record.config)
+    held = arrays_of(record)
     if not held or ("data" in config and config.data.get("file")):
         return None  # such a drawing would read a file that the record names
     known = {name: array.values for name, array in held.items() if array.is_whole}
@@ -107,7 +108,7 @@ def _figure(record: Record) -> Any:
     return None
 
 
-def _curves(record: Record, config: ConfigDict, held: dict[str, Array]) -> Any:
+def _curves(record: Record, config: Any, held: dict[str, Array]) -> Any:
     """The curves of a recall run; where its record keeps every k-th point, the picture says so.
 
     The title is said anew: the end of a thinned curve is not the end of the run.

@@ -8,6 +8,7 @@ configs/attention_paths/order_parameter.py, at widths from 4 to 4000.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +24,7 @@ WIDTHS = sorted({round(10 ** (k / 8)) for k in range(5, 30)} - {1})
 
 def table(widths: list[int]) -> dict:
     """{"widths", "names", "U": a row of the upper triangle a width, "accuracy", "gp_limit"}."""
-    config = flags.load_config(CONFIG)
+    config: Any = flags.load_config(CONFIG)
     figure = config.figure.to_dict()
     with jax.enable_x64(True):
         data = problem.example(config.seed, **figure["task"])
