@@ -62,7 +62,7 @@ def opening(shown: list[Opening]) -> list[str]:
     parts = ['<section id="findings" aria-labelledby="findings-name">']
     parts += ['<h2 id="findings-name">What was found</h2>', '<ol class="cards">']
     for one in shown:
-        said = escape(one.sentence) or "Nothing of it was run yet."
+        said = escape(one.sentence).replace(" %", "&nbsp;%") or "Nothing of it was run yet."
         judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
         link = f'<a href="#{escape(one.anchor)}">the evidence</a>'
         about = f"{escape(one.item)} {judged} · {link}"
