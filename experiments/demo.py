@@ -71,9 +71,14 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
 def tell(text: str) -> None:
     """A paragraph behind a margin, as wide as the terminal and broken between words."""
     width = shutil.get_terminal_size((100, 24)).columns
-    margin = {"initial_indent": "  ", "subsequent_indent": "  "}
-    kept = {"break_long_words": False, "break_on_hyphens": False}
-    print(textwrap.fill(text, max(width - 1, 30), **margin, **kept))
+    paragraph = textwrap.TextWrapper(
+        max(width - 1, 30),
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print(paragraph.fill(text))
 
 
 def made(headline: Headline, jobs: Mapping[str, Job]) -> str:

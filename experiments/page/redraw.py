@@ -43,7 +43,7 @@ def as_svg(figure: Any) -> str:
     import matplotlib
 
     file = io.StringIO()
-    look = {"svg.fonttype": "none", "svg.hashsalt": "page", "path.simplify_threshold": 0.2}
+    look: Any = {"svg.fonttype": "none", "svg.hashsalt": "page", "path.simplify_threshold": 0.2}
     with matplotlib.rc_context(look):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return shortened(file.getvalue())

@@ -93,6 +93,19 @@ def test_the_page_is_whole_and_needs_nothing_else(text):
     assert len(text) < 3e6
 
 
+def test_without_scripts_everything_but_controls_reads(text):
+    """What only a script can serve is hidden until one shows it; nothing else is."""
+    read = Reader(text)
+    controls = {"button", "form", "input", "select"}
+    for tag, attributes in read.elements:
+        if tag in ("button", "form") or attributes.get("id") in ("phase", "order"):
+            is_inside = attributes.get("type") == "reset" or attributes.get("class") == "controls"
+            assert "hidden" in attributes or is_inside, attributes
+        elif "hidden" in attributes:
+            assert tag in controls, attributes
+    assert ("noscript" in text) == ('id="phase"' in text)
+
+
 def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, rows):
     read = Reader(text)
     table = text[
