@@ -42,4 +42,5 @@ def _opening(
     anchor = tables.name_of(judged[0]) if judged else paper_id(paper)
     verdict = judged[0].verdict if judged else ""
     where = tuple(record.where for record in runs)
-    return Opening(paper, held["sentence"], held["made"], verdict, held["item"], anchor, where)
+    made = "; ".join(filter(None, [held["made"], *map(tables.decided, judged)]))
+    return Opening(paper, held["sentence"], made, verdict, held["item"], anchor, where)

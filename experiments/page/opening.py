@@ -10,7 +10,7 @@ from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.page.section import flag, verdict
 from experiments.page.shelf import with_papers
-from experiments.papers.findings import FINDINGS, sentence
+from experiments.papers import findings
 
 MEANING = {
     rules.HELD: "all that the paper claims there is so in our runs, beyond their errors.",
@@ -48,9 +48,9 @@ def of_rows(rows: list[Row]) -> list[Opening]:
     """The findings of the records, for the papers of these rows."""
     found = {(row.paper.key, row.item.name): row for row in rows}
     shown = []
-    for one in FINDINGS:
+    for one in findings.FINDINGS:
         if row := found.get((one.paper, one.item)):
-            texts = sentence(one, row), _behind(row), row.verdict, row.item.name
+            texts = findings.sentence(one, row), _behind(row), row.verdict, row.item.name
             shown.append(Opening(row.paper, *texts, tables.name_of(row)))
     return shown
 
@@ -62,7 +62,8 @@ def opening(shown: list[Opening]) -> list[str]:
     parts = ['<section id="findings" aria-labelledby="findings-name">']
     parts += ['<h2 id="findings-name">What was found</h2>', '<ol class="cards">']
     for one in shown:
-        said = escape(one.sentence).replace(" %", "&nbsp;%") or "Nothing of it was run yet."
+        sentence = one.sentence[:1].upper() + one.sentence[1:] or "Nothing of it was run yet."
+        said = escape(sentence).replace(" %", "&nbsp;%")
         judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
         link = f'<a href="#{escape(one.anchor)}">the evidence</a>'
         about = f"{escape(one.item)} {judged} · {link}"

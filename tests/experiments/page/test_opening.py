@@ -105,7 +105,7 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
     write_json(tmp_path / "s.json", held)
     shown = demo_sentences.read(tmp_path / "s.json", PAPERS, [], records)
     text = page([], records, problems, "A title", openings=shown)
-    assert text.count("a &lt;b&gt; finding.") == 2
+    assert text.count("A &lt;b&gt; finding.") == 2
     for key in ("mixit", "associations"):
         assert f'id="paper-{key}"' in text and f'href="#paper-{key}"' in text
     ours = text[text.index('id="paper-associations"') : text.index('id="others"')]
