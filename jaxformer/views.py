@@ -10,6 +10,7 @@ from jaxformer import style
 from jaxformer.errors import UserError
 
 SEQUENTIAL, DIVERGING = "Blues", style.SIGNED
+LEAST = 1.5  # inches, for the words beside few rows
 
 
 @style.styled
@@ -30,7 +31,7 @@ def heat(
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    size = (1.2 + 0.16 * len(columns), 0.7 + 0.12 * len(rows))
+    size = (1.2 + 0.16 * len(columns), max(0.7 + 0.12 * len(rows), LEAST))
     figure, panels = style.panels(1, 1, size)
     axis = panels[0, 0]
     most = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0

@@ -95,7 +95,8 @@ def _colours(figure) -> Iterator[str]:
 
     ours = {colour.lower() for colour in style.COLOURS}
     for line in (line for axis in figure.axes for line in axis.lines):
-        colour = to_hex(line.get_color())
+        is_marks = line.get_linestyle() == "None"  # the ends of error bars are such
+        colour = to_hex(line.get_markeredgecolor() if is_marks else line.get_color())
         is_grey = colour[1:3] == colour[3:5] == colour[5:7]
         if not is_grey and colour not in ours:
             yield f"a curve of the colour {colour}, which is not one of ours"

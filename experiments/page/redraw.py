@@ -4,6 +4,7 @@ What needs an array that the record holds only thinned is not drawn again, and n
 thousands of cells; such a figure is shown as the picture that the record has.
 """
 
+import importlib
 import io
 import re
 from typing import Any
@@ -12,10 +13,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.ledger.record import Record
-from experiments.page.arrays import Array, arrays_of
+from experiments.page.arrays import arrays_of
 from experiments.shared import plots
-from experiments.shared.outcome import call
 
+DRAWN = ("solve", "recall", "posterior", "oneshot")  # recipes whose figure is one of arrays
 LARGEST = 60_000  # characters of a drawing: beyond it the picture is smaller
 TAG = re.compile(r"<[^>]*>")
 NUMBER = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
@@ -84,41 +85,23 @@ def _short(number: re.Match[str]) -> str:
 
 def _figure(record: Record) -> Any:
     """Drawn by the record's recipe; None if that recipe draws from more than arrays."""
-    config: Any = ConfigDict(record.config)
-    held = arrays_of(record)
-    if not held or ("data" in config and config.data.get("file")):
-        return None  # such a drawing would read a file that the record names
-    known = {name: array.values for name, array in held.items() if array.is_whole}
-    known = _names(record) | known
-    if config.recipe == "solve":
-        from experiments.recipes import solve
-
-        figure, settings = solve.setup(config)
-        return call(figure.draw, settings | {"arrays": known})
-    if config.recipe == "recall":
-        return _curves(record, config, held)
-    if config.recipe == "posterior":
-        from experiments.papers.attention_paths import posterior
-
-        return posterior.draw(known)
-    if config.recipe == "oneshot":
-        from experiments.papers.attention_paths import oneshot
-
-        return oneshot.draw(known, tuple(config.model.heads))
-    return None
+    held, own = arrays_of(record), {"data": {}} | record.config
+    if not held or own["data"].get("file") or own["recipe"] not in DRAWN:
+        return None  # a drawing with a file would read one that the record names
+    recipe = importlib.import_module(f"experiments.recipes.{own['recipe']}")
+    config, words = ConfigDict(record.config), {}
+    if own["recipe"] == "recall":
+        known = {name: array.values for name, array in held.items()}
+        words = {} if held["steps"].is_whole else _of_a_thinned_curve(record)
+    else:
+        whole = {name: array.values for name, array in held.items() if array.is_whole}
+        known = _names(record) | whole
+    return recipe.figure(config, known, **words)
 
 
-def _curves(record: Record, config: Any, held: dict[str, Array]) -> Any:
-    """The curves of a recall run; where its record keeps every k-th point, the picture says so.
-
-    The title is said anew: the end of a thinned curve is not the end of the run.
-    """
-    from experiments.papers.associations import plots as drawings
-
-    curves = {name: array.values for name, array in held.items()}
-    figure = drawings.training(config.recall, config.task.alpha, curves)
-    if held["steps"].is_whole:
-        return figure
+def _of_a_thinned_curve(record: Record) -> dict[str, str]:
+    """Where a record keeps every k-th point the picture says so, and takes its numbers from the
+    metrics: the end of a thinned curve is not the end of the run."""
     means = {name: value["mean"] for name, value in record.metrics.items()}
     cuts = [name.removeprefix("p_correct") for name in means if re.match("p_correct($|_w)", name)]
     words = [
@@ -126,18 +109,18 @@ def _curves(record: Record, config: Any, held: dict[str, Array]) -> Any:
         f"{means['p_noise' + cut]:.2f}"
         for cut in cuts
     ]
-    told = "probability of the answer and of the noise at the end"
-    figure.suptitle(f"Asked without noise: {told}\n{', '.join(words)}")
-    said = figure.get_supxlabel()
-    figure.supxlabel(f"{said}; not all points that were measured are drawn", fontsize=8)
-    return figure
+    found = "Asked without noise, probability of the answer and of the noise at the end: "
+    return {
+        "found": f"{found}{', '.join(words)}",
+        "more": "Not all points that were measured are drawn.",
+    }
 
 
 def _names(record: Record) -> dict[str, np.ndarray]:
     """The names of the hidden Markov task's four paths, which older records do not hold."""
     from experiments.papers.attention_paths import problem
 
-    figure: dict[str, Any] = record.config.get("figure", {})
+    held: dict[str, Any] = {"figure": {}} | record.config
     names = problem.NAMES["four_paths"]
-    is_it = figure.get("task", {}).get("design") == "four_paths"
+    is_it = held["figure"].get("task", {}).get("design") == "four_paths"
     return {"names": np.array(names)} if is_it else {}

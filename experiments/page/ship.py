@@ -8,12 +8,12 @@ configs/attention_paths/order_parameter.py, at widths from 4 to 4000.
 
 import json
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.papers.attention_paths import problem
+from experiments.recipes import solve
 from experiments.shared import flags
 from jaxformer.records import write_atomically
 
@@ -24,13 +24,13 @@ WIDTHS = sorted({round(10 ** (k / 8)) for k in range(5, 30)} - {1})
 
 def table(widths: list[int]) -> dict:
     """{"widths", "names", "U": a row of the upper triangle a width, "accuracy", "gp_limit"}."""
-    config: Any = flags.load_config(CONFIG)
-    figure = config.figure.to_dict()
+    _, settings = solve.setup(flags.load_config(CONFIG))
+    temperature = settings["temperature"]
     with jax.enable_x64(True):
-        data = problem.example(config.seed, **figure["task"])
-        found = [data.solve(width, figure["temperature"]).U for width in widths]
-        accuracy = [data.accuracy_at(U, figure["temperature"]) for U in found]
-        limit = data.accuracy_at(np.eye(len(data.names)), figure["temperature"])
+        data = problem.example(settings["seed"], **settings["task"])
+        found = [data.solve(width, temperature).U for width in widths]
+        accuracy = [data.accuracy_at(U, temperature) for U in found]
+        limit = data.accuracy_at(np.eye(len(data.names)), temperature)
     upper = np.triu_indices(len(data.names))
     rows = [[float(f"{x:.4g}") for x in np.asarray(U)[upper]] for U in found]
     held = {"widths": widths, "names": data.names, "U": rows}

@@ -53,11 +53,12 @@ def run(config, workdir: Workdir) -> int:
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
+    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
 
-    def figures(config, arrays):
-        return {"figure": draw(arrays, tuple(config.model.heads))}
 
-    return ending.redraw(workdir, name, figures)
+def figure(config, arrays):
+    """Of the arrays of a run."""
+    return draw(arrays, tuple(config.model.heads))
 
 
 def phases_of(config) -> list[Phase]:

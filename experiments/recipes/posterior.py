@@ -112,7 +112,12 @@ def run(config, workdir: Workdir) -> int:
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from its arrays alone."""
-    return ending.redraw(workdir, name, lambda _, arrays: {"figure": drawing.draw(arrays)})
+    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+
+
+def figure(config, arrays):
+    """Of the arrays of a run."""
+    return drawing.draw(arrays)
 
 
 def tidy(workdir: Workdir) -> None:

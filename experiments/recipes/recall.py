@@ -44,7 +44,7 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
 
     def draw(config, arrays):
         figures = {
-            "figure": drawings.training(config.recall, config.task.alpha, arrays),
+            "figure": figure(config, arrays),
             "memories": drawings.memories(build.task(config), arrays),
         }
         if arrays["attention/follows"].any():  # drawn triggers differ from sequence to sequence
@@ -52,6 +52,11 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
         return figures
 
     return ending.redraw(workdir, name, draw)
+
+
+def figure(config, arrays, found: str = "", more: str = ""):
+    """Training, of the arrays of a run; the words are those of `drawings.training`."""
+    return drawings.training(config.recall, config.task.alpha, arrays, found, more)
 
 
 def dry_run(config, measured: bool = False) -> None:

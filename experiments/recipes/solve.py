@@ -83,12 +83,13 @@ def run(config, workdir: Workdir) -> int:
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
+    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
 
-    def draw(config, arrays):
-        figure, settings = setup(config)
-        return {"figure": call(figure.draw, settings | {"arrays": arrays})}
 
-    return ending.redraw(workdir, name, draw)
+def figure(config, arrays):
+    """Of the arrays of a run."""
+    asked, settings = setup(config)
+    return call(asked.draw, settings | {"arrays": arrays})
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:

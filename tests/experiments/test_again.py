@@ -102,7 +102,7 @@ def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
         "c": "differs",
     }
     b = rows["one Table 1", "b"]
-    assert b["recorded"].startswith("0.7 ± 0.058") and b["mine"].startswith("0.7 ± 0.061")
+    assert b["recorded"].startswith("0.700 ± 0.058") and b["mine"].startswith("0.700 ± 0.061")
     # Paired: .01, -.01 and 0 are much nearer than the spread of the seeds.
     assert float(b["difference"].split(" ± ")[1].split()[0]) == pytest.approx(0.0058, abs=1e-4)
     assert "4 numbers: 1 same bits, 1 within error, 2 differs" in text
