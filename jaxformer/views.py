@@ -31,8 +31,9 @@ def heat(
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    size = (1.2 + 0.16 * len(columns), max(0.7 + 0.12 * len(rows), LEAST))
-    figure, panels = style.panels(1, 1, size)
+    wide = 1.2 + 0.16 * len(columns)
+    wide = next((width for width in (style.COLUMN, style.PAGE) if wide <= width), wide)
+    figure, panels = style.panels(1, 1, (wide, max(0.7 + 0.12 * len(rows), LEAST)))
     axis = panels[0, 0]
     most = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
     both = (values < 0).any()
