@@ -33,8 +33,7 @@ from theory.attention_paths.diagnostics import monte_carlo_error
 
 SAVE_SECONDS = 30.0
 DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
-# Diagnostics that are metrics too.
-SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")
+SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")  # metrics
 
 
 class Setup(NamedTuple):
@@ -115,8 +114,7 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
     return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
 
 
-def figure(config, arrays):
-    """Of the arrays of a run."""
+def figure(_, arrays):
     return drawing.draw(arrays)
 
 
