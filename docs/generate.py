@@ -24,6 +24,7 @@ from experiments import recipes
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.commandline import Parser, command
+from jaxformer.files import write_atomically
 from tests.choices import choices
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         return 1 if old else 0
     FOLDER.mkdir(exist_ok=True)
     for file, text in texts.items():
-        file.write_text(text)
+        write_atomically(file, text.encode())
     print(f"wrote {', '.join(file.name for file in texts)}")
     return 0
 

@@ -45,7 +45,7 @@ from experiments.papers import PAPERS
 from experiments.schedule import again, executors, launch, planning, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of, recorded
-from experiments.schedule.running import rest, run_all
+from experiments.schedule.running import check_budget, rest, run_all
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count, seconds
 from jaxformer.errors import UserError, check_choice
@@ -97,12 +97,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if not queue:
         print(show_plan.nothing_open(found, asked.scale))
         return 0
-    cheapest = min(queue, key=rest)
-    if asked.budget < rest(cheapest):
-        raise UserError(
-            f"a budget of {clock(asked.budget)} is too small: the cheapest of {len(queue)} runs, "
-            f"{by_folder[cheapest.workdir].names[0]}, takes about {clock(rest(cheapest))}."
-        )
+    check_budget(asked.budget, queue, lambda job: by_folder[job.workdir].names[0])
     if asked.status:
         executors.show_status(queue, asked.workdir)
         return 0

@@ -19,7 +19,7 @@ from experiments.ledger.record import Record
 from experiments.schedule import executors, launch, show_plan
 from experiments.schedule.jobs import Job
 from experiments.schedule.planning import Wanted
-from experiments.schedule.running import rest, run_all
+from experiments.schedule.running import check_budget, rest, run_all
 from experiments.shared import flags
 from experiments.shared.describe import csv_text, show
 from jaxformer.errors import UserError
@@ -62,11 +62,8 @@ def main(
     places, launcher = executors.asked_for(asked, out)
     if launcher and not math.isinf(asked.budget):
         raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
-    if jobs and asked.budget < (least := min(map(rest, jobs))):
-        raise UserError(
-            f"a budget of {clock(asked.budget)} is too small: the cheapest of {len(jobs)} runs "
-            f"takes about {clock(least)}."
-        )
+    if jobs:
+        check_budget(asked.budget, jobs)
     if asked.dry_run:
         show_plan.queue(jobs, asked.budget)
         return 0

@@ -15,6 +15,7 @@ from experiments.papers.headlines import HEADLINES, Headline, Part
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
 from jaxformer.records import Workdir, write_json
+from tests.experiments import pretended
 
 CONFIG = "configs/mixit/retrieval.py:variant={},scale=tiny"
 
@@ -129,18 +130,9 @@ open(words["--page"], "w").write(text + f'</section><h2 id="paper-associations">
 """
 
 
-class FakeLauncher:
+class FakeLauncher(pretended.Launcher):
     failing: tuple[str, ...] = ()
     stopping = False
-
-    def __init__(self, processes, deadline):
-        self.signal = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def run(self, jobs):
         for job in jobs:

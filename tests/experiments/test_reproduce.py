@@ -17,26 +17,18 @@ from experiments.schedule.launch import Outcome
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import Workdir, config_hash, write_json
+from tests.experiments import pretended
 from tests.experiments.schedule.test_planning import PAPERS, record
 
 DEFAULTS = {"failing": (), "stopping": (), "spent": 1.0}
 
 
-class FakeLauncher:
+class FakeLauncher(pretended.Launcher):
     """Runs nothing: writes what a run would have left."""
 
     failing: tuple[str, ...]
     stopping: tuple[str, ...]
     spent: float
-
-    def __init__(self, processes, deadline):
-        self.signal = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def run(self, jobs):
         for job in jobs:
