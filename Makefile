@@ -1,5 +1,5 @@
 # Every target sets up .venv first if it is missing; only python3 and make are needed.
-.PHONY: help venv demo test test-all test-hostile test-slurm lint bench constraints
+.PHONY: help venv demo test test-all test-hostile test-slurm lint bench docs constraints
 PY = .venv/bin/python
 WORKERS ?= 2
 
@@ -10,6 +10,7 @@ help:
 	@echo 'make test-hostile  kills, damage, full disks and bad input, under 20 minutes'
 	@echo 'make test-slurm  a Slurm of its own on this machine (apt-get install slurm-wlm munge)'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
+	@echo 'make docs      the pages of docs/ and the API as a site, in build/docs'
 
 venv:
 	@sh .ci/venv
@@ -40,6 +41,13 @@ lint: venv
 
 bench: venv
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+# Sphinx comes with the extra `docs`; the site needs no network.
+docs: venv
+	@$(PY) -c 'import furo, myst_parser, sphinx' 2>/dev/null || $(PY) -m pip install --quiet --editable '.[docs]'
+	@$(PY) docs/generate.py
+	@$(PY) -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo 'open build/docs/index.html'
 
 constraints: venv
 	@$(PY) -m pip install --quiet uv

@@ -7,7 +7,9 @@
    against NUTS over all weights, whose forward is by paths. NUTS over weights by tokens, as in the
    authors' code, samples the same posterior: its rate is that of the path forward times the
    measured ratio of the costs of a gradient.
-3. P = 600, H = 8, L = 2 (64 paths, 2117 parameters), n = 192: CPU seconds and largest resident
+3. A gradient of the collapsed posterior with LAPACK on all cores and on one thread. What waiting
+   threads cost depends on what else the machine does.
+4. P = 600, H = 8, L = 2 (64 paths, 2117 parameters), n = 192: CPU seconds and largest resident
    size, in a process of its own.
 """
 
@@ -23,10 +25,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from jaxformer.data import hidden_markov
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from theory import attention_paths
+from theory.attention_paths.sampling import potential
 
 T, HEADS = 0.01, (2, 2)
 
@@ -39,6 +43,7 @@ def main() -> None:
     xi = hidden_markov.attentioned_input(tokens, forms)
     order_parameters(xi, labels)
     samplers(tokens, hidden_markov.attention_maps(tokens, forms), xi, labels)
+    lapack_threads(xi, labels)
     sys.stdout.flush()
     subprocess.run([sys.executable, __file__, "--large"], check=True)
 
@@ -99,6 +104,27 @@ def rate(xi, labels, width, method, warmup, draws):
     seconds = time.process_time() - start
     found = sampler.posterior(chunks).diagnostics
     return (found["num_steps"], found["ess"], seconds), found["ess"] / seconds
+
+
+def lapack_threads(xi, labels, calls: int = 500) -> None:
+    print("\na gradient of the collapsed posterior, N = 10")
+    sampler = attention_paths.Sampler.build(xi, labels, 10, T, HEADS, 0, 1)
+    spec, data = sampler._spec(), sampler._data()
+
+    @jax.jit
+    def descend(z, data):
+        step = jax.grad(lambda z: potential(spec, data, z))
+        return jax.lax.fori_loop(0, calls, lambda _, z: z - 1e-6 * step(z), z)
+
+    z = jnp.zeros(spec.layout.size)
+    for threads in (os.cpu_count() or 1, 1):
+        with threadpool_limits(threads, user_api="blas"):
+            descend(z, data).block_until_ready()
+            start, wall = time.process_time(), time.perf_counter()
+            descend(z, data).block_until_ready()
+            cpu, wall = time.process_time() - start, time.perf_counter() - wall
+        each = f"{cpu / calls * 1e3:.2f} CPU ms, {wall / calls * 1e3:.2f} ms of wall time"
+        print(f"  threads of LAPACK: {threads}   {each}")
 
 
 def gradients(tokens, maps, xi, labels, width) -> tuple[float, float]:

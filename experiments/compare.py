@@ -7,6 +7,11 @@ seeds) and, for seeds that all runs share, the paired difference from the first 
 draws the learning curves into FILE (png, svg or pdf).
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +19,8 @@ from pathlib import Path
 from rich.table import Table
 
 from experiments.shared import plots
-from experiments.shared.describe import number, show
+from experiments.shared.describe import number, show, with_error
+from jaxformer import style
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, flat
@@ -31,8 +37,8 @@ def main(argv: Sequence[str]) -> int:
     folders = asked.folders
     if len(folders) < 2:
         raise UserError(f"give at least two run folders to compare, got {len(folders)}.")
-    if asked.plot and asked.plot.suffix not in plots.ENDINGS:
-        raise UserError(f"--plot must name a .png, .svg or .pdf file, got {str(asked.plot)!r}.")
+    if asked.plot:
+        style.check_file(asked.plot, "--plot")
     names = _labels(folders)
     show(_differences(folders, names), width=160)
     results = {
@@ -95,8 +101,7 @@ def _metrics(results: dict) -> Table:
 def _cell(value) -> str:
     if value is None:
         return "-"
-    error = "" if value["sem"] is None else f" +- {number(value['sem'])}"
-    return f"{number(value['mean'])}{error} (n={value['n']})"
+    return f"{with_error(value['mean'], value['sem']).replace('±', '+-')} (n={value['n']})"
 
 
 def _paired(first: dict, other: dict, metric: str) -> str | None:

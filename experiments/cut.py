@@ -22,6 +22,11 @@ tokens is scored by its first.
 For a model without a tokenizer, prompts and targets are token ids: --prompt "5 17 2".
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -6,15 +6,23 @@
   --processes=N      runs at a time (default: as many as the devices allow; 2 on a CPU)
   --devices-per-run=N  GPUs or TPU chips of each run (default 1)
 
-Ends with a sentence for each paper, with its number, its error bar and where the page shows it.
+Ends with a sentence for each paper, with its number, its error bar, its scale and where the page
+shows it; the page opens with the same sentences.
 The same command goes on where it stopped. A part that fails is named, the others still run; the
 exit code is 1 then. The runs are listed in experiments/papers/headlines.py; their sizes are chosen
-so that the effect shows within seconds, and the page says the scale of every number.
+so that the effect shows within seconds.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,10 +33,12 @@ from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import rest, run_all
 from jaxformer.commandline import Parser, command
-from jaxformer.records import Workdir
+from jaxformer.records import Workdir, write_json
 from jaxformer.training.progress import clock
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
+
+OPENING = "sentences.json"  # what the page opens with
 
 
 @command
@@ -50,11 +60,11 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     if code > 1:
         return code
     page = root / "report.html"
-    problem = build_page(page, root)
+    problem = write_opening(root, shown, jobs) or build_page(page, root)
     print(f"\nWhat each part of a transformer does ({clock(time.monotonic() - began)}):\n")
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
-        print(f"  {sentence(headline, jobs)}")
+        tell(f"{sentence(headline, jobs)} ({made(headline, jobs)})")
         print(f"  {anchor(headline, jobs, page)}\n" if page.exists() else "")
     if problem:
         print(f"failed: {problem}")
@@ -63,11 +73,57 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     return 1 if problem else code
 
 
+def tell(text: str) -> None:
+    """A paragraph behind a margin, as wide as the terminal and broken between words."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    paragraph = textwrap.TextWrapper(
+        max(width - 1, 30),
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print(paragraph.fill(text))
+
+
+def made(headline: Headline, jobs: Mapping[str, Job]) -> str:
+    """ "scale tiny, 3 seeds; 8 settings changed": of the runs behind a sentence."""
+    parts = headline.parts.values()
+    scales = dict.fromkeys(part.config.rpartition("scale=")[2] for part in parts)
+    done = [jobs[name].workdir for name in headline.parts if jobs[name].is_finished()]
+    counts = {len(Workdir(folder).read("result.json").get("seeds", [])) for folder in done} - {0}
+    seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(counts)]
+    changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
+    words = ", ".join([f"scale {' and '.join(scales)}", *seeds])
+    return words + f"; {changed} settings changed from it" * bool(changed)
+
+
+def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:
+    """Writes the sentences for the page to open with; says what went wrong, or nothing."""
+    held = [
+        {
+            "paper": headline.paper,
+            "item": headline.item,
+            "sentence": sentence(headline, jobs),
+            "made": made(headline, jobs),
+            "runs": [jobs[name].workdir.name for name in headline.parts],
+        }
+        for headline in shown
+    ]
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        write_json(root / OPENING, held)
+    except OSError as error:
+        return f"the page: cannot write {root / OPENING}: {error.strerror}."
+    return ""
+
+
 def build_page(page: Path, root: Path) -> str:
     """Makes the page; says what went wrong, or nothing."""
     if not any(root.glob("*/result.json")):
         return "no page: no run has finished."
     words = [*REPORT, f"--page={page}", f"--runs={root}", "--only-runs"]
+    words += [f"--opening={root / OPENING}"]
     done = subprocess.run(child.together(words), capture_output=True, text=True)
     said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
     return f"the page: {said.removeprefix('error: ')}" if done.returncode else ""
@@ -82,14 +138,15 @@ def sentence(headline: Headline, jobs: Mapping[str, Job]) -> str:
 
 
 def anchor(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
-    """Where the page shows its runs: in the item's section, else among the other runs."""
+    """Where the page shows its runs: in the item's section, else under its paper."""
     words = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
     name = "-".join([headline.paper.replace("_", "-"), *words])
     text = page.read_text()
     section = text.partition(f'id="{name}"')[2].partition("</section>")[0]
     if any(jobs[part].workdir.name in section for part in headline.parts):
         return f"{page}#{name}"
-    return f"{page}#others" if 'id="others"' in text else str(page)
+    paper = f"paper-{headline.paper.replace('_', '-')}"
+    return f"{page}#{paper}" if f'id="{paper}"' in text else str(page)
 
 
 if __name__ == "__main__":

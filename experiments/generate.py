@@ -14,6 +14,11 @@
 Keys, values and positions of earlier tokens are kept, so that a token costs one row.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 

@@ -27,6 +27,11 @@ seeds, and of the test set) and `trivial` the strongest trivial predictor on the
 Writes litmus.json (every number) and litmus.png into the workdir.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from argparse import Namespace
 from collections.abc import Sequence

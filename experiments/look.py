@@ -3,8 +3,8 @@
     python experiments/look.py RUN_DIR [--plot=DIR] [--sequences=N]
 
 Prints a table for every chosen member and writes it to inspect.json, with the attention maps of one
-test sequence (Figure 3 of the MixiT paper) in inspect.png, into RUN_DIR or DIR. The numbers are
-those of N test sequences (default 256).
+test sequence (Figure 3 of the MixiT paper) in inspect.png, into RUN_DIR or DIR; --plot=FILE.pdf (or
+png, svg) draws them there. The numbers are those of N test sequences (default 256).
 
   previous    mean attention from a token to the token before it
   pairing     the same, only from the tokens that an induction head has to find (in retrieval: from
@@ -22,6 +22,11 @@ second with a high `induction`. MixiT mixes with fixed matrices, so that it has 
 show; its states are still measured.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +37,7 @@ from rich.table import Table
 import jaxformer
 from experiments.shared.describe import number, show
 from experiments.shared.inside import SCORES, Inside, draw, look_inside
+from jaxformer import style
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError
 from jaxformer.loading import check_run
@@ -50,14 +56,18 @@ def main(argv: Sequence[str]) -> int:
     check_run(asked.folders[0])
     folder = Workdir(asked.folders[0])
     members = _chosen(folder)
-    out = asked.plot or folder.path
+    out, picture = asked.plot or folder.path, "inspect.png"
+    if out.suffix in style.ENDINGS:
+        out, picture = out.parent, out.name
     out.mkdir(parents=True, exist_ok=True)
     found, drawn = {}, 0
     for name, index in members.items():
         found[name] = look_inside(*jaxformer.load(folder.path, index), asked.sequences)
         _print(name, found[name])
         if found[name].maps is not None:
-            file = out / (f"inspect-{name.replace(' ', '-')}.png" if drawn else "inspect.png")
+            file = out / picture
+            if drawn:
+                file = file.with_stem(f"{file.stem}-{name.replace(' ', '-')}")
             draw(file, found[name], f"{folder.path.name}, {name}")
             print(f"attention maps: {file}")
             drawn += 1

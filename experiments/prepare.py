@@ -24,6 +24,11 @@ Ctrl-C loses at most the last seconds: the same command goes on. docs/data.md ha
 costs and how to place files by hand.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path

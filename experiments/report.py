@@ -4,27 +4,36 @@
     python experiments/report.py --check            exits 1 if they are not what the records say
     python experiments/report.py --page=FILE.html   one file: ledger, numbers, figures, commands
     python experiments/report.py --tables=DIR       a CSV and a LaTeX table for each item
+    python experiments/report.py --only="Table 2"   prints what is known of it; a paper is named too
 
 With --page and --tables:
+    --only=NAME    these tables and figures alone: a paper, or how their names begin
     --runs=DIR     takes the finished runs below DIR too, also of scale tiny; may be repeated
     --only-runs    takes nothing but them, and shows only the tables and figures that they touch
+    --opening=FILE.json  what the page opens with in place of our findings (made by demo.py)
 
 A record is written by `python experiments/run.py ... --record`. One that is damaged, of an unknown
 schema, or of a config that has changed since is named and shown as such, never silently used.
 """
+
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.ledger import tables
+from experiments.ledger.choose import chosen
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import ROOT, load, load_runs
 from experiments.ledger.record import Record
-from experiments.page import figures, html, markdown
+from experiments.page import demo_sentences, figures, html, markdown
 from experiments.papers import PAPERS
 from jaxformer.commandline import Parser, command
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, one_line
 from jaxformer.records import write_atomically
 
 TITLE = "Five papers on what each part of a transformer does: their numbers and ours"
@@ -38,26 +47,43 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--tables", type=Path)
     parser.add_argument("--runs", type=Path, action="append", default=[])
     parser.add_argument("--only-runs", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--opening", type=Path)
     asked = parser.parse_args(argv)
     beside = asked.page or asked.tables
+    if asked.opening and not asked.page:
+        raise UserError("--opening is what a page opens with; give --page=FILE too.")
     if asked.only_runs and not asked.runs:
         raise UserError("--only-runs needs the runs: --runs=DIR.")
-    if asked.runs and not beside:
+    if asked.runs and not (beside or asked.only):
         raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
-    if asked.check and beside:
+    if asked.check and (beside or asked.only):
         raise UserError("--check compares RESULTS.md and README.md; give it alone.")
+    if asked.page:
+        _check_place(asked.page)
     records, problems = ([], []) if asked.only_runs else load(ROOT / "results")
     for folder in asked.runs:
         more = load_runs(folder)
         records, problems = records + more[0], problems + more[1]
-    if not beside:
+    if not (beside or asked.only):
         return write_pages(records, problems, asked.check)
-    whole = ledger(PAPERS, records, also=("tiny",) if asked.runs else ())
-    rows = [row for row in whole if row.records or row.stale] if asked.only_runs else whole
+    rows = whole = ledger(PAPERS, records, also=("tiny",) if asked.runs else ())
+    if asked.only:
+        rows = chosen(rows, asked.only)
+        used = {r.where for row in rows for r in (*row.records.values(), *row.stale.values())}
+        records = [record for record in records if record.where in used]
+    if asked.only_runs:
+        rows = [row for row in rows if row.records or row.stale]
+    if not beside:
+        print("\n\n".join(map(in_words, rows)))
     if asked.page:
         n = f"{len(rows)} of {len(whole)}"
-        note = f"Shown are the {n} tables and figures that these runs are part of."
-        _write(asked.page, html.page(rows, records, problems, TITLE, note * asked.only_runs))
+        note = f"Shown are {n} tables and figures" + (
+            ", those that these runs are part of." if asked.only_runs else "."
+        )
+        note, place = note * (len(rows) < len(whole)), asked.page.parent
+        shown = demo_sentences.read(asked.opening, PAPERS, rows, records) if asked.opening else None
+        _write(asked.page, html.page(rows, records, problems, TITLE, note, shown, place))
         run_items = sum(bool(row.records) for row in rows)
         print(f"wrote {asked.page}: {run_items} of {len(rows)} tables and figures with our numbers")
     if asked.tables:
@@ -65,6 +91,21 @@ def main(argv: Sequence[str]) -> int:
     for line in problems:
         print(f"not used: {line}", file=sys.stderr)
     return 0
+
+
+def in_words(row: Row) -> str:
+    """A table or figure for the terminal: the claim, what was found, the verdict, what to run."""
+    lines = [f"{row.item.name} ({row.paper.key}): {row.verdict}", f"  the paper: {row.item.claim}"]
+    for checks, head in ((False, ""), (True, "beside the claim: ")):
+        for finding, holds, _ in tables.said(row, checks):
+            found = f"{holds}: {finding.numbers}" if holds else "not run"
+            lines.append(f"  {head}{finding.text}? {found}")
+    lines += [f"  caveat: {text}" for text in (*row.flags, row.item.note) if text]
+    lines += [f"  needs {row.item.needs}"] if row.item.needs else []
+    lines += [f"  here: {row.item.defines}"] if row.item.defines else []
+    lines += [f"  {text}" for text in (*row.problems, *tables.stale_lines(row))]
+    lines += [f"  record {one_line(record.where)}" for record in row.records.values()]
+    return "\n".join([*lines, *(f"  to run: {line}" for line in tables.missing(row).values())])
 
 
 def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
@@ -103,6 +144,16 @@ def write_tables(folder: Path, rows: list[Row]) -> None:
                 _write(folder / f"{tables.name_of(row)}{suffix}", text)
                 written += 1
     print(f"wrote {written} files in {folder}")
+
+
+def _check_place(file: Path) -> None:
+    """Raises before the page is made, which takes a while, if it could not be written."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}.") from None
+    if file.is_dir():
+        raise UserError(f"cannot write {file}: it is a folder.")
 
 
 def _write(file: Path, text: str) -> None:

@@ -15,13 +15,23 @@
   --status         how far each run is; starts nothing
   --list           every table and figure with its runs, their state, time and the verdict
   --dry-run        what would run, in which order, how long
+  --again          what is recorded once more, here; ends with a table mine / recorded / paper
+  --out DIR        where the runs of --again live (default: runs/again in the repository)
 
 First the tables that lack one or two runs for their verdict, cheap before dear, then the rest; a
 run that several tables share runs once. Finished runs are recorded in results/, in place of one
 with fewer seeds or of a config that has changed since; `python experiments/report.py` writes the
 pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interrupted run.
 A run that fails is named and does not stop the others; the exit code is 1 then.
+
+With --again finished cells run once more, at the scale and with the seeds of their records unless
+--scale or --seeds says otherwise, and results/ stays as it is.
 """
+
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
 
 import math
 import sys
@@ -32,23 +42,24 @@ from experiments.ledger import read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
-from experiments.schedule import executors, launch, planning, show_plan
+from experiments.schedule import again, executors, launch, planning, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of, recorded
-from experiments.schedule.running import rest, run_all
+from experiments.schedule.running import check_budget, rest, run_all
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count, seconds
 from jaxformer.errors import UserError, check_choice
 from jaxformer.training.progress import clock
 
 SCALES = ("tiny", "small", "paper")
+SCALE = "small"  # of what is open; what is made again has that of its record
 
 
 @command
 def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--paper", default="")
-    parser.add_argument("--scale", default="small")
+    parser.add_argument("--scale", default="")
     parser.add_argument("--budget", type=seconds, default=math.inf)
     parser.add_argument("--seeds", type=count, default=0)
     parser.add_argument("--only", default="")
@@ -56,14 +67,24 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     parser.add_argument("--workdir", type=Path, default=flags.ROOT / "runs/reproduce")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--out", type=Path)
     asked = parser.parse_args(argv)
     if not asked.paper:
         raise UserError(f"say --paper=NAME, one of {', '.join(papers)} or all.")
-    check_choice("scale", asked.scale, SCALES)
+    check_choice("scale", asked.scale or SCALE, SCALES)
+    if asked.out and not asked.again:
+        raise UserError("--out is where --again runs; what is open runs in --workdir.")
+    if asked.list and asked.again:
+        raise UserError("--list shows what is open; --again --dry-run shows what is made again.")
     wanted = planning.select(papers, asked.paper, asked.only)
     records, problems = read.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
+    if asked.again:
+        asked.out = asked.out or flags.ROOT / "runs/again"
+        return again.main(asked, wanted, records, papers, Estimator(records))
+    asked.scale = asked.scale or SCALE
     found = planning.todos(wanted, records, asked.scale, asked.seeds, Estimator(records))
     if asked.list:
         show_plan.items(wanted, found, ledger(papers, records))
@@ -76,12 +97,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if not queue:
         print(show_plan.nothing_open(found, asked.scale))
         return 0
-    cheapest = min(queue, key=rest)
-    if asked.budget < rest(cheapest):
-        raise UserError(
-            f"a budget of {clock(asked.budget)} is too small: the cheapest of {len(queue)} runs, "
-            f"{by_folder[cheapest.workdir].names[0]}, takes about {clock(rest(cheapest))}."
-        )
+    check_budget(asked.budget, queue, lambda job: by_folder[job.workdir].names[0])
     if asked.status:
         executors.show_status(queue, asked.workdir)
         return 0

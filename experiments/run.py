@@ -106,8 +106,10 @@ def run(asked: Namespace) -> int:
     held = {"config": plain, "config_file": asked.file, "overrides": asked.overrides}
     held["config_hash"] = config_hash(build.said(plain))
     folder = Path(asked.workdir or Path("runs") / run_name(plain, held["config_hash"]))
-    if asked.draw is not None and (config.recipe != "solve" or not folder.is_dir()):
-        raise UserError(f"--draw needs a finished run of the recipe 'solve'; {folder} has none.")
+    if asked.draw is not None and not hasattr(recipe, "redraw"):
+        raise UserError(f"--draw draws arrays; runs of the recipe {config.recipe!r} keep none.")
+    if asked.draw is not None and not folder.is_dir():
+        raise UserError(f"--draw needs a finished run; there is none in {folder}.")
     code = 0
     with open_workdir(folder, held) as workdir:
         if asked.draw is not None:

@@ -27,6 +27,11 @@ skipped, interrupted ones go on: the same command again ends what is left. sweep
 each learning rate of each run. The best of a model is chosen on validation, reported on the test.
 """
 
+try:
+    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+except ModuleNotFoundError:
+    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+
 import sys
 from argparse import Namespace
 from collections.abc import Sequence

@@ -16,6 +16,7 @@ import functools
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -137,12 +138,26 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
             if not said.startswith(OF_THE_MACHINE):
                 raise
             code = _fails(said)
+        except AssertionError as error:
+            if not _is_about_devices(error):
+                raise
+            asked = os.environ.get("JAX_PLATFORMS", "")
+            code = _fails(
+                f"JAX finds none of the devices that JAX_PLATFORMS={asked} asks for; unset it, or "
+                "say JAX_PLATFORMS=cpu."
+            )
         out.flush()
         if out.problem:
             code = code or _fails(f"cannot print: {out.problem}.")
         return code
 
     return run
+
+
+def _is_about_devices(error: AssertionError) -> bool:
+    """Where a platform is known and its plugin is missing, JAX asserts in place of a message."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == "jax._src.xla_bridge"
 
 
 class Output:

@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxformer import style
 from jaxformer.errors import UserError
 
-SEQUENTIAL, DIVERGING = "Blues", "RdBu_r"
+SEQUENTIAL, DIVERGING = "Blues", style.SIGNED
+LEAST = 1.5  # inches, for the words beside few rows
 
 
+@style.styled
 def heat(
     values_RxC: Any,
     rows: Sequence[str],
@@ -23,24 +26,24 @@ def heat(
 
     Rows and columns are named: tokens ("' the'"), blocks ("block_3") or heads. NaN stays blank.
     """
-    from matplotlib.figure import Figure
-
     values = np.asarray(values_RxC, float)
     if values.shape != (len(rows), len(columns)):
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    size = (2.0 + 0.32 * len(columns), 1.2 + 0.26 * len(rows))
-    figure: Any = Figure(figsize=size, layout="constrained")
-    axis = figure.subplots()
+    wide = 1.2 + 0.16 * len(columns)
+    wide = next((width for width in (style.COLUMN, style.PAGE) if wide <= width), wide)
+    figure, panels = style.panels(1, 1, (wide, max(0.7 + 0.12 * len(rows), LEAST)))
+    axis = panels[0, 0]
     most = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
     both = (values < 0).any()
     limits = {"vmin": -most if both else 0.0, "vmax": most}
     image = axis.imshow(values, cmap=DIVERGING if both else SEQUENTIAL, aspect="auto", **limits)
-    axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
-    axis.set_yticks(range(len(rows)), rows, fontsize=8)
-    axis.set_title(title, fontsize=9)
-    figure.colorbar(image, label=label)
+    axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=style.SMALLEST)
+    axis.set_yticks(range(len(rows)), rows, fontsize=style.SMALLEST)
+    axis.spines[:].set_visible(True)
+    style.bar(figure, image, axis, label)
+    style.headed(figure, title)
     _save(figure, file)
     return figure
 
@@ -59,4 +62,4 @@ def attention(weights_TxS: Any, tokens: Sequence[str], title: str = "", file: An
 def _save(figure: Any, file: str | Path | None) -> None:
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file)
+        style.save(figure, Path(file))

@@ -24,6 +24,10 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
 
+from experiments.shared import plots
+from jaxformer import style
+from tests import pictures
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
@@ -39,6 +43,25 @@ def a_worker_stays_small():
         jax.clear_caches()
         gc.collect()
         give_back()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_figure_is_looked_at():
+    """What a test saves stands in a paper as it is: tests/pictures.py says what that means."""
+    save, save_ours = style.save, plots.save
+
+    def checked(figure, file):
+        save(figure, file)
+        assert not pictures.faults(figure), f"{file}: {pictures.faults(figure)}"
+
+    def checked_ours(figure, file):
+        save_ours(figure, file)
+        assert not pictures.faults(figure, is_headed=True), f"{file}: it has no words above"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "save", checked)
+        patch.setattr(plots, "save", checked_ours)
+        yield
 
 
 def resident() -> int:

@@ -144,6 +144,24 @@ def test_a_mistake_of_ours_keeps_its_traceback():
         main([])
 
 
+def test_devices_that_jax_does_not_find_are_one_line(capsys, monkeypatch):
+    """What JAX raises for JAX_PLATFORMS=cuda where its plugin is missing has no message."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    of_jax = {"__name__": "jax._src.xla_bridge"}
+    exec("def backends(): assert None is not None", of_jax)
+
+    assert command(lambda argv: of_jax["backends"]())([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: JAX finds none of the devices that JAX_PLATFORMS=cuda asks for")
+    assert said.count("\n") == 1
+
+    def of_ours(argv):
+        assert argv, "a bug"
+
+    with pytest.raises(AssertionError, match="a bug"):
+        command(of_ours)([])
+
+
 # What prints goes on when nobody reads; a full disk behind stdout is said.
 PRINTS = """
 import sys

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import textwrap
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +10,7 @@ import pytest
 
 import jaxformer
 from experiments.shared import flags
-from jaxformer import capture, surgery
-from jaxformer.models.pretrained import save_folder, tiny
+from jaxformer.models.pretrained import tiny
 from jaxformer.training.progress import Progress
 
 NOTEBOOKS = sorted((flags.ROOT / "examples").glob("*.ipynb"))
@@ -63,18 +61,16 @@ def test_a_kernel_executes_it(file):
 
 @pytest.mark.slow  # patching and an intervention to compile
 def test_the_lines_of_the_readme_about_real_models(tmp_path, monkeypatch):
-    """As they are printed, on a random tiny model in the place of the hub's."""
+    """As they are printed, on a random tiny model in the place of the hub's: README.md."""
     text = (flags.ROOT / "README.md").read_text()
-    begin = text.rindex("\n\n", 0, text.index('load("gpt2")'))
-    (block,) = re.findall(r"(?:^    .*\n)+", text[begin:], re.M)[:1]
+    block = text[text.index("from jaxformer import capture, surgery\n") :].partition("```")[0]
     tiny.save("gpt2", tmp_path / "shelf/gpt2", tiny.TEXTS)
     (tmp_path / "here").mkdir()
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path / "shelf"))
     monkeypatch.chdir(tmp_path / "here")
     tokens, other = jnp.array([[5, 17, 2, 9]]), jnp.array([[5, 17, 4, 9]])
-    names = {"jaxformer": jaxformer, "capture": capture, "surgery": surgery}
-    names |= {"save_folder": save_folder, "tokens": tokens, "clean": tokens, "corrupted": other}
-    exec(textwrap.dedent(block), names | {"metric": lambda logits: logits[0, -1, 3]}, names)
+    names = {"jaxformer": jaxformer, "tokens": tokens, "clean": tokens, "corrupted": other}
+    exec(block, names | {"metric": lambda logits: logits[0, -1, 3]}, names)
     assert names["maps"]["block_1/attn/weights"].shape == (1, 2, 4, 4)
     assert names["logits"].shape == (1, 4, names["model"].spec.vocab_size)
     assert {x.shape for x in names["by_place"].values()} == {(4,)}
@@ -95,9 +91,9 @@ def test_progress_is_one_line_that_says_why_it_ended(capsys):
 
 
 def test_the_lines_of_the_readme_run():
-    """As they are printed, but for the number of steps."""
+    """As they are printed, but for the number of steps: README.md."""
     text = (flags.ROOT / "README.md").read_text()
-    (block,) = re.findall(r"(?:^    .*\n)+", text[text.index("    import jaxformer\n") :], re.M)[:1]
+    block = text[text.index("import jaxformer\n") :].partition("```")[0]
     names = {}
-    exec(textwrap.dedent(block).replace("steps=400", "steps=4, eval_every=4"), names)
+    exec(block.replace("steps=400", "steps=4, eval_every=4"), names)
     assert names["run"].result.steps == 4

@@ -28,7 +28,7 @@ def whole(tree, members=6):
 def gap(ours, theirs):
     return max(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
 
-out, one = [], {}
+out, one, apart = [], {}, {}
 for how, mesh in MESHES:
     config.train.members = how
     config.devices.update(**{"data": 1, "fsdp": 1, "tensor": 1, "members": 1, **mesh})
@@ -41,9 +41,11 @@ for how, mesh in MESHES:
     found = dict(start=whole((first.trainable, first.frozen)), batch=whole(jax.jit(batch_at)(3)),
                  trained=whole(state.trainable, 3), scores=whole(scores["loss"].value, 3))
     one = found if not mesh else one
+    apart = found if mesh == {"members": 6} else apart
     out.append(dict(
         mesh=dict(built.mesh.shape), diverged=np.asarray(state.diverged_at).tolist(),
         gaps={name: gap(found[name], one[name]) for name in found},
+        to_six=gap(found["trained"], apart["trained"]) if apart else None,
         share=kernel.addressable_shards[0].data.nbytes / kernel.nbytes,
         local=[s.data.shape[0] for s in kernel.addressable_shards],
     ))
@@ -52,6 +54,8 @@ print("RESULT" + json.dumps(out))
 MESHES = [
     ("map", {}),
     ("map", {"members": 6}),
+    ("map", {"members": 3}),
+    ("map", {"members": 2}),
     ("map", {"members": 3, "fsdp": 2}),
     ("map", {"members": 2, "tensor": 2, "data": 2}),
     ("map", {"members": 0, "data": 0}),
@@ -66,13 +70,21 @@ def found():
 
 @pytest.mark.slow  # a process of its own, which compiles a dozen programs
 def test_members_apart_are_the_members_together(found):
-    """They begin with the same bits and see the same bits. What XLA fuses differs from one number
-    of members to another, so trained values agree to rounding, as a member and one alone do."""
+    """They begin with the same bits and see the same bits. XLA compiles for several devices in
+    another way than for one, so trained values agree to rounding, as a member and one alone do."""
     for one in found:
         assert one["gaps"]["start"] == one["gaps"]["batch"] == 0
         assert one["gaps"]["trained"] < 1e-5 and one["gaps"]["scores"] < 1e-5, one
         assert one["diverged"] == found[0]["diverged"]
         assert one["diverged"][:3] == [-1] * 3 and min(one["diverged"][3:]) > 0
+
+
+@pytest.mark.slow
+def test_on_how_many_devices_members_train_changes_no_bit(found):
+    """From two devices on; the scores are computed side by side, and agree to rounding."""
+    two_three_six = [one for one in found if set(one["mesh"].values()) in ({1, 2}, {1, 3}, {1, 6})]
+    assert [one["mesh"]["members"] for one in two_three_six][:3] == [6, 3, 2]
+    assert [one["to_six"] for one in two_three_six][:3] == [0, 0, 0]
 
 
 @pytest.mark.slow

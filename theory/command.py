@@ -2,19 +2,22 @@
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxformer import style
 from jaxformer.commandline import command
 from jaxformer.errors import UserError
 from jaxformer.files import write_atomically
-from jaxformer.training.curves import COLOURS
+from jaxformer.style import COLOURS, COLUMN, ENDINGS, PAGE
+
+__all__ = ["COLUMN", "ENDINGS", "PAGE", "run"]
 
 MOST_POINTS, MOST_TOKENS = 2000, 10**8  # of a map: what is larger is a slip of the hand
-BLUE, RED, _, _, ORANGE, *_ = COLOURS
+BLUE, RED, _, _, ORANGE, SKY, _ = COLOURS
 
 
 def run(main: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:
@@ -31,10 +34,10 @@ def run(main: Callable[[list[str] | None], None], arguments: list[str] | None = 
         sys.exit(code)
 
 
-def check_writable(path: Path, suffix: str, force: bool) -> None:
-    """Called before the work: the suffix is right, the folder is there, nothing is overwritten."""
-    if path.suffix != suffix:
-        raise UserError(f"the file must end in {suffix}, got {str(path)!r}.")
+def check_writable(path: Path, endings: Sequence[str], force: bool) -> None:
+    """Called before the work: the ending is right, the folder is there, nothing is overwritten."""
+    if path.suffix not in endings:
+        raise UserError(f"the file must end in {' or '.join(endings)}, got {str(path)!r}.")
     if not path.parent.is_dir():
         raise UserError(f"there is no folder {str(path.parent)!r} to write {path.name} to.")
     if path.is_dir():
@@ -46,9 +49,8 @@ def check_writable(path: Path, suffix: str, force: bool) -> None:
 def save_figure(
     figure: Any, path: Path, arrays: dict[str, np.ndarray] | None = None, quiet: bool = False
 ) -> None:
-    """The figure as png and, beside it, its numbers as npz."""
-    figure.savefig(buffer := io.BytesIO(), format="png", dpi=150, bbox_inches="tight")
-    write_atomically(path, buffer.getvalue())
+    """The figure in the format of its ending and, beside it, its numbers as npz."""
+    style.save(figure, path)
     if not quiet:
         print(f"wrote {path}")
     if arrays is not None:
@@ -57,11 +59,8 @@ def save_figure(
         print(f"wrote {path.with_suffix('.npz')}")
 
 
-def new_figure(columns: int = 1, width: float = 6.4, height: float = 4.6) -> tuple[Any, np.ndarray]:
-    """A figure without a screen, and its axes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, np.atleast_1d(figure.subplots(1, columns))
+def new_figure(columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, np.ndarray]:
+    """A figure without a screen, and its panels side by side."""
+    style.apply()
+    figure, axes = style.panels(1, columns, size, **shared)
+    return figure, axes[0]

@@ -41,7 +41,8 @@ def one_lapack_thread() -> Iterator[None]:
     """LAPACK works on one thread inside: for loops over small matrices, one step after the other.
 
     With more threads, which wait for each other at every step, a gradient of a posterior given 100
-    examples took 8.5 ms on two busy cores and .22 ms with one. Results must be read inside.
+    examples takes a third longer on two idle cores, and took 39 times as long on two busy ones
+    (benchmarks/attention_paths_speed.py). Results must be read inside.
     """
     with threadpool_limits(1, user_api="blas"):
         yield

@@ -3,7 +3,7 @@
     python -m theory.phase_map --length 512 --out phase_map.png
 
 Left the paper's limit T -> infinity, right the exact average at T tokens; the curve is
-beta_c(rho) = sqrt(2 / (1-rho)). Writes a png and an npz with the same numbers.
+beta_c(rho) = sqrt(2 / (1-rho)). Writes a png, pdf or svg and an npz with the same numbers.
 """
 
 import sys
@@ -12,10 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from jaxformer import style
 from jaxformer.commandline import Parser, command
 from theory import rem
 from theory.checks import check_count, check_range
-from theory.command import MOST_POINTS, MOST_TOKENS, RED, check_writable, new_figure, save_figure
+from theory.command import (
+    ENDINGS,
+    MOST_POINTS,
+    MOST_TOKENS,
+    PAGE,
+    RED,
+    check_writable,
+    new_figure,
+    save_figure,
+)
 from theory.signal.maps import Overlaps, ratio
 
 
@@ -36,8 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
     check_count("--length", args.length, 2, MOST_TOKENS)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_count("--points", args.points, 2, MOST_POINTS)
-    check_writable(args.out, ".png", args.force)
-    check_writable(args.out.with_suffix(".npz"), ".npz", args.force)
+    check_writable(args.out, ENDINGS, args.force)
+    check_writable(args.out.with_suffix(".npz"), (".npz",), args.force)
 
     beta, rho = np.linspace(0, args.beta_max, args.points), np.linspace(0, 1, args.points)
     # The same in numpy: the command needs no jax, whose start takes longer than both maps.
@@ -47,22 +57,25 @@ def main(arguments: list[str] | None = None) -> None:
             Overlaps(args.length, kind)(beta[:, None], rho[None]) for kind in ("limit", "exact")
         )
     )
-    figure, axes = new_figure(2, 10, 4.4)
+    figure, axes = new_figure(2, (PAGE, 2.3), sharey=True)
     edge = np.linspace(0, 1, 400)[:-1]
     critical = np.sqrt(2 / (1 - edge))
-    look = {"origin": "lower", "aspect": "auto", "cmap": "cividis", "vmin": 0, "vmax": 1}
-    names = ("limit $T\\to\\infty$ (paper)", f"exact, $T={args.length}$")
+    look = {"origin": "lower", "aspect": "auto", "cmap": style.AMOUNT, "vmin": 0, "vmax": 1}
+    names = ("the paper's limit, $T\\to\\infty$", f"exact, $T={args.length}$")
     for axis, values, name in zip(axes, (limit, exact), names):
         image = axis.imshow(values.T, extent=(0, args.beta_max, 0, 1), **look)
-        axis.plot(critical, edge, color=RED, lw=2, label=r"$\beta_c(\rho)$")
-        axis.set(xlim=(0, args.beta_max), ylim=(0, 1), title=name, xlabel=r"score scale $\beta$")
-        axis.legend(loc="lower left")
-    axes[0].set_ylabel(r"cosine of two tokens before attention, $\rho$")
-    figure.colorbar(image, ax=list(axes), label=r"cosine after attention, $SA(\rho)$")
+        axis.plot(critical, edge, color=RED, lw=1.6, label=r"$\beta_c(\rho)$")
+        axis.set(xlim=(0, args.beta_max), ylim=(0, 1), xlabel=r"score scale $\beta$")
+        axis.set_title(name)
+    axes[0].set_ylabel(r"cosine before attention, $\rho$")
+    style.bar(figure, image, axes, r"cosine after attention, $SA(\rho)$")
     start = float(exact[np.searchsorted(beta, min(1.0, args.beta_max / 2)), 0])
-    figure.suptitle(
-        "One attention layer: below $\\beta_c$ the limit makes all tokens equal;\n"
-        f"{args.length} orthogonal tokens at $\\beta\\approx1$ only reach cosine {start:.2g}"
+    style.headed(
+        figure,
+        "One attention layer: below $\\beta_c$ the limit makes all tokens equal; "
+        f"{args.length} orthogonal tokens at $\\beta\\approx1$ only reach cosine {start:.2g}",
+        "Random weights, wide layer; $\\rho$ is the cosine of every two tokens.",
+        axes[0],
     )
     save_figure(figure, args.out, {"beta": beta, "rho": rho, "limit": limit, "exact": exact})
 

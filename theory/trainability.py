@@ -3,7 +3,8 @@
     python -m theory.trainability --layers 60 --length 128 --out trainability.png
 
 Rank collapse below alpha_c(beta), entropy collapse right of beta_c(0) = sqrt(2), trainable between.
-The default variances are the paper's (figure 1c). Writes a png and an npz.
+The default variances are the paper's (figure 1c). Writes a png, pdf
+or svg and an npz.
 """
 
 import sys
@@ -11,14 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxformer import style
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from theory.checks import check_count, check_range
 from theory.command import (
-    BLUE,
+    COLUMN,
+    ENDINGS,
     MOST_POINTS,
     MOST_TOKENS,
     RED,
+    SKY,
     check_writable,
     new_figure,
     save_figure,
@@ -52,8 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
         check_range(f"--{name.replace('_', '-')}", getattr(args, name), 0, 1e6)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_range("--alpha-max", args.alpha_max, 0.01, 1000)
-    check_writable(args.out, ".png", args.force)
-    check_writable(args.out.with_suffix(".npz"), ".npz", args.force)
+    check_writable(args.out, ENDINGS, args.force)
+    check_writable(args.out.with_suffix(".npz"), (".npz",), args.force)
 
     beta = np.linspace(0, args.beta_max, args.points)
     alpha = np.linspace(0, args.alpha_max, args.points)
@@ -62,48 +66,39 @@ def main(arguments: list[str] | None = None) -> None:
     encoders = Encoders(overlaps, args.alpha_mlp, *sigmas, args.activation)
     cosine = encoders.cosine(beta[:, None], alpha[None], args.layers)
     edge = encoders.critical_alpha(beta, args.layers, args.epsilon)
-    figure, (axis,) = new_figure(1, 6.8, 4.8)
-    extent = (0, args.beta_max, 0, args.alpha_max)
-    image = axis.imshow(
-        cosine.T, origin="lower", aspect="auto", extent=extent, cmap="cividis", vmin=0, vmax=1
-    )
-    lines = axis.contour(
-        beta, alpha, cosine.T, levels=[0.5, 0.9], colors="white", linewidths=0.8, linestyles=":"
-    )
-    axis.clabel(lines, fmt="%g", fontsize=8)
-    axis.plot(beta, edge, color=BLUE, lw=2.2, label=rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$")
-    axis.axvline(2**0.5, color=RED, lw=2.2, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
-    axis.set(
-        xlim=(0, args.beta_max),
-        ylim=(0, args.alpha_max),
-        xlabel=r"score scale $\beta$",
-        ylabel=r"residual strength of attention, $\alpha_{SA}$",
-        title=_finding(edge[0], args),
-    )
-    label = {"ha": "center", "va": "center", "fontsize": 10}
-    box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
+    figure, (axis,) = new_figure(1, (COLUMN, 2.5))
+    look = {"origin": "lower", "aspect": "auto", "cmap": f"{style.AMOUNT}_r", "vmin": -4, "vmax": 0}
+    apart = np.log10(np.maximum(1 - cosine, 1e-6))
+    image = axis.imshow(apart.T, extent=(0, args.beta_max, 0, args.alpha_max), **look)
+    axis.plot(beta, edge, color=RED, lw=1.8, label=rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$")
+    axis.axvline(2**0.5, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
+    axis.set(xlim=(0, args.beta_max), ylim=(0, args.alpha_max))
+    axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual of attention, $\alpha_{SA}$")
+    label = {"ha": "center", "va": "center", "fontsize": style.SMALL}
+    label["bbox"] = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     middle = 2**0.5 / 2 if args.beta_max > 2**0.5 else args.beta_max / 2
     low = float(np.clip(edge[0], 0, args.alpha_max))
     if low > 0.1 * args.alpha_max:
-        axis.text(middle, low / 2, "rank collapse", bbox=box, **label)
+        axis.text(middle, low / 2, "rank collapse", **label)
     if low < 0.8 * args.alpha_max:
-        axis.text(middle, (low + args.alpha_max) / 2, "trainable", bbox=box, **label)
+        axis.text(middle, (low + args.alpha_max) / 2, "trainable", **label)
     if args.beta_max > 1.2 * 2**0.5:
         right = (2**0.5 + args.beta_max) / 2
-        axis.text(right, 0.65 * args.alpha_max, "entropy collapse", bbox=box, **label)
-    axis.legend(loc="lower right")
-    figure.colorbar(image, ax=axis, label=rf"cosine of two tokens after {args.layers} layers")
+        axis.text(right, 0.65 * args.alpha_max, "entropy\ncollapse", **label)
+    words = r"distance to collapse, $\log_{10}(1-\rho_L)$"
+    style.bar(figure, image, axis, words, extend="min")
+    beware = f"{args.layers} layers at initialisation, {args.overlaps} theory, $T={args.length}$."
+    style.headed(figure, _finding(edge[0]), beware, axis)
     arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
     save_figure(figure, args.out, arrays)
 
 
-def _finding(edge: float, args) -> str:
-    where = f"{args.layers} layers, {args.overlaps} theory, $T={args.length}$"
+def _finding(edge: float) -> str:
     if edge == 0:
-        return f"At low $\\beta$ no residual is needed\n({where})"
+        return "At low $\\beta$ no residual is needed"
     if not np.isfinite(edge):
-        return f"At low $\\beta$ no attention residual prevents rank collapse\n({where})"
-    return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={edge:.2f}$\n({where})"
+        return "At low $\\beta$ no attention residual prevents rank collapse"
+    return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={edge:.2f}$"
 
 
 @command

@@ -46,12 +46,21 @@ Given = Side | str | float  # a side as `above` and `near` take it
 Read = Callable[[Side], Number | None]
 
 
+class Compared(NamedTuple):
+    """What decided a rule."""
+
+    gap: float  # left - right
+    half: float  # of its 95 % interval; infinite where an error is not known
+    seeds: tuple[int, int]  # of left and right; 0 for an exact number
+
+
 class Finding(NamedTuple):
     """What became of one rule."""
 
     text: str
     verdict: str
     numbers: str  # "0.9997 ± 0.0003 against 0.9987 ± 0.0013"
+    compared: Compared | None = None  # None: not run
 
 
 class Rule(NamedTuple):
@@ -72,6 +81,7 @@ class Rule(NamedTuple):
             return Finding(text, NOT_RUN, "")
         left, right = left.scaled(self.left.times), right.scaled(self.right.times)
         gap, error = difference(left, right)
+        compared = Compared(gap, error, (left.n, right.n))
         gap = abs(gap) if self.within else gap
         above, below = gap - error > self.by, gap + error < self.by
         if self.within:
@@ -80,7 +90,7 @@ class Rule(NamedTuple):
             holds, fails = above, below or (error == 0 and gap <= self.by)
         verdict = HELD if holds else NOT_HELD if fails else OPEN
         measured, other = (left, right) if self.left.cell else (right, left)
-        return Finding(text, verdict, f"{measured} against {other}")
+        return Finding(text, verdict, f"{measured} against {other}", compared)
 
 
 def of(cell: str, metric: str = "accuracy") -> Side:

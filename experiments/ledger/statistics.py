@@ -16,6 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from experiments.shared.describe import with_error
+
 LEVEL = 0.95  # of the intervals
 # Where a claim is decided, both ends of the interval count: a rule is wrong by luck this often.
 LUCK = (1 - LEVEL) / 2
@@ -33,7 +35,7 @@ class Number(NamedTuple):
     by_seed: Mapping[int, float] = {}
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g}" + (f" ± {self.error:.2g}" if self.error > 0 else "")
+        return with_error(self.mean, self.error if self.error > 0 else None)
 
     @property
     def error(self) -> float:

@@ -12,7 +12,7 @@ from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Side, overall
 from experiments.shared import flags
-from experiments.shared.describe import csv_text, number
+from experiments.shared.describe import csv_text, number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
@@ -149,7 +149,7 @@ def measured(value: dict[str, Any] | None) -> str:
     mean, sem = value["mean"], value["sem"]
     # A mean of equal numbers has a standard error of rounding.
     hidden = mean is None or sem is None or 0 < sem < 1e-12 * abs(mean)
-    return number(mean) + ("" if hidden else f" ± {sem:.2g}")
+    return with_error(mean, None if hidden else sem)
 
 
 def commit(record: Record) -> str:

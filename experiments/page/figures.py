@@ -1,13 +1,10 @@
-"""The figures of a ledger row: the PNG of a figure run, or charts of what was trained.
+"""The figures of a ledger row: that of a figure run, or charts of what was trained.
 
 A figure comes with its alternative text, its numbers as CSV and the records behind it.
 """
 
-import base64
 import re
-import struct
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +13,11 @@ from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.read import figure_table
 from experiments.ledger.record import Record
-from experiments.ledger.write import small
 from experiments.page import svg
+from experiments.page.picture import image
 from experiments.page.svg import Axis, Series
 
 SWEPT = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
-# A PNG says what it shows in its own title; this is for those who cannot see it.
-ALT = "Figure of the run {where}: {words}"
 
 
 class Figure(NamedTuple):
@@ -46,15 +41,7 @@ def figures(row: Row) -> list[Figure]:
 
 def picture(record: Record, file: Path) -> Figure:
     """A run's own figure."""
-    names = list(record.metrics)[:3]
-    words = ", ".join(f"{n} {tables.measured(record.metrics[n])}" for n in names)
-    alt = ALT.format(where=record.config_file, words=words)
-    content = small(file)
-    data = base64.b64encode(content).decode()
-    wide, high = struct.unpack(">II", content[16:24])
-    shape = f'width="{wide}" height="{high}"' + (' class="wide"' if wide > 900 else "")
-    html = f'<img alt="{escape(alt)}" {shape} src="data:image/png;base64,{data}">'
-    return Figure("", html, "", figure_table(record), [record])
+    return Figure("", image(record, file), "", figure_table(record), [record])
 
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:

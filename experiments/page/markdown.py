@@ -1,5 +1,6 @@
-"""The Markdown pages: RESULTS.md, and two blocks of README.md, out of ledger rows and records."""
+"""The Markdown pages: RESULTS.md, and what README.md shows of the rows of the ledger."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,8 @@ from jaxformer.errors import UserError, one_line
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
+# "[Table 2, retrieval](RESULTS.md#mixit), at small scale: **held**"
+VERDICT = re.compile(r"(\[([^]]+)\]\(RESULTS\.md#(\w+)\)([^:|\[]*): \*\*)([^*]+)\*\*")
 # What a table of records shows first; everything else stays in the record.
 MARKUP = {"<": "&lt;", ">": "&gt;", "`": "'", "!": "\\!"}
 SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
@@ -71,7 +74,9 @@ def plain(text: str) -> str:
 
 
 def readme(text: str, rows: list[Row]) -> str:
-    """README.md with its two blocks replaced."""
+    """README.md with its two blocks replaced, and the verdict that follows the name of an item."""
+    words = {(row.item.name, row.paper.key): row.verdict for row in rows}
+    text = VERDICT.sub(lambda m: m[1] + words.get((m[2], m[3]), m[5]) + "**", text)
     text = _replace(text, LEDGER, [*_counts(rows, heading=False), "", summary.late(rows)])
     return _replace(text, NUMBERS, _variants(rows))
 

@@ -1,6 +1,5 @@
 """A table or figure of a paper as a section of the page: claim, findings, numbers, figure, runs."""
 
-import base64
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
@@ -8,20 +7,27 @@ from experiments.ledger import tables
 from experiments.ledger.item import FLAGS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.ledger.rules import Finding
+from experiments.ledger.rules import NOT_RUN, Finding
 from experiments.page import figures, groups
+from experiments.page.shelf import Shelf
+from experiments.page.why import why
 
 NUMBERS = ("published", "measured", "n", "baseline")
 
 
-def section(row: Row, shown: dict[str, Row]) -> str:
+def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
     """The section; `shown` maps drawn records to the row of their figure, and grows."""
-    name, item = tables.name_of(row), row.item
-    parts = [f'<section class="item" id="{name}">']
-    parts.append(f"<h3>{escape(item.name)} {verdict(row.verdict)}</h3>")
+    name, item, shelf = tables.name_of(row), row.item, shelf or Shelf()
+    slim = "" if row.records or row.stale else " slim"
+    parts = [f'<section class="item{slim}" id="{name}">']
+    back = '<a class="back" href="#ledger">ledger</a>'
+    head = f"<h3>{escape(item.name)}</h3> {verdict(row.verdict)} {back}"
+    parts.append(f'<div class="head">{head}</div>')
     also = f" ({escape(item.also)} too)" if item.also else ""
     parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
-    parts += [f'<p class="caveat">{flag(word)} {escape(FLAGS[word])}</p>' for word in row.flags]
+    if row.flags:
+        chips = (f'<span title="{escape(FLAGS[word])}">{flag(word)}</span>' for word in row.flags)
+        parts.append(f"<p>{' '.join(chips)}</p>")
     if item.note:
         parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
     if item.defines:
@@ -30,17 +36,21 @@ def section(row: Row, shown: dict[str, Row]) -> str:
         parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
     problems = (*row.problems, *tables.stale_lines(row))
     parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
-    parts += [*_findings(row), *_numbers(row)]
+    parts += [*_findings(row), *_numbers(row, shelf)]
     before: list[Record] = []
     for figure in (*figures.figures(row), *groups.by_kind(row)):
-        parts.append(_figure(figure, row, shown, before))
+        parts.append(_figure(figure, row, shown, before, shelf))
         before = figure.records
     parts += _open(row)
     return "\n".join([*parts, "</section>"])
 
 
-def verdict(word: str) -> str:
-    return f'<span class="verdict {word.replace(" ", "-")}">{word}</span>'
+def verdict(word: str, dot: bool = False) -> str:
+    """The word on its colour, or its colour alone."""
+    kind = word.replace(" ", "-")
+    if dot:
+        return f'<span class="mark {kind}" role="img" aria-label="{word}" title="{word}"></span>'
+    return f'<span class="verdict {kind}">{word}</span>'
 
 
 def flag(word: str) -> str:
@@ -60,31 +70,23 @@ def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     return findings
 
 
-def made(records: list[Record]) -> str:
+def made(records: list[Record], shelf: Shelf) -> str:
     """Config, command, seeds, commit and file of some records."""
     blocks = []
     for record in records:
+        seeds = ", ".join(map(str, record.seeds))
         facts = {
-            "config": record.config_file,
-            "seeds": ", ".join(map(str, record.seeds)),
-            "scale": record.scale,
-            "commit": tables.commit(record),
-            "record": record.where,
-            "time": f"{record.seconds.get('cpu', 0):.0f} CPU seconds",
+            "config": shelf.config(record),
+            "run": f"seeds {seeds}; scale {escape(record.scale)}; "
+            f"{record.seconds.get('cpu', 0):.0f} CPU seconds",
+            "commit": shelf.commit(record),
+            "record": shelf.record(record),
         }
-        rows = "".join(f"<dt>{k}</dt><dd><code>{escape(v)}</code></dd>" for k, v in facts.items())
+        rows = "".join(f"<dt>{k}</dt><dd>{v}</dd>" for k, v in facts.items())
         why = f"{record.standing.capitalize()}: {escape(record.stale)}"
         old = f'<p class="problem">{why}</p>' if record.stale else ""
         blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>')
     return "".join(blocks)
-
-
-def download(name: str, kind: str, text: str) -> str:
-    """A link that saves a text, without a server."""
-    data = base64.b64encode(text.encode()).decode()
-    mime = {"csv": "text/csv", "tex": "text/x-tex"}[kind]
-    link = f'download="{name}.{kind}" href="data:{mime};charset=utf-8;base64,{data}"'
-    return f"<a {link}>{'LaTeX' if kind == 'tex' else 'CSV'}</a>"
 
 
 def marked(text: str) -> str:
@@ -96,12 +98,19 @@ def marked(text: str) -> str:
 def _findings(row: Row) -> list[str]:
     if not row.item.rules:
         return ['<p class="caveat">No rule decides on it yet.</p>'] if row.records else []
-    lines = [f"<li>{verdict(f.verdict)} {text}</li>" for f, text in finding_texts(row)]
-    beside = [f"<li>Beside the claim: {text}</li>" for _, text in finding_texts(row, checks=True)]
-    return ['<ul class="findings">', *lines, *beside, "</ul>"]
+    if row.verdict == NOT_RUN:
+        waiting = "; ".join(escape(finding.text) for finding in row.findings)
+        return [f'<p class="small">Rules that wait for a run: {waiting}.</p>']
+    rules = zip(finding_texts(row), row.item.rules.values(), strict=True)
+    lines = [
+        f"<li>{verdict(f.verdict)} {text}{why(row, f, rule)}</li>" for (f, text), rule in rules
+    ]
+    rules = zip(finding_texts(row, checks=True), row.item.checks.values(), strict=True)
+    lines += [f"<li>Beside the claim: {text}{why(row, f, rule)}</li>" for (f, text), rule in rules]
+    return ['<ul class="findings">', *lines, "</ul>"]
 
 
-def _numbers(row: Row) -> list[str]:
+def _numbers(row: Row, shelf: Shelf) -> list[str]:
     """Cells beside the published values; a cell without a record says so."""
     lines = tables.lines(row)
     if not any(line.record for line in lines):
@@ -120,29 +129,42 @@ def _numbers(row: Row) -> list[str]:
         body.append([cells[name] for name in heads])
     caption = f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
     name, csv, tex = tables.name_of(row), tables.as_csv(row), tables.as_latex(row)
-    links = f"{download(name, 'csv', csv)} {download(name, 'tex', tex)}"
-    return [
-        "" if several else caption,
-        f'<div class="scroll">{table(heads, body, NUMBERS)}</div>',
-        f'<p class="small">This table: {links}</p>',
-    ]
+    buttons = f"{shelf.save(f'{name}.csv', csv)} {shelf.save(f'{name}.tex', tex)}"
+    whole = table(heads, body, NUMBERS, "cards cells")
+    return ["" if several else caption, whole, f'<p class="saves">{buttons}</p>']
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()) -> str:
-    """A table of ready cells; the columns of the names in `right` are numbers."""
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Collection[str] = (),
+    kind: str = "cards",
+) -> str:
+    """A table of ready cells; the columns of the names in `right` are numbers.
+
+    A phone shows a row as a card: its first cell, then the others behind the names of theirs. The
+    style sheet knows the names of `cells`, which are in every section.
+    """
     sides = [' class="number"' if name in right else "" for name in heads]
-    head = "".join(f"<th{side}>{name}</th>" for side, name in zip(sides, heads, strict=True))
-    body = (
-        "".join(f"<td{side}>{cell}</td>" for side, cell in zip(sides, cells, strict=True))
+    head = "".join(
+        f'<th scope="col"{side}>{name}</th>' for side, name in zip(sides, heads, strict=True)
+    )
+    marks = [
+        side if "cells" in kind else f'{side} data-label="{name}"'
+        for side, name in zip(sides, heads, strict=True)
+    ]
+    body = "".join(
+        f'<tr><th scope="row">{cells[0]}</th>'
+        + "".join(f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], cells[1:], strict=True))
+        + "</tr>"
         for cells in rows
     )
-    body = "".join(f"<tr>{cells}</tr>" for cells in body)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def folded(head: str, body: str, is_open: bool = False) -> str:
+def folded(head: str, body: str) -> str:
     """What the reader opens."""
-    return f"<details{' open' * is_open}><summary>{head}</summary>{body}</details>"
+    return f"<details><summary>{head}</summary>{body}</details>"
 
 
 def _measured(line: tables.Line) -> str:
@@ -155,7 +177,9 @@ def _measured(line: tables.Line) -> str:
     return f'<data value="{mean}" data-record="{where}">{text}</data>'
 
 
-def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record]) -> str:
+def _figure(
+    figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record], shelf: Shelf
+) -> str:
     """A figure with what made it; one that stands further up is linked, not repeated."""
     key = figure.title + " ".join(record.where for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
@@ -165,11 +189,12 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
         link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
         return f"<p>{escape(figure.title)} The figure stands at {link}.</p>"
     shown[key], name = row, tables.name_of(row)
-    link = download(f"{name}-figure", "csv", figure.csv)
-    numbers = f" The numbers behind it: {link}." if figure.csv else ""
+    place = sum(other is row for other in shown.values())
+    saved = shelf.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
+    numbers = f'<p class="saves">{saved}</p>' if saved else ""
     drawn = (
         f'<figure><div class="panels">{figure.html}</div>{figure.legend}'
-        f"<figcaption>{title}<span>{numbers}</span></figcaption></figure>"
+        f"<figcaption>{title}{numbers}</figcaption></figure>"
     )
     if figure.records == before:
         return f'{drawn}<p class="small soft">Made by the same runs.</p>'
@@ -178,7 +203,7 @@ def _figure(figure: figures.Figure, row: Row, shown: dict[str, Row], before: lis
     commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
     scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
     head = f"How it was made: {told}, scale {escape(scales)}, commit {escape(commits)}"
-    return drawn + folded(head, made(figure.records), n == 1)
+    return drawn + folded(head, made(figure.records, shelf))
 
 
 def _open(row: Row) -> list[str]:
@@ -192,4 +217,4 @@ def _open(row: Row) -> list[str]:
     told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
     lines = escape("\n".join(commands.values()))
     head = f"{told}; to make {'it' if n == 1 else 'them'}:"
-    return [*parts, folded(head, f"<pre>{lines}</pre>", n == 1)]
+    return [*parts, folded(head, f"<pre>{lines}</pre>")]

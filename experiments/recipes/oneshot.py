@@ -6,13 +6,14 @@ order parameter, GP limit, temperature scan -> head scores, pruning -> record
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from experiments.papers.attention_paths.oneshot import draw
 from experiments.papers.attention_paths.study import Study, study, summarise
-from experiments.shared import describe, ending, plots
+from experiments.shared import describe, ending
 from jaxformer import build
 from jaxformer.data import images
 from jaxformer.errors import UserError, check_range
@@ -43,11 +44,21 @@ def run(config, workdir: Workdir) -> int:
                 return 128 + interrupt.signal
     metrics, arrays = summarise([*studied.values()])
     ending.write_arrays(workdir, arrays)
-    plots.save(draw(arrays, tuple(config.model.heads)), workdir / "figure.png")
+    redraw(workdir)
     result = _with_studies(trained, studied)
     ending.draw_curves(workdir, config.name, result)
     ending.write(workdir, dataclasses.replace(result, metrics=metrics))
     return 0
+
+
+def redraw(workdir: Workdir, name: str = "") -> Path:
+    """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
+    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+
+
+def figure(config, arrays):
+    """Of the arrays of a run."""
+    return draw(arrays, tuple(config.model.heads))
 
 
 def phases_of(config) -> list[Phase]:

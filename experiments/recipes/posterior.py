@@ -22,7 +22,7 @@ import numpy as np
 
 from experiments.papers.attention_paths import posterior as drawing
 from experiments.papers.attention_paths import problem
-from experiments.shared import ending, plots
+from experiments.shared import ending
 from jaxformer.errors import UserError, check_range
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean
@@ -33,8 +33,7 @@ from theory.attention_paths.diagnostics import monte_carlo_error
 
 SAVE_SECONDS = 30.0
 DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
-# Diagnostics that are metrics too.
-SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")
+SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")  # metrics
 
 
 class Setup(NamedTuple):
@@ -93,7 +92,7 @@ def run(config, workdir: Workdir) -> int:
         metrics, baselines, arrays = summarise(built, posterior)
         arrays |= drawing.shown(built.data.names, posterior, metrics)
     ending.write_arrays(workdir, arrays)
-    plots.save(drawing.draw(arrays), workdir / "figure.png")
+    redraw(workdir)
     result = result_of(
         workdir,
         seeds=[config.seed],
@@ -108,6 +107,15 @@ def run(config, workdir: Workdir) -> int:
     ending.write(workdir, result)
     tidy(workdir)
     return ending.code(workdir)
+
+
+def redraw(workdir: Workdir, name: str = "") -> Path:
+    """The figure, here or in a file of another name, from its arrays alone."""
+    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+
+
+def figure(_, arrays):
+    return drawing.draw(arrays)
 
 
 def tidy(workdir: Workdir) -> None:

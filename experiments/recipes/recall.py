@@ -8,11 +8,12 @@ fractions of their rank, and those `followed` along training.
 """
 
 from itertools import pairwise
+from pathlib import Path
 
 from experiments.papers.associations import plots as drawings
 from experiments.papers.associations.probing import Probing, clean
 from experiments.recipes import train
-from experiments.shared import describe, ending, plots
+from experiments.shared import describe, ending
 from jaxformer import build, surgery
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
@@ -33,13 +34,29 @@ def run(config, workdir: Workdir) -> int:
         return code
     result, arrays = probing.findings(trained)
     ending.write_arrays(workdir, arrays)
-    figure = drawings.training(config.recall, config.task.alpha, arrays)
-    plots.save(figure, workdir / "figure.png")
-    plots.save(drawings.memories(trained.session.setup.task, arrays), workdir / "memories.png")
-    if arrays["attention/follows"].any():  # drawn triggers are not the same in every sequence
-        plots.save(drawings.attention(config.recall, arrays), workdir / "attention.png")
+    redraw(workdir)
     ending.write(workdir, result)
     return 0
+
+
+def redraw(workdir: Workdir, name: str = "") -> Path:
+    """Training, memories and, if it has some, attention: from config.json and arrays.npz alone."""
+
+    def draw(config, arrays):
+        figures = {
+            "figure": figure(config, arrays),
+            "memories": drawings.memories(build.task(config), arrays),
+        }
+        if arrays["attention/follows"].any():  # drawn triggers differ from sequence to sequence
+            figures["attention"] = drawings.attention(config.recall, arrays)
+        return figures
+
+    return ending.redraw(workdir, name, draw)
+
+
+def figure(config, arrays, found: str = "", more: str = ""):
+    """Training, of the arrays of a run; the words are those of `drawings.training`."""
+    return drawings.training(config.recall, config.task.alpha, arrays, found, more)
 
 
 def dry_run(config, measured: bool = False) -> None:

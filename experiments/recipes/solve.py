@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from experiments.papers.attention_paths import problem
-from experiments.shared import ending, plots
+from experiments.shared import ending
 from experiments.shared.outcome import Figure, Outcome, call, settings_of
 from jaxformer.errors import UserError, check_choice, check_range, did_you_mean
 from jaxformer.records import Workdir, flat
@@ -86,15 +85,13 @@ def run(config, workdir: Workdir) -> int:
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
-    file = Path(name or workdir / "figure.png")
-    if file.suffix not in plots.ENDINGS:
-        raise UserError(f"a figure's name ends in {', '.join(plots.ENDINGS)}; got {str(file)!r}.")
-    figure, settings = setup(ConfigDict(workdir.read("config.json")["config"]))
-    try:
-        plots.save(call(figure.draw, settings | {"arrays": ending.read_arrays(workdir)}), file)
-    except KeyError as error:
-        raise UserError(f"{workdir.path} has no array {error}: run it anew to draw it.") from None
-    return file
+    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+
+
+def figure(config, arrays):
+    """Of the arrays of a run."""
+    asked, settings = setup(config)
+    return call(asked.draw, settings | {"arrays": arrays})
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:

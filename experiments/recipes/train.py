@@ -23,11 +23,16 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     if code := trained.ended():
         return code
     result = trained.result()
-    ending.draw_curves(workdir, config.name, result)
+    ending.draw_curves(workdir, label(config), result)
     if finish is not None:
         result = finish(trained, result)
     ending.write(workdir, result)
     return 0
+
+
+def label(config) -> str:
+    """What a legend calls the run: its variant, or its config where there is none."""
+    return str(dict(config.arguments).get("variant", config.name))
 
 
 def dry_run(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.launch import Launcher
+from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.progress import clock
 
@@ -81,6 +82,18 @@ def run_all(
     for outcome in failed:
         print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
     return 128 + launcher.signal if launcher.signal else 1 if failed else 0
+
+
+def check_budget(
+    budget: float, jobs: Sequence[Job], name: Callable[[Job], str] = lambda job: job.name
+) -> None:
+    """Raises if the budget, in seconds, is too small for any of the jobs."""
+    cheapest = min(jobs, key=rest)
+    if budget < rest(cheapest):
+        raise UserError(
+            f"a budget of {clock(budget)} is too small: the cheapest of {len(jobs)} runs, "
+            f"{name(cheapest)}, takes about {clock(rest(cheapest))}."
+        )
 
 
 def rest(job: Job) -> float:

@@ -10,7 +10,7 @@ from rich.table import Table
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
 from experiments.shared import describe
-from experiments.shared.describe import csv_text, number
+from experiments.shared.describe import csv_text, with_error
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean, over_seeds
 
@@ -129,7 +129,7 @@ def _pair(value: Mean | None) -> list[str]:
 def _say(value: Mean | None) -> str:
     if value is None or math.isnan(value.mean):
         return "-"
-    return number(value.mean) + ("" if math.isnan(value.sem) else f" ± {value.sem:.2g}")
+    return with_error(value.mean, value.sem)
 
 
 def _fields(rows: Sequence[Row]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from jaxformer import paths
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.records import Workdir
 from jaxformer.training.setup import Setup
+
+MOST_PLACES = 6  # smaller errors are written with an exponent
 
 
 def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
@@ -41,7 +44,8 @@ def print_result(workdir: Workdir) -> None:
     title = f"{result['config']['name']}, {len(result['seeds'])} seeds"
     table = Table("metric", "mean", "sem", "n", box=None, pad_edge=False, title=title)
     for name, value in result["metrics"].items():
-        table.add_row(name, number(value["mean"]), number(value["sem"]), str(value["n"]))
+        mean, _, error = with_error(value["mean"], value["sem"]).partition(" ± ")
+        table.add_row(name, mean, error or "-", str(value["n"]))
     for name, value in result.get("baselines", {}).items():
         table.add_row(f"baseline {name}", number(value), "", "", style="dim")
     show(table)
@@ -52,6 +56,16 @@ def print_result(workdir: Workdir) -> None:
 def number(value: float | None) -> str:
     """Four digits, and a dash where there is no number."""
     return "-" if value is None else f"{value:.4g}"
+
+
+def with_error(mean: float | None, error: float | None) -> str:
+    """ "0.933 ± 0.047": two digits of the error, and as many places of the mean."""
+    if mean is None or error is None or not math.isfinite(error):
+        return number(mean)
+    places = 1 - math.floor(math.log10(error)) if error > 0 else -1
+    if not 0 <= places <= MOST_PLACES:
+        return f"{mean:.4g} ± {error:.2g}"
+    return f"{mean:.{places}f} ± {error:.{places}f}"
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:

@@ -1,11 +1,15 @@
 """How a run ends, whatever its recipe: its arrays, its curves, and last of all its result."""
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from experiments.shared import describe, plots
+from jaxformer import style
 from jaxformer.errors import UserError
 from jaxformer.processes import barrier, is_writer
 from jaxformer.records import Workdir, write_atomically
@@ -33,6 +37,25 @@ def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
         raise UserError(f"{workdir.path} has no arrays.npz to draw: run it to its end.") from None
     except Exception as error:  # a damaged zip fails in many ways
         raise UserError(f"{file} is damaged: {error}.") from None
+
+
+def redraw(
+    workdir: Workdir, name: str, draw: Callable[[ConfigDict, dict[str, np.ndarray]], dict[str, Any]]
+) -> Path:
+    """The figures of a run, here or in files of another name, from its config and its arrays.
+
+    `draw` gives them by name: "figure" goes into the file itself, "memories" into one beside it.
+    """
+    file = style.check_file(Path(name or workdir / "figure.png"))
+    config = ConfigDict(workdir.read("config.json")["config"])
+    try:
+        figures = draw(config, read_arrays(workdir))
+    except KeyError as error:
+        raise UserError(f"{workdir.path} has no array {error}: run it anew to draw it.") from None
+    for which, figure in figures.items():
+        beside = which if file.stem == "figure" else f"{file.stem}-{which}"
+        plots.save(figure, file if which == "figure" else file.with_stem(beside))
+    return file
 
 
 def draw_curves(workdir: Workdir, name: str, result: Result) -> None:

@@ -20,6 +20,7 @@ SCORES = ("previous", "pairing", "induction")
 WEIGHTS, STATES = r"block_\d+/attn/weights", r"block_\d+/(states|output)"
 SHOWN_HEADS = 4  # of a layer, the ones with the highest score
 SHOWN_TOKENS = 21
+SYMBOL = 0.1  # inches of a token beside an axis
 
 
 class Inside(NamedTuple):
@@ -89,43 +90,49 @@ def draw(file: Path, inside: Inside, title: str) -> None:
     """One panel a layer and head (the strongest heads), the query's row and its goal marked."""
     assert inside.maps is not None
     layers, columns = len(inside.maps), min(SHOWN_HEADS, len(inside.maps[0]))
-    size = 1.6 + 0.13 * len(inside.tokens)
-    figure, axes = plots.grid(layers, columns, (size * columns, size * layers + 1))
+    high = 1.5 * layers + 0.5 if columns > 2 else 2.8 * layers
+    size, shared = (plots.PAGE, high), {"sharex": True, "sharey": True}
+    figure, axes = plots.grid(layers, columns, size, **shared)
     for layer, maps in enumerate(inside.maps):
         kind = "pairing" if layer == 0 else "induction"
         scores = np.nan_to_num(inside.scores[kind][layer])
         for axis, head in zip(axes[layer], np.argsort(-scores), strict=False):
             image = axis.imshow(maps[head], cmap="Blues", vmin=0, vmax=1)
-            axis.set_title(f"block_{layer}, head {head}: {kind} {scores[head]:.2f}", fontsize=8)
+            axis.spines[:].set_visible(True)
+            plots.titled(axis, f"block_{layer}, head {head}: {kind} {scores[head]:.2f}")
             _mark(axis, inside, layer)
-        axes[layer, 0].set_ylabel("from this token", fontsize=8)
+        axes[layer, 0].set_ylabel("from this token")
     for axis in axes[-1]:
-        axis.set_xlabel("to this token", fontsize=8)
-    figure.colorbar(image, ax=axes, label="attention", shrink=0.5)
+        axis.set_xlabel("to this token")
+    plots.bar(figure, image, axes, "attention", shrink=0.6)
     first = np.nan_to_num(inside.scores["pairing"][0]).max()
     best = [np.nan_to_num(x).max() for x in inside.scores["induction"][1:]] or [0.0]
-    figure.suptitle(
-        f"{title}\nfrom the answer to the token before it, block_0 (layer 1): {first:.2f}; "
-        f"from the query to the answer, later: {max(best):.2f} (the strongest head, mean over "
-        "the test set)\n"
-        "orange row: the query; red box: where an induction head looks",
-        fontsize=9,
+    plots.headed(
+        figure,
+        f"{title}: attention from the answer to the token before it in block_0 {first:.2f}, from "
+        f"the query to the answer later {max(best):.2f}",
+        "Scores: the strongest head, mean over the test set; maps: one sequence. Orange row: the "
+        "query; red box: where an induction head looks.",
     )
     plots.save(figure, file)
 
 
 def _mark(axis, inside: Inside, layer: int) -> None:
+    from matplotlib.patches import Rectangle
+
     n = len(inside.tokens)
-    every = 1 if n <= 2 * SHOWN_TOKENS else n // SHOWN_TOKENS
-    ticks = np.arange(0, n, every)
-    axis.set_xticks(ticks, inside.tokens[ticks], fontsize=6, rotation=90)
-    axis.set_yticks(ticks, inside.tokens[ticks], fontsize=6)
+    wide = (plots.PAGE - 1) / min(SHOWN_HEADS, len(inside.scores["pairing"][0]))
+    fit = max(int(wide / SYMBOL), 1)  # tokens whose names have room
+    ticks = np.arange(0, n, -(-n // fit))
+    small = plots.style.SMALLEST
+    axis.set_xticks(ticks, inside.tokens[ticks], fontsize=small, rotation=90)
+    axis.set_yticks(ticks, inside.tokens[ticks], fontsize=small)
     orange, red = plots.COLOURS[4], plots.COLOURS[1]
 
     def box(corner, width, colour):
         place = (corner[0] - 0.5, corner[1] - 0.5)
-        rectangle = plots.pyplot().Rectangle(place, width, 1, fill=False, clip_on=False)
-        rectangle.set(edgecolor=colour, linewidth=1.6)
+        rectangle = Rectangle(place, width, 1, fill=False, clip_on=False)
+        rectangle.set(edgecolor=colour, linewidth=1)
         axis.add_patch(rectangle)
 
     box((0, inside.query), n, orange)

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-# Okabe and Ito: told apart by colour-blind readers too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+from jaxformer import style
+from jaxformer.style import COLOURS
 
 
+@style.styled
 def curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]],
     baselines: Mapping[str, float],
@@ -20,34 +21,33 @@ def curves(
     `runs` maps a label to the rows of a metrics.jsonl; `chosen`, if given, to the members to show.
     Runs that probed the attention entropy get a panel of it. `figure`: an empty one to draw on.
     """
-    from matplotlib.figure import Figure  # no screen is needed, and none is opened
-
     probed = any("attention_entropy" in row for rows in runs.values() for row in rows)
-    figure = figure or Figure()
-    figure.set(figwidth=9 + 4 * probed, figheight=3.4, layout_engine="constrained")
-    axes = figure.subplots(1, 2 + probed)
-    left, right, *more = axes
+    figure, axes = style.panels(1, 2 + probed, (style.PAGE, 1.8), figure)
+    left, right, *more = axes[0]
     panels = [(left, "loss"), (right, "validation")]
     for axis in more:
         panels.append((axis, "attention_entropy"))
         axis.set(xlabel="training step", ylabel=r"attention entropy / $\ln T$", ylim=(0, 1.02))
+    most, named = 1, {}
     for i, (label, rows) in enumerate(runs.items()):
         colour = COLOURS[i % len(COLOURS)]
         for axis, key in panels:
             steps, values = _series(rows, key)
             if len(steps):
                 values = values[:, list(chosen[label])] if chosen and label in chosen else values
-                axis.plot(steps, values, color=colour, alpha=0.75, lw=1.2)
-                axis.plot([], [], color=colour, label=label)
-    for (name, value), style in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
-        axis = left if name.endswith("_loss") else right
-        axis.axhline(value, color="0.4", ls=style, lw=1, label=name.replace("_", " "))
+                lines = axis.plot(steps, values, color=colour, alpha=0.75, lw=1)
+                most, named = max(most, len(lines)), {label: lines[0], **named}
+    named = {label: named[label] for label in runs if label in named}
+    for (name, value), dashes in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
+        axis, words = left if name.endswith("_loss") else right, name.replace("_", " ")
+        named[f"{words} {value:.3g}"] = axis.axhline(value, color="0.4", ls=dashes, lw=1)
     left.set(xlabel="training step", ylabel="training loss (nats a token)", yscale="log")
-    right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02, 1.02))
-    if any(name.endswith("_loss") for name in baselines):
-        left.legend(fontsize=8, loc="best")
-    right.legend(fontsize=8, loc="best")
-    figure.suptitle(_finding(runs, chosen), fontsize=10)
+    highest = max((max(line.get_ydata(), default=0) for line in right.lines), default=1)
+    top = 1.02 if not highest < 0.5 else 1.2 * highest
+    right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
+    what = "seeds" if chosen else "members (seeds and learning rates)"
+    beware = f"A line is one of {most} {what}." if most > 1 else ""
+    style.headed(figure, _finding(runs, chosen), beware, ([*named.values()], [*named]))
     return figure
 
 
@@ -66,4 +66,4 @@ def _finding(runs, chosen) -> str:
         if len(values):
             kept = chosen[label] if chosen and label in chosen else [True] * values.shape[1]
             words.append(f"{label} {100 * np.nanmean(values[-1][list(kept)]):.1f} %")
-    return "validation accuracy at the end: " + ", ".join(words)
+    return "Validation accuracy at the end: " + ", ".join(words)

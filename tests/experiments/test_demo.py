@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from experiments.papers.headlines import HEADLINES, Headline, Part
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
 from jaxformer.records import Workdir, write_json
+from tests.experiments import pretended
 
 CONFIG = "configs/mixit/retrieval.py:variant={},scale=tiny"
 
@@ -124,22 +126,13 @@ import pathlib, sys
 words = dict(word.partition("=")[::2] for word in sys.argv[1:])
 one, two = sorted(str(f) for f in pathlib.Path(words["--runs"]).iterdir() if f.is_dir())
 text = f'<section id="mixit-table-2-retrieval">{one}</section><section id="associations-figure-3">'
-open(words["--page"], "w").write(text + f'</section><h2 id="others">{two}')
+open(words["--page"], "w").write(text + f'</section><h2 id="paper-associations">{two}')
 """
 
 
-class FakeLauncher:
+class FakeLauncher(pretended.Launcher):
     failing: tuple[str, ...] = ()
     stopping = False
-
-    def __init__(self, processes, deadline):
-        self.signal = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def run(self, jobs):
         for job in jobs:
@@ -151,7 +144,8 @@ class FakeLauncher:
                 yield Outcome(job, 2, 1.0, "no such number")
                 continue
             job.workdir.mkdir(parents=True)
-            write_json(job.workdir / "result.json", {})
+            held = {"config": {}, "metrics": {}, "members": [], "seeds": [0, 1]}
+            write_json(job.workdir / "result.json", held)
             yield Outcome(job, 0, 1.0, "")
 
 
@@ -174,7 +168,11 @@ def test_it_ends_with_a_sentence_for_each_paper_and_where_it_stands(command, tmp
     code, out = command()
     assert code == 0 and "2 runs, about 18 s of processor time" in out
     assert "a finding of one." in out and "report.html#mixit-table-2-retrieval" in out
-    assert "a finding of two." in out and "report.html#others" in out
+    assert "a finding of two." in out and "report.html#paper-associations" in out
+    assert "a finding of one. (scale tiny, 2 seeds)" in out
+    held = json.loads((tmp_path / "demo/sentences.json").read_text())
+    assert [one["sentence"] for one in held] == ["a finding of one.", "a finding of two."]
+    assert held[0]["made"] == "scale tiny, 2 seeds" and len(held[1]["runs"]) == 1
     code, out = command()
     assert code == 0 and "0 runs" in out and "a finding of two." in out
 
@@ -197,6 +195,25 @@ def test_an_interrupted_demo_says_how_to_go_on(command):
     assert code == 130 and "the same command goes on" in out
     code, out = command()
     assert code == 0 and "2 runs" in out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_a_sentence_breaks_between_words_in_any_terminal(columns, monkeypatch, capsys):
+    text = "the posterior of block_0/attn/weights is well-mixed and lies at 0.97 ± 0.01. " * 3
+    monkeypatch.setenv("COLUMNS", str(columns))
+    demo.tell(text)
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines).split() == text.split() and len(lines) > 2
+    assert all(line.startswith("  ") and len(line) < columns for line in lines)
+
+
+def test_a_part_with_changed_settings_says_so():
+    headline = next(headline for headline in HEADLINES if headline.paper == "associations")
+    jobs = {
+        name: launch.job(name, p.config, p.overrides, Path("nowhere"))
+        for name, p in headline.parts.items()
+    }
+    assert demo.made(headline, jobs) == "scale tiny; 8 settings changed from it"
 
 
 def test_wrong_words(capsys):

@@ -16,6 +16,7 @@ from experiments.schedule.launch import Outcome
 from experiments.shared import flags
 from jaxformer.errors import UserError
 from jaxformer.records import write_json
+from tests.experiments import pretended
 
 OWN = '''"""A user's task."""
 from configs.mixit import memorization
@@ -128,19 +129,10 @@ def test_the_strongest_trivial_predictor_counts():
         judging.strongest({"unigram_loss": 3.2})
 
 
-class FakeLauncher:
+class FakeLauncher(pretended.Launcher):
     """Trains nothing: MixiT knows nothing, the others know all."""
 
     stop_after = 9
-
-    def __init__(self, processes, deadline):
-        self.signal = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def run(self, jobs):
         for i, job in enumerate(jobs):

@@ -42,10 +42,12 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     items = [item for paper in PAPERS.values() for item in paper.items]
     rules = [rule for i in items for rule in (*i.rules.values(), *i.checks.values())]
     sides = [side for rule in rules for side in rule.sides]
-    known = [f"{side.value:.4g}" for side in sides if not side.cell]
-    known += [f"{v:.4g}" for record in records for v in record.baselines.values()]
+    known = [side.value for side in sides if not side.cell]
+    known += [v for record in records for v in record.baselines.values()]
     metrics = [m for record in records for m in record.metrics.values()]
-    known += [f"{m['mean']:.4g}" for m in metrics if m["mean"] is not None]
+    known += [m["mean"] for m in metrics if m["mean"] is not None]
+    spelled = {f"{value:.4g}" for value in known}
+    spelled |= {f"{value:.{places}f}" for value in known for places in range(7)}
     text = (flags.ROOT / "RESULTS.md").read_text()
     table = text[text.index("### ") : text.index("## Records\n")]
     rows = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in table.splitlines()]
@@ -56,7 +58,7 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     for _, _, ours, _, _, _, code in rows:
         for numbers in re.findall(r"\? (?:Yes|No): (.*?)(?: \(|<br>|$)", ours):
             assert {word[:7] for word in code.split("<br>")} <= commits
-            assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= {*known}
+            assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= spelled
             found += 1
     assert found > 10 or not records
     readme = (flags.ROOT / "README.md").read_text()

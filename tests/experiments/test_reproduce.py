@@ -17,26 +17,18 @@ from experiments.schedule.launch import Outcome
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import Workdir, config_hash, write_json
+from tests.experiments import pretended
 from tests.experiments.schedule.test_planning import PAPERS, record
 
 DEFAULTS = {"failing": (), "stopping": (), "spent": 1.0}
 
 
-class FakeLauncher:
+class FakeLauncher(pretended.Launcher):
     """Runs nothing: writes what a run would have left."""
 
     failing: tuple[str, ...]
     stopping: tuple[str, ...]
     spent: float
-
-    def __init__(self, processes, deadline):
-        self.signal = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def run(self, jobs):
         for job in jobs:
@@ -92,7 +84,7 @@ def test_it_runs_what_is_open_and_then_nothing(command, tmp_path):
     code, text = command("--paper=one")
     assert code == 0 and "open runs: 4, about" in text and "ran 4 of 4" in text
     assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
-    assert "accuracy 0.9 ± 0.01 in 1 s" in text and "Table 10: held" in text
+    assert "accuracy 0.900 ± 0.010 in 1 s" in text and "Table 10: held" in text
     assert len(list((tmp_path / "results").glob("*.json"))) == 4
     code, text = command("--paper=one")
     assert code == 0 and "nothing to run: 4 of 4 runs are recorded" in text

@@ -175,7 +175,7 @@ def test_compare_shows_differences_and_numbers(finished, tmp_path, capsys, monke
     assert "curves: curves.svg" in capsys.readouterr().out
     assert [file.name for file in tmp_path.iterdir()] == ["curves.svg"]
     assert compare.main([str(finished), str(finished), "--plot=curves.bmp"]) == 2
-    assert "--plot must name a .png, .svg or .pdf file, got 'curves.bmp'" in one_line(capsys)
+    assert "--plot ends in .png, .pdf, .svg; got 'curves.bmp'" in one_line(capsys)
     assert compare.main([str(finished)]) == 2
     assert "at least two run folders" in one_line(capsys)
     assert compare.main([str(finished), str(tmp_path / "nothing")]) == 2

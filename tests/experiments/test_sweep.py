@@ -148,7 +148,7 @@ def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, cap
     assert best.metrics["accuracy"].sem == pytest.approx(0.1)
     sweep_table.show(rows)
     out = capsys.readouterr().out
-    assert "best memorization mixit: test accuracy 0.7 ± 0.1 (2 seeds) with model.layers = 1" in out
+    assert "best memorization mixit: test accuracy 0.70 ± 0.10 (2 seeds) with model.layers" in out
     assert "1 diverged" in out
     sweep_table.write(tmp_path / "sweep.csv", rows)
     with open(tmp_path / "sweep.csv") as file:

@@ -226,7 +226,7 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
         (advise.main, [*DEEP, "--heads", "0"], "--heads must be a whole number"),
         (advise.main, ["LIST"], "must hold a JSON object"),
         (advise.main, ["BROKEN"], "is not JSON"),
-        (phase_map.main, ["--out", "map.pdf"], "must end in .png"),
+        (phase_map.main, ["--out", "map.jpg"], "must end in .png or .pdf or .svg"),
         (phase_map.main, ["--out", "no/where.png"], "no folder 'no'"),
         (
             trainability.main,
@@ -252,11 +252,11 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, 
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
 
-def test_the_example_of_the_readme_is_what_is_printed(tmp_path, capsys):
+def test_the_example_of_the_page_about_signals_is_what_is_printed(tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(configs.GPT2))
     advise.main([str(tmp_path / "config.json"), "--length", "1024"])
     printed = capsys.readouterr().out.splitlines()
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    block = readme.split("$ python -m theory.advise gpt2/config.json --length 1024\n")[1]
-    shown = [line.strip() for line in block.split("\n\n")[0].splitlines()]
+    page = (Path(__file__).parents[2] / "docs/signal.md").read_text()
+    block = page.split("$ python -m theory.advise gpt2/config.json --length 1024\n")[1]
+    shown = [line.strip() for line in block.split("```")[0].splitlines()]
     assert len(shown) == 5 and {*shown} <= {*printed}

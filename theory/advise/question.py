@@ -60,9 +60,9 @@ def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Questio
     if args.length is not None:
         check_length(args.length, "--length")
     if args.plot:
-        from theory.command import check_writable
+        from theory.command import ENDINGS, check_writable
 
-        check_writable(args.plot, ".png", args.force)
+        check_writable(args.plot, ENDINGS, args.force)
     if args.run or args.model:
         return args, None
     question = _from_config(args) if args.config else _from_flags(args)
@@ -233,6 +233,6 @@ def _parser(manual: str | None) -> Parser:
     add("--run", type=Path, metavar="DIR", help="a run of ours, finished or running")
     add("--model", type=Path, metavar="FOLDER", help="config.json and safetensors, or a hub's name")
     add("--json", action="store_true", help="for machines")
-    add("--plot", type=Path, metavar="FILE.png", help="draw it by layer")
+    add("--plot", type=Path, metavar="FILE.png", help="draw it by layer (png, pdf, svg)")
     add("--force", action="store_true", help="overwrite the plot")
     return parser

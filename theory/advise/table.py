@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxformer import style
 from jaxformer.training.ranges import outside
 
 KINDS = ("predicted", "start", "now")
@@ -41,9 +42,9 @@ def _at(values: list[float], layer: int, rows: int) -> float | None:
 
 def draw(found: dict[str, Any], path: Path, quiet: bool) -> None:
     """Cosine, keys and gradient by layer, a line or marks for each of `KINDS`."""
-    from theory.command import BLUE, ORANGE, RED, new_figure, save_figure
+    from theory.command import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 
-    figure, axes = new_figure(3, 13, 4.2)
+    figure, axes = new_figure(3, (PAGE, 1.9))
     looks = dict(zip(KINDS, ((BLUE, "-"), (ORANGE, "o"), (RED, "s"))))
     names = ("cosine of two tokens", "keys that a query sees", "gradient, last layer = 1")
     for axis, number, name in zip(axes, RANGED, names):
@@ -55,6 +56,7 @@ def draw(found: dict[str, Any], path: Path, quiet: bool) -> None:
                 axis.plot(layers, values, mark, color=colour, label=kind)
         axis.set(xlabel="layer", ylabel=name)
     axes[2].set_yscale("log")
-    axes[0].legend()
-    figure.suptitle(found["judged"], fontsize=8)
+    last = [f"{kind} {found[kind]['cosine'][-1]:.3g}" for kind in KINDS if kind in found]
+    said = f"Cosine of two tokens after the last block: {', '.join(last)}"
+    style.headed(figure, said, f"{found['judged']}.", axes[0])
     save_figure(figure, path, quiet=quiet)

@@ -95,7 +95,7 @@ def chain_loss(task) -> float:
 
 
 def draw_allocation(arrays, totals: Sequence[int], steps: int):
-    figure, (axis,) = plots.row(1, (6, 4.2))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.4))
     shares, floor, words = arrays["shares"], arrays["floor"], []
     for colour, total, losses_JxS in zip(plots.COLOURS, totals, arrays["loss"]):
         label, means_J = f"{total:,} trained parameters", losses_JxS.mean(-1)
@@ -105,7 +105,8 @@ def draw_allocation(arrays, totals: Sequence[int], steps: int):
             words.append(f"{shares[np.nanargmin(means_J)]:.2f} of {total:,} ({gain})")
     axis.axhline(floor, color="0.5", ls=":", label=f"the chain itself, {floor:.2f}")
     axis.set_xlabel("share of the trained parameters in MLPs")
-    axis.set_ylabel(f"training loss after {steps} steps (nats a symbol)")
-    axis.legend()
-    figure.suptitle("The bigram is learned best at MLP share " + "\nand ".join(words))
+    axis.set_ylabel("training loss (nats a symbol)")
+    words = " and ".join(words)
+    beware = f"After {steps} steps, at the best learning rate. {plots.ERRORS}"
+    plots.headed(figure, f"The bigram is learned best at MLP share {words}", beware, axis)
     return figure

@@ -200,7 +200,7 @@ DRAWINGS = (
 PAPER = Paper(
     "associations",
     "Distributional Associations vs In-Context Reasoning",
-    "ICLR 2025",
+    "ICLR 2025, arXiv 2406.03068",
     (
         *DRAWINGS,
         *late(SURGERY, ATTENTION, ALLOCATION, MEMORIES, FINETUNE, TRIGGERS),

@@ -103,12 +103,18 @@ def check_gsm8k(
 
 
 def draw_gsm8k(arrays, shots: int, matrix: str):
-    figure, (axis,) = plots.row(1, (3.4, 3.2))
-    for place, which in enumerate(("whole", "cut")):
-        plots.means(axis, [place], arrays[f"right/{which}"][:, None], fmt="o")
-    axis.set_xticks((0, 1), ("whole", "cut"))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 1.8))
+    right = {which: arrays[f"right/{which}"] for which in ("whole", "cut")}
+    for place, values in enumerate(right.values()):
+        plots.means(axis, [place], values[:, None], fmt="o", color=plots.COLOURS[place])
+    axis.set_xticks((0, 1), [*right])
     axis.set(ylabel="accuracy", xlim=(-0.5, 1.5))
-    axis.set_title(f"{shots} shots, {matrix} cut\n(block_0 is layer 1)", fontsize=9)
+    whole, cut = (values.mean() for values in right.values())
+    plots.headed(
+        figure,
+        f"{shots} shots: {100 * whole:.1f} % right, {100 * cut:.1f} % with {matrix} cut",
+        f"{len(right['cut'])} questions; bars: standard errors over them. block_0 is layer 1.",
+    )
     return figure
 
 

@@ -8,83 +8,95 @@ import numpy as np
 from experiments.papers.associations.numbers import LAST
 from experiments.shared import plots
 
-BLUE, RED, GREEN, *_ = plots.COLOURS
-ROLES = (("other tokens", "0.7"), ("ybar, after a trigger", BLUE), ("noise, after a trigger", RED))
+BLUE, RED, *_, BLACK = plots.COLOURS
+ROLES = (
+    ("other tokens", "0.7"),
+    ("the answer, after a trigger", BLUE),
+    ("noise, after a trigger", RED),
+)
 TITLES = {
     "previous_token": "layer 1 looks one back:\n$p_i^T W_K^1 p_j$",
     "induction": "the last layer matches the trigger:\n$E_i^T W_K W_O^1 W_V^1 E_j$",
     "values": "the last layer copies:\n$U_j^T W_O W_V E_i$",
     "feed_forward": "the last F stores:\n$U_j^T F(E_i)$",
 }
+AXES = {  # what stands in the rows and in the columns
+    "previous_token": ("position", "position"),
+    "induction": ("token", "token"),
+    "values": ("token that is read", "token that is written"),
+    "feed_forward": ("token that is read", "token that is written"),
+}
 
 
-def training(settings, alpha: float, arrays):
-    """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts."""
-    figure, axes = plots.grid(2, 3, (13, 7))
+def training(settings, alpha: float, arrays, found: str = "", more: str = ""):
+    """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts.
+
+    `found` stands above in place of what the curves end at, `more` is what else to beware of.
+    """
+    figure, axes = plots.grid(2, 3, (plots.PAGE, 4.1))
     curves = {n.removeprefix("probes/"): v for n, v in arrays.items() if n.startswith("probes/")}
     steps, kept = arrays["steps"], arrays["kept"]
-    panels = (("p_correct", "p(correct)"), ("p_noise", "p(noise)"), ("loss", "loss (nats)"))
+    panels = (("p_correct", "p(answer)"), ("p_noise", "p(noise)"), ("loss", "loss (nats)"))
     styles = _versions(curves)
     for axis, (name, label) in zip(axes[0], panels, strict=True):
         for (ending, who), colour in zip(styles.items(), plots.cycle(len(styles)), strict=True):
             _line(axis, steps, curves[name + ending][:, kept], colour, who)
         scale = {"yscale": "log"} if name == "loss" else {"ylim": (-0.02, 1.02)}
         axis.set(xlabel="training step", ylabel=f"{label} on clean data", **scale)
-    _legend_above(axes[0, 0], "cut out: " if len(styles) > 1 else "")
     margin, attention, cut = axes[1]
     if "margin_f2" in curves:
-        _line(margin, steps, curves["margin_f2"][:, kept], GREEN, "")
-        margin.axhline(0, color="0.5", lw=1)
-        margin.set(xlabel="training step", ylabel="margin of the noise in F2 for q alone")
+        _line(margin, steps, curves["margin_f2"][:, kept], BLACK, "")
+        margin.axhline(0, color="0.5", lw=0.8)
+        margin.set(xlabel="training step", ylabel="logit of noise over answer")
+        plots.name(margin, "what the last F adds for the trigger q alone")
     else:
         margin.axis("off")
     for name, colour, who in (
-        ("attention_target", BLUE, "last layer: on ybar"),
+        ("attention_target", BLUE, "last layer: on the answer"),
         ("attention_noise", RED, "last layer: on the noise"),
-        ("attention_previous", "0.5", "layer 1: on the previous token"),
-        ("previous_token", "black", "layer 1: positions whose key finds it"),
+        ("attention_previous", "0.5", "layer 1: one token back"),
+        ("previous_token", "black", "layer 1: share of keys that match"),
     ):
         if name in curves:
             _line(attention, steps, curves[name][:, kept], colour, who)
     attention.set(xlabel="training step", ylabel="attention, or share", ylim=(-0.02, 1.02))
-    _legend_above(attention)
+    plots.name(attention)
     _cuts(cut, settings.truncate, settings.fractions, arrays)
     if begin := settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
-            axis.axvline(begin, color="0.5", lw=1, ls=":")
-        axes[0, 1].annotate("noisy from here", (begin, 0.97), fontsize=8, ha="right", va="top")
-    figure.suptitle(_finding(alpha, curves, kept, styles))
-    words = f"a line is the mean of {kept.size} seeds, its band goes from the lowest to the highest"
-    figure.supxlabel(words if kept.size > 1 else "one seed", fontsize=8)
+            axis.axvline(begin, color="0.5", lw=0.8, ls=":")
+    which = (
+        "A line is one seed"
+        if kept.size == 1
+        else (f"Lines: means of {kept.size} seeds; bands: from the lowest to the highest")
+    )
+    beware = f"{which}; bars: standard errors." if kept.size > 1 else f"{which}."
+    if begin:
+        beware += f" Clean data until step {begin} (dotted), then noise."
+    found = found or _finding(alpha, curves, kept, styles)
+    plots.headed(figure, found, f"{beware} {more}".strip(), axes[0, 0])
     return figure
-
-
-def _legend_above(axis, before: str = "") -> None:
-    """The names of the curves above their panel, where they hide none."""
-    handles, labels = axis.get_legend_handles_labels()
-    where = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
-    axis.legend(handles, [before + x for x in labels], ncols=2, fontsize=7, frameon=False, **where)
 
 
 def _cuts(axis, patterns, fractions, arrays) -> None:
     """Both probabilities at the end, with the matrices of each pattern cut."""
     places = range(len(fractions))
     for pattern, marker in zip(patterns, "osv^Dx*", strict=False):
-        for name, colour, what in (("p_correct", BLUE, "correct"), ("p_noise", RED, "noise")):
+        for name, colour, what in (("p_correct", BLUE, "answer"), ("p_noise", RED, "noise")):
             values_MxF = arrays[f"truncated/{pattern}/{name}"][arrays["kept"]]
-            look = {"marker": marker, "color": colour, "label": f"{what}, {pattern} cut"}
-            plots.means(axis, places, values_MxF, capsize=2, **look)
+            label = f"{what}, {pattern}" if len(patterns) > 1 else what
+            plots.means(axis, places, values_MxF, marker=marker, color=colour, label=label)
     axis.set_xticks(places, [f"{f:g}" for f in fractions])
-    axis.set(xlabel="fraction of the rank kept", ylabel="probability, at the end")
+    axis.set(xlabel="share of the rank that is kept", ylabel="probability, at the end")
     axis.set_ylim(-0.02, 1.02)
-    _legend_above(axis)
+    plots.name(axis, f"cut: {patterns[0]}" if len(patterns) == 1 else "cut:", columns=1)
 
 
 def attention(settings, arrays):
     """Figure 4: what the last layer's last trigger looks at in one noisy sequence."""
     ends = [step for step in arrays["attention/steps"] if step]
     weights = arrays["attention/weights"][[*arrays["attention/steps"]].index(ends[0]) :]
-    figure, axes = plots.grid(len(ends), 1, (9, 2.2 * len(ends) + 0.5))
+    figure, axes = plots.grid(len(ends), 1, (plots.PAGE, 1.6 * len(ends)), sharex=True, sharey=True)
     follows_T, query = arrays["attention/follows"], int(arrays["attention/query"])
     follows_T = np.where(np.arange(len(follows_T)) <= query, follows_T, 0)
     words = []
@@ -98,54 +110,82 @@ def attention(settings, arrays):
         if begin:
             what = "trained on clean data" if step == begin else "then on noisy data"
         on = [row_T[follows_T == role].sum() for role in (1, 2)]
-        words.append(f"{what}: {on[0]:.2f} on ybar, {on[1]:.2f} on the noise")
-        axis.set(xlabel="position in the sequence", ylabel="attention", title=words[-1])
-        axis.title.set_fontsize(9)
-    axes[0, 0].legend()
-    figure.suptitle(f"What the trigger at position {query} looks at, mean of the seeds")
+        words.append(f"{what}: {on[0]:.2f} on the answer, {on[1]:.2f} on the noise")
+        axis.set(ylabel="attention")
+        plots.titled(axis, words[-1])
+    axes[-1, 0].set_xlabel("position in the sequence")
+    seeds = f"Mean of {arrays['kept'].size} seeds" if arrays["kept"].size > 1 else "One seed"
+    found = (
+        f"The last trigger attends with {on[0]:.2f} to the answer, with {on[1]:.2f} to the noise"
+    )
+    plots.headed(figure, found, f"{seeds}, one sequence; the query is at {query}.", axes[0, 0])
     return figure
 
 
 def memories(task, arrays):
     """Figures 7 and 9: the heat maps of the first member; a bright diagonal is a memory."""
     shown = [name for name in TITLES if f"memories/{name}" in arrays]
-    figure, axes = plots.row(len(shown), (3.4 * len(shown), 3.8))
-    for axis, name in zip(axes, shown, strict=True):
+    rows = -(-len(shown) // 2)
+    figure, axes = plots.grid(rows, 2, (plots.PAGE, 2.7 * rows))
+    for axis in axes.flat[len(shown) :]:
+        axis.set_axis_off()
+    for axis, name in zip(axes.flat, shown):
         values = arrays[f"memories/{name}"]
         limit = np.abs(values).max()
         image = axis.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axis.set_title(TITLES[name], fontsize=9)
-        figure.colorbar(image, ax=axis, shrink=0.7)
+        axis.spines[:].set_visible(True)
+        plots.name(axis, TITLES[name])
+        plots.bar(figure, image, axis, "logit")
+        axis.set(**dict(zip(("ylabel", "xlabel"), AXES[name], strict=True)))
         triggers, q = [*task.trigger_tokens], ["q"] * len(task.trigger_tokens)
         if name == "induction":
-            axis.set_xticks(triggers, q, fontsize=7)
+            axis.set_xticks(triggers, q)
         elif name in ("values", "feed_forward"):
-            axis.set_xticks([task.noise_token], ["noise"], fontsize=7)
+            axis.set_xticks([task.noise_token], ["noise"])
         if name != "previous_token":
-            axis.set_yticks(triggers, q, fontsize=7)
+            axis.set_yticks(triggers, q)
+    stored = [f"{what} {share:.0%}" for what, share in _stored(arrays, task.noise_token).items()]
+    plots.headed(
+        figure,
+        f"Rows whose largest entry is the one that the paper expects: {', '.join(stored)}",
+        "One network (the first seed). Each map has its own scale; red is positive.",
+    )
     return figure
+
+
+def _stored(arrays, noise: int) -> dict[str, float]:
+    """The shares of rows that are largest at the token before, at themselves, at the noise."""
+    found = {}
+    if "memories/previous_token" in arrays:
+        rows = enumerate(arrays["memories/previous_token"])
+        found["one token back"] = np.mean([row[: i + 1].argmax() == i - 1 for i, row in rows if i])
+    if "memories/values" in arrays:
+        best = arrays["memories/values"].argmax(1)
+        found["copied"] = np.delete(best == np.arange(len(best)), noise).mean()
+    if "memories/feed_forward" in arrays:
+        found["the noise"] = (arrays["memories/feed_forward"].argmax(1) == noise).mean()
+    return found
 
 
 def _versions(curves) -> dict[str, str]:
     """{ending of a curve's name: what the legend says}: the whole model, the last F, F1, others."""
     endings = [n.removeprefix("p_noise") for n in curves if n.startswith("p_noise")]
     dropped = sorted((e for e in endings if "_without_f" in e), reverse=True)
-    words = {"": "nothing"} | {e: e.removeprefix("_without_").upper() for e in dropped[:2]}
+    words = {"": "whole"} | {e: f"without {e[9:].upper()}" for e in dropped[:2]}
     if len(dropped) > 2:  # of the deep models of synthetic IOI the last F is the paper's
         words.pop(dropped[1])
-    return words | {e: f"to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
+    return words | {e: f"F2 cut to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
 
 
 def _finding(alpha: float, curves, kept, styles) -> str:
     end = {name: values[-LAST:, kept].mean() for name, values in curves.items()}
-    words = []
-    for ending, who in styles.items():
-        cut = f"cut {who}" if ending.startswith("_at_") else f"without {who}"
-        correct, noise = end["p_correct" + ending], end["p_noise" + ending]
-        words.append(f"{cut if ending else 'whole'} {correct:.2f} and {noise:.2f}")
+    words = [
+        f"{who} {end['p_correct' + ending]:.2f} and {end['p_noise' + ending]:.2f}"
+        for ending, who in styles.items()
+    ]
     return (
-        f"Trained with noise {alpha:g}, asked without: probability of the answer and of the noise "
-        f"at the end\n{', '.join(words)}"
+        f"Trained with noise {alpha:g}, asked without: the answer and the noise have probability "
+        + ", ".join(words)
     )
 
 

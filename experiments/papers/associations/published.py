@@ -32,6 +32,7 @@ from jaxformer.training.metrics import over_seeds
 TINY = "tiny:"
 WHOLE = "whole"
 MARKS = "os^D"
+WORDS = {"target": "the right word", "wrong": "the wrong one", "the": '"the"'}
 NEVER = 10**9  # a step that no training reaches
 
 
@@ -186,36 +187,41 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
 def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
     """Along training, whole solid and cut dashed.
 
-    Or against the fraction that is kept, whole dotted, every matrix with its own mark.
+    Or against the share of the rank that is kept, whole dotted, every matrix with its own mark.
     """
     steps = arrays["steps"]
-    figure, (left, right) = plots.row(2, (9, 3.4))
-    along = len(steps) > 1
+    figure, (left, right) = plots.row(2, (plots.PAGE, 2.0))
+    along, n = len(steps) > 1, max(len(fractions), 1)
+    marks = MARKS[: -(-(arrays["p_target"].shape[1] - 1) // n)]
     for axis, kind in ((left, "p_"), (right, "rank_")):
         names = sorted(name for name in arrays if name.startswith(kind))
         for colour, name in zip(plots.cycle(len(names)), names):
-            column = arrays[name]
-            label = name.replace("p_", "").replace("rank_", "")
+            column, label = arrays[name], WORDS[name.removeprefix(kind)]
             if along:
                 x = np.maximum(steps, 0.5)
                 axis.plot(x, column[:, 0], color=colour, label=label)
                 if column.shape[1] > 1:
                     axis.plot(x, column[:, 1], "--", color=colour, label=f"{label}, cut")
-                axis.set_xscale("log")
             else:
-                n = max(len(fractions), 1)
                 for k, start in enumerate(range(1, column.shape[1], n)):
-                    values, mark = column[0, start : start + n], MARKS[k % len(MARKS)]
-                    axis.plot([*fractions], values, f"{mark}-", color=colour)
+                    mark = f"{MARKS[k % len(MARKS)]}-"
+                    axis.plot([*fractions], column[0, start : start + n], mark, color=colour)
                 axis.axhline(column[0, 0], color=colour, linestyle=":", label=label)
-        axis.set_xlabel("step of training" if along else "fraction of the rank")
-        axis.legend()
+        axis.set_xlabel("step of training" if along else "share of the rank that is kept")
+        if along:
+            axis.set_xscale("log")
     left.set_ylabel("probability")
-    right.set_ylabel("rank")
-    what = matrix if len(fractions) else "nothing cut"
-    if not along and len(fractions) and arrays["p_target"].shape[1] > 1 + len(fractions):
-        what += ", in this order: circle, square, triangle, diamond"
-    figure.suptitle(f"{prompt}: {what} (block_0 is layer 1)")
+    right.set(ylabel="rank, 1 is the likeliest", yscale="log")
+    last = {name: arrays[name][-1] for name in arrays if name.startswith("p_")}
+    said = [f"{WORDS[name[2:]]} {values[0]:.2g}" for name, values in last.items()]
+    if len(marks):
+        said = [f"{one} (cut {last[name][1]:.2g})" for one, name in zip(said, last)]
+    cut = f"Cut: {matrix}. " if matrix and len(fractions) else ""
+    if not along:
+        cut += "Dotted: nothing cut. " * bool(cut)
+        cut += f"Marks {' '.join(marks)}: the matrices in their order. " * (len(marks) > 1)
+    beware = f"{cut}Means over the prompts of {prompt!r}. block_0 is layer 1."
+    plots.headed(figure, f"Probability of the next word: {', '.join(said)}", beware, left)
     return figure
 
 

@@ -184,23 +184,19 @@ def _theorem_3(alpha, time, tolerance) -> list[Row]:
 
 def draw_theory(arrays):
     statements, verdicts = arrays["statements"].tolist(), arrays["verdicts"].tolist()
-    figure, (axis,) = plots.row(1, (10, 0.22 * len(statements) + 0.9))
-    axis.axis("off")
-    rows = zip(statements, arrays["values"], verdicts, strict=True)
-    table = axis.table(
-        [[name, *(f"{value:.4g}" for value in values), verdict] for name, values, verdict in rows],
-        colLabels=["statement", "paper", "corrected", "measured", "verdict"],
-        colWidths=[0.44, 0.11, 0.11, 0.11, 0.2],
-        cellLoc="left",
-        loc="center",
-        cellColours=[["white"] * 4 + [COLOURS[verdict]] for verdict in verdicts],
-    )
-    table.auto_set_font_size(False)
-    table.set_fontsize(7)
+    cells = [
+        [name, *("none" if np.isnan(value) else f"{value:.4g}" for value in values), verdict]
+        for name, values, verdict in zip(statements, arrays["values"], verdicts, strict=True)
+    ]
+    heads = ["statement", "paper", "corrected", "measured", "verdict"]
+    colours = [COLOURS[verdict] for verdict in verdicts]
+    figure = plots.table(heads, cells, (0, 0.47, 0.57, 0.67, 0.78), colours)
     number = {verdict: verdicts.count(verdict) for verdict in COLOURS}
-    axis.set_title(
+    plots.headed(
+        figure,
         f"Of {len(statements)} statements {number[HOLDS]} hold, {number[CORRECTED]} hold with "
-        f"another constant, {number[FAILS]} fail"
+        f"another constant, {number[FAILS]} fail",
+        "none: the paper prints no number. Corrected: our constant where the paper's is another.",
     )
     return figure
 
@@ -234,21 +230,25 @@ def measure_random_embeddings(
 def draw_random_embeddings(
     arrays, n: int, alpha: float, dimensions: tuple[int, ...], ranks: tuple[int, ...]
 ):
-    figure, axes = plots.row(len(dimensions), (4.5 * len(dimensions), 3.8))
+    figure, axes = plots.row(len(dimensions), (plots.PAGE, 2.1), sharey=True)
     below = []
     for axis, d in zip(axes, dimensions, strict=True):
         values = arrays[f"d={d}"]
         for i, (colour, name) in enumerate(zip(plots.COLOURS, _names(ranks))):
             low, middle, high = np.quantile(values[:, :, i], (0.25, 0.5, 0.75), axis=0)
             plots.band(axis, arrays["steps"], low, middle, high, colour, name)
-        axis.axhline(-np.log(1 - alpha), color="0.5", ls=":", label="-log(1 - alpha)")
+        axis.axhline(-np.log(1 - alpha), color="0.5", ls=":", label=r"$-\ln(1 - \alpha)$")
         axis.set(xscale="log", yscale="log", xlabel="gradient step", title=f"d = {d}")
         if n - 1 in ranks:
             share = _wins(values, ranks.index(n - 1)).mean()
-            below.append(f"{100 * share:.0f} % at d = {d}")
-    axes[0].set_ylabel("loss on pure labels (median, quartiles)")
-    axes[0].legend(fontsize=7)
-    figure.suptitle(f"Cut to rank {n - 1} the memory beats the full one in " + ", ".join(below))
+            below.append(f"{100 * share:.0f} % of the draws at d = {d}")
+    axes[0].set_ylabel("loss on pure labels (nats)")
+    plots.headed(
+        figure,
+        f"Cut to rank {n - 1} the memory ends below the full one in {', '.join(below)}",
+        f"Median and quartiles of {len(values)} draws of the embeddings; noise {alpha:g}.",
+        axes[0],
+    )
     return figure
 
 

@@ -57,28 +57,31 @@ def measure_accuracy(
 
 
 def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
-    figure, (axis,) = plots.row(1, (6.5, 4.2))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.3))
     theory, blue, red = arrays["accuracy"], *plots.COLOURS[:2]
     plots.means(axis, widths, theory, fmt="-", color=blue, label="theory")
-    look = {"fmt": "o", "ms": 6, "color": red, "label": "exact posterior, sampled"}
+    look = {"fmt": "o", "color": red, "label": "exact posterior, sampled"}
     plots.means(axis, sampled_widths, arrays["accuracy_sampled"], **look)
     alone = dict(zip(arrays["alone"].tolist(), arrays["accuracy_alone"].mean(1), strict=True))
     for name, value in alone.items():
-        colour, style = ("black", "--") if name == "GP limit" else ("0.55", ":")
-        axis.axhline(value, lw=1, color=colour, ls=style)
+        colour, dashes = ("black", "--") if name == "GP limit" else ("0.55", ":")
+        axis.axhline(value, lw=0.8, color=colour, ls=dashes)
     (bottom, top), place = axis.get_ylim(), -1.0
     for name, value in sorted(alone.items(), key=lambda item: item[1]):
-        place = max(value, place + 0.04 * (top - bottom))  # labels must not overlap
-        text, at = name if name == "GP limit" else f"{name} alone", ("axes fraction", "data")
-        axis.annotate(text, (1.01, place), xycoords=at, fontsize=8, va="center")
+        place = max(value, place + 0.055 * (top - bottom))  # labels must not overlap
+        at, is_one = ("axes fraction", "data"), name != "GP limit" and "+" not in name
+        text = f"{name} alone" if is_one else name
+        axis.annotate(text, (1.02, place), xycoords=at, fontsize=plots.style.SMALLEST, va="center")
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
-    plots.legend_below(figure, axis, columns=2)
     best, limit = int(theory.mean(0).argmax()), alone["GP limit"]
     top = theory[:, best].mean()
     verb = "beats" if top > limit else "does not beat"
-    axis.set_title(
+    plots.headed(
+        figure,
         f"Finite width {verb} the GP limit: {100 * top:.1f} % at N = {widths[best]}, "
-        f"{100 * limit:.1f} % at infinity"
+        f"{100 * limit:.1f} % at infinity",
+        f"{len(theory)} data sets; bars: standard errors over them. a1, a2: adversarial paths.",
+        axis,
     )
     return figure
 
@@ -114,22 +117,30 @@ def measure_order_parameter(
 
 
 def draw_order_parameter(arrays, widths: Sequence[int]):
-    figure, axes = plots.grid(3, len(widths), (3.3 * len(widths), 9))
-    kinds = {"theory": "theory: U", "sampled": "sampled (A): E[U]"}
-    kinds["effective"] = "sampled (B): V_eff V_eff'/n"
-    names = arrays["names"]
-    for column, width in zip(axes.T, widths):
-        for axis, (kind, title) in zip(column, kinds.items()):
-            plots.heat(axis, arrays[f"{kind}/N={width}"], names)
-            axis.set_title(f"N = {width}, {title}", fontsize=9)
-    narrow, wide = (arrays[f"theory/N={n}"] for n in (min(widths), max(widths)))
-    two = np.argsort(-np.diagonal(narrow))[:2]
-    first, second = names[two]
-    figure.suptitle(
-        f"At N = {min(widths)} the network uses the paths {first} and {second}\n(U = "
-        f"{narrow[two[0], two[0]]:.1f} and {narrow[two[1], two[1]]:.1f}) and combines them with "
-        f"correlation {problem.correlation(narrow, *two):.2f};\nat N = {max(widths)} all paths "
-        f"count about alike ({np.diagonal(wide).min():.2f} to {np.diagonal(wide).max():.2f})"
+    kinds = {"theory": "theory, U", "sampled": "sampled, E[U]", "effective": "sampled, V V'/n"}
+    figure, axes = plots.grid(3, len(widths), (plots.PAGE, 5.6), sharex=True, sharey=True)
+    names = arrays["names"].tolist()
+    shown = {(k, n): arrays[f"{k}/N={n}"] for k in kinds for n in widths}
+    most = max(np.abs(U).max() for U in shown.values())
+    for (kind, title), row in zip(kinds.items(), axes, strict=True):
+        row[0].set_ylabel(title)
+        for axis, width in zip(row, widths, strict=True):
+            image = plots.heat(axis, shown[kind, width], names, most)
+    for axis, width in zip(axes[0], widths, strict=True):
+        axis.set_title(f"N = {width}")
+    plots.bar(figure, image, axes, "entry of the order parameter", aspect=40)
+    narrow, wide = (shown["theory", n] for n in (min(widths), max(widths)))
+    first, second = two = np.argsort(-np.diagonal(narrow))[:2]
+    correlation, rest = problem.correlation(narrow, *two), np.diagonal(wide)
+    others = "; a1, a2 are adversarial: they lead to the wrong class" * ("a1" in names)
+    plots.headed(
+        figure,
+        f"At N = {min(widths)} the network uses the paths {names[first]} (U = "
+        f"{narrow[first, first]:.1f}) and {names[second]} ({narrow[second, second]:.1f}), with "
+        f"correlation {correlation:.2f}; at N = {max(widths)} all paths count about alike "
+        f"({rest.min():.2f} to {rest.max():.2f})",
+        f"One data set, one colour scale. good computes the label, denoising sees its noise"
+        f"{others}.",
     )
     return figure
 
@@ -158,7 +169,8 @@ def measure_robustness(
 
 
 def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noises: Sequence[float]):
-    figure, axes = plots.grid(2, len(designs), (4.6 * len(designs), 6))
+    size, shared = (plots.PAGE, 3.8), {"sharex": True, "sharey": "row"}
+    figure, axes = plots.grid(2, len(designs), size, **shared)
     lines = dict(zip(_lines(widths), plots.COLOURS))
     for d, (design, (top, bottom)) in enumerate(zip(designs, axes.T, strict=True)):
         accuracies, correlations = arrays["accuracy"][d], arrays["correlation"][d]
@@ -170,19 +182,22 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
         best = 2 + int(np.argmax(last[2:]))
         uniform = design == "two_paths_uniform"
         words = "uniform attention as second head" if uniform else "random second head"
-        top.set_title(
-            f"{words}: at noise {noises[-1]:g} {[*lines][best]} keeps {100 * last[best]:.1f} %,\n"
+        plots.titled(
+            top,
+            f"{words}: at noise {noises[-1]:g} {[*lines][best]} keeps {100 * last[best]:.1f} %, "
             f"the good path alone {100 * last[0]:.1f} %",
-            fontsize=9,
         )
-        top.set_ylabel("test accuracy")
-        bottom.set(xlabel="perpendicular noise", ylabel="correlation of the two paths in U")
+        bottom.set_xlabel("perpendicular noise")
         bottom.axhline(0, color="0.6", lw=0.8)
-    axes[0, 0].legend()
+    axes[0, 0].set_ylabel("test accuracy")
+    axes[1, 0].set_ylabel("correlation of the two paths")
     lowest = arrays["correlation"][0, :, -1].mean(-1)
-    figure.suptitle(
+    plots.headed(
+        figure,
         f"The network subtracts one path from the other: correlation {lowest.min():.2f} at noise "
-        f"{noises[-1]:g}"
+        f"{noises[-1]:g}",
+        f"Theory on {arrays['accuracy'].shape[-1]} data sets; bars: standard errors over them.",
+        axes[0, 0],
     )
     return figure
 

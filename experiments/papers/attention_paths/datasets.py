@@ -83,7 +83,7 @@ def _two_paths(data: Example, temperature: float) -> dict[str, float]:
 
 def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
     """Left: what N = 10 gains on four paths; right: on two, against the noise. A dot a data set."""
-    figure, (left, right) = plots.row(2, (10, 3.8))
+    figure, (left, right) = plots.row(2, (plots.PAGE, 2.4))
     names = [name for name in arrays if name.startswith("gain/") and name.count("/") == 1]
     for k, name in enumerate(names):
         values = 100 * arrays[name]
@@ -91,23 +91,26 @@ def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
         look = {"fmt": "o", "color": plots.COLOURS[0]}
         plots.means(left, [k], values[:, None], **look)
     words = [name.removeprefix("gain/").replace(" over ", "\nover ") for name in names]
-    left.set_xticks(range(len(names)), words, fontsize=7)
-    left.set_ylabel("gain in accuracy (points)")
+    words = [word.replace(" + denoising", "\n+ denoising") for word in words]
+    left.set_xticks(range(len(names)), words, fontsize=plots.style.SMALLEST)
+    left.set(ylabel="gain in accuracy (points)", title="four paths")
     for design, colour in zip(designs, plots.COLOURS):
-        for other, style in (("GP limit", "-"), ("good", "--")):
+        for other, dashes in (("GP limit", "-"), ("good", "--")):
             kind = f"gain/N=10 over {other}/{design}/sigma_perp="
             values_SxK = np.stack([100 * arrays[f"{kind}{noise:g}"] for noise in noises], 1)
             second = "uniform" if design.endswith("uniform") else "random"
-            label = f"over {other}, {second} second head"
-            plots.means(right, noises, values_SxK, color=colour, ls=style, label=label)
+            label = f"over {other}, {second}"
+            plots.means(right, noises, values_SxK, color=colour, ls=dashes, label=label)
     right.set(xlabel="perpendicular noise", ylabel="gain of N = 10 (points)")
-    right.legend(fontsize=7)
+    plots.name(right, "two paths; the second head is uniform or random", columns=2)
     for axis in (left, right):
         axis.axhline(0, color="0.4", lw=0.8)
     both = 100 * arrays["gain/N=10 over good + denoising"]
-    error = both.std(ddof=1) / len(both) ** 0.5
-    figure.suptitle(
-        f"{len(both)} data sets, both sides of a gain on the same data; against good + denoising "
-        f"of the GP limit {both.mean():+.2f} ± {error:.2f} points"
+    error, all_ = both.std(ddof=1) / len(both) ** 0.5, 100 * arrays["gain/N=10 over GP limit"]
+    plots.headed(
+        figure,
+        f"The network of width 10 has {all_.mean():+.1f} points over the GP limit, and "
+        f"{both.mean():+.2f} ± {error:.2f} over good + denoising alone in that limit",
+        f"{len(both)} data sets (grey), both sides of a gain on the same; bars: standard errors.",
     )
     return figure

@@ -33,20 +33,23 @@ def measure_head_scores(widths: Sequence[int], sets: Datasets) -> Outcome:
 
 
 def draw_head_scores(arrays, widths: Sequence[int]):
-    figure, axes = plots.grid(2, 1, (7, 6), sharex=True)
+    figure, axes = plots.grid(1, 2, (plots.PAGE, 1.9))
     names, scores, drops = arrays["names"], arrays["scores"], arrays["drops"]
-    for axis, values in ((axes[0, 0], scores), (axes[1, 0], drops)):
+    for axis, values in ((axes[0, 0], scores), (axes[0, 1], drops)):
         plots.bars(axis, {f"N = {n}": values[k] for k, n in enumerate(widths)})
+        axis.set_xticks(range(len(names)), names)
+        axis.set_xlabel("(layer) head")
     axes[0, 0].set_ylabel("head score (largest 1)")
-    axes[1, 0].set_ylabel("accuracy lost by pruning")
-    axes[1, 0].axhline(0, color="0.4", lw=0.8)
-    axes[1, 0].set_xticks(range(len(names)), names)
-    axes[1, 0].legend(loc="upper right")
+    axes[0, 1].set_ylabel("accuracy lost by pruning")
+    axes[0, 1].axhline(0, color="0.4", lw=0.8)
     lowest, worst = scores[0].mean(0).argmin(), drops[0].mean(0).argmax()
-    figure.suptitle(
+    plots.headed(
+        figure,
         f"At N = {widths[0]} {names[lowest]} has the lowest score; without it accuracy changes by "
-        f"{-100 * drops[0, :, lowest].mean():+.1f} %,\nwithout {names[worst]} by "
-        f"{-100 * drops[0, :, worst].mean():+.1f} %"
+        f"{-100 * drops[0, :, lowest].mean():+.1f} points, without {names[worst]} by "
+        f"{-100 * drops[0, :, worst].mean():+.1f}",
+        f"Theory on {scores.shape[1]} data sets; bars: standard errors over them.",
+        axes[0, 0],
     )
     return figure
 
@@ -74,24 +77,35 @@ def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
 
 
 def draw_networks(arrays, widths: Sequence[int]):
-    figure, (left, middle, right) = plots.row(3, (13, 4.2))
+    figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.0), width_ratios=(1.3, 1, 1.3))
     theory, gp, names = arrays["accuracy"], arrays["gp"].mean(), arrays["names"]
-    plots.heat(left, arrays["U"][0], names)
-    left.set_title(f"U at N = {widths[0]}, {len(names)} paths, h_1 slowest")
-    plots.means(middle, widths, theory, color=plots.COLOURS[0], marker="o", ms=6, label="theory")
+    image = plots.heat(left, arrays["U"].mean(0), names)
+    plots.bar(figure, image, left, "entry of U")
+    left.set_title(f"U at N = {widths[0]}, mean")
+    left.set(xlabel=f"{len(names)} paths", ylabel="head of layer 1 slowest")
+    plots.means(middle, widths, theory, color=plots.COLOURS[0], marker="o", label="theory")
     middle.axhline(gp, color="black", ls="--", lw=1, label="GP limit")
     middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
-    middle.legend()
+    plots.name(middle, columns=1)
     places = all_heads(arrays["heads"])
-    colours = [plots.COLOURS[layer] for layer, _ in places]
-    plots.bars(right, {"": arrays["scores"]}, color=colours)
-    right.set_xticks(range(len(places)), [head_name(*p) for p in places], rotation=90, fontsize=7)
-    right.set_ylabel(f"head score at N = {widths[0]}")
+    for layer in range(len(arrays["heads"])):
+        mine = [i for i, (of, _) in enumerate(places) if of == layer]
+        values = arrays["scores"][:, mine]
+        error = values.std(0) / max(len(values) - 1, 1) ** 0.5
+        look = {"color": plots.COLOURS[layer], "error_kw": {"elinewidth": 0.8}}
+        right.bar(mine, values.mean(0), 0.8, yerr=error, label=f"layer {layer + 1}", **look)
+    step = 1 if len(places) <= 9 else 2
+    labels = [str(head + 1) for _, head in places]
+    right.set_xticks(range(0, len(places), step), labels[::step])
+    right.set(xlabel="head of the layer", ylabel=f"head score at N = {widths[0]}")
+    plots.name(right)
     best, both = theory.mean(0).argmax(), " and ".join(names[_largest(arrays["U"])])
-    figure.suptitle(
-        f"{'x'.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
+    plots.headed(
+        figure,
+        f"{' x '.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
-        f"{100 * gp:.1f} % in the GP limit"
+        f"{100 * gp:.1f} % in the GP limit",
+        f"{len(theory)} data sets; bars: standard errors over them. A path is named by its heads.",
     )
     return figure
 

@@ -34,19 +34,21 @@ def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) ->
 
 
 def draw_alignment(arrays, components: int):
-    figure, (left, right) = plots.row(2, (10, 3.8))
+    figure, (left, right) = plots.row(2, (plots.PAGE, 2.1))
     labels, overlaps, ranks = arrays["labels"], arrays["overlap"], np.arange(1, components + 1)
     captured = np.cumsum(overlaps**2, axis=-1)
     for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
-        left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour)
-        plots.means(right, ranks, captured[k], color=colour, label=label, capsize=2)
-    left.set(xlabel="principal component of K", ylabel=r"$|e_k \cdot Y| / \sqrt{P}$")
-    right.set(xlabel="leading components", ylabel="part of Y that they carry", ylim=(0, 1))
-    right.legend()
+        left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour, label=label)
+        plots.means(right, ranks, captured[k], color=colour)
+    left.set(xlabel="principal component of K", ylabel=r"overlap $|e_k \cdot Y| / \sqrt{P}$")
+    right.set(xlabel="leading components", ylabel="share of the labels", ylim=(0, 1))
     means = captured[:, :, min(5, components) - 1].mean(1)
-    figure.suptitle(
+    plots.headed(
+        figure,
         f"The five leading components carry {100 * means[-1]:.0f} % of the labels at "
-        f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit"
+        f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit",
+        f"Means over {overlaps.shape[1]} data sets; bars: standard errors.",
+        left,
     )
     return figure
 
@@ -76,21 +78,26 @@ def measure_path_kernels(
 def draw_path_kernels(arrays, widths: Sequence[int]):
     aligned = dict(zip(arrays["names"].tolist(), arrays["aligned"], strict=True))
     columns, rows = 4, -(-len(aligned) // 4)
-    figure, axes = plots.grid(rows, columns, (2.7 * columns, 2.9 * rows))
+    figure, axes = plots.grid(rows, columns, (plots.PAGE, 1.75 * rows))
     for axis in axes.flat[len(aligned) :]:
         axis.set_axis_off()
     for axis, (name, value) in zip(axes.flat, aligned.items()):
         kernel = arrays[name.replace(" ", "")]
         off = kernel[~np.eye(len(kernel), dtype=bool)]
         # The diagonal, a sum of squares, would hide everything else.
-        centre, spread = off.mean(), 2.5 * off.std()
-        axis.imshow(kernel, cmap="RdBu_r", vmin=centre - spread, vmax=centre + spread)
+        shown = (kernel - off.mean()) / off.std()
+        image = axis.imshow(shown, cmap="RdBu_r", vmin=-2.5, vmax=2.5)
         axis.set(xticks=[], yticks=[])
-        axis.set_title(f"{name}\nalignment {value:.3f}", fontsize=9)
+        axis.spines[:].set_visible(True)
+        axis.set_title(f"{name}: {value:.3f}")
+    plots.bar(figure, image, axes, "entry, in deviations from the mean", extend="both")
     best = max(arrays["paths"].tolist(), key=aligned.__getitem__)
-    figure.suptitle(
-        f"Class structure (label +1 first): alignment {aligned['K, GP limit']:.3f} in the GP "
-        f"limit, {aligned[f'K, N = {widths[-1]}']:.3f} at N = {widths[-1]}; of single paths {best} "
-        "has the most"
+    plots.headed(
+        figure,
+        f"Alignment with the classes is {aligned['K, GP limit']:.3f} in the GP limit and "
+        f"{aligned[f'K, N = {widths[-1]}']:.3f} at N = {widths[-1]}; of single paths {best} has "
+        "the most",
+        "Kernels of all pairs of examples, label +1 first; mean and deviation are those of the "
+        "entries off the diagonal. Alignment: Y'KY/(P|K|).",
     )
     return figure

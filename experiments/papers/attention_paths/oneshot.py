@@ -17,29 +17,35 @@ def draw(arrays, heads: tuple[int, ...]):
 
     Below: U of the trained network, U of the theory, pruning, both head scores against each other.
     """
-    figure, axes = plots.grid(2, 4, (17, 7.6))
+    figure, axes = plots.grid(4, 2, (plots.PAGE, 8.0))
     widths = [width_name(width) for width in arrays["widths"][0]]
     sets = [name.removesuffix("/scan") for name in arrays if name.endswith("/scan")]
     accuracies = {name: _accuracies(arrays, name, widths) for name in sets}
     _bars(axes[0, 0], accuracies)
     _temperatures(axes[0, 1], arrays, widths)
-    _scores(axes[0, 2], arrays, sets)
-    _overlap(axes[0, 3], arrays["overlap"], widths)
+    _scores(axes[1, 0], arrays, sets)
+    _overlap(axes[1, 1], arrays["overlap"], widths)
     names = path_names(heads)
-    plots.heat(axes[1, 0], arrays["U_learned"][0], names)
-    axes[1, 0].set_title("U, gradient descent: v v', not normalised", fontsize=9)
-    plots.heat(axes[1, 1], arrays["U_theory"][0, 1], names)
-    axes[1, 1].set_title(f"U, theory at {widths[1]}, same queries and keys", fontsize=9)
-    _pruning(axes[1, 2], arrays, sets)
-    _both_scores(axes[1, 3], arrays, widths[1])
+    for axis, U, words in (
+        (axes[2, 0], arrays["U_learned"][0], "U of gradient descent, v v'"),
+        (axes[2, 1], arrays["U_theory"][0, 1], f"U of the theory at {widths[1]}, same queries"),
+    ):
+        plots.bar(figure, plots.heat(axis, U, names), axis, "entry of U")
+        axis.set_title(f"{words}, first network")
+        axis.set(xlabel=f"path, {len(names)} of them", ylabel="path")
+    _pruning(axes[3, 0], arrays, sets)
+    _both_scores(axes[3, 1], arrays, widths[1])
     test = accuracies["test"]
     gap, trained = over_seeds(test[widths[1]] - test["GP"]), test["gradient_descent"].mean()
     words = "beats" if gap.mean > 2 * gap.sem else "does not beat"
     worse = " (it is worse)" if gap.mean < -2 * gap.sem else ""
-    figure.suptitle(
+    plots.headed(
+        figure,
         f"On held-out classes {widths[1]} {words} the GP limit{worse}: "
-        f"{100 * gap.mean:+.1f} +- {100 * gap.sem:.1f} points over {gap.n} seeds; gradient "
-        f"descent {100 * trained:.1f} %"
+        f"{100 * gap.mean:+.1f} ± {100 * gap.sem:.1f} points over {gap.n} seeds; gradient "
+        f"descent {100 * trained:.1f} %",
+        "Bars and bands: standard errors over networks; classes and test episodes are one draw. "
+        "The two U have different norms, so each has its own scale.",
     )
     return figure
 
@@ -60,34 +66,31 @@ def _bars(axis, accuracies) -> None:
     plots.bars(axis, groups)
     axis.axhline(0.5, color="0.3", ls=":", lw=1)
     kinds = [kind.replace("_", "\n") for kind in accuracies["test"]]
-    axis.set_xticks(range(len(kinds)), kinds, fontsize=8)
+    axis.set_xticks(range(len(kinds)), kinds)
     axis.set(ylabel="accuracy", ylim=(0.4, 1.0))
-    axis.legend()
-    axis.set_title("temperature chosen on validation classes", fontsize=9)
+    plots.name(axis, "temperature chosen on validation classes; dotted: chance")
 
 
 def _temperatures(axis, arrays, widths: list[str]) -> None:
     temperatures, rows_SxWxT = arrays["temperatures"][0], arrays["test/scan"]
     for k, (width, colour) in enumerate(zip(widths, ("black", *plots.COLOURS))):
         plots.means(axis, temperatures, rows_SxWxT[:, k], color=colour, marker=".", label=width)
-    axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy on held-out classes")
+    axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy, held-out classes")
     axis.set_xticks(temperatures, [f"{t:g}" for t in temperatures])
     axis.minorticks_off()
-    axis.legend()
     best = rows_SxWxT.mean(0).max(1)
-    title = f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})"
-    axis.set_title(title, fontsize=9)
+    plots.name(axis, f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})")
 
 
 def _scores(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         scores, drops = arrays["scores"].ravel(), arrays[f"{name}/drops"].ravel()
-        axis.plot(scores, drops, "o", ms=4, color=colour, alpha=0.7, label=name)
+        label = "held-out classes" if name == "test" else name
+        axis.plot(scores, drops, "o", ms=3, color=colour, alpha=0.7, label=label)
     found = _correlations(arrays["scores"], arrays["test/drops"])
     axis.axhline(0, color="0.6", lw=0.8)
-    axis.set(xlabel="head score of the theory", ylabel="accuracy lost without the head")
-    axis.set_title(f"correlation on held-out classes {found.mean:.2f}", fontsize=9)
-    axis.legend()
+    axis.set(xlabel="head score of the theory", ylabel="accuracy lost without it")
+    plots.name(axis, f"heads of all networks: correlation on held-out classes {found.mean:.2f}")
 
 
 def _correlations(one_SxH, other_SxH) -> Mean:
@@ -106,38 +109,37 @@ def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
     axis.axvline(LEADING, color="0.6", lw=0.8)
     five = carried[:, :, LEADING - 1].mean(0)
     axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")
-    axis.set_title(
-        f"the first {LEADING} components carry {100 * five[1]:.0f} % of the\nlabels at "
-        f"{widths[1]}, {100 * five[0]:.0f} % in the GP limit",
-        fontsize=9,
+    plots.name(
+        axis,
+        f"the first {LEADING} carry {100 * five[1]:.0f} % of the labels at {widths[1]}, "
+        f"{100 * five[0]:.0f} % in the GP limit",
     )
-    axis.legend()
 
 
 def _both_scores(axis, arrays, width: str) -> None:
     """Figure 3e: each dot is a head of a network."""
     theory, learned = arrays["scores"], arrays["scores_learned"]
     for one, other, colour in zip(theory, learned, plots.COLOURS * len(theory)):
-        axis.plot(one, other, "o", ms=4, color=colour)
+        axis.plot(one, other, "o", ms=3, color=colour)
     found = _correlations(learned, theory)
     axis.set(xlabel=f"head score, theory at {width}", ylabel="head score of the trained U")
-    error = "" if np.isnan(found.sem) else f" +- {found.sem:.2f}"
-    axis.set_title(f"correlation {found.mean:.2f}{error}; a colour a network", fontsize=9)
+    error = "" if np.isnan(found.sem) else f" ± {found.sem:.2f}"
+    plots.titled(axis, f"correlation {found.mean:.2f}{error}; a colour a network")
 
 
 def _pruning(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
-        for order, style in (("low_first", "-"), ("high_first", ":")):
-            rows, label = arrays[f"{name}/{order}"], f"{name}, {order.replace('_', ' ')}"
-            look = {"color": colour, "ls": style, "capsize": 2, "label": label}
+        for order, dashes in (("low_first", "-"), ("high_first", ":")):
+            rows = arrays[f"{name}/{order}"]
+            who = "held-out" if name == "test" else name
+            look = {"color": colour, "ls": dashes, "label": f"{who}, {order.replace('_', ' ')}"}
             plots.means(axis, range(rows.shape[1]), rows, **look)
     axis.axhline(0.5, color="0.3", ls=":", lw=1)
     axis.set(xlabel="heads pruned, in the order of their scores", ylabel="accuracy")
     half = arrays["test/low_first"].shape[1] // 2
     low, high = (arrays[f"test/{order}_first"][:, half].mean() for order in ("low", "high"))
-    axis.set_title(
-        f"half of the prunable heads gone: {100 * low:.1f} %\n(lowest scores first) or "
+    plots.name(
+        axis,
+        f"half of the prunable heads gone: {100 * low:.1f} % (lowest scores first) or "
         f"{100 * high:.1f} % (highest first)",
-        fontsize=9,
     )
-    axis.legend(fontsize=7)

@@ -20,10 +20,10 @@ def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
 
 def draw(arrays):
     """Three panels: E[U]; its entries beside the theory's; the largest entry by draw."""
-    figure, (left, middle, right) = plots.row(3, (12, 3.6))
+    figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.6), width_ratios=(1.3, 1, 1))
     names, mean, theory = arrays["names"], arrays["U"].mean(0), np.asarray(arrays["U_theory"])
-    plots.heat(left, mean, names)
-    left.set_title("E[U], sampled")
+    plots.bar(figure, plots.heat(left, mean, names), left, "E[U], sampled", location="bottom")
+    left.tick_params(axis="x", rotation=90)
 
     rows, columns = np.triu_indices(len(names))
     chosen = np.arange(len(rows))
@@ -34,26 +34,28 @@ def draw(arrays):
     look = {"fmt": "o", "color": plots.COLOURS[0], "label": "sampled (exact N)"} | plots.DOT
     middle.errorbar(places, mean[rows, columns], arrays["U_error"][chosen], **look)
     labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
-    middle.set_xticks(places, labels, rotation=60, ha="right", fontsize=7)
+    middle.set_xticks(places, labels, rotation=60, ha="right", fontsize=plots.style.SMALLEST)
     middle.axhline(0, color="0.4", lw=0.8)
-    plots.legend_below(figure, middle, columns=2)
-    middle.set_title("entries of U")
+    middle.set_ylabel("entry of U")
+    plots.name(middle, columns=1)
 
     largest = int(np.argmax(np.diagonal(mean)))
-    for trace in arrays["U"][:, largest, largest].reshape(arrays["chains"], -1):
-        right.plot(trace, lw=0.6)
+    traces = arrays["U"][:, largest, largest].reshape(arrays["chains"], -1)
+    for trace, colour in zip(traces, plots.cycle(len(traces))):
+        right.plot(trace, lw=0.4, color=colour)
     right.set(xlabel="draw of a chain", ylabel=f"U of the path {names[largest]}")
-    right.set_title(
+    plots.titled(
+        right,
         f"r-hat {arrays['r_hat']:.3f}, {arrays['ess']:.0f} effective draws, "
-        f"{arrays['divergences']:.0f} divergent"
+        f"{arrays['divergences']:.0f} divergent",
     )
     ratio = mean[largest, largest] / theory[largest, largest]
     widths = ", ".join(map(str, np.unique(arrays["widths"])))
-    title = (
+    found = (
         f"N = {widths}: the {names[largest]} path counts most, its E[U] is {ratio:.2f} of the "
         f"theory's; accuracy {100 * arrays['accuracy']:.1f} %"
     )
     if len(arrays["doubts"]):
-        title = f"NOT TRUSTED: {', '.join(arrays['doubts'].tolist())}\n{title}"
-    figure.suptitle(title)
+        found = f"NOT TRUSTED: {', '.join(arrays['doubts'].tolist())}\n{found}"
+    plots.headed(figure, found, "Bars: Monte Carlo errors of the mean; a colour is a chain.")
     return figure

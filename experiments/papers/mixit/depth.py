@@ -20,7 +20,7 @@ from theory.numerics import states_at
 
 STATISTICS = {"covariance": observables.token_covariance, "cosine": observables.token_cosine}
 NAMES = {"mixit": "MixiT", "random": "Random transformer"}
-LABELS = {"covariance": "raw: mean covariance of two tokens", "cosine": "normalised: mean cosine"}
+LABELS = {"covariance": "mean covariance of two tokens", "cosine": "mean cosine of two tokens"}
 
 
 def measure_covariance_depth(
@@ -134,7 +134,7 @@ def draw_covariance_depth(arrays):
 
 def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
     """Each statistic against depth; `before`, the same before training, in dashes."""
-    figure, axes = plots.row(len(STATISTICS), (9, 3.9))
+    figure, axes = plots.row(len(STATISTICS), (plots.PAGE, 2.1))
     for s, (axis, statistic) in enumerate(zip(axes, STATISTICS, strict=True)):
         for colour, (name, label) in zip(plots.COLOURS, NAMES.items()):
             look = {"color": colour, "label": label}
@@ -142,10 +142,9 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
             if before is not None:
                 look |= {"label": f"{label}, at initialisation", "alpha": 0.5}
                 plots.means(axis, depths, before[name][:, :, s], fmt="o--", **look)
-        axis.set(xscale="log", yscale="log", xlabel="layers L", title=LABELS[statistic])
+        axis.set(xscale="log", yscale="log", xlabel="layers L", ylabel=LABELS[statistic])
         axis.set_xticks(depths, [str(L) for L in depths])
         axis.set_xticks([], minor=True)
-    plots.legend_below(figure, axes[0], columns=4)
     grows = []
     for name in ("random", "mixit"):
         first, *_, last = values[name].swapaxes(0, 1)
@@ -154,8 +153,11 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
     found = verdict(values)
     below = all(found[f"{statistic}_mixit_below"] for statistic in STATISTICS)
     when = "At initialisation" if before is None else "After training"
-    figure.suptitle(
-        f"{when}, from L = {depths[0]} to {depths[-1]}: {'; '.join(grows)}.\n"
-        f"MixiT is {'' if below else 'not '}below the random transformer at every depth"
+    plots.headed(
+        figure,
+        f"{when}, from L = {depths[0]} to {depths[-1]}: {'; '.join(grows)}. "
+        f"MixiT is {'' if below else 'not '}below the random transformer at every depth",
+        f"Tokens of the last layer. Bars: standard errors over {len(values['mixit'])} seeds.",
+        axes[0],
     )
     return figure

@@ -81,7 +81,7 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
 
 
 def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
-    figure, (left, middle, right) = plots.row(3, (12, 3.8))
+    figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.0))
     bins = np.linspace(-4, 4, 33)
     low, high, z, rms = np.inf, -np.inf, [], []
     for i, (name, m, _) in enumerate(_cases(lengths, causal_too)):
@@ -89,7 +89,7 @@ def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
         look = {"color": plots.COLOURS[i % 7]}
         tokens, label = np.arange(1, m + 1), name.replace("=", " = ").replace(",", ", ")
         measured, error = arrays[f"drift_measured/{name}"], 2 * arrays[f"drift_error/{name}"]
-        left.errorbar(tokens, measured, error, fmt="o", ms=4, capsize=2, label=label, **look)
+        left.errorbar(tokens, measured, error, fmt="o", ms=3, capsize=2, label=label, **look)
         left.plot(tokens, found["drift"], lw=1, **look)
         middle.plot(found["covariance"], arrays[f"covariance_measured/{name}"], ".", ms=4, **look)
         right.hist(found["z"], bins, density=True, histtype="step", **look)
@@ -98,14 +98,17 @@ def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
         rms.append(np.sqrt((found["z"] ** 2).mean()))
     middle.plot([low, high], [low, high], color="0.4", lw=1)
     right.plot(bins, np.exp(-(bins**2) / 2) / np.sqrt(2 * np.pi), color="black", label="N(0, 1)")
-    left.set(xlabel="token", ylabel=r"$n\,(E[\Phi']-\Phi)^{aa}$", title="drift: lines predicted")
-    middle.set(xlabel="exact formula", ylabel="measured", title=r"entries of $n$ Cov$(\Phi')$")
-    right.set(xlabel="z of a covariance entry", ylabel="density", title="deviation over its error")
-    left.legend()
-    right.legend()
-    figure.suptitle(
+    left.set(xlabel="token", ylabel=r"drift $n\,(E[\Phi']-\Phi)^{aa}$")
+    middle.set(xlabel=r"$n$ Cov$(\Phi')$, exact formula", ylabel=r"$n$ Cov$(\Phi')$, measured")
+    right.set(xlabel="deviation over its error, z", ylabel="density")
+    plots.name(right)
+    plots.headed(
+        figure,
         f"One layer of width {width} has the predicted mean (largest |z| {max(z):.1f}) and "
-        f"covariance (rms z {min(rms):.2f} to {max(rms):.2f}, noise would give 1)"
+        f"covariance (rms z {min(rms):.2f} to {max(rms):.2f}, noise would give 1)",
+        "Left: dots measured with two standard errors, lines predicted. Middle and right: every "
+        "entry of the covariance.",
+        left,
     )
     return figure
 
@@ -134,18 +137,19 @@ def measure_printed_variance(
 
 
 def draw_printed_variance(arrays, length: int, width: int):
-    figure, (axis,) = plots.row(1, (6, 4))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.0))
     at, theory, printed = (arrays[name] for name in ("layers", "theory", "printed"))
-    for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, "1/sqrt(nm)", printed)):
-        axis.plot(at, curve.mean(0), "o-", ms=3, color=colour, label=f"networks, variance {name}")
+    for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, r"$1/\sqrt{nm}$", printed)):
+        axis.plot(at, curve.mean(0), "o-", ms=3, color=colour, label=f"variance {name}")
         axis.fill_between(at, *np.quantile(curve, (0.05, 0.95), axis=0), color=colour, alpha=0.2)
     axis.plot(at, arrays["sde"], "k--", lw=1, label="SDE")
     axis.set(xlabel="layer", ylabel=r"log Tr$(\Phi)/m$")
-    axis.legend()
-    axis.set_title(
-        f"The printed variance 1/sqrt(nm) blows up: after {at[-1]} layers log Tr/m is "
-        f"{printed[:, -1].mean():.1f},\nagainst {theory[:, -1].mean():.2f} with 1/(nm) "
-        f"(m = {length}, n = {width})"
+    plots.headed(
+        figure,
+        f"The printed variance $1/\\sqrt{{nm}}$ blows up: after {at[-1]} layers log Tr/m is "
+        f"{printed[:, -1].mean():.1f}, against {theory[:, -1].mean():.2f} with 1/(nm)",
+        f"m = {length} tokens, width n = {width}; bands: 5 to 95 % of {len(theory)} networks.",
+        axis,
     )
     return figure
 
@@ -175,25 +179,27 @@ def measure_causal(
 
 
 def draw_causal(arrays, length: int, width: int, tau: float):
-    figure, axes = plots.row(3, (12, 3.9))
+    figure, axes = plots.row(3, (plots.PAGE, 2.0))
     sde, net = arrays["sde"], arrays["networks"]
     tokens, off = np.arange(1, length + 1), ~np.eye(length, dtype=bool)
-    look = {"cmap": "viridis", "extent": (0.5, length + 0.5, length + 0.5, 0.5)}
+    look = {"extent": (0.5, length + 0.5, length + 0.5, 0.5)}
     shown = np.stack([sde, net])[:, off]
     look |= {"vmin": shown.min(), "vmax": shown.max()}
     for axis, values, title in ((axes[0], sde, "SDE"), (axes[1], net, f"networks, n = {width}")):
         image = axis.imshow(np.where(off, values, np.nan), **look)
         axis.set(title=title, xlabel="token b", ylabel="token a")
-    figure.colorbar(image, ax=axes[:2], label=r"mean $\rho_{ab}$")
+    plots.bar(figure, image, axes[:2], r"mean correlation $\rho_{ab}$", location="bottom")
     last, neighbours = axes[2], [np.diagonal(x, 1) for x in (sde, net)]
-    last.plot(tokens, arrays["drift"], "o-", color=BLUE, ms=4, label="drift at tau = 0")
+    last.plot(tokens, arrays["drift"], "o-", color=BLUE, label=r"drift at $\tau = 0$")
     last.plot(tokens[1:], neighbours[0], color=ORANGE, label=r"mean $\rho_{a-1,a}$, SDE")
-    last.plot(tokens[1:], neighbours[1], "o", color=ORANGE, ms=4, label="networks")
-    last.set(xlabel="token", title=f"SDE and networks differ by {arrays['z_rms']:.1f} se")
-    last.legend()
-    figure.suptitle(
-        f"Causal mixing spares the first tokens: at tau = {tau:g} the first pair keeps a mean "
-        f"correlation {sde[0, 1]:.2f}, the last has {sde[-2, -1]:.2f} (start 0.50)"
+    last.plot(tokens[1:], neighbours[1], "o", color=ORANGE, label="networks")
+    last.set(xlabel="token a", ylabel="drift, correlation")
+    plots.name(last, columns=1)
+    plots.headed(
+        figure,
+        f"Causal mixing spares the first tokens: at $\\tau$ = {tau:g} the first pair keeps a mean "
+        f"correlation {sde[0, 1]:.2f}, the last has {sde[-2, -1]:.2f} (start 0.50)",
+        f"SDE and networks differ by {arrays['z_rms']:.1f} standard errors (root mean square).",
     )
     return figure
 

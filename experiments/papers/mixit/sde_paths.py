@@ -95,29 +95,34 @@ def ks(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
-    figure, axes = plots.grid(1 + len(times), len(QUANTITIES), (12, 2.5 * (1 + len(times))))
+    size = (plots.PAGE, 1.5 * (1 + len(times)))
+    figure, axes = plots.grid(1 + len(times), len(QUANTITIES), size, sharex=False)
     for column, (name, label) in zip(axes.T, QUANTITIES.items(), strict=True):
         _walks(column[0], arrays, name, f"networks, n = {max(widths)}")
-        column[0].set(title=label, xlabel=r"$\tau$ = depth/width")
+        column[0].set(title=label, xlabel=r"$\tau$ = depth / width")
         for i, axis in enumerate(column[1:]):
             theory = arrays[f"sde/{name}"][:, i]
             low, high = np.quantile(theory, (0.001, 0.999))
             bins = np.linspace(low, high, 51)
             axis.hist(theory, bins, density=True, color="0.8", label="SDE")
             for colour, n in zip(plots.COLOURS[1:], widths):
-                label = f"n = {n}: KS {arrays[f'n={n}/ks/{name}'][i]:.3f}"
-                look = {"histtype": "step", "color": colour, "label": label}
+                look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
                 axis.hist(arrays[f"n={n}/{name}"][:, i], bins, density=True, **look)
-            axis.legend(fontsize=6)
-            axis.set(yticks=[])
+            far = [f"{arrays[f'n={n}/ks/{name}'][i]:.3f}" for n in widths]
+            axis.set(yticks=[], xlabel=label, title=f"KS {', '.join(far)}")
+    axes[0, 0].set_ylabel("paths")
     for axis, tau in zip(axes[1:, 0], times, strict=True):
         axis.set_ylabel(rf"density at $\tau$ = {tau:g}")
-    axes[0, 0].legend()
     largest = max(arrays[f"n={max(widths)}/ks/{name}"].max() for name in QUANTITIES)
     verdict = "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"
-    figure.suptitle(
+    plots.headed(
+        figure,
         f"Networks of width {max(widths)} follow the SDE: the largest KS distance, {largest:.3f}, "
-        f"{verdict} two samples of one law ({arrays['ks_noise']:.3f}). Bands: 5 to 95 %"
+        f"{verdict} two samples of one law ({arrays['ks_noise']:.3f})",
+        f"Above: median, the band from 5 to 95 %, and {SHOWN} paths each of the SDE (blue) and of "
+        f"networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
+        f"{', '.join(map(str, widths))}.",
+        axes[1, 0],
     )
     return figure
 
@@ -128,5 +133,5 @@ def _walks(axis, arrays, name: str, networks: str) -> None:
         taus = arrays[f"walk/{who}/times"]
         low, middle, high = arrays[f"walk/{who}/band/{name}"]
         axis.fill_between(taus, low, high, color=colour, alpha=0.15, lw=0)
-        axis.plot(taus, middle, color=colour, lw=2, label=label)
-        axis.plot(taus, arrays[f"walk/{who}/some/{name}"].T, color=colour, lw=0.6, alpha=0.7)
+        axis.plot(taus, middle, color=colour, lw=1.6, label=label)
+        axis.plot(taus, arrays[f"walk/{who}/some/{name}"].T, color=colour, lw=0.4, alpha=0.7)

@@ -210,25 +210,35 @@ def _at(errors, readout: str, arm: str, target: str, h: int = -1) -> float:
 
 
 def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
-    figure, axes = plots.grid(2, len(TARGETS), (3.1 * len(TARGETS), 5.8), sharey=True)
+    size, shared = (plots.PAGE, 3.9), {"sharex": True, "sharey": True}
+    figure, axes = plots.grid(2, len(TARGETS), size, **shared)
     counts = {"linear": heads, "mlp": mlp_heads}
     for row, (readout, how) in zip(axes, READOUTS.items(), strict=True):
         for k, (axis, label) in enumerate(zip(row, TARGETS.values(), strict=True)):
             for colour, (arm, name) in zip(plots.COLOURS, ARMS.items()):
                 found = arrays[f"{readout}_{arm}"][:, :, k]
                 plots.means(axis, counts[readout], found, fmt="o-", color=colour, label=name)
-            axis.set(xscale="log", yscale="log", title=label if readout == "linear" else "")
-            axis.set_xticks(counts[readout], [str(H) for H in counts[readout]], fontsize=7)
+            axis.set(xscale="log", yscale="log")
+            axis.set_xticks(heads[::2], [str(H) for H in heads[::2]])
             axis.minorticks_off()
-        row[0].set_ylabel(f"{how}\nerror / variance of target", fontsize=9)
+            if readout == "linear":
+                plots.titled(axis, label)
+        row[0].set_ylabel(f"{how}\nerror / variance of target")
     for axis in axes[-1]:
         axis.set_xlabel("random heads H")
-    axes[1, 0].legend(fontsize=7)
     at = functools.partial(_at, arrays)
-    figure.suptitle(
+    rise = max(
+        at("mlp", arm, "pointwise") / at("mlp", arm, "pointwise", 0) for arm in ARMS
+    )  # more heads, and the same number of ReLU units
+    plots.headed(
+        figure,
         f"{heads[-1]} random heads, linear readout: the look-up's error is "
         f"{at('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops at "
-        f"{at('linear', 'mixit', 'lookup'):.2g};\nthe token before stays at "
-        f"{at('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout"
+        f"{at('linear', 'mixit', 'lookup'):.2g}; the token before stays at "
+        f"{at('mlp', 'frozen_qk', 'previous'):.2g} without positions, whatever the readout",
+        "Bars: standard errors over seeds."
+        + " Lower right: the ReLU units are as many for any H, and with more heads each of them "
+        "sees less of the token itself, so that the error rises." * (rise > 1.2),
+        axes[0, 0],
     )
     return figure

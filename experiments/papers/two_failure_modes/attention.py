@@ -38,18 +38,20 @@ def measure_maps(betas: tuple, heads: Heads) -> Outcome:
 
 
 def draw_maps(arrays, betas: tuple):
-    figure, axes = plots.row(len(betas), (4.6 * len(betas), 4))
+    figure, axes = plots.row(len(betas), (plots.PAGE, 2.7))
+    words = []
     for axis, beta in zip(axes, betas, strict=True):
         shown = np.log10(np.maximum(arrays[f"weights_beta_{beta:g}"], 1e-4))
-        image = axis.imshow(shown, cmap="cividis")  # a scale each: the left map is nearly flat
-        figure.colorbar(image, ax=axis, label=r"$\log_{10} A_{ts}$")
+        image = axis.imshow(shown)  # a scale each: the left map is nearly flat
+        plots.bar(figure, image, axis, r"$\log_{10} A_{ts}$", shrink=0.8)
         kind = "sees everything" if beta < 2**0.5 else "looks at few tokens"
         axis.set(xlabel="source token s", ylabel="token t")
         name = f"entropy_fraction_beta_{beta:g}"
-        axis.set_title(
-            rf"$\beta={beta:g}$: a row {kind}" + "\n"
-            f"entropy / ln T: {arrays[name].mean():.3f} (theory {arrays[f'exact_{name}']:.3f})"
-        )
+        found = f"{arrays[name].mean():.3f} (theory {arrays[f'exact_{name}']:.3f})"
+        plots.titled(axis, rf"$\beta={beta:g}$: entropy / $\ln T$ {found}")
+        words.append(rf"at $\beta={beta:g}$ a row {kind}")
+    found, beware = "; ".join(words), "One random head; each map has a colour scale of its own."
+    plots.headed(figure, found[0].upper() + found[1:], beware)
     return figure
 
 
@@ -81,29 +83,31 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
 
 
 def draw_phase(arrays, length: int, width: int, beta_max: float):
-    figure, axes = plots.row(3, (12.5, 4), sharey=True)
+    figure, axes = plots.row(3, (plots.PAGE, 2.0), sharey=True)
     whole, of_dots = (0, beta_max, 0, 1), _edges(arrays["measured_beta"], arrays["measured_rho"])
     panels = (
-        (arrays["limit"], "paper: limit $T\\to\\infty$", whole),
+        (arrays["limit"], "the paper's limit, $T\\to\\infty$", whole),
         (arrays["exact"], f"exact theory, $T={length}$", whole),
         (arrays["measured"].mean(0), f"measured, $T={length}$, $d={width}$", of_dots),
     )
     for axis, (values, title, extent) in zip(axes, panels, strict=True):
         image = axis.imshow(values.T, extent=extent, vmin=0, vmax=1, **MAP)
-        line = {"color": COLOURS[1], "lw": 2, "label": r"$\beta_c(\rho)$"}
+        line = {"color": COLOURS[1], "lw": 1.6, "label": r"$\beta_c(\rho)$"}
         axis.plot(arrays["edge_beta"], arrays["edge_rho"], **line)
         axis.set(xlabel=r"score scale $\beta$", title=title, xlim=(0, beta_max), ylim=(0, 1))
     # Cosines of random tokens fluctuate about rho = 0 by d^-1/2: that row is not judged.
     bottom = _edges(arrays["measured_beta"], arrays["measured_rho"])
     row = (arrays["measured_rho"][1] - arrays["measured_rho"][0]) / 2
     axes[2].fill_between(bottom[:2], 0, row, facecolor="none", edgecolor="white", hatch="///", lw=0)
-    axes[0].set_ylabel(r"cosine of two tokens before, $\rho$")
-    axes[0].legend(loc="lower left")
-    figure.colorbar(image, ax=axes, label=r"cosine after attention, $SA(\rho)$")
-    figure.suptitle(
+    axes[0].set_ylabel(r"cosine before attention, $\rho$")
+    plots.bar(figure, image, axes, r"cosine after, $SA(\rho)$")
+    plots.headed(
+        figure,
         "Low $\\beta$ makes tokens alike, high $\\beta$ keeps them apart; root mean square error "
         rf"at $\rho>0$: limit {arrays['limit_rms_error']:.3f}, "
-        f"exact {arrays['exact_rms_error']:.3f}"
+        f"exact {arrays['exact_rms_error']:.3f}",
+        r"Hatched: at $\rho=0$ measured cosines fluctuate by $d^{-1/2}$ and are not judged.",
+        axes[0],
     )
     return figure
 
@@ -133,7 +137,7 @@ def measure_moments(rhos: tuple, beta_max: float, points: int, heads: Heads) -> 
 
 
 def draw_moments(arrays, rhos: tuple, length: int):
-    figure, axes = plots.row(len(rhos), (3.6 * len(rhos), 3.8), sharey=True)
+    figure, axes = plots.row(len(rhos), (plots.PAGE, 2.0), sharey=True)
     beta, some = arrays["beta"], arrays["measured_beta"]
     for axis, rho, critical in zip(axes, rhos, arrays["critical_beta"], strict=True):
         for colour, name in zip(COLOURS, ("q", "p")):
@@ -141,17 +145,20 @@ def draw_moments(arrays, rhos: tuple, length: int):
                 arrays[f"{name}_{what}_rho_{rho:g}"] for what in ("exact", "limit", "measured")
             )
             label = f"$SA({name})$"
-            axis.plot(beta, line, color=colour, lw=1.8, label=f"{label}, $T={length}$")
+            axis.plot(beta, line, color=colour, lw=1.4, label=f"{label}, $T={length}$")
             axis.plot(beta, limit, color=colour, lw=1.2, ls="--", label=f"{label}, limit")
             heads = f"{label}, heads"
-            plots.means(axis, some, seen_SxB, color=colour, fmt="o", capsize=2, label=heads)
+            plots.means(axis, some, seen_SxB, color=colour, fmt="o", label=heads)
         axis.axvline(critical, color="0.6", lw=0.8)
         axis.set(xlabel=r"score scale $\beta$", title=rf"$\rho={rho:g}$", ylim=(0, 1.03))
-    axes[0].set_ylabel(r"second moment after attention, $q=1$")
-    axes[0].legend(fontsize=7, loc="upper left")
-    figure.suptitle(
+    axes[0].set_ylabel(r"second moment after attention")
+    plots.headed(
+        figure,
         "$SA(q)$ leaves $\\rho$ well before $\\beta_c$ (grey), and $SA(p)>\\rho$: at finite $T$ "
-        "neither is the limit's"
+        "neither is the limit's",
+        "$q=1$. Bars: standard errors over heads.",
+        axes[0],
+        columns=3,
     )
     return figure
 
@@ -176,21 +183,22 @@ def measure_spectrum(betas: tuple, heads: Heads) -> Outcome:
 
 
 def draw_spectrum(arrays, betas: tuple, length: int, width: int):
-    figure, axes = plots.row(len(betas), (3 * len(betas), 3.5))
+    figure, axes = plots.row(len(betas), (plots.PAGE, 1.6))
     angle = np.linspace(0, 2 * np.pi, 200)
     for axis, beta in zip(axes, betas, strict=True):
         values_T = arrays[f"eigenvalues_beta_{beta:g}"]
         measured, theory = (arrays[f"{who}radius_beta_{beta:g}"] for who in ("", "theory_"))
-        axis.plot(np.real(values_T), np.imag(values_T), "o", ms=2, alpha=0.5, color=COLOURS[0])
-        axis.plot(theory * np.cos(angle), theory * np.sin(angle), color=COLOURS[1], lw=1.5)
+        axis.plot(np.real(values_T), np.imag(values_T), "o", ms=1, alpha=0.5, color=COLOURS[0])
+        axis.plot(theory * np.cos(angle), theory * np.sin(angle), color=COLOURS[1], lw=1)
         span = 1.6 * max(measured.mean(), theory)
         axis.set(aspect="equal", xlim=(-span, span), ylim=(-span, span), xlabel="real part")
-        words = f"radius {measured.mean():.3f}, theory {theory:.3f}"
-        axis.set_title(rf"$\beta={beta:g}$" + f"\n{words}")
+        axis.set_title(rf"$\beta={beta:g}$" + f"\n{measured.mean():.3f} ({theory:.3f})")
     axes[0].set_ylabel("imaginary part")
-    figure.suptitle(
-        "The disc of eigenvalues grows with $\\beta$ (each panel is enlarged to its own disc; "
-        f"circle: theory); $T={length}$, $d={width}$"
+    plots.headed(
+        figure,
+        "The disc of eigenvalues grows with $\\beta$; above each panel its radius and, in "
+        "brackets, the theory's (circle)",
+        f"One random head, $T={length}$, $d={width}$; each panel is enlarged to its own disc.",
     )
     return figure
 

@@ -68,37 +68,47 @@ def on_their_side(
 
 
 def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: float):
-    figure, (axis,) = plots.row(1, (7, 5))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.6))
     beta, edge = arrays["beta"], arrays["critical_alpha"]
     look = {"origin": "lower", "aspect": "auto", "cmap": "cividis_r", "vmin": -4, "vmax": 0}
     apart = np.log10(np.maximum(1 - arrays["cosine"], 1e-6))
     image = axis.imshow(apart.T, extent=(0, 2.5, 0, 2.5), **look)
-    axis.plot(beta, edge, color=COLOURS[1], lw=2.2, label=r"$\alpha_c$, exact theory")
+    axis.plot(beta, edge, color=COLOURS[1], lw=1.8, label=r"$\alpha_c$, exact theory")
     limit = {"color": "black", "lw": 1.2, "ls": ":", "label": r"$\alpha_c$, paper's limit"}
     axis.plot(beta, arrays["critical_alpha_limit"], **limit)
-    axis.axvline(2**0.5, color=COLOURS[5], lw=2, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
+    axis.axvline(2**0.5, color=COLOURS[5], lw=1.6, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
     grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
     collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
     for chosen, marker, what in ((collapsed_BxA, "X", "collapsed"), (~collapsed_BxA, "o", "not")):
         at = [values[chosen] for values in grid]
-        dots = {"marker": marker, "s": 75, "color": "white", "edgecolors": "black", "zorder": 3}
-        axis.scatter(*at, **dots, clip_on=False, label=f"network, {what} ($d={width}$)")
+        dots = {
+            "marker": marker,
+            "s": 22,
+            "linewidths": 0.7,
+            "color": "white",
+            "edgecolors": "black",
+            "zorder": 3,
+        }
+        axis.scatter(*at, **dots, clip_on=False, label=f"network, {what}")
     box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
-    words = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
+    words = {"ha": "center", "va": "center", "fontsize": plots.style.SMALL, "bbox": box}
     low = min(float(edge[0]), 2.0)
     axis.text(0.45, 0.42 * low, "rank collapse", **words)
     axis.text(0.45, (low + 2.5) / 2 + 0.1, "trainable", **words)
-    axis.text(1.95, 2.3, "entropy collapse", **words)
+    axis.text(1.95, 2.3, "entropy\ncollapse", **words)
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual strength $\alpha_{SA}$")
     axis.set(xlim=(0, 2.5), ylim=(0, 2.5))
     exact, limit = arrays["rms"]
-    axis.set_title(
-        rf"{layers} layers, $T={length}$: low-$\beta$ tokens stay apart above "
-        rf"$\alpha_c={edge[0]:.2f}$"
-        f"\nerror in the cosine of networks: exact {exact:.3f}, limit {limit:.3f}"
+    label = r"distance to collapse $\log_{10}(1-\rho)$"
+    plots.bar(figure, image, axis, label, extend="min")
+    plots.headed(
+        figure,
+        rf"At low $\beta$ tokens stay apart above $\alpha_c={edge[0]:.2f}$; error in the cosine of "
+        f"networks: exact {exact:.3f}, limit {limit:.3f}",
+        rf"{layers} layers, $T={length}$; networks of $d={width}$ at initialisation.",
+        axis,
+        columns=2,
     )
-    figure.legend(loc="outside lower center", ncols=3)
-    figure.colorbar(image, ax=axis, extend="min", label=r"distance to collapse $\log_{10}(1-\rho)$")
     return figure
 
 
@@ -146,7 +156,7 @@ def crossings(alpha_A: np.ndarray, cosine_AxS: np.ndarray, epsilon: float) -> li
 
 
 def draw_critical(arrays, length: int, width: int, beta: float):
-    figure, (axis,) = plots.row(1, (5.6, 4))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.1))
     depths, measured_SxL = arrays["depths"], arrays["measured"].T
     axis.plot(
         depths, arrays["exact_alpha_c"], color=COLOURS[0], label=f"exact theory, $T={length}$"
@@ -158,10 +168,11 @@ def draw_critical(arrays, length: int, width: int, beta: float):
     axis.set_xticks(depths, [f"{L:d}" for L in depths])
     axis.minorticks_off()
     first, last = measured_SxL.mean(0)[[0, -1]]
-    axis.set_title(
-        rf"Deeper networks need a stronger residual ($\beta={beta:g}$):"
-        + "\n"
-        + rf"$\alpha_c$ grows from {first:.2f} at {depths[0]} layers to {last:.2f} at {depths[-1]}"
+    plots.headed(
+        figure,
+        rf"Deeper networks need a stronger residual: $\alpha_c$ grows from {first:.2f} at "
+        f"{depths[0]} layers to {last:.2f} at {depths[-1]}",
+        rf"$\beta={beta:g}$. Bars: standard errors over {len(measured_SxL)} networks.",
+        axis,
     )
-    axis.legend()
     return figure

@@ -17,7 +17,7 @@ from jaxformer.errors import check_choice
 from jaxformer.training.metrics import over_seeds
 from theory.signal import Block, block_map, fixed_points, propagate
 
-DOT = {"fmt": "o", "ms": 3.5, "capsize": 2, "lw": 1}
+DOT = {"fmt": "o", "ms": 3, "capsize": 2, "elinewidth": 0.8}
 THEORIES = {"exact": "-", "limit": "--"}
 MAP = {"origin": "lower", "aspect": "auto", "cmap": "cividis", "vmax": 1}
 
@@ -49,26 +49,25 @@ def measure_depth(panels: tuple, strengths: Strengths, encoders: Encoders) -> Ou
 
 
 def draw_depth(arrays, panels: tuple, length: int, width: int):
-    figure, axes = plots.row(len(panels), (5 * len(panels), 4), sharey=True)
+    figure, axes = plots.row(len(panels), (plots.PAGE, 2.2), sharey=True)
     for axis, (layers, beta, alphas) in zip(axes, panels, strict=True):
         for colour, alpha in zip(COLOURS, alphas):
             name, label = f"beta_{beta:g}_alpha_{alpha:g}", rf"$\alpha_{{SA}}={alpha:g}$"
-            for theory, style in THEORIES.items():
-                axis.plot(arrays[f"{theory}_{name}"], color=colour, ls=style, lw=1.5)
+            for theory, dashes in THEORIES.items():
+                axis.plot(arrays[f"{theory}_{name}"], color=colour, ls=dashes)
             measured_SxL = arrays[f"measured_{name}"]
             _dots(axis, measured_SxL, color=colour, label=label)
         axis.set(xlabel="layer", ylim=(-0.03, 1.03))
         ends = [arrays[f"measured_beta_{beta:g}_alpha_{a:g}"][:, -1].mean() for a in alphas]
         words = ", ".join(f"{end:.2f}" for end in ends)
-        axis.set_title(rf"{layers} layers, $\beta={beta:g}$: they end at {words}")
-        axis.plot([], [], color="0.4", label=f"exact theory, $T={length}$")
-        axis.plot([], [], color="0.4", ls="--", label="paper's limit")
-        axis.legend()
+        plots.name(axis, rf"{layers} layers, $\beta={beta:g}$: they end at {words}")
     axes[0].set_ylabel(r"cosine of two tokens $\rho$")
     exact, limit = arrays["largest_errors"]
-    figure.suptitle(
-        f"Networks ($d={width}$, {len(measured_SxL)} seeds, dots) lie within {exact:.3f} of the "
-        f"exact theory and within {limit:.3f} of the limit"
+    plots.headed(
+        figure,
+        f"Networks lie within {exact:.3f} of the exact theory and within {limit:.3f} of the limit",
+        f"Dots: {len(measured_SxL)} networks of $d={width}$ with standard deviations over them; "
+        f"lines: exact theory at $T={length}$; dashed: the paper's limit.",
     )
     return figure
 
@@ -111,7 +110,7 @@ def measure_tanh(
 
 
 def draw_tanh(arrays, sigma_ws: tuple, values: str, layers: int, width: int):
-    figure, (left, right) = plots.row(2, (10, 4))
+    figure, (left, right) = plots.row(2, (plots.PAGE, 2.1))
     rho, ends = arrays["rho"], []
     left.plot(rho, rho, color="0.6", lw=0.8, label="no change")
     for colour, sigma_w in zip(COLOURS, sigma_ws):
@@ -120,19 +119,21 @@ def draw_tanh(arrays, sigma_ws: tuple, values: str, layers: int, width: int):
             for what in ("map", "theory", "measured", "fixed_point")
         )
         label = rf"$\sigma_w={sigma_w:g}$, $\rho^*={star:.3f}$"
-        left.plot(rho, update, color=colour, lw=1.8, label=label)
-        left.plot([star], [star], "*", color=colour, ms=12, clip_on=False, zorder=3)
-        right.plot(line, color=colour, lw=1.5)
+        left.plot(rho, update, color=colour, label=label)
+        left.plot([star], [star], "*", color=colour, ms=8, clip_on=False, zorder=3)
+        right.plot(line, color=colour)
         _dots(right, cosine_SxL, color=colour)
         ends.append(f"{cosine_SxL[:, layers // 2 :].mean():.3f}")
     left.set(xlabel=r"$\rho$ before a block", ylabel=r"$\rho$ after", xlim=(0, 1), ylim=(0, 1.01))
     right.set(xlabel="layer", ylabel=r"cosine of two tokens $\rho$", ylim=(-0.03, 1.03))
-    left.legend()
-    right.set_title("lines theory, dots networks")
     variance = r"\sigma_w^2" if values == "equal" else "1"
-    figure.suptitle(
-        rf"tanh, $\sigma_V^2={variance}$: in layers {layers // 2} to {layers} networks "
-        f"($d={width}$) have cosine " + " and ".join(ends)
+    plots.headed(
+        figure,
+        rf"tanh, $\sigma_V^2={variance}$: in layers {layers // 2} to {layers} networks have cosine "
+        + " and ".join(ends),
+        f"Right: lines theory, dots {len(cosine_SxL)} networks of $d={width}$ with standard "
+        "deviations over them. Stars: stable fixed points.",
+        left,
     )
     return figure
 
@@ -162,17 +163,18 @@ def measure_no_residual(
 
 
 def draw_no_residual(arrays, betas: tuple, length: int, width: int):
-    figure, (left, right) = plots.row(2, (11, 4.2))
+    figure, (left, right) = plots.row(2, (plots.PAGE, 2.3))
     image = left.imshow(arrays["first_block"].T, extent=(0, 3, 0.05, 2), vmin=0, **MAP)
-    left.axvline(2**0.5, color=COLOURS[1], lw=2, ls="--", label=r"$\beta_c(0)$: limit is 1 left")
+    left.axvline(
+        2**0.5, color=COLOURS[1], ls="--", label=r"$\beta_c(0)$: the limit is 1 left of it"
+    )
     left.set(xlabel=r"score scale $\beta$", ylabel=r"$\sigma_w^2$")
-    left.set_title(f"cosine after one block, from 0 (exact, $T={length}$)")
-    left.legend(loc="upper left")
-    figure.colorbar(image, ax=left, label=r"cosine of two tokens $\rho$")
+    plots.name(left, f"after one block, from cosine 0 (exact, $T={length}$)")
+    plots.bar(figure, image, left, r"cosine of two tokens $\rho$")
     for colour, b in zip(COLOURS, betas):
-        for theory, style in THEORIES.items():
+        for theory, dashes in THEORIES.items():
             apart = 1 - arrays[f"{theory}_beta_{b:g}"]
-            right.plot(apart, color=colour, ls=style, lw=1.4)
+            right.plot(apart, color=colour, ls=dashes)
         apart_SxL = 1 - arrays[f"measured_beta_{b:g}"]
         shown = slice(0, None, max(apart_SxL.shape[1] // 12, 1))
         plots.means(
@@ -181,14 +183,14 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
         )  # fmt: skip
     right.set(xlabel="layer", ylabel=r"distance to collapse $1-\rho$", yscale="log")
     right.set_ylim(1e-5, 1.5)
-    right.set_title(
-        rf"$\sigma_V^2=\sigma_w^2=1$: dots networks ($d={width}$), lines exact, dashed limit"
-    )
-    right.legend(loc="lower left", ncols=2)
+    plots.name(right, r"$\sigma_V^2=\sigma_w^2=1$")
     exact, limit = arrays["rms"]
-    figure.suptitle(
+    plots.headed(
+        figure,
         "Without residuals tokens soon agree at any $\\beta$; root mean square error: exact "
-        f"{exact:.3f}, limit {limit:.3f}"
+        f"{exact:.3f}, limit {limit:.3f}",
+        f"Dots: {len(apart_SxL)} networks of $d={width}$ with standard errors; lines: exact "
+        "theory; dashed: the paper's limit.",
     )
     return figure
 

@@ -46,29 +46,31 @@ def measure_overlap(lengths: tuple, beta_max: float, points: int, rows: int, see
 
 
 def draw_overlap(arrays, lengths: tuple):
-    figure, (left, right) = plots.row(2, (11, 4.4))
+    figure, (left, right) = plots.row(2, (plots.PAGE, 2.3))
     beta, some, below = arrays["beta"], arrays["measured_beta"], arrays["beta"] < BETA_C
     for axis in (left, right):
         for colour, T in zip(COLOURS, lengths):
-            axis.plot(beta, arrays[f"exact_{T}"], color=colour, lw=1.8, label=f"$T={T:,}$")
-            axis.plot(beta[below], arrays[f"paper_{T}"], color=colour, lw=1, ls=":")
+            axis.plot(beta, arrays[f"exact_{T}"], color=colour, lw=1.4, label=f"$T={T:,}$")
+            axis.plot(beta[below], arrays[f"paper_{T}"], color=colour, lw=0.9, ls=":")
             mean, error = arrays[f"measured_{T}"], arrays[f"measured_sem_{T}"]
-            axis.errorbar(some, mean, error, color=colour, fmt="o", ms=4, capsize=2)
-        axis.plot(beta, arrays["limit"], color="black", lw=1.5, ls="--", label="limit")
-        axis.plot([], [], color="0.4", lw=1, ls=":", label=r"paper: $T^{-1+(\beta/\beta_c)^2}$")
+            axis.errorbar(some, mean, error, color=colour, fmt="o", ms=3, capsize=2)
+        axis.plot(beta, arrays["limit"], color="black", lw=1.2, ls="--", label="limit")
+        axis.plot([], [], color="0.4", lw=0.9, ls=":", label=r"paper: $T^{-1+(\beta/\beta_c)^2}$")
         axis.axvline(BETA_C, color="0.6", lw=0.8)
         axis.set(xlabel=r"score scale $\beta$")
     T = max(lengths)
-    look = {"color": "0.4", "lw": 1.2, "ls": "-.", "label": f"corrected exponent, $T={T:,}$"}
+    look = {"color": "0.4", "lw": 1.1, "ls": "-.", "label": f"corrected exponent, $T={T:,}$"}
     right.plot(beta[below], arrays["corrected"], **look)
-    left.set(ylim=(-0.02, 0.8), ylabel=r"$Y_q = E\,\Sigma_s A_{ts}^2$")
+    left.set(ylim=(-0.02, 0.8), ylabel=r"overlap $Y_q = E\,\Sigma_s A_{ts}^2$")
     right.set(yscale="log", ylim=(0.5 / T, 1), xlim=(0, 1.6), title="the same, where eq. 15 fails")
-    left.set_title(
-        f"The transition at $\\beta_c=\\sqrt{{2}}$ is smooth even at $T={T:,}$:\n"
-        f"error of the exact theory {arrays['exact_rms_error']:.4f} (noise), "
-        f"of the limit {arrays['limit_rms_error']:.3f}"
+    plots.headed(
+        figure,
+        f"The transition at $\\beta_c=\\sqrt{{2}}$ is smooth even at $T={T:,}$: error of the exact "
+        f"theory {arrays['exact_rms_error']:.4f} (noise), of the limit "
+        f"{arrays['limit_rms_error']:.3f}",
+        "Dots: simulated rows with standard errors; lines: exact theory.",
+        right,
     )
-    right.legend(loc="lower right")
     return figure
 
 
@@ -104,17 +106,17 @@ def measure_exponents(betas: tuple, lengths: tuple, rows: int, batches: int, see
 
 
 def draw_exponents(arrays, lengths: tuple):
-    figure, (axis,) = plots.row(1, (5.8, 4))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.2))
     line, (short, long) = arrays["line"], lengths
-    axis.plot(line, arrays["paper"], ":", color="black", lw=2, label="eq. 15 of the paper")
+    axis.plot(line, arrays["paper"], ":", color="black", lw=1.6, label="eq. 15 of the paper")
     axis.plot(line, arrays["asymptotic"], "-.", color="0.5", label=r"corrected, $T\to\infty$")
     label = f"exact theory, $T={short:,}$ to ${long:,}$"
     axis.plot(line, arrays["exact"], color=COLOURS[0], label=label)
     look = {"fmt": "o", "color": COLOURS[1], "label": "simulated rows"}
     plots.means(axis, arrays["beta"], arrays["measured"].T, **look)
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"exponent $d\ln Y_q\,/\,d\ln T$")
-    axis.set_title("Below the transition the overlap vanishes more slowly than eq. 15 says")
-    axis.legend(loc="upper left")
+    found = "Below the transition the overlap vanishes more slowly than eq. 15 says"
+    plots.headed(figure, found, "Bars: standard errors over batches of rows.", axis, columns=2)
     return figure
 
 
@@ -154,19 +156,21 @@ def _covariances(keys_S, rho, length: int, width: int) -> jax.Array:
 
 
 def draw_scores(arrays):
-    figure, (axis,) = plots.row(1, (5.2, 4))
+    figure, (axis,) = plots.row(1, (plots.COLUMN, 2.0))
     rho = np.linspace(0, 1, 100)
     powers = (("both tokens", 0), ("one token", 1), ("no token", 2))
     for i, (colour, (who, power)) in enumerate(zip(COLOURS, powers)):
-        axis.plot(rho, rho**power, color=colour, lw=1.5)
+        axis.plot(rho, rho**power, color=colour)
         values_SxR = arrays["measured"][:, i].T
         plots.means(axis, arrays["rho"], values_SxR, fmt="o", color=colour, label=f"share {who}")
     axis.set(xlabel=r"cosine of two tokens $\rho$", ylabel="covariance of two scores")
-    axis.set_title(
-        "Scores of random heads (dots) have the covariances\n"
-        r"$1$, $\rho$ and $\rho^2$ of eq. 10 (lines)"
+    plots.headed(
+        figure,
+        r"Scores of random heads (dots) have the covariances $1$, $\rho$ and $\rho^2$ of eq. 10 "
+        "(lines)",
+        f"Bars: standard errors over {len(values_SxR)} heads.",
+        axis,
     )
-    axis.legend()
     return figure
 
 

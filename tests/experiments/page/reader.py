@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "br", "img", "circle", "path"}
+VOID = {"meta", "link", "br", "img", "circle", "path", "input"}
 
 
 class Reader(HTMLParser):

@@ -123,9 +123,9 @@ def test_a_folder_without_what_is_needed_is_one_line(run, tmp_path, capsys):
         assert error.startswith("error: ") and error.count("\n") == 1
         return error
 
-    assert "has none" in refused(tmp_path / "none") and not (tmp_path / "none").exists()
-    posterior = "--config=configs/attention_paths/posterior.py:scale=tiny"
-    assert "of the recipe 'solve'" in refused(run[0], posterior)
+    assert "there is none in" in refused(tmp_path / "none") and not (tmp_path / "none").exists()
+    trained = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
+    assert "recipe 'train' keep none" in refused(run[0], trained)
     (tmp_path / "empty").mkdir()
     assert "has no arrays.npz to draw" in refused(tmp_path / "empty")
     (tmp_path / "empty/arrays.npz").write_bytes(b"PK")

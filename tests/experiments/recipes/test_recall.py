@@ -71,6 +71,11 @@ def test_finetuning_is_two_fits_with_probes(tmp_path, capsys):
         assert not weights[:, 0, query + 1 :].any()
     for name in ("figure", "memories", "attention"):
         assert (tmp_path / f"run/{name}.png").exists()
+    drawn = f"--draw={tmp_path / 'fig8.pdf'}"
+    assert main([FINETUNE, *SIZES, rates, f"--workdir={tmp_path / 'run'}", drawn]) == 0
+    assert {f.name for f in tmp_path.glob("*.pdf")} == {
+        f"fig8{part}.pdf" for part in ("", "-memories", "-attention")
+    }
 
 
 def test_memories_are_scored_as_what_they_store():

@@ -1,0 +1,88 @@
+"""The site: `make docs` builds these pages into build/docs. Nothing is fetched when it is read."""
+
+# ruff: noqa: E402
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+import site_pages
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+from jaxformer.version import __version__
+
+project = "jaxformer"
+author = "The jaxformer authors"
+release = __version__
+html_title = f"jaxformer {release}"
+html_theme = "furo"
+html_show_copyright = False
+html_copy_source = False
+exclude_patterns = ["Thumbs.db"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+smartquotes_action = "qe"  # a flag keeps its two dashes
+# What our blocks are called, for the lexers; text and console have lexers of their own.
+highlight_language = "default"
+# A block of the walks in adding.md may begin in one language and end in another.
+suppress_warnings = ["misc.highlighting_failure"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_class_signature = "mixed"
+add_module_names = False
+
+
+def math(writer, node: nodes.math) -> None:
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def math_block(writer, node: nodes.math_block) -> None:
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
+def as_restructured_text(app, what, name, thing, options, lines: list[str]) -> None:
+    """Our docstrings are plain: words with stars are no markup, what is indented is code."""
+    made: list[str] = []
+    for i, line in enumerate(lines):
+        is_code = line.startswith("    ")
+        if is_code and not (i and lines[i - 1].startswith("    ")) and "::" not in made[-2:]:
+            after_blank = not i or not lines[i - 1].strip()
+            begun = any(made) and not after_blank
+            if not (made and made[-1] == "" and _in_code(made)):
+                made += [""] * begun + ["::", ""]
+        if not is_code and line.strip() and made and _in_code(made) and made[-1] != "":
+            made += [""]
+        made += [line if is_code else _prose(line)]
+    lines[:] = [*made, ""]
+
+
+def _in_code(made: list[str]) -> bool:
+    """Is the last line that says something one of a block of code?"""
+    return next((line.startswith("    ") for line in reversed(made) if line.strip()), False)
+
+
+def _prose(line: str) -> str:
+    parts = re.split(r"(`[^`]+`)", line)
+    plain = [re.sub(r"([*|\\]|_\b|`)", r"\\\1", part) for part in parts[::2]]
+    code = [f"``{part.strip('`')}``" for part in parts[1::2]]
+    joined = "".join(a + b for a, b in zip(plain, [*code, ""]))
+    return re.sub(r"^(\s*)([-+#]|\d+\.)(?=\s)", r"\1\\\2", joined)
+
+
+def complete(app, name: str, source: list[str]) -> None:
+    source[0] = site_pages.complete(name, source[0])
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (math, None), (math_block, None))
+    app.connect("source-read", complete)
+    app.connect("autodoc-process-docstring", as_restructured_text)

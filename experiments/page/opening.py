@@ -1,0 +1,127 @@
+"""What the page opens with: a sentence for each paper with its number, verdict and evidence."""
+
+from collections import Counter
+from html import escape
+from typing import NamedTuple
+
+from experiments.ledger import rules, tables
+from experiments.ledger.item import FLAGS, Paper
+from experiments.ledger.ledger import Row
+from experiments.ledger.record import Record
+from experiments.page.section import flag, verdict
+from experiments.page.shelf import with_papers
+from experiments.papers import findings
+
+MEANING = {
+    rules.HELD: "all that the paper claims there is so in our runs, beyond their errors.",
+    rules.NOT_HELD: "something that it claims there is not so in our runs, beyond their errors.",
+    rules.OPEN: "the errors are too large or not known, or runs are missing.",
+    rules.NOT_RUN: "there is no usable record; the command stands in its section.",
+    rules.MISSING: "it needs data, weights or a machine that the repository does not have.",
+    rules.DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
+}
+SCALES = {
+    "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
+    "small": "minutes on two cores; made to show the effect",
+    "paper": "the published setting",
+}
+
+
+class Opening(NamedTuple):
+    """One sentence of the opening."""
+
+    paper: Paper
+    sentence: str  # "" where nothing was run yet
+    made: str  # at which scale, of how many seeds, and what decided the verdict
+    verdict: str  # of the table or figure; "" if the runs are not judged
+    item: str  # "Table 2, retrieval"
+    anchor: str  # the section with the evidence
+    runs: tuple[str, ...] = ()  # that are shown under its paper where no table has them
+
+
+def paper_id(paper: Paper) -> str:
+    """The anchor of a paper."""
+    return f"paper-{paper.key.replace('_', '-')}"
+
+
+def of_rows(rows: list[Row]) -> list[Opening]:
+    """The findings of the records, for the papers of these rows."""
+    found = {(row.paper.key, row.item.name): row for row in rows}
+    shown = []
+    for one in findings.FINDINGS:
+        if row := found.get((one.paper, one.item)):
+            texts = findings.sentence(one, row), _behind(row), row.verdict, row.item.name
+            shown.append(Opening(row.paper, *texts, tables.name_of(row)))
+    return shown
+
+
+def opening(shown: list[Opening]) -> list[str]:
+    """The section; [] without papers."""
+    if not shown:
+        return []
+    parts = ['<section id="findings" aria-labelledby="findings-name">']
+    parts += ['<h2 id="findings-name">What was found</h2>', '<ol class="cards">']
+    for one in shown:
+        sentence = one.sentence[:1].upper() + one.sentence[1:] or "Nothing of it was run yet."
+        said = escape(sentence).replace(" %", "&nbsp;%")
+        judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
+        link = f'<a href="#{escape(one.anchor)}">the evidence</a>'
+        about = f"{escape(one.item)} {judged} · {link}"
+        parts.append(
+            f'<li><p class="from">{escape(one.paper.title)}, {with_papers(one.paper.source)}</p>'
+            f'<p class="said">{said}</p><p class="small">{about}'
+            f'<span class="soft"> · {escape(one.made)}</span></p></li>'
+        )
+    return [*parts, "</ol></section>"]
+
+
+def how_to_read(records: list[Record], note: str) -> list[str]:
+    """What numbers, verdicts, flags and scales mean."""
+    counts = Counter(record.scale for record in records)
+    lines = [
+        "<p>What each table and figure of the papers claims, what our runs measured, and the "
+        "command of every run. Numbers are mean ± standard error over seeds; that of a finding "
+        "has the test set's error in it. A verdict says whether the paper's claim held: rules "
+        "about what it claims decide, where the 95 % interval of a difference lies whole on one "
+        "side.</p>"
+    ]
+    lines += [f"<p>{escape(note)}</p>"] if note else []
+    if not records:
+        return [*lines, '<p class="problem">There is no record: nothing was run yet.</p>']
+    names = sorted(counts, key=[*SCALES, *counts].index)
+    if len(names) == 1:
+        told = f"<b>All numbers are of scale {escape(names[0])}</b>: {SCALES.get(names[0], '')}."
+    else:
+        each = "; ".join(
+            f"<b>{escape(n)}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names
+        )
+        told = f"The numbers are of {len(names)} scales, and each says its own. {each}."
+    meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
+    meanings += "".join(f"<dt>{flag(f)}</dt><dd>{text}</dd>" for f, text in FLAGS.items())
+    words = "<summary>What the verdicts and flags mean</summary>"
+    return [
+        *lines,
+        f"<p>{told}</p>",
+        f'<details class="meanings">{words}<dl class="made small">{meanings}</dl></details>',
+    ]
+
+
+def _behind(row: Row) -> str:
+    """The scales and seeds of a row, and how many of its rules held."""
+    held = sum(finding.verdict == rules.HELD for finding in row.findings)
+    told = [_scales(row)] if row.records else []
+    if row.records and row.findings:
+        failed = [f'"{f.text}"' for f in row.findings if f.verdict == rules.NOT_HELD]
+        told.append(f"{held} of {len(row.findings)} rules held")
+        told += [f"not {' and not '.join(failed)}"] if failed else []
+    return "; ".join(told)
+
+
+def _scales(row: Row) -> str:
+    records = row.records.values()
+    scales = " and ".join(dict.fromkeys(record.scale for record in records))
+    seeds = sorted({len(record.seeds) for record in records})
+    if not seeds:
+        return ""
+    many = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}"

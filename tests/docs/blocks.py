@@ -1,0 +1,75 @@
+"""The code of the pages: every block with its language and what its comment says of it.
+
+A comment just above a block says how it is tested; without one it is run as it stands.
+
+    <!-- needs: eight GPUs -->            what a machine or a minute lacks; its commands are parsed
+    <!-- slow -->                         Python that takes seconds: run with the long checks
+    <!-- given: a problem of two paths --> names that the block takes for granted (given.py)
+    <!-- numbers vary -->                 of what is printed the words are compared, not the numbers
+    <!-- tested: tests/test_adding.py --> a test of its own runs it
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+COMMENT = re.compile(r"<!-- (needs|given|tested): (.+?) -->|<!-- (slow|numbers vary) -->")
+LANGUAGES = ("python", "sh", "console", "json", "toml", "text")
+COMMAND = re.compile(r"\s*(\$ )?(python|make|pip|source|srun|sbatch|git) ")
+
+
+class Block(NamedTuple):
+    """Lines of code in a page, and what is said of how they are tested."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    said: dict[str, str]  # {"needs": "eight GPUs"}
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    def commands(self) -> list[str]:
+        """The lines that a shell would take, those that go on joined, without their comments."""
+        lines = re.sub(r"\\\n\s*", "", self.text).split("\n")
+        if self.language == "console":
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        elif self.language != "sh":
+            return []
+        return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def pages() -> dict[str, str]:
+    """{name: text} of the pages that people read; the generated ones are tested where they are."""
+    files = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")]
+    files += sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs/papers").glob("*.md"))
+    return {str(file.relative_to(ROOT)): file.read_text() for file in files}
+
+
+def of_page(name: str, text: str) -> list[Block]:
+    """All blocks of a page, fenced or indented, those inside of lists too."""
+    found, said = [], {}
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type == "html_block":
+            said = {a or c: b or "" for a, b, c in COMMENT.findall(token.content)}
+        elif token.type in ("fence", "code_block"):
+            line = (token.map or [0])[0] + 1
+            language = token.info if token.type == "fence" else "indented"
+            found.append(Block(name, line, language, token.content, said))
+            said = {}
+        elif token.type != "list_item_open":
+            said = {}
+    return found
+
+
+def inline(text: str) -> list[str]:
+    """The commands in the sentences and tables of a page."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    children = [child for token in tokens for child in token.children or []]
+    codes = [child.content for child in children if child.type == "code_inline"]
+    return [code for code in codes if COMMAND.match(code)]

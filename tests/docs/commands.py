@@ -1,0 +1,81 @@
+"""Is a command of a page understood? Its flags are parsed and its config is built; nothing runs."""
+
+import importlib
+import os
+import re
+import shlex
+import tomllib
+
+from experiments import run
+from experiments.shared import flags
+from jaxformer.commandline import Parser
+from tests.docs.blocks import ROOT
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+# Commands whose main is a script; that the file is there is all that is asked.
+SCRIPTS = ("benchmarks.", "tests.", "docs.", "http.")
+SHELL = ("source", "printf", "cd")
+
+
+class Parsed(BaseException):
+    """The flags of a command are understood; what it does with them is not tried."""
+
+
+def check(line: str, monkeypatch) -> None:
+    """Raises what is wrong with a line for the shell."""
+    words = shlex.split(line.partition(" > ")[0], comments=True)
+    while re.match(r"[A-Z_]+=", words[0]):
+        words.pop(0)
+    if words[0] == "srun":
+        words = words[next(i for i, word in enumerate(words) if word.endswith("python")) :]
+    what, *rest = words
+    if what.endswith("python"):
+        _python(rest, monkeypatch)
+    elif what == "make":
+        assert {*rest} <= {*TARGETS}, f"the Makefile has no target {rest}"
+    elif what == "pip":
+        asked = {name for found in re.findall(r"\[([\w,]+)\]", line) for name in found.split(",")}
+        assert rest[0] == "install" and asked <= {*EXTRAS}, f"no extra {asked - {*EXTRAS}}"
+    elif what == "cp":
+        assert (ROOT / rest[0]).exists(), f"no file {rest[0]}"
+    else:
+        assert what in SHELL, f"nobody knows the command {what!r}"
+
+
+def _python(words: list[str], monkeypatch) -> None:
+    if words[0] == "-m":
+        name, words = words[1], words[2:]
+        assert name.startswith(SCRIPTS) or importlib.util.find_spec(name), f"no module {name}"
+    else:
+        assert (ROOT / words[0]).is_file(), f"no file {words[0]}"
+        name, words = words[0].removesuffix(".py").replace("/", "."), words[1:]
+    if name.startswith(SCRIPTS):
+        return
+    if name == "experiments.run" and "--help" not in words:
+        run.parse(words)
+        return
+    module = importlib.import_module(name)
+    whole = Parser.parse_args
+
+    def parse(self, *arguments, **options):
+        raise Parsed(whole(self, *arguments, **options))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parser, "parse_args", parse)
+        patch.setattr(os, "environ", os.environ.copy())
+        try:
+            code = module.main(words)
+        except Parsed as parsed:
+            _files(parsed.args[0])
+        else:
+            assert code == 0 and "--help" in words, "the flags are not understood"
+
+
+def _files(asked) -> None:
+    """What the flags name is there: a config, a file of a sweep."""
+    config = str(getattr(asked, "config", "") or "")
+    if config.startswith("configs/"):
+        flags.load_config(re.sub(r"\{(\w+)[^}]*\}", r"\1", config))
+    file = str(getattr(asked, "file", ""))
+    assert not file.startswith("configs/") or (ROOT / file).is_file(), f"no file {file}"

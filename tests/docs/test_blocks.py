@@ -1,0 +1,165 @@
+"""Every block of code in README and docs is run, or says why not; every command is understood."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs import commands, given
+from tests.docs.blocks import COMMAND, LANGUAGES, ROOT, Block, inline, of_page, pages
+
+PAGES = pages()
+BLOCKS = {name: of_page(name, text) for name, text in PAGES.items()}
+WITH_COMMANDS = [
+    name for name in PAGES if inline(PAGES[name]) or any(map(Block.commands, BLOCKS[name]))
+]
+NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
+TIME = re.compile(r"\d[\d.]* (s|min|h|CPU s)\b|\d[\d.]* [KMG]iB")
+
+
+def is_run(block: Block) -> bool:
+    """Is it the business of this file?"""
+    return block.language in ("python", "sh", "console") and not block.said.keys() & {
+        "needs",
+        "tested",
+    }
+
+
+def is_quick(block: Block) -> bool:
+    return is_run(block) and block.language == "python" and "slow" not in block.said
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page):
+    """A language; and who runs it, if it is not run here."""
+    for block in BLOCKS[page]:
+        other = block.said.get("tested", "").partition(",")[0]
+        if page == "docs/adding.md":  # indented, as tests/test_adding.py reads it
+            continue
+        assert block.language in LANGUAGES, f"{block.place}: {block.language}"
+        assert not other or page.split("/")[-1] in (ROOT / other).read_text(), block.place
+        assert block.language in ("sh", "console") or not re.search(
+            COMMAND.pattern, block.text, re.M
+        ), f"{block.place}: commands in a block of {block.language}"
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_the_commands_of_a_page_are_understood(page, monkeypatch, capsys):
+    """Those in sentences too: files, targets, extras, flags, configs and their fields."""
+    asked = [(page, line) for line in inline(PAGES[page])]
+    asked += [(block.place, line) for block in BLOCKS[page] for line in block.commands()]
+    for place, line in asked:
+        try:
+            commands.check(line, monkeypatch)
+        except Exception as error:
+            raise AssertionError(f"{place}: {line}\n{error}") from error
+
+
+@pytest.mark.parametrize("page", [name for name in PAGES if any(map(is_quick, BLOCKS[name]))])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    """From top to bottom in one namespace, as a notebook."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in filter(is_quick, BLOCKS[page]):
+        execute(block, names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [name for name in PAGES if any(map(is_run, BLOCKS[name]))])
+def test_the_walk_of_a_page(page, tmp_path, monkeypatch):
+    """All its blocks, from top to bottom, in one folder; what is printed is what the page shows."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("experiments", "configs", "docs", "results", "Makefile"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    names = {}
+    for block in filter(is_run, BLOCKS[page]):
+        if block.language == "python":
+            execute(block, names)
+        for line in block.commands():
+            printed = shell(line, tmp_path)
+            if block.language == "console":
+                compare(block, line, printed)
+
+
+def execute(block: Block, names: dict) -> None:
+    if "given" in block.said:
+        names |= given.GIVEN[block.said["given"]]()
+    exec(compile(block.text, block.place, "exec"), names)
+
+
+def shell(line: str, folder) -> str:
+    """What a line prints to a user with this environment, both streams."""
+    (folder / "bin").mkdir(exist_ok=True)
+    if not (folder / "bin/python").exists():
+        (folder / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (folder / "bin/python").chmod(0o755)
+    unset = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {
+        "PATH": f"{folder / 'bin'}:{environment['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "100",
+    }
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True)
+    assert done.returncode == 0, f"{line}\n{(done.stdout + done.stderr).decode()[-3000:]}"
+    return (done.stdout + done.stderr).decode()
+
+
+def compare(block: Block, command: str, printed: str) -> None:
+    """The lines below a command are printed, in their order; times and memory may differ."""
+    text = re.sub(r"\\\n\s*", "", block.text)
+    below = "\n" + text.partition(f"$ {command}\n")[2]
+    shown = below.partition("\n$ ")[0].splitlines()
+    vary = "numbers vary" in block.said
+    lines = iter([plain(line, vary) for line in printed.splitlines()])
+    for line in shown:
+        if line.strip() != "..." and line.strip():
+            assert plain(line, vary) in lines, f"{block.place}: not printed: {line}\n{printed}"
+
+
+def plain(line: str, vary: bool) -> str:
+    line = re.sub(r"TIME( TIME)*", "TIME", TIME.sub("TIME", line))
+    return " ".join((NUMBER.sub("N", line) if vary else line).split())
+
+
+def test_a_block_that_nobody_runs_is_found():
+    text = "<!-- slow -->\n```python\n1 / 0\n```\n\n```perl\ndie\n```\n\n    python x.py\n"
+    first, second, third = of_page("page.md", text)
+    assert (first.said, is_run(first), is_quick(first)) == ({"slow": ""}, True, False)
+    assert second.language not in LANGUAGES and second.said == {}
+    assert third.language == "indented" and third.line == 10
+    with pytest.raises(ZeroDivisionError):
+        execute(first, {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen",
+        "python experiments/run.py --config=configs/mixit/retrieval.py --config.optim.rate=1",
+        "python experiments/reproduce.py --papers mixit",
+        "python -m theory.advice config.json",
+        "python benchmarks/none.py",
+        "make tests",
+        "pip install -e '.[cuda99]'",
+        "frobnicate",
+    ],
+)
+def test_a_command_that_is_not_one_is_found(line, monkeypatch):
+    with pytest.raises((Exception, SystemExit)):
+        commands.check(line, monkeypatch)
+
+
+def test_a_line_that_is_not_printed_is_found():
+    text = "```console\n$ python x.py\nran 4 of 4 in 12 s.\n...\nbest: 0.5\n```\n"
+    (block,) = of_page("page.md", text)
+    compare(block, "python x.py", "hello\nran 4 of 4 in 3.5 s.\nx\nbest: 0.5\n")
+    for printed in ("ran 4 of 4 in 1 s.\nbest: 0.6\n", "best: 0.5\nran 4 of 4 in 1 s.\n"):
+        with pytest.raises(AssertionError, match="not printed"):
+            compare(block, "python x.py", printed)
+    (two,) = of_page("page.md", "```console\n$ python a.py\n$ python b.py\nb\n```\n")
+    compare(two, "python a.py", "")
+    with pytest.raises(AssertionError, match="not printed: b"):
+        compare(two, "python b.py", "")

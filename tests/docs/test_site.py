@@ -1,0 +1,111 @@
+"""The site: its tables are what the code says, its ledgers what RESULTS.md says; it builds."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from experiments.papers import PAPERS
+from jaxformer import build
+from tests.docs import commands
+from tests.docs.blocks import ROOT
+
+
+def script(name):
+    """A module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return script("generate").pages()
+
+
+@pytest.fixture(scope="module")
+def site():
+    return script("site_pages")
+
+
+def test_the_tables_are_what_the_code_says(tables):
+    for name, text in tables.items():
+        told = "python docs/generate.py writes it again"
+        assert (ROOT / "docs/reference" / name).read_text() == text, f"{name} is old: {told}"
+
+
+def test_the_tables_have_every_name(tables):
+    assert all(f"\n## {task}\n" in tables["tasks.md"] for task in build.TASKS)
+    assert all(f"\n## {model}\n" in tables["models.md"] for model in build.MODELS)
+    assert "| `rate` | `0.15` |" in tables["tasks.md"]  # its own, and those of what it inherits
+    assert "| `n_symbols` | `32` | N, the most frequent ones of the text |" in tables["tasks.md"]
+    assert "`variant=standard\\|frozen_qk\\|" in tables["configs.md"]
+    assert "| `--budget` |  | 90s, 30m, 2h: no run" in tables["commands.md"]
+    assert "## advise" in tables["commands.md"] and "`--solve`" in tables["commands.md"]
+
+
+@pytest.mark.parametrize("key", PAPERS)
+def test_a_paper_has_its_page_with_every_row(key, site):
+    text = (ROOT / f"docs/papers/{key}.md").read_text()
+    made = site.complete(f"papers/{key}", text)
+    results = (ROOT / "RESULTS.md").read_text().partition(f'id="{key}"')[2]
+    for item in PAPERS[key].items:
+        (verdict,) = re.findall(rf"^### {re.escape(item.name)}: (.*)$", made, re.M)
+        row = next(line for line in results.splitlines() if line.startswith(f"| {item.name}"))
+        assert f"| **{verdict}** |" in row
+        assert item.claim in made
+    assert "<!-- ledger" not in made
+
+
+def test_the_commands_of_a_row_are_understood(site, monkeypatch):
+    """The first of each row; that a cell names a config which exists is a test of the ledger."""
+    asked = [site.commands(item)[:1] for item in PAPERS["associations"].items[::6]]
+    assert sum(map(len, asked)) > 3
+    for lines in asked:
+        for line in lines:
+            commands.check(line, monkeypatch)
+
+
+def test_the_first_page_has_the_findings_and_leads_to_the_papers(site):
+    made = site.complete("index", (ROOT / "docs/index.md").read_text())
+    assert made.count("\n### ") == 5 and made.count("\n![") == 5
+    assert "](/papers/mixit.md): **" in made and "](docs/" not in made
+    listed = {line for line in made.splitlines() if re.fullmatch(r"[\w/]+", line)}
+    pages = {
+        str(f.relative_to(ROOT / "docs").with_suffix("")) for f in (ROOT / "docs").rglob("*.md")
+    }
+    assert pages - {"index"} == listed - {"api"}
+
+
+def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
+    text = "[the code](../jaxformer/optim.py), [SDE](../sde.md), ![x](../../results/x.png)"
+    made = site.complete("papers/mixit", text.replace("../jax", "../../jax"))
+    assert made == "the code (`jaxformer/optim.py`), [SDE](../sde.md), ![x](../../results/x.png)"
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_needs_no_network(tmp_path):
+    for name in ("furo", "myst_parser", "sphinx"):
+        pytest.importorskip(name, reason="the extra [docs] is not installed")
+    words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    words += [str(ROOT / "docs"), str(tmp_path)]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()[-4000:]
+    for file in tmp_path.rglob("*.html"):
+        loaded = re.findall(
+            r"<(?:script|img|iframe)[^>]+src=\"(http[^\"]+)|<link[^>]+href=\"(http[^\"]+)",
+            file.read_text(),
+        )
+        assert not loaded, f"{file.name} loads {loaded}"
+    for file in tmp_path.rglob("*.css"):
+        assert not re.search(r"url\([\"']?http|@import", file.read_text()), file.name
+    assert "<math" in (tmp_path / "sde.html").read_text()
+    api = (tmp_path / "api.html").read_text()
+    for name in ("jaxformer.train", "jaxformer.capture.patch", "theory.rem.overlaps.self_overlap"):
+        assert f'id="{name}"' in api, name

@@ -1,0 +1,121 @@
+"""The opening, the filters and --only: what a reader meets first, and finds by its name."""
+
+import json
+import re
+
+import pytest
+
+from experiments import report
+from experiments.ledger import read
+from experiments.ledger.choose import chosen
+from experiments.ledger.ledger import ledger
+from experiments.page import demo_sentences, opening
+from experiments.page.html import page
+from experiments.page.overview import kind, overview
+from experiments.papers import PAPERS, findings
+from experiments.papers.findings import FINDINGS, sentence
+from experiments.shared.flags import ROOT
+from jaxformer.errors import UserError
+from jaxformer.records import write_json
+from tests.experiments import made_up
+
+
+@pytest.fixture(scope="module")
+def real():
+    return ledger(PAPERS, read.load(ROOT / "results")[0])
+
+
+def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real):
+    shown = opening.of_rows(real)
+    assert [one.paper.key for one in shown] == [*PAPERS] == [one.paper for one in FINDINGS]
+    for one in shown:
+        row = next(r for r in real if (r.paper, r.item.name) == (one.paper, one.item))
+        assert len(one.sentence) > 80 and one.verdict == row.verdict and row.records
+        assert re.search(r"scale (small|paper)", one.made) and "rules held" in one.made
+        text = "".join(opening.opening([one]))
+        assert f'href="#{one.anchor}"' in text and row.verdict in text
+
+
+def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
+    for one in FINDINGS:
+        row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
+        values = [v["mean"] for r in row.records.values() for v in r.metrics.values()]
+        values += [v for r in row.records.values() for v in r.baselines.values()]
+        known = {f"{scale * v:.{n}f}" for v in values if v is not None for scale in (1, 100)
+                 for n in range(5)} | {f"{v:.4g}" for v in values if v is not None}  # fmt: skip
+        for number in re.findall(r"(?<![± \d.])-?\d+\.\d+|-?\d+\.\d+(?= ±)", sentence(one, row)):
+            assert number in known, (one.paper, number)
+
+
+def test_a_sentence_whose_run_is_missing_is_not_said():
+    rows = ledger(PAPERS, [])
+    assert {
+        sentence(one, row) for one in FINDINGS for row in rows if row.item.name == one.item
+    } == {""}
+    text = "".join(opening.opening(opening.of_rows(rows)))
+    assert text.count("Nothing of it was run yet.") == len(PAPERS)
+    assert findings.FINDINGS is FINDINGS
+
+
+def test_the_kind_of_an_item_is_in_its_name():
+    names = ("Table 2, k-hop", "Figures 3 and 7", "Equation 10", "Lemma D.1", "Appendix C, x", "")
+    assert [*map(kind, names)] == ["table", "figure", "equation", "theorem", "section", "section"]
+
+
+def test_a_row_carries_what_the_filters_ask_for(rows):
+    text = "".join(overview(rows, {"made_up": made_up.PAPER}))
+    assert '<form id="filters" role="search" aria-label="Filter the ledger" hidden>' in text
+    assert text.count('<tr class="row" data-verdict=') == len(rows)
+    assert 'data-verdict="did not hold" data-kind="figure"' in text
+    assert '<tbody data-paper="made_up">' in text and '<option value="made_up">' in text
+
+
+def test_only_finds_by_paper_by_name_and_by_beginning(rows):
+    assert [row.item.name for row in chosen(rows, "Table 1")] == ["Table 1"]
+    assert [row.item.name for row in chosen(rows, "figure 2")] == ["Figure 2, the paths"]
+    assert len(chosen(rows, "made_up")) == len(rows)
+    for wrong, hint in (("Tabel 4", "'Table 4'"), ("made-up", "'made_up'"), ("Table", None)):
+        if hint is None:
+            assert len(chosen(rows, wrong)) > 5
+            continue
+        with pytest.raises(UserError, match=f"Did you mean {hint}"):
+            chosen(rows, wrong)
+
+
+def test_only_prints_an_item_with_its_verdict_and_its_record(real, monkeypatch, capsys):
+    monkeypatch.setattr(report, "load", lambda folder: ([], []))  # they are loaded already
+    monkeypatch.setattr(report, "ledger", lambda papers, records, also: real)
+    assert report.main(["--only", "Table 2, retrieval"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Table 2, retrieval (mixit): ") and "the paper: Frozen-QK" in out
+    assert "Frozen-QK retrieves? Yes: " in out and "record results/mixit-retrieval" in out
+
+
+DEMO = {
+    "paper": "mixit",
+    "item": "Table 2, retrieval",
+    "sentence": "a <b> finding.",
+    "made": "tiny",
+}
+
+
+def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
+    records, problems = read.load(results)
+    held = [DEMO | {"runs": ["c.json"]}, DEMO | {"paper": "associations", "runs": ["figure.json"]}]
+    write_json(tmp_path / "s.json", held)
+    shown = demo_sentences.read(tmp_path / "s.json", PAPERS, [], records)
+    text = page([], records, problems, "A title", openings=shown)
+    assert text.count("A &lt;b&gt; finding.") == 2
+    for key in ("mixit", "associations"):
+        assert f'id="paper-{key}"' in text and f'href="#paper-{key}"' in text
+    ours = text[text.index('id="paper-associations"') : text.index('id="others"')]
+    assert "figure.json" in ours and "sde_paths" in ours and "not judged" in text
+
+
+@pytest.mark.parametrize(
+    "held", ["{", "[1]", "{}x", '[{"paper": "mixti"}]', json.dumps([DEMO | {"runs": "all"}])]
+)
+def test_sentences_that_are_none_are_one_line(held, tmp_path, capsys):
+    (tmp_path / "s.json").write_text(held)
+    with pytest.raises(UserError, match="holds no sentences of a demo"):
+        demo_sentences.read(tmp_path / "s.json", PAPERS, [], [])

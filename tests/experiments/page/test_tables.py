@@ -1,0 +1,42 @@
+"""The numbers of the ledger as CSV and LaTeX."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from experiments import report
+from experiments.ledger import tables
+from experiments.ledger.ledger import ledger
+from experiments.papers import PAPERS
+from tests.experiments import made_up
+
+
+def test_tables_as_csv_and_latex(rows, tmp_path):
+    report.write_tables(tmp_path, rows)
+    names = {file.name for file in tmp_path.iterdir()}
+    assert {"made-up-table-1.csv", "made-up-table-1.tex", "made-up-table-1-figure-1.csv"} <= names
+    head, line = (tmp_path / "made-up-table-1.csv").read_text().splitlines()
+    found = dict(zip(head.split(","), line.split(","), strict=True))
+    assert found["measured"] == "0.97" and found["published"] == "0.5"
+    assert found["verdict"] == "held" and found["commit"] == made_up.COMMIT[:7]
+    latex = (tmp_path / "made-up-figure-2-the-paths.tex").read_text()
+    assert r"ks\_50\%/tau=1 & - & 0.0333 $\pm$ 0.0010 & 2" in latex
+    body = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert {line.count("&") for line in body} == {7}
+    assert tables.latex("a\\b{c}~^#$ρ") == (
+        r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\#\$$\rho$"
+    )
+
+
+def test_pdflatex_prints_the_tables(rows, tmp_path):
+    if not shutil.which("pdflatex"):
+        pytest.skip("there is no pdflatex on this machine")
+    report.write_tables(tmp_path, [*rows, *ledger(PAPERS, [])])
+    names = sorted(file.name for file in tmp_path.glob("*.tex"))
+    body = "".join(f"\\input{{{name}}}\n\n" for name in names)
+    text = f"\\documentclass{{article}}\\begin{{document}}\n{body}\\end{{document}}\n"
+    (tmp_path / "all.tex").write_text(text)
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "all.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-800:]

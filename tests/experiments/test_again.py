@@ -1,0 +1,195 @@
+"""Cells run again beside their records. Runs and records are made up but for one."""
+
+import csv
+import math
+import signal
+
+import pytest
+
+from experiments import reproduce
+from experiments.ledger import beside, write
+from experiments.ledger.record import Record
+from experiments.schedule import launch, running
+from experiments.schedule.jobs import Outcome
+from experiments.shared import flags
+from jaxformer import build
+from jaxformer.files import plain
+from jaxformer.records import SCHEMA, Workdir, config_hash, write_json
+from jaxformer.training.metrics import over_seeds
+from tests.experiments import pretended
+from tests.experiments.schedule.test_planning import PAPERS, A, B, C, record
+
+RECORDED = {"standard": (0.9, 0.92, 0.91), "frozen_qk": (0.8, 0.7, 0.6), "mixit": (0.1, 0.1, 0.1)}
+MINE = {"standard": (0.9, 0.92, 0.91), "frozen_qk": (0.81, 0.69, 0.6), "mixit": (0.2, 0.21, 0.19)}
+MACHINE = {"versions": {"jax": "0.10.2"}, "device": "abacus", "clean": True, "commit": "1" * 40}
+
+
+def made(cell, accuracies, scale="small", **changed):
+    """What a run of a cell found, as result.json holds it."""
+    held = vars(record(cell, scale, len(accuracies))) | {"schema": SCHEMA}
+    held["metrics"] = {"accuracy": plain(over_seeds(accuracies))}
+    scores = [{"accuracy": {"mean": a, "sem": 0.01, "n": 100}} for a in accuracies]
+    rest = {"learning_rate": 0.01, "chosen": True}
+    held["members"] = [{"seed": s, "metrics": m, **rest} for s, m in enumerate(scores)]
+    return held | {"environment": MACHINE | changed}
+
+
+class Launcher(pretended.Launcher):
+    """Runs nothing: writes what the runs would have found."""
+
+    stopping: tuple[str, ...] = ()
+
+    def run(self, jobs):
+        for job in jobs:
+            assert not job.record
+            config = launch.settings(job.config, job.overrides)
+            arguments, folder = config["arguments"], Workdir(job.workdir)
+            folder.path.mkdir(parents=True)
+            said = {"config": config, "config_hash": config_hash(build.said(config))}
+            write_json(folder / "config.json", said | {"config_file": job.config})
+            if arguments["variant"] in self.stopping:
+                self.signal = signal.SIGINT
+                yield Outcome(job, 128 + signal.SIGTERM, 1.0, "stopped")
+                return
+            cell = {"standard": A, "frozen_qk": B, "mixit": C}[arguments["variant"]]
+            found = MINE[arguments["variant"]][: config["n_seeds"]]
+            mine = made(cell, found, arguments["scale"]) | said | {"overrides": job.overrides}
+            write_json(folder / "result.json", mine)
+            yield Outcome(job, 0, 1.0, "")
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """command(words) -> (exit code, what it printed); results/ has three of the four runs."""
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(running, "Launcher", Launcher)
+    for cell, (name, found) in zip((A, B, C), RECORDED.items(), strict=True):
+        changed = {"versions": {"jax": "0.9.0"}} if name == "mixit" else {}
+        write_json(tmp_path / f"results/{name}.json", made(cell, found, "small", **changed))
+
+    def command(*words, out=tmp_path / "mine"):
+        code = reproduce.main(["--again", *words, f"--out={out}"], PAPERS)
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    return command
+
+
+def table(tmp_path):
+    with open(tmp_path / "mine/again.csv") as file:
+        return {(row["item"], row["cell"]): row for row in csv.DictReader(file)}
+
+
+def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
+    before = {file: file.read_bytes() for file in (tmp_path / "results").iterdir()}
+    code, text = command("--paper=one")
+    assert code == 0 and "runs to make again: 3" in text and "ran 3 of 3" in text
+    rows = table(tmp_path)
+    assert {
+        name: row["verdict"] for (item, name), row in rows.items() if item == "one Table 1"
+    } == {
+        "a": "same bits",
+        "b": "within error",
+        "c": "differs",
+    }
+    b = rows["one Table 1", "b"]
+    assert b["recorded"].startswith("0.700 ± 0.058") and b["mine"].startswith("0.700 ± 0.061")
+    # Paired: .01, -.01 and 0 are much nearer than the spread of the seeds.
+    assert float(b["difference"].split(" ± ")[1].split()[0]) == pytest.approx(0.0058, abs=1e-4)
+    assert "4 numbers: 1 same bits, 1 within error, 2 differs" in text
+    assert "what differs: jax 0.10.2 here, 0.9.0 there" in text
+    assert "what differs: nothing that is known" in text
+    assert before == {file: file.read_bytes() for file in (tmp_path / "results").iterdir()}
+
+
+def test_what_is_stopped_goes_on_and_what_is_done_is_not_done_again(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(Launcher, "stopping", ("mixit",))
+    code, text = command("--paper=one", "--only=Table 1")
+    assert code == 130 and "1 left" in text and "2 numbers" in text
+    monkeypatch.setattr(Launcher, "stopping", ())
+    for job in (tmp_path / "mine").glob("*-retrieval-mixit-*"):
+        (job / "config.json").unlink()
+        job.rmdir()
+    code, text = command("--paper=one", "--only=Table 1")
+    assert code == 0 and "runs to make again: 1" in text and "3 numbers" in text
+    code, text = command("--paper=one", "--only=Table 1")
+    assert code == 0 and "runs to make again" not in text and "3 numbers" in text
+
+
+def test_fewer_seeds_and_another_scale(command, tmp_path):
+    _, text = command("--paper=one", "--only=Table 1", "--seeds=2")
+    rows = table(tmp_path)
+    assert rows["one Table 1", "a"]["difference"] == "0"
+    assert "(2 seeds)" in rows["one Table 1", "b"]["difference"]
+    assert "what differs: 2 seeds here, 3 there" in text
+    _, text = command("--paper=one", "--only=Table 10", "--scale=tiny", out=tmp_path / "tiny")
+    assert "what differs: scale tiny here, small there" in text
+
+
+def test_a_dry_run_says_what_it_costs_and_makes_no_folder(command, tmp_path):
+    code, text = command("--paper=one", "--dry-run")
+    assert code == 0 and "would run 3 in about" in text
+    assert "python experiments/run.py --config=configs/mixit/retrieval.py:variant=mixit" in text
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "message"),
+    [
+        (["--only=Tabel 1"], "mine", "unknown table or figure 'Tabel 1'. Did you mean 'Table 1"),
+        (["--paper=two"], "mine", "no record to compare with of two Figure 1, two Table 3"),
+        ([], "results", "--out is results/, which holds the records"),
+        ([], "results/mine", "--out is results/, which holds the records"),
+        ([], "results/standard.json", "--out is results/"),
+        ([], "a_file/mine", "a_file is a file; expected a folder"),
+        ([], "/proc/mine", "cannot make it|cannot write to /proc"),
+        (["--budget=1s"], "mine", "a budget of 1 s is too small: the cheapest of 3 runs"),
+        (["--list"], "mine", "--again --dry-run shows what is made again"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(words, out, message, command, tmp_path):
+    (tmp_path / "a_file").touch()
+    paper = [] if "--paper=two" in words else ["--paper=one"]
+    code, text = command(*paper, *words, out=tmp_path / out)
+    assert code == 2 and text.startswith("error: ") and text.count("\n") == 1
+    assert any(part in text for part in message.split("|"))
+    assert not (tmp_path / "mine").exists() or not [*(tmp_path / "mine").iterdir()]
+
+
+def test_a_folder_without_again_is_refused(capsys):
+    assert reproduce.main(["--paper=one", "--out=x"], PAPERS) == 2
+    assert "--out is where --again runs" in capsys.readouterr().err
+
+
+def pair(mine, recorded):
+    """The verdict of two runs of one metric, given as members' values or as a plain mean."""
+
+    def as_record(values):
+        held = made(A, values)
+        if len(values) == 1 and values[0] > 1:  # a theory's number: no members, no error
+            held |= {
+                "members": [],
+                "metrics": {"accuracy": {"mean": values[0], "sem": None, "n": 1}},
+            }
+        return Record.from_json({**held, "config": record(A).config})
+
+    found = beside._pair("a", "accuracy", as_record(mine), as_record(recorded), None)
+    return found.verdict, found.error
+
+
+def test_numbers_without_an_error_are_the_same_or_unknown():
+    assert pair([2.0], [2.0]) == (beside.SAME, pytest.approx(math.nan, nan_ok=True))
+    assert pair([2.0], [2.0 + 1e-7])[0] == beside.ROUNDING
+    assert pair([2.0], [2.1])[0] == beside.UNKNOWN
+    assert pair([0.5], [0.52])[0] == beside.WITHIN  # one seed: the test set's error
+    assert pair([0.5], [0.6])[0] == beside.DIFFERS
+
+
+@pytest.mark.slow  # a process of its own
+def test_a_recorded_figure_is_made_again(tmp_path, capsys):
+    words = ["--paper=associations", "--only=Figure 18", "--again"]
+    assert reproduce.main([*words, f"--out={tmp_path}"]) == 0
+    text = capsys.readouterr().out
+    assert "differs" not in text.replace("what differs", "") and beside.UNKNOWN not in text
+    assert [*tmp_path.glob("*.csv")] and not (flags.ROOT / "results/again.csv").exists()

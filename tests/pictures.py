@@ -1,0 +1,133 @@
+"""What must hold of every figure at the size of its print; all that a test saves is looked at."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxformer import style
+
+STEPS = 20  # points that are looked at between two of a curve
+MAPS = {style.AMOUNT, f"{style.AMOUNT}_r", style.SIGNED, "Blues"}
+
+
+def faults(figure: Any, is_headed: bool = False) -> list[str]:
+    """A line for each thing that is wrong; `is_headed`: it must say what was found."""
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+    found = [*_fonts(figure), *_cut_off(figure), *_hidden(figure), *_images(figure)]
+    found += _colours(figure)
+    if is_headed and not figure.get_suptitle():
+        found.append("no words say what was found")
+    return found
+
+
+def smallest_font(figure: Any) -> float:
+    """Points of the smallest letters where the figure is one column or two columns wide."""
+    width = figure.get_size_inches()[0]
+    goal = style.COLUMN if width < (style.COLUMN + style.PAGE) / 2 else style.PAGE
+    scale = min(1.0, goal / width)
+    return min((text.get_fontsize() * scale for text in _texts(figure)), default=np.inf)
+
+
+def _fonts(figure) -> Iterator[str]:
+    smallest = smallest_font(figure)
+    if smallest < style.SMALLEST - 1e-6:
+        yield f"letters of {smallest:.1f} points, {style.SMALLEST:g} are the least"
+
+
+def _cut_off(figure) -> Iterator[str]:
+    """Words that stand outside of the figure."""
+    whole = figure.bbox
+    for text in _texts(figure):
+        box = text.get_window_extent()
+        outside = (whole.x0 - box.x0, box.x1 - whole.x1, whole.y0 - box.y0, box.y1 - whole.y1)
+        if max(outside) > 2:
+            yield f"{text.get_text()!r} is cut off by {max(outside):.0f} pixels"
+
+
+def _hidden(figure) -> Iterator[str]:
+    """Curves and bars that a legend hides, in any panel."""
+    panels = [axis for axis in figure.axes if axis.get_visible()]
+    legends = [axis.get_legend() for axis in panels if axis.get_legend()] + figure.legends
+    for box in (legend.get_window_extent() for legend in legends):
+        for axis in panels:
+            frame = axis.get_window_extent()
+            for line in axis.lines:
+                inside = _inside(line.get_transform().transform(line.get_xydata()), box, frame)
+                if line.get_visible() and inside.any():
+                    yield f"a legend hides the curve {line.get_label()!r}"
+            for patch in axis.patches:
+                if (other := patch.get_window_extent()).width and other.height:
+                    shared = min(box.x1, other.x1) - max(box.x0, other.x0)
+                    high = min(box.y1, other.y1) - max(box.y0, other.y0)
+                    if min(shared, high) > 1:
+                        yield "a legend hides a bar"
+
+
+def _inside(places_Px2: np.ndarray, box, frame) -> np.ndarray:
+    """Of points along a curve, those that are seen and lie in a box."""
+    if len(places_Px2) > 1:
+        share = np.linspace(0, 1, STEPS)[:, None, None]
+        places_Px2 = places_Px2[None, :-1] * (1 - share) + places_Px2[None, 1:] * share
+    x, y = places_Px2.reshape(-1, 2).T
+    seen = (frame.x0 - 1 <= x) & (x <= frame.x1 + 1) & (frame.y0 - 1 <= y) & (y <= frame.y1 + 1)
+    return seen & (box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)
+
+
+def _images(figure) -> Iterator[str]:
+    """An image has a colour bar that is named, or the colours and limits of one that has."""
+    images = [image for axis in figure.axes for image in axis.images]
+    bars = [image for image in images if image.colorbar]
+    known = {(image.get_cmap().name, image.get_clim()) for image in bars}
+    for image in images:
+        if (image.get_cmap().name, image.get_clim()) not in known:
+            yield "an image has no colour bar, and not the scale of one that has"
+        if image.get_cmap().name not in MAPS:
+            yield f"the colour map {image.get_cmap().name}"
+    for drawn in (image.colorbar for image in bars):
+        if not (drawn.ax.get_ylabel() or drawn.ax.get_xlabel()):
+            yield "a colour bar without a name"
+
+
+def _colours(figure) -> Iterator[str]:
+    from matplotlib.colors import to_hex
+
+    ours = {colour.lower() for colour in style.COLOURS}
+    for line in (line for axis in figure.axes for line in axis.lines):
+        is_marks = line.get_linestyle() == "None"  # the ends of error bars are such
+        colour = to_hex(line.get_markeredgecolor() if is_marks else line.get_color())
+        is_grey = colour[1:3] == colour[3:5] == colour[5:7]
+        if not is_grey and colour not in ours:
+            yield f"a curve of the colour {colour}, which is not one of ours"
+
+
+def _texts(figure) -> list[Any]:
+    """The words that are seen."""
+    from matplotlib.text import Text
+
+    outside = {
+        t for axis in figure.axes for x in (axis.xaxis, axis.yaxis) for t in _unseen(axis, x)
+    }
+    return [
+        text
+        for text in figure.findobj(Text)
+        if text.get_visible()
+        and text.get_text().strip()
+        and text not in outside
+        and (text.axes is None or text.axes.get_visible())
+    ]
+
+
+def _unseen(axis, one) -> list[Any]:
+    """The labels of ticks that lie outside of the axis, or are switched off."""
+    low, high = sorted(one.get_view_interval())
+    gap = 1e-9 * (high - low)
+    ticks = [*one.get_major_ticks(), *one.get_minor_ticks()]
+    hidden = [t for t in ticks if not low - gap <= t.get_loc() <= high + gap]
+    return [
+        label
+        for tick in ticks
+        for label in (tick.label1, tick.label2)
+        if tick in hidden or not axis.axison
+    ]
