@@ -130,20 +130,19 @@ def commands() -> list[str]:
     lines = []
     for name in COMMANDS:
         module = importlib.import_module(name)
-        manual = inspect.getdoc(module) or ""
+        manual = manual_of(module)
         file = name.replace(".", "/") + ".py"
         lines += [f"## {name.rpartition('.')[2]}", "", _first(manual), ""]
         lines += [
             f"`python {file if name.startswith('experiments.') else f'-m {name}'} --help`",
             "",
         ]
-        table, silent = _head("flag", "default", "what"), False
+        table = _head("flag", "default", "what")
         for action in parser_of(module)._actions:
-            flag = (action.option_strings or [action.dest.upper()])[0]
+            flag = name_of(action)
             said = said_of(flag, manual, action.help)
-            silent |= not said and flag.startswith("--")
             table += [_row(_code(flag), _default(action.default), said)]
-        lines += [*table, "", *(["```text", manual, "```", ""] if silent else [])]
+        lines += [*table, ""]
     return lines
 
 
@@ -152,6 +151,15 @@ def _default(value) -> str:
     return (
         "" if value in (None, "", [], False) or shown in ("inf", "==SUPPRESS==") else _code(shown)
     )
+
+
+def manual_of(module) -> str:
+    return inspect.getdoc(module) or ""
+
+
+def name_of(action) -> str:
+    """A flag, or the word in capitals that stands for what has no flag."""
+    return (action.option_strings or [action.metavar or action.dest.upper()])[0]
 
 
 class _Seen(BaseException):

@@ -1,10 +1,12 @@
 """Compares finished or running experiments: settings, curves, metrics with error bars.
 
-    python experiments/compare.py DIR_A DIR_B [DIR_C ...] [--plot=FILE.png]
+    python experiments/compare.py RUN RUN [RUN ...] [--plot=FILE.png]
+
+  RUN          folders of runs, two at least
+  --plot=FILE  draws the learning curves (png, svg or pdf)
 
 Prints the fields in which the configs differ, the metrics side by side (mean +- standard error over
-seeds) and, for seeds that all runs share, the paired difference from the first run. With --plot it
-draws the learning curves into FILE (png, svg or pdf).
+seeds) and, for seeds that all runs share, the paired difference from the first run.
 """
 
 try:
@@ -31,7 +33,7 @@ from jaxformer.training.metrics import over_seeds
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("folders", nargs="*", type=Workdir)
+    parser.add_argument("folders", nargs="*", type=Workdir, metavar="RUN")
     parser.add_argument("--plot", type=Path)
     asked = parser.parse_args(argv)
     folders = asked.folders

@@ -1,24 +1,34 @@
 """Cuts a weight matrix of a model to a low rank (LASER) and shows what changes.
 
     python experiments/cut.py MODEL --matrix block_11/mlp/in --fraction 0.01
-                              --prompt "Madrid is located in" [--target Spain] [--top 5]
-                              [--save FOLDER] [--revision NAME] [--dtype bfloat16]
+                              --prompt "Madrid is located in" --target Spain
     python experiments/cut.py MODEL --search --prompts FILE --against the --out FOLDER
-                              [--matrix 'block_[0-9]+/mlp/(in|out)'] [--fraction 0.01,0.05,0.1]
+                              --matrix 'block_[0-9]+/mlp/(in|out)' --fraction 0.01,0.05,0.1
 
-MODEL is a folder with config.json and safetensors, a name on the hub ("gpt2"), or a run of ours;
-`python -m jaxformer.models.pretrained.tiny gpt2 FOLDER` makes a random one to try this on.
---matrix is a pattern over the paths of parameters (a module stands for its matrices), --fraction
-the share of the rank that is kept: rank floor(fraction x the smaller side). Biases stay.
+  MODEL              a folder with config.json and safetensors, a name on the hub ("gpt2"), or a
+                     run of ours; `python -m jaxformer.models.pretrained.tiny gpt2 FOLDER` makes a
+                     random one to try this on
+  --matrix=PATTERN   which weights: a pattern over their paths; a module stands for its matrices
+  --fraction=F,F     shares of the rank that are kept: rank floor(F x the smaller side)
+  --revision=NAME    which version of a model on the hub
+  --dtype=NAME       the precision in which it is loaded, such as bfloat16
 
 The first form prints the likeliest next tokens of the whole and of the cut model side by side.
---save writes the cut model as safetensors that transformers loads.
 
-The second form scores every matrix at every fraction on the prompts of FILE, a line each: prompt,
-tab, target. There is one SVD a matrix and one compiled program, and the blocks below a matrix are
-computed once. Rows go to FOLDER/rows.jsonl as they are known; the same command goes on where it was
-stopped. --against is a token whose probability is shown beside the target's. A target of several
-tokens is scored by its first.
+  --prompt=TEXT      what the next token is asked for
+  --target=TEXT      a token whose probability is shown
+  --top=N            tokens to show
+  --save=FOLDER      writes the cut model as safetensors that transformers loads; biases stay
+
+The second form scores every matrix at every fraction. There is one SVD a matrix and one compiled
+program, and the blocks below a matrix are computed once.
+
+  --search           scores many cuts: this second form
+  --prompts=FILE     has a line for each prompt: prompt, tab, target (its first token is scored)
+  --against=TEXT     a token whose probability is shown beside the target's
+  --out=FOLDER       where rows.jsonl grows; the same command goes on where it was stopped
+  --at-once=N        prompts in one step
+
 For a model without a tokenizer, prompts and targets are token ids: --prompt "5 17 2".
 """
 
@@ -49,7 +59,7 @@ FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("models", nargs="*")
+    parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--matrix", default="")
     parser.add_argument("--fraction", default="")
     parser.add_argument("--prompt", default="")

@@ -1,10 +1,13 @@
 """Looks inside a finished run: who attends to whom, and how similar the last layer's tokens are.
 
-    python experiments/look.py RUN_DIR [--plot=DIR] [--sequences=N]
+    python experiments/look.py RUN [--plot=DIR] [--sequences=N]
+
+  RUN            the folder of a run that trained a network
+  --plot=DIR     a folder for both files in place of RUN, or a file for the maps (png, pdf or svg)
+  --sequences=N  test sequences that are averaged
 
 Prints a table for every chosen member and writes it to inspect.json, with the attention maps of one
-test sequence (Figure 3 of the MixiT paper) in inspect.png, into RUN_DIR or DIR; --plot=FILE.pdf (or
-png, svg) draws them there. The numbers are those of N test sequences (default 256).
+test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
 
   previous    mean attention from a token to the token before it
   pairing     the same, only from the tokens that an induction head has to find (in retrieval: from
@@ -47,7 +50,7 @@ from jaxformer.records import Workdir, write_json
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("folders", nargs="*")
+    parser.add_argument("folders", nargs="*", metavar="RUN")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--sequences", type=count, default=256)
     asked = parser.parse_args(argv)

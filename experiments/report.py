@@ -1,16 +1,19 @@
 """Writes what the records say: RESULTS.md, blocks of README.md, one page of figures, tables.
 
     python experiments/report.py                    writes RESULTS.md and the blocks of README.md
-    python experiments/report.py --check            exits 1 if they are not what the records say
-    python experiments/report.py --page=FILE.html   one file: ledger, numbers, figures, commands
-    python experiments/report.py --tables=DIR       a CSV and a LaTeX table for each item
-    python experiments/report.py --only="Table 2"   prints what is known of it; a paper is named too
+    python experiments/report.py --page=page.html   writes a page for the browser
+    python experiments/report.py --only="Table 2"   prints what is known of it
+
+  --check        exits 1 if RESULTS.md and README.md are not what the records say
+  --page=FILE    writes one file with the ledger, numbers, figures and commands
+  --tables=DIR   writes a CSV and a LaTeX table for each item
+  --only=NAME    these tables and figures alone: a paper, or how their names begin
 
 With --page and --tables:
-    --only=NAME    these tables and figures alone: a paper, or how their names begin
-    --runs=DIR     takes the finished runs below DIR too, also of scale tiny; may be repeated
-    --only-runs    takes nothing but them, and shows only the tables and figures that they touch
-    --opening=FILE.json  what the page opens with in place of our findings (made by demo.py)
+
+  --runs=DIR     takes the finished runs below DIR too, also of scale tiny; may be repeated
+  --only-runs    takes nothing but them, and shows only the tables and figures that they touch
+  --opening=FILE.json  what the page opens with in place of our findings (made by demo.py)
 
 A record is written by `python experiments/run.py ... --record`. One that is damaged, of an unknown
 schema, or of a config that has changed since is named and shown as such, never silently used.

@@ -10,8 +10,8 @@
   --processes N    runs at a time (default: as many as the devices allow; 1 on a CPU)
   --devices-per-run N  GPUs or TPU chips of each run (default 1)
   --workdir DIR    where unfinished runs live (default: runs/reproduce in the repository)
-  --executor slurm  jobs of Slurm in place of processes; --slurm FILE.toml says how long, where and
-                   on what (configs/slurm/example.toml)
+  --executor slurm  jobs of Slurm in place of processes
+  --slurm FILE.toml  for how long, where and on what these run (configs/slurm/example.toml)
   --status         how far each run is; starts nothing
   --list           every table and figure with its runs, their state, time and the verdict
   --dry-run        what would run, in which order, how long

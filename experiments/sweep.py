@@ -14,12 +14,13 @@
   --seeds=N                 seeds of every run
   --processes=N             runs at a time (default: as many as the devices allow; 1 on a CPU)
   --devices-per-run=N       GPUs or TPU chips of each run (default 1)
-  --executor=slurm          jobs of Slurm in place of processes; --slurm=FILE.toml says how long,
-                            where and on what (configs/slurm/example.toml)
+  --executor=slurm          jobs of Slurm in place of processes
+  --slurm=FILE.toml         for how long, where and on what these run (configs/slurm/example.toml)
   --status                  how far each run is; starts nothing
   --track=tensorboard,wandb every run's rows go there as well
-  --search=tpe              in place of the grid: Optuna proposes --trials=N runs (default 50) from
-                            the grid's values and from --range FIELD=LOW:HIGH or LOW:HIGH:log
+  --search=tpe              in place of the grid: Optuna proposes runs; random draws them
+  --trials=N                how many it proposes (default 50)
+  --range FIELD=LOW:HIGH    what it chooses from beside the grid's values; LOW:HIGH:log by decades
   --dry-run                 how many runs and members, and how long
 
 Learning rates and consecutive seeds share a program: they are members of one run. Finished runs are

@@ -73,6 +73,9 @@ class Parser(argparse.ArgumentParser):
         for flag in flags:
             if flags.count(flag) > 1 and not isinstance(known[flag], argparse._AppendAction):
                 raise UserError(f"{flag} is given {flags.count(flag)} times.")
+        if {"--help", "-h"} & {*words}:
+            for action in self._actions:  # who asks for the manual need not know the rest
+                action.required = False
         try:
             asked, others = self.parse_known_intermixed_args(words)
         except argparse.ArgumentError as error:

@@ -59,8 +59,9 @@ def _hidden(figure) -> Iterator[str]:
                     yield f"a legend hides the curve {line.get_label()!r}"
             for patch in axis.patches:
                 if (other := patch.get_window_extent()).width and other.height:
-                    shared = min(box.x1, other.x1) - max(box.x0, other.x0)
-                    high = min(box.y1, other.y1) - max(box.y0, other.y0)
+                    # The part of a bar outside of its panel is not drawn.
+                    shared = min(box.x1, other.x1, frame.x1) - max(box.x0, other.x0, frame.x0)
+                    high = min(box.y1, other.y1, frame.y1) - max(box.y0, other.y0, frame.y0)
                     if min(shared, high) > 1:
                         yield "a legend hides a bar"
 

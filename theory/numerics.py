@@ -44,6 +44,8 @@ def one_lapack_thread() -> Iterator[None]:
     examples takes a third longer on two idle cores, and took 39 times as long on two busy ones
     (benchmarks/attention_paths_speed.py). Results must be read inside.
     """
+    import scipy.linalg.cython_lapack  # noqa: F401 (JAX loads it late; what is not there has no limit)
+
     with threadpool_limits(1, user_api="blas"):
         yield
 

@@ -38,9 +38,9 @@ def attention_cosine(beta: Any, rho: Any, T: float | None = None) -> np.ndarray:
 def main(arguments: list[str] | None = None) -> None:
     parser = Parser(prog="python -m theory.phase_map", description=__doc__)
     parser.add_argument("--length", type=int, default=512, help="tokens T (512)")
-    parser.add_argument("--beta-max", type=float, default=4.0)
+    parser.add_argument("--beta-max", type=float, default=4.0, help="largest beta (4)")
     parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
-    parser.add_argument("--out", type=Path, default=Path("phase_map.png"))
+    parser.add_argument("--out", type=Path, default=Path("phase_map.png"), help="png, pdf or svg")
     parser.add_argument("--force", action="store_true", help="overwrite")
     args = parser.parse_args(arguments)
     check_count("--length", args.length, 2, MOST_TOKENS)

@@ -3,8 +3,7 @@
     python -m theory.trainability --layers 60 --length 128 --out trainability.png
 
 Rank collapse below alpha_c(beta), entropy collapse right of beta_c(0) = sqrt(2), trainable between.
-The default variances are the paper's (figure 1c). Writes a png, pdf
-or svg and an npz.
+The default variances are the paper's (figure 1c). Writes a figure and an npz of its numbers.
 """
 
 import sys
@@ -32,19 +31,26 @@ from theory.signal.maps import OVERLAPS, Encoders, Overlaps
 
 def main(arguments: list[str] | None = None) -> None:
     parser = Parser(prog="python -m theory.trainability", description=__doc__)
-    parser.add_argument("--layers", type=int, default=60)
+    parser.add_argument("--layers", type=int, default=60, help="depth L (60)")
     parser.add_argument("--length", type=int, default=128, help="tokens T (128)")
-    parser.add_argument("--overlaps", choices=OVERLAPS, default="exact")
+    parser.add_argument(
+        "--overlaps",
+        choices=OVERLAPS,
+        default="exact",
+        help="exact at T tokens, the limit, the paper's heuristic",
+    )
     parser.add_argument("--epsilon", type=float, default=0.01, help="collapse: rho > 1 - epsilon")
-    parser.add_argument("--beta-max", type=float, default=2.5)
-    parser.add_argument("--alpha-max", type=float, default=3.0)
-    parser.add_argument("--alpha-mlp", type=float, default=1.0)
+    parser.add_argument("--beta-max", type=float, default=2.5, help="largest beta (2.5)")
+    parser.add_argument("--alpha-max", type=float, default=3.0, help="largest alpha_SA (3)")
+    parser.add_argument("--alpha-mlp", type=float, default=1.0, help="residual of the MLP (1)")
     parser.add_argument("--sigma-v2", type=float, default=0.2, help="value variance x fan-in")
     parser.add_argument("--sigma-w2", type=float, default=0.2, help="MLP variance x fan-in")
     parser.add_argument("--sigma-b2", type=float, default=4e-4, help="MLP bias variance")
-    parser.add_argument("--activation", default="relu")
+    parser.add_argument("--activation", default="relu", help="of the MLP (relu)")
     parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
-    parser.add_argument("--out", type=Path, default=Path("trainability.png"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("trainability.png"), help="png, pdf or svg"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite")
     args = parser.parse_args(arguments)
     check_count("--points", args.points, 2, MOST_POINTS)

@@ -6,21 +6,22 @@ order parameter, GP limit, temperature scan -> head scores, pruning -> record
 
 import dataclasses
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from experiments.papers.attention_paths.oneshot import draw
-from experiments.papers.attention_paths.study import Study, study, summarise
-from experiments.shared import describe, ending
+from experiments.papers.attention_paths.study import Study, keep, kept, study, summarise
+from experiments.shared import describe, draws, ending
 from jaxformer import build
 from jaxformer.data import images
 from jaxformer.errors import UserError, check_range
 from jaxformer.records import Workdir
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
 from jaxformer.training import cost
-from jaxformer.training.progress import Interrupt
+from jaxformer.training.progress import Interrupt, Stopwatch
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase
@@ -37,10 +38,14 @@ def run(config, workdir: Workdir) -> int:
     with Interrupt() as interrupt:
         for number, i in enumerate(chosen, 1):
             print(f"theory of network {number} of {len(chosen)}", flush=True)
+            place = workdir / f"studies/{i:06d}"
             network = jax.tree.map(lambda leaf, i=i: leaf[i], params)
-            studied[i] = study(model, network, _data(config, trained, i))
+            found = _study(model, network, _data(config, trained, i), place, interrupt)
+            if found is None:
+                return 128 + interrupt.signal
+            studied[i] = found
             if interrupt.signal:
-                print("stopped; the network is saved, the same command goes on.")
+                print("stopped; this network is saved, the same command goes on.")
                 return 128 + interrupt.signal
     metrics, arrays = summarise([*studied.values()])
     ending.write_arrays(workdir, arrays)
@@ -48,7 +53,13 @@ def run(config, workdir: Workdir) -> int:
     result = _with_studies(trained, studied)
     ending.draw_curves(workdir, config.name, result)
     ending.write(workdir, dataclasses.replace(result, metrics=metrics))
+    tidy(workdir)
     return 0
+
+
+def tidy(workdir: Workdir) -> None:
+    """Removes what a finished run does not need; also later, if it was killed before it could."""
+    shutil.rmtree(workdir / "studies", ignore_errors=True)
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
@@ -89,6 +100,23 @@ def phases_of(config) -> list[Phase]:
     counts = (config.train.batch_size, data.validation_size, data.test_size)
     source = Episodes(first, validation, test, ood, jax.random.key(data.seed), *counts)
     return build.phases(config, build.setup(config, first, build.model(config, first), source))
+
+
+def _study(model, network, data, place: Path, interrupt: Interrupt) -> Study | None:
+    """That of one network, from its file if it was made before; its draws are saved on the way."""
+    file = place.with_suffix(".npz")
+    if file.exists():
+        return kept(file)
+
+    def collect(sampler, each: int):
+        asked = draws.Chains(sampler, each)
+        return draws.collect(asked, jax.random.key(0), place, interrupt, Stopwatch())
+
+    found = study(model, network, data, collect)
+    if found is not None:
+        keep(file, found)
+        shutil.rmtree(place, ignore_errors=True)
+    return found
 
 
 def _data(config, trained: Trained, member: int) -> dict[str, Any]:
@@ -146,3 +174,5 @@ def dry_run(config) -> None:
         f"would train {len(setup.members.members)} networks for {config.train.steps} steps and "
         f"solve {solves} order parameters of {paths} paths from {config.bayes.examples} examples"
     )
+    if config.bayes.draws:
+        print(f"would sample {config.bayes.draws} draws of the exact posterior for each network")

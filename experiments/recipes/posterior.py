@@ -2,18 +2,11 @@
 
 problem -> Sampler -> (advance, save)* -> expectations with Monte Carlo errors -> record
 
-    draws/000000.npz ..   the draws since the save before, every chain's
-    state.npz             the sampler's state after them: it names how many draw files belong to it
-
-Draw files come first, then the state that counts them, each whole or absent: a run killed at any
-moment goes on from the last state and ends with the draws of an uninterrupted one.
+A run killed at any moment goes on from the last state and ends with the draws of an uninterrupted
+one.
 """
 
-import hashlib
-import io
 import math
-import shutil
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,17 +15,15 @@ import numpy as np
 
 from experiments.papers.attention_paths import posterior as drawing
 from experiments.papers.attention_paths import problem
-from experiments.shared import ending
+from experiments.shared import draws, ending
 from jaxformer.errors import UserError, check_range
-from jaxformer.records import Workdir, write_atomically
+from jaxformer.records import Workdir
 from jaxformer.training.metrics import Mean
-from jaxformer.training.progress import Interrupt, Progress, Stopwatch
+from jaxformer.training.progress import Interrupt, Stopwatch
 from jaxformer.training.result import result_of
 from theory import attention_paths
 from theory.attention_paths.diagnostics import monte_carlo_error
 
-SAVE_SECONDS = 30.0
-DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
 SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")  # metrics
 
 
@@ -40,30 +31,17 @@ class Setup(NamedTuple):
     """What a config builds."""
 
     data: problem.Example
-    sampler: attention_paths.Sampler
-    draws: int  # a chain, and how many more at a time
-    least_ess: float  # effective draws in bulk and tails; 0: the draws asked for are enough
-    most_draws: int  # a chain, whatever least_ess says
+    chains: draws.Chains
 
     @property
-    def steps(self) -> int:
-        return self.sampler.warmup + self.draws
-
-    def suffice(self, chunks: list[dict]) -> bool:
-        """Are the draws as many as asked for?"""
-        if not self.least_ess:
-            return True
-        found = self.sampler.posterior(chunks).diagnostics
-        least = min(found[name] for name in ("ess", "ess_bulk", "ess_tail"))
-        drawn = found["draws"] // found["chains"]
-        print(f"{drawn} draws a chain have {least:.0f} effective ones of {self.least_ess:g} asked")
-        return least >= self.least_ess or drawn + self.draws > self.most_draws
+    def sampler(self) -> attention_paths.Sampler:
+        return self.chains.sampler
 
 
 def setup(config) -> Setup:
     """The problem and the sampler, every argument checked; nothing is compiled."""
     settings = config.posterior.to_dict()
-    draws, width = settings.pop("draws"), settings.pop("width")
+    asked, width = settings.pop("draws"), settings.pop("width")
     least_ess, most_draws = settings.pop("least_ess"), settings.pop("most_draws")
     check_range("posterior.least_ess", least_ess, 0.0)
     check_range("posterior.most_draws", most_draws, 0)
@@ -72,20 +50,22 @@ def setup(config) -> Setup:
     width = width[0] if len(width) == 1 else width
     given = (data.attentioned, data.labels, width, settings.pop("temperature"), data.heads)
     sampler = attention_paths.Sampler.build(*given, **settings)
-    per_chain = math.ceil(draws / sampler.chains)
+    per_chain = math.ceil(asked / sampler.chains)
     if per_chain < 4:
         raise UserError(
             "posterior.draws must be at least 4 a chain, else there is no error to report; got "
-            f"{draws} draws in {sampler.chains} chains."
+            f"{asked} draws in {sampler.chains} chains."
         )
-    return Setup(data, sampler, per_chain, least_ess, math.ceil(most_draws / sampler.chains))
+    most = math.ceil(most_draws / sampler.chains)
+    return Setup(data, draws.Chains(sampler, per_chain, least_ess, most))
 
 
 def run(config, workdir: Workdir) -> int:
     with jax.enable_x64(True):
         built, stopwatch = setup(config), Stopwatch()
         with Interrupt() as interrupt:
-            chunks = collect(built, jax.random.key(config.seed), workdir, interrupt, stopwatch)
+            key = jax.random.key(config.seed)
+            chunks = draws.collect(built.chains, key, workdir.path, interrupt, stopwatch)
         if chunks is None:
             return 128 + interrupt.signal
         posterior = built.sampler.posterior(chunks)
@@ -120,51 +100,7 @@ def figure(_, arrays):
 
 def tidy(workdir: Workdir) -> None:
     """Removes what a finished run does not need; also later, if it was killed before it could."""
-    shutil.rmtree(workdir / "draws", ignore_errors=True)  # arrays.npz has them all
-    (workdir / "state.npz").unlink(missing_ok=True)
-
-
-def collect(built: Setup, key, workdir: Workdir, interrupt, stopwatch) -> list[dict] | None:
-    """All chunks of draws, those of earlier sessions included; None if asked to stop."""
-    sampler, (state, saved, seconds) = built.sampler, _restore(built, key, workdir)
-    done = int(state.i[0])
-    if saved:
-        stopwatch.before = seconds
-        print(f"resuming from step {done}")
-    chunks = [_read(workdir / f"draws/{i:06d}.npz", i) for i in range(saved)]
-    if any("energy" not in chunk for chunk in chunks):
-        raise UserError(
-            f"{workdir / 'draws'} holds draws of an older version, which kept no energies; give "
-            "another --workdir to start anew."
-        )
-    goal = built.steps + max(0, -(-(done - built.steps) // built.draws)) * built.draws
-    progress, saved_at, new = Progress(goal, done), time.monotonic(), []
-    first, length = True, 1  # the first dispatch compiles, the second is timed
-    while done < goal or not built.suffice(chunks):
-        if done == goal:
-            goal += built.draws
-            progress.close("more draws")
-            progress = Progress(goal, done)
-        length, began = min(length, sampler.chunk, goal - done), time.monotonic()
-        state, chunk = sampler.advance(state, length)
-        done += length
-        spent = time.monotonic() - began
-        length = max(1, int(DISPATCH_SECONDS * length / spent)) if not first else 5
-        first = False
-        new.append(chunk)
-        stop = bool(interrupt.signal)
-        if stop or done == goal or time.monotonic() - saved_at >= SAVE_SECONDS:
-            chunks.append(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *new))
-            _save(workdir, len(chunks), chunks[-1], state, stopwatch.seconds())
-            new, saved_at = [], time.monotonic()
-        note = "warm-up" if done <= sampler.warmup else ""
-        progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
-        if stop and done < goal:
-            progress.close("stopped")
-            print(f"stopped; step {done} is saved, the same command goes on.")
-            return None
-    progress.close("finished")
-    return chunks
+    draws.tidy(workdir.path)  # arrays.npz has them all
 
 
 def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float], dict[str, Any]]:
@@ -221,64 +157,6 @@ def _mean(values_CxS: np.ndarray) -> Mean:
     return Mean(float(values_CxS.mean()), error if effective else math.nan, effective)
 
 
-def _restore(built: Setup, key, workdir: Workdir) -> tuple[Any, int, dict[str, float]]:
-    """(state, draw files that belong to it, seconds spent)."""
-    state = built.sampler.start(key)
-    if not (workdir / "state.npz").exists():
-        return state, 0, {}
-    held = _read(workdir / "state.npz")
-    leaves, tree = jax.tree.flatten(state)
-    found = [held.get(f"leaf_{i}") for i in range(len(leaves))]
-    for leaf, array in zip(leaves, found):
-        if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
-            raise UserError(
-                f"{workdir / 'state.npz'} holds the state of another sampler or version; give "
-                "another --workdir to start anew."
-            )
-    seconds = {name: float(held[name]) for name in ("compile", "run", "cpu")}
-    return jax.tree.unflatten(tree, found), int(held["saved"]), seconds
-
-
-def _save(workdir: Workdir, saved: int, chunk: dict, state, seconds: dict[str, float]) -> None:
-    (workdir / "draws").mkdir(exist_ok=True)
-    # A chunk says its place, so that one is not taken for another.
-    _write(workdir / f"draws/{saved - 1:06d}.npz", chunk | {"place": np.array(saved - 1)})
-    leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
-    _write(workdir / "state.npz", leaves | {"saved": saved} | seconds)
-
-
-def _write(file, arrays: dict[str, Any]) -> None:
-    buffer = io.BytesIO()
-    held: Any = {name: np.asarray(array) for name, array in arrays.items()}
-    np.savez(buffer, **held, sha256=np.array(_sum(held)))
-    write_atomically(file, buffer.getvalue())
-
-
-def _sum(arrays: dict[str, np.ndarray]) -> str:
-    """The checksum of all arrays with their names."""
-    said = hashlib.sha256()
-    for name in sorted(arrays):
-        said.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
-        said.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return said.hexdigest()
-
-
-def _read(file: Path, place: int = -1) -> dict[str, np.ndarray]:
-    try:
-        with np.load(file) as held:
-            arrays = dict(held)
-        said = arrays.pop("sha256", None)  # older files have none
-        if said is not None and str(said) != _sum(arrays):
-            raise ValueError("it does not have its checksum")
-        if int(arrays.pop("place", np.array(place))) != place:
-            raise ValueError("it is another one of its folder")
-        return arrays
-    except Exception as error:  # a damaged zip fails in many ways
-        raise UserError(
-            f"{file} is damaged ({error}); give another --workdir to start anew."
-        ) from None
-
-
 def _size(sampler: attention_paths.Sampler) -> int:
     """Numbers that NUTS moves."""
     problem = sampler.problem
@@ -292,9 +170,9 @@ def _size(sampler: attention_paths.Sampler) -> int:
 def dry_run(config) -> None:
     with jax.enable_x64(True):
         built = setup(config)
-    sampler = built.sampler
+    sampler, each = built.sampler, built.chains.draws
     print(
         f"would sample {_size(sampler):,} numbers ({sampler.method}): {sampler.chains} chains of "
-        f"{sampler.warmup} warm-up steps and {built.draws} draws, {len(built.data.names)} paths, "
+        f"{sampler.warmup} warm-up steps and {each} draws, {len(built.data.names)} paths, "
         f"widths {sampler.problem.widths}"
     )

@@ -1,11 +1,11 @@
 """A trained decoder as a folder that Hugging Face's `transformers` loads as a Llama.
 
-    python -m jaxformer.models.export RUN DIR
+    python -m jaxformer.models.export RUN FOLDER
 
-    AutoModelForCausalLM.from_pretrained(DIR)       AutoTokenizer.from_pretrained(DIR)
+    AutoModelForCausalLM.from_pretrained(FOLDER)    AutoTokenizer.from_pretrained(FOLDER)
 
   RUN         a folder of experiments/run.py that trained on prepared text
-  DIR         the new folder: config.json, model.safetensors, tokenizer.json
+  FOLDER      the new folder: config.json, model.safetensors, tokenizer.json
   --member=I  of the population (default: the first seed of the chosen learning rate)
 
 Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas; MixiT is not, because a

@@ -65,12 +65,12 @@ def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
 def imported() -> Callable:
     """The command, with all that any recipe imports."""
     from experiments import run
-    from experiments.recipes import posterior
+    from experiments.shared import draws
 
-    recipes = ("look", "measure", "oneshot", "recall", "solve", "train")
+    recipes = ("look", "measure", "oneshot", "posterior", "recall", "solve", "train")
     for name in (*(f"experiments.recipes.{recipe}" for recipe in recipes), *LATE):
         importlib.import_module(name)
-    posterior.SAVE_SECONDS = 0.0  # a state of the chain is saved after each draw
+    draws.SAVE_SECONDS = 0.0  # a state of the chain is saved after each draw
     return run.main
 
 

@@ -24,7 +24,7 @@ import optax
 from jaxformer.errors import UserError
 from theory.attention_paths import chain as chains, outputs
 from theory.attention_paths.checks import check_problem, check_widths
-from theory.attention_paths.kernel import PathKernel, energy, path_kernel
+from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel
 from theory.numerics import Array, Numbers, is_concrete, one_lapack_thread
 
 
@@ -67,7 +67,7 @@ def order_parameter(
     attentioned, labels = outputs.expand(attentioned, m), labels.reshape(-1)
     layout = chains.full_layout(heads, m)
     start = jnp.zeros(layout.size, labels.dtype) if start is None else jnp.asarray(start)
-    kernel = _path_kernel(attentioned)
+    kernel = fixed_kernel(attentioned)
     del attentioned  # for many paths it is the largest array, and the kernel has its own
     # As arrays of one type: 10 and 10.0 share a compiled program.
     arrays = [jnp.asarray(number, labels.dtype) for number in (*widths, temperature)]
@@ -97,9 +97,6 @@ def action(
     factor_DxD = chains.factors(layout, theta)[-1]
     fit = energy(kernel, labels_P, temperature, factor_DxD)
     return chains.neg_entropy(layout, theta, ratios) + fit / largest
-
-
-_path_kernel = jax.jit(path_kernel)
 
 
 @functools.partial(jax.jit, static_argnums=0)

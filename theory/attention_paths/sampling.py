@@ -30,7 +30,7 @@ from jaxformer.models.attention_paths import AttentionPaths, attention_paths
 from theory.attention_paths import chain as chains, outputs
 from theory.attention_paths.checks import check_problem, whole_widths
 from theory.attention_paths.diagnostics import diagnose
-from theory.attention_paths.kernel import energy, path_kernel
+from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel
 from theory.attention_paths.order_parameter import order_parameter
 from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws
 from theory.attention_paths.reconstruction import reconstruct
@@ -184,8 +184,12 @@ class Sampler:
 
     def _data(self) -> tuple:
         p = self.problem
-        inputs = path_kernel(p.attentioned) if self.method == "collapsed" else p.attentioned
+        inputs = self._kernel if self.method == "collapsed" else p.attentioned
         return inputs, p.attentioned, p.labels, jnp.asarray(p.temperature, p.labels.dtype)
+
+    @functools.cached_property
+    def _kernel(self) -> PathKernel:
+        return fixed_kernel(self.problem.attentioned)
 
     def _centre(self) -> jax.Array:
         p = self.problem

@@ -17,7 +17,9 @@ def draw(arrays, heads: tuple[int, ...]):
 
     Below: U of the trained network, U of the theory, pruning, both head scores against each other.
     """
-    figure, axes = plots.grid(4, 2, (plots.PAGE, 8.0))
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = plots.grid(4, 2, (plots.PAGE, 8.6))
     widths = [width_name(width) for width in arrays["widths"][0]]
     sets = [name.removesuffix("/scan") for name in arrays if name.endswith("/scan")]
     accuracies = {name: _accuracies(arrays, name, widths) for name in sets}
@@ -27,11 +29,13 @@ def draw(arrays, heads: tuple[int, ...]):
     _overlap(axes[1, 1], arrays["overlap"], widths)
     names = path_names(heads)
     for axis, U, words in (
-        (axes[2, 0], arrays["U_learned"][0], "U of gradient descent, v v'"),
-        (axes[2, 1], arrays["U_theory"][0, 1], f"U of the theory at {widths[1]}, same queries"),
+        (axes[2, 0], arrays["U_learned"][0], "trained U = v v'"),
+        (axes[2, 1], arrays["U_theory"][0, 1], f"theory's U, {widths[1]}"),
     ):
-        plots.bar(figure, plots.heat(axis, U, names), axis, "entry of U")
-        axis.set_title(f"{words}, first network")
+        # Below, since beside it would make every panel of the column narrower.
+        look = {"location": "bottom", "ticks": MaxNLocator(4, symmetric=True)}
+        plots.bar(figure, plots.heat(axis, U, names), axis, "entry of U", **look)
+        plots.titled(axis, f"{words}, first network")
         axis.set(xlabel=f"path, {len(names)} of them", ylabel="path")
     _pruning(axes[3, 0], arrays, sets)
     _both_scores(axes[3, 1], arrays, widths[1])
@@ -86,11 +90,13 @@ def _scores(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         scores, drops = arrays["scores"].ravel(), arrays[f"{name}/drops"].ravel()
         label = "held-out classes" if name == "test" else name
-        axis.plot(scores, drops, "o", ms=3, color=colour, alpha=0.7, label=label)
+        axis.plot(scores, 100 * drops, "o", ms=3, color=colour, alpha=0.7, label=label)
     found = _correlations(arrays["scores"], arrays["test/drops"])
     axis.axhline(0, color="0.6", lw=0.8)
-    axis.set(xlabel="head score of the theory", ylabel="accuracy lost without it")
-    plots.name(axis, f"heads of all networks: correlation on held-out classes {found.mean:.2f}")
+    axis.set(xlabel="head score of the theory", ylabel="accuracy lost (%)")
+    plots.name(
+        axis, f"accuracy lost without a head: correlation, held-out classes, {found.mean:.2f}"
+    )
 
 
 def _correlations(one_SxH, other_SxH) -> Mean:

@@ -1,6 +1,9 @@
 """What the theory says of one trained attention-path network, and what pruning its heads does."""
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +17,7 @@ from experiments.papers.attention_paths.resemblance import (
     own_minus_others,
     resemblance,
 )
+from experiments.shared import checked
 from experiments.shared.outcome import exact
 from jaxformer.tasks.task import Batch
 from jaxformer.training.metrics import Mean, over_seeds
@@ -23,6 +27,7 @@ from theory.attention_paths.kernel import kernel_task_overlap, total_kernel
 LIMIT = math.inf  # the width of the GP limit
 LEADING = 5  # principal components of a kernel
 CHAINS, WARMUP = 2, 300  # of the sampled points
+SAID = "said"  # the array with everything of a kept study that is no array
 
 
 class Study(NamedTuple):
@@ -33,8 +38,15 @@ class Study(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def study(model, params: Any, data: dict[str, Any]) -> Study:
-    """One network: its own accuracy, the Bayesian network with its queries and keys, its heads."""
+# (sampler, draws a chain) -> all chunks of draws, or None if it was asked to stop
+Collect = Callable[[attention_paths.Sampler, int], list[dict] | None]
+
+
+def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study | None:
+    """One network: its own accuracy, the Bayesian network with its queries and keys, its heads.
+
+    None if it was asked to stop while it sampled.
+    """
     sets: dict[str, Batch] = {"test": data["test"]} | data["ood"]
     scan = _scan(model, params, data, sets)
     names = [width_name(width) for width in scan["widths"]]
@@ -77,7 +89,11 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
             metrics[f"{name}/cost_of_pruning/{k}"] = exact(low[0] - low[k])
             metrics[f"{name}/high_minus_low/{k}"] = exact(low[k] - high[k])
     if data["draws"]:
-        sampled, U_sampled = _sampled(scan, data, model.spec.heads, float(chosen[names[1]]), sets)
+        best_temperature = float(chosen[names[1]])
+        drawn = _sampled(scan, data, model.spec.heads, best_temperature, sets, collect)
+        if drawn is None:
+            return None
+        sampled, U_sampled = drawn
         theory = {name: metrics[f"{name}/{names[1]}"].mean for name in sets}
         for name in sets:
             gap = sampled[f"{name}/{names[1]}_sampled"].mean - theory[name]
@@ -91,6 +107,20 @@ def study(model, params: Any, data: dict[str, Any]) -> Study:
         arrays |= {f"{name}/scan": scan["accuracy"][name], f"{name}/drops": drops[name]}
         arrays |= {f"{name}/{order}": pruned[order][name] for order in ("low_first", "high_first")}
     return Study(metrics, chosen, arrays)
+
+
+def keep(file: Path, found: Study) -> None:
+    """Writes the study of a network, so that it need not be made again."""
+    said = {name: tuple(value) for name, value in found.metrics.items()}
+    text = json.dumps({"metrics": said, "chosen": found.chosen})
+    checked.write(file, found.arrays | {SAID: np.array(text)})
+
+
+def kept(file: Path) -> Study:
+    arrays = checked.read(file)
+    said = json.loads(str(arrays.pop(SAID)))
+    metrics = {name: Mean(*value) for name, value in said["metrics"].items()}
+    return Study(metrics, said["chosen"], arrays)
 
 
 def summarise(studied: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarray]]:
@@ -146,21 +176,16 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
     return numbers | dict(train=train, labels=labels, tests=tests)
 
 
-def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch]):
+def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch], collect: Collect):
     """(accuracies and what the chains say of themselves, E[U]) of the posterior of exact width."""
     width = data["widths"][0]
     with jax.enable_x64(True):
-        posterior = attention_paths.sample(
-            jax.random.key(0),
-            scan["train"],
-            scan["labels"],
-            width,
-            temperature,
-            heads,
-            data["draws"],
-            WARMUP,
-            CHAINS,
-        )
+        given = (scan["train"], scan["labels"], width, temperature, heads)
+        sampler = attention_paths.Sampler.build(*given, WARMUP, CHAINS)
+        chunks = collect(sampler, math.ceil(data["draws"] / CHAINS))
+        if chunks is None:
+            return None
+        posterior = sampler.posterior(chunks, data["draws"])
         means = {name: posterior.mean(scan["tests"][name]) for name in sets}
     trusted = 1.0
     if posterior.doubts:

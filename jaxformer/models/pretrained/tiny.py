@@ -1,10 +1,14 @@
 """A random tiny model of each family, as a folder that `load` and transformers read.
 
-    python -m jaxformer.models.pretrained.tiny FAMILY FOLDER [--seed=N] [--vocab=N]
+    python -m jaxformer.models.pretrained.tiny FAMILY FOLDER
 
-FAMILY is one of gpt2, gpt_neox, llama, phi3 and their variants in CONFIGS. Its tokenizer knows the
-words of the associations paper's prompts as single tokens; with --vocab there is none. The weights
-are noise: every command runs on it within seconds, and no number of it means anything.
+  FAMILY     one of gpt2, gpt_neox, llama, phi3 and their variants in CONFIGS
+  FOLDER     the new folder
+  --vocab=N  how many tokens it knows; without it there is a tokenizer, which knows the words of the
+             associations paper's prompts as single tokens
+  --seed=N   of the weights
+
+The weights are noise: every command runs on it within seconds, and no number of it means anything.
 """
 
 import json

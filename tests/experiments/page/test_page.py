@@ -4,10 +4,7 @@ import base64
 import io
 import itertools
 import json
-import os
 import re
-import shutil
-import subprocess
 from html import escape
 
 import pytest
@@ -242,41 +239,3 @@ def test_a_wrong_word_is_one_line(words, told, capsys):
     assert report.main(words) == 2
     error = capsys.readouterr().err
     assert told in error and error.count("\n") == 1
-
-
-PROBE = """<script>addEventListener("load", () => {
-  const links = [...document.querySelectorAll('a[href^="#"]')];
-  const lost = links.filter(a => {
-    const there = document.getElementById(a.hash.slice(1));
-    return !there || there.getBoundingClientRect().height === 0;
-  });
-  const broken = [...document.images].filter(i => !i.complete || i.naturalWidth === 0);
-  const wide = document.documentElement.scrollWidth - innerWidth;
-  parent.document.title = JSON.stringify({links: links.length, lost: lost.length,
-    images: document.images.length, broken: broken.length, wide});
-})</script>"""
-
-
-@pytest.mark.parametrize("drawn", ["in the ledger", "beside it"])
-def test_chromium_opens_the_page(results, rows, tmp_path, drawn):
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell")
-    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if not browser:
-        pytest.skip("there is no Chromium on this machine")
-    file = tmp_path / "page.html"
-    if drawn == "beside it":
-        rows = [row for row in rows if "figure" not in row.item.name.lower()]
-    text = page(rows, *read.load(results), "A title")
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-    file.write_text(text.replace("</body>", PROBE + "</body>"))  # the page itself forbids it
-    phone = tmp_path / "phone.html"
-    phone.write_text('<title></title><iframe src="page.html" width="400" height="800"></iframe>')
-    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'home'}"]
-    words += ["--allow-file-access-from-files", "--enable-logging=stderr"]
-    words += ["--dump-dom", f"file://{phone}"]
-    done = subprocess.run([browser, *words], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
-    found = json.loads(re.search(r"<title>({.*?})</title>", done.stdout)[1])
-    assert found["links"] >= len(rows) and found["images"] == 1
-    assert found["lost"] == found["broken"] == 0 and found["wide"] <= 0

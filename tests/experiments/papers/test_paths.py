@@ -1,6 +1,8 @@
 """Figures of the attention paths against the reference numbers; the one-shot recipe end to end."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import jax
@@ -11,11 +13,12 @@ from configs.common import hidden_markov
 from experiments.papers.attention_paths import accuracy, heads, kernels, problem
 from experiments.recipes import oneshot
 from experiments.run import main
-from experiments.shared import flags
+from experiments.shared import draws, flags
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir
 from jaxformer.training.session import Session
 from tests.experiments.conftest import instead
+from theory.attention_paths.sampling import Sampler
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json").read_text())
 TASK = hidden_markov("tiny")  # the reference's tiny problem
@@ -66,6 +69,7 @@ def test_names_of_paths():
     np.testing.assert_array_equal(data.only("21"), np.diag([0.0, 1.0]))
 
 
+FEW = "--config.bayes.draws=16"
 ONESHOT = (
     "--config=configs/attention_paths/oneshot.py:scale=tiny",
     "--config.data.size=8",
@@ -120,6 +124,40 @@ def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
             assert member["metrics"]["test/gradient_descent"]["mean"] == pytest.approx(first)
     assert {"constant", "nearest_pixels"} < set(result["baselines"])
     assert (workdir / "figure.png").exists() and (workdir / "curves.png").exists()
+
+
+@pytest.mark.slow  # two networks whose posteriors are sampled, three times
+def test_oneshot_saves_its_networks_and_its_draws_on_the_way(tmp_path, monkeypatch, capsys):
+    words, whole, stopped = instead(ONESHOT, FEW), tmp_path / "whole", tmp_path / "stopped"
+    assert main([*words, f"--workdir={whole}"]) == 0
+    assert not (whole / "studies").exists()
+    monkeypatch.setattr(draws, "SAVE_SECONDS", 0.0)
+    advance, calls = Sampler.advance, []
+
+    def and_stop(self, state, steps):
+        calls.append(steps)
+        if len(calls) == 4:  # of the first network; then one that is killed in the second
+            os.kill(os.getpid(), signal.SIGTERM)
+        if (stopped / "studies/000000.npz").exists() and len(calls) > 9:
+            raise RuntimeError("the power went")
+        return advance(self, state, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sampler, "advance", and_stop)
+        assert main([*words, f"--workdir={stopped}"]) == 128 + signal.SIGTERM
+        assert len(calls) == 4 and "the same command goes on" in capsys.readouterr().out
+        with pytest.raises(RuntimeError, match="power"):
+            main([*words, f"--workdir={stopped}"])
+        assert "resuming from step" in capsys.readouterr().out
+        assert (stopped / "studies/000001/state.npz").exists()
+    assert main([*words, f"--workdir={stopped}"]) == 0
+    assert "resuming from step" in capsys.readouterr().out
+    with np.load(whole / "arrays.npz") as one, np.load(stopped / "arrays.npz") as other:
+        assert {*one} == {*other}
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    results = [json.loads((d / "result.json").read_text())["metrics"] for d in (whole, stopped)]
+    assert results[0] == results[1] and "test/N=10_sampled" in results[0]
 
 
 @pytest.mark.parametrize(

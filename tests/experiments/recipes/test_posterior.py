@@ -16,16 +16,16 @@ FEW = ending.UNTRUSTED  # sixty draws are not enough to trust them
 INTERRUPTED = """
 import os, sys
 from experiments import run
-from experiments.recipes import posterior
-posterior.SAVE_SECONDS = 0.0
-write, saves, sent = posterior._write, [], []
+from experiments.shared import checked, draws
+draws.SAVE_SECONDS = 0.0
+write, saves, sent = checked.write, [], []
 def and_then_signal(file, arrays):
     saves.append(file.name)
     if file.name == {file!r} and len(saves) > {after} and not sent:
         sent.append(1)
         os.kill(os.getpid(), {signal})
     write(file, arrays)
-posterior._write = and_then_signal
+checked.write = and_then_signal
 sys.exit(run.main({words!r}))
 """
 

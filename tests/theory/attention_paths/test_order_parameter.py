@@ -10,7 +10,9 @@ from theory.attention_paths import chain as chains
 from theory.attention_paths.kernel import (
     energy,
     energy_gradient,
+    fixed_kernel,
     gram,
+    in_few_coordinates,
     kernel_alignment,
     kernel_task_overlap,
     path_kernel,
@@ -188,6 +190,23 @@ def test_forms_of_the_kernel_agree_with_the_definition(tiny):
         np.testing.assert_allclose(value, expected, rtol=1e-11)
         np.testing.assert_allclose(by_root, 2 * slope @ root, rtol=1e-8)
         np.testing.assert_allclose(G, slope, rtol=1e-8)
+
+
+def test_many_paths_need_few_coordinates(tiny):
+    """Their inner products stay; axes that hold nothing are left out, and none that holds some."""
+    rng, (P, _, n) = np.random.default_rng(0), tiny.attentioned.shape
+    held = rng.standard_normal((P, 9, 5)) * [1, 1, 1e-2, 1e-5, 1e-9]
+    mixed, _ = np.linalg.qr(rng.standard_normal((n + 8, n + 8)))
+    xi = held @ mixed[:5]
+    few = in_few_coordinates(xi)
+    assert few.shape == (P, 9, 4)
+    product = np.einsum("pan,qbn->pqab", few, few) / few.shape[2]
+    expected = np.einsum("pan,qbn->pqab", xi, xi) / xi.shape[2]
+    np.testing.assert_allclose(product, expected, atol=1e-13 * expected.max())
+    assert in_few_coordinates(xi + rng.standard_normal(xi.shape)).shape == xi.shape
+    root = rng.standard_normal((9, 9))
+    K, short = gram(path_kernel(xi), root), gram(fixed_kernel(xi), root)
+    np.testing.assert_allclose(short, K, atol=1e-12 * np.abs(K).max())
 
 
 def test_many_paths_give_the_same_order_parameter(tiny):

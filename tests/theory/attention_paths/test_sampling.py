@@ -3,12 +3,15 @@
 import collections
 import functools
 import pickle
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from experiments.shared.flags import ROOT
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from tests.optimised import optimised
 from tests.theory.attention_paths.draws import N, T, compare, draw
@@ -70,6 +73,21 @@ def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
         _, chunk = sampler.advance(State(np.zeros(1)), 1)
         assert set(threads().flat) == {2}
     assert chunk["x"].size and set(chunk["x"].flat) == {1}
+
+
+def test_the_first_block_of_a_process_has_one_thread_too():
+    """JAX loads SciPy's LAPACK with the first factorisation, which may be inside of the block."""
+    script = """
+import jax.numpy as jnp
+from theory.numerics import one_lapack_thread
+from tests.theory.attention_paths.test_sampling import threads
+with one_lapack_thread():
+    jnp.linalg.cholesky(jnp.eye(2))
+    print(threads().max())
+"""
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "1"
 
 
 def threads():

@@ -1,0 +1,47 @@
+"""A page in headless Chromium, with a script that clicks on it and says what it saw."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chrome-headless-shell")
+PROBE = """<script>addEventListener("load", async () => {
+  const probe = async () => { %s };
+  parent.document.title = JSON.stringify(await probe().catch((error) => ({error: String(error)})));
+});
+const all = (selector) => [...document.querySelectorAll(selector)];
+const later = (ms = 50) => new Promise((done) => setTimeout(done, ms));
+</script>"""
+
+
+def find() -> str:
+    """The browser of this machine; without one the test is skipped."""
+    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if not browser:
+        pytest.skip("there is no Chromium on this machine")
+    return browser
+
+
+def ask(text: str, probe: str, folder: Path, width: int = 1200) -> dict:
+    """What the body of an async function returns in the page `text`, which is `width` wide."""
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    # The policy of the page itself forbids the probe.
+    (folder / "page.html").write_text(text.replace("</body>", PROBE % probe + "</body>"))
+    outer = folder / "outer.html"
+    frame = f'<iframe src="page.html" width="{width}" height="800" allow="clipboard-write">'
+    outer.write_text(f"<title></title>{frame}</iframe>")
+    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'home'}"]
+    words += ["--allow-file-access-from-files", "--enable-logging=stderr"]
+    words += ["--virtual-time-budget=20000", "--dump-dom", outer.as_uri()]
+    done = subprocess.run([find(), *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+    found = json.loads(html.unescape(re.search(r"<title>({.*?})</title>", done.stdout)[1]))
+    assert "error" not in found, found
+    return found
