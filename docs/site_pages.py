@@ -29,7 +29,7 @@ def complete(name: str, text: str) -> str:
         text = text.replace("<!-- findings -->", findings())
     for key in re.findall(r"<!-- ledger (\w+) -->", text):
         text = text.replace(f"<!-- ledger {key} -->", ledger(key))
-    text = re.sub(r"\]\((?:\.\./)+RESULTS\.md#(\w+)\)", r"](/papers/\1.md)", text)
+    text = re.sub(r"\]\((?:\.\./)+RESULTS\.md#([\w-]+)\)", _to_paper, text)
     return LINK.sub(lambda link: _inside(link, ROOT / "docs" / name), text)
 
 
@@ -41,6 +41,12 @@ def _inside(link: re.Match, page: Path) -> str:
         return link[0]
     named = str(target.relative_to(ROOT))
     return f"`{named}`" if words.strip("`") == named else f"{words} (`{named}`)"
+
+
+def _to_paper(link: re.Match) -> str:
+    """The page of the paper that a row of the ledger belongs to."""
+    (key,) = (k for k in PAPERS if f"{link[1]}-".startswith((f"{k}-", f"{k.replace('_', '-')}-")))
+    return f"](/papers/{key}.md)"
 
 
 def contents() -> str:
@@ -95,5 +101,6 @@ def _rows(key: str) -> dict[str, tuple[str, ...]]:
     for line in section.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 7 and "---" not in cells[0]:
-            found[cells[0].partition("<br>")[0]] = tuple(cells[1:6])
+            name = cells[0].rpartition("</a>")[2].partition("<br>")[0]
+            found[name] = tuple(cells[1:6])
     return found

@@ -34,9 +34,9 @@ def luck(rows: Sequence[Row]) -> str:
 
 
 def late(rows: Sequence[Row]) -> str:
-    """How many rules came after their numbers."""
-    judged = [row.item for row in rows if row.item.rules]
+    """How many verdicts rest on rules that came after their numbers."""
+    judged = [row.item for row in rows if row.verdict in (HELD, NOT_HELD, OPEN)]
     return (
-        f"Of the {len(judged)} tables and figures that rules judge, {sum(i.late for i in judged)} "
+        f"Of the {len(judged)} tables and figures with a verdict, {sum(i.late for i in judged)} "
         "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."
     )

@@ -16,8 +16,8 @@ from jaxformer.errors import UserError, one_line
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
-# "[Table 2, retrieval](RESULTS.md#mixit), at small scale: **held**"
-VERDICT = re.compile(r"(\[([^]]+)\]\(RESULTS\.md#(\w+)\)([^:|\[]*): \*\*)([^*]+)\*\*")
+# "[Table 2, retrieval](RESULTS.md#mixit-table-2-retrieval), at small scale: **held**"
+VERDICT = re.compile(r"(\[([^]]+)\]\(RESULTS\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*")
 # What a table of records shows first; everything else stays in the record.
 MARKUP = {"<": "&lt;", ">": "&gt;", "`": "'", "!": "\\!"}
 SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")
@@ -28,9 +28,11 @@ Made from `results/` by `python experiments/report.py`, never by hand. The same 
 figures, as one file: `python experiments/report.py --page=page.html`.
 """
 LEGEND = """A row for every table and figure. A number is a mean ± standard error over seeds; that
-of a finding has the test set's error in it. The verdict says whether the paper's claim held: rules
-about what the paper says decide, where the 95 % interval of a difference lies whole on one side.
-Runs that share seeds are compared seed by seed. `code`: the commit that the runs were made with.
+of a finding has the test set's error in it. Rules decide whether the paper's claim held. A rule
+shows two numbers, and asks that one is above the other, or that both are close. *Held*: the whole
+95 % interval of their difference is where the claim wants it. *Did not hold*: all of it is on the
+other side. *Cannot tell yet*: it contains the border, or an error or a run is missing. Runs that
+share seeds are compared seed by seed. `code`: the commit that the runs were made with.
 """
 
 
@@ -75,8 +77,8 @@ def plain(text: str) -> str:
 
 def readme(text: str, rows: list[Row]) -> str:
     """README.md with its two blocks replaced, and the verdict that follows the name of an item."""
-    words = {(row.item.name, row.paper.key): row.verdict for row in rows}
-    text = VERDICT.sub(lambda m: m[1] + words.get((m[2], m[3]), m[5]) + "**", text)
+    words = {tables.name_of(row): row.verdict for row in rows}
+    text = VERDICT.sub(lambda m: m[1] + words.get(m[3], m[5]) + "**", text)
     text = _replace(text, LEDGER, [*_counts(rows, heading=False), "", summary.late(rows)])
     return _replace(text, NUMBERS, _variants(rows))
 
@@ -111,7 +113,8 @@ def _ledger_row(row: Row) -> list[str]:
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
     commits = sorted({tables.commit(record) for record in row.records.values()})
     cells = [
-        row.item.name + (f"<br>{row.item.also}" if row.item.also else ""),
+        f'<a id="{tables.name_of(row)}"></a>{row.item.name}'
+        + (f"<br>{row.item.also}" if row.item.also else ""),
         row.item.claim,
         "<br>".join(ours) or row.item.defines or "-",
         f"**{row.verdict}**",
@@ -159,13 +162,14 @@ def _variants(rows: list[Row]) -> list[str]:
     body.append(
         ["*trivial predictor*", *("*-*" if b is None else f"*{100 * b:.1f}*" for b in best)]
     )
-    lines = _table(["trained", *names], body)
+    lines = _table(["variant", *names], body)
     records = [record for row in chosen.values() for record in row.records.values()]
     scales = plain(", ".join(sorted({record.scale for record in records})))
     seeds = sorted({len(record.seeds) for record in records})
     told = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     told = f"Accuracy in %, mean ± standard error over {told} seeds and the test set"
-    return [*lines, "", f"{told}; scale: {scales}."]
+    full = "An error beside 100 is what a test set of this size leaves open."
+    return [*lines, "", f"{told}; scale: {scales}. {full}"]
 
 
 def _accuracy(row: Row, variant: str) -> str:
