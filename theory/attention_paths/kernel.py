@@ -63,19 +63,20 @@ def fixed_kernel(attentioned_PxDxn: Array) -> PathKernel:
 
 
 def in_few_coordinates(attentioned_PxDxn: Array) -> np.ndarray:
-    """(P, D, k), k <= n, in the axes of their singular values: inner products stay, to rounding.
+    """(P, D, k), k <= n, in their principal axes: inner products stay, to rounding.
 
-    The axes left out have a share of all squares that is lost in the rounding of a sum. Without the
-    blank corners of 300 pairs of glyphs, 192 coordinates become 66, and the kernel a third.
+    The axes left out have a share of all squares that is lost in the rounding of a sum. Of 300
+    pairs of handwritten letters under 16 paths, 77 coordinates of 192 are left, and a gradient of
+    the posterior takes half the time.
     """
     attentioned_PxDxn = np.asarray(attentioned_PxDxn)
     _, paths, n = attentioned_PxDxn.shape
     flat_Fxn = attentioned_PxDxn.reshape(-1, n)
-    _, singular_k, axes_kxn = np.linalg.svd(flat_Fxn, full_matrices=False)
-    left_out_k = np.cumsum(singular_k[::-1] ** 2)[::-1]  # with every axis, and those after it
+    squares_n, axes_nxn = np.linalg.eigh(flat_Fxn.T @ flat_Fxn)  # the smallest first
+    up_to_n = np.cumsum(np.maximum(squares_n, 0))
     rounding = 50 * np.finfo(flat_Fxn.dtype).eps
-    kept = max(1, int((left_out_k > rounding * left_out_k[0]).sum()))
-    rotated_PxDxk = (flat_Fxn @ axes_kxn[:kept].T).reshape(-1, paths, kept)
+    kept = max(1, int((up_to_n > rounding * up_to_n[-1]).sum()))
+    rotated_PxDxk = (flat_Fxn @ axes_nxn[:, n - kept :]).reshape(-1, paths, kept)
     return rotated_PxDxk * (kept / n) ** 0.5  # a kernel is divided by how many there are
 
 
