@@ -24,9 +24,9 @@ def test_the_pages_are_up_to_date(capsys):
 def test_the_results_stay_small():
     """They are read in diffs and cloned by everybody: curves and arrays lie beside them as CSV."""
     files = [*(flags.ROOT / "results").iterdir()]
-    large = [f.name for f in files if f.suffix == ".json" and f.stat().st_size >= 40_000]
+    large = [f.name for f in files if f.suffix == ".json" and f.stat().st_size >= 50_000]
     assert not large
-    assert sum(file.stat().st_size for file in files) < 8_000_000
+    assert sum(file.stat().st_size for file in files) < 12_000_000
 
 
 def test_every_record_counts_and_has_its_name():
