@@ -90,6 +90,13 @@ with one_lapack_thread():
     assert done.stdout.split()[-1] == "1"
 
 
+@pytest.mark.parametrize(("warmup", "shape"), [(70, (1, 14, 14)), (69, (1, 14))])
+def test_a_full_mass_matrix_needs_draws_to_be_estimated(tiny, warmup, shape):
+    problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
+    state = attention_paths.Sampler.build(*problem, warmup, 1).start(jax.random.key(0))
+    assert state.adapt_state.inverse_mass_matrix.shape == shape
+
+
 def threads():
     """Of every library of linear algebra, (1, libraries)."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
