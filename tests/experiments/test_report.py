@@ -56,7 +56,7 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     assert all(len(record.environment["commit"]) == 40 for record in records)
     commits, found = {record.environment["commit"][:7] for record in records}, 0
     for _, _, ours, _, _, _, code in rows:
-        for numbers in re.findall(r"\? (?:Yes|No): (.*?)(?: \(|<br>|$)", ours):
+        for numbers in re.findall(r"\? (?:Yes|No): (.*?)(?:, (?:by|within|at)| \(|<br>|$)", ours):
             assert {word[:7] for word in code.split("<br>")} <= commits
             assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= spelled
             found += 1
