@@ -28,11 +28,12 @@ the last MLP raises the accuracy for 3 to 7 layers trained with SGD, and that cu
 matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not converging. Both show where they
 were run, and with Adam 5 layers do as 3 and 4 do. Without the last MLP three layers trained on
 `rarer` still divide their answer between the two successors: the attention is all on them, and
-which of them came once is learned slowly and with more layers (7: accuracy .945). On `more` three layers know the answer (.998). A rate of 0.03
-diverges without the clip of 1. The text contradicts itself: the construction makes ybar the rarer
-successor, the prose says that it "appears more". Both readings are here. Two tokens follow the
-trigger, so that guessing one of them has p(correct) .5 on clean data: 3 layers on `rarer` and every
-run with Adam stay below it, cut or not. They have not learned the task; the cut removes the noise.
+which of them came once is learned slowly and with more layers (7: accuracy .945). On `more` three
+layers know the answer (.998). A rate of 0.03 diverges without the clip of 1. The text contradicts
+itself: the construction makes ybar the rarer successor, the prose says that it "appears more". Both
+readings are here. Two tokens follow the trigger, so that guessing one of them has p(correct) .5 on
+clean data: 3 layers on `rarer` and every run with Adam stay below it, cut or not. They have not
+learned the task; the cut removes the noise.
 """
 
 from configs import common
