@@ -20,7 +20,8 @@ The paper claims that after clean training attention looks at ybar and at the no
 fine-tuning the noise is learned within about 5 steps, to near 1, and that then attention turns away
 from it. Here p(noise) reaches .670 +- .008 by step 6 (`p_noise_peak`). Two fits:
 `recall.pretrain_steps` with alpha = 0, then the task's alpha. The rate is 0.03, because 0.1
-diverges on clean data.
+diverges on clean data. protocol=plateau has .01 and 3,000 clean steps, because after 1,500 clean
+steps at .03 three of five seeds diverged when the noise came.
 """
 
 from configs import common
@@ -35,10 +36,10 @@ def get_config(arg: str = ""):
     config = recall("associations/finetune", arguments)
     config.recall.pretrain_steps, config.train.steps = {
         "tiny": (10, 20),
-        "small": (1500, 5000) if plateau else (300, 700),
+        "small": (3000, 8000) if plateau else (300, 700),
         "paper": (2000, 6000) if plateau else (1000, 3000),
     }[config.arguments.scale]
-    config.optim.learning_rate = (0.03,)
+    config.optim.learning_rate = (0.01 if plateau else 0.03,)
     if config.arguments.scale == "small" and not plateau:
         config.n_seeds = 3
     return config

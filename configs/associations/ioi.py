@@ -15,7 +15,9 @@ paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU          
     small scale, clean data  p(correct)  p(noise)  without the last MLP  its W1 at 1 %: p(correct)
     SGD, 3 layers, rarer     .25         .50       .47 / .05             +.24
     SGD, 3 layers, more      .51         .48       .88 / .02             +.41
+    SGD, 4 layers, rarer     .28         .51       .53 / .06             +.27
     SGD, 5 layers, rarer     .33         .51       .61 / .07             +.30
+    SGD, 6 layers, rarer     .42         .49       .75 / .05             +.37
     SGD, 7 layers, rarer     .45         .50       .82 / .06             +.42
     Adam, 3 layers, rarer    .23         .50       .38 / .20             +.17
     Adam, 4 layers, rarer    .24         .50       .33 / .33             +.19
@@ -24,14 +26,14 @@ paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU          
 Standard errors are .01 to .03, but .04 and .06 of SGD with 5 layers. The paper claims that dropping
 the last MLP raises the accuracy for 3 to 7 layers trained with SGD, and that cutting its first
 matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not converging. Both show where they
-were run (SGD with 3, 5, 7 layers), and with Adam 5 layers do as 3 and 4 do; 4 and 6 layers with SGD
-are not run. Without the last MLP three layers trained on `rarer` still divide their answer between
-the two successors: the attention is all on them, and which of them came once is learned slowly and
-with more layers (7: accuracy .945). On `more` three layers know the answer (.998). A rate of 0.03
-diverges without the clip of 1. The text contradicts itself: the construction makes ybar the rarer
-successor, the prose says that it "appears more". Both readings are here. Two tokens follow the
-trigger, so that guessing one of them has p(correct) .5 on clean data: 3 layers on `rarer` and every
-run with Adam stay below it, cut or not. They have not learned the task; the cut removes the noise.
+were run, and with Adam 5 layers do as 3 and 4 do. Without the last MLP three layers trained on
+`rarer` still divide their answer between the two successors: the attention is all on them, and
+which of them came once is learned slowly and with more layers (7: accuracy .945). On `more` three
+layers know the answer (.998). A rate of 0.03 diverges without the clip of 1. The text contradicts
+itself: the construction makes ybar the rarer successor, the prose says that it "appears more". Both
+readings are here. Two tokens follow the trigger, so that guessing one of them has p(correct) .5 on
+clean data: 3 layers on `rarer` and every run with Adam stay below it, cut or not. They have not
+learned the task; the cut removes the noise.
 """
 
 from configs import common

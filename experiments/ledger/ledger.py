@@ -15,7 +15,7 @@ from experiments.ledger.item import (
 )
 from experiments.ledger.record import Record, address, at_the_edge, key
 from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
-from experiments.ledger.statistics import Number, mean_of, minus, of_record
+from experiments.ledger.statistics import Number, diverged, mean_of, minus, of_record
 from experiments.shared import flags
 from jaxformer.errors import UserError, unknown
 
@@ -70,6 +70,7 @@ def judge(
                 records[name] = max(same, key=lambda record: len(record.seeds))
                 if len(same) > 1:
                     problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
+                problems += _lost(name, records[name])
                 break
     findings = [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
     checks = tuple(_judged(records, text, rule, problems) for text, rule in item.checks.items())
@@ -84,6 +85,17 @@ def judge(
     flags += (UNTRAINED,) if any(record.alarms for record in records.values()) else ()
     flags += (EDGE,) if any(map(at_the_edge, records.values())) else ()
     return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
+
+
+def _lost(name: str, record: Record) -> list[str]:
+    """A line if some seeds diverged: what the others say is not known of all."""
+    seeds = diverged(record.members)
+    if not seeds:
+        return []
+    which = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    return [
+        f"{name}: {which} of {len(record.seeds)} diverged; the means of the others prove nothing."
+    ]
 
 
 def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list[str]) -> Finding:

@@ -118,8 +118,15 @@ def of_record(value: Mapping, members: Sequence[Mapping], metric: str) -> Number
     sem = math.nan if value["sem"] is None else float(value["sem"])
     if abs(sem) < 1e-12 * abs(value["mean"]):
         sem = 0.0  # a mean of equal numbers has a standard error of rounding
+    if diverged(members):
+        sem, by_seed = math.nan, {}  # those that are left are no sample of all
     test, is_share = test_error(list(scores.values())), metric.startswith(SHARES)
     return Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
+
+
+def diverged(members: Sequence[Mapping]) -> list[int]:
+    """The seeds of the chosen members whose training ended so."""
+    return [m.get("seed", 0) for m in members if m.get("chosen", True) and m.get("diverged_at")]
 
 
 def _is_number(score: Mapping) -> bool:

@@ -9,6 +9,7 @@ from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN as VERDICTS
+from experiments.ledger.rules import Rule
 from experiments.ledger.statistics import of_record
 from experiments.shared import flags
 from experiments.shared.describe import number
@@ -29,10 +30,11 @@ figures, as one file: `python experiments/report.py --page=page.html`.
 """
 LEGEND = """A row for every table and figure. A number is a mean ± standard error over seeds; that
 of a finding has the test set's error in it. Rules decide whether the paper's claim held. A rule
-shows two numbers, and asks that one is above the other, or that both are close. *Held*: the whole
-95 % interval of their difference is where the claim wants it. *Did not hold*: all of it is on the
-other side. *Cannot tell yet*: it contains the border, or an error or a run is missing. Runs that
-share seeds are compared seed by seed. `code`: the commit that the runs were made with.
+shows two numbers, and asks that one is above the other, or that both are close; by how much stands
+behind them. *Held*: the whole 95 % interval of their difference is where the claim wants it. *Did
+not hold*: all of it is on the other side. *Cannot tell yet*: it contains the border, or an error or
+a run is missing. Runs that share seeds are compared seed by seed. `code`: the commit that the runs
+were made with. *Rule written after the numbers*: numbers of these runs had been seen before.
 """
 
 
@@ -102,13 +104,19 @@ def _counts(rows: list[Row], heading: bool) -> list[str]:
 
 def _ledger_row(row: Row) -> list[str]:
     ours = [
-        f"{f.text}? {holds}: {f.numbers} ({f.verdict})" for f, holds, _ in tables.said(row) if holds
+        f"{f.text}? {holds}: {f.numbers}{_asked(row.item.rules[f.text])} ({f.verdict})"
+        for f, holds, _ in tables.said(row)
+        if holds
     ]
     open_ones = len(row.findings) - len(ours)
     ours += [f"{open_ones} of {len(row.findings)} rules wait for runs"] * bool(ours and open_ones)
     ours += [f"*{plain(line)}*" for line in (*tables.stale_lines(row), *row.problems)]
     beside = tables.said(row, checks=True)
-    ours += [f"Beside the claim: {f.text}? {holds}: {f.numbers}" for f, holds, _ in beside if holds]
+    ours += [
+        f"Beside the claim: {f.text}? {holds}: {f.numbers}{_asked(row.item.checks[f.text])}"
+        for f, holds, _ in beside
+        if holds
+    ]
     caveat = [f"*{flag}*." for flag in row.flags] + [row.item.note]
     caveat += [f"Needs {row.item.needs}."] if row.item.needs else []
     commits = sorted({tables.commit(record) for record in row.records.values()})
@@ -123,6 +131,15 @@ def _ledger_row(row: Row) -> list[str]:
         "<br>".join(map(plain, commits)) or "-",
     ]
     return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
+
+
+def _asked(rule: Rule) -> str:
+    """How far apart the two numbers must be, or may be; "" where only the order counts."""
+    if rule.within:
+        return f", within {rule.by:g}"
+    if rule.by < 0:
+        return f", at most {-rule.by:g} on the wrong side"
+    return f", by more than {rule.by:g}" if rule.by else ""
 
 
 def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:

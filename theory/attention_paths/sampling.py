@@ -39,7 +39,10 @@ from theory.numerics import Array, check_count, one_lapack_thread
 METHODS = ("collapsed", "weights")
 STATISTICS = ("energy", "diverging", "num_steps", "accept_prob", "step_size")
 CHAIN_METHODS = ("sequential", "vectorized")
-DENSE_MASS = 200  # coordinates up to which the mass matrix is a full one
+DENSE_MASS = 200  # coordinates up to which the mass matrix is a full one,
+# if the warm-up has so many steps a coordinate: a covariance from fewer draws than coordinates has
+# directions in which nothing moves, and each draw then takes the deepest tree.
+STEPS_A_COORDINATE = 5
 
 
 def sample(
@@ -223,11 +226,12 @@ def _kernel(spec: Spec, data: tuple, z):
     from numpyro.infer.hmc import hmc
 
     size = sum(leaf.size for leaf in jax.tree.leaves(z))
+    dense = size <= min(DENSE_MASS, spec.warmup / STEPS_A_COORDINATE)
     setup, step = hmc(functools.partial(potential, spec, data), algo="NUTS")
     start = functools.partial(
         setup,
         num_warmup=spec.warmup,
-        dense_mass=spec.method == "collapsed" and size <= DENSE_MASS,
+        dense_mass=spec.method == "collapsed" and dense,
         max_tree_depth=spec.max_tree_depth,
         target_accept_prob=spec.target_accept,
     )

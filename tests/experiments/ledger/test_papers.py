@@ -1,5 +1,6 @@
 """The papers as data: every cell is a config that exists, and a rule says what its numbers say."""
 
+import dataclasses
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from experiments.ledger import read
 from experiments.ledger.item import EDGE, UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
 from experiments.ledger.record import Record
-from experiments.ledger.rules import HELD, NOT_RUN, above, gap, near, of, share_of, trivial
+from experiments.ledger.rules import HELD, NOT_RUN, OPEN, above, gap, near, of, share_of, trivial
 from experiments.papers import PAPERS
 from experiments.shared import flags
 from jaxformer.errors import UserError
@@ -151,6 +152,12 @@ def test_another_config_is_another_cell_and_more_seeds_are_the_same_one():
     row = verdict(rule, record(0.9), record(0.95, seeds=range(5), n_seeds=5))
     assert row.records["a"].metrics["accuracy"]["mean"] == 0.95
     assert "2 records" in row.problems[0]
+
+
+def test_a_row_names_the_seeds_that_diverged():
+    lost = {"seed": 3, "chosen": True, "diverged_at": 9, "metrics": {}}
+    row = verdict(above(of("a"), 0.8), dataclasses.replace(record(0.9), members=[lost]))
+    assert row.verdict == OPEN and "a: seed 3 of" in row.problems[0]
 
 
 def test_a_claim_has_a_rule_and_a_flag_is_known():

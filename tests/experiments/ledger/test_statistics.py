@@ -104,6 +104,21 @@ def test_an_error_that_is_not_known_decides_nothing():
     assert near(of("x", "U"), 99.0, 1.0).judge("", _reads(number)).verdict == OPEN
 
 
+def test_the_seeds_that_did_not_diverge_decide_nothing():
+    """Two of five that agree well: they are those that the training spared."""
+    members = [
+        {"seed": s, "chosen": True, "diverged_at": at, "metrics": {"U": {"mean": mean, "n": 9}}}
+        for s, (at, mean) in enumerate([(None, 0.81), (None, 0.82), (7, None), (8, None)])
+    ]
+    value = {"mean": 0.815, "sem": 0.005, "n": 2}
+    whole = of_record(value, members[:2], "U")
+    spared = of_record(value, members, "U")
+    for rule in (above(of("x", "U"), 0.5), near(of("x", "U"), 0.815, 0.1)):
+        assert rule.judge("", _reads(whole)).verdict == HELD
+        assert rule.judge("", _reads(spared)).verdict == OPEN
+    assert above(gap("x", "y", "U"), -1.0).judge("", _reads(minus(spared, whole))).verdict == OPEN
+
+
 @pytest.mark.parametrize(
     "mean, sem, expected",
     [

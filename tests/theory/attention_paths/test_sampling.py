@@ -1,24 +1,18 @@
 """The collapsed sampler is exact: against weights, importance sampling and exact identities."""
 
-import collections
 import functools
 import pickle
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from experiments.shared.flags import ROOT
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from tests.optimised import optimised
 from tests.theory.attention_paths.draws import N, T, compare, draw
 from tests.theory.attention_paths.prior import draw_prior
 from theory import attention_paths
 from theory.attention_paths import chain as chains
-from theory.attention_paths import sampling
 from theory.attention_paths.diagnostics import monte_carlo_error
 from theory.attention_paths.reconstruction import reconstruct
 from theory.attention_paths.sampling import potential
@@ -63,37 +57,11 @@ def test_the_two_log_densities(tiny):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
-    """With two, which wait for each other at every step, draws took 39 times as long."""
-    State = collections.namedtuple("State", "i")
-    monkeypatch.setattr(sampling, "_advance", lambda *args: (State(np.ones(1)), {"x": threads()}))
+@pytest.mark.parametrize(("warmup", "shape"), [(70, (1, 14, 14)), (69, (1, 14))])
+def test_a_full_mass_matrix_needs_draws_to_be_estimated(tiny, warmup, shape):
     problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
-    sampler = attention_paths.Sampler.build(*problem, warmup=0, chains=1)
-    with threadpool_limits(2, user_api="blas"):
-        _, chunk = sampler.advance(State(np.zeros(1)), 1)
-        assert set(threads().flat) == {2}
-    assert chunk["x"].size and set(chunk["x"].flat) == {1}
-
-
-def test_the_first_block_of_a_process_has_one_thread_too():
-    """JAX loads SciPy's LAPACK with the first factorisation, which may be inside of the block."""
-    script = """
-import jax.numpy as jnp
-from theory.numerics import one_lapack_thread
-from tests.theory.attention_paths.test_sampling import threads
-with one_lapack_thread():
-    jnp.linalg.cholesky(jnp.eye(2))
-    print(threads().max())
-"""
-    words = [sys.executable, "-c", script]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "1"
-
-
-def threads():
-    """Of every library of linear algebra, (1, libraries)."""
-    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return np.asarray([[pool["num_threads"] for pool in pools]])
+    state = attention_paths.Sampler.build(*problem, warmup, 1).start(jax.random.key(0))
+    assert state.adapt_state.inverse_mass_matrix.shape == shape
 
 
 def by_hand(method, z, xi, labels):

@@ -1,0 +1,46 @@
+"""LAPACK works on one thread inside of a sampler: threads that wait for each other are dear."""
+
+import collections
+import subprocess
+import sys
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from experiments.shared.flags import ROOT
+from tests.theory.attention_paths.draws import N, T
+from theory import attention_paths
+from theory.attention_paths import sampling
+
+
+def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
+    """With two, which wait for each other at every step, draws took 39 times as long."""
+    State = collections.namedtuple("State", "i")
+    monkeypatch.setattr(sampling, "_advance", lambda *args: (State(np.ones(1)), {"x": threads()}))
+    problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
+    sampler = attention_paths.Sampler.build(*problem, warmup=0, chains=1)
+    with threadpool_limits(2, user_api="blas"):
+        _, chunk = sampler.advance(State(np.zeros(1)), 1)
+        assert set(threads().flat) == {2}
+    assert chunk["x"].size and set(chunk["x"].flat) == {1}
+
+
+def test_the_first_block_of_a_process_has_one_thread_too():
+    """JAX loads SciPy's LAPACK with the first factorisation, which may be inside of the block."""
+    script = """
+import jax.numpy as jnp
+from theory.numerics import one_lapack_thread
+from tests.theory.attention_paths.test_threads import threads
+with one_lapack_thread():
+    jnp.linalg.cholesky(jnp.eye(2))
+    print(threads().max())
+"""
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "1"
+
+
+def threads():
+    """Of every library of linear algebra, (1, libraries)."""
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return np.asarray([[pool["num_threads"] for pool in pools]])
