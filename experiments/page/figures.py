@@ -32,7 +32,11 @@ def figures(row: Row) -> list[Figure]:
     """What to show for a row; [] if nothing of it was run."""
     drawn = {name: r for name, r in row.records.items() if r.figure}
     alike = _alike(row, drawn)
-    shown = [picture(r, r.figure, alike.get(n, 0)) for n, r in drawn.items() if alike.get(n) != 0]
+    shown = [
+        picture(r, r.figure, alike.get(name, 0))
+        for name, r in drawn.items()
+        if r.figure and alike.get(name) != 0
+    ]
     trained = {n: r for n, r in row.records.items() if "validation" in r.curves and not r.figure}
     sweep = _sweep(row)
     shown += [figure for figure in (_beside(row), sweep) if figure]

@@ -17,6 +17,9 @@ TURNED = re.compile(r' transform="rotate\(-?0 [^"]*"')
 # The letters of a formula, and lines that enclose nothing.
 LETTERS = re.compile(r'<tspan x="([^"]*)"([^>]*)>([^<]+)</tspan>')
 LINES = re.compile(r'<path d="([^"]*)"((?:(?!opacity)[^>])*fill: none(?:(?!opacity)[^>])*)/>')
+# A mark, and its copies along a curve: the caps of bars, dots.
+MARK = re.compile(r'<path id="(\w+)" d="([^"]*)"(?: style="([^"]*)")?/>')
+COPY = re.compile(r'<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"(?: style="([^"]*)")?/>')
 PATH = re.compile(r' d="([^"]*)"')
 POINT = re.compile(r"([ML]) ?(-?[\d.]+) (-?[\d.]+) ?(z?) ?")
 
@@ -26,12 +29,13 @@ def shortened(text: str) -> str:
     text = TAG.sub(lambda m: NUMBER.sub(_short, m[0]), " ".join(text.split()))
     text = TURNED.sub("", text.replace(" L ", "L").replace("> <", "><"))
     text = _without_bare_groups(_names_that_are_used(text))
-    text = PATH.sub(lambda m: f' d="{_in_steps(m[1])}"', _lines_joined(_letters_joined(text)))
+    text = _marks_that_say_it_once(_lines_joined(_letters_joined(text)))
+    text = PATH.sub(lambda m: f' d="{_in_steps(m[1])}"', text)
     styles = dict.fromkeys(re.findall(r' style="([^"]*)"', text))
     rules = "".join(f".s{k}{{{style.replace(': ', ':')}}}" for k, style in enumerate(styles))
     kinds = {style: f"s{k}" for k, style in enumerate(styles)}
     text = re.sub(r' style="([^"]*)"', lambda m: f' class="{kinds[m[1]]}"', text)
-    text = _said_once(text.replace("xlink:href", "href"))
+    text = text.replace("xlink:href", "href")
     return text.replace("</style>", f"text{{font-family:{FAMILY}}}{rules}</style>", 1)
 
 
@@ -104,11 +108,29 @@ def _names_that_are_used(text: str) -> str:
     return re.sub(r"#(\w+)(?=[\")])", lambda m: f"#{names.get(m[1], m[1])}", text)
 
 
-def _said_once(text: str) -> str:
-    """Without the class of a mark's copies where the mark itself has that class."""
-    of = dict(re.findall(r'<path id="(\w+)"[^>]* class="(\w+)"', text))
-    copy = re.compile(r'(<use href="#(\w+)"[^>]*) class="(\w+)"')
-    return copy.sub(lambda m: m[1] if of.get(m[2]) == m[3] else m[0], text)
+def _marks_that_say_it_once(text: str) -> str:
+    """A mark whose copies all look the same says how; copies look as it does."""
+    looks: dict[str, set[str]] = {}
+    for name, _, _, look in COPY.findall(text):
+        looks.setdefault(name, set()).add(look)
+    one = {name: of.pop() for name, of in looks.items() if len(of) == 1}
+
+    def mark(m: re.Match[str]) -> str:
+        if m[1] not in one:
+            return m[0]
+        look = _properties(one[m[1]]) | _properties(m[3] or "")  # its own come first
+        style = "; ".join(f"{name}: {value}" for name, value in look.items())
+        return f'<path id="{m[1]}" d="{m[2]}" style="{style}"/>'
+
+    def copy(m: re.Match[str]) -> str:
+        return f'<use xlink:href="#{m[1]}" x="{m[2]}" y="{m[3]}"/>' if m[1] in one else m[0]
+
+    return COPY.sub(copy, MARK.sub(mark, text))
+
+
+def _properties(style: str) -> dict[str, str]:
+    pairs = (part.partition(":") for part in style.split(";"))
+    return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 
 def _without_bare_groups(text: str) -> str:

@@ -96,3 +96,14 @@ def test_letters_of_one_look_are_one_word_each_at_its_place():
 def test_groups_that_say_nothing_go_whether_they_hold_something_or_not():
     text = '<g><g class="s1"><g/><g id="a"/><path/></g></g>'
     assert shorten._without_bare_groups(text) == '<g class="s1"><path/></g>'
+
+
+def test_a_mark_says_how_it_looks_if_its_copies_agree():
+    mark = '<path id="{}" d="M 0 0" style="stroke: #000"/>'
+    copy = '<use xlink:href="#{}" x="1" y="2" style="fill: {}; stroke: #111"/>'
+    text = mark.format("a") + 2 * copy.format("a", "red")
+    once = shorten._marks_that_say_it_once(text)
+    assert once.count("<use") == 2 and once.count("style") == 1
+    assert 'style="fill: red; stroke: #000"' in once  # what the mark itself says comes first
+    differ = mark.format("b") + copy.format("b", "red") + copy.format("b", "blue")
+    assert shorten._marks_that_say_it_once(differ) == differ
