@@ -23,7 +23,6 @@ from jaxformer.models.model import check_sizes, take_positions
 from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
-
 STRENGTHS = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
 
 
