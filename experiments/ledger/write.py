@@ -24,7 +24,7 @@ from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
 
 RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
-WHOLE = 1600  # values of an array that is kept whole, so that its figure can be drawn again
+WHOLE = 1250  # values of an array that is kept whole, so that its figure can be drawn again
 AXIS = 24  # entries of one axis of a longer one
 FIRST = 5  # entries of an axis before the last two: a run has five seeds
 PALETTE = 256

@@ -16,6 +16,7 @@ from experiments.ledger.write import FIRST, rows, table
 from experiments.shared.describe import csv_text
 
 DECIMAL = re.compile(r"(?<=,)-?\d*\.\d+(?:e[-+]?\d+)?(?=[,\n])")
+SAVED = 240  # values of an array that a page holds
 COUNT = re.compile(r"-?\d{1,15}")
 
 
@@ -37,7 +38,10 @@ def arrays_of(record: Record) -> dict[str, Array]:
 
 
 def table_of(record: Record) -> str:
-    """The numbers behind a record's figure as short CSV, or "": four digits of what is no count."""
+    """The numbers behind a record's figure as short CSV, or "".
+
+    Four digits of what is no count, and of a long array every k-th row: a line says which it is.
+    """
     file = record.table
     if file is None:
         return ""
@@ -46,7 +50,9 @@ def table_of(record: Record) -> str:
     try:
         for name, lines in _lines(text):
             array = _array(lines, len(record.seeds))
-            short += [(name, *line) for line in (rows(array.values) if array.is_whole else lines)]
+            lines = [*rows(array.values)] if array.is_whole else lines
+            step = -(-len(lines) * len(lines[0]) // SAVED)
+            short += [(name, *line) for line in lines[::step]]
     except (ValueError, IndexError):  # whoever wrote it: a table all the same
         short = [*trust.rows(text)]
     return DECIMAL.sub(lambda m: f"{float(m[0]):.4g}", csv_text(short))
@@ -81,7 +87,9 @@ def _typed(cells: list[str]) -> np.ndarray:
         return np.array([cell == "True" for cell in cells])
     if all(COUNT.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells])
-    try:
-        return np.array([float(cell) for cell in cells])
-    except ValueError:
-        return np.array([cell.removeprefix("'") for cell in cells])
+    for number in (float, complex):
+        try:
+            return np.array([number(cell) for cell in cells])
+        except ValueError:
+            pass
+    return np.array([cell.removeprefix("'") for cell in cells])

@@ -19,7 +19,7 @@ from experiments.page.arrays import arrays_of
 from experiments.shared import plots
 
 DRAWN = ("solve", "recall", "posterior", "oneshot")  # recipes whose figure is one of arrays
-LARGEST = 60_000  # characters of a drawing: beyond it the picture is smaller
+LARGEST = 40_000  # characters of a drawing: beyond it the picture is smaller
 
 
 def drawing(record: Record) -> str:

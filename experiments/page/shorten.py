@@ -19,7 +19,10 @@ LETTERS = re.compile(r'<tspan x="([^"]*)"([^>]*)>([^<]+)</tspan>')
 LINES = re.compile(r'<path d="([^"]*)"((?:(?!opacity)[^>])*fill: none(?:(?!opacity)[^>])*)/>')
 # A mark, and its copies along a curve: the caps of bars, dots.
 MARK = re.compile(r'<path id="(\w+)" d="([^"]*)"(?: style="([^"]*)")?/>')
+DRAWN = re.compile(r'(<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"/>)')
 COPY = re.compile(r'<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"(?: style="([^"]*)")?/>')
+BAR = re.compile(r"M ?(\S+) (\S+?) ?L ?(\S+) (\S+) ?")
+CIRCLE = re.compile(r"M 0 ([\d.]+) ?(?:C[^A-Za-z]*)+z ?")  # of this radius
 PATH = re.compile(r' d="([^"]*)"')
 POINT = re.compile(r"([ML]) ?(-?[\d.]+) (-?[\d.]+) ?(z?) ?")
 
@@ -30,6 +33,7 @@ def shortened(text: str) -> str:
     text = TURNED.sub("", text.replace(" L ", "L").replace("> <", "><"))
     text = _without_bare_groups(_names_that_are_used(text))
     text = _marks_that_say_it_once(_lines_joined(_letters_joined(text)))
+    text = _marks_drawn(text)
     text = PATH.sub(lambda m: f' d="{_in_steps(m[1])}"', text)
     styles = dict.fromkeys(re.findall(r' style="([^"]*)"', text))
     rules = "".join(f".s{k}{{{style.replace(': ', ':')}}}" for k, style in enumerate(styles))
@@ -80,18 +84,17 @@ def _runs(text: str, pattern: re.Pattern[str], one, fits) -> str:
 
 
 def _in_steps(path: str) -> str:
-    """A path of straight lines, each point by its step from the one before: "M1 2l.5-1 2 .3"."""
+    """A path of straight lines, each point by its step from the one before: "m1 2 .5-1 2 .3"."""
     if POINT.sub("", path).strip():  # it has curves
         return path
-    parts, before, open_line = [], (0, 0), False
+    parts, before, begin = [], (0, 0), (0, 0)
     for letter, x, y, close in POINT.findall(path):
         place = (round(10 * float(x)), round(10 * float(y)))  # in tenths, which add up exactly
-        moves = letter == "M"
-        step = place if moves else (place[0] - before[0], place[1] - before[1])
-        numbers = "".join(n if n.startswith("-") else f" {n}" for n in map(_tenths, step))
-        start = "M" if moves else "" if open_line else "l"
-        parts.append(start + (numbers.lstrip() if start else numbers) + close)
-        before, open_line = place, not moves and not close
+        step = (_tenths(place[0] - before[0]), _tenths(place[1] - before[1]))
+        numbers = "".join(n if n.startswith("-") else f" {n}" for n in step)
+        begin = place if letter == "M" else begin
+        parts.append(("m" + numbers.lstrip() if letter == "M" else numbers) + close)
+        before = begin if close else place
     return re.sub(r"(?<=\.\d) (?=\.)", "", "".join(parts))  # ".1 .2" is ".1.2"
 
 
@@ -119,13 +122,46 @@ def _marks_that_say_it_once(text: str) -> str:
         if m[1] not in one:
             return m[0]
         look = _properties(one[m[1]]) | _properties(m[3] or "")  # its own come first
-        style = "; ".join(f"{name}: {value}" for name, value in look.items())
-        return f'<path id="{m[1]}" d="{m[2]}" style="{style}"/>'
+        return f'<path id="{m[1]}" d="{m[2]}" style="{_style(look)}"/>'
 
     def copy(m: re.Match[str]) -> str:
         return f'<use xlink:href="#{m[1]}" x="{m[2]}" y="{m[3]}"/>' if m[1] in one else m[0]
 
     return COPY.sub(copy, MARK.sub(mark, text))
+
+
+def _marks_drawn(text: str) -> str:
+    """Caps and dots along a curve as one path: a dot is a line of no length with round ends."""
+    known = {name: (path, style) for name, path, style in MARK.findall(text)}
+
+    def one(run: list[re.Match[str]]) -> str:
+        path, style = known[run[0][2]]
+        drawn = _drawn(path, _properties(style)) if len(run) > 1 else None
+        if drawn is None:
+            return "".join(m[0] for m in run)
+        (x0, y0, x1, y1), style = drawn
+        places = [(float(m[3]), float(m[4])) for m in run]
+        lines = (f"M {x + x0:.1f} {y + y0:.1f}L{x + x1:.1f} {y + y1:.1f} " for x, y in places)
+        return f'<path d="{"".join(lines)}" style="{style}"/>'
+
+    return _runs(text, DRAWN, one, lambda m: m[2] in known)
+
+
+def _drawn(path: str, look: dict[str, str]) -> tuple[tuple[float, ...], str] | None:
+    """A mark as a line and its style; None if it is no such mark."""
+    if bar := BAR.fullmatch(path):
+        return tuple(map(float, bar.groups())), _style(look)
+    circle = CIRCLE.fullmatch(path)
+    edge, fill = look.get("stroke", "none"), look.get("fill", "#000000")
+    if not circle or edge not in ("none", fill) or any("opacity" in name for name in look):
+        return None
+    wide = 2 * float(circle[1]) + (0 if edge == "none" else float(look.get("stroke-width", 1)))
+    dot = {"fill": "none", "stroke": fill, "stroke-width": f"{wide:g}", "stroke-linecap": "round"}
+    return (0.0, 0.0, 0.0, 0.0), _style(dot)
+
+
+def _style(look: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in look.items())
 
 
 def _properties(style: str) -> dict[str, str]:

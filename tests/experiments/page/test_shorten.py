@@ -36,17 +36,16 @@ def test_it_is_well_formed_and_half_as_long(drawn):
 
 def places(path):
     """The corners of a path of lines, by steps or not, one list for each of its parts."""
-    words = re.findall(r"[MLlz]|-?(?:\d+\.?\d*|\.\d+)", path)
+    words = re.findall(r"[MmLz]|-?(?:\d+\.?\d*|\.\d+)", path)
     parts, at, kind, i = [], np.zeros(2), "", 0
     while i < len(words):
-        if words[i] in "MLlz":
+        if words[i] in "MmLz":
             kind, i = words[i], i + 1
+            parts += [[]] if kind in "Mm" else []
+            at = parts[-1][0] if kind == "z" else at
             continue
         point = np.array([float(words[i]), float(words[i + 1])])
-        at = at + point if kind == "l" else point
-        if kind == "M":
-            parts.append([])
-            kind = "L"
+        at = at + point if kind == "m" else point
         parts[-1].append(at)
         i += 2
     return parts
@@ -56,6 +55,7 @@ def places(path):
     "path",
     [
         "M 34.3 -233.3L34.3 -233L34.4 -230.7L33.9 -231.7 z ",
+        "M 1 2L3 4L5 6 z M 7 8L9 10 ",
         "M 0 345.4L453.5 345.4 z M 1 1L 2.5 0.1L -0.4 2 ",
         "M -0.5 10L100 1000.1",
         "M 7 7",

@@ -2,6 +2,9 @@
 
 import re
 import subprocess
+from html import unescape
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,6 +27,8 @@ def test_it_is_small_and_half_of_its_figures_are_vectors(whole):
     assert len(text.encode()) < LARGEST
     vectors, pixels = (text.count(f'src="data:image/{kind}') for kind in ("svg+xml", "webp"))
     assert vectors > 15 and pixels > 0
+    for drawing in re.findall(r'src="data:image/svg\+xml,([^"]*)"', text):
+        ElementTree.fromstring(unquote(unescape(drawing)))  # a browser shows nothing else
 
 
 def test_it_prints_on_few_pages(whole, tmp_path):
