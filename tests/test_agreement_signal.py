@@ -1,11 +1,13 @@
 """Signal propagation against random encoders: the gap closes as the width grows."""
 
+from typing import Any, cast
+
 import jax
 import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
-from theory.signal import Block
+from theory.signal import Block, network
 from theory.signal.network import measure, predict
 
 BLOCK = Block(1.2, 0.7, 1.0, 0.2, 0.2, 4e-4)
@@ -54,3 +56,15 @@ def test_correlated_input_and_precision():
         measure(keys(1), BLOCK, 1, T, 16, heads=3)
     with pytest.raises(UserError, match="T must be"):
         measure(keys(1), BLOCK, 1, 1, 16)
+
+
+def test_one_compiled_function_serves_all_strengths():
+    """A diagram has dozens of networks of one size; each pair of strengths is its own network."""
+    sizes, compiled = (2, 8, 16), cast(Any, network._measure)._cache_size
+    first = measure(keys(1), BLOCK, *sizes, dtype=np.float32)
+    once = compiled()
+    other = measure(keys(1), BLOCK.replace(beta=2.0, alpha_sa=0.1), *sizes, dtype=np.float32)
+    assert compiled() == once
+    assert float(other.self_overlap[0, 0]) > 1.2 * float(first.self_overlap[0, 0])
+    with pytest.raises(UserError, match="alpha_mlp must be finite and at least 0, got -1"):
+        measure(keys(1), BLOCK.replace(alpha_mlp=-1.0), *sizes)

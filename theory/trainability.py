@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     apart = np.log10(np.maximum(1 - cosine, 1e-6))
     image = axis.imshow(apart.T, extent=(0, args.beta_max, 0, args.alpha_max), **look)
     axis.plot(beta, edge, color=RED, lw=1.8, label=rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$")
-    axis.axvline(2**0.5, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
+    axis.axvline(2**0.5, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     axis.set(xlim=(0, args.beta_max), ylim=(0, args.alpha_max))
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual of attention, $\alpha_{SA}$")
     label = {"ha": "center", "va": "center", "fontsize": style.SMALL}

@@ -12,7 +12,6 @@ from experiments.ledger import chains, curves, trust
 from experiments.ledger.record import Record
 from experiments.ledger.write import as_json, beside, table
 from experiments.shared import flags
-from experiments.shared.describe import csv_text
 from experiments.shared.flags import ROOT
 from jaxformer import build
 from jaxformer.errors import UserError, one_line
@@ -68,14 +67,6 @@ def stale(record: Record) -> str:
     return ""
 
 
-def figure_table(record: Record) -> str:
-    """The numbers behind a record's figure as CSV, or ""."""
-    if not record.table:
-        return ""
-    is_run = record.table.suffix == ".npz"
-    return csv_text(trust.rows(table(record.table) if is_run else trust.text(record.table)))
-
-
 def _placed(
     content: Any, logged, where: Path, files: dict[str, Path], problems: list[str]
 ) -> Record:
@@ -99,7 +90,9 @@ def _check_beside(name: str, record: Record) -> None:
     if name == "table" and record.table:
         if record.table.suffix == ".npz":
             trust.check_arrays(record.table)
-        figure_table(record)
+            table(record.table)
+        else:
+            trust.rows(trust.text(record.table))
 
 
 def _said(where: str, error: Exception) -> str:

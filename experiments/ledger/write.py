@@ -24,7 +24,8 @@ from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
 
 RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
-AXIS = 24  # entries of one axis of an array
+WHOLE = 1250  # values of an array that is kept whole, so that its figure can be drawn again
+AXIS = 24  # entries of one axis of a longer one
 FIRST = 5  # entries of an axis before the last two: a run has five seeds
 PALETTE = 256
 UNSEEN = 4  # of 255: a colour that moves by no more looks the same
@@ -101,22 +102,28 @@ def _fewer_colours(flat):
 
 
 def table(arrays: Path) -> str:
-    """The arrays of a figure as CSV, long axes thinned: a line for each row of the last axis.
+    """The arrays of a figure as CSV, a line for each row of the last axis; long ones are thinned.
 
     "indices" says which part of the array the values are: "2 0:41:2" is [2, 0:41:2].
     """
     with np.load(arrays) as file:
-        lines = [(name, *line) for name in file.files for line in _lines(file[name])]
+        lines = [(name, *line) for name in file.files for line in rows(file[name], WHOLE)]
     return csv_text([("array", "indices", "values"), *lines])
 
 
-def _lines(array: np.ndarray) -> Iterator[list[str]]:
-    # Of an axis before the last two, such as seeds, only the first entries are of use to a reader.
-    axes = [range(min(n, FIRST)) for n in array.shape[:-2]]
-    axes += [range(0, n, -(-n // AXIS) or 1) for n in array.shape[-2:]]
+def rows(array: np.ndarray, whole: int = 0) -> Iterator[list[str]]:
+    """(indices, values) of each row; of an array with more than `whole` values only some."""
+    axes = [*map(range, array.shape)]
+    if array.size > whole:
+        # Of an axis before the last two, such as seeds, the first entries are of use to a reader.
+        axes = [axis[:FIRST] for axis in axes[:-2]] + [axis[:: _step(axis)] for axis in axes[-2:]]
     is_real = np.issubdtype(array.dtype, np.inexact)
     for place in itertools.product(*axes[:-1]):
         columns = [f"{r.start}:{r.stop}:{r.step}" for r in axes[-1:]]
         values = np.atleast_1d(array[place])[axes[-1] if axes else slice(None)]
         numbers = [f"{x:.5g}" if is_real else str(x) for x in values]
         yield [" ".join([*map(str, place), *columns]), *numbers]
+
+
+def _step(axis: range) -> int:
+    return -(-len(axis) // AXIS) or 1

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
-from experiments.ledger.read import figure_table
 from experiments.ledger.record import Record
 from experiments.page import svg
+from experiments.page.arrays import table_of
 from experiments.page.picture import image
 from experiments.page.svg import Axis, Series
 
@@ -30,7 +30,13 @@ class Figure(NamedTuple):
 
 def figures(row: Row) -> list[Figure]:
     """What to show for a row; [] if nothing of it was run."""
-    shown = [picture(r, r.figure) for r in row.records.values() if r.figure]
+    drawn = {name: r for name, r in row.records.items() if r.figure}
+    alike = _alike(row, drawn)
+    shown = [
+        picture(r, r.figure, alike.get(name, 0))
+        for name, r in drawn.items()
+        if r.figure and alike.get(name) != 0
+    ]
     trained = {n: r for n, r in row.records.items() if "validation" in r.curves and not r.figure}
     sweep = _sweep(row)
     shown += [figure for figure in (_beside(row), sweep) if figure]
@@ -39,9 +45,22 @@ def figures(row: Row) -> list[Figure]:
     return [figure for figure in shown if figure.html]
 
 
-def picture(record: Record, file: Path) -> Figure:
-    """A run's own figure."""
-    return Figure("", image(record, file), "", figure_table(record), [record])
+def picture(record: Record, file: Path, others: int = 0) -> Figure:
+    """A run's own figure; it may stand for others."""
+    runs = f"{others} more runs" if others > 1 else "one more run"
+    title = f"This is one run; {runs} of the same kind are in the numbers." if others else ""
+    return Figure(title, image(record, file), "", table_of(record), [record])
+
+
+def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, int]:
+    """Of cells whose mean a rule takes, such as splits of the data, the first is drawn: it stands
+    for how many others, which stand for 0."""
+    found = {}
+    for names in {side.among for rule in row.item.rules.values() for side in rule.sides}:
+        first, *others = [name for name in names if name in drawn] or [None]
+        if others:
+            found |= {first: len(others)} | dict.fromkeys(others, 0)
+    return found
 
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:

@@ -8,23 +8,18 @@ import importlib
 import io
 import re
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.ledger.record import Record
+from experiments.page import shorten
 from experiments.page.arrays import arrays_of
 from experiments.shared import plots
 
 DRAWN = ("solve", "recall", "posterior", "oneshot")  # recipes whose figure is one of arrays
-LARGEST = 60_000  # characters of a drawing: beyond it the picture is smaller
-TAG = re.compile(r"<[^>]*>")
-NUMBER = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
-# What matplotlib says of itself, and the definitions of glyphs and marks that nobody names.
-FONT = re.compile(r"font-family: [^;\"]*;? ?")
-FAMILY = "DejaVu Sans,Verdana,sans-serif"  # the second is as wide as the first
-TURNED = re.compile(r' transform="rotate\(-?0 [^"]*"')
-METADATA = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>", re.DOTALL)
+LARGEST = 40_000  # characters of a drawing: beyond it the picture is smaller
 
 
 def drawing(record: Record) -> str:
@@ -32,6 +27,7 @@ def drawing(record: Record) -> str:
     try:
         figure = _figure(record)
         text = as_svg(figure) if figure else ""
+        ElementTree.fromstring(text or "<svg/>")
     except Exception:  # whoever wrote the record: its picture is shown
         return ""
     finally:
@@ -40,47 +36,14 @@ def drawing(record: Record) -> str:
 
 
 def as_svg(figure: Any) -> str:
-    """A figure of matplotlib as a short SVG: letters are letters, numbers have one digit."""
+    """A figure of matplotlib as a short SVG, whose letters are letters."""
     import matplotlib
 
     file = io.StringIO()
     look: Any = {"svg.fonttype": "none", "svg.hashsalt": "page", "path.simplify_threshold": 0.2}
     with matplotlib.rc_context(look):
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return shortened(file.getvalue())
-
-
-def shortened(text: str) -> str:
-    """The same drawing in half the characters: every style once, short names, no remarks."""
-    text = FONT.sub("", METADATA.sub("", text))
-    text = TAG.sub(lambda m: NUMBER.sub(_short, m[0]), " ".join(text.split()))
-    text = TURNED.sub("", text.replace(" L ", "L").replace("> <", "><"))
-    used = dict.fromkeys(re.findall(r"[\"(]#(\w+)", text))
-    names = {name: f"i{k}" for k, name in enumerate(used)}
-    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{names.get(m[1])}"' * (m[1] in names), text)
-    text = re.sub(r"#(\w+)(?=[\")])", lambda m: f"#{names.get(m[1], m[1])}", text)
-    styles = dict.fromkeys(re.findall(r' style="([^"]*)"', text))
-    rules = "".join(f".s{k}{{{style.replace(': ', ':')}}}" for k, style in enumerate(styles))
-    kinds = {style: f"s{k}" for k, style in enumerate(styles)}
-    text = re.sub(r' style="([^"]*)"', lambda m: f' class="{kinds[m[1]]}"', text)
-    text = _without_bare_groups(text.replace("xlink:href", "href"))
-    return text.replace("</style>", f"text{{font-family:{FAMILY}}}{rules}</style>", 1)
-
-
-def _without_bare_groups(text: str) -> str:
-    """The same without groups that say nothing."""
-    parts, is_bare = [], []
-    for part in re.split(r"(</?g[^>]*>)", text):
-        if part.startswith("<g"):
-            is_bare.append(part == "<g>")
-            parts += [] if is_bare[-1] else [part]
-        elif part != "</g>" or not is_bare.pop():
-            parts.append(part)
-    return "".join(parts)
-
-
-def _short(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.1f}".removesuffix(".0")
+    return shorten.shortened(file.getvalue())
 
 
 def _figure(record: Record) -> Any:

@@ -121,7 +121,9 @@ def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
     for panel, series in panels.items():
         for line in series:
             points = zip(line.x, line.y, line.low, line.high, strict=True)
-            rows += [(panel, line.label, *(f"{value:.6g}" for value in point)) for point in points]
+            rows += [
+                (panel, line.label, f"{x:.6g}", *(f"{y:.4g}" for y in ys)) for x, *ys in points
+            ]
     return csv_text(rows)
 
 

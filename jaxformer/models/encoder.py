@@ -23,6 +23,8 @@ from jaxformer.models.model import check_sizes, take_positions
 from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
+STRENGTHS = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
+
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -49,15 +51,17 @@ class EncoderSpec:
         check_sizes(self, "width", "layers", "heads")
         check_sizes(self, "vocab_size", least=0)
         check_sizes(self, "length", least=2)
-        for name in ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name} must be finite and at least 0, got {getattr(self, name)}.")
+        for name in STRENGTHS:
+            value = getattr(self, name)
+            traced = isinstance(value, jax.Array)  # checked by who traces it
+            if not traced and not 0 <= value < math.inf:
+                raise UserError(f"{name} must be finite and at least 0, got {value}.")
         if self.width % self.heads:
             raise UserError(f"{self.heads} heads do not divide the width {self.width}.")
         activation(self.activation, self.width)
 
     @property
-    def score_std(self) -> float:
+    def score_std(self) -> float | jax.Array:
         """The deviation of q.k / sqrt(K) at initialisation."""
         return self.beta * math.log(self.length) ** 0.5
 
@@ -65,7 +69,7 @@ class EncoderSpec:
     def dtypes(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "param_dtype": self.param_dtype}
 
-    def normal(self, variance: float) -> nn.initializers.Initializer:
+    def normal(self, variance: float | jax.Array) -> nn.initializers.Initializer:
         """Of a kernel: its variance times the fan-in N is given."""
         return normal((variance / self.width) ** 0.5)
 
@@ -82,7 +86,7 @@ class SelfAttention(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
 
-        def heads_of(name: str, plural: str, variance: float) -> jax.Array:
+        def heads_of(name: str, plural: str, variance: float | jax.Array) -> jax.Array:
             shape, init = (spec.heads, spec.width // spec.heads), spec.normal(variance)
             dense = {"use_bias": False, "kernel_init": init, **spec.dtypes}
             return point(self, plural, nn.DenseGeneral(shape, name=name, **dense)(x_BxTxN))

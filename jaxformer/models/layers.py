@@ -18,14 +18,15 @@ DENSE = (
 ONE_AXIS = (((1,), (0,)), ((), ()))  # of matrices: columns of the first, rows of the second
 
 
-def normal(std: float | str) -> Callable:
+def normal(std: float | jax.Array | str) -> Callable:
     """N(0, std^2); "fan_in" is the standard deviation 1/sqrt(number of inputs)."""
     if std == FAN_IN:
         # variance_scaling would truncate the normal; the papers do not.
         return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * shape[0] ** -0.5
     if isinstance(std, str):
         raise unknown("initialisation", std, (FAN_IN, "a standard deviation"))
-    check_range("a standard deviation", std, 0, 1e18)
+    if not isinstance(std, jax.Array):  # a traced number is checked by who traces it
+        check_range("a standard deviation", std, 0, 1e18)
     return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * jnp.asarray(std, dtype)
 
 

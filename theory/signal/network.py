@@ -1,5 +1,6 @@
 """The signal of an encoder at initialisation: predicted, and measured in finite random networks."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from jaxformer.errors import UserError
-from jaxformer.models.encoder import EncoderBlock, EncoderSpec
+from jaxformer.models.encoder import STRENGTHS, EncoderBlock, EncoderSpec
 from jaxformer.models.layers import rms_normalise
 from theory import rem
 from theory.numerics import check_count, check_range
@@ -62,14 +63,18 @@ def measure(
     if block.sigma_u2 is not None or not isinstance(block.activation, str):
         raise UserError("measure builds both MLP matrices alike and takes activations by name.")
     dtype = jnp.dtype(dtype or jnp.result_type(float))
-    names = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
-    numbers: dict[str, Any] = {name: float(getattr(block, name)) for name in names}
-    numbers |= {"activation": block.activation, "dtype": dtype, "param_dtype": dtype}
-    return _measure(keys, rho0, EncoderSpec(0, T, width, depth, heads, **numbers))
+    strengths = {name: float(getattr(block, name)) for name in STRENGTHS}
+    looks: dict[str, Any] = {"activation": block.activation, "dtype": dtype, "param_dtype": dtype}
+    sizes = (0, T, width, depth, heads)
+    EncoderSpec(*sizes, **strengths, **looks)  # raises if a number is impossible
+    traced = {name: jnp.asarray(number, dtype) for name, number in strengths.items()}
+    return _measure(keys, rho0, traced, EncoderSpec(*sizes, beta=0.0, **looks))
 
 
 @partial(jax.jit, static_argnames="spec")
-def _measure(keys, rho0, spec: EncoderSpec):
+def _measure(keys, rho0, strengths, spec: EncoderSpec):
+    """One compiled function for all strengths: a diagram has dozens of networks of one size."""
+    spec = replace(spec, **strengths)
     layer, T, width = EncoderBlock(spec), spec.length, spec.width
 
     def one(key):

@@ -40,7 +40,7 @@ def draw_alignment(arrays, components: int):
     for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
         left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour, label=label)
         plots.means(right, ranks, captured[k], color=colour)
-    left.set(xlabel="principal component of K", ylabel=r"overlap $|e_k \cdot Y| / \sqrt{P}$")
+    left.set(xlabel="principal component of K", ylabel=r"overlap $|e_k \cdot Y|$ / √P")
     right.set(xlabel="leading components", ylabel="share of the labels", ylim=(0, 1))
     means = captured[:, :, min(5, components) - 1].mean(1)
     plots.headed(

@@ -5,6 +5,7 @@ Arrays are those of `study.summarise`: each has a leading axis of networks, S.
 
 import numpy as np
 
+from experiments.ledger.statistics import half_width
 from experiments.papers.attention_paths.problem import path_names
 from experiments.papers.attention_paths.resemblance import correlation
 from experiments.papers.attention_paths.study import LEADING, width_name
@@ -41,11 +42,12 @@ def draw(arrays, heads: tuple[int, ...]):
     _both_scores(axes[3, 1], arrays, widths[1])
     test = accuracies["test"]
     gap, trained = over_seeds(test[widths[1]] - test["GP"]), test["gradient_descent"].mean()
-    words = "beats" if gap.mean > 2 * gap.sem else "does not beat"
-    worse = " (it is worse)" if gap.mean < -2 * gap.sem else ""
+    sure = half_width([(gap.sem, gap.n)], 0.0)  # as the ledger judges
+    words = "beats" if gap.mean > sure else "cannot be told from"
+    words = "is worse than" if gap.mean < -sure else words
     plots.headed(
         figure,
-        f"On held-out classes {widths[1]} {words} the GP limit{worse}: "
+        f"On held-out classes {widths[1]} {words} the GP limit: "
         f"{100 * gap.mean:+.1f} ± {100 * gap.sem:.1f} points over {gap.n} seeds; gradient "
         f"descent {100 * trained:.1f} %",
         "Bars and bands: standard errors over networks; classes and test episodes are one draw. "

@@ -139,14 +139,14 @@ def measure_printed_variance(
 def draw_printed_variance(arrays, length: int, width: int):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.0))
     at, theory, printed = (arrays[name] for name in ("layers", "theory", "printed"))
-    for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, r"$1/\sqrt{nm}$", printed)):
+    for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, "1/√(nm)", printed)):
         axis.plot(at, curve.mean(0), "o-", ms=3, color=colour, label=f"variance {name}")
         axis.fill_between(at, *np.quantile(curve, (0.05, 0.95), axis=0), color=colour, alpha=0.2)
     axis.plot(at, arrays["sde"], "k--", lw=1, label="SDE")
     axis.set(xlabel="layer", ylabel=r"log Tr$(\Phi)/m$")
     plots.headed(
         figure,
-        f"The printed variance $1/\\sqrt{{nm}}$ blows up: after {at[-1]} layers log Tr/m is "
+        f"The printed variance 1/√(nm) blows up: after {at[-1]} layers log Tr/m is "
         f"{printed[:, -1].mean():.1f}, against {theory[:, -1].mean():.2f} with 1/(nm)",
         f"m = {length} tokens, width n = {width}; bands: 5 to 95 % of {len(theory)} networks.",
         axis,

@@ -76,7 +76,7 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     axis.plot(beta, edge, color=COLOURS[1], lw=1.8, label=r"$\alpha_c$, exact theory")
     limit = {"color": "black", "lw": 1.2, "ls": ":", "label": r"$\alpha_c$, paper's limit"}
     axis.plot(beta, arrays["critical_alpha_limit"], **limit)
-    axis.axvline(2**0.5, color=COLOURS[5], lw=1.6, ls="--", label=r"$\beta_c(0)=\sqrt{2}$")
+    axis.axvline(2**0.5, color=COLOURS[5], lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
     collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
     for chosen, marker, what in ((collapsed_BxA, "X", "collapsed"), (~collapsed_BxA, "o", "not")):

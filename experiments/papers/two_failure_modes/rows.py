@@ -65,7 +65,7 @@ def draw_overlap(arrays, lengths: tuple):
     right.set(yscale="log", ylim=(0.5 / T, 1), xlim=(0, 1.6), title="the same, where eq. 15 fails")
     plots.headed(
         figure,
-        f"The transition at $\\beta_c=\\sqrt{{2}}$ is smooth even at $T={T:,}$: error of the exact "
+        f"The transition at $\\beta_c=$√2 is smooth even at $T={T:,}$: error of the exact "
         f"theory {arrays['exact_rms_error']:.4f} (noise), of the limit "
         f"{arrays['limit_rms_error']:.3f}",
         "Dots: simulated rows with standard errors; lines: exact theory.",

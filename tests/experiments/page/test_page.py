@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from experiments import report
-from experiments.ledger import read, summary, tables
+from experiments.ledger import read, rules, summary, tables
 from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
@@ -126,6 +126,14 @@ def gaps(records):
                 yield means[0] - means[1]
 
 
+def over_all(records):
+    """The mean over the records, as over splits of the data."""
+    for name in set.intersection(*(set(record["metrics"]) for record in records)):
+        means = [record["metrics"][name]["mean"] for record in records]
+        if None not in means:
+            yield sum(means) / len(means)
+
+
 def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
     read, checked = Reader(text), 0
     items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
@@ -142,7 +150,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
         known = [m["mean"] for record in records for m in record["metrics"].values()]
         if "data-records" in attributes:
             known += constants + [v for record in records for v in record["baselines"].values()]
-            known += list(gaps(records))
+            known += [*gaps(records), *over_all(records)]
         marked.append("".join(words))
         for part in marked[-1].split(" against "):
             shown = NUMBER.match(part)
@@ -174,6 +182,18 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
     # Of tables 1 to 4 two panels each, of table 2 the published numbers too, of the sweep one.
     assert text.count("<svg viewBox") == 2 * 4 + 1 + 1
     assert 'href="#made-up-table-1">Table 1</a>' in text
+
+
+def test_of_runs_that_differ_in_their_data_alone_one_figure_is_shown(results, rows):
+    (row,) = [row for row in rows if row.item.name.startswith("Figure 2")]
+    (drawn,) = row.records.values()
+    split = rules.Side("one", "metric", among=("one", "two", "three", "four"))
+    row = row._replace(item=row.item._replace(rules={"the mean": rules.above(split, 0.5)}))
+    held = dict.fromkeys(("two", "three", "four", "other"), drawn)
+    assert figures._alike(row, held) == {"two": 2, "three": 0, "four": 0}
+    assert figures._alike(row, {"four": drawn}) == {}
+    told = figures.picture(drawn, drawn.figure, others=2).title
+    assert told == "This is one run; 2 more runs of the same kind are in the numbers."
 
 
 def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):

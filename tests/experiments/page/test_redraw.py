@@ -11,19 +11,20 @@ import pytest
 from experiments.ledger.record import Record
 from experiments.ledger.write import table
 from experiments.page import picture, redraw
-from experiments.page.arrays import arrays_of
+from experiments.page.arrays import arrays_of, table_of
 from experiments.shared import flags, plots
 from tests.experiments import made_up
 
 ARRAYS = {
-    "curve": np.linspace(0, 1, 24),
-    "long": np.linspace(0, 1, 25),
+    "curve": np.linspace(0, 1, 1250),
+    "long": np.linspace(0, 1, 1251),
     "map": np.arange(12.0).reshape(3, 4),
     "seeds": np.arange(40.0).reshape(5, 2, 4),
     "count": np.array(7),
     "kept": np.array([True, False]),
     "names": np.array(["good", "=a1"]),
-    "tall": np.ones((30, 2)),
+    "roots": np.array([0.5, -1 + 2j, -1j]),
+    "tall": np.ones((30, 60)),
 }
 
 
@@ -37,12 +38,27 @@ def record(tmp_path):
 def test_arrays_come_back_and_say_whether_they_are_whole(record):
     held = arrays_of(record)
     assert {name for name, array in held.items() if not array.is_whole} == {"long", "tall"}
-    for name in ("curve", "map", "seeds", "count", "kept", "names"):
+    for name in ("curve", "map", "seeds", "count", "kept", "names", "roots"):
         if name != "curve":
             np.testing.assert_array_equal(held[name].values, ARRAYS[name])
     np.testing.assert_allclose(held["curve"].values, ARRAYS["curve"], rtol=1e-4)
+    short = {name: array.values.size for name, array in arrays_of(record).items()}
+    assert short["curve"] == 1250 and short["long"] < 30 and short["tall"] == 15 * 20
     more = dataclasses.replace(record, seeds=[*range(9)])
     assert not arrays_of(more)["seeds"].is_whole  # five of nine are kept
+
+
+def test_what_a_page_saves_of_them_is_short_and_says_which_part_it_is(record):
+    lines = [line.split(",") for line in table_of(record).splitlines()]
+    saved = {(name, place): values for name, place, *values in lines[1:]}
+    assert len(saved["curve", "0:1250:53"]) == 24
+    assert saved["curve", "0:1250:53"][1] == "0.04243"  # 53 / 1249 with four digits
+    assert saved["count", ""] == ["7"] and saved["names", "0:2:1"] == ["good", "'=a1"]
+    assert saved["map", "1 0:4:1"] == ["4", "5", "6", "7"]
+    tall = [place.split()[0] for name, place in saved if name == "tall"]
+    assert tall == [str(2 * k) for k in range(0, 15, 2)]  # 15 rows of 20 would be too many
+    record.table.write_text("array,indices,values\nodd,0:x:1,0.123456\n")
+    assert table_of(record).splitlines()[1] == "odd,0:x:1,0.1235"
 
 
 def test_a_drawing_keeps_its_words_and_loses_digits_of_places_alone():

@@ -15,7 +15,7 @@ from theory import attention_paths
 from theory.attention_paths import chain as chains
 from theory.attention_paths.diagnostics import monte_carlo_error
 from theory.attention_paths.reconstruction import reconstruct
-from theory.attention_paths.sampling import potential
+from theory.attention_paths.sampling import _start, potential
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +60,9 @@ def test_the_two_log_densities(tiny):
 @pytest.mark.parametrize(("warmup", "shape"), [(70, (1, 14, 14)), (69, (1, 14))])
 def test_a_full_mass_matrix_needs_draws_to_be_estimated(tiny, warmup, shape):
     problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
-    state = attention_paths.Sampler.build(*problem, warmup, 1).start(jax.random.key(0))
+    sampler = attention_paths.Sampler.build(*problem, warmup, 1)
+    given = sampler._spec(), sampler._data(), np.zeros(14), jax.random.split(jax.random.key(0), 1)
+    state = jax.eval_shape(functools.partial(_start, given[0]), *given[1:])
     assert state.adapt_state.inverse_mass_matrix.shape == shape
 
 

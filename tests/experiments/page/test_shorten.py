@@ -1,0 +1,109 @@
+"""A shortened SVG is still one, and draws the same lines at the same places."""
+
+import io
+import re
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+
+from experiments.page import shorten
+from experiments.shared import plots
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """As matplotlib writes it: curves with bars, a legend of them, a band, a formula, a map."""
+    figure, axes = plots.row(2, (3, 2))
+    x = np.arange(5.0)
+    axes[0].errorbar(x, x**2, x + 0.5, label="bars", capsize=2)
+    axes[0].fill_between(x, x, x + 1, alpha=0.3)
+    axes[0].set_title(r"at $\beta_c$ & $10^{-2}$")
+    axes[0].legend()
+    axes[1].imshow(x[None], aspect="auto")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(file := io.StringIO(), format="svg")
+    plots.pyplot().close(figure)
+    return file.getvalue()
+
+
+def test_it_is_well_formed_and_half_as_long(drawn):
+    text = shorten.shortened(drawn)
+    ElementTree.fromstring(text)
+    assert len(text) < 0.5 * len(drawn)
+
+
+def places(path):
+    """The corners of a path of lines, by steps or not, one list for each of its parts."""
+    words = re.findall(r"[MmLz]|-?(?:\d+\.?\d*|\.\d+)", path)
+    parts, at, kind, i = [], np.zeros(2), "", 0
+    while i < len(words):
+        if words[i] in "MmLz":
+            kind, i = words[i], i + 1
+            parts += [[]] if kind in "Mm" else []
+            at = parts[-1][0] if kind == "z" else at
+            continue
+        point = np.array([float(words[i]), float(words[i + 1])])
+        at = at + point if kind == "m" else point
+        parts[-1].append(at)
+        i += 2
+    return parts
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "M 34.3 -233.3L34.3 -233L34.4 -230.7L33.9 -231.7 z ",
+        "M 1 2L3 4L5 6 z M 7 8L9 10 ",
+        "M 0 345.4L453.5 345.4 z M 1 1L 2.5 0.1L -0.4 2 ",
+        "M -0.5 10L100 1000.1",
+        "M 7 7",
+    ],
+)
+def test_steps_lead_to_the_same_places(path):
+    short = shorten._in_steps(path)
+    assert len(short) < len(path)
+    assert short.count("z") == path.count("z")
+    for now, was in zip(places(short), places(path), strict=True):
+        np.testing.assert_allclose(now, was, atol=1e-9)
+
+
+def test_a_curve_is_left_as_it_is():
+    path = "M 0 0C 1 1 2 2 3 3"
+    assert shorten._in_steps(path) == path
+
+
+def test_the_bars_of_a_curve_are_one_path_but_see_through_lines_stay_apart():
+    line = '<path d="M {0} 1L{0} 2 " style="fill: none; stroke: #000{1}"/>'
+    bars = "".join(line.format(k, "") for k in range(3))
+    joined = shorten._lines_joined(bars)
+    assert joined.count("<path") == 1
+    whole = "M 0 1L0 2M 1 1L1 2M 2 1L2 2"
+    np.testing.assert_array_equal(places(re.search(' d="([^"]*)"', joined)[1]), places(whole))
+    glass = "".join(line.format(k, "; stroke-opacity: 0.5") for k in range(3))
+    assert shorten._lines_joined(glass) == glass
+
+
+def test_letters_of_one_look_are_one_word_each_at_its_place():
+    letters = '<tspan x="{}" y="-1" class="a">{}</tspan>'
+    text = letters.format("0", "1") + letters.format("4", "&lt;") + letters.format("9", "")
+    assert shorten._letters_joined(text).startswith('<tspan x="0 4" y="-1" class="a">1&lt;</tspan>')
+    words = letters.format("0", "ab") + letters.format("9", "c")  # one place for two letters
+    assert shorten._letters_joined(words) == words
+
+
+def test_groups_that_say_nothing_go_whether_they_hold_something_or_not():
+    text = '<g><g class="s1"><g/><g id="a"/><path/></g></g>'
+    assert shorten._without_bare_groups(text) == '<g class="s1"><path/></g>'
+
+
+def test_a_mark_says_how_it_looks_if_its_copies_agree():
+    mark = '<path id="{}" d="M 0 0" style="stroke: #000"/>'
+    copy = '<use xlink:href="#{}" x="1" y="2" style="fill: {}; stroke: #111"/>'
+    text = mark.format("a") + 2 * copy.format("a", "red")
+    once = shorten._marks_that_say_it_once(text)
+    assert once.count("<use") == 2 and once.count("style") == 1
+    assert 'style="fill: red; stroke: #000"' in once  # what the mark itself says comes first
+    differ = mark.format("b") + copy.format("b", "red") + copy.format("b", "blue")
+    assert shorten._marks_that_say_it_once(differ) == differ
