@@ -23,5 +23,5 @@
   }
 
   for (const why of document.querySelectorAll("details.why[data-rule]"))
-    why.addEventListener("toggle", () => draw(why), { once: true });
+    why.open ? draw(why) : why.addEventListener("toggle", () => draw(why), { once: true });
 })();
