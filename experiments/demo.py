@@ -6,8 +6,9 @@
   --processes=N      runs at a time (default: as many as the devices allow; 2 on a CPU)
   --devices-per-run=N  GPUs or TPU chips of each run (default 1)
 
-Ends with a sentence for each paper, with its number, its error bar, its scale and where the page
-shows it; the page opens with the same sentences.
+Says what was found of a paper as soon as its runs have ended, and ends with a sentence for each
+paper, with its number, its error bar, its scale and where the page shows it; the page opens with
+the same sentences.
 The same command goes on where it stopped. A part that fails is named, the others still run; the
 exit code is 1 then. The runs are listed in experiments/papers/headlines.py; their sizes are chosen
 so that the effect shows within seconds.
@@ -30,7 +31,7 @@ from pathlib import Path
 from experiments.papers import PAPERS
 from experiments.papers.headlines import HEADLINES, Headline
 from experiments.schedule import child, devices, launch
-from experiments.schedule.jobs import Job
+from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.running import rest, run_all
 from jaxformer.commandline import Parser, command
 from jaxformer.records import Workdir, write_json
@@ -56,7 +57,7 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     }
     waiting = [job for job in jobs.values() if not job.is_finished()]
     print(f"{len(waiting)} runs, about {clock(sum(map(rest, waiting)))} of processor time")
-    code = run_all(waiting, places)
+    code = run_all(waiting, places, ended=Telling(shown, jobs))
     if code > 1:
         return code
     page = root / "report.html"
@@ -64,7 +65,7 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     print(f"\nWhat each part of a transformer does ({clock(time.monotonic() - began)}):\n")
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
-        tell(f"{sentence(headline, jobs)} ({made(headline, jobs)})")
+        print(told(f"{sentence(headline, jobs)} ({made(headline, jobs)})"))
         print(f"  {anchor(headline, jobs, page)}\n" if page.exists() else "")
     if problem:
         print(f"failed: {problem}")
@@ -73,7 +74,25 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     return 1 if problem else code
 
 
-def tell(text: str) -> None:
+class Telling:
+    """What is said of a run that has ended: its time, and the finding that it completes."""
+
+    def __init__(self, shown: Sequence[Headline], jobs: Mapping[str, Job]):
+        self.jobs, self.open = jobs, [h for h in shown if not _is_finished(h, jobs)]
+
+    def __call__(self, outcome: Outcome) -> str:
+        found = [headline for headline in self.open if _is_finished(headline, self.jobs)]
+        self.open = [headline for headline in self.open if headline not in found]
+        texts = (f"{PAPERS[h.paper].title}: {sentence(h, self.jobs)}" for h in found)
+        said = "".join(f"\n\n{told(text)}\n" for text in texts)
+        return f"{outcome.job.name}: {clock(outcome.seconds)}{said}"
+
+
+def _is_finished(headline: Headline, jobs: Mapping[str, Job]) -> bool:
+    return all(jobs[name].is_finished() for name in headline.parts)
+
+
+def told(text: str) -> str:
     """A paragraph behind a margin, as wide as the terminal and broken between words."""
     width = shutil.get_terminal_size((100, 24)).columns
     paragraph = textwrap.TextWrapper(
@@ -83,7 +102,7 @@ def tell(text: str) -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    print(paragraph.fill(text))
+    return paragraph.fill(text)
 
 
 def made(headline: Headline, jobs: Mapping[str, Job]) -> str:

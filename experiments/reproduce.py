@@ -45,7 +45,7 @@ from experiments.papers import PAPERS
 from experiments.schedule import again, executors, launch, planning, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of, recorded
-from experiments.schedule.running import check_budget, rest, run_all
+from experiments.schedule.running import check_budget, run_all, together
 from experiments.shared import flags
 from jaxformer.commandline import Parser, command, count, seconds
 from jaxformer.errors import UserError, check_choice
@@ -108,7 +108,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
         show_plan.queue(queue, asked.budget)
         return 0
     limit = "" if math.isinf(asked.budget) else f"; the budget is {clock(asked.budget)}"
-    total = clock(sum(map(rest, queue)) / len(places))
+    total = clock(together(queue, len(places)))
     print(f"open runs: {len(queue)}, about {total}{limit}", flush=True)
     code = run_all(
         queue,

@@ -4,7 +4,7 @@ r"""The trainability diagram with networks in it (arXiv 2505.24333, Figure 1c).
 
 scale  what                                 time             expected alpha_c at low beta
 tiny   L=4, d=32, 2x2 networks              10 CPU seconds   see result.json
-small  L=60, T=64, d=256, 4x6 networks      80 CPU seconds   1.26 (limit: 1.23)
+small  L=60, T=64, d=256, 4x6 networks      25 CPU seconds   1.26 (limit: 1.23)
 paper  L=60, T=128, d=600, 6x6 networks     an hour          1.24 (limit: 1.23)
 
 Rank collapse below alpha_c(beta; L), entropy collapse right of beta_c(0) = sqrt(2). The paper gives
@@ -17,7 +17,7 @@ init_std^2 d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula says 0
 
 from configs import common
 
-SECONDS = {"tiny": 10, "small": 80, "paper": 3600}
+SECONDS = {"tiny": 10, "small": 30, "paper": 3600}
 
 
 def get_config(arg: str = ""):

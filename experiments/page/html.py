@@ -19,7 +19,7 @@ from experiments.page.overview import overview
 from experiments.page.section import folded, made, section, table, verdict
 from experiments.page.shelf import Shelf, with_papers
 
-SCRIPTS = ("page.js", *explore.SCRIPTS)
+SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
 
 
 def page(

@@ -24,7 +24,7 @@ COPY = re.compile(r'<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"(?: style="(
 BAR = re.compile(r"M ?(\S+) (\S+?) ?L ?(\S+) (\S+) ?")
 CIRCLE = re.compile(r"M 0 ([\d.]+) ?(?:C[^A-Za-z]*)+z ?")  # of this radius
 PATH = re.compile(r' d="([^"]*)"')
-POINT = re.compile(r"([ML]) ?(-?[\d.]+) (-?[\d.]+) ?(z?) ?")
+POINT = re.compile(r"([ML]) ?(-?[\d.]+) (-?[\d.]+) ?([zZ]?) ?")
 
 
 def shortened(text: str) -> str:
@@ -34,7 +34,7 @@ def shortened(text: str) -> str:
     text = _without_bare_groups(_names_that_are_used(text))
     text = _marks_that_say_it_once(_lines_joined(_letters_joined(text)))
     text = _marks_drawn(text)
-    text = PATH.sub(lambda m: f' d="{_in_steps(m[1])}"', text)
+    text = PATH.sub(lambda m: f' d="{in_steps(m[1])}"', text)
     styles = dict.fromkeys(re.findall(r' style="([^"]*)"', text))
     rules = "".join(f".s{k}{{{style.replace(': ', ':')}}}" for k, style in enumerate(styles))
     kinds = {style: f"s{k}" for k, style in enumerate(styles)}
@@ -83,7 +83,7 @@ def _runs(text: str, pattern: re.Pattern[str], one, fits) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _in_steps(path: str) -> str:
+def in_steps(path: str) -> str:
     """A path of straight lines, each point by its step from the one before: "m1 2 .5-1 2 .3"."""
     if POINT.sub("", path).strip():  # it has curves
         return path

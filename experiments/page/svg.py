@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from experiments.page.shorten import in_steps
 from experiments.shared.describe import csv_text
 
 WIDTH, HEIGHT = 420, 250
@@ -175,8 +176,8 @@ def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> 
     )
     parts = []
     if not marks and len(middle) > 1:
-        parts.append(_path(f"band {colour}", f"M{'L'.join(high + low[::-1])}Z"))
-    parts.append(_path(f"line {colour}", f"M{'L'.join(middle)}"))
+        parts.append(_path(f"band {colour}", in_steps(f"M{'L'.join(high + low[::-1])}Z")))
+    parts.append(_path(f"line {colour}", in_steps(f"M{'L'.join(middle)}")))
     if marks or len(middle) < 4:
         for x, y, low, high in zip(line.x, line.y, line.low, line.high, strict=True):
             if marks and high > low:

@@ -1,13 +1,13 @@
-"""Why a rule held, failed or cannot tell: what it compares, how far apart, and what it asks for."""
+"""Why a rule held, failed or cannot tell: what it compares, how far apart, and what it asks for.
+
+The drawing beside the words is made by why.js.
+"""
 
 import math
 from html import escape
 
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, NOT_HELD, Compared, Finding, Rule, Side
-
-WIDTH, HEIGHT, MARGIN = 340, 40, 16
-LINE = 14  # the height at which the interval is drawn
 
 
 def why(row: Row, finding: Finding, rule: Rule) -> str:
@@ -21,8 +21,15 @@ def why(row: Row, finding: Finding, rule: Rule) -> str:
     head = {HELD: "why it held", NOT_HELD: "why it did not hold"}.get(
         finding.verdict, "why it cannot be told"
     )
-    drawn = _drawing(found, rule, finding.verdict) if math.isfinite(found.half) else ""
-    return f'<details class="why"><summary>{head}</summary><p>{told}</p>{drawn}</details>'
+    kind = finding.verdict.replace(" ", "-")
+    drawn = f' data-rule="{_drawn(found, rule)}"' if math.isfinite(found.half) else ""
+    return f'<details class="why {kind}"{drawn}><summary>{head}</summary><p>{told}</p></details>'
+
+
+def _drawn(found: Compared, rule: Rule) -> str:
+    """What why.js draws: the difference, half of its interval, the edges of what is asked for."""
+    edges = (-rule.by, rule.by) if rule.within else (rule.by,)
+    return " ".join(f"{value:.4g}" for value in (found.gap, found.half, *edges))
 
 
 def _side(row: Row, side: Side) -> str:
@@ -79,29 +86,3 @@ def _rounded(value: float, half: float) -> str:
     """With two digits of the interval's half width."""
     digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
     return f"{value:.{digits}f}"
-
-
-def _drawing(found: Compared, rule: Rule, verdict: str) -> str:
-    """A line of differences: the part asked for, the interval, its middle."""
-    ends = [found.gap - found.half, found.gap + found.half]
-    edges = [-rule.by, rule.by] if rule.within else [rule.by]
-    low, high = min(ends + edges), max(ends + edges)
-    room = 0.12 * (high - low or abs(high) or 1.0)
-    low, high = low - room, high + room
-
-    def at(value: float) -> str:
-        return f"{MARGIN + (value - low) / (high - low) * (WIDTH - 2 * MARGIN):.1f}"
-
-    end = at(rule.by) if rule.within else f"{WIDTH - MARGIN}"
-    parts = [
-        f'<path class="asked" d="M{at(edges[0])} 4H{end}V24H{at(edges[0])}Z"/>',
-        f'<path class="axis" d="M{MARGIN} 24H{WIDTH - MARGIN}"/>',
-        f'<path class="interval" d="M{at(ends[0])} {LINE}H{at(ends[1])}"/>',
-        f'<circle cx="{at(found.gap)}" cy="{LINE}" r="4"/>',
-    ]
-    parts += [
-        f'<text x="{at(edge)}" y="37" text-anchor="middle">{edge:.4g}</text>' for edge in edges
-    ]
-    kind = verdict.replace(" ", "-")
-    box = f'viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true"'  # the words say the same
-    return f'<svg class="rule {kind}" {box}>{"".join(parts)}</svg>'

@@ -19,7 +19,7 @@ from experiments.ledger.record import Record
 from experiments.schedule import executors, launch, show_plan
 from experiments.schedule.jobs import Job
 from experiments.schedule.planning import Wanted
-from experiments.schedule.running import check_budget, rest, run_all
+from experiments.schedule.running import check_budget, rest, run_all, together
 from experiments.shared import flags
 from experiments.shared.describe import csv_text, show
 from jaxformer.errors import UserError
@@ -69,7 +69,7 @@ def main(
         return 0
     code = 0
     if jobs:
-        total = clock(sum(map(rest, jobs)) / len(places))
+        total = clock(together(jobs, len(places)))
         print(f"runs to make again: {len(jobs)}, about {total}, in {out}", flush=True)
         code = run_all(jobs, places, asked.budget, launch=launcher)
     compare(repeats, out)

@@ -96,6 +96,12 @@ def check_budget(
         )
 
 
+def together(jobs: Sequence[Job], places: int) -> float:
+    """Seconds that they still take, so many at a time: at least those of the longest."""
+    times = [rest(job) for job in jobs]
+    return max(sum(times) / places, *times, 0.0)
+
+
 def rest(job: Job) -> float:
     """Seconds that a job still takes, by its own rows if it was interrupted."""
     if job.anew:

@@ -170,6 +170,10 @@ def test_it_ends_with_a_sentence_for_each_paper_and_where_it_stands(command, tmp
     assert "a finding of one." in out and "report.html#mixit-table-2-retrieval" in out
     assert "a finding of two." in out and "report.html#paper-associations" in out
     assert "a finding of one. (scale tiny, 2 seeds)" in out
+    # Before the second run has ended the first paper's finding is on the screen.
+    words = " ".join(out.split())
+    early = words.index(f"{PAPERS['mixit'].title}: a finding of one.")
+    assert early < words.index("two: 1 s") < words.index("ran 2 of 2")
     held = json.loads((tmp_path / "demo/sentences.json").read_text())
     assert [one["sentence"] for one in held] == ["a finding of one.", "a finding of two."]
     assert held[0]["made"] == "scale tiny, 2 seeds" and len(held[1]["runs"]) == 1
@@ -198,11 +202,10 @@ def test_an_interrupted_demo_says_how_to_go_on(command):
 
 
 @pytest.mark.parametrize("columns", [40, 80, 100])
-def test_a_sentence_breaks_between_words_in_any_terminal(columns, monkeypatch, capsys):
+def test_a_sentence_breaks_between_words_in_any_terminal(columns, monkeypatch):
     text = "the posterior of block_0/attn/weights is well-mixed and lies at 0.97 ± 0.01. " * 3
     monkeypatch.setenv("COLUMNS", str(columns))
-    demo.tell(text)
-    lines = capsys.readouterr().out.splitlines()
+    lines = demo.told(text).splitlines()
     assert " ".join(lines).split() == text.split() and len(lines) > 2
     assert all(line.startswith("  ") and len(line) < columns for line in lines)
 

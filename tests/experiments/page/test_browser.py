@@ -54,6 +54,19 @@ BUTTONS = """
   return {copied, wanted: pre.textContent, said: pre.previousElementSibling.textContent,
     asked: save.dataset.file, name: held.name, text: await held.blob.text()};
 """
+WHY = """
+  const found = [];
+  for (const why of all("details.why[data-rule]")) {
+    const before = why.querySelectorAll("svg").length;
+    for (const open of [true, false, true]) { why.open = open; await later(); }
+    const [asked, , interval] = [...why.querySelectorAll("path")].map((path) =>
+      path.getAttribute("d").match(/-?[\\d.]+/g).map(Number));
+    found.push({before, drawn: why.querySelectorAll("svg").length, verdict: why.className,
+      edges: [asked[0], asked[2]], interval: [interval[0], interval[2]],
+      colour: getComputedStyle(why.querySelector("circle")).fill});
+  }
+  return {found};
+"""
 SLIDERS = """
   const found = {};
   for (const [id, field, told] of [["phase", "alpha", "phase-told"],
@@ -100,6 +113,20 @@ def test_the_buttons_copy_a_command_and_save_a_table(made, rows, tmp_path):
     assert found["copied"] == found["wanted"] and found["said"] == "copied"
     assert found["name"] == found["asked"]
     assert found["text"] in {tables.as_csv(row) for row in rows}
+
+
+def test_a_rule_is_drawn_once_when_somebody_asks_why(made, tmp_path):
+    """A held rule's interval lies inside of what was asked for, a failed one's outside."""
+    found = browser.ask(made, WHY, tmp_path)["found"]
+    assert {one["before"] for one in found} == {0} and {one["drawn"] for one in found} == {1}
+    inside, outside = [], []
+    for one in found:
+        (low, high), (begin, end) = one["edges"], one["interval"]
+        inside.append(one["verdict"] == "why held" and low <= begin <= end <= high)
+        outside.append("did-not-hold" in one["verdict"] and (end <= low or begin >= high))
+        assert "cannot" in one["verdict"] or inside[-1] or outside[-1], one
+    assert any(inside) and any(outside)
+    assert len({one["colour"] for one in found}) == len({one["verdict"] for one in found}) > 1
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def places(path):
     ],
 )
 def test_steps_lead_to_the_same_places(path):
-    short = shorten._in_steps(path)
+    short = shorten.in_steps(path)
     assert len(short) < len(path)
     assert short.count("z") == path.count("z")
     for now, was in zip(places(short), places(path), strict=True):
@@ -71,7 +71,7 @@ def test_steps_lead_to_the_same_places(path):
 
 def test_a_curve_is_left_as_it_is():
     path = "M 0 0C 1 1 2 2 3 3"
-    assert shorten._in_steps(path) == path
+    assert shorten.in_steps(path) == path
 
 
 def test_the_bars_of_a_curve_are_one_path_but_see_through_lines_stay_apart():

@@ -37,3 +37,9 @@ def test_it_prints_on_few_pages(whole, tmp_path):
     subprocess.run([browser.find(), *words], check=True, capture_output=True, timeout=300)
     pages = re.findall(rb"/Type\s*/Page\b(?!s)", (tmp_path / "page.pdf").read_bytes())
     assert 10 < len(pages) < MOST_PAGES
+
+
+@pytest.mark.parametrize("width", [360, 420, 800, 920, 1000, 1400])
+def test_nothing_is_wider_than_the_window(whole, tmp_path, width):
+    asked = "return {wide: document.documentElement.scrollWidth - innerWidth};"
+    assert browser.ask(whole.read_text(), asked, tmp_path, width=width)["wide"] <= 0

@@ -6,7 +6,7 @@ from experiments import recipes
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.record import Record
 from experiments.ledger.rules import above, of
-from experiments.schedule import planning
+from experiments.schedule import launch, planning, running
 from experiments.schedule.estimates import Estimator, written_seconds
 from experiments.shared import flags
 from jaxformer import build
@@ -166,3 +166,10 @@ def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
 )
 def test_a_config_file_says_its_seconds(file, arguments, seeds, seconds):
     assert written_seconds(f"configs/{file}.py", arguments, seeds) == seconds
+
+
+def test_many_at_a_time_take_as_long_as_the_longest(tmp_path):
+    config = "configs/mixit/retrieval.py:scale=tiny"
+    jobs = [launch.job(f"job {s}", config, {}, tmp_path / str(s), seconds=s) for s in (10, 20, 60)]
+    assert [running.together(jobs, n) for n in (1, 2, 64)] == [90, 60, 60]
+    assert running.together([], 2) == 0
