@@ -47,12 +47,18 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     known += [v for record in records for v in record.baselines.values()]
     metrics = [m for record in records for m in record.metrics.values()]
     known += [m["mean"] for m in metrics if m["mean"] is not None]
-    for row in ledger(PAPERS, records):  # means over cells
+    for row in ledger(PAPERS, records):  # means over cells, and shares
         several = [s for r in row.item.rules.values() for s in r.sides if s.among]
         for side in several:
             if {*side.among} <= row.records.keys():
                 found = [row.records[cell].metrics[side.metric]["mean"] for cell in side.among]
                 known.append(sum(found) / len(found))
+        shares = [s for r in row.item.rules.values() for s in r.sides if s.times != 1]
+        known += [
+            s.times * row.records[s.cell].metrics[s.metric]["mean"]
+            for s in shares
+            if s.cell in row.records
+        ]
     spelled = {f"{value:.4g}" for value in known}
     spelled |= {f"{value:.{places}f}" for value in known for places in range(7)}
     text = (flags.ROOT / "RESULTS.md").read_text()
