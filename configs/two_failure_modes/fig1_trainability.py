@@ -17,7 +17,7 @@ init_std^2 d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula says 0
 
 from configs import common
 
-SECONDS = {"tiny": 10, "small": 30, "paper": 3600}
+SECONDS = {"tiny": 10, "small": 25, "paper": 3600}
 
 
 def get_config(arg: str = ""):

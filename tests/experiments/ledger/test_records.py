@@ -47,7 +47,8 @@ def test_damaged_curves_are_one_line():
 
 def test_arrays_are_written_by_rows_and_their_place_is_said(tmp_path):
     arrays = {
-        "deep": np.arange(6 * 2 * 50).reshape(6, 2, 50) / 7,
+        "deep": np.arange(6 * 5 * 50).reshape(6, 5, 50) / 7,
+        "small": np.arange(6 * 4 * 50).reshape(6, 4, 50),
         "steps": np.array([0, 100_000]),
         "tau": np.float64(0.123456789),
         "names": np.array(["a, b", "c"]),
@@ -58,7 +59,8 @@ def test_arrays_are_written_by_rows_and_their_place_is_said(tmp_path):
     found = {(name, place): values for name, place, *values in lines}
     assert found["names", "0:2:1"] == ["a, b", "c"] and found["tau", ""] == ["0.12346"]
     assert found["steps", "0:2:1"] == ["0", "100000"]
-    assert len(found) == 3 + 5 * 2  # of the first axis five entries
+    assert len(found) == 3 + 5 * 5 + 6 * 4  # of a long array's first axis five entries
+    assert found["small", "5 3 0:50:1"][-1] == "1199"
     row = found["deep", "3 1 0:50:3"]
     np.testing.assert_allclose([*map(float, row)], arrays["deep"][3, 1, 0:50:3], rtol=1e-4)
 
