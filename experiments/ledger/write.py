@@ -28,7 +28,9 @@ WHOLE = 1250  # values of an array that is kept whole, so that its figure can be
 AXIS = 24  # entries of one axis of a longer one
 FIRST = 5  # entries of an axis before the last two: a run has five seeds
 PALETTE = 256
-UNSEEN = 4  # of 255: a colour that moves by no more looks the same
+UNSEEN = 16  # of 255: so far a colour may move where the edge of a line is smoothed,
+HAIR, FEW = 2, 0.06  # and by more than a hair only in few places: a colour map would get bands
+MANY = 20_000  # colours of a picture that no palette fits; to look for one takes long
 
 
 def keep(workdir: Workdir) -> Path:
@@ -93,12 +95,12 @@ def _fewer_colours(flat):
     """The picture in the colours of a palette; None if one of them moves too far."""
     from PIL import Image, ImageChops
 
-    if flat.getcolors(PALETTE * (2 * UNSEEN + 1) ** 3) is None:
-        return None  # more colours than are near to any palette; looking for one takes long
+    if flat.getcolors(MANY) is None:
+        return None
     method, undithered = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
     fewer = flat.quantize(PALETTE, method=method, kmeans=2, dither=undithered)
-    moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max()
-    return fewer if moved <= UNSEEN else None
+    moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max(-1)
+    return fewer if moved.max() <= UNSEEN and (moved > HAIR).mean() < FEW else None
 
 
 def table(arrays: Path) -> str:

@@ -140,6 +140,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
     rules = [rule for i in items for rule in (*i.rules.values(), *i.checks.values())]
     sides = [side for rule in rules for side in rule.sides]
     constants = [side.value for side in sides if not side.cell]
+    shares = {side.times for side in sides if side.times != 1}
     marked = []
     for _, attributes, words in read.texts:
         places = attributes.get("data-record", attributes.get("data-records"))
@@ -150,6 +151,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
         known = [m["mean"] for record in records for m in record["metrics"].values()]
         if "data-records" in attributes:
             known += constants + [v for record in records for v in record["baselines"].values()]
+            known += [share * mean for share in shares for mean in known if mean is not None]
             known += [*gaps(records), *over_all(records)]
         marked.append("".join(words))
         for part in marked[-1].split(" against "):
