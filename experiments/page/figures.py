@@ -53,10 +53,13 @@ def picture(record: Record, file: Path, others: int = 0) -> Figure:
 
 
 def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, int]:
-    """Of cells whose mean a rule takes, such as splits of the data, the first is drawn: it stands
-    for how many others, which stand for 0."""
-    found = {}
-    for names in {side.among for rule in row.item.rules.values() for side in rule.sides}:
+    """Of runs of one config, and of cells whose mean a rule takes, such as splits of the data, the
+    first is drawn: it stands for how many others, which stand for 0."""
+    found, of_config = {}, {}
+    for name, cell in row.item.cells.items():
+        of_config.setdefault(cell.config, []).append(name)
+    means = {side.among for rule in row.item.rules.values() for side in rule.sides}
+    for names in (*means, *of_config.values()):
         first, *others = [name for name in names if name in drawn] or [None]
         if others:
             found |= {first: len(others)} | dict.fromkeys(others, 0)
