@@ -23,19 +23,27 @@ class Estimator:
         for record in records:
             total = record.seconds["compile"] + record.seconds["run"]
             self.equal.setdefault(record.key, []).append(total / max(len(record.seeds), 1))
-            alike = (record.config["name"], record.scale)
             with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
                 rate = record.seconds["run"] / work(record.config, record.steps)  # or it is odd
-                self.alike.setdefault(alike, []).append(rate)
+                self.alike.setdefault(kind(record.config), []).append(rate)
 
     def __call__(self, config: Any) -> float:
         held = flags.plain(config)
         seeds = max(int(held["n_seeds"]), 1)
         if equal := self.equal.get(key(held)):
             return median(equal) * seeds
-        if alike := self.alike.get((held["name"], held["arguments"]["scale"])):
+        if alike := self.alike.get(kind(held)):
             return START + median(alike) * work(held)
-        return START + written_seconds(f"configs/{held['name']}.py", held["arguments"], seeds)
+        return START + written_seconds(_file(held), held["arguments"], seeds)
+
+
+def kind(config: Mapping[str, Any]) -> tuple[str, str]:
+    """What a run has in common with others that take as long: its config file, its SECONDS."""
+    arguments = config["arguments"]
+    try:
+        return config["name"], _closest(_file(config), arguments)
+    except (UserError, AttributeError, ValueError):
+        return config["name"], arguments["scale"]
 
 
 def work(config: dict[str, Any], steps: int | None = None) -> float:
@@ -51,13 +59,20 @@ def work(config: dict[str, Any], steps: int | None = None) -> float:
 
 def written_seconds(file: str, arguments: Mapping[str, str], seeds: int) -> float:
     """SECONDS of a config file, for another number of seeds than the config's own."""
-    scale = arguments["scale"]
-    words = {scale, *(f"{name}={value}" for name, value in arguments.items())}
     try:
-        said: dict[str, float] = flags.config_module(file).SECONDS
-        # "small,when=trained" is closer than "small" where that is an argument.
-        closest = max((k for k in said if {*k.split(",")} <= words), key=len)
+        closest = _closest(file, arguments)
         own = flags.plain(flags.load_config(f"{file}:scale={closest}"))
+        return flags.config_module(file).SECONDS[closest] * seeds / own["n_seeds"]
     except (UserError, AttributeError, ValueError):
-        return DEFAULTS[scale]
-    return said[closest] * seeds / own["n_seeds"]
+        return DEFAULTS[arguments["scale"]]
+
+
+def _closest(file: str, arguments: Mapping[str, str]) -> str:
+    """The key of SECONDS: "small,when=trained" is closer than "small" where that is an argument."""
+    words = {arguments["scale"], *(f"{name}={value}" for name, value in arguments.items())}
+    said: dict[str, float] = flags.config_module(file).SECONDS
+    return max((k for k in said if {*k.split(",")} <= words), key=len)
+
+
+def _file(config: Mapping[str, Any]) -> str:
+    return f"configs/{config['name']}.py"

@@ -12,9 +12,7 @@ from jaxformer.errors import check_range, unknown
 from jaxformer.models.points import point
 
 FAN_IN = "fan_in"
-DENSE = (
-    "dense"  # the name of what dense layers give, for what a block keeps (decoder_spec.py, KEEP)
-)
+DENSE = "dense"  # what dense layers give, for what a block keeps (decoder_spec.py, KEEP)
 ONE_AXIS = (((1,), (0,)), ((), ()))  # of matrices: columns of the first, rows of the second
 
 

@@ -173,3 +173,12 @@ def test_many_at_a_time_take_as_long_as_the_longest(tmp_path):
     jobs = [launch.job(f"job {s}", config, {}, tmp_path / str(s), seconds=s) for s in (10, 20, 60)]
     assert [running.together(jobs, n) for n in (1, 2, 64)] == [90, 60, 60]
     assert running.together([], 2) == 0
+
+
+def test_a_short_run_says_nothing_of_a_long_one_of_its_file():
+    file = "configs/mixit/covariance_depth.py"
+    short = Cell(f"{file}:when=initialisation")
+    known = Estimator([record(short, seeds=5)])
+    assert known(flags.load_config(f"{short.config},scale=small")) == pytest.approx(12.0)
+    assert known(flags.load_config(f"{short.config},preset=authors,scale=small")) < 20
+    assert known(flags.load_config(f"{file}:when=trained,scale=small")) > 1000
