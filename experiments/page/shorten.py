@@ -5,6 +5,7 @@ are one, and nothing is named that nobody refers to.
 """
 
 import re
+from collections.abc import Callable
 from html import unescape
 
 TAG = re.compile(r"<[^>]*>")
@@ -19,7 +20,6 @@ LETTERS = re.compile(r'<tspan x="([^"]*)"([^>]*)>([^<]+)</tspan>')
 LINES = re.compile(r'<path d="([^"]*)"((?:(?!opacity)[^>])*fill: none(?:(?!opacity)[^>])*)/>')
 # A mark, and its copies along a curve: the caps of bars, dots.
 MARK = re.compile(r'<path id="(\w+)" d="([^"]*)"(?: style="([^"]*)")?/>')
-DRAWN = re.compile(r'(<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"/>)')
 COPY = re.compile(r'<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"(?: style="([^"]*)")?/>')
 BAR = re.compile(r"M ?(\S+) (\S+?) ?L ?(\S+) (\S+) ?")
 CIRCLE = re.compile(r"M 0 ([\d.]+) ?(?:C[^A-Za-z]*)+z ?")  # of this radius
@@ -54,7 +54,10 @@ def _letters_joined(text: str) -> str:
         places, letters = (" ".join(m[1] for m in run), "".join(m[3] for m in run))
         return f'<tspan x="{places}"{run[0][2]}>{letters}</tspan>'
 
-    return _runs(text, LETTERS, one, lambda m: len(m[1].split()) == len(unescape(m[3])))
+    def look(m: re.Match[str]) -> str | None:
+        return m[2] if len(m[1].split()) == len(unescape(m[3])) else None
+
+    return _runs(text, LETTERS, one, look)
 
 
 def _lines_joined(text: str) -> str:
@@ -63,16 +66,21 @@ def _lines_joined(text: str) -> str:
     def one(run: list[re.Match[str]]) -> str:
         return f'<path d="{" ".join(m[1].strip() for m in run)}"{run[0][2]}/>'
 
-    return _runs(text, LINES, one, lambda m: True)
+    return _runs(text, LINES, one, lambda m: m[2])
 
 
-def _runs(text: str, pattern: re.Pattern[str], one, fits) -> str:
-    """The text with each run of neighbours, alike in their second group, written by `one`."""
+def _runs(
+    text: str,
+    pattern: re.Pattern[str],
+    one: Callable[[list[re.Match[str]]], str],
+    look: Callable[[re.Match[str]], str | None],
+) -> str:
+    """The text with each run of neighbours of one look, which is not None, written by `one`."""
     runs: list[list[re.Match[str]]] = []
     for match in pattern.finditer(text):
-        before = runs[-1][-1] if runs else None
-        alike = before and before.end() == match.start() and before[2] == match[2]
-        if alike and fits(before) and fits(match):
+        before, own = runs[-1][-1] if runs else None, look(match)
+        beside = before if before and before.end() == match.start() else None
+        if beside and own is not None and look(beside) == own:
             runs[-1].append(match)
         else:
             runs.append([match])
@@ -135,25 +143,27 @@ def _marks_drawn(text: str) -> str:
     known = {name: (path, style) for name, path, style in MARK.findall(text)}
 
     def one(run: list[re.Match[str]]) -> str:
-        path, style = known[run[0][2]]
+        path, style = known.get(run[0][1], ("", ""))
         drawn = _drawn(path, _properties(style)) if len(run) > 1 else None
         if drawn is None:
             return "".join(m[0] for m in run)
         (x0, y0, x1, y1), style = drawn
-        places = [(float(m[3]), float(m[4])) for m in run]
+        places = [(float(m[2]), float(m[3])) for m in run]
         lines = (f"M {x + x0:.1f} {y + y0:.1f}L{x + x1:.1f} {y + y1:.1f} " for x, y in places)
         return f'<path d="{"".join(lines)}" style="{style}"/>'
 
-    return _runs(text, DRAWN, one, lambda m: m[2] in known)
+    return _runs(text, COPY, one, lambda m: m[1] if m[1] in known and m[4] is None else None)
 
 
 def _drawn(path: str, look: dict[str, str]) -> tuple[tuple[float, ...], str] | None:
     """A mark as a line and its style; None if it is no such mark."""
+    if any("opacity" in name for name in look):  # where two lie over each other it would show
+        return None
     if bar := BAR.fullmatch(path):
         return tuple(map(float, bar.groups())), _style(look)
     circle = CIRCLE.fullmatch(path)
     edge, fill = look.get("stroke", "none"), look.get("fill", "#000000")
-    if not circle or edge not in ("none", fill) or any("opacity" in name for name in look):
+    if not circle or edge not in ("none", fill):
         return None
     wide = 2 * float(circle[1]) + (0 if edge == "none" else float(look.get("stroke-width", 1)))
     dot = {"fill": "none", "stroke": fill, "stroke-width": f"{wide:g}", "stroke-linecap": "round"}

@@ -107,3 +107,18 @@ def test_a_mark_says_how_it_looks_if_its_copies_agree():
     assert 'style="fill: red; stroke: #000"' in once  # what the mark itself says comes first
     differ = mark.format("b") + copy.format("b", "red") + copy.format("b", "blue")
     assert shorten._marks_that_say_it_once(differ) == differ
+
+
+def test_dots_and_caps_are_lines_of_one_path_unless_one_sees_through_them():
+    copies = "".join(f'<use xlink:href="#a" x="{x}" y="5"/>' for x in (1, 2))
+    cap = '<path id="a" d="M 2 0L-2 0 " style="stroke: #000{}"/>'
+    solid = shorten._marks_drawn(cap.format("") + copies)
+    drawn = re.findall(' d="([^"]*)"', solid)[-1]
+    assert "<use" not in solid
+    np.testing.assert_allclose(places(drawn), places("M 3 5L-1 5M 4 5L0 5"))
+    glass = cap.format("; stroke-opacity: 0.5") + copies
+    assert shorten._marks_drawn(glass) == glass
+    curve = "C 1 2 2 1 2 0 C 2 -1 1 -2 0 -2 C -1 -2 -2 -1 -2 0 C -2 1 -1 2 0 2 z "
+    dot = f'<path id="a" d="M 0 2 {curve}" style="fill: red; stroke: red; stroke-width: 1.5"/>'
+    round_line = shorten._marks_drawn(dot + copies)
+    assert "stroke: red; stroke-width: 5.5; stroke-linecap: round" in round_line
