@@ -23,7 +23,13 @@ TUNED = (
     "diverged when the noise came."
 )
 # The paper's N, T and d; 2,000 steps, as B.6 says, of 8 sequences and not of 512.
-SIZES = {"train.batch_size": "8", "train.steps": "2000", "n_seeds": "3"}
+SIZES = {
+    "train.batch_size": "8",
+    "train.steps": "4000",
+    "n_seeds": "3",
+    "recall.probe_every": "200",
+    "data.test_size": "256",
+}
 
 
 def architecture(layers: str) -> dict[str, Cell]:
@@ -48,7 +54,7 @@ AT_SIZE = Item(
         "layer 1 finds the previous token": above("recall_previous", 0.9),
     },
     metric="p_correct_without_f2",
-    note="N = 65, T = 256, d = 256, 2,000 steps, rate .03; 8 sequences a step instead of 512.",
+    note="N = 65, T = 256, d = 256, 4,000 steps, rate .03; 8 sequences a step instead of 512.",
 )
 AT_SIZE_11 = Item(
     "Figure 11, the paper's sizes",
@@ -60,7 +66,7 @@ AT_SIZE_11 = Item(
     },
     {"without F2 better": above(GAIN_2, 0.0), "without F1 better": above(GAIN_1, 0.0)},
     metric=GAIN_1,
-    note="N = 65, T = 256, d = 256, 2,000 steps, rate .03; 8 sequences a step instead of 512.",
+    note="N = 65, T = 256, d = 256, 4,000 steps, rate .03; 8 sequences a step instead of 512.",
 )
 TO_THE_PLATEAU = (
     item(
