@@ -36,6 +36,20 @@ def token_covariance(states_BxTxN: jax.Array) -> jax.Array:
     return _mean_pair(centred) / (states_BxTxN.shape[-1] - 1)
 
 
+def dimensions(states_BxTxN: jax.Array) -> jax.Array:
+    """How many directions the states of all tokens fill, the participation ratio of their variance.
+
+    (tr C)^2 / tr C^2 of the covariance C over tokens: k if the variance lies equally in k
+    orthogonal directions, 1 if all states lie on a line, 0 if all are one. A number for the batch,
+    not for each example.
+    """
+    states_XxN = states_BxTxN.reshape(-1, states_BxTxN.shape[-1])
+    centred_XxN = states_XxN - states_XxN.mean(0)
+    covariance_NxN = centred_XxN.T @ centred_XxN
+    shares_NxN = covariance_NxN / jnp.maximum(jnp.trace(covariance_NxN), 1e-30)
+    return jnp.trace(shares_NxN) ** 2 / jnp.maximum((shares_NxN**2).sum(), 1e-30)
+
+
 def _mean_pair(x_BxTxN: jax.Array) -> jax.Array:
     """The mean of x_s . x_t over s != t."""
     length = x_BxTxN.shape[1]

@@ -4,6 +4,8 @@ What both versions claim stands once, in `claims`, with both table numbers; here
 and the theorem that it builds on.
 """
 
+import functools
+
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.rules import above, near, of
 from experiments.papers.mixit import claims_theory
@@ -69,12 +71,39 @@ SCALE = Item(
     late=True,
 )
 
+EMBEDDINGS, SMALL_BRANCHES = "trained embeddings", "trained embeddings, branches 4/L"
+filled = functools.partial(of, EMBEDDINGS)
 COLLAPSE = Item(
     "Section 5, subspace selection",
-    "Rank collapse with depth explains why a deep random transformer cannot select a subspace.",
-    needs="a measure of subspace selection in trained random transformers",
-    note="Table 6 tests that tokens grow alike with depth, and Table 5 that a deep random "
-    "transformer fails. That the one explains the other is tested nowhere, in the paper or here.",
+    "Rank collapse with depth explains why a random transformer, of which the embeddings alone are "
+    "trained, works in a subspace.",
+    {name: claims_theory.COVARIANCE.cells[name] for name in (EMBEDDINGS, SMALL_BRANCHES)},
+    {
+        "training the embeddings selects a subspace: at L = 32 tokens fill fewer dimensions": above(
+            filled("before/dimensions/random/L=32"), filled("dimensions/random/L=32")
+        ),
+        "tokens fill fewer dimensions at L = 32 than at L = 2": above(
+            0.0, filled("log_growth/dimensions/random")
+        ),
+        "branches of 4/L, which collapse less, leave more dimensions at L = 32": above(
+            of(SMALL_BRANCHES, "dimensions/random/L=32"), filled("dimensions/random/L=32")
+        ),
+    },
+    checks={
+        "tokens collapse: their cosine grows from L = 2 to 32": above(
+            filled("log_growth/cosine/random"), 0.0
+        ),
+        "branches of 4/L collapse less: their cosine at L = 32 is lower": above(
+            filled("cosine/random/L=32"), of(SMALL_BRANCHES, "cosine/random/L=32")
+        ),
+        "the collapse of untrained networks leaves fewer dimensions too": above(
+            0.0, filled("before/log_growth/dimensions/random")
+        ),
+    },
+    metric="dimensions/random/L=32",
+    note="The paper infers it from Table 6 and measures no subspace. Here the dimensions that the "
+    "states of tokens fill are measured (participation ratio of their variance), and the collapse "
+    "is weakened by smaller branches: what collapse explains must go with it.",
 )
 
 PAPER = Paper(

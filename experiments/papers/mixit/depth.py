@@ -20,7 +20,11 @@ from theory.numerics import states_at
 
 STATISTICS = {"covariance": observables.token_covariance, "cosine": observables.token_cosine}
 NAMES = {"mixit": "MixiT", "random": "Random transformer"}
-LABELS = {"covariance": "mean covariance of two tokens", "cosine": "mean cosine of two tokens"}
+LABELS = (
+    "mean covariance of two tokens",
+    "mean cosine of two tokens",
+    "dimensions filled by tokens",  # of trained networks alone
+)
 
 
 def measure_covariance_depth(
@@ -134,21 +138,21 @@ def draw_covariance_depth(arrays):
 
 def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
     """Each statistic against depth; `before`, the same before training, in dashes."""
-    figure, axes = plots.row(len(STATISTICS), (plots.PAGE, 2.1))
-    for s, (axis, statistic) in enumerate(zip(axes, STATISTICS, strict=True)):
+    figure, axes = plots.row(values["mixit"].shape[-1], (plots.PAGE, 2.1))
+    for s, axis in enumerate(axes):
         for colour, (name, label) in zip(plots.COLOURS, NAMES.items()):
             look = {"color": colour, "label": label}
             plots.means(axis, depths, values[name][:, :, s], fmt="o-", **look)
             if before is not None:
                 look |= {"label": f"{label}, at initialisation", "alpha": 0.5}
                 plots.means(axis, depths, before[name][:, :, s], fmt="o--", **look)
-        axis.set(xscale="log", yscale="log", xlabel="layers L", ylabel=LABELS[statistic])
+        axis.set(xscale="log", yscale="log", xlabel="layers L", ylabel=LABELS[s])
         axis.set_xticks(depths, [str(L) for L in depths])
         axis.set_xticks([], minor=True)
     grows = []
     for name in ("random", "mixit"):
         first, *_, last = values[name].swapaxes(0, 1)
-        covariance, cosine = last.mean(0) / first.mean(0)
+        covariance, cosine, *_ = last.mean(0) / first.mean(0)
         grows.append(f"{NAMES[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}")
     found = verdict(values)
     below = all(found[f"{statistic}_mixit_below"] for statistic in STATISTICS)

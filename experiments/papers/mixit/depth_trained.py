@@ -10,7 +10,7 @@ import numpy as np
 from experiments.papers.mixit import depth
 from experiments.shared.fitting import fitted
 from experiments.shared.outcome import Outcome, Training, exact
-from jaxformer import optim
+from jaxformer import observables, optim
 from jaxformer.capture import capture
 from jaxformer.data.tokens import find
 from jaxformer.models.decoder import decoder
@@ -34,7 +34,8 @@ def measure_covariance_trained(
 
     One network a depth and seed, trained under `rules` to name the next symbol of the text, or the
     next token if `text` is a folder of experiments/prepare.py; of several learning rates the one
-    with the lowest final loss counts. Measured on held-out text.
+    with the lowest final loss counts. Measured on held-out text. `dimensions` are the directions
+    that the tokens' states fill: few where a network works in a subspace of its width.
     """
     _, batch_size, steps, _, n_seeds = training
     depth.check(depths, steps=steps, batch_size=batch_size, sequences=sequences, length=length)
@@ -45,7 +46,7 @@ def measure_covariance_trained(
         else CausalText(text=text, window=length)
     )
     factor = optim.schedule("cosine", steps, min(20, steps))
-    shape = (n_seeds, len(depths), len(depth.STATISTICS))
+    shape = (n_seeds, len(depths), len(depth.STATISTICS) + 1)
     values = {when: {name: np.empty(shape) for name in models} for when in ("before", "after")}
     metrics, baselines, alarms = {}, {}, []
     for name, fields in models.items():
@@ -66,17 +67,31 @@ def measure_covariance_trained(
             losses = dict(enumerate(last_S, training.seed))
             what = f"{name} with {L} layers: the loss"
             alarms += filter(None, [above_unigram(what, losses, baselines["unigram_loss"])])
-            raw, cosine = values["after"][name][:, k].mean(0)
+            raw, cosine, filled = values["after"][name][:, k].mean(0)
             words = f"loss {last_S.mean():.3f}, covariance {raw:.4g}, cosine {cosine:.3f}"
+            words += f", {filled:.3g} dimensions"
             print(f"{name}, L = {L}: {words}", flush=True)
     arrays = {"depths": depths}
     for when, found in values.items():
         arrays |= {f"{when}/{name}": array for name, array in found.items()}
         where = "" if when == "after" else "before/"
+        filled = {name: array[:, :, -1] for name, array in found.items()}
+        metrics |= dimensions(filled, depths, where)
         metrics |= depth.numbers(found, depths, where)
         verdict = depth.verdict(found)
         metrics |= {f"verdict/{where}{name}": exact(value) for name, value in verdict.items()}
     return Outcome(arrays, metrics, baselines, alarms=alarms)
+
+
+def dimensions(filled: Mapping[str, np.ndarray], depths: Sequence[int], where: str) -> dict:
+    """Over seeds: the directions filled at each depth, and the growth of their logarithm."""
+    metrics = {}
+    for name, filled_SxL in filled.items():
+        for L, filled_S in zip(depths, filled_SxL.T, strict=True):
+            metrics[f"{where}dimensions/{name}/L={L}"] = over_seeds(filled_S)
+        growth_S = np.log(filled_SxL[:, -1]) - np.log(filled_SxL[:, 0])
+        metrics[f"{where}log_growth/dimensions/{name}"] = over_seeds(growth_S)
+    return metrics
 
 
 def draw_covariance_trained(arrays):
@@ -87,12 +102,13 @@ def draw_covariance_trained(arrays):
 
 
 def _measure(model, layers: int, params, tokens_BxT) -> np.ndarray:
-    """(members, statistics) of the last block's states."""
+    """(members, statistics and dimensions) of the last block's states."""
     name = f"block_{layers - 1}/states"
 
     def one(params):
         states = capture(model, params, tokens_BxT, names=[name])[name]
-        return jnp.stack([f(states).mean() for f in depth.STATISTICS.values()])
+        pairs = [f(states).mean() for f in depth.STATISTICS.values()]
+        return jnp.stack([*pairs, observables.dimensions(states)])
 
     with jax.enable_x64(False):
         return np.asarray(jax.jit(lambda p: jax.lax.map(one, p))(params))

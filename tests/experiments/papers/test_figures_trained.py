@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from experiments.papers.associations import allocation
-from experiments.papers.mixit import depth
+from experiments.papers.mixit import depth, depth_trained
 from experiments.shared import fitting
 from experiments.shared.outcome import Training
-from jaxformer import optim
+from jaxformer import observables, optim
 from jaxformer.errors import UserError
 from jaxformer.models.recall import recall
 from jaxformer.partition import Partition
@@ -101,6 +101,22 @@ def test_the_verdict_of_table_6():
     assert numbers["log_random_over_mixit/cosine"].mean == pytest.approx(0)
 
 
+def test_dimensions_count_the_directions_that_states_fill():
+    rng = np.random.default_rng(0)
+    directions = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+    sides = np.concatenate([np.eye(3), -np.eye(3)])  # equal variance in three directions
+    states = (sides @ directions[:3] * 1e3 + rng.standard_normal(8)).reshape(2, 3, 8)
+    assert observables.dimensions(states) == pytest.approx(3, rel=1e-5)
+    line = np.outer(range(6), directions[0]).reshape(2, 3, 8)
+    assert observables.dimensions(line) == pytest.approx(1, rel=1e-5)
+    assert observables.dimensions(np.ones((2, 3, 8))) == 0
+
+    filled = {"random": np.array([[8.0, 2.0], [16.0, 4.0]])}
+    found = depth_trained.dimensions(filled, (2, 32), "before/")
+    assert found["before/dimensions/random/L=32"].mean == 3
+    assert found["before/log_growth/dimensions/random"].mean == pytest.approx(-np.log(4))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "words", "name"),
@@ -109,7 +125,7 @@ def test_the_verdict_of_table_6():
         (
             "mixit/covariance_depth.py:when=trained,scale=tiny",
             ("--config.figure.depths=(1,2)",),
-            "before/log_growth/cosine/mixit",
+            "before/log_growth/dimensions/mixit",
         ),
     ],
 )

@@ -55,6 +55,11 @@ CASES = [
     # 19 % of Standard, as Table 4 prints it, is not a third.
     ("Section 4, thirds of the capacity", "Frozen-MLP keeps 1", (0.14, 0.42), (0.08, 0.42)),
     ("Section 4, thirds of the capacity", "MixiT keeps 2", (0.29, 0.436), (0.42, 0.436)),
+    ("Section 5, subspace selection", "selects a subspace", (20.0, 4.0), (4.0, 20.0)),
+    ("Section 5, subspace selection", "fewer dimensions at L = 32 than", (-1.0,), (0.5,)),
+    # few dimensions with and without collapse: something else selects them
+    ("Section 5, subspace selection", "leave more dimensions", (15.0, 4.0), (4.0, 4.5)),
+    ("Section 5, subspace selection", "cosine at L = 32 is lower", (0.9, 0.2), (0.2, 0.9)),
 ]
 OF_DEPTH = [
     ("MixiT keeps", (0.99, 1.0), (0.6, 1.0)),
