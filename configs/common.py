@@ -129,7 +129,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         mixer=mixer,
         # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (one a head between that
         # and 1/sqrt(m), as in the authors' code), token 1/sqrt(m), or a number
-        mixing_scale="spread" if fixed else "head",
+        mixing_scale="spread",
         mixing_identity=True,
         sink_head=False,
         learned_positions=fixed,

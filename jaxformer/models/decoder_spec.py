@@ -31,7 +31,7 @@ class DecoderSpec:
     mlp_width: int  # 4n in the papers
     mixer: str = "softmax"
     causal: bool = True  # a token sees only those before it and itself
-    mixing_scale: float | str = "head"  # std of W: theory | head | spread | token | a number
+    mixing_scale: float | str = "spread"  # std of W: theory | head | spread | token | a number
     mixing_identity: bool = True  # I + W - rowmean(W); else without the I
     sink_head: bool = False
     learned_positions: bool = False
