@@ -51,6 +51,7 @@ FIGURES: dict[str, str] = {
     "associations_theory": "associations.theorems:theory",
     "covariance_depth": "mixit.depth:covariance_depth",
     "covariance_trained": "mixit.depth_trained:covariance_trained",
+    "speed": "mixit.speed:speed",
     "universality": "mixit.universality:universality",
     "sde_causal": "mixit.sde:causal",
     "sde_one_step": "mixit.sde:one_step",
@@ -59,7 +60,13 @@ FIGURES: dict[str, str] = {
 }
 
 # Of the last two 0 means all there are.
-MAY_BE_0 = ("figure.multipliers", "figure.warmup", "figure.questions", "figure.sentences")
+MAY_BE_0 = (
+    "figure.multipliers",
+    "figure.warmup",
+    "figure.loss_chunk",
+    "figure.questions",
+    "figure.sentences",
+)
 
 
 def run(config, workdir: Workdir) -> int:

@@ -23,7 +23,7 @@ from experiments.papers.mixit.claims_sweeps import (
     HEAD_SWEEPS,
     MORE_DIGITS,
 )
-from experiments.papers.mixit.claims_text import LANGUAGE, THROUGHPUT, WAYS, YELP
+from experiments.papers.mixit.claims_text import LANGUAGE, SPEED, THROUGHPUT, WAYS, YELP
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
 # Trivial predictors.
@@ -219,6 +219,6 @@ PAPER = Paper(
         *(MEMORIZATION, FULL_TABLE, YELP, WAYS),
         *(HOPS, COMPOSITION, RETRIEVAL, FIGURE_2, FIGURE_3),
         *(*LANGUAGE, BITS, THIRDS, *HEAD_SWEEPS, DEPTH),
-        *(GRID, OPTIMA, PRINTED_VARIANCE, *STUDY, THROUGHPUT),
+        *(GRID, OPTIMA, PRINTED_VARIANCE, *STUDY, THROUGHPUT, SPEED),
     ),
 )

@@ -35,6 +35,7 @@ DEAR = {
         "signal_tanh",
         "signal_trainability",
         "signal_critical",
+        "speed",
         "universality",
     ),
 }

@@ -55,6 +55,8 @@ CASES = [
     # 19 % of Standard, as Table 4 prints it, is not a third.
     ("Section 4, thirds of the capacity", "Frozen-MLP keeps 1", (0.14, 0.42), (0.08, 0.42)),
     ("Section 4, thirds of the capacity", "MixiT keeps 2", (0.29, 0.436), (0.42, 0.436)),
+    ("Appendix C, throughput at n = 256", "MixiT trains faster", (1.2, 1.1), (1.1, 1.2)),
+    ("Appendix C, throughput at n = 256", "Frozen-QK trains 1.24", (1.25,), (1.05,)),
     ("Section 5, subspace selection", "selects a subspace", (20.0, 4.0), (4.0, 20.0)),
     ("Section 5, subspace selection", "fewer dimensions at L = 32 than", (-1.0,), (0.5,)),
     # few dimensions with and without collapse: something else selects them

@@ -1,0 +1,149 @@
+"""How fast each variant trains as a language model, measured by the training loop (Appendix C)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.shared import plots
+from experiments.shared.outcome import Outcome, exact
+from jaxformer import optim
+from jaxformer.errors import UserError, check_range
+from jaxformer.models.decoder import decoder
+from jaxformer.partition import Partition
+from jaxformer.records import Memory
+from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.tasks.source import make_source
+from jaxformer.tasks.text import CausalText
+from jaxformer.training.metrics import Mean, over_seeds
+from jaxformer.training.population import population
+from jaxformer.training.run import train_phases
+from jaxformer.training.setup import Phase, Setup, make_setup
+from jaxformer.training.throughput import Throughput
+
+BASE = "standard"
+
+
+@dataclass(frozen=True)
+class Padded(CausalText):
+    """The packaged chain with a larger vocabulary, of which the text uses some symbols."""
+
+    vocab: int = 0
+
+    @property
+    def vocab_size(self) -> int:
+        return self.vocab
+
+
+def measure_speed(
+    models: Mapping[str, Mapping[str, Any]],
+    rules: Mapping[str, Sequence[tuple[str, str]]],
+    vocab: int,
+    length: int,
+    batch_size: int,
+    steps: int,
+    rounds: int,
+    loss_chunk: int,
+    seed: int,
+) -> Outcome:
+    """Tokens a second of each variant; in every round each has one turn of `steps` steps.
+
+    Each round begins with another variant: a machine that slows down slows all of them. `speed` is
+    that over Standard's of the same round, and `products` what the matrix products that a variant
+    does not compute would allow.
+    """
+    check_speed(models, rules, vocab, steps)
+    settings = TrainSettings(
+        batch_size=batch_size, steps=steps, log_every=steps, eval_every=0, loss_chunk=loss_chunk
+    )
+    sizes = {"vocab_size": vocab, "length": length}
+    names = _order(models)
+    setups = {n: _setup({**models[n], **sizes}, rules[n], settings, seed) for n in names}
+    tokens, flops = {name: np.empty(rounds) for name in names}, {}
+    for r in range(rounds):
+        for name in map(str, np.roll(names, -r)):
+            heard = _turn(setups[name], settings)
+            tokens[name][r] = heard.numbers()["tokens_per_second"]
+            flops[name] = heard.flops
+            rate = f"{tokens[name][r]:,.0f} tokens a second"
+            print(f"round {r + 1}/{rounds}  {name}: {rate}", flush=True)
+    speed = {name: tokens[name] / tokens[BASE] for name in names}
+    allowed = {name: flops[BASE] / flops[name] for name in names}
+    metrics: dict[str, Mean] = {}
+    for name in names:
+        metrics[f"tokens_per_second/{name}"] = over_seeds(tokens[name])
+        metrics[f"samples_per_second/{name}"] = over_seeds(tokens[name] / length)
+        metrics[f"speed/{name}"] = over_seeds(speed[name])
+        metrics[f"flops/{name}"] = exact(flops[name])
+        metrics[f"products/{name}"] = exact(allowed[name])
+    arrays = {"speed": np.stack([*speed.values()]), "products": np.array([*allowed.values()])}
+    return Outcome(arrays, metrics)
+
+
+def check_speed(
+    models: Mapping[str, Any], rules: Mapping[str, Any], vocab: int, steps: int
+) -> None:
+    """Raises unless each model has its rules, the text its symbols and a turn a step to measure."""
+    if not models or models.keys() != rules.keys():
+        raise UserError(
+            f"figure.models and figure.rules must name the same variants, got {[*models]} and "
+            f"{[*rules]}."
+        )
+    if BASE not in models:
+        raise UserError(f"figure.models must have {BASE!r}, to which all compare; got {[*models]}.")
+    least = CausalText().vocab_size
+    if vocab < least:
+        raise UserError(f"figure.vocab must be at least {least}, the text's symbols, got {vocab}.")
+    check_range("figure.steps", steps, 2)  # the first ones compile and do not count
+
+
+def draw_speed(arrays, models):
+    """Measured speed beside what the matrix products allow."""
+    figure, (axis,) = plots.row(1, (plots.PAGE, 2.3))
+    speed_VxR, products_V = np.asarray(arrays["speed"]), np.asarray(arrays["products"])
+    names = [name.replace("_", " ") for name in _order(models)]
+    x = np.arange(len(names))
+    colour, other = plots.COLOURS[:2]
+    plots.means(axis, x, speed_VxR.T, fmt="o", color=colour, label="measured")
+    look = {"marker": "_", "markersize": 16, "linestyle": "none"}
+    axis.plot(x, products_V, color=other, label="what the matrix products allow", **look)
+    axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+    axis.set_xticks(x, names)
+    axis.set(ylabel="speed over Standard's", xlim=(-0.5, len(names) - 0.5))
+    found = ", ".join(
+        f"{name} {mean:.2f}" for name, mean in zip(names[1:], speed_VxR[1:].mean(1), strict=True)
+    )
+    plots.headed(
+        figure,
+        f"Tokens a second over Standard's: {found}",
+        f"Bars: standard errors over {speed_VxR.shape[1]} rounds, all have a turn in each.",
+        axis,
+    )
+    return figure
+
+
+def _order(models: Mapping[str, Any]) -> list[str]:
+    """Standard first: a config sorts its names."""
+    return sorted(models, key=lambda name: (name != BASE, name))
+
+
+def _setup(fields: Mapping[str, Any], rules, settings: TrainSettings, seed: int) -> Setup:
+    partition = Partition([(pattern, label) for pattern, label in rules])
+    constant = optim.schedule("constant", settings.steps, 0)
+    tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, constant)
+    task = Padded(window=fields["length"], vocab=fields["vocab_size"])
+    with jax.enable_x64(False):
+        sizes = DataSettings(test_size=1, validation_size=1)
+        data = make_source(task, sizes, settings.batch_size)
+        model = decoder(**fields, dtype=jnp.float32, param_dtype=jnp.float32)
+        nouns = (task, model, partition, tx, data, population(seed, 1, (1e-3,)))
+        return make_setup(*nouns, settings, DeviceSettings())
+
+
+def _turn(setup: Setup, settings: TrainSettings) -> Throughput:
+    with jax.enable_x64(False):
+        phases = [Phase(settings.steps, setup)]
+        return train_phases(phases, settings, Memory({}), progress=False).session.speed

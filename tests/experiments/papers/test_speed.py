@@ -1,0 +1,87 @@
+"""Tokens a second of the variants: turns, ratios, and what the matrix products would allow."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.papers.mixit import speed
+from experiments.recipes import solve
+from experiments.shared import flags
+from experiments.shared.outcome import call
+from jaxformer.errors import UserError
+
+TINY = "configs/text/speed.py:scale=tiny"
+
+
+def measured(**changed):
+    figure, settings = solve.setup(flags.configured(TINY, {}))
+    return call(figure.measure, settings | changed)
+
+
+def test_speeds_are_compared_within_a_round_and_products_are_counted(monkeypatch):
+    turns, setup_of = [], speed._setup
+
+    def setup(fields, rules, settings, seed):
+        return (
+            fields["mixer"],
+            [label for _, label in rules],
+            setup_of(fields, rules, settings, seed),
+        )
+
+    def turn(setup, settings):
+        """The machine is half as fast in the second round; MixiT is always 1.5 times as fast."""
+        mixer, labels, real = setup
+        turns.append((mixer, *labels))
+        slow = 1 + (len(turns) > 5)
+        assert real.data.batch_size == settings.batch_size == 4
+        tokens = (150.0 if mixer == "mixit" else 100.0) / slow
+        flops = 8.0 if mixer == "mixit" else 10.0
+        return SimpleNamespace(numbers=lambda: {"tokens_per_second": tokens}, flops=flops)
+
+    monkeypatch.setattr(speed, "_setup", setup)
+    monkeypatch.setattr(speed, "_turn", turn)
+    metrics = measured().metrics
+    assert turns[0] == turns[9] == ("softmax", "train")  # Standard begins, then ends
+    assert len(turns) == 10 and sorted(turns[:5]) == sorted(turns[5:])
+    assert metrics["speed/mixit"].mean == 1.5 and metrics["speed/mixit"].sem == 0
+    assert metrics["tokens_per_second/standard"].mean == 75
+    assert metrics["samples_per_second/standard"].mean == pytest.approx(75 / 16)
+    assert metrics["products/mixit"].mean == 1.25 and metrics["products/frozen_qk"].mean == 1
+
+
+def test_the_training_loop_measures_a_turn():
+    kinds = dict(mlp_width=64, width=16, layers=1, heads=2)
+    fields = dict(kinds, vocab_size=128, length=16)
+    rules = solve.setup(flags.configured(TINY, {}))[1]["rules"]
+    settings = speed.TrainSettings(batch_size=2, steps=8, log_every=8, eval_every=0)
+    heard = {
+        name: speed._turn(speed._setup(fields, rules[name], settings, 0), settings)
+        for name in ("standard", "frozen_qk")
+    }
+    assert all(h.numbers()["tokens_per_second"] > 0 and h.steps == 7 for h in heard.values())
+    # Two gradients of 16 x 16 weights less, over 2 x 16 tokens.
+    saved = heard["standard"].flops - heard["frozen_qk"].flops
+    assert saved == 2 * 2 * 32 * 16 * 16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab": 20}, "figure.vocab must be at least 65"),
+        ({"steps": 1}, "figure.steps"),
+        ({"models": {}, "rules": {}}, "must name the same variants"),
+        ({"models": {"mixit": {}}, "rules": {"mixit": []}}, "must have 'standard'"),
+        ({"rules": {"standard": []}}, "must name the same variants"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        measured(**change)
+
+
+def test_the_figure_says_who_is_faster():
+    arrays = {"speed": np.array([[1.0, 1.0], [1.2, 1.3]]), "products": np.array([1.0, 1.1])}
+    figure = speed.draw_speed(arrays, {"mixit": {}, "standard": {}})
+    words = " ".join(text.get_text() for text in figure.texts)
+    assert "mixit 1.25" in words.replace("\n", " ")
