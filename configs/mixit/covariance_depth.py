@@ -4,8 +4,8 @@ r"""Covariance of the last layer's tokens against depth (MixiT paper, version B,
 
 when    initialisation | trained (each depth for 600 steps on text, then measured on held-out text)
 trains  all (what MixiT trains: everything but the mixing) | embeddings (as the random transformer)
-preset  paper (the text) | authors (their code, with skips of 1/sqrt(2)) | authors_deep (the same
-        with branches times 4/L, the default of their script for text)
+preset  paper (the text) | branches (the same with branches times 4/L) | authors (their code, with
+        skips of 1/sqrt(2)) | authors_deep (their script for text: branches times 4/L, and more)
 
 scale  what                                            time             expected verdicts
 tiny   n=32, L = 2, 4, 8, 2 seeds                      10 CPU seconds   all 1
@@ -37,6 +37,7 @@ SECONDS = {
     "paper,when=trained": 3 * 3600,
 }
 DEPTHS = (2, 4, 8, 16, 32)
+BASE_LAYERS = 4  # of the authors' script for text
 INITIALISATION = dict(
     tiny=dict(width=32, heads=4, depths=(2, 4, 8), sequences=8, length=32, vocab=200, n_seeds=2),
     small=dict(width=128, heads=8, depths=DEPTHS, sequences=8, length=64, vocab=1000, n_seeds=5),
@@ -55,7 +56,7 @@ def get_config(arg: str = ""):
         when=("initialisation", "trained"),
         trains=("all", "embeddings"),
         scale=common.SCALES,
-        preset=common.PRESETS,
+        preset=(*common.PRESETS, "branches"),
     )
     trained, whole = arguments["when"] == "trained", arguments["trains"] == "all"
     sizes = (TRAINED if trained else INITIALISATION)[arguments["scale"]]
@@ -71,11 +72,14 @@ def get_config(arg: str = ""):
     )
     random = dict(fields, mixer="softmax")
     mixit = dict(fields, mixer="mixit", learned_positions=True, mixing_scale="spread")
-    if arguments["preset"] != "paper":
+    if arguments["preset"] == "branches":
+        for model in (random, mixit):
+            model.update(depth_alpha=1.0, base_layers=BASE_LAYERS)
+    elif arguments["preset"] != "paper":
         for model, fixed in ((random, False), (mixit, True)):
             model.update(init_std=0.02, qk_init_std=0.02, embed_init_std=0.02)
             deep = arguments["preset"] == "authors_deep"
-            model.update(common.authors(fixed, deep, base_layers=4))  # 4 is that of text
+            model.update(common.authors(fixed, deep, base_layers=BASE_LAYERS))
     config = common.figure(
         "mixit/covariance_depth",
         arguments,

@@ -67,5 +67,6 @@ def get_config(arg: str = ""):
         config.optim.labels = dict(train=common.adamw(weight_decay=0.01))
         config.train.update(batch_size=512, steps=40_000, log_every=100, eval_every=2_000)
         config.train.update(loss_chunk=4096)
+        config.n_seeds = 3
     config.train.throughput = True
     return config

@@ -59,6 +59,7 @@ def get_config(arg: str = ""):
         config.optim.update(learning_rate=(1e-3, 5e-4, 1e-4), schedule="linear", warmup=500)
         config.optim.labels = dict(train=common.adamw(weight_decay=0.01))
         config.train.update(batch_size=256, steps=10_000, log_every=50, eval_every=1_000)
+        config.n_seeds = 3
     config.model.update(name="classifier", pool="last")
     mixit = config.model.mixer == "mixit"
     sight = arguments["sight"]

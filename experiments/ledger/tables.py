@@ -3,6 +3,7 @@
 Every measured number comes out of a record, which the line carries along.
 """
 
+import math
 import re
 import shlex
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from experiments.shared.describe import csv_text, number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
+MOST = 64  # seeds that a row asks for
 SHOWN = 6  # metrics of a record that no rule asks about
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -121,17 +123,43 @@ def missing(row: Row) -> dict[str, str]:
 
 
 def more_seeds(row: Row) -> str:
-    """The command of twice the seeds, where errors between seeds leave an item open."""
-    records = row.records.values()
-    trained = any(len(record.members) > 1 for record in records)
-    if not trained or not any(f.verdict == OPEN for f in row.findings):
+    """The command with so many seeds as would decide an item that only errors leave open."""
+    seeds, records = seeds_needed(row), row.records.values()
+    if not seeds:
         return ""
-    seeds, scale = 2 * max(len(r.seeds) for r in records), next(iter(records)).scale
+    scale = next(iter(records)).scale
     only = shlex.quote(row.item.name)
     return (
         f"python experiments/reproduce.py --paper {row.paper.key} --only {only} --scale {scale} "
         f"--seeds {seeds}"
     )
+
+
+def seeds_needed(row: Row) -> int:
+    """By the gaps and the spread of the open rules; 0 if no number up to MOST would decide.
+
+    An interval shrinks with the root of the seeds. Where the error is not known, two more show it.
+    Other splits of the data, and what was not run, are not a matter of seeds.
+    """
+    trained = any(len(record.members) > 1 for record in row.records.values())
+    if row.verdict != OPEN or not trained:
+        return 0
+    needed = 0
+    for rule, finding in zip(row.item.rules.values(), row.findings, strict=True):
+        if finding.verdict == HELD:
+            continue
+        compared = finding.compared
+        if compared is None or any(side.among for side in rule.sides):
+            return 0
+        n, gap = max(compared.seeds), abs(compared.gap) if rule.within else compared.gap
+        if math.isinf(compared.half):
+            needed = max(needed, n + 2)
+        elif gap == rule.by:
+            return 0
+        else:
+            asked = math.ceil(n * (compared.half / (gap - rule.by)) ** 2)
+            needed = max(needed, asked, n + 1)
+    return needed if needed <= MOST else 0
 
 
 def decided(row: Row) -> str:

@@ -37,6 +37,19 @@ def test_every_record_counts_and_has_its_name():
         assert Path(record.where).stem == run_name(record.config, record.config_hash)
 
 
+def of_side(row, side):
+    """The number of a side, from its records alone."""
+
+    def mean(cell):
+        record = row.records[cell]
+        held = record.baselines if side.is_baseline else record.metrics
+        return held[side.metric] if side.is_baseline else held[side.metric]["mean"]
+
+    if side.among:
+        return sum(map(mean, side.among)) / len(side.among)
+    return side.times * (mean(side.cell) - (mean(side.minus) if side.minus else 0))
+
+
 def test_every_number_of_the_pages_has_a_record_with_a_commit():
     records, problems = read.load(flags.ROOT / "results")
     assert not problems
@@ -47,17 +60,13 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     known += [v for record in records for v in record.baselines.values()]
     metrics = [m for record in records for m in record.metrics.values()]
     known += [m["mean"] for m in metrics if m["mean"] is not None]
-    for row in ledger(PAPERS, records):  # means over cells, and shares
-        several = [s for r in row.item.rules.values() for s in r.sides if s.among]
-        for side in several:
-            if {*side.among} <= row.records.keys():
-                found = [row.records[cell].metrics[side.metric]["mean"] for cell in side.among]
-                known.append(sum(found) / len(found))
-        shares = [s for r in row.item.rules.values() for s in r.sides if s.times != 1]
+    for row in ledger(PAPERS, records):  # means over cells, shares and gaps
+        asked = (*row.item.rules.values(), *row.item.checks.values())
         known += [
-            s.times * row.records[s.cell].metrics[s.metric]["mean"]
-            for s in shares
-            if s.cell in row.records
+            of_side(row, side)
+            for rule in asked
+            for side in rule.sides
+            if side.cell and {*side.cells} <= row.records.keys()
         ]
     spelled = {f"{value:.4g}" for value in known}
     spelled |= {f"{value:.{places}f}" for value in known for places in range(7)}

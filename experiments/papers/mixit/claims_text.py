@@ -3,7 +3,7 @@
 import functools
 
 from experiments.ledger.item import CODE_DIFFERS, Cell, Item
-from experiments.ledger.rules import above, near, of, trivial
+from experiments.ledger.rules import Rule, above, gap, near, of, share_of, trivial
 
 PAPER, SMALL = ("paper",), ("small",)
 VARIANTS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mixit")
@@ -13,6 +13,14 @@ PERPLEXITIES = {
 }
 nats = functools.partial(of, metric="loss")
 bits = functools.partial(of, metric="bits_per_byte")
+
+
+CLOSE = "Frozen-QK is closer to Standard than to MixiT"
+
+
+def closer(metric: str) -> Rule:
+    """Frozen-QK lies on Standard's side of the middle between Standard and MixiT."""
+    return above(gap("mixit", "frozen_qk", metric), gap("frozen_qk", "standard", metric))
 
 
 def language(name: str) -> Item:
@@ -32,6 +40,7 @@ def language(name: str) -> Item:
         {
             "Standard predicts better than Frozen-QK": above(nats("frozen_qk"), nats("standard")),
             "Frozen-QK predicts better than MixiT": above(nats("mixit"), nats("frozen_qk")),
+            CLOSE: closer("loss"),
         },
         metric="log_perplexity",
         baseline="trigram_loss",
@@ -58,11 +67,12 @@ SHAKESPEARE = Item(
             bits("frozen_qk"), bits("standard"), -0.01
         ),
         "Frozen-QK predicts better than MixiT": above(bits("mixit"), bits("frozen_qk")),
-        "MixiT predicts better than the random transformer": above(bits("random"), bits("mixit")),
+        CLOSE: closer("bits_per_byte"),
     },
     metric="bits_per_byte",
     baseline="bigram_bits_per_byte",
     checks={
+        "MixiT predicts better than the random transformer": above(bits("random"), bits("mixit")),
         "MixiT predicts better than a bigram": above(
             trivial("mixit", "bigram_bits_per_byte"), bits("mixit")
         ),
@@ -116,7 +126,7 @@ WAYS = Item(
     },
     {
         f"{label} is as good as Standard, {sight}": above(
-            of(f"{name}, {sight}"), of(f"standard, {sight}"), -0.02
+            of(f"{name}, {sight}"), of(f"standard, {sight}"), -0.05
         )
         for name, label in (("mixit", "MixiT"), ("frozen_qk", "Frozen-QK"))
         for sight in ("causal", "both")
@@ -128,7 +138,7 @@ WAYS = Item(
         )
     },
     note="In place of the Yelp reviews: texts of the packaged chain, half of them turned round, so "
-    "that only order tells the class.",
+    "that only order tells the class. There are 200 test texts, so that .05 is what they can tell.",
     also="version B, Table 3",
 )
 
@@ -163,6 +173,12 @@ THROUGHPUT = Item(
         "MixiT trains faster than Frozen-QK": above(samples("mixit"), samples("frozen_qk")),
     },
     metric="samples_per_second",
+    checks={
+        f"{label} trains at least {times} times as fast": above(
+            samples(name), share_of(samples("standard"), times)
+        )
+        for name, label, times in (("frozen_qk", "Frozen-QK", 1.2), ("mixit", "MixiT", 1.25))
+    },
     note="Measured by the training loop (train.throughput). The matrix products that are saved "
     "allow about 1.05. Neither version says how many GPUs.",
     also="version B, Appendix D",
