@@ -16,8 +16,8 @@ Comparing the counts of "(" and ")" scores 93.5 %, looking at the two ends as we
 the published 95.8 to 97.4 % need no more than that. `accuracy_hard` is the score on strings with
 equal counts that are not balanced, where the heuristic is always wrong. The paper's "length 40" is
 K = 20 if it counts parentheses: --config.task.pairs=20. With the authors' split, data.split=redraw,
-short strings are in the test set alone and Frozen-QK ends at 96.5 % (docs/mixit.md); the scores by
-length, such as `accuracy/length=1-2`, say where.
+short strings are in the test set alone and Frozen-QK ends at 95 +- 2 % (docs/mixit.md); the scores
+by length, such as `accuracy/length=1-2`, say where.
 """
 
 from configs import common

@@ -13,8 +13,8 @@ small    L=8, n=64, 10 seeds             1 CPU minute   cosine of tokens grows w
 paper    L=12, n=512, T=256, 10 seeds    minutes
 
 `attention_entropy` is 1 for uniform attention. With qk_init_std = 0.02 at n = 64 it is 1.00: frozen
-queries and keys then cannot tell tokens apart, which is why Frozen-QK fails at that scale (42 %
-instead of 98 % on retrieval). `token_covariance` is version B's Table 6 (raw), `token_cosine` the
+queries and keys then cannot tell tokens apart, which is why Frozen-QK fails at that scale (40 %
+instead of 99.9 % on retrieval). `token_covariance` is version B's Table 6 (raw), `token_cosine` the
 same without the scale.
 """
 

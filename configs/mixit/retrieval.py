@@ -13,9 +13,9 @@ paper  n=1024, M=30, V=256, 40,000 examples hours on a GPU      100, 100, 97.0 a
                                                                 (Table 2, the same order)
 
 Beside every number stands `in_context_guess`, the score of naming any value of the context: 40.8 %,
-34.0 % and 13.3 % for M = 6, 8, 30. A model between that and 100 % copies but does not retrieve;
+37.4 % and 13.3 % for M = 6, 8, 30. A model between that and 100 % copies but does not retrieve;
 `accuracy/pairs=4` is the score of contexts of four pairs. MixiT's published 11.2 % is below the
-guess; so would it be with mixing_scale=head (3 % at small), which is not what the authors run.
+guess.
 Frozen-QK wants a higher learning rate than Standard (1e-2 against 3e-3), so one shared rate can
 turn the order of the models around: the rate is chosen for each variant on validation data.
 """

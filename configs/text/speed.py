@@ -4,8 +4,8 @@ r"""Tokens a second of each variant as a language model (MixiT papers, Appendix 
 
 scale  what                                           time                expected
 tiny   n=16, a vocabulary of 128, 2 rounds            20 CPU seconds      it runs
-small  4 layers, n=256, m=256, vocabulary 8,192       15 CPU minutes      Frozen-QK, MixiT above 1
-paper  12 layers, n=512, m=256, vocabulary 128,256    minutes on a GPU    1.24 and 1.32 claimed
+small  4 layers, n=256, m=256, vocabulary 8,192       10 CPU minutes      Frozen-QK, MixiT above 1
+paper  12 layers, n=512, m=256, vocabulary 128,256    half an hour on GPU  1.24 and 1.32 claimed
 
 Every variant has a turn in each of five rounds, and the training loop measures the tokens a second
 without the first dispatch, which compiles. `speed` is that over Standard's of the same round, and

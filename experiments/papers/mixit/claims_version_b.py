@@ -105,9 +105,42 @@ COLLAPSE = Item(
     "is weakened by smaller branches and nothing else: what collapse explains must go with it.",
 )
 
+TASKS = {
+    "addition": "decimal addition",
+    "modular_addition": "modular addition",
+    "memorization": "memorisation",
+    "dyck": "Dyck-1",
+    "retrieval": "retrieval",
+    "hops": "k-hop",
+}
+IN_CONTEXT = ("retrieval", "hops")
+LITMUS = Item(
+    "Section 5, litmus test",
+    "MixiT is as good as Standard where a task needs no in-context reasoning, and fails in "
+    "retrieval and k-hop, which need it.",
+    {
+        f"{variant}, {name}": Cell(f"configs/mixit/{task}.py:variant={variant}")
+        for task, name in TASKS.items()
+        for variant in ("standard", "mixit")
+    },
+    {
+        f"MixiT is .2 below Standard in {name}"
+        if task in IN_CONTEXT
+        else f"MixiT is as good as Standard in {name}": above(
+            of(f"standard, {name}"), of(f"mixit, {name}"), 0.2
+        )
+        if task in IN_CONTEXT
+        else above(of(f"mixit, {name}"), of(f"standard, {name}"), -0.02)
+        for task, name in TASKS.items()
+    },
+    note="Which task needs it is the paper's judgement. `experiments/litmus.py` is this test for a "
+    "task of one's own. The sentiment of reviews, its third example, needs the Yelp data.",
+    late=True,
+)
+
 PAPER = Paper(
     "random_attention",
     "Is random attention sufficient for sequence modeling?",
     "version B of arXiv 2506.01115, anonymous",
-    (claims_theory.SDE, claims_theory.COVARIANCE, COLLAPSE, UNIVERSAL, SCALE),
+    (claims_theory.SDE, claims_theory.COVARIANCE, COLLAPSE, LITMUS, UNIVERSAL, SCALE),
 )

@@ -74,6 +74,8 @@ CASES = [
     ("Section 4, thirds of the capacity", "MixiT keeps 2", (2.18, 2.98), (1.71, 2.09)),
     ("Appendix C, throughput at n = 256", "MixiT trains faster", (1.2, 1.1), (1.1, 1.2)),
     ("Appendix C, throughput at n = 256", "Frozen-QK trains 1.24", (1.25,), (1.05,)),
+    ("Section 5, litmus test", "as good as Standard in Dyck-1", (0.99, 1.0), (0.93, 1.0)),
+    ("Section 5, litmus test", "below Standard in k-hop", (1.0, 0.75), (1.0, 0.9)),
     ("Section 5, subspace selection", "selects a subspace", (20.0, 4.0), (4.0, 20.0)),
     ("Section 5, subspace selection", "fewer dimensions at L = 32 than", (-1.0,), (0.5,)),
     # few dimensions with and without collapse: something else selects them
