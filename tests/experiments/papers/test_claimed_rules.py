@@ -32,6 +32,34 @@ def judged(item, words: str, *numbers: float) -> str:
 
 # item, words of its rule, numbers for which the sentence is true, and numbers for which it is not
 CASES = [
+    # Halfway to 1 from .5 is not near 1.
+    (RECALL, "Figure 10", "without F2 correct near 1", (0.98,), (0.71,)),
+    (RECALL, "Figure 10", "likelier than not", (0.65,), (0.3,)),
+    (RECALL, "Figure 10, to the plateau", "without F2 correct near 1", (0.98,), (0.907,)),
+    (RECALL, "Figure 3", "the noise half of the time", (0.48,), (0.95,)),
+    (RECALL, "Figure 4", "the noise has less", (0.04,), (0.3,)),
+    (RECALL, "Figure 4", "the answer has more", (0.9,), (0.5,)),
+    # .15 on either side was alike once.
+    (RECALL, "Figure 4, to the plateau", "clean: both alike", (0.05,), (0.15,)),
+    (RECALL, "Figure 4, to the plateau", "the noise has less", (0.04,), (0.3,)),
+    (RECALL, "Figure 4, to the plateau", "the answer has more", (0.9,), (0.5,)),
+    # The trigger alone is mapped to the noise.
+    (RECALL, "Figure 7", "nearly all tokens", (0.99,), (1 / 33,)),
+    (RECALL, "Figure 7, to the plateau", "nearly all tokens", (0.99,), (1 / 33,)),
+    (RECALL, "Figure 8", "from scratch: near 1 at first", (0.95,), (0.82,)),
+    (RECALL, "Figure 8, to the plateau", "fine-tuned: near 1 at first", (0.95,), (0.82,)),
+    (RECALL, "Figure 11", "the lower loss", (1.1, 0.5), (0.5, 1.1)),
+    (RECALL, "Figure 13, to the plateau", "5 % helps more than 10 %", (0.2, 0.1), (0.1, 0.2)),
+    (RECALL, "Figure 13, to the plateau", "no Wo at all", (-0.4,), (0.1,)),
+    (RECALL, "Figure 13, to the plateau", "F1 helps more than 5 %", (0.3, 0.1), (0.1, 0.3)),
+    (RECALL, "Figure 13, to the plateau", "F1 helps more than 10 %", (0.3, 0.1), (0.1, 0.3)),
+    (RECALL, "Figure 6", "total=200000: a share of 0.73 beats 0.57", (2.7, 2.6), (2.6, 2.7)),
+    (RECALL, "Figure 6, wide enough", "a share of 0.84 beats 0.73", (2.7, 2.6), (2.6, 2.7)),
+    (RECALL, "Figure 19", "4 layers, rarer: without the last MLP the accuracy", (0.4,), (-0.1,)),
+    (RECALL, "Figure 19, beyond guessing", "6 layers: without", (0.89,), (0.45,)),
+    # Layers that converge as those of 4 do.
+    (RECALL, "Figure 20, beyond guessing", "5 layers: the loss", (3.5, 1.8), (1.7, 1.8)),
+    (RECALL, "Figure 20, beyond guessing", "3 layers: at 1 %", (0.9,), (0.44,)),
     (RECALL, "Figure 11, the paper's sizes", "the lower loss", (0.6, 0.4), (0.4, 0.6)),
     (RECALL, "Figure 11, the paper's sizes", "reached, F1", (0.01,), (0.2,)),
     (RECALL, "Figures 3 and 7, the paper's sizes", "reached, F2", (0.01,), (0.2,)),
