@@ -11,6 +11,7 @@ from experiments.papers.associations import claims_plateau
 RECALL, PATHS = (
     {item.name: item for item in PAPERS[name].items} for name in ("associations", "attention_paths")
 )
+UNIFORM = "Appendix, uniform attention for the denoising head"
 ERROR = 0.002  # between seeds
 
 
@@ -64,6 +65,19 @@ CASES = [
     (RECALL, "Figure 11, the paper's sizes", "reached, F1", (0.01,), (0.2,)),
     (RECALL, "Figures 3 and 7, the paper's sizes", "reached, F2", (0.01,), (0.2,)),
     (RECALL, "Figures 3 and 7, the paper's sizes", "previous token too", (0.01,), (0.2,)),
+    (PATHS, "Figure 2c, paths in isolation", "a1 alone", (0.505,), (0.595,)),
+    (PATHS, "Figure 2c, paths in isolation", "denoising alone", (0.505,), (0.595,)),
+    # Suppressed at every width, which makes no difference to the GP limit.
+    (PATHS, "Figure 2c, adversarial paths", "a1 of N = 1000", (1.15,), (0.4,)),
+    (PATHS, "Figure 2c, adversarial paths", "beats the GP limit", (0.92, 0.84), (0.83, 0.84)),
+    # The identity in place of the theory; scores that say nothing about the accuracy.
+    (PATHS, "Figure 3c, e", "3c: the theory fits better", (0.12,), (-0.01,)),
+    (PATHS, "Figure 3c, e", "3e: score and accuracy", (0.4,), (-0.1,)),
+    (PATHS, "Figure 3f", "costs more than the lowest", (0.4, 0.0), (0.0, 0.4)),
+    (PATHS, "Appendix, pruning a wider network", "3 pruned", (-0.02,), (0.03,)),
+    (PATHS, UNIFORM, "as good as with a random head", (0.92, 0.92), (0.85, 0.92)),
+    (PATHS, "Appendix, a deeper network", "one-shot: N = 10", (0.02,), (-0.02,)),
+    (PATHS, "Appendix, a wider network", "one-shot: score", (0.3,), (-0.1,)),
 ]
 
 
