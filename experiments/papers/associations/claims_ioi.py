@@ -64,7 +64,9 @@ IOI_KNOWN = Item(
         for n, name in RARER.items()
     },
     metric="p_correct",
-    note=f"{GUESS} Of the noisy set, who always says the noise is right in .48. {DIVERGED}",
+    note=f"{GUESS} All seeds share 512 clean examples, whose own error, .02, no rule counts: "
+    "that 3 layers hold, by .08, may be luck. Of the noisy set, who always says the noise is right "
+    f"in .48. {DIVERGED}",
     checks={
         f"{n} layers, whole, noisy data: above always saying the noise": above(
             of(name, "accuracy"), trivial(name, "best_constant")

@@ -65,6 +65,10 @@ CASES = [
     (RECALL, "Figure 11, the paper's sizes", "reached, F1", (0.01,), (0.2,)),
     (RECALL, "Figures 3 and 7, the paper's sizes", "reached, F2", (0.01,), (0.2,)),
     (RECALL, "Figures 3 and 7, the paper's sizes", "previous token too", (0.01,), (0.2,)),
+    # "The" gains on IO where both fall.
+    (RECALL, "Figure 15", "1B: IO loses less", (-0.01,), (-0.3,)),
+    (RECALL, "Figure 17", "layer 10 at 0.8: them falls", (0.1, 0.05), (0.1, 0.2)),
+    (RECALL, "Figure 17", "layer 9 at 0.1: the falls", (0.1, 0.05), (0.1, 0.2)),
     (PATHS, "Figure 2c, paths in isolation", "a1 alone", (0.505,), (0.595,)),
     (PATHS, "Figure 2c, paths in isolation", "denoising alone", (0.505,), (0.595,)),
     # Suppressed at every width, which makes no difference to the GP limit.
