@@ -165,8 +165,8 @@ ARCHITECTURES = (
         "none_none",
         "No feed-forward layers: Wo of layer 1 at 5 % of its rank helps a little, 1 % destroys.",
         {"5 % helps": above(FIVE_PERCENT, 0.0), "1 % destroys": above(0.0, ONE_PERCENT)},
-        "1 % is one direction of 128. Other shares and other figures are compared in the row to the "
-        "plateau.",
+        "1 % is one direction of 128. Other shares and other figures are compared in the row to "
+        "the plateau.",
     ),
 )
 
