@@ -10,11 +10,7 @@ from experiments.shared.flags import ROOT
 
 # "+.413 +- .008", also over the end of a line; a percentage counts as it is written.
 NUMBER = re.compile(r"([+-]?\d*\.?\d+) \+-\s+(\d*\.\d+|\d+)( points| %)?")
-# Trials that were not recorded, and deviations between data sets instead of errors.
 ELSEWHERE = {
-    "configs/associations/architectures.py": {"-.03 +- .04"},
-    "configs/attention_paths/accuracy.py": {".844 +- .013", ".953 +- .007"},
-    "configs/attention_paths/robustness.py": {".564 +- .019"},
     # Networks that were built with what `--solve` said, which is no run of a config.
     "docs/signal.md": {
         *(".506 +- .010", ".296 +- .010", ".501 +- .011", ".152 +- .007", ".292 +- .011"),

@@ -11,7 +11,7 @@ The paper claims that each trigger is matched with itself only: in the second ma
 the triggers' rows and columns are large on the diagonal. `induction_triggers` is the mean logit
 there, in standard deviations of all logits but those of two triggers; `induction_mixed` that of two
 different triggers, `induction_others` that of a token with itself that is no trigger. Small:
-21 +- 1, -4.0 +- .5 and .12 +- .05 (with one trigger, recall.py: 21 +- 2, none and .03), and
+21 +- 1, -4.0 +- .5 and .12 +- .05 (with one trigger, recall.py: 21 +- 2, none and .04), and
 without F2 p(correct) is .93 for .51. The triggers are the most frequent symbols.
 """
 

@@ -9,8 +9,8 @@ paper  the same, 8000 draws                   1 CPU minute     the same, smaller
 
 The paper claims (arXiv 2405.15926): U^{pi pi'} = <V^pi . V^pi'> says which paths the
 network uses; good and denoising grow as N falls and are anticorrelated: the network subtracts the
-denoising path from the good one. Expected at N=10: 12.00, 6.85 and -4.65 in theory; 13.2, 7.35 and
--5.1 sampled, exact at this N; at N=1000 the diagonal is 1.1 to 1.3.
+denoising path from the good one. Expected at N=10: 12.00, 6.85 and -4.65 in theory; 13.1, 7.34
+and -5.09 sampled, exact at this N; at N=1000 the diagonal is 1.1 to 1.3.
 
 Two Gram matrices, and the paper takes them for one. (A), without the input projection, has mean
 E[U] at every width: what the authors' code measures. (B), the main text's <V_eff V_eff^T>/n, is

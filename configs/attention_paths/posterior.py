@@ -7,8 +7,8 @@ variant  collapsed  NUTS over the order parameters: exact at every width, cost i
 
 scale  what                                  time                       expected
 tiny   8 tokens, 20 features, N=5, P=40      10 CPU seconds             r-hat below 1.05
-small  the paper's task, N=10, 1 dataset     collapsed 20 CPU seconds,  E[U] good 13.2, denoising
-                                             weights 1 to 2 minutes     7.3, good-denoising -5.1
+small  the paper's task, N=10, 1 dataset     collapsed 20 CPU seconds,  E[U] good 13.1, denoising
+                                             weights 1 to 2 minutes     7.3, good-denoising -5.0
 paper  the same, 10 chains of 1000 draws     collapsed 1 CPU minute,    the same; accuracy 95.5 %
                                              weights hours
 

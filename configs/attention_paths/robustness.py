@@ -9,8 +9,8 @@ paper  8 datasets                                    1 CPU minute     noise 5: G
 
 The paper claims that the denoising path makes the network robust: with perpendicular noise 5 the
 good path alone fails and the combination does not. Expected (8 datasets, noise 5, uniform second
-head): good alone .564 +- .019, GP limit .825, N=10 .946, 100 .892, 1000 .832, correlation of the
-two paths -.85 at N=10; with a random second head GP .752, N=10 .920, correlation -.81. The authors'
+head): good alone .564 +- .007, GP limit .825, N=10 .946, 100 .892, 1000 .832, correlation of the
+two paths -.85 at N=10; with a random second head GP .750, N=10 .918, correlation -.81. The authors'
 two-path script has a uniform second head where the text says random; both are shown.
 """
 

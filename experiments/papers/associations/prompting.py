@@ -18,6 +18,7 @@ MADRID = ("Madrid is located in", "Spain")
 MARY = ("When Mary and John went to a store, John gave a drink to", "Mary")
 STORE = "When {} and {} went to a store, {} gave a drink to"
 GENERIC = "the"
+FOLLOWED = {"mary": ("them",)}  # generic words beside "the" whose probability the paper shows
 
 
 class Asked(NamedTuple):

@@ -32,7 +32,7 @@ from jaxformer.training.metrics import over_seeds
 TINY = "tiny:"
 WHOLE = "whole"
 MARKS = "os^D"
-WORDS = {"target": "the right word", "wrong": "the wrong one", "the": '"the"'}
+WORDS = {"target": "the right word", "wrong": "the wrong one", "the": '"the"', "them": '"them"'}
 NEVER = 10**9  # a step that no training reaches
 
 
@@ -56,6 +56,8 @@ def measure_published(
         "dtype": dtype,
         "seed": seed,
     }
+    if prompt in prompting.FOLLOWED:
+        about["followed"] = list(prompting.FOLLOWED[prompt])
     rows = Rows(_kept(about), about)
     held = {(row["revision"], row.get("files")): row for row in rows.read()}
     files = {revision: files_of(source, revision) for revision in revisions}
@@ -128,6 +130,8 @@ def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict
     batch = prompts.batch(words, [a.prompt for a in asked], [a.target for a in asked])
     the = prompts.next_token(words, prompting.GENERIC)[0]
     tokens = {"target": batch.targets_B, "the": np.full(len(asked), the)}
+    for word in about.get("followed", ()):
+        tokens[word] = np.full(len(asked), prompts.next_token(words, word)[0])
     if asked[0].wrong:
         wrong = [prompts.next_token(words, one.wrong)[0] for one in asked]
         tokens["wrong"] = np.array(wrong)
@@ -167,7 +171,7 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
         ratio = np.mean(values["p_target"]) / max(np.mean(values["p_the"]), 1e-30)
         metrics[f"ratio{suffix}"] = exact(ratio)
         if suffix:
-            for quantity in ("p_target", "p_the"):
+            for quantity in (name for name in ("p_target", "p_the", "p_them") if name in values):
                 gain = np.subtract(values[quantity], last[WHOLE][quantity])
                 metrics[f"{quantity}_gain{suffix}"] = over_seeds(gain)
     curves = {

@@ -53,13 +53,6 @@ CASES = [
         0.94,
         0.47,
     ),
-    (
-        "associations",
-        "Figure 20, beyond guessing",
-        "5 layers: at 1 % it does not",
-        0.44,
-        0.94,
-    ),
     # The identity in place of the theory's order parameter.
     (
         "attention_paths",

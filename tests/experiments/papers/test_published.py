@@ -74,6 +74,24 @@ def test_numbers_by_hand_and_a_second_call_reads_them(monkeypatch):
     assert str(again.metrics) == str(metrics)
 
 
+def test_them_is_followed_where_the_paper_shows_it():
+    """After the prompt of Figure 17 and after no other; whole and cut."""
+    found = published.measure_published(**SETTINGS | dict(prompt="mary", revisions=("",)))
+    assert found.arrays["p_them"].shape == (1, 2) and found.metrics["p_them"].mean > 0
+    with jax.enable_x64(False):
+        model, params, words = published.opened("tiny:gpt_neox", "", 0, "float32")
+        cut = surgery.laser(params, "block_1/mlp/in", 0.2)
+        (asked,) = prompting.asked("mary", 0, 0, words)
+        logits = model.apply({"params": cut}, np.array([words.encode(asked.prompt)]))
+        p = np.asarray(jax.nn.softmax(logits[0, -1]))[words.pieces(" them")[0]]
+    cut_name = "block_1/mlp/in@0.2"
+    assert found.metrics[f"p_them/{cut_name}"].mean == pytest.approx(p, rel=1e-3)
+    gain = found.metrics[f"p_them_gain/{cut_name}"].mean
+    assert gain == pytest.approx(p - found.metrics["p_them"].mean, rel=1e-2)
+    published.draw_published(found.arrays, "mary", "block_1/mlp/in", (0.2,))
+    assert "p_them" not in published.measure_published(**SETTINGS | dict(revisions=("",))).metrics
+
+
 def test_answers_of_gsm8k():
     assert gsm8k.number("so 3 + 4 = 7. #### 1,234.5 and 8") == 1234.5
     assert gsm8k.number("it is 12 or -3") == -3
