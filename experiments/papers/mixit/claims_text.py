@@ -138,7 +138,8 @@ WAYS = Item(
         )
     },
     note="In place of the Yelp reviews: texts of the packaged chain, half of them turned round, so "
-    "that only order tells the class. There are 200 test texts, so that .05 is what they can tell.",
+    "that only order tells the class. That asks more than sentiment, of which a bag of words knows "
+    "much. There are 200 test texts, so that .05 is what they can tell.",
     also="version B, Table 3",
 )
 
