@@ -12,6 +12,7 @@ from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Side, overall
+from experiments.ledger.statistics import quantile
 from experiments.shared import flags
 from experiments.shared.describe import csv_text, number, with_error
 
@@ -138,8 +139,8 @@ def more_seeds(row: Row) -> str:
 def seeds_needed(row: Row) -> int:
     """By the gaps and the spread of the open rules; 0 if no number up to MOST would decide.
 
-    An interval shrinks with the root of the seeds. Where the error is not known, two more show it.
-    Other splits of the data, and what was not run, are not a matter of seeds.
+    An interval shrinks with the root of the seeds, and with Student's t. Where the error is not
+    known, two more show it. Other splits of the data, and what was not run, are no matter of seeds.
     """
     trained = any(len(record.members) > 1 for record in row.records.values())
     if row.verdict != OPEN or not trained:
@@ -154,12 +155,17 @@ def seeds_needed(row: Row) -> int:
         n, gap = max(compared.seeds), abs(compared.gap) if rule.within else compared.gap
         if math.isinf(compared.half):
             needed = max(needed, n + 2)
-        elif gap == rule.by:
+            continue
+        spread = compared.half * math.sqrt(n) / quantile(n - 1)
+        enough = (m for m in range(n + 1, MOST + 1) if _half(spread, m) < abs(gap - rule.by))
+        if not (asked := next(enough, 0)):
             return 0
-        else:
-            asked = math.ceil(n * (compared.half / (gap - rule.by)) ** 2)
-            needed = max(needed, asked, n + 1)
-    return needed if needed <= MOST else 0
+        needed = max(needed, asked)
+    return needed
+
+
+def _half(spread: float, seeds: int) -> float:
+    return quantile(seeds - 1) * spread / math.sqrt(seeds)
 
 
 def decided(row: Row) -> str:

@@ -16,7 +16,7 @@ from experiments.ledger.write import FIRST, rows, table
 from experiments.shared.describe import csv_text
 
 DECIMAL = re.compile(r"(?<=,)-?\d*\.\d+(?:e[-+]?\d+)?(?=[,\n])")
-SAVED = 240  # values of an array that a page holds
+SAVED, LEAST = 2400, 24  # values of a record that a page holds, and of each of its arrays
 COUNT = re.compile(r"-?\d{1,15}")
 
 
@@ -41,6 +41,7 @@ def table_of(record: Record) -> str:
     """The numbers behind a record's figure as short CSV, or "".
 
     Four digits of what is no count, and of a long array every k-th row: a line says which it is.
+    Each array has an equal share of what a page holds of a record.
     """
     file = record.table
     if file is None:
@@ -48,10 +49,12 @@ def table_of(record: Record) -> str:
     text = table(file) if file.suffix == ".npz" else trust.text(file)
     short: list[Sequence[str]] = [("array", "indices", "values")]
     try:
-        for name, lines in _lines(text):
+        held = dict(_lines(text))
+        share = max(SAVED // max(len(held), 1), LEAST)
+        for name, lines in held.items():
             array = _array(lines, len(record.seeds))
             lines = [*rows(array.values)] if array.is_whole else lines
-            step = -(-len(lines) * len(lines[0]) // SAVED)
+            step = -(-len(lines) * len(lines[0]) // share)
             short += [(name, *line) for line in lines[::step]]
     except (ValueError, IndexError):  # whoever wrote it: a table all the same
         short = [*trust.rows(text)]

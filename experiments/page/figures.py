@@ -26,6 +26,7 @@ class Figure(NamedTuple):
     legend: str
     csv: str
     records: list[Record]
+    key: str = ""  # what is drawn, if the title is about something else
 
 
 def figures(row: Row) -> list[Figure]:
@@ -49,7 +50,7 @@ def picture(record: Record, file: Path, others: int = 0) -> Figure:
     """A run's own figure; it may stand for others."""
     runs = f"{others} more runs" if others > 1 else "one more run"
     title = f"This is one run; {runs} of the same kind are in the numbers." if others else ""
-    return Figure(title, image(record, file), "", table_of(record), [record])
+    return Figure(title, image(record, file), "", table_of(record), [record], record.where)
 
 
 def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, int]:

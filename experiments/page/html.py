@@ -126,7 +126,8 @@ def _run(record: Record, shelf: Shelf) -> str:
     """A run by itself: its numbers, its figure, how it was made."""
     where = escape(record.where)
     numbers = ", ".join(
-        f'{escape(n)} <data value="{v["mean"]}" data-record="{where}">{tables.measured(v)}</data>'
+        f'{escape(n)} <data value="{v["mean"]:.6g}" '
+        f'data-record="{where}">{tables.measured(v)}</data>'
         for n, v in list(record.metrics.items())[: tables.SHOWN]
         if v["mean"] is not None
     )

@@ -145,7 +145,7 @@ def table(
     A phone shows a row as a card: its first cell, then the others behind the names of theirs. The
     style sheet knows the names of `cells`, which are in every section.
     """
-    sides = [' class="number"' if name in right else "" for name in heads]
+    sides = [' class="n"' if name in right else "" for name in heads]
     head = "".join(
         f'<th scope="col"{side}>{name}</th>' for side, name in zip(sides, heads, strict=True)
     )
@@ -174,14 +174,14 @@ def _measured(line: tables.Line) -> str:
         return "-"
     where, mean = escape(line.record.where), line.value["mean"]
     text = tables.measured(line.value) + (f" ({line.record.standing})" if line.stale else "")
-    return f'<data value="{mean}" data-record="{where}">{text}</data>'
+    return f'<data value="{mean:.6g}" data-record="{where}">{text}</data>'
 
 
 def _figure(
     figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record], shelf: Shelf
 ) -> str:
     """A figure with what made it; one that stands further up is linked, not repeated."""
-    key = figure.title + " ".join(record.where for record in figure.records)
+    key = figure.key or figure.title + " ".join(record.where for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
     if key in shown:
         there = shown[key]

@@ -16,6 +16,7 @@ from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
+from experiments.ledger.statistics import Number
 from experiments.page import figures, markdown
 from experiments.page.html import page
 from experiments.page.section import section
@@ -42,9 +43,30 @@ def text(request, results):
 
 def test_undecided_says_how_to_decide(rows):
     (row,) = (row for row in rows if row.verdict == OPEN)
-    more = "reproduce.py --paper made_up --only 'Table 7' --scale small --seeds 4"
+    more = "reproduce.py --paper made_up --only 'Table 7' --scale small --seeds 9"
     assert escape(more) in section(row, {})
     assert all("--seeds" not in section(r, {}) for r in rows if r is not row)
+
+
+def test_the_seeds_that_a_row_asks_for_would_decide_it(rows):
+    (row,) = (row for row in rows if row.verdict == OPEN)
+    ((text, rule),) = row.item.rules.items()
+
+    def judged(seeds, sem):
+        read = {True: Number(0.2471, sem, seeds), False: Number(0.24)}
+        return rule.judge(text, lambda side: read[bool(side.cell)])
+
+    def needed(sem=0.001, row=row, **changed):
+        return tables.seeds_needed(row._replace(findings=[judged(2, sem)], **changed))
+
+    asked = needed()
+    for seeds, verdict in ((asked - 1, OPEN), (asked, NOT_HELD)):
+        assert judged(seeds, 0.001 * (2 / seeds) ** 0.5).verdict == verdict
+    assert needed(sem=0.02) == 0  # more than anybody would run
+    assert needed(sem=float("nan")) == 4
+    assert needed(verdict=NOT_HELD) == 0
+    split = rule._replace(left=rule.left._replace(among=("C",)))
+    assert needed(row=row._replace(item=row.item._replace(rules={text: split}))) == 0
 
 
 def test_every_verdict_is_there(rows):
