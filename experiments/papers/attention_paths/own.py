@@ -42,6 +42,7 @@ def read(file: str) -> dict[str, Any]:
     labels = np.asarray(held["labels"], np.float64)
     _check_memory(held, file)
     attentioned, heads = _inputs(held, "", file)
+    _check_differ(attentioned, file)
     scale = _scale(held, len(heads), file)
     found = {"attentioned": scale * attentioned, "labels": labels, "heads": heads}
     if "labels_test" in held:
@@ -92,6 +93,17 @@ def _inputs(
     tokens = np.asarray(held[f"tokens{ending}"], np.float64)
     maps = [np.asarray(held[f"attention_{l}{ending}"], np.float64) for l in range(1, layers + 1)]
     return np.asarray(from_maps(tokens, maps, readout)), tuple(m.shape[1] for m in maps)
+
+
+def _check_differ(attentioned: np.ndarray, file: str) -> None:
+    """Raises if all examples are one: their kernel has rank 1, or 0, and tells no labels apart."""
+    if attentioned.ndim > 1 and len(attentioned) > 1 and (attentioned == attentioned[:1]).all():
+        rank = int(attentioned.any())
+        what = "alike" if rank else "zero"
+        raise UserError(
+            f"{file}: the inputs of all {len(attentioned)} examples are {what}: their kernel is "
+            f"singular, of rank {rank}, and cannot tell labels apart; expected inputs that differ."
+        )
 
 
 def _scale(held: dict[str, np.ndarray], layers: int, file: str) -> float:

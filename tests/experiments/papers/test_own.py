@@ -77,6 +77,9 @@ def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
         ),
         (BY_MAPS | {"readout": "middle"}, "unknown readout 'middle'"),
         (BY_MAPS | {"attention_2": MAPS[1][:, :, :2]}, "attention maps of layer 2 must be"),
+        (BY_PATHS | {"attentioned": 0 * XI}, r"all 8 examples are zero: .* singular, of rank 0"),
+        (BY_PATHS | {"attentioned": 0 * XI + XI[:1]}, "are alike: their kernel is .* of rank 1"),
+        (BY_MAPS | {"tokens": 0 * TOKENS}, "examples are zero"),
         (
             BY_PATHS | {"heads": [100_000, 100_000], "attentioned": XI},
             "10,000,000,000 paths of heads .* GiB",
