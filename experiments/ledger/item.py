@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from experiments.ledger.names import names_of
-from experiments.ledger.rules import Rule, Side
+from experiments.ledger.rules import DIVERGED, Rule, Side
 from jaxformer.errors import UserError, check_choice, unknown
 
 CHANCE = "the published number is chance level"
@@ -97,7 +97,7 @@ def _checked(item: Item, paper: str) -> Item:
 
 def _check_names(item: Item, paper: str, side: Side) -> None:
     """Raises unless a run of the side's cell reports its number, as far as one can say."""
-    if not side.cell:
+    if not side.cell or side.metric == DIVERGED:
         return
     cell, where = item.cells[side.cell], f"{paper} {item.name}, {side.cell}:"
     config, said = config_string(cell, cell.scales[-1]), tuple(cell.overrides.items())

@@ -14,8 +14,24 @@ from experiments.ledger.item import (
     config_string,
 )
 from experiments.ledger.record import Record, address, at_the_edge, key
-from experiments.ledger.rules import DEFINITION, MISSING, NOT_RUN, Finding, Rule, Side, overall
-from experiments.ledger.statistics import Number, diverged, mean_of, minus, of_record
+from experiments.ledger.rules import (
+    DEFINITION,
+    DIVERGED,
+    MISSING,
+    NOT_RUN,
+    Finding,
+    Rule,
+    Side,
+    overall,
+)
+from experiments.ledger.statistics import (
+    Number,
+    diverged,
+    mean_of,
+    minus,
+    of_record,
+    share_diverged,
+)
 from experiments.shared import flags
 from jaxformer.errors import UserError, unknown
 
@@ -137,6 +153,8 @@ def _read(records: Mapping[str, Record], side: Side) -> Number | None:
     if side.cell not in records:
         return None
     record = records[side.cell]
+    if side.metric == DIVERGED:
+        return share_diverged(record.members)
     if side.is_baseline:
         value: Any = {"mean": record.baselines[side.metric], "sem": 0.0, "n": 0}
     else:

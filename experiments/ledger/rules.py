@@ -18,6 +18,7 @@ OPEN = "cannot tell yet"
 NOT_RUN = "not run"
 MISSING = "not implemented"  # it needs data, weights or code that are not here
 DEFINITION = "definition"  # of an item that claims no number
+DIVERGED = "seeds that diverged"  # the share of a record's seeds, in the place of a metric
 # Columns, best first.
 SHOWN = (HELD, NOT_HELD, OPEN, NOT_RUN, MISSING, DEFINITION)
 
@@ -116,6 +117,11 @@ def over(cells: Sequence[str], metric: str) -> Side:
 def computed(metric: str, cell: str = "") -> Side:
     """A metric that was computed and not sampled, so that it has no error."""
     return Side(cell, metric, is_exact=True)
+
+
+def lost(cell: str) -> Side:
+    """The share of a cell's seeds that diverged."""
+    return computed(DIVERGED, cell)
 
 
 def trivial(cell: str, name: str) -> Side:

@@ -124,9 +124,16 @@ def of_record(value: Mapping, members: Sequence[Mapping], metric: str) -> Number
     return Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
 
 
+def share_diverged(members: Sequence[Mapping]) -> Number:
+    """Of the seeds of the chosen learning rate; exact for this run."""
+    seeds = sum(m.get("chosen", True) for m in members)
+    return Number(len(diverged(members)) / seeds)
+
+
 def diverged(members: Sequence[Mapping]) -> list[int]:
     """The seeds of the chosen members whose training ended so."""
-    return [m.get("seed", 0) for m in members if m.get("chosen", True) and m.get("diverged_at")]
+    chosen = [m for m in members if m.get("chosen", True)]
+    return [m.get("seed", 0) for m in chosen if m.get("diverged_at") is not None]
 
 
 def _is_number(score: Mapping) -> bool:

@@ -10,6 +10,7 @@ from experiments import report
 from experiments.ledger import read, trust
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import run_name
+from experiments.ledger.rules import DIVERGED
 from experiments.ledger.statistics import of_record
 from experiments.papers import PAPERS
 from experiments.run import main
@@ -42,6 +43,8 @@ def of_side(row, side):
 
     def mean(cell):
         record = row.records[cell]
+        if side.metric == DIVERGED:
+            return sum(m["diverged_at"] is not None for m in record.members) / len(record.members)
         held = record.baselines if side.is_baseline else record.metrics
         return held[side.metric] if side.is_baseline else held[side.metric]["mean"]
 

@@ -15,6 +15,7 @@ from experiments.papers.associations.claims_plateau import (
     finer,
 )
 from experiments.papers.associations.claims_published import PUBLISHED
+from experiments.papers.associations.claims_stable import STABLE
 from experiments.papers.associations.claims_theory import BY_ONE, STATEMENTS, WIDENED
 
 config = functools.partial(cell_of, "associations")
@@ -205,6 +206,7 @@ PAPER = Paper(
         *late(*ARCHITECTURES, EMBEDDINGS, IOI_SGD),
         IOI_ADAM,
         *late(*BEYOND_GUESSING),
+        STABLE,
         *TO_THE_PLATEAU,
         WIDE_ENOUGH,
         *late(*STATEMENTS, *WIDENED),

@@ -9,7 +9,19 @@ from experiments.ledger import read
 from experiments.ledger.item import EDGE, UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
 from experiments.ledger.record import Record
-from experiments.ledger.rules import HELD, NOT_RUN, OPEN, above, gap, near, of, share_of, trivial
+from experiments.ledger.rules import (
+    HELD,
+    NOT_HELD,
+    NOT_RUN,
+    OPEN,
+    above,
+    gap,
+    lost,
+    near,
+    of,
+    share_of,
+    trivial,
+)
 from experiments.papers import PAPERS
 from experiments.shared import flags
 from jaxformer.errors import UserError
@@ -155,9 +167,20 @@ def test_another_config_is_another_cell_and_more_seeds_are_the_same_one():
 
 
 def test_a_row_names_the_seeds_that_diverged():
-    lost = {"seed": 3, "chosen": True, "diverged_at": 9, "metrics": {}}
-    row = verdict(above(of("a"), 0.8), dataclasses.replace(record(0.9), members=[lost]))
+    gone = {"seed": 3, "chosen": True, "diverged_at": 9, "metrics": {}}
+    row = verdict(above(of("a"), 0.8), dataclasses.replace(record(0.9), members=[gone]))
     assert row.verdict == OPEN and "a: seed 3 of" in row.problems[0]
+
+
+@pytest.mark.parametrize("at, verdict_of", [((None, None), HELD), ((None, 0), NOT_HELD)])
+def test_a_seed_that_diverges_is_enough(at, verdict_of):
+    members = [{"seed": s, "chosen": True, "diverged_at": a} for s, a in enumerate(at)]
+    members.append({"seed": 0, "chosen": False, "diverged_at": 9})  # of another learning rate
+    stable = near(lost("a"), 0.0, 0.0)
+    row = verdict(stable, dataclasses.replace(record(0.9), members=members))
+    assert row.verdict == verdict_of
+    (finding,) = row.findings
+    assert finding.numbers.startswith("0.5" if 0 in at else "0 ")
 
 
 def test_a_claim_has_a_rule_and_a_flag_is_known():
