@@ -156,6 +156,12 @@ def over_all(records):
             yield sum(means) / len(means)
 
 
+def lost(record):
+    """The share of the seeds that diverged."""
+    members = record["members"]
+    return sum(m.get("diverged_at") is not None for m in members) / max(len(members), 1)
+
+
 def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
     read, checked = Reader(text), 0
     items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
@@ -174,7 +180,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
         if "data-records" in attributes:
             known += constants + [v for record in records for v in record["baselines"].values()]
             known += [share * mean for share in shares for mean in known if mean is not None]
-            known += [*gaps(records), *over_all(records)]
+            known += [*gaps(records), *over_all(records), *map(lost, records)]
         marked.append("".join(words))
         for part in marked[-1].split(" against "):
             shown = NUMBER.match(part)
