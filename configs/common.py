@@ -6,6 +6,7 @@ from configs.arguments import parse as parse
 
 SCALES = ("tiny", "small", "paper")
 PRESETS = ("paper", "authors", "authors_deep")
+TEXT_BASE_LAYERS = 4  # of the authors' trainer for text; those of algorithmic tasks have 1
 
 # variant -> (mixer, rules). The first rule that matches a parameter's whole path decides.
 VARIANTS = {
@@ -156,7 +157,9 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
     if config.arguments.scale == "paper" or config.arguments.preset != "paper":
         config.model.update(init_std="0.02", qk_init_std="0.02", embed_init_std=0.02)
     if config.arguments.preset != "paper":
-        config.model.update(authors(fixed, deep=config.arguments.preset == "authors_deep"))
+        of_text = config.name.startswith("text/")
+        deep = config.arguments.preset == "authors_deep"
+        config.model.update(authors(fixed, deep, TEXT_BASE_LAYERS if of_text else 1))
 
 
 def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:

@@ -28,7 +28,7 @@ from jaxformer.tasks.disk import OnDisk
 from jaxformer.tasks.dyck import Dyck
 from jaxformer.tasks.hops import Hops
 from jaxformer.tasks.ioi import SyntheticIOI
-from jaxformer.tasks.language import MaskedTokens, NextToken
+from jaxformer.tasks.language import MaskedTokens, NextToken, PreparedText
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.retrieval import Retrieval
@@ -199,6 +199,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, type) or (hasattr(value, "itemsize") and not hasattr(value, "shape")):
         return jax.dtypes.canonicalize_dtype(value).name
     return type(value).__name__
+
+
+def tokens_of(task: Task) -> dict[str, str]:
+    """{"tokens": which prepared text a task reads}, or nothing: config.json holds it."""
+    return {"tokens": task.held.fingerprint} if isinstance(task, PreparedText) else {}
 
 
 def said(config: Mapping[str, Any]) -> dict[str, Any]:

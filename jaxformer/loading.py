@@ -59,13 +59,16 @@ def load_run(source: str | Path, member: int | None = None, model: Any = None) -
 
     check_run(source)
     folder = Workdir(source)
-    held = folder.read("config.json")["config"]
+    said = folder.read("config.json")
+    held = said["config"]
     if "model" not in held or held["recipe"] == "measure":
         raise UserError(
             f"{folder.path} is a run of the recipe {held['recipe']!r}, which trains no network; "
             "its numbers are in result.json and arrays.npz."
         )
     config = ml_collections.ConfigDict(held)
+    if said.get("tokens"):  # of another text, prepared under the same name, nothing is read
+        config.task["fingerprint"] = said["tokens"]
     if model is None:
         model = _model(held, config, folder)
     found = newest(folder / "ckpt").whole

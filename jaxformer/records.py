@@ -265,6 +265,12 @@ def _stamp(workdir: Workdir) -> None:
 
 def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
     held = workdir.read("config.json")
+    before, now = held.get("tokens"), config.get("tokens")
+    if before and now and before != now:
+        raise UserError(
+            f"the workdir {workdir.path} read tokens of the fingerprint {before}; those of "
+            f"task.tokens have {now} now. Prepare that text again, or give another --workdir."
+        )
     old, new = flat(held["config"]), flat(plain(config["config"]))
     if held.get("config_hash") == config["config_hash"]:
         # A field that only one of them has is an option that came or went with the code.

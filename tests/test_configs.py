@@ -194,6 +194,12 @@ def spread(match, seeds):
     return (exact * unit, exact * unit) if exact else (2 * unit, 9 * unit)
 
 
+@pytest.mark.parametrize("file, base", [("text/lm", 4), ("text/yelp", 4), ("mixit/dyck", 1)])
+def test_the_authors_script_for_text_counts_depth_in_fours(file, base):
+    config = flags.configured(f"configs/{file}.py:variant=mixit,scale=tiny,preset=authors_deep", {})
+    assert (config.model.depth_alpha, config.model.base_layers) == (1.0, base)
+
+
 def test_authors_preset_has_the_counts_of_table_4():
     counts = {"standard": 790400, "frozen_mlp": 394880, "frozen_qk": 724352, "mixit": 724736}
     for variant, expected in counts.items():

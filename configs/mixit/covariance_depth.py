@@ -37,7 +37,6 @@ SECONDS = {
     "paper,when=trained": 3 * 3600,
 }
 DEPTHS = (2, 4, 8, 16, 32)
-BASE_LAYERS = 4  # of the authors' script for text
 INITIALISATION = dict(
     tiny=dict(width=32, heads=4, depths=(2, 4, 8), sequences=8, length=32, vocab=200, n_seeds=2),
     small=dict(width=128, heads=8, depths=DEPTHS, sequences=8, length=64, vocab=1000, n_seeds=5),
@@ -74,12 +73,12 @@ def get_config(arg: str = ""):
     mixit = dict(fields, mixer="mixit", learned_positions=True, mixing_scale="spread")
     if arguments["preset"] == "branches":
         for model in (random, mixit):
-            model.update(depth_alpha=1.0, base_layers=BASE_LAYERS)
+            model.update(depth_alpha=1.0, base_layers=common.TEXT_BASE_LAYERS)
     elif arguments["preset"] != "paper":
         for model, fixed in ((random, False), (mixit, True)):
             model.update(init_std=0.02, qk_init_std=0.02, embed_init_std=0.02)
             deep = arguments["preset"] == "authors_deep"
-            model.update(common.authors(fixed, deep, base_layers=BASE_LAYERS))
+            model.update(common.authors(fixed, deep, base_layers=common.TEXT_BASE_LAYERS))
     config = common.figure(
         "mixit/covariance_depth",
         arguments,

@@ -83,6 +83,9 @@ def check(model: Any) -> None:
         "sees tokens on both sides": not spec.causal,
         "has learned positions": getattr(spec, "learned_positions", False),
         "scales its residual stream": getattr(spec, "residual_scale", 1.0) != 1.0,
+        "scales its linear maps": bool(
+            getattr(spec, "base_width", 0) or getattr(spec, "base_mlp_width", 0)
+        ),
         "has no norms": not getattr(spec, "use_norm", True),
         "has no MLPs": not getattr(spec, "use_mlp", True),
         "has another activation than silu": getattr(spec, "act", "silu") != "silu",
@@ -105,7 +108,7 @@ def llama_weights(model: Any, params: Any) -> dict[str, np.ndarray]:
         found[f"{layer}.post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
         for ours, theirs in MODULES.items():
             room, name = ours.split("/")
-            factor = spec.branch_scale if name == "out" else 1.0
+            factor = spec.branch if name == "out" else 1.0
             for kind, value in block[room][name].items():
                 word = "weight" if kind == "kernel" else "bias"
                 found[f"{layer}.{theirs}.{word}"] = factor * value.T

@@ -38,7 +38,8 @@ def generate(
         raise UserError("the prompt is empty; give at least one token, such as the end of a text.")
     if T + n > spec.length:
         raise UserError(
-            f"the model holds {spec.length} tokens; the prompt has {T} and {n} are asked for."
+            f"the model holds {spec.length} tokens, and the prompt's {T} with {n} to draw are "
+            f"{T + n}: give a shorter prompt or draw fewer."
         )
     if not n:
         return prompt_BxT

@@ -162,7 +162,7 @@ def train(
         "optim": asdict(optim_settings) | {"learning_rate": members.rates, "labels": repr(specs)},
         "train": asdict(train_settings),
     }
-    held = _config_json(type(task).__name__, members, sections)
+    held = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
     with open_workdir(workdir, held) if workdir else nullcontext(Memory(held)) as folder:
         if progress:
             counts = setup.counts()

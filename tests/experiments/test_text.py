@@ -49,6 +49,8 @@ def test_a_run_says_bits_a_byte_and_how_fast_it_was(trained):
     rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
     (speed,) = [row["throughput"] for row in rows if "throughput" in row]
     assert 0 <= speed["waiting_share"] <= 1 and speed["flops_per_second"] > 0
+    per_step = speed["model_flops"] * speed["samples_per_second"] / 4
+    assert speed["flops_per_second"] == pytest.approx(per_step)
     assert speed["tokens_per_second"] == pytest.approx(16 * speed["samples_per_second"])
 
 
@@ -72,9 +74,9 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
     [
         (
             ["--prompt=a line that is longer than the model"],
-            "the model holds 16 tokens; the prompt",
+            "the model holds 16 tokens, and the prompt's",
         ),
-        (["--tokens=40"], "the model holds 16 tokens; the prompt has 1 and 40 are asked for"),
+        (["--tokens=40"], "the prompt's 1 with 40 to draw are 41"),
         (["--top-p=2"], "top_p must be at most 1"),
         (["--temperature=-1"], "temperature must be at least 0"),
         (["--member=7"], "the run has members 0 to 0, got 7"),
@@ -107,3 +109,32 @@ def test_a_run_that_is_killed_goes_on_with_the_same_bits(trained, interrupted, t
     assert rows[0] == rows[1] and len(rows[0].splitlines()) == 4
     results = [json.loads((tmp_path / name / "result.json").read_text()) for name in "ab"]
     assert results[0]["members"] == results[1]["members"]
+
+
+def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, monkeypatch):
+    """As many tokens and as large a vocabulary, but not the text that the model knows."""
+    before = trained.parent / "tokens"
+    other = tmp_path / "other"
+    (tmp_path / "o.txt").write_text("".join(f"file {i} or a word\n" for i in range(2000)))
+    prepare([f"--dataset=text:{tmp_path / 'o.txt'}", f"--out={other}", "--tokenizer=bytes"])
+    half = tmp_path / "half"
+    words = [*SMALL, f"--config.task.tokens={before}", f"--workdir={half}"]
+    monkeypatch.setattr("experiments.recipes.train.run", lambda config, workdir: 1)
+    assert run(words) == 1  # it was stopped before its first step
+    (half / "metrics.jsonl").touch()
+    aside = before.rename(tmp_path / "aside")
+    other.rename(before)
+    capsys.readouterr()
+    try:
+        for asked in (
+            lambda: generate([str(trained), "--prompt=line"]),
+            lambda: export([str(trained), str(tmp_path / "llama")]),
+            lambda: run(words),
+        ):
+            assert asked() == 2
+            error = capsys.readouterr().err.strip()
+            assert "fingerprint" in error and "repare that text" in error and "\n" not in error
+    finally:
+        before.rename(other)
+        aside.rename(before)
+    assert run([*words[:-1], f"--workdir={trained}"]) == 0  # what is finished says what it found

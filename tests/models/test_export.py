@@ -28,6 +28,17 @@ def test_logits_are_those_of_transformers(case):
     assert held["tokens"] == Bytes().encode(["To be, naïve"])[0].tolist()
 
 
+def test_branches_that_shrink_with_depth_are_in_the_last_matrix_of_each(tmp_path):
+    """Two of four base layers: the factor is .5 (4/2)^1 = 1, and that of three .5 (3/2)."""
+    params = made("plain")[1]
+    for base, factor in ((4, 1.0), (3, 0.75)):
+        model = decoder(**SIZES, depth_alpha=1.0, base_layers=base, branch_scale=0.5)
+        held = exporting.llama_weights(model, params)
+        for room, name in (("attn", "self_attn.o_proj"), ("mlp", "mlp.down_proj")):
+            out = params["block_1"][room]["out"]["kernel"].T
+            np.testing.assert_array_equal(held[f"model.layers.1.{name}.weight"], factor * out)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_folder_holds_the_weights_by_llamas_names(case, tmp_path):
     model, params = made(case)
@@ -54,6 +65,8 @@ def test_a_folder_holds_the_weights_by_llamas_names(case, tmp_path):
         (dict(mixer="mixit"), "is no Llama: it mixes tokens by fixed matrices"),
         (dict(causal=False), "is no Llama: it sees tokens on both sides"),
         (dict(residual_scale=0.5), "is no Llama: it scales its residual stream"),
+        (dict(base_width=16.0), "is no Llama: it scales its linear maps"),
+        (dict(base_mlp_width=4.0), "is no Llama: it scales its linear maps"),
         (dict(act="relu", use_norm=False), "has no norms, and has another activation"),
     ],
 )

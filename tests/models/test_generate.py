@@ -79,7 +79,7 @@ def test_a_nucleus_is_the_fewest_likeliest_tokens():
     [
         (dict(causal=False), 3, "only a causal one can be continued"),
         (dict(), 0, "the prompt is empty"),
-        (dict(), 8, "the model holds 12 tokens; the prompt has 8 and 5 are asked for"),
+        (dict(), 8, "the model holds 12 tokens, and the prompt's 8 with 5 to draw are 13"),
     ],
 )
 def test_what_cannot_be_continued_is_one_line(fields, T, words):
