@@ -27,9 +27,10 @@ import jax.numpy as jnp
 
 from jaxformer import build, processes
 from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError
+from jaxformer.errors import UserError, check_range
 from jaxformer.loading import load_run
 from jaxformer.models.generate import generate
+from jaxformer.settings import SEEDS
 from jaxformer.tasks.language import NextToken
 
 DRAWN = 200
@@ -47,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--samples", type=count, default=1)
     parser.add_argument("--member", type=int, default=None)
     asked = parser.parse_args(argv)
+    check_range("--seed", asked.seed, 0, SEEDS)
     processes.keep_programs()
     model, params, config = load_run(asked.run, asked.member)[:3]
     task = build.task(config)

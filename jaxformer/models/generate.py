@@ -56,7 +56,11 @@ def _generate(model, n: int, greedy: bool, params, prompt_BxT, key, temperature,
     def draw(logits_BxV, key):
         if greedy:
             return logits_BxV.argmax(-1).astype(prompt_BxT.dtype)
-        logits_BxV = nucleus(logits_BxV.astype(jnp.float32) / temperature, top_p)
+        logits_BxV = logits_BxV.astype(jnp.float32)
+        # Of differences, and not below the smallest number, so that nothing becomes nan.
+        below_BxV = logits_BxV - logits_BxV.max(-1, keepdims=True)
+        smallest = jnp.finfo(jnp.float32).tiny
+        logits_BxV = nucleus(below_BxV / jnp.maximum(temperature, smallest), top_p)
         return jax.random.categorical(key, logits_BxV).astype(prompt_BxT.dtype)
 
     def step(carry, key):

@@ -63,6 +63,19 @@ def test_text_is_drawn_from_it(trained, capsys):
     assert generate([str(trained), "--temperature=0"]) == 0 and capsys.readouterr().out
 
 
+def test_nearly_no_temperature_is_none(trained, capsys):
+    found = []
+    for temperature in ("0", "1e-38"):
+        assert generate([str(trained), f"--temperature={temperature}", "--tokens=12"]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+
+
+def test_prepared_text_is_no_published_model(trained, capsys):
+    assert generate([str(trained.parent / "tokens")]) == 2
+    assert "has no config.json: no run" in capsys.readouterr().err
+
+
 def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
     assert export([str(trained), str(tmp_path / "llama")]) == 0
     held = json.loads((tmp_path / "llama" / "config.json").read_text())
@@ -79,6 +92,7 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
         (["--tokens=40"], "the prompt's 1 with 40 to draw are 41"),
         (["--top-p=2"], "top_p must be at most 1"),
         (["--temperature=-1"], "temperature must be at least 0"),
+        (["--seed=100000000000000000000000"], "--seed must be at most 4,294,967,295"),
         (["--member=7"], "the run has members 0 to 0, got 7"),
     ],
 )

@@ -30,7 +30,7 @@ Files = Mapping[str, tuple[str, Path]]  # {their full name: (the name it has the
 
 def is_pretrained(folder: Path) -> bool:
     """Is this a published model, and not a run?"""
-    if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
+    if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
         return True
     try:
         return "model_type" in read_json(folder / "config.json")
