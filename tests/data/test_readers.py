@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxformer.data import datasets, preparation, readers
+from jaxformer.errors import UserError
 
 # 120 kB or more of each: lines that begin with signs beyond ASCII, indented lines, one line with
 # spaces, and one line of a writing that has none.
@@ -86,3 +87,78 @@ def test_blank_rows_are_no_documents(tmp_path, kind):
     pieces = [*place.read(0)]
     assert [piece.text for piece in pieces] == ["a", "b", "c"]
     assert [piece.text for piece in place.read(pieces[0].after)] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        ("medieval", "train"),
+        ("latest", "train"),
+        ("contest-winners", "train"),
+        ("invalid", "train"),
+        ("000_00000", "train"),
+        ("train-00000-of-00004-2d5a1467fff1081b", "train"),
+        ("training", "train"),
+        ("wiki.valid.tokens", "validation"),
+        ("validation-00000-of-00001-869c898b519ad725", "validation"),
+        ("val2", "validation"),
+        ("dev", "validation"),
+        ("Test_1", "test"),
+        ("testing", "test"),
+        ("test/00", "test"),
+        ("train/test", "test"),
+    ],
+)
+def test_the_words_of_a_name_say_the_part(tmp_path, name, part):
+    for one in ("train", name):
+        path = tmp_path / f"{one}.jsonl"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text('{"text": "a"}\n')
+    found = {place.name: place.part for place in datasets.corpus(f"files:{tmp_path}").places}
+    assert found[f"{name}.jsonl"] == part
+
+
+def test_files_of_which_none_is_for_training_are_refused(tmp_path):
+    (tmp_path / "test-1.jsonl").write_text('{"text": "a"}\n')
+    words = "no file .* is for training: the names of test-1.jsonl say validation or test"
+    with pytest.raises(UserError, match=words):
+        datasets.corpus(f"files:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "text, shares, part",
+    [
+        ("a line" * 20, (0.05, 0.05), "validation"),
+        ("a line" * 20, (0, 0.2), "test"),
+        ("a line\n" * 1000, (0.05, 0.0001), "test"),
+    ],
+)
+def test_a_share_that_leaves_its_part_empty_is_refused(tmp_path, text, shares, part):
+    (tmp_path / "text.txt").write_text(text)
+    corpus = datasets.corpus(f"text:{tmp_path / 'text.txt'}")
+    share = shares[("validation", "test").index(part)]
+    words = f"--{part}={share:g} leaves the {part} part without text: .* {len(text):,} bytes"
+    with pytest.raises(UserError, match=words):
+        datasets.check_parts(corpus, shares, preparation._pieces)
+
+
+def test_shares_that_have_text_are_taken(tmp_path):
+    reads = []
+
+    def pieces(corpus, shares, place):
+        reads.append(corpus.places[place].name)
+        return preparation._pieces(corpus, shares, place)
+
+    for i in range(10):
+        (tmp_path / f"{i}.txt").write_text(f"{i}")
+    corpus = datasets.corpus(f"text:{tmp_path}")
+    datasets.check_parts(corpus, (0.1, 0.1), pieces)
+    assert reads == ["8.txt"]  # what is surely for training is not read
+    datasets.check_parts(corpus, (0, 0), pieces)
+    assert len(reads) == 1  # nothing is looked for
+    rows = "\n".join(json.dumps({"text": word}) for word in ("a", "b"))
+    for name in ("train", "validation", "test"):
+        (tmp_path / "own").mkdir(exist_ok=True)
+        (tmp_path / "own" / f"{name}.jsonl").write_text(rows)
+    datasets.check_parts(datasets.corpus(f"files:{tmp_path / 'own'}"), (0.05, 0.05), pieces)
+    assert len(reads) == 1
