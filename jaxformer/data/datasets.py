@@ -117,8 +117,8 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
         if not part:
             name = min(missing, key=PARTS.index)
             raise UserError(
-                f"--{name}={asked[name]:g} leaves the {name} part without text: a document of "
-                f"--dataset is in one part, and all of them have {training:,} bytes. Take a longer "
+                f"--{name}={asked[name]:g} leaves the {name} part without text: no document is in "
+                f"two parts, and all of them have {training:,} bytes. Take a longer "
                 f"text, more documents, a larger --{name}, or --{name}=0."
             )
         missing.discard(part)
