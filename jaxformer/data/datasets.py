@@ -62,7 +62,12 @@ HUB = {
     "yelp": Hub("fancyzhx/yelp_polarity", "plain_text", "text", "label", ("negative", "positive")),
 }
 KNOWN = ("text:FILE", "files:FOLDER", "tfds:BUILDER", *HUB)
-WORDS = {"train": "train", "valid": "validation", "val": "validation", "test": "test"}
+# Words of the name of a file, and the part that they say.
+WORDS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+WORDS |= {word: "validation" for word in ("validation", "valid", "val", "dev")}
+# Pieces of a corpus from a place on, if validation and test have these shares: (part, number of
+# the place, piece).
+Pieces = Callable[[Corpus, tuple[float, float], int], Iterator[tuple[str, int, Piece]]]
 
 
 def corpus(
@@ -92,6 +97,31 @@ def corpus(
     held = HUB[name]
     folder = Path(files).expanduser() if files else _from_hub(held, download)
     return _folder(folder, held.text, label or held.label, held.labels)
+
+
+def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> None:
+    """Refuses a share above 0 that leaves its part without text; reads where the parts begin."""
+    has = {place.part for place in corpus.places}
+    asked: dict[str, float] = dict(zip(PARTS[1:], shares, strict=True))
+    missing = {part for part, share in asked.items() if share and part not in has}
+    if not missing:
+        return
+    training = sum(place.bytes for place in corpus.places if place.part == "train")
+    first, before = 0, 0
+    for number, place in enumerate(corpus.places):
+        if place.part == "train" and before <= (1 - sum(shares)) * training:
+            first, before = number, before + place.bytes
+    found = pieces(corpus, shares, first)
+    while missing:
+        part = next(found, ("",))[0]
+        if not part:
+            name = min(missing, key=PARTS.index)
+            raise UserError(
+                f"--{name}={asked[name]:g} leaves the {name} part without text: no document is in "
+                f"two parts, and all of them have {training:,} bytes. Take a longer "
+                f"text, more documents, a larger --{name}, or --{name}=0."
+            )
+        missing.discard(part)
 
 
 def _text(path: Path, documents: str) -> Corpus:
@@ -130,13 +160,23 @@ def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Cor
         return Place(name, _part(name), rows, bytes_, lambda at: read(file, at, text, label))
 
     places = sorted(map(place, files), key=lambda place: PARTS.index(place.part))
+    if places[0].part != "train":
+        raise UserError(
+            f"no file of {folder} is for training: the names of {_some(places)} say validation or "
+            "test. Name one train, as in train.jsonl."
+        )
     return Corpus(tuple(places), labels)
 
 
 def _part(name: str) -> str:
-    """The part that the name of a file speaks of; what names none is for training."""
-    found = re.findall("|".join(WORDS), name.lower())
+    """The part that the last such word of a file's name says; what says none is for training."""
+    found = [word for word in re.split(r"[^a-z]+", name.lower()) if word in WORDS]
     return WORDS[found[-1]] if found else "train"
+
+
+def _some(places: list[Place]) -> str:
+    names = [place.name for place in places]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _from_hub(held: Hub, download: bool) -> Path:

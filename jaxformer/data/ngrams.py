@@ -7,6 +7,7 @@
 N(b.) is the number of different tokens after b: absolute discounting. The discounts D2 and D3 are
 those that describe the last tenth of the training text best, counted on the other nine; then
 everything is counted again on all of it. A context that was never seen leaves the shorter one.
+Of a training text that is longer than MOST tokens only the first MOST are counted.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 DISCOUNTS = np.linspace(0.05, 0.95, 19)
-MOST = 5_000_000  # tokens that are counted: of a longer text the first ones
+MOST = 5_000_000
 
 
 class Counts(NamedTuple):
@@ -53,7 +54,7 @@ class Ngrams(NamedTuple):
 
 
 def fit(tokens: np.ndarray, V: int) -> Ngrams:
-    """The predictor of a training text."""
+    """The predictor of a training text, of which the first MOST tokens are counted."""
     tokens = tokens[:MOST].astype(np.int64)
     cut = len(tokens) * 9 // 10
     known, held = _counted(tokens[:cut], V), tokens[cut:]

@@ -5,6 +5,7 @@ which a later call goes on. A wrong byte is named by its place in the file.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ from jaxformer.errors import UserError, did_you_mean
 # Bytes of a text that are a piece, if there is a good place to cut; of a short text less, so that
 # its parts are of the sizes that were asked for.
 BLOCK, LEAST = 2**16, 2**9
-LONGEST = 2**22  # bytes after which any place is good enough
+PATIENCE, LONGEST = 4, 16  # so many of them without a line break, and without any good place
 SPACES = b" \t\r\n\v\f"
+BEFORE_MARK = re.compile(r"[^\W_](?=[,.;:!?…、。，；：！？])")  # a letter or a digit
 
 
 class Piece(NamedTuple):
@@ -30,22 +32,27 @@ class Piece(NamedTuple):
 def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
     """A file of plain text; `documents`: it is one ("file"), or each line is one ("line").
 
-    Pieces are cut where no tokenizer has a token across (`_cut`), so that the tokens are those of
-    the whole text. Empty lines are no documents.
+    One document is cut where tokenizers begin a token (`_cut`), so that the tokens are those of
+    the whole text. A line is never cut, however long it is; blank lines are no documents.
     """
     with open(file, "rb") as held:
         held.seek(start)
         rest, at, size = b"", start, _size(file)
         block_size = min(max(size // 500, LEAST), BLOCK)
         while True:
-            more = held.read(block_size)
+            # A line that goes on and on is read in ever larger steps.
+            more = held.read(max(block_size, len(rest)) if documents == "line" else block_size)
             rest += more
-            cut = _cut(rest, 4 * block_size) if more else len(rest)
             if not more and not rest:
                 return
-            if not cut and len(rest) < LONGEST:
+            if not more:
+                cut = len(rest)
+            elif documents == "line":
+                cut = rest.rfind(b"\n") + 1
+            else:
+                cut = _cut(rest, block_size)
+            if not cut:
                 continue
-            cut = cut or _whole_signs(rest)
             block, rest = rest[:cut], rest[cut:]
             text = decoded(block, file, at)
             if documents == "file":
@@ -55,15 +62,18 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
                 place = at
                 for line in text.splitlines(keepends=True):
                     place += len(line.encode())
-                    if words := line.strip("\r\n"):
-                        yield Piece(words, True, None, place)
+                    if line.strip():
+                        yield Piece(line.strip("\r\n"), True, None, place)
             at += cut
             if not more:
                 return
 
 
 def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """A JSON object a line, with its text and perhaps its label under these names."""
+    """A JSON object a line, with its text and perhaps its label under these names.
+
+    Rows whose text is blank are no documents.
+    """
     with open(file, "rb") as held:
         held.seek(start)
         at = start
@@ -77,11 +87,13 @@ def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[P
                 if isinstance(error, UserError):
                     raise
                 raise UserError(f"{file}: what begins at byte {before} is no JSON.") from None
-            yield Piece(*_fields(row, text, label, f"{file}, byte {before}"), at)
+            words, ends, kind = _fields(row, text, label, f"{file}, byte {before}")
+            if words.strip():
+                yield Piece(words, ends, kind, at)
 
 
 def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """The rows of a parquet file; `start` counts them."""
+    """The rows of a parquet file; `start` counts them. Those whose text is blank are left out."""
     held = _parquet(file)
     names = held.schema_arrow.names
     columns = [name for name in (text, label) if name]
@@ -97,8 +109,11 @@ def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piec
         for batch in held.iter_batches(batch_size=1000, row_groups=[group], columns=columns):
             for row in batch.to_pylist():
                 seen += 1
-                if seen > start:
-                    yield Piece(*_fields(row, text, label, f"{file}, row {seen - 1}"), seen)
+                if seen <= start:
+                    continue
+                words, ends, kind = _fields(row, text, label, f"{file}, row {seen - 1}")
+                if words.strip():
+                    yield Piece(words, ends, kind, seen)
 
 
 def parquet_rows(file: Path) -> int:
@@ -135,19 +150,39 @@ def check_file(file: Path) -> None:
 READERS: dict[str, Callable] = {".jsonl": read_json_lines, ".parquet": read_parquet}
 
 
-def _cut(block: bytes, patience: int) -> int:
-    """Before the last line break between two signs that are no spaces; 0 if there is none.
+def _cut(block: bytes, size: int) -> int:
+    """Where the text can be cut so that its tokens stay the same; 0 if it has to go on first.
 
-    Tokenizers make the break a token of its own there, on either side of a cut. Where paragraphs
-    are apart by several breaks, a long block is cut before the last one of them, as GPT-2's
-    pattern does.
+    Before the last line break between two signs that are no spaces: GPT-2's pattern, which the BPE
+    that is trained here has too, makes the break a token of its own there. After PATIENCE times
+    `size` bytes without one, also before the last of several breaks, else before a space that a
+    word follows, else before a punctuation mark that follows a letter, as in Chinese.
+
+    After LONGEST times `size` bytes it is cut between any two signs. There tokens may differ from
+    those of the whole text. With other patterns they may differ elsewhere too: Llama 3's joins a
+    full stop and the line break after it, and SentencePiece marks where each piece begins.
     """
-    at = len(block) - 1
+    is_long, at = len(block) >= PATIENCE * size, len(block) - 1
     while (at := block.rfind(b"\n", 0, at)) > 0:
-        after_space = block[at - 1] in SPACES and len(block) < patience
-        if block[at + 1] < 128 and block[at + 1] not in SPACES and not after_space:
+        if (is_long or block[at - 1] not in SPACES) and _word_follows(block, at):
             return at
-    return 0
+    at = len(block) - 1 if is_long else 0
+    while (at := block.rfind(b" ", 0, at)) > 0:
+        if _word_follows(block, at):
+            return at
+    if not is_long:
+        return 0
+    text = block.decode(errors="surrogateescape")
+    end = max((found.end() for found in BEFORE_MARK.finditer(text)), default=0)
+    if not end and len(block) >= LONGEST * size:
+        return _whole_signs(block)
+    return len(text[:end].encode(errors="surrogateescape"))
+
+
+def _word_follows(block: bytes, at: int) -> bool:
+    """Is the sign after a byte known, and no space?"""
+    sign = block[at + 1 : at + 5].decode(errors="ignore")[:1]
+    return bool(sign) and not sign.isspace()
 
 
 def _whole_signs(block: bytes) -> int:

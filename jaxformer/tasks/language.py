@@ -138,7 +138,8 @@ class NextToken(PreparedText):
         return scores | {"bits_per_byte": Scores(bits_B / jnp.maximum(bytes_B, 1e-9), bytes_B)}
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Predictors that look back no, one or two tokens, fitted on the training text."""
+        """Predictors that look back no, one or two tokens, fitted on the training text: on its
+        first 5,000,000 tokens (`ngrams.MOST`) if it is longer."""
         scored = np.asarray(batch.weights) > 0
         inputs, targets = np.asarray(batch.inputs), np.asarray(batch.targets)
         before = np.concatenate([np.full((len(inputs), 1), -1), inputs[:, :-1]], 1)
@@ -200,7 +201,8 @@ class MaskedTokens(PreparedText):
         return Batch(jnp.where(scored_BxT, shown_BxT, tokens_BxT), tokens_BxT, scored_BxT * 1.0)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """The predictor that knows how frequent tokens are and nothing else."""
+        """The predictor that knows how frequent tokens are (in the same first tokens as the n-grams
+        of `NextToken`) and nothing else."""
         c = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]
         return {
             "best_constant": most_frequent(c, np.ones_like(c)),
@@ -214,7 +216,7 @@ def opened(name: str, two_ways: bool) -> Tokens:
 
 @cache
 def fitted_to(held: Tokens) -> ngrams.Ngrams:
-    """The n-grams of the training part."""
+    """The n-grams of the training part, of its first `ngrams.MOST` tokens if it is longer."""
     here = held.part("train")
     tokens = held.tokens(here.start, min(here.stop, here.start + ngrams.MOST))
     return ngrams.fit(tokens, held.vocab_size)

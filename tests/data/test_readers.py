@@ -1,0 +1,164 @@
+"""Text of any writing becomes pieces; blank rows are no documents; a file's name says its part."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxformer.data import datasets, preparation, readers
+from jaxformer.errors import UserError
+
+# 120 kB or more of each: lines that begin with signs beyond ASCII, indented lines, one line with
+# spaces, and one line of a writing that has none.
+WRITINGS = {
+    "russian": "".join(f"Быть или не быть, {i}: вот в чём вопрос.\n" for i in range(2000)),
+    "indented": "".join(f"  if x == {i}:\n\n\treturn {i * i}  # yes\n" for i in range(4000)),
+    "one_line": " ".join(f"It's word {i}, and{' ' * 9}another one" for i in range(4000)),
+    "chinese": "".join(f"生存还是毁灭,这是第{i}个问题。「默默」忍受!" for i in range(2500)),
+}
+
+
+def text_of(name, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(WRITINGS[name], encoding="utf-8", newline="")
+    return path
+
+
+def prepared(path, out, kind="bytes", shares=(0.05, 0.05), documents="file"):
+    corpus = datasets.corpus(f"text:{path}", documents=documents)
+    return preparation.prepare(corpus, out, kind=kind, shares=shares)
+
+
+@pytest.mark.parametrize("name", WRITINGS)
+def test_every_writing_has_parts_of_the_size_that_was_asked_for(tmp_path, name):
+    tokens = prepared(text_of(name, tmp_path), tmp_path / "out")
+    parts = [tokens.part(part) for part in ("train", "validation", "test")]
+    text = b"".join(bytes(tokens.tokens(p.start, p.stop - 1).astype(np.uint8)) for p in parts)
+    assert text.decode() == WRITINGS[name]
+    for part in parts[1:]:
+        assert part.bytes == pytest.approx(0.05 * len(text), rel=0.3)
+        held = tokens.tokens(part.start, part.stop - 1)
+        assert bytes(held.astype(np.uint8)).decode()  # no sign of several bytes is cut
+
+
+@pytest.mark.parametrize("name", WRITINGS)
+def test_pieces_give_the_tokens_of_the_whole_text(tmp_path, name):
+    tokens = prepared(text_of(name, tmp_path), tmp_path / "out", "bpe:600", (0, 0))
+    here = tokens.part("train")
+    (expected,) = tokens.tokenizer.encode([WRITINGS[name]])
+    np.testing.assert_array_equal(tokens.tokens(here.start, here.stop - 1), expected)
+    pieces = [*readers.read_text(tmp_path / "text.txt", 0, "file")]
+    assert len(pieces) > 50 and sum(piece.ends for piece in pieces) == 1 and pieces[-1].ends
+
+
+def test_text_without_any_good_place_is_cut_between_signs(tmp_path):
+    path = tmp_path / "text.txt"
+    text = "a" + "ж" * 100_000
+    path.write_text(text, encoding="utf-8")
+    pieces = [*readers.read_text(path, 0, "file")]
+    assert "".join(piece.text for piece in pieces) == text
+    assert max(len(piece.text.encode()) for piece in pieces) < 0.05 * 200_000
+    (again,) = readers.read_text(path, pieces[-2].after, "file")
+    assert again == pieces[-1]
+
+
+def test_a_line_that_is_a_document_is_never_cut(tmp_path):
+    lines = ["слово и слово. " * n for n in (3, 400, 1, 200_000, *range(1, 200))]
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(lines) + "\n \n\n", encoding="utf-8")
+    pieces = [*readers.read_text(path, 0, "line")]
+    assert [piece.text for piece in pieces] == lines and all(piece.ends for piece in pieces)
+    for i in (0, 3, 150):
+        assert [*readers.read_text(path, pieces[i].after, "line")] == pieces[i + 1 :]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_blank_rows_are_no_documents(tmp_path, kind):
+    texts = ["", "a", " \n", "b", "\u3000", "c", ""]
+    path = tmp_path / f"train.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(pyarrow.table({"text": texts}), path)
+    (place,) = datasets.corpus(f"files:{tmp_path}").places
+    pieces = [*place.read(0)]
+    assert [piece.text for piece in pieces] == ["a", "b", "c"]
+    assert [piece.text for piece in place.read(pieces[0].after)] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        ("medieval", "train"),
+        ("latest", "train"),
+        ("contest-winners", "train"),
+        ("invalid", "train"),
+        ("000_00000", "train"),
+        ("train-00000-of-00004-2d5a1467fff1081b", "train"),
+        ("training", "train"),
+        ("wiki.valid.tokens", "validation"),
+        ("validation-00000-of-00001-869c898b519ad725", "validation"),
+        ("val2", "validation"),
+        ("dev", "validation"),
+        ("Test_1", "test"),
+        ("testing", "test"),
+        ("test/00", "test"),
+        ("train/test", "test"),
+    ],
+)
+def test_the_words_of_a_name_say_the_part(tmp_path, name, part):
+    for one in ("train", name):
+        path = tmp_path / f"{one}.jsonl"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text('{"text": "a"}\n')
+    found = {place.name: place.part for place in datasets.corpus(f"files:{tmp_path}").places}
+    assert found[f"{name}.jsonl"] == part
+
+
+def test_files_of_which_none_is_for_training_are_refused(tmp_path):
+    (tmp_path / "test-1.jsonl").write_text('{"text": "a"}\n')
+    words = "no file .* is for training: the names of test-1.jsonl say validation or test"
+    with pytest.raises(UserError, match=words):
+        datasets.corpus(f"files:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "text, shares, part",
+    [
+        ("a line" * 20, (0.05, 0.05), "validation"),
+        ("a line" * 20, (0, 0.2), "test"),
+        ("a line\n" * 1000, (0.05, 0.0001), "test"),
+    ],
+)
+def test_a_share_that_leaves_its_part_empty_is_refused(tmp_path, text, shares, part):
+    (tmp_path / "text.txt").write_text(text)
+    corpus = datasets.corpus(f"text:{tmp_path / 'text.txt'}")
+    share = shares[("validation", "test").index(part)]
+    words = f"--{part}={share:g} leaves the {part} part without text: .* {len(text):,} bytes"
+    with pytest.raises(UserError, match=words):
+        datasets.check_parts(corpus, shares, preparation._pieces)
+
+
+def test_shares_that_have_text_are_taken(tmp_path):
+    reads = []
+
+    def pieces(corpus, shares, place):
+        reads.append(corpus.places[place].name)
+        return preparation._pieces(corpus, shares, place)
+
+    for i in range(10):
+        (tmp_path / f"{i}.txt").write_text(f"{i}")
+    corpus = datasets.corpus(f"text:{tmp_path}")
+    datasets.check_parts(corpus, (0.1, 0.1), pieces)
+    assert reads == ["8.txt"]  # what is surely for training is not read
+    datasets.check_parts(corpus, (0, 0), pieces)
+    assert len(reads) == 1  # nothing is looked for
+    rows = "\n".join(json.dumps({"text": word}) for word in ("a", "b"))
+    for name in ("train", "validation", "test"):
+        (tmp_path / "own").mkdir(exist_ok=True)
+        (tmp_path / "own" / f"{name}.jsonl").write_text(rows)
+    datasets.check_parts(datasets.corpus(f"files:{tmp_path / 'own'}"), (0.05, 0.05), pieces)
+    assert len(reads) == 1
