@@ -88,6 +88,9 @@ class Partial:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with contextlib.suppress(OSError):  # a full disk says so again; what counts is on the disk
             self.stack.close()
+            if [file.name for file in self.folder.iterdir()] == [".lock"]:  # nothing was begun
+                (self / ".lock").unlink()
+                self.folder.rmdir()
         if isinstance(error, OSError) and error.errno in FULL:
             raise UserError(
                 f"{self.folder} cannot grow: {error.strerror}. The preparation is not finished; "

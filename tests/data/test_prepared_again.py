@@ -81,6 +81,11 @@ def test_a_file_that_a_kill_left_half_written_is_no_part_of_the_tokens(file, tmp
     assert open_tokens(str(tmp_path / "out")).index == open_tokens(str(tmp_path / "whole")).index
 
 
+def test_what_never_began_leaves_nothing(file, tmp_path, capsys):
+    assert main([f"--out={tmp_path / 'out'}", f"--dataset=text:{file}", "--tokenizer=bpe:9"]) == 2
+    assert "must be at least 257, got 9" in said(capsys) and [*tmp_path.iterdir()] == [file]
+
+
 @pytest.mark.parametrize(
     "flags, words",
     [
