@@ -9,7 +9,8 @@
   --out=DIR           where the tokens go; `--config.task.tokens=DIR` reads them. A tfds: data set
                       of images has none: without --out it is only prepared itself
   --tokenizer=KIND    bytes, bpe:SIZE (default bpe:1024; trained on the training part), a
-                      tokenizer.json, or the name of a model on the Hugging Face hub
+                      tokenizer.json or its folder, or with --download the name of a model on
+                      the Hugging Face hub
   --documents=file    of plain text: a file is a document, or each of its lines (line)
   --validation=0.05   share of the training text, where the data set has no such part of its own
   --test=0.05         the same
@@ -20,7 +21,7 @@
   --download          may fetch what is not here; without it nothing uses the network
   --check=DIR         reads prepared tokens and compares every checksum; does nothing else
 
-Ctrl-C loses at most the last seconds: the same command goes on. docs/data.md has what each data set
+Ctrl-C loses some ten seconds at most: the same command goes on. docs/data.md has what each data set
 costs and how to place files by hand.
 """
 
@@ -34,6 +35,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxformer.commandline import Parser, command
+from jaxformer.data import asked as asking
 from jaxformer.data import datasets, tfds
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
@@ -65,6 +67,15 @@ def main(argv: Sequence[str]) -> int:
     if not (asked.dataset and asked.out):
         raise UserError(f"say --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")
     check_choice("kind of documents", asked.documents, ("file", "line"))
+    if asked.dataset.startswith("text:") and (asked.label or asked.text != "text"):
+        raise UserError(
+            "--label and --text name fields, and plain text has no fields; leave them out, or say "
+            "--dataset=files:FOLDER."
+        )
+    if (held := datasets.HUB.get(asked.dataset)) and asked.text not in ("text", held.text):
+        raise UserError(
+            f"the text of {asked.dataset} is in its field {held.text!r}, got --text={asked.text}."
+        )
     corpus = datasets.corpus(
         asked.dataset,
         documents=asked.documents,
@@ -74,6 +85,8 @@ def main(argv: Sequence[str]) -> int:
         tfds_dir=asked.tfds_dir,
         download=asked.download,
     )
+    said = {name: getattr(asked, name) for name in ("dataset", "documents", "text", "label")}
+    said["sources"] = asking.stamp(asking.sources(asked.dataset, asked.files, asked.tokenizer))
     line = Line()
     try:
         tokens = prepare(
@@ -82,7 +95,8 @@ def main(argv: Sequence[str]) -> int:
             kind=asked.tokenizer,
             shares=(asked.validation, asked.test),
             show=lambda text: line.show(text) if line.is_due() else None,
-            said={"dataset": asked.dataset, "documents": asked.documents},
+            said=said,
+            download=asked.download,
         )
     finally:
         line.close()

@@ -9,6 +9,8 @@
 What was written after the last state.json is cut when the same preparation goes on.
 """
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -20,13 +22,25 @@ from typing import Any
 
 import numpy as np
 
+from jaxformer.data.asked import differences
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.data.tokens import FORMAT, PARTS, sha256_of
 from jaxformer.errors import UserError
-from jaxformer.files import dumps, naming, sealed, unsealed, write_atomically, write_json
+from jaxformer.files import (
+    naming,
+    remove_temporaries,
+    sealed,
+    unsealed,
+    write_atomically,
+    write_json,
+)
+from jaxformer.leftovers import own_files
 
 WIDTHS = {"documents": 8, "labels": 4}  # bytes an entry
+KEPT = ("bytes.bin", "documents.bin", "labels.bin", "tokenizer.json", "tokens.bin")
+NAMES = (*KEPT, "index.json", "state.json", ".lock")  # what this program writes there
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass
@@ -55,6 +69,7 @@ class Partial:
         return self.folder / name
 
     def __enter__(self) -> "Partial":
+        own_files(self.folder, NAMES)
         with naming(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = self.stack.enter_context(open(self / ".lock", "w"))
@@ -63,14 +78,24 @@ class Partial:
         except OSError:
             raise UserError(f"another process is preparing {self.folder}.") from None
         self.state = self._restored()
+        remove_temporaries(self.folder)
         if not self.state.tokens:
-            for file in self.folder.iterdir():
+            for file in own_files(self.folder, NAMES):
                 if file.name != ".lock":
                     file.unlink()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with contextlib.suppress(OSError):  # a full disk says so again; what counts is on the disk
+            self.stack.close()
+            if [file.name for file in self.folder.iterdir()] == [".lock"]:  # nothing was begun
+                (self / ".lock").unlink()
+                self.folder.rmdir()
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise UserError(
+                f"{self.folder} cannot grow: {error.strerror}. The preparation is not finished; "
+                "make room, and the same command goes on."
+            ) from None
 
     def begin(self, model: Tokenizer) -> None:
         """Opens the files, cut to where they are whole."""
@@ -136,7 +161,7 @@ class Partial:
         labels = self._labels()
         write_atomically(self / "bytes.bin", self.model.n_bytes().astype("<i4").tobytes())
         (self / "state.json").unlink()
-        kept = sorted(file for file in self.folder.iterdir() if file.name != ".lock")
+        kept = [self / name for name in KEPT if (self / name).exists()]
         index = {
             "format": FORMAT,
             "dtype": self.kind.name,
@@ -179,7 +204,7 @@ class Partial:
         """Where the preparation was; a new state if it was another one, or is damaged."""
         try:
             held = unsealed(json.loads((self / "state.json").read_text()))
-            if dumps(held["asked"]) == dumps(self.asked):
+            if not differences(held["asked"], self.asked):
                 return State(**held["state"])
         except (OSError, ValueError, KeyError, TypeError):
             pass

@@ -4,10 +4,15 @@ Preparing most official builders needs TensorFlow (the extra [prepare]); reading
 needs only tensorflow_datasets and array_record (the extra [data]).
 """
 
+import contextlib
+import functools
 import os
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from jaxformer.data.datasets import Corpus, Place
 from jaxformer.data.readers import Piece
@@ -15,6 +20,9 @@ from jaxformer.data.tokens import PARTS
 from jaxformer.errors import UserError, did_you_mean
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "test": "test"}
+INSTALL = "pip install 'jaxformer[prepare]'"
+CATALOGUE = "https://www.tensorflow.org/datasets/catalog"
+PATIENCE = (10, 60)  # seconds for a server to take a call, and to go on with its answer
 
 
 def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Corpus:
@@ -82,8 +90,7 @@ def _builder(name: str, folder: str, download: bool) -> Any:
             why = "is not prepared" if not (place / name).is_dir() else f"cannot be read ({error})"
             raise UserError(
                 f"tfds:{name} {why} in {place}. Say --download to prepare it there (this needs a "
-                "network and, for most builders, TensorFlow: pip install 'jaxformer[prepare]'), or "
-                "--tfds-dir=DIR."
+                "network and, for most builders, TensorFlow: " + INSTALL + "), or --tfds-dir=DIR."
             ) from None
         builder = _prepared(tfds, name, place)
     if not str(builder.info.file_format).lower().endswith("array_record"):
@@ -103,18 +110,67 @@ def _version(folder: Path) -> Path:
 
 
 def _prepared(tfds: Any, name: str, place: Path) -> Any:
+    """The builder, after it has fetched and written what it needs."""
     try:
         builder = tfds.builder(name, data_dir=str(place), file_format="array_record")
-    except Exception as error:  # an unknown name lists hundreds
-        known = did_you_mean(name.split("/")[0], tfds.list_builders())
+    except tfds.core.registered.DatasetNotFoundError:  # whose own words list hundreds
+        known = tfds.list_builders(with_community_datasets=False)  # those need TensorFlow
+        hint = did_you_mean(name.split("/")[0], known)
+        if find_spec("tensorflow") is None:
+            hint += f" Builders that need TensorFlow are not listed without it: {INSTALL}."
         raise UserError(
-            f"TensorFlow Datasets has no builder {name!r}.{known} ({type(error).__name__})"
+            f"TensorFlow Datasets has no builder {name!r}.{hint} All are listed at {CATALOGUE}."
         ) from None
+    except Exception as error:  # an unknown configuration, no TensorFlow: many kinds
+        raise _failed(name, error) from None
+    if not sys.stderr.isatty():
+        tfds.disable_progress_bar()
     try:
-        builder.download_and_prepare()
+        with _one_attempt():
+            builder.download_and_prepare()
     except Exception as error:  # no TensorFlow, no network, a full disk: many kinds
-        reason = " ".join(str(error).split())[:200]
-        lacks = "tensorflow" in reason.lower() and "No module" in reason
-        hint = " Preparing it needs TensorFlow: pip install 'jaxformer[prepare]'." if lacks else ""
-        raise UserError(f"tfds:{name} could not be prepared ({reason}).{hint}") from None
+        if (server := _silent(error)) is None:
+            raise _failed(name, error) from None
+        raise UserError(
+            f"tfds:{name} could not be downloaded: {server} does not answer. Prepare it on a "
+            f"machine with a network, and copy the folder {place / name} from there to here."
+        ) from None
     return builder
+
+
+def _failed(name: str, error: Exception) -> UserError:
+    reason = " ".join(str(error).split())[:200]
+    lacks = "tensorflow" in reason.lower() and "No module" in reason
+    hint = f" Preparing it needs TensorFlow: {INSTALL}." if lacks else ""
+    return UserError(f"tfds:{name} could not be prepared ({reason}).{hint}")
+
+
+@contextlib.contextmanager
+def _one_attempt() -> Iterator[None]:
+    """Within, a server is asked once and given seconds to answer.
+
+    TensorFlow Datasets asks eleven times, which takes minutes without a network, and waits for
+    ever. It has no option for either.
+    """
+    from tensorflow_datasets.core.download import downloader
+
+    module: Any = downloader
+    before = {name: getattr(module, name) for name in ("MAX_RETRIES", "_open_url")}
+    module.MAX_RETRIES = 0
+    module._open_url = functools.partial(module._open_url, timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+def _silent(error: BaseException | None) -> str | None:
+    """The server that did not answer, if that is what went wrong."""
+    import requests
+
+    while error is not None:
+        if isinstance(error, requests.ConnectionError | requests.Timeout):
+            return urlsplit(str(error.request.url)).hostname if error.request else "the server"
+        error = error.__cause__ or error.__context__
+    return None

@@ -2,7 +2,9 @@
 
     tokenizer = make("bpe:1024", texts)       trained on an iterable of texts
     tokenizer = make("bytes")                 a token is a byte, 256 ends a document
-    tokenizer = make("llama/tokenizer.json")  a file, or the name of a model on the hub
+    tokenizer = make("llama/tokenizer.json")  a file, or the folder that it lies in
+    tokenizer = make("gpt2", download=True)   the name of a model on the hub; without `download`
+                                              only what the hub's cache here has
     tokenizer.encode(["To be"]) -> [[..]]     tokenizer.decode([..]) -> "To be"
 
 Except for bytes they need the package `tokenizers` of the extra [data].
@@ -15,11 +17,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxformer.errors import UserError, check_range
+from jaxformer.errors import UserError, check_range, did_you_mean
 
 END = "<|endoftext|>"
 ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # how others call the end of a document
-KINDS = "bytes, bpe:SIZE, a tokenizer.json, or the name of a model on the Hugging Face hub"
+FILE = "tokenizer.json"
+KINDS = (
+    f"bytes, bpe:SIZE, a {FILE} or its folder, or with --download the name of a model on the "
+    "Hugging Face hub"
+)
 
 
 class Tokenizer(Protocol):
@@ -99,8 +105,11 @@ class Pieces:
         return self.model.to_str()
 
 
-def make(kind: str, texts: Iterable[str] = ()) -> Tokenizer:
-    """The tokenizer that `kind` names; `texts` are what a BPE is trained on."""
+def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokenizer:
+    """The tokenizer that `kind` names; `texts` are what a BPE is trained on.
+
+    Nothing uses the network without `download`.
+    """
     if kind == "bytes":
         return Bytes()
     if kind.startswith("bpe:"):
@@ -108,11 +117,22 @@ def make(kind: str, texts: Iterable[str] = ()) -> Tokenizer:
         if not (size.isascii() and size.isdecimal()):
             raise UserError(f"a BPE needs a size of its vocabulary, as in bpe:1024; got {kind!r}.")
         return trained(int(size), texts)
-    if Path(kind).is_file():
-        return _opened(Path(kind).read_bytes(), kind)
+    if file := file_of(kind):
+        return _opened(file.read_bytes(), str(file))
     if kind.endswith(".json") or kind.startswith((".", "/")) or kind.count("/") > 1:
         raise UserError(f"there is no tokenizer file {kind!r}. A tokenizer is {KINDS}.")
-    return _from_hub(kind)
+    return _from_hub(kind, download)
+
+
+def file_of(kind: str) -> Path | None:
+    """The file of a tokenizer that lies on this machine; None where `kind` names another."""
+    path = Path(kind).expanduser()
+    if kind == "bytes" or kind.startswith("bpe:"):
+        return None
+    if path.is_dir() and not (path / FILE).is_file():
+        raise UserError(f"the folder {path} has no {FILE}. A tokenizer is {KINDS}.")
+    path = path / FILE if path.is_dir() else path
+    return path if path.is_file() else None
 
 
 def from_json(text: str, where: str) -> Tokenizer:
@@ -168,23 +188,42 @@ def _opened(content: bytes, where: str) -> Tokenizer:
         raise UserError(f"{where} is not a tokenizer of Hugging Face ({reason}).") from None
 
 
-def _from_hub(name: str) -> Tokenizer:
-    """One attempt with a short patience: without a network this ends in seconds."""
+def _from_hub(name: str, download: bool) -> Tokenizer:
+    """What the hub's cache on this machine has, or what the hub gives."""
+    hint = did_you_mean(name, ("bytes", "bpe"))
     try:
-        from huggingface_hub import hf_hub_download
+        import huggingface_hub as hub
     except ImportError:
         raise UserError(
-            f"the tokenizer {name!r} is no file here, and the hub needs huggingface_hub. "
-            f"A tokenizer is {KINDS}."
+            f"the tokenizer {name!r} is no file and no folder here, and the hub needs "
+            f"huggingface_hub.{hint} A tokenizer is {KINDS}."
         ) from None
     try:
-        file = hf_hub_download(name, "tokenizer.json", etag_timeout=5)
+        # Even with local_files_only, hf_hub_download looks for a list of programs on the hub.
+        file = hub.try_to_load_from_cache(name, FILE)
+    except ValueError:  # no name that the hub could have
+        file = None
+    if not isinstance(file, str):
+        if not download:
+            raise UserError(
+                f"the tokenizer {name!r} is no file and no folder here, and the cache of the hub "
+                f"does not have it.{hint} A tokenizer is {KINDS}."
+            )
+        file = _fetched(hub, name)
+    return _opened(Path(file).read_bytes(), name)
+
+
+def _fetched(hub: Any, name: str) -> str:
+    """One attempt with a short patience: without a network this ends in seconds."""
+    try:
+        # This asks once; the download itself would ask six times and wait in between.
+        hub.get_hf_file_metadata(hub.hf_hub_url(name, FILE), timeout=5)
+        return hub.hf_hub_download(name, FILE, etag_timeout=5)
     except Exception as error:  # no network, no such model, no permission: many kinds
         raise UserError(
             f"the tokenizer {name!r} is no file here, and the hub did not give it "
-            f"({type(error).__name__}). Download its tokenizer.json elsewhere and name the file."
+            f"({type(error).__name__}). Download its {FILE} elsewhere and name the file."
         ) from None
-    return _opened(Path(file).read_bytes(), name)
 
 
 def _package() -> Any:

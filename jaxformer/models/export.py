@@ -13,7 +13,6 @@ Llama has no fixed mixing. A factor on the branches (the authors' preset) goes i
 of each branch. The logits agree to 1e-4 in float32.
 """
 
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,10 @@ import numpy as np
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from jaxformer.files import naming, write_atomically, write_json
+from jaxformer.leftovers import own_files
 
+# What a folder holds.
+NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 # Ours in a block -> Llama's in a layer.
 MODULES = {
     "attn/query": "self_attn.q_proj",
@@ -56,8 +58,9 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
         ) from None
     partial = folder.with_name(f"{folder.name}.partial")
     with naming(partial):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        for file in own_files(partial, NAMES):
+            file.unlink()
+        partial.mkdir(parents=True, exist_ok=True)
     weights = llama_weights(model, params)
     write_atomically(partial / "model.safetensors", save(weights, {"format": "pt"}))
     write_json(partial / "config.json", llama_config(model, getattr(coder, "end", None)))

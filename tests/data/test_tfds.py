@@ -1,6 +1,7 @@
 """A data set of TensorFlow Datasets is built here and read, without TensorFlow and a network."""
 
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -69,6 +70,22 @@ def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
         images.load("tiny_glyphs", prepared=str(tmp_path / "elsewhere"))
 
 
+class TinyAbsent(tfds.core.GeneratorBasedBuilder):
+    """What it needs lies where nobody answers: port 9 of this machine."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.FeaturesDict({"text": tfds.features.Text()})
+        return self.dataset_info_from_configs(features=features)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(dl_manager.download("http://127.0.0.1:9/a.txt"))}
+
+    def _generate_examples(self, path):
+        yield 0, {"text": path.read_text()}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("tfds")
@@ -115,3 +132,32 @@ def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
     words = ["--dataset=tfds:tiny_reviews", f"--tfds-dir={tmp_path}", f"--out={tmp_path / 'out'}"]
     assert main(words) == 2
     assert "cannot be read (no version of it is whole)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "has_tensorflow, words",
+    [
+        (False, "Builders that need TensorFlow are not listed without it: pip install"),
+        (True, "no builder 'mnits'. Did you mean 'mnist'? All are listed at"),
+    ],
+)
+def test_a_builder_that_is_not_registered_is_one_line(
+    tmp_path, capsys, monkeypatch, has_tensorflow, words
+):
+    monkeypatch.setattr("jaxformer.data.tfds.find_spec", lambda name: has_tensorflow or None)
+    flags = ["--dataset=tfds:mnits", "--download", f"--tfds-dir={tmp_path / 'tfds'}"]
+    assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1 and words in said[0] and "Did you mean 'mnist'?" in said[0]
+
+
+def test_a_server_that_does_not_answer_is_asked_once(tmp_path, capsys, monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    flags = ["--dataset=tfds:tiny_absent", "--download", f"--tfds-dir={tmp_path / 'tfds'}"]
+    assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert sum(slept) < 1 and not (tmp_path / "out").exists()
+    assert "could not be downloaded: 127.0.0.1 does not answer" in said[-1]
+    assert f"copy the folder {tmp_path / 'tfds' / 'tiny_absent'}" in said[-1]
+    assert sum("error" in line.lower() or "retry" in line.lower() for line in said) == 1

@@ -1,5 +1,8 @@
 """Tokenizers: every text comes back as it was, and the bytes of tokens are those of the text."""
 
+import socket
+import time
+
 import numpy as np
 import pytest
 
@@ -66,5 +69,60 @@ def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatc
         raise ConnectionError
 
     monkeypatch.setattr(hub, "hf_hub_download", unreachable)
+    monkeypatch.setattr(hub, "get_hf_file_metadata", unreachable)
     with pytest.raises(UserError, match=r"the hub did not give it .ConnectionError"):
-        tokenizer.make("someone/model")
+        tokenizer.make("someone/model", download=True)
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Nothing answers; the list grows by each host that is looked up, and by each wait."""
+    seen = []
+
+    def lost(host, *_, **__):
+        seen.append(host)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lost)
+    monkeypatch.setattr(time, "sleep", seen.append)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["bte", "nobody/has-this-model", "no such name"])
+def test_nothing_is_asked_of_the_hub_without_download(no_network, name):
+    pytest.importorskip("huggingface_hub")
+    with pytest.raises(UserError, match=r"no file and no folder here, and the cache") as error:
+        tokenizer.make(name)
+    assert no_network == []
+    assert "A tokenizer is bytes, bpe:SIZE" in str(error.value) and "--download" in str(error.value)
+    assert ("Did you mean 'bytes'?" in str(error.value)) == (name == "bte")
+
+
+def test_without_a_network_the_hub_is_asked_once(no_network):
+    pytest.importorskip("huggingface_hub")
+    with pytest.raises(UserError, match=r"the hub did not give it .ConnectError.*name the file"):
+        tokenizer.make("nobody/has-this-model", download=True)
+    assert 1 <= len(no_network) <= 2  # the hub's package may ask for a list of its own first
+    assert {*no_network} == {"huggingface.co"}
+
+
+def test_what_the_cache_of_the_hub_has_needs_no_network(no_network, tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    kept = tmp_path / "kept.json"
+    kept.write_text(TRAINED.as_json())
+
+    def cached(name, file):
+        assert (name, file) == ("someone/model", "tokenizer.json")
+        return str(kept)
+
+    monkeypatch.setattr(hub, "try_to_load_from_cache", cached)
+    for download in (False, True):
+        assert tokenizer.make("someone/model", download=download).as_json() == TRAINED.as_json()
+    assert no_network == []
+
+
+def test_a_folder_with_a_tokenizer_is_one(tmp_path):
+    with pytest.raises(UserError, match=r"the folder .* has no tokenizer.json"):
+        tokenizer.make(str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text(TRAINED.as_json())
+    assert tokenizer.make(str(tmp_path)).as_json() == TRAINED.as_json()
