@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxformer.data import tokenizer as tokenizers
 from jaxformer.data.asked import differences
-from jaxformer.data.datasets import Corpus
+from jaxformer.data.datasets import Corpus, check_parts
 from jaxformer.data.partial import NAMES, Partial, State
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokenizer import Tokenizer
@@ -54,6 +54,7 @@ def prepare(
         return _found(folder, asked)
     partial = folder.with_name(f"{folder.name}.partial")
     check_space(corpus, partial)
+    check_parts(corpus, shares, _pieces)
     with Partial(partial, asked, corpus.labels) as files:
         files.begin(_tokenizer(corpus, partial, kind, shares, show, download))
         _write(corpus, files, shares, show)

@@ -40,8 +40,10 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
         rest, at, size = b"", start, _size(file)
         block_size = min(max(size // 500, LEAST), BLOCK)
         while True:
-            # A line that goes on and on is read in ever larger steps.
-            more = held.read(max(block_size, len(rest)) if documents == "line" else block_size)
+            if documents == "line":  # one that goes on and on is read in ever larger steps
+                more = held.read(max(block_size, len(rest)))
+            else:  # blocks end at the same places, wherever the reading begins
+                more = held.read(block_size - held.tell() % block_size)
             rest += more
             if not more and not rest:
                 return

@@ -73,7 +73,7 @@ def test_a_users_file_beside_out_is_refused_and_kept(file, tmp_path, capsys):
 
 
 def test_a_file_that_a_kill_left_half_written_is_no_part_of_the_tokens(file, tmp_path, monkeypatch):
-    flags = [f"--dataset=text:{file}", "--documents=line"]
+    flags = [f"--dataset=text:{file}"]
     assert ask(tmp_path / "whole", *flags) == 0
     stopped(monkeypatch, tmp_path / "out", *flags)
     (tmp_path / "out.partial" / ".state.json.0123abcd").write_text("{")

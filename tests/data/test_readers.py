@@ -162,3 +162,11 @@ def test_shares_that_have_text_are_taken(tmp_path):
         (tmp_path / "own" / f"{name}.jsonl").write_text(rows)
     datasets.check_parts(datasets.corpus(f"files:{tmp_path / 'own'}"), (0.05, 0.05), pieces)
     assert len(reads) == 1
+
+
+@pytest.mark.parametrize("download, asked", [(False, 0), (True, 1)])
+def test_the_hub_is_asked_for_a_data_set_once_and_only_with_download(no_network, download, asked):
+    pytest.importorskip("huggingface_hub")
+    with pytest.raises(UserError, match=r"is not on this machine .*say --files=FOLDER") as error:
+        datasets.corpus("wikitext103", download=download)
+    assert asked <= len(no_network) <= 2 * asked and "\n" not in str(error.value)

@@ -1,8 +1,5 @@
 """Tokenizers: every text comes back as it was, and the bytes of tokens are those of the text."""
 
-import socket
-import time
-
 import numpy as np
 import pytest
 
@@ -72,20 +69,6 @@ def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatc
     monkeypatch.setattr(hub, "get_hf_file_metadata", unreachable)
     with pytest.raises(UserError, match=r"the hub did not give it .ConnectionError"):
         tokenizer.make("someone/model", download=True)
-
-
-@pytest.fixture
-def no_network(monkeypatch):
-    """Nothing answers; the list grows by each host that is looked up, and by each wait."""
-    seen = []
-
-    def lost(host, *_, **__):
-        seen.append(host)
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", lost)
-    monkeypatch.setattr(time, "sleep", seen.append)
-    return seen
 
 
 @pytest.mark.parametrize("name", ["bte", "nobody/has-this-model", "no such name"])
