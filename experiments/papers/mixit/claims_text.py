@@ -67,6 +67,11 @@ SHAKESPEARE = Item(
     | {
         f"{name}, rate .03": Cell(f"configs/text/lm.py:variant={name}", FASTER, scales=SMALL)
         for name in RANKED
+    }
+    | {
+        "random, rate .1": Cell(
+            "configs/text/lm.py:variant=random", {"optim.learning_rate": "(0.1,)"}, scales=SMALL
+        )
     },
     {
         "Standard predicts at least as well as Frozen-QK": above(
@@ -78,7 +83,15 @@ SHAKESPEARE = Item(
     metric="bits_per_byte",
     baseline="bigram_bits_per_byte",
     checks={
-        "MixiT predicts better than the random transformer": above(bits("random"), bits("mixit")),
+        "MixiT predicts better than the random transformer, both at .01": above(
+            bits("random"), bits("mixit")
+        ),
+        "MixiT predicts better than the random transformer at its best rate": above(
+            bits("random, rate .03"), bits("mixit")
+        ),
+        "the random transformer at .1 is no better than at .03": above(
+            bits("random, rate .1"), bits("random, rate .03")
+        ),
         "MixiT predicts better than a bigram": above(
             trivial("mixit", "bigram_bits_per_byte"), bits("mixit")
         ),
