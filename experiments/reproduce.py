@@ -18,7 +18,7 @@
   --again          what is recorded once more, here; ends with a table mine / recorded / paper
   --out DIR        where the runs of --again live (default: runs/again in the repository)
 
-First the tables that lack one or two runs for their verdict, cheap before dear, then the rest; a
+First the tables that lack one or two runs for their verdict, the cheapest first, then the rest; a
 run that several tables share runs once. Finished runs are recorded in results/, in place of one
 with fewer seeds or of a config that has changed since; `python experiments/report.py` writes the
 pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interrupted run.
