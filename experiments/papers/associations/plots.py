@@ -54,8 +54,8 @@ def training(settings, alpha: float, arrays, found: str = "", more: str = ""):
     for name, colour, who in (
         ("attention_target", BLUE, "last layer: on the answer"),
         ("attention_noise", RED, "last layer: on the noise"),
-        ("attention_previous", "0.5", "layer 1 (block_0): one token back"),
-        ("previous_token", "black", "layer 1 (block_0): share of keys that match"),
+        ("attention_previous", "0.5", "block_0: one token back"),
+        ("previous_token", "black", "block_0: share of keys that match"),
     ):
         if name in curves:
             _line(attention, steps, curves[name][:, kept], colour, who)

@@ -82,7 +82,7 @@ def draw_networks(arrays, widths: Sequence[int]):
     image = plots.heat(left, arrays["U"].mean(0), names)
     plots.bar(figure, image, left, "entry of U")
     left.set_title(f"U at N = {widths[0]}, mean")
-    left.set(xlabel=f"{len(names)} paths", ylabel="paths, by their head in layer 1")
+    left.set(xlabel=f"{len(names)} paths", ylabel="paths, by head of layer 1")
     plots.means(middle, widths, theory, color=plots.COLOURS[0], marker="o", label="theory")
     middle.axhline(gp, color="black", ls="--", lw=1, label="GP limit")
     middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
