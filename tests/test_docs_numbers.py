@@ -68,11 +68,11 @@ def differences_of(rows):
         rules: list[Rule] = [*row.item.rules.values(), *row.item.checks.values()]
         for rule in rules:
             try:
-                sides = [ledger._read(row.records, side) for side in rule.sides]
+                left, right = (ledger._read(row.records, side) for side in rule.sides)
             except KeyError:
                 continue
-            sides += [minus(*sides)] if None not in sides else []
-            found += [{"mean": n.mean, "sem": n.error} for n in sides if n]
+            apart = minus(left, right) if left and right else None
+            found += [{"mean": n.mean, "sem": n.error} for n in (left, right, apart) if n]
     return found
 
 

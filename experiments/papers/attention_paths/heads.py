@@ -105,7 +105,8 @@ def draw_networks(arrays, widths: Sequence[int]):
         f"{' x '.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
         f"{100 * gp:.1f} % in the GP limit",
-        f"{len(theory)} data sets; bars: standard errors over them. A path is named by its heads, from 1.",
+        f"{len(theory)} data sets; bars: standard errors over them. "
+        "A path is named by its heads, from 1.",
     )
     return figure
 
