@@ -9,6 +9,7 @@ from experiments.shared import flags
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([\w./-]+)(?:#[\w-]+)?\)")
+WITHIN = re.compile(r"\[([^\]]+)\]\(#[\w-]+\)")  # a link to a heading of the same page
 CONTENTS = {
     "Begin": ["tutorial", "words"],
     "How to": ["running", "devices", "data", "models", "laboratory", "adding"],
@@ -64,9 +65,13 @@ def contents() -> str:
 
 
 def findings() -> str:
-    """The findings of the README, with links as they are from here."""
+    """The findings of the README, with links as they are from here.
+
+    The other sections of the README are not on the site: a link to one becomes the file's name.
+    """
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run one")]
+    text = WITHIN.sub(r"\1 (`README.md`)", text)
     text = text.replace("](docs/", "](").replace("](results/", "](../results/")
     return text.replace("](RESULTS.md#", "](../RESULTS.md#")
 

@@ -30,7 +30,7 @@ Writes litmus.json (every number) and litmus.png into the workdir.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
 
 import sys
 from argparse import Namespace

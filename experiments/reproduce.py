@@ -18,7 +18,7 @@
   --again          what is recorded once more, here; ends with a table mine / recorded / paper
   --out DIR        where the runs of --again live (default: runs/again in the repository)
 
-First the tables that lack one or two runs for their verdict, cheap before dear, then the rest; a
+First the tables that lack one or two runs for their verdict, the cheapest first, then the rest; a
 run that several tables share runs once. Finished runs are recorded in results/, in place of one
 with fewer seeds or of a config that has changed since; `python experiments/report.py` writes the
 pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interrupted run.
@@ -31,7 +31,7 @@ With --again finished cells run once more, at the scale and with the seeds of th
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    raise SystemExit("error: this python has no jax; `source .venv/bin/activate` first.") from None
+    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
 
 import math
 import sys

@@ -13,11 +13,13 @@ its action is "append". A mistake raises UserError, which `command` prints.
 import argparse
 import contextlib
 import functools
+import importlib.util
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from jaxformer.errors import UserError, did_you_mean, one_line
@@ -199,6 +201,19 @@ def in_words(error: OSError) -> str:
     """ "cannot use runs/x: No space left on device." """
     file = f" {os.fsdecode(error.filename)!r}" if isinstance(error.filename, str | bytes) else ""
     return one_line(f"cannot use{file or ' a file'}: {error.strerror or error}.")
+
+
+def how_to_activate(package: str) -> str:
+    """The line of a command whose Python lacks a package: how to find the one that has it."""
+    made = (Path(__file__).parents[1] / ".venv").exists()
+    first = "" if made else "`make venv`, then "
+    return f"error: this python has no {package}; {first}`source .venv/bin/activate` first."
+
+
+def check_environment(package: str) -> None:
+    """Ends `python -m ..` with that line; of a library that is imported nothing is asked."""
+    if sys.argv[:1] == ["-m"] and importlib.util.find_spec(package) is None:
+        raise SystemExit(how_to_activate(package))
 
 
 def say_interrupts() -> None:

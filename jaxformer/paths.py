@@ -114,6 +114,22 @@ def _repeats(parsed: Any) -> int:
 
 def nothing_matches(pattern: str, known: list[str]) -> UserError:
     """The error for a pattern without a match, with the closest path or some of those there are."""
-    hint = did_you_mean(pattern, known)
+    is_a_path = re.fullmatch(r"[\w/]+", pattern)
+    hint = ("" if is_a_path else _nearest_segment(pattern, known)) or did_you_mean(pattern, known)
     examples = ", ".join(known[:3])
     return UserError(f"the pattern {pattern!r} matches no path.{hint} Paths look like: {examples}.")
+
+
+def _nearest_segment(pattern: str, known: list[str]) -> str:
+    """ " Did you mean 'value'?" for the first part of a pattern that is like no part of a path."""
+    segments = sorted({segment for path in known for segment in path.split("/")})
+    for part in pattern.split("/"):
+        try:
+            if any(re.fullmatch(part, segment) for segment in segments):
+                continue
+        except re.error:  # a group that holds a slash
+            continue
+        hints = (did_you_mean(word, segments) for word in re.findall(r"[A-Za-z]\w+", part))
+        if hint := next(filter(None, hints), ""):
+            return hint
+    return ""

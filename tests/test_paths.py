@@ -49,7 +49,13 @@ def test_replace_keeps_the_rest():
 
 @pytest.mark.parametrize(
     "pattern, words",
-    [("block_0/mlp/im/kernel", "Did you mean 'block_0/mlp/in/kernel'"), ("(", "not a regular")],
+    [
+        ("block_0/mlp/im/kernel", "Did you mean 'block_0/mlp/in/kernel'"),
+        (".*/kernl", "Did you mean 'kernel'"),
+        (r"block_\d+/mlpp/.*", "Did you mean 'mlp'"),
+        (".*(a/b|c).*/qqq", "no path. Paths look like"),
+        ("(", "not a regular"),
+    ],
 )
 def test_wrong_patterns(pattern, words):
     with pytest.raises(UserError, match=words):

@@ -64,8 +64,9 @@ def test_a_batch_script_reads_its_flags(words, code, said):
 
 
 def test_without_jax_one_line_says_what_to_do():
-    file = str(ROOT / "experiments/run.py")
-    code = f"import runpy, sys; sys.modules['jax'] = None; runpy.run_path({file!r})"
+    folder = str(ROOT / "experiments")  # the first place where a script looks for modules
+    code = f"import runpy, sys; sys.modules['jax'] = None; sys.path.insert(0, {folder!r}); "
+    code += f"runpy.run_path({folder + '/run.py'!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "source .venv/bin/activate" in done.stderr

@@ -6,12 +6,10 @@ whether they are built from the models' lines. Use them inside `with jax.enable_
 recipes do.
 """
 
-import importlib.util
 import sys
 
-from jaxformer.commandline import say_interrupts
+from jaxformer.commandline import check_environment, say_interrupts
 
 if sys.argv[:1] == ["-m"]:  # python -m theory.advise is on its way: a command, not a library
     say_interrupts()
-    if importlib.util.find_spec("numpy") is None:
-        raise SystemExit("error: this python has no numpy; `source .venv/bin/activate` first.")
+    check_environment("numpy")

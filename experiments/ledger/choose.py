@@ -1,6 +1,6 @@
 """Rows of the ledger by what a user calls them: a paper, a table, or both."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from experiments.ledger.ledger import Row
 from jaxformer.errors import UserError, did_you_mean
@@ -9,11 +9,12 @@ from jaxformer.errors import UserError, did_you_mean
 def chosen(rows: Sequence[Row], name: str) -> list[Row]:
     """Those of a paper ("mixit"), or whose name is this or begins with it ("Table 2")."""
     found = [row for row in rows if name in (row.paper.key, row.item.name)]
-    found = found or [row for row in rows if _begins(row.item.name, name)]
+    if not found:
+        names = named([row.item.name for row in rows], name)
+        found = [row for row in rows if row.item.name in names]
     if not found:
         papers = {row.paper.key: None for row in rows}
-        names = {row.item.name: None for row in rows}
-        hint = did_you_mean(name, [*papers, *names])
+        hint = did_you_mean(name, [*papers, *possible(row.item.name for row in rows)])
         raise UserError(
             f"no paper, table or figure is called {name!r}.{hint} The papers are "
             f"{', '.join(papers)}; `--only PAPER` lists what one has."
@@ -21,7 +22,21 @@ def chosen(rows: Sequence[Row], name: str) -> list[Row]:
     return found
 
 
-def _begins(name: str, with_: str) -> bool:
-    """ "Table 2" begins "Table 2, k-hop" and not "Table 20"."""
-    rest = name[len(with_) :]
-    return bool(with_) and name.lower().startswith(with_.lower()) and not rest[:1].isalnum()
+def named(names: Sequence[str], asked: str) -> list[str]:
+    """Those that are this or begin with these words; else those that begin with these letters.
+
+    "Table 2" is "Table 2, k-hop" and not "Table 20"; "Table 2, k" is "Table 2, k-hop" as well.
+    """
+    begin = [name for name in names if asked and name.lower().startswith(asked.lower())]
+    return [name for name in begin if not name[len(asked) :][:1].isalnum()] or begin
+
+
+def possible(names: Iterable[str]) -> list[str]:
+    """What may be asked for: how names begin ("Table 2"), then the whole ones."""
+    whole = list(dict.fromkeys(names))
+    return list(dict.fromkeys([*beginnings(whole), *whole]))
+
+
+def beginnings(names: Iterable[str]) -> list[str]:
+    """The names up to their first comma, each once."""
+    return list(dict.fromkeys(name.partition(",")[0] for name in names))

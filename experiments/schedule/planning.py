@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from experiments import recipes
+from experiments.ledger import choose
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import cell_key, config_string
 from experiments.ledger.record import Record, address
@@ -43,19 +44,20 @@ class Todo(NamedTuple):
 
 
 def select(papers: Mapping[str, Paper], paper: str, only: str) -> list[Wanted]:
-    """The items of one paper (or of "all") whose name is `only` or begins with it."""
+    """The items of one paper (or of "all") whose name is `only` or begins with it; "" is all."""
     if paper != "all" and paper not in papers:
         raise unknown("paper", paper, [*papers, "all"])
     chosen = [papers[paper]] if paper != "all" else list(papers.values())
     items = [(p, item) for p in chosen for item in p.items]
     if not items:
         raise UserError(f"{paper} has no table or figure yet.")
-    found = [(p, item) for p, item in items if _named(item.name, only)]
-    if not found:
-        names = list(dict.fromkeys(item.name for _, item in items))
-        hint = did_you_mean(only, names)
-        raise UserError(f"unknown table or figure {only!r}.{hint} There are: {'; '.join(names)}.")
-    return found
+    names = [item.name for _, item in items]
+    asked = set(choose.named(names, only) if only else names)
+    if not asked:
+        hint = did_you_mean(only, choose.possible(names))
+        known = "; ".join(choose.beginnings(names))
+        raise UserError(f"unknown table or figure {only!r}.{hint} They begin with: {known}.")
+    return [(p, item) for p, item in items if item.name in asked]
 
 
 def todos(
@@ -131,8 +133,3 @@ def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[st
         if all(todo.is_open or todo.state == DONE for todo in cells):
             needs.append({todo.key for todo in cells if todo.is_open})
     return needs
-
-
-def _named(name: str, only: str) -> bool:
-    begins = name.lower().startswith(only.lower())
-    return begins and not (only and name[len(only) : len(only) + 1].isalnum())

@@ -17,7 +17,7 @@ from jaxformer.errors import UserError
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.progress import clock
 
-SPENT = ".spent"  # in the folder of a run that was stopped and cannot go on: seconds in vain
+SPENT = ".spent"  # in the folder of a run that was stopped and must begin anew: the seconds it took
 TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others
 
 

@@ -21,6 +21,8 @@ from jaxformer.records import flat
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {int: 2**62, float: 3e38}  # numbers of fields are below it
+# What other libraries call a field -> its name here.
+ELSEWHERE = {"lr": "learning_rate", "wd": "weight_decay", "d_model": "width", "n_layers": "layers"}
 # Set by hand, what runs is no longer the variant that its label names.
 OF_A_VARIANT = ("partition", "unfreeze", "model.mixer", "posterior.method")
 
@@ -134,7 +136,8 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
     if name in ("name", "recipe"):
         raise UserError(f"{name} is not a field to override: it is what the config file is for.")
     if name not in known:
-        hint = did_you_mean(name, known)
+        *where, last = name.split(".")
+        hint = did_you_mean(".".join([*where, ELSEWHERE.get(last, last)]), known)
         top = sorted({field.split(".")[0] for field in known} - {"name", "recipe"})
         raise UserError(f"the config has no field {name!r}.{hint} It has: {', '.join(top)}.")
     section: Any = config

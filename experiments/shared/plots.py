@@ -31,7 +31,7 @@ def by_layer(file: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
             layers, values = zip(*sorted(points), strict=True)
             means, errors = [v.mean for v in values], [v.sem for v in values]
             axis.errorbar(layers, means, errors, fmt="o-", color=colour, label=label, **DOT)
-        axis.set(xlabel="layer", ylabel=statistic.replace("_", " "), xticks=layers)
+        axis.set(xlabel="layer (1 is block_0)", ylabel=statistic.replace("_", " "), xticks=layers)
         words.append(f"{statistic.replace('_', ' ')} {means[-1]:.3g}")
     headed(figure, f"After layer {layers[-1]}: {', '.join(words)}", ERRORS, axes[0])
     save(figure, file)

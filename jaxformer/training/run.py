@@ -87,7 +87,7 @@ def train_phases(
             stopwatch.before = found.note["seconds"]
             print(f"resuming from step {found.step}")
         workdir.go_on(found and found.note.get("rows"), int(state.step))
-        barrier()  # nobody reads the rows before they are cut
+        barrier()  # no process reads the rows before process 0 has cut them to the checkpoint
         shown = Progress(settings.steps, int(state.step), progress)
         mine = last._replace(partition=setup.partition, tx=setup.tx)
         session = Session(mine, settings, workdir, checkpoints, stopwatch, interrupt, shown)

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
-from experiments.ledger import read
+from experiments.ledger import read, tables
 from experiments.ledger.ledger import ledger
 from experiments.page import markdown
 from experiments.papers import PAPERS
 from tests.docs.blocks import ROOT
-from tests.test_docs_numbers import is_one_of, numbers_of
+from tests.test_docs_numbers import NUMBER, between, is_one_of, numbers_of
 
 TEXT = (ROOT / "README.md").read_text()
 FINDINGS = TEXT[TEXT.index("## Five findings") : TEXT.index("## Run one")]
-NUMBER = re.compile(r"([-+]?\d*\.\d+)\s+±\s+(\d*\.\d+)")
+PLAIN = re.compile(r"(?<![\w.,/])(\d*\.\d+|\d+(?= %))(?![\w/])( %)?")  # 3.35, .98, 37 %
 
 
 def test_every_finding_has_a_picture_a_verdict_and_a_command():
@@ -43,13 +43,60 @@ def test_a_verdict_that_changes_is_written_again():
 
 
 @pytest.fixture(scope="module")
-def metrics():
-    records, _ = read.load(ROOT / "results")
-    return numbers_of(records)
+def rows():
+    return ledger(PAPERS, read.load(ROOT / "results")[0])
 
 
-def test_a_number_with_an_error_is_that_of_a_record(metrics):
-    found = NUMBER.findall(FINDINGS)
-    assert len(found) >= 7
-    lost = [pair for pair in found if not is_one_of(metrics, *pair, 1.0)]
-    assert not lost and not is_one_of(metrics, ".504", ".018", 1.0)
+def said_and_known(rows):
+    """(the sentences of a finding, the records of the rows that it links to, these rows) of each"""
+    for finding in FINDINGS.split("\n### ")[1:]:
+        places = {place for _, _, place, *_ in markdown.VERDICT.findall(finding)}
+        about = [row for row in rows if tables.name_of(row) in places]
+        assert len(about) == len(places)
+        records = [record for row in about for record in row.records.values()]
+        text = re.sub(r"!?\[[^\]]*\]\([^)]*\)|`[^`]*`", "", finding)
+        yield text, records, about
+
+
+def numbers_in(tree):
+    """Every number of a config, also in its lists."""
+    if isinstance(tree, dict):
+        tree = [*tree.values()]
+    if isinstance(tree, list | tuple):
+        return [number for part in tree for number in numbers_in(part)]
+    return [float(tree)] if isinstance(tree, int | float) else []
+
+
+def lost(text, records, about):
+    """The numbers of a text that neither its records, nor their configs, nor the paper have."""
+    metrics = numbers_of(records)
+    missing = [
+        f"{mean} ± {error}{percent}"
+        for mean, error, percent in NUMBER.findall(text)
+        if not is_one_of(metrics, mean, error, 100.0 if percent else 1.0)
+    ]
+    plain = [v["mean"] for v in metrics if v["mean"] is not None]
+    plain += [value for record in records for value in record.baselines.values()]
+    plain += [float(value) for record in records for value in numbers_in(record.config)]
+    cells = [cell for row in about for cell in row.item.cells.values()]
+    plain += [cell.published for cell in cells if cell.published is not None]
+    plain += [float(number) for row in about for number, _ in PLAIN.findall(row.item.claim)]
+    for number, percent in PLAIN.findall(NUMBER.sub("", text)):
+        low, high = between(number, 100.0 if percent else 1.0)
+        if not any(low <= abs(value) <= high for value in plain):
+            missing.append(number + percent)
+    return missing
+
+
+def test_the_numbers_of_a_finding_are_those_of_its_rows(rows):
+    found = [*said_and_known(rows)]
+    text = " ".join(text for text, *_ in found)
+    assert len(NUMBER.findall(text)) >= 8 and len(PLAIN.findall(NUMBER.sub("", text))) >= 5
+    missing = [(text[:30], told) for text, *known in found if (told := lost(text, *known))]
+    assert not missing
+
+
+def test_a_number_of_an_older_run_is_found_out(rows):
+    for text, *known in said_and_known(rows):
+        for older in (".504 ± .018", "62 ± 3 %", "61 %", "7.35"):
+            assert lost(older, *known), f"{older} would pass for one of {text[:30]}"

@@ -91,6 +91,32 @@ def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
     assert made == "the code (`jaxformer/optim.py`), [SDE](../sde.md), ![x](../../results/x.png)"
 
 
+def headings(text):
+    """The anchors of a page: what its headings are called in a link, down to the third level."""
+    found = re.findall(r"^#{1,3} (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in found}
+
+
+def test_a_link_to_a_heading_leads_to_one_that_is_there(site):
+    """Sphinx refuses the others, but it is an extra that few machines with the tests have."""
+    folder, places = ROOT / "docs", {}
+    for file in sorted(folder.rglob("*.md")):
+        name = str(file.relative_to(folder).with_suffix(""))
+        places[file] = site.complete(name, file.read_text())
+    links = [
+        (file, link, (file.parent / link).resolve() if link else file, place)
+        for file, text in places.items()
+        for link, place in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", text)
+    ]
+    assert len(links) >= 3
+    lost = [
+        f"{file.relative_to(folder)}: {link}#{place}"
+        for file, link, target, place in links
+        if place not in headings(places.get(target, ""))
+    ]
+    assert not lost
+
+
 @pytest.mark.slow
 def test_the_site_builds_and_needs_no_network(tmp_path):
     for name in ("furo", "myst_parser", "sphinx"):

@@ -18,7 +18,7 @@ TITLES = {
     "previous_token": "layer 1 looks one back:\n$p_i^T W_K^1 p_j$",
     "induction": "the last layer matches the trigger:\n$E_i^T W_K W_O^1 W_V^1 E_j$",
     "values": "the last layer copies:\n$U_j^T W_O W_V E_i$",
-    "feed_forward": "the last F stores:\n$U_j^T F(E_i)$",
+    "feed_forward": "the last feed-forward layer F stores:\n$U_j^T F(E_i)$",
 }
 AXES = {  # what stands in the rows and in the columns
     "previous_token": ("position", "position"),
@@ -48,14 +48,14 @@ def training(settings, alpha: float, arrays, found: str = "", more: str = ""):
         _line(margin, steps, curves["margin_f2"][:, kept], BLACK, "")
         margin.axhline(0, color="0.5", lw=0.8)
         margin.set(xlabel="training step", ylabel="logit of noise over answer")
-        plots.name(margin, "what the last F adds for the trigger q alone")
+        plots.name(margin, "what the last feed-forward layer adds for the trigger q alone")
     else:
         margin.axis("off")
     for name, colour, who in (
         ("attention_target", BLUE, "last layer: on the answer"),
         ("attention_noise", RED, "last layer: on the noise"),
-        ("attention_previous", "0.5", "layer 1: one token back"),
-        ("previous_token", "black", "layer 1: share of keys that match"),
+        ("attention_previous", "0.5", "block_0: one token back"),
+        ("previous_token", "black", "block_0: share of keys that match"),
     ):
         if name in curves:
             _line(attention, steps, curves[name][:, kept], colour, who)

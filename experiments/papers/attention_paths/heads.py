@@ -38,7 +38,7 @@ def draw_head_scores(arrays, widths: Sequence[int]):
     for axis, values in ((axes[0, 0], scores), (axes[0, 1], drops)):
         plots.bars(axis, {f"N = {n}": values[k] for k, n in enumerate(widths)})
         axis.set_xticks(range(len(names)), names)
-        axis.set_xlabel("(layer) head")
+        axis.set_xlabel("(layer) head, each from 1")
     axes[0, 0].set_ylabel("head score (largest 1)")
     axes[0, 1].set_ylabel("accuracy lost by pruning")
     axes[0, 1].axhline(0, color="0.4", lw=0.8)
@@ -82,7 +82,7 @@ def draw_networks(arrays, widths: Sequence[int]):
     image = plots.heat(left, arrays["U"].mean(0), names)
     plots.bar(figure, image, left, "entry of U")
     left.set_title(f"U at N = {widths[0]}, mean")
-    left.set(xlabel=f"{len(names)} paths", ylabel="head of layer 1 slowest")
+    left.set(xlabel=f"{len(names)} paths", ylabel="paths, by head of layer 1")
     plots.means(middle, widths, theory, color=plots.COLOURS[0], marker="o", label="theory")
     middle.axhline(gp, color="black", ls="--", lw=1, label="GP limit")
     middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
@@ -105,7 +105,8 @@ def draw_networks(arrays, widths: Sequence[int]):
         f"{' x '.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
         f"{100 * gp:.1f} % in the GP limit",
-        f"{len(theory)} data sets; bars: standard errors over them. A path is named by its heads.",
+        f"{len(theory)} data sets; bars: standard errors over them. "
+        "A path is named by its heads, from 1.",
     )
     return figure
 

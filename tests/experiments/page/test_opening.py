@@ -73,6 +73,7 @@ def test_a_row_carries_what_the_filters_ask_for(rows):
 def test_only_finds_by_paper_by_name_and_by_beginning(rows):
     assert [row.item.name for row in chosen(rows, "Table 1")] == ["Table 1"]
     assert [row.item.name for row in chosen(rows, "figure 2")] == ["Figure 2, the paths"]
+    assert [row.item.name for row in chosen(rows, "Figure 2, the pa")] == ["Figure 2, the paths"]
     assert len(chosen(rows, "made_up")) == len(rows)
     for wrong, hint in (("Tabel 4", "'Table 4'"), ("made-up", "'made_up'"), ("Table", None)):
         if hint is None:

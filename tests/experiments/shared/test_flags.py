@@ -50,6 +50,8 @@ MISTAKES = {
     ("--config=configs/mixit/retrieval.py:scale=big",): "The choices are: tiny, small, paper",
     ("--config=configs/mixit/retrieval.py:varian=mixit",): "Did you mean 'variant'?",
     (RETRIEVAL, "--config.optim.learningrate=1"): "Did you mean 'optim.learning_rate'?",
+    (RETRIEVAL, "--config.optim.lr=1"): "Did you mean 'optim.learning_rate'?",
+    (RETRIEVAL, "--config.model.d_model=1"): "Did you mean 'model.width'?",
     (RETRIEVAL, "--config.optim.learning_rate=fast"): "must be a sequence such as 0.003, got",
     (RETRIEVAL, "--config.optim.learning_rate=-1"): "must be positive numbers",
     (RETRIEVAL, "--config.train.steps=1.5"): "must be a whole number such as 400, got '1.5'",

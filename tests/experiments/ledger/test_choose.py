@@ -1,0 +1,44 @@
+"""Tables by what a user calls them, in the report and in reproduce.py alike."""
+
+import pytest
+
+from experiments.ledger import choose
+from experiments.papers import PAPERS
+from experiments.schedule import planning
+from jaxformer.errors import UserError
+
+NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
+
+
+@pytest.mark.parametrize(
+    "asked, found",
+    [
+        ("Table 2", NAMES[:2]),
+        ("table 2, RETR", NAMES[1:2]),
+        ("Table", NAMES[:3]),
+        ("Tab", NAMES[:3]),
+        ("Figure 1", NAMES[3:]),
+        ("Table 3", []),
+        ("", []),
+    ],
+)
+def test_whole_words_come_before_letters(asked, found):
+    assert choose.named(NAMES, asked) == found
+
+
+def test_what_is_possible_begins_with_the_beginnings():
+    assert choose.possible(NAMES) == ["Table 2", "Table 20", "Figure 1f", *NAMES[:2]]
+
+
+def test_a_table_that_is_not_there_gets_the_nearest_beginning():
+    with pytest.raises(UserError, match=r"'Tabl 2'\. Did you mean 'Table 2'\?") as caught:
+        planning.select(PAPERS, "mixit", "Tabl 2")
+    told = str(caught.value)
+    assert "Table 2; " in told and "Table 2, retrieval" not in told and len(told) < 400
+
+
+def test_the_letters_that_the_manual_promises_are_enough():
+    (found,) = planning.select(PAPERS, "mixit", "Table 2, retr")
+    assert found[1].name == "Table 2, retrieval"
+    whole = planning.select(PAPERS, "mixit", "")
+    assert len(whole) == len(PAPERS["mixit"].items)
