@@ -75,6 +75,8 @@ def judge(
     paper: Paper, item: Item, by_key: Mapping[str, list[Record]], also: tuple[str, ...] = ()
 ) -> Row:
     records, problems = {}, []
+    sides = [side for rule in item.rules.values() for side in rule.sides]
+    judged = {side.cell for side in sides if side.metric == DIVERGED}  # a rule says what was lost
     for name, cell in item.cells.items():
         for scale in dict.fromkeys((*cell.scales, *also)):
             try:
@@ -86,7 +88,7 @@ def judge(
                 records[name] = max(same, key=lambda record: len(record.seeds))
                 if len(same) > 1:
                     problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
-                problems += _lost(name, records[name])
+                problems += _lost(name, records[name]) if name not in judged else []
                 break
     findings = [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
     checks = tuple(_judged(records, text, rule, problems) for text, rule in item.checks.items())
