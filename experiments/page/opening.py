@@ -124,4 +124,6 @@ def _scales(row: Row) -> str:
     if not seeds:
         return ""
     many = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}"
+    changed = max(len(record.overrides.keys() - {"n_seeds"}) for record in records)
+    told = f"; {changed} settings changed from it" if changed else ""
+    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}{told}"

@@ -9,7 +9,7 @@ from experiments import report
 from experiments.ledger import read
 from experiments.ledger.choose import chosen
 from experiments.ledger.ledger import ledger
-from experiments.page import demo_sentences, opening
+from experiments.page import demo_sentences, markdown, opening
 from experiments.page.html import page
 from experiments.page.overview import kind, overview
 from experiments.papers import PAPERS, findings
@@ -34,6 +34,15 @@ def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real):
         assert re.search(r"scale (small|paper)", one.made) and "rules held" in one.made
         text = "".join(opening.opening([one]))
         assert f'href="#{one.anchor}"' in text and row.verdict in text
+
+
+def test_the_page_and_the_readme_tell_of_the_same_findings(real):
+    """By the first verdict below each heading of README.md, and in its words."""
+    text = (ROOT / "README.md").read_text()
+    text = text[text.index("## Five findings") : text.index("## Run one")]
+    told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
+    shown = opening.of_rows(real)
+    assert [(m[2], m[3], m[5]) for m in told] == [(o.item, o.anchor, o.verdict) for o in shown]
 
 
 def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
