@@ -80,6 +80,14 @@
     pre.before(button);
   }
 
+  // A finding shows a copy of the first picture of its section.
+  for (const link of all("a.peek")) {
+    const drawn = document.querySelector(`${link.hash} .panels > *`).cloneNode(true);
+    const whole = link.cloneNode();
+    whole.append(drawn);
+    link.closest("li").append(whole);
+  }
+
   // A menu of the contents closes when a place was chosen, or on Escape.
   const menus = all("nav details");
   const shut = (but) => menus.forEach((menu) => menu === but || (menu.open = false));

@@ -3,6 +3,7 @@
 import base64
 import functools
 import io
+import math
 import re
 from html import escape
 from pathlib import Path
@@ -35,23 +36,25 @@ class _Once:
         return isinstance(other, _Once) and self.record is other.record
 
 
-def image(record: Record, file: Path) -> str:
-    """An <img> that needs no other file."""
+def image(record: Record, file: Path | None) -> str:
+    """An <img> that needs no other file; "" if its record draws nothing and there is no picture."""
     return _image(_Once(record), file)
 
 
 @functools.lru_cache(128)
-def _image(of: _Once, file: Path) -> str:
+def _image(of: _Once, file: Path | None) -> str:
     record = of.record
     words = ", ".join(f"{n} {tables.measured(record.metrics[n])}" for n in [*record.metrics][:3])
     alt = escape(ALT.format(where=record.config_file, words=words))
-    svg = redraw.drawing(record)
+    svg = redraw.drawing(record, redraw.LARGEST if file else math.inf)
     size = VIEW.search(svg)
     if size:
         wide, high = (round(float(length) * 4 / 3) for length in size.groups())
         source = "data:image/svg+xml," + _in_attribute(svg)
-    else:
+    elif file:
         source, wide, high = _pixels(file)
+    else:
+        return ""
     kind = ' class="wide"' if wide > 900 else ""
     return f'<img alt="{alt}" width="{wide}" height="{high}"{kind} loading="lazy" src="{source}">'
 

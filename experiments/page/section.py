@@ -41,6 +41,7 @@ def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
     for figure in (*figures.figures(row), *groups.by_kind(row)):
         parts.append(_figure(figure, row, shown, before, shelf))
         before = figure.records
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in figures.lost(row)]
     parts += _open(row)
     return "\n".join([*parts, "</section>"])
 
@@ -192,8 +193,9 @@ def _figure(
     place = sum(other is row for other in shown.values())
     saved = shelf.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
     numbers = f'<p class="saves">{saved}</p>' if saved else ""
+    anchor = f' id="{name}-drawn"' if place == 1 else ""
     drawn = (
-        f'<figure><div class="panels">{figure.html}</div>{figure.legend}'
+        f'<figure{anchor}><div class="panels">{figure.html}</div>{figure.legend}'
         f"<figcaption>{title}{numbers}</figcaption></figure>"
     )
     if figure.records == before:
