@@ -16,7 +16,7 @@ from experiments.ledger.record import Record
 from experiments.page import explore, figures
 from experiments.page.opening import Opening, how_to_read, of_rows, opening, paper_id
 from experiments.page.overview import overview
-from experiments.page.section import folded, made, section, table, verdict
+from experiments.page.section import folded, made, section, table, trail, verdict
 from experiments.page.shelf import Shelf, with_papers
 
 SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
@@ -125,7 +125,7 @@ def _others(rest: list[Record], shelf: Shelf) -> list[str]:
 
 def _run(record: Record, shelf: Shelf) -> str:
     """A run by itself: its numbers, its figure, how it was made."""
-    where = escape(record.where)
+    where = trail(record)
     numbers = ", ".join(
         f'{escape(n)} <data value="{v["mean"]:.6g}" '
         f'data-record="{where}">{tables.measured(v)}</data>'

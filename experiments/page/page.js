@@ -80,6 +80,13 @@
     pre.before(button);
   }
 
+  // What a flag means, and what a mark of the contents says, where the mouse rests on it.
+  const meanings = new Map(
+    all(".meanings dt .flag").map((f) => [f.textContent, f.parentElement.nextElementSibling.textContent])
+  );
+  for (const flag of all(".flag")) flag.title = meanings.get(flag.textContent) || "";
+  for (const mark of all(".mark")) mark.title = mark.ariaLabel;
+
   // A finding shows a copy of the first picture of its section.
   for (const link of all("a.peek")) {
     const drawn = document.querySelector(`${link.hash} .panels > *`).cloneNode(true);

@@ -95,5 +95,5 @@ def _smaller(image: Any, widest: int = WIDEST) -> Any:
 
 
 def _written(image: Any, way: dict[str, Any]) -> bytes:
-    image.save(file := io.BytesIO(), "WEBP", method=3, **way)
+    image.save(file := io.BytesIO(), "WEBP", method=6, **way)
     return file.getvalue()
