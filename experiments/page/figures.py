@@ -11,7 +11,7 @@ from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.page import redraw, svg
+from experiments.page import redraw, svg, titles
 from experiments.page.arrays import table_of
 from experiments.page.picture import image
 from experiments.page.svg import Axis, Series
@@ -106,16 +106,17 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     loss = [_line(name, r, "training", "loss") for name, r in records.items()]
     score = [_line(name, r, "validation", scored[name]) for name, r in records.items()]
     ends = ", ".join(f"{s.label} {s.y[-1]:.3f}" for s in score if s.y)
-    title = f"Validation {metric.replace('_', ' ')} at the end: {ends}."
+    words = f"validation {metric.replace('_', ' ')}"
+    told, listed = titles.at_the_end(words, score), f"{words.capitalize()} at the end: {ends}."
     steps, panels = Axis("training step"), []
     if all(s.y for s in loss):
-        alt = "Training loss against the step. " + title
+        alt = "Training loss against the step. " + listed
         panels.append(svg.line_chart(alt, loss, steps, Axis("training loss, nats", log=True)))
     if all(s.y for s in score):
         shown = levels if "accuracy" in metric else {}
-        panels.append(svg.line_chart(title, score, steps, _axis(metric, "validation "), shown))
+        panels.append(svg.line_chart(listed, score, steps, _axis(metric, "validation "), shown))
     text = svg.as_csv({"training loss": loss, f"validation {metric}": score})
-    return Figure(title, "".join(panels), svg.legend(score), text, list(records.values()))
+    return Figure(told, "".join(panels), svg.legend(score), text, list(records.values()))
 
 
 def _beside(row: Row) -> Figure | None:
@@ -165,14 +166,15 @@ def _sweep(row: Row) -> Figure | None:
     if max(map(len, points.values()), default=0) < 2:
         return None
     series = [_swept(name, by_place, _colour(name)) for name, by_place in points.items()]
+    labels, metric = [f"{x:g}" for x in xs], row.item.metric
+    told = titles.along(metric.replace("_", " "), f"{letter} =", labels, series)
     series += [_swept(name, by_place, svg.COLOURS - 1) for name, by_place in trivial.items()]
     ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
-    metric = row.item.metric
-    title = f"{metric} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
-    x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks={i: f"{v:g}" for i, v in enumerate(xs)})
-    chart = svg.line_chart(title, series, x, _axis(metric), marks=True)
+    listed = f"{metric} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
+    x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks=dict(enumerate(labels)))
+    chart = svg.line_chart(listed, series, x, _axis(metric), marks=True)
     records = [line.record for line in lines if line.record]
-    return Figure(title, chart, svg.legend(series), svg.as_csv({metric: series}), records)
+    return Figure(told, chart, svg.legend(series), svg.as_csv({metric: series}), records)
 
 
 def _measured(row: Row) -> list[tables.Line]:

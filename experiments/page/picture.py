@@ -20,6 +20,7 @@ ALT = "Figure of the run {where}: {words}"
 COLOURS, SEEN = (8, 16), 7.0  # how many; and how far one may move (of 255, in the mean square)
 WIDEST, QUALITY = 860, 24  # pixels of a photograph: a page shows it hardly wider
 NARROWER, LARGE = 640, 30_000  # and of one that would take more bytes than this
+WIDE = 600  # pixels: what is wider scrolls on a phone
 VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
@@ -55,7 +56,7 @@ def _image(of: _Once, file: Path | None) -> str:
         source, wide, high = _pixels(file)
     else:
         return ""
-    kind = ' class="wide"' if wide > 900 else ""
+    kind = ' class="wide"' if wide > WIDE else ""
     return f'<img alt="{alt}" width="{wide}" height="{high}"{kind} loading="lazy" src="{source}">'
 
 
