@@ -89,10 +89,12 @@
 
   // A finding shows a copy of the first picture of its section.
   for (const link of all("a.peek")) {
-    const drawn = document.querySelector(`${link.hash} .panels > *`).cloneNode(true);
+    const [drawn, legend] = [".panels > *", ".legend"].map((part) =>
+      document.querySelector(`${link.hash} ${part}`)?.cloneNode(true)
+    );
     const whole = link.cloneNode();
     whole.append(drawn);
-    link.closest("li").append(whole);
+    link.closest("li").append(whole, legend || "");
   }
 
   // A menu of the contents closes when a place was chosen, or on Escape.
