@@ -26,10 +26,15 @@ def lead(rows: Sequence[Row], paper: str) -> str:
 def luck(rows: Sequence[Row]) -> str:
     """How many decided rules would be wrong by luck if every truth lay at its rule's edge."""
     decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
+    if not decided:
+        return "No rule is decided yet."
+    wrong = round(decided * LUCK)
+    if not wrong:
+        told = "1 rule is" if decided == 1 else f"{decided} rules are"
+        return f"{told} decided, at 95 %: too few to expect one that is wrong by luck."
     return (
         f"{decided} rules are decided, each at 95 %. Were every true difference at the very edge "
-        f"of its rule, {decided * LUCK:.0f} of them would be decided wrongly by luck; most lie "
-        "far from it."
+        f"of its rule, {wrong} of them would be decided wrongly by luck; most lie far from it."
     )
 
 

@@ -125,6 +125,8 @@ choose a point of the map.</p>
 aria-label="Map of the cosine after the last layer over score scale and residual strength"></svg>
 <svg id="phase-depth" viewBox="0 0 340 250" role="img"
 aria-label="The cosine of two tokens layer by layer at the chosen point"></svg></div>
+<ul class="legend"><li>cosine of two tokens after the last layer: 0
+<span class="ramp"></span> 1, all alike</li></ul>
 <p><output id="phase-told" form="phase-controls" aria-live="polite"></output></p></section>"""
 
 ORDER_HTML = f"""<section id="order" class="item" aria-labelledby="order-name" hidden>

@@ -5,18 +5,19 @@ A figure comes with its alternative text, its numbers as CSV and the records beh
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.page import svg
+from experiments.page import redraw, svg, titles
 from experiments.page.arrays import table_of
 from experiments.page.picture import image
 from experiments.page.svg import Axis, Series
 
+DRAW = (*redraw.DRAWN, "look")  # recipes whose runs draw a figure of their own
+NUMBER = re.compile(r"=[\d.]+(?=,|$)")  # the value of a config's argument that is a number
 SWEPT = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
 
 
@@ -31,14 +32,11 @@ class Figure(NamedTuple):
 
 def figures(row: Row) -> list[Figure]:
     """What to show for a row; [] if nothing of it was run."""
-    drawn = {name: r for name, r in row.records.items() if r.figure}
+    drawn = {name: record for name, record in row.records.items() if draws(record)}
     alike = _alike(row, drawn)
-    shown = [
-        picture(r, r.figure, alike.get(name, 0))
-        for name, r in drawn.items()
-        if r.figure and alike.get(name) != 0
-    ]
-    trained = {n: r for n, r in row.records.items() if "validation" in r.curves and not r.figure}
+    told = {name: alike.get(name, "") for name in drawn}
+    shown = [picture(drawn[name], words) for name, words in told.items() if words is not None]
+    trained = {n: r for n, r in row.records.items() if "validation" in r.curves and n not in drawn}
     sweep = _sweep(row)
     shown += [figure for figure in (_beside(row), sweep) if figure]
     if not sweep and 0 < len(trained) <= svg.COLOURS:
@@ -46,25 +44,59 @@ def figures(row: Row) -> list[Figure]:
     return [figure for figure in shown if figure.html]
 
 
-def picture(record: Record, file: Path, others: int = 0) -> Figure:
-    """A run's own figure; it may stand for others."""
-    runs = f"{others} more runs" if others > 1 else "one more run"
-    title = f"This is one run; {runs} of the same kind are in the numbers." if others else ""
-    return Figure(title, image(record, file), "", table_of(record), [record], record.where)
+def draws(record: Record) -> bool:
+    """Whether the run of a record draws a figure of its own."""
+    return bool(record.figure) or record.config.get("recipe") in DRAW
 
 
-def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, int]:
-    """Of runs of one config, and of cells whose mean a rule takes, such as splits of the data, the
-    first is drawn: it stands for how many others, which stand for 0."""
-    found, of_config = {}, {}
+def lost(row: Row) -> list[str]:
+    """A line for each record of a row whose figure is missing."""
+    drawn = {name: record for name, record in row.records.items() if draws(record)}
+    alike = _alike(row, drawn)
+    return [
+        f"The figure of {r.config_file} is missing: no picture lies beside {r.where}, and the "
+        "numbers that it holds are not enough to draw it again."
+        for name, r in drawn.items()
+        if alike.get(name, "") is not None and not image(r, r.figure)
+    ]
+
+
+def picture(record: Record, told: str = "") -> Figure:
+    """A run's own figure, and what is told of the others that it stands for."""
+    html = image(record, record.figure)
+    return Figure(told, html, "", table_of(record), [record], record.where)
+
+
+def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, str | None]:
+    """What is told of a run that stands for others, and None for the others.
+
+    Of runs of one config, and of cells whose mean a rule takes, such as splits of the data, the
+    first is drawn. Of more than three whose configs differ in numbers alone, such as the number of
+    layers, the first and the last are.
+    """
+    found, of_config, of_kind = {}, {}, {}
     for name, cell in row.item.cells.items():
         of_config.setdefault(cell.config, []).append(name)
+        of_kind.setdefault(NUMBER.sub("=N", cell.config), []).append(name)
     means = {side.among for rule in row.item.rules.values() for side in rule.sides}
     for names in (*means, *of_config.values()):
         first, *others = [name for name in names if name in drawn] or [None]
         if others:
-            found |= {first: len(others)} | dict.fromkeys(others, 0)
+            found |= {first: _others(len(others))} | dict.fromkeys(others)
+    for names in of_kind.values():
+        names = [name for name in names if name in drawn and name not in found]
+        if len(names) > 3:
+            first, *others, last = names
+            told = f"{_others(len(others))[:-1]}; the last of them, {last}, is the next picture."
+            found |= {first: told.replace("one run", f"one run, {first}", 1)} | dict.fromkeys(
+                others
+            )
     return found
+
+
+def _others(count: int) -> str:
+    runs = f"{count} more runs" if count > 1 else "one more run"
+    return f"This is one run; {runs} of the same kind are in the numbers."
 
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:
@@ -74,16 +106,17 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     loss = [_line(name, r, "training", "loss") for name, r in records.items()]
     score = [_line(name, r, "validation", scored[name]) for name, r in records.items()]
     ends = ", ".join(f"{s.label} {s.y[-1]:.3f}" for s in score if s.y)
-    title = f"Validation {metric.replace('_', ' ')} at the end: {ends}."
+    words = f"validation {metric.replace('_', ' ')}"
+    told, listed = titles.at_the_end(words, score), f"{words.capitalize()} at the end: {ends}."
     steps, panels = Axis("training step"), []
     if all(s.y for s in loss):
-        alt = "Training loss against the step. " + title
+        alt = "Training loss against the step. " + listed
         panels.append(svg.line_chart(alt, loss, steps, Axis("training loss, nats", log=True)))
     if all(s.y for s in score):
         shown = levels if "accuracy" in metric else {}
-        panels.append(svg.line_chart(title, score, steps, _axis(metric, "validation "), shown))
+        panels.append(svg.line_chart(listed, score, steps, _axis(metric, "validation "), shown))
     text = svg.as_csv({"training loss": loss, f"validation {metric}": score})
-    return Figure(title, "".join(panels), svg.legend(score), text, list(records.values()))
+    return Figure(told, "".join(panels), svg.legend(score), text, list(records.values()))
 
 
 def _beside(row: Row) -> Figure | None:
@@ -133,14 +166,15 @@ def _sweep(row: Row) -> Figure | None:
     if max(map(len, points.values()), default=0) < 2:
         return None
     series = [_swept(name, by_place, _colour(name)) for name, by_place in points.items()]
+    labels, metric = [f"{x:g}" for x in xs], row.item.metric
+    told = titles.along(metric.replace("_", " "), f"{letter} =", labels, series)
     series += [_swept(name, by_place, svg.COLOURS - 1) for name, by_place in trivial.items()]
     ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
-    metric = row.item.metric
-    title = f"{metric} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
-    x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks={i: f"{v:g}" for i, v in enumerate(xs)})
-    chart = svg.line_chart(title, series, x, _axis(metric), marks=True)
+    listed = f"{metric} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
+    x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks=dict(enumerate(labels)))
+    chart = svg.line_chart(listed, series, x, _axis(metric), marks=True)
     records = [line.record for line in lines if line.record]
-    return Figure(title, chart, svg.legend(series), svg.as_csv({metric: series}), records)
+    return Figure(told, chart, svg.legend(series), svg.as_csv({metric: series}), records)
 
 
 def _measured(row: Row) -> list[tables.Line]:

@@ -16,7 +16,7 @@ from experiments.ledger.record import Record
 from experiments.page import explore, figures
 from experiments.page.opening import Opening, how_to_read, of_rows, opening, paper_id
 from experiments.page.overview import overview
-from experiments.page.section import folded, made, section, table, verdict
+from experiments.page.section import folded, made, section, table, trail, verdict
 from experiments.page.shelf import Shelf, with_papers
 
 SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
@@ -40,8 +40,7 @@ def page(
     papers = {one.paper.key: one.paper for one in openings}
     papers |= {row.paper.key: row.paper for row in rows}
     rest = _unused(rows, records)
-    parts = [f"<h1>{escape(title)}</h1>", *opening(openings), *how_to_read(records, note)]
-    parts += [*explore.explore(rows), *overview(rows, papers)]
+    parts = [*how_to_read(records, note), *explore.explore(rows), *overview(rows, papers)]
     for paper in papers.values():
         parts.append(f'<h2 id="{paper_id(paper)}">{escape(paper.title)}</h2>')
         parts.append(f'<p class="source">{with_papers(paper.source)}</p>')
@@ -50,6 +49,8 @@ def page(
         names = {where for one in openings if one.paper == paper for where in one.runs}
         parts += [_run(record, shelf) for record in rest if record.where in names]
         rest = [record for record in rest if record.where not in names]
+    drawn = {tables.name_of(row) for row in shown.values()}
+    parts = [f"<h1>{escape(title)}</h1>", *opening(openings, drawn), *parts]
     others, lost = _others(rest, shelf), _unusable(problems, records)
     parts += [*others, *lost, *_environments(records)]
     nav = _contents(rows, papers, bool(openings), [*others[:1], *lost[:1]])
@@ -124,7 +125,7 @@ def _others(rest: list[Record], shelf: Shelf) -> list[str]:
 
 def _run(record: Record, shelf: Shelf) -> str:
     """A run by itself: its numbers, its figure, how it was made."""
-    where = escape(record.where)
+    where = trail(record)
     numbers = ", ".join(
         f'{escape(n)} <data value="{v["mean"]:.6g}" '
         f'data-record="{where}">{tables.measured(v)}</data>'
@@ -133,8 +134,7 @@ def _run(record: Record, shelf: Shelf) -> str:
     )
     parts = [f'<section class="item"><h3>{escape(record.config_file)}</h3><p>{numbers}</p>']
     parts.append(f'<p class="small soft">scale {escape(record.scale)}</p>')
-    if record.figure:
-        html = figures.picture(record, record.figure).html
+    if figures.draws(record) and (html := figures.picture(record).html):
         parts.append(f'<figure><div class="panels">{html}</div></figure>')
     return "".join([*parts, folded("How it was made", made([record], shelf)), "</section>"])
 

@@ -1,6 +1,7 @@
 """What the page opens with: a sentence for each paper with its number, verdict and evidence."""
 
 from collections import Counter
+from collections.abc import Collection
 from html import escape
 from typing import NamedTuple
 
@@ -55,8 +56,11 @@ def of_rows(rows: list[Row]) -> list[Opening]:
     return shown
 
 
-def opening(shown: list[Opening]) -> list[str]:
-    """The section; [] without papers."""
+def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
+    """The section; [] without papers. `drawn` are the anchors of the sections with a figure.
+
+    The card of such a section links its figure, and the script puts a copy of it into the card.
+    """
     if not shown:
         return []
     parts = ['<section id="findings" aria-labelledby="findings-name">']
@@ -65,12 +69,15 @@ def opening(shown: list[Opening]) -> list[str]:
         sentence = one.sentence[:1].upper() + one.sentence[1:] or "Nothing of it was run yet."
         said = escape(sentence).replace(" %", "&nbsp;%")
         judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
-        link = f'<a href="#{escape(one.anchor)}">the evidence</a>'
-        about = f"{escape(one.item)} {judged} · {link}"
+        place = escape(one.anchor)
+        links = [f'<a href="#{place}">{"the evidence" if one.sentence else "what it claims"}</a>']
+        if one.anchor in drawn:
+            links.append(f'<a class="peek" href="#{place}-drawn">its figure</a>')
+        made = [f'<span class="soft">{escape(one.made)}</span>'] if one.made else []
+        about = " · ".join([f"{escape(one.item)} {judged}", *links, *made])
         parts.append(
             f'<li><p class="from">{escape(one.paper.title)}, {with_papers(one.paper.source)}</p>'
-            f'<p class="said">{said}</p><p class="small">{about}'
-            f'<span class="soft"> · {escape(one.made)}</span></p></li>'
+            f'<p class="said">{said}</p><p class="small">{about}</p></li>'
         )
     return [*parts, "</ol></section>"]
 
@@ -124,4 +131,6 @@ def _scales(row: Row) -> str:
     if not seeds:
         return ""
     many = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}"
+    changed = max(len(record.overrides.keys() - {"n_seeds"}) for record in records)
+    told = f"; {changed} setting{'s' * (changed > 1)} changed from it" if changed else ""
+    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}{told}"

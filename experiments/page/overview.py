@@ -83,12 +83,18 @@ def _choice(name: str, every: str, options: Mapping[str, str]) -> str:
 
 
 def _ledger_row(row: Row) -> str:
-    """The finding that decided the verdict stands for the item."""
-    decided = (text for f, text in finding_texts(row) if f.verdict == row.verdict and f.numbers)
+    """The finding that decided the verdict stands for the item, else the first that is decided."""
+    known = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]
+    decided = [text for verdict, text in known if verdict == row.verdict]
     missing = len(tables.missing(row))
     open_ones = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
     needs = f"needs {marked(row.item.needs)}" if row.item.needs else ""
-    ours = next(decided, needs or open_ones or marked(row.item.defines))
+    if decided:
+        ours = decided[0]
+    elif known and open_ones:
+        ours = f"{known[0][1]}; {open_ones}"
+    else:
+        ours = needs or open_ones or marked(row.item.defines)
     ours += "; a stale record" if row.stale else ""
     part = tables.decided(row)
     part = f"<br><span class=small>{part}</span>" if part else ""

@@ -80,6 +80,23 @@
     pre.before(button);
   }
 
+  // What a flag means, and what a mark of the contents says, where the mouse rests on it.
+  const meanings = new Map(
+    all(".meanings dt .flag").map((f) => [f.textContent, f.parentElement.nextElementSibling.textContent])
+  );
+  for (const flag of all(".flag")) flag.title = meanings.get(flag.textContent) || "";
+  for (const mark of all(".mark")) mark.title = mark.ariaLabel;
+
+  // A finding shows a copy of the first picture of its section.
+  for (const link of all("a.peek")) {
+    const [drawn, legend] = [".panels > *", ".legend"].map((part) =>
+      document.querySelector(`${link.hash} ${part}`)?.cloneNode(true)
+    );
+    const whole = link.cloneNode();
+    whole.append(drawn);
+    link.closest("li").append(whole, legend || "");
+  }
+
   // A menu of the contents closes when a place was chosen, or on Escape.
   const menus = all("nav details");
   const shut = (but) => menus.forEach((menu) => menu === but || (menu.open = false));

@@ -3,6 +3,7 @@
 import base64
 import functools
 import io
+import math
 import re
 from html import escape
 from pathlib import Path
@@ -19,6 +20,7 @@ ALT = "Figure of the run {where}: {words}"
 COLOURS, SEEN = (8, 16), 7.0  # how many; and how far one may move (of 255, in the mean square)
 WIDEST, QUALITY = 860, 24  # pixels of a photograph: a page shows it hardly wider
 NARROWER, LARGE = 640, 30_000  # and of one that would take more bytes than this
+WIDE = 600  # pixels: what is wider scrolls on a phone
 VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
@@ -35,24 +37,26 @@ class _Once:
         return isinstance(other, _Once) and self.record is other.record
 
 
-def image(record: Record, file: Path) -> str:
-    """An <img> that needs no other file."""
+def image(record: Record, file: Path | None) -> str:
+    """An <img> that needs no other file; "" if its record draws nothing and there is no picture."""
     return _image(_Once(record), file)
 
 
 @functools.lru_cache(128)
-def _image(of: _Once, file: Path) -> str:
+def _image(of: _Once, file: Path | None) -> str:
     record = of.record
     words = ", ".join(f"{n} {tables.measured(record.metrics[n])}" for n in [*record.metrics][:3])
     alt = escape(ALT.format(where=record.config_file, words=words))
-    svg = redraw.drawing(record)
+    svg = redraw.drawing(record, redraw.LARGEST if file else math.inf)
     size = VIEW.search(svg)
     if size:
         wide, high = (round(float(length) * 4 / 3) for length in size.groups())
         source = "data:image/svg+xml," + _in_attribute(svg)
-    else:
+    elif file:
         source, wide, high = _pixels(file)
-    kind = ' class="wide"' if wide > 900 else ""
+    else:
+        return ""
+    kind = ' class="wide"' if wide > WIDE else ""
     return f'<img alt="{alt}" width="{wide}" height="{high}"{kind} loading="lazy" src="{source}">'
 
 
@@ -92,5 +96,5 @@ def _smaller(image: Any, widest: int = WIDEST) -> Any:
 
 
 def _written(image: Any, way: dict[str, Any]) -> bytes:
-    image.save(file := io.BytesIO(), "WEBP", method=3, **way)
+    image.save(file := io.BytesIO(), "WEBP", method=6, **way)
     return file.getvalue()

@@ -22,8 +22,9 @@ DRAWN = ("solve", "recall", "posterior", "oneshot")  # recipes whose figure is o
 LARGEST = 40_000  # characters of a drawing: beyond it the picture is smaller
 
 
-def drawing(record: Record) -> str:
-    """The SVG of a record's figure, or "" if it cannot be made of what the record holds."""
+def drawing(record: Record, largest: float = LARGEST) -> str:
+    """The SVG of a record's figure, or "" if it cannot be made of what the record holds, or has
+    more than `largest` characters."""
     try:
         figure = _figure(record)
         text = as_svg(figure) if figure else ""
@@ -32,7 +33,7 @@ def drawing(record: Record) -> str:
         return ""
     finally:
         plots.pyplot().close("all")
-    return text if len(text) <= LARGEST else ""
+    return text if len(text) <= largest else ""
 
 
 def as_svg(figure: Any) -> str:

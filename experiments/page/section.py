@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 from experiments.ledger import tables
-from experiments.ledger.item import FLAGS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_RUN, Finding
@@ -26,8 +25,7 @@ def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
     also = f" ({escape(item.also)} too)" if item.also else ""
     parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
     if row.flags:
-        chips = (f'<span title="{escape(FLAGS[word])}">{flag(word)}</span>' for word in row.flags)
-        parts.append(f"<p>{' '.join(chips)}</p>")
+        parts.append(f"<p>{' '.join(map(flag, row.flags))}</p>")
     if item.note:
         parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
     if item.defines:
@@ -41,6 +39,7 @@ def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
     for figure in (*figures.figures(row), *groups.by_kind(row)):
         parts.append(_figure(figure, row, shown, before, shelf))
         before = figure.records
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in figures.lost(row)]
     parts += _open(row)
     return "\n".join([*parts, "</section>"])
 
@@ -49,7 +48,7 @@ def verdict(word: str, dot: bool = False) -> str:
     """The word on its colour, or its colour alone."""
     kind = word.replace(" ", "-")
     if dot:
-        return f'<span class="mark {kind}" role="img" aria-label="{word}" title="{word}"></span>'
+        return f'<span class="mark {kind}" role="img" aria-label="{word}"></span>'
     return f'<span class="verdict {kind}">{word}</span>'
 
 
@@ -63,11 +62,19 @@ def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     for finding, holds, sides in tables.said(row, checks):
         text = escape(finding.text)
         if holds:
-            where = " ".join(sorted({row.records[c].where for s in sides for c in s.cells}))
-            numbers = f'data-records="{escape(where)}">{escape(finding.numbers)}'
+            where = " ".join(sorted({trail(row.records[c]) for s in sides for c in s.cells}))
+            numbers = f'data-records="{where}">{escape(finding.numbers)}'
             text += f'? {holds}: <span class="numbers" {numbers}</span>'
         findings.append((finding, text))
     return findings
+
+
+def trail(record: Record) -> str:
+    """How a number names the record that it comes from: by the hash that ends the file's name in
+    results/, or by the whole place of a run that lies elsewhere."""
+    end = f"-{record.config_hash}.json"
+    kept = record.where.startswith("results/") and record.where.endswith(end)
+    return escape(record.config_hash if kept else record.where)
 
 
 def made(records: list[Record], shelf: Shelf) -> str:
@@ -143,14 +150,15 @@ def table(
     """A table of ready cells; the columns of the names in `right` are numbers.
 
     A phone shows a row as a card: its first cell, then the others behind the names of theirs. The
-    style sheet knows the names of `cells`, which are in every section.
+    style sheet knows the columns of `cells`, which are in every section.
     """
-    sides = [' class="n"' if name in right else "" for name in heads]
+    by_place = "cells" in kind
+    sides = [' class="n"' if name in right and not by_place else "" for name in heads]
     head = "".join(
         f'<th scope="col"{side}>{name}</th>' for side, name in zip(sides, heads, strict=True)
     )
     marks = [
-        side if "cells" in kind else f'{side} data-label="{name}"'
+        side if by_place else f'{side} data-label="{name}"'
         for side, name in zip(sides, heads, strict=True)
     ]
     body = "".join(
@@ -172,7 +180,7 @@ def _measured(line: tables.Line) -> str:
         return "not run"
     if line.value is None or line.value["mean"] is None:
         return "-"
-    where, mean = escape(line.record.where), line.value["mean"]
+    where, mean = trail(line.record), line.value["mean"]
     text = tables.measured(line.value) + (f" ({line.record.standing})" if line.stale else "")
     return f'<data value="{mean:.6g}" data-record="{where}">{text}</data>'
 
@@ -192,8 +200,9 @@ def _figure(
     place = sum(other is row for other in shown.values())
     saved = shelf.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
     numbers = f'<p class="saves">{saved}</p>' if saved else ""
+    anchor = f' id="{name}-drawn"' if place == 1 else ""
     drawn = (
-        f'<figure><div class="panels">{figure.html}</div>{figure.legend}'
+        f'<figure{anchor}><div class="panels">{figure.html}</div>{figure.legend}'
         f"<figcaption>{title}{numbers}</figcaption></figure>"
     )
     if figure.records == before:

@@ -38,7 +38,7 @@ class Shelf:
         self.files[name] = text
         word = {"csv": "CSV", "tex": "LaTeX"}[name.rpartition(".")[2]]
         file = escape(name)
-        return f'<button type="button" class="save" data-file="{file}" hidden>{word}</button>'
+        return f'<button class="save" data-file="{file}" hidden>{word}</button>'
 
     def packed(self) -> str:
         """The block of all files: base64 has no sign that ends a script."""

@@ -21,6 +21,13 @@ LINES = re.compile(r'<path d="([^"]*)"((?:(?!opacity)[^>])*fill: none(?:(?!opaci
 # A mark, and its copies along a curve: the caps of bars, dots.
 MARK = re.compile(r'<path id="(\w+)" d="([^"]*)"(?: style="([^"]*)")?/>')
 COPY = re.compile(r'<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"(?: style="([^"]*)")?/>')
+# Ticks of an axis, the label behind each, and the next tick.
+_LABEL = r"<text\b[^>]*>(?:[^<]|</?tspan\b[^>]*>)*</text>"
+TICKS = re.compile(
+    r'((?:<use xlink:href="#(\w+)"[^>]*/>)+)'
+    rf'((?:{_LABEL}|<g transform="[^"]*">{_LABEL}</g>)+)(<use xlink:href="#\2"[^>]*/>)'
+)
+CLIP = re.compile(r'(<[^>]*) clip-path="url\(#(\w+)\)"([^>]*>)')
 BAR = re.compile(r"M ?(\S+) (\S+?) ?L ?(\S+) (\S+) ?")
 CIRCLE = re.compile(r"M 0 ([\d.]+) ?(?:C[^A-Za-z]*)+z ?")  # of this radius
 PATH = re.compile(r' d="([^"]*)"')
@@ -33,13 +40,16 @@ def shortened(text: str) -> str:
     text = TURNED.sub("", text.replace(" L ", "L").replace("> <", "><"))
     text = _without_bare_groups(_names_that_are_used(text))
     text = _marks_that_say_it_once(_lines_joined(_letters_joined(text)))
-    text = _marks_drawn(text)
+    text = _marks_drawn(_ticks_before_labels(text))
     text = PATH.sub(lambda m: f' d="{in_steps(m[1])}"', text)
     styles = dict.fromkeys(re.findall(r' style="([^"]*)"', text))
-    rules = "".join(f".s{k}{{{style.replace(': ', ':')}}}" for k, style in enumerate(styles))
+    rules = "".join(f".s{k}{{{_rule(style)}}}" for k, style in enumerate(styles))
     kinds = {style: f"s{k}" for k, style in enumerate(styles)}
     text = re.sub(r' style="([^"]*)"', lambda m: f' class="{kinds[m[1]]}"', text)
-    text = text.replace("xlink:href", "href")
+    clips = dict.fromkeys(name for _, name, _ in CLIP.findall(text))
+    rules += "".join(f".{name}{{clip-path:url(#{name})}}" for name in clips)
+    text = CLIP.sub(_clipped, text).replace("xlink:href", "href")
+    text = text.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
     return text.replace("</style>", f"text{{font-family:{FAMILY}}}{rules}</style>", 1)
 
 
@@ -168,6 +178,28 @@ def _drawn(path: str, look: dict[str, str]) -> tuple[tuple[float, ...], str] | N
     wide = 2 * float(circle[1]) + (0 if edge == "none" else float(look.get("stroke-width", 1)))
     dot = {"fill": "none", "stroke": fill, "stroke-width": f"{wide:g}", "stroke-linecap": "round"}
     return (0.0, 0.0, 0.0, 0.0), _style(dot)
+
+
+def _ticks_before_labels(text: str) -> str:
+    """All ticks of an axis, then its labels: neighbours can be drawn as one path."""
+    before = ""
+    while text != before:
+        before, text = text, TICKS.sub(r"\1\4\3", text)
+    return text
+
+
+def _clipped(tag: re.Match[str]) -> str:
+    """What is cut off at a frame says so by a class, named as the frame is."""
+    words = tag[1] + tag[3]
+    if ' class="' in words:
+        return words.replace(' class="', f' class="{tag[2]} ', 1)
+    return f'{tag[1]} class="{tag[2]}"{tag[3]}'
+
+
+def _rule(style: str) -> str:
+    """Declarations without a sign too many: "stroke:#000;fill:none"."""
+    look = re.sub(r"#(\w)\1(\w)\2(\w)\3\b", r"#\1\2\3", style)
+    return look.replace(": ", ":").replace("; ", ";").removesuffix(";")
 
 
 def _style(look: dict[str, str]) -> str:

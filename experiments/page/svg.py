@@ -15,7 +15,10 @@ from experiments.shared.describe import csv_text
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a line chart
+LETTER = 5.6  # pixels that a letter of a label takes, about
 COLOURS = 7  # classes s0 .. s6 of the style sheet
+
+Place = tuple[float, float]
 
 
 class Series(NamedTuple):
@@ -68,13 +71,14 @@ def line_chart(
     parts.append(_text((LEFT + RIGHT) / 2, HEIGHT - 6, x.label, "middle"))
     turned = f"translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"
     parts.append(f'<text transform="{turned}" text-anchor="middle">{escape(y.label)}</text>')
-    for name, value in levels.items():
-        at = to_y(value)
-        parts.append(_path("level", f"M{LEFT} {at:.1f}H{RIGHT}"))
-        beside = at - 4 if at > TOP + 14 else at + 12  # Above the level, but never above the frame.
-        parts.append(_text(LEFT + 4, f"{beside:.1f}", f"{name.replace('_', ' ')} {value:.3g}"))
+    parts += [_path("level", f"M{LEFT} {to_y(v):.1f}H{RIGHT}") for v in levels.values()]
     for i, line in enumerate(series):
         parts += _drawn(line, f"s{_colour(line, i)}", to_x, to_y, marks)
+    points = [(to_x(x), to_y(y)) for s in series for x, y in zip(s.x, s.y, strict=True)]
+    for name, value in levels.items():
+        words = f"{name.replace('_', ' ')} {value:.3g}"
+        left, low = _free_place(points, LETTER * len(words), to_y(value))
+        parts.append(f'<text class="name" x="{left:.1f}" y="{low:.1f}">{escape(words)}</text>')
     return _svg(alt, HEIGHT, parts)
 
 
@@ -160,13 +164,27 @@ class Scale:
             if len(chosen) < 2:
                 tens = range(math.floor(first), math.ceil(last) + 1)
                 chosen = [v for p in tens for m in (1, 2, 5) if low <= (v := m * 10.0**p) <= high]
-            return {v: f"{v:g}" for v in chosen or (low, high)}
+            if len(chosen) > 1:
+                return {v: f"{v:g}" for v in chosen}
         step = 10 ** math.floor(math.log10((high - low) / 3))
         step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)
         first = math.ceil(low / step - 1e-9)
         count = int((high - first * step) / step + 1e-9) + 1
         chosen = [(first + i) * step for i in range(count)]
         return {v: f"{v:.6g}" if abs(v) > 1e-12 * step else "0" for v in chosen}
+
+
+def _free_place(points: Sequence[tuple[float, float]], wide: float, level: float) -> Place:
+    """Where words beside a level hide the fewest points of the curves; the style sheet gives them
+    a ground of their own."""
+    heights = [y for y in (level - 4, level + 12) if TOP + 9 < y < BOTTOM - 3]
+    places = [(x, y) for y in heights for x in (LEFT + 4, RIGHT - 4 - wide)]
+
+    def hidden(place: Place) -> int:
+        left, low = place
+        return sum(left <= x <= left + wide and low - 11 <= y <= low + 3 for x, y in points)
+
+    return min(places, key=hidden)
 
 
 def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> list[str]:

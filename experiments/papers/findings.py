@@ -1,5 +1,6 @@
 """The five papers in a sentence each, with the numbers of our records: what the page opens with.
 
+The tables and figures are those of "Five findings" in README.md, in its order.
 A sentence takes the row of its table or figure; the row's verdict stands beside it. It says numbers
 and leaves the judgement to the verdict, so that it stays true when other runs land.
 """
@@ -68,23 +69,28 @@ def stochastic_equation(row: Row) -> str:
 
 
 def trainability(row: Row) -> str:
-    side = number(row, "diagram", "exact_on_their_side")
-    edge = number(row, "diagram", "critical_alpha_at_beta_0").mean
-    figure = row.records["diagram"].config["figure"]
+    alike, few, between = (
+        number(row, start, "loss") for start in ("rank_collapse", "entropy_collapse", "trainable")
+    )
+    letters, pairs = (baseline(row, "trainable", f"{name}_loss") for name in ("unigram", "bigram"))
     return (
-        f"After {figure['layers']} layers all tokens of a transformer at initialisation are alike "
-        f"unless its residual strength alpha is above {edge:.2f}: of the networks built on both "
-        f"sides of the predicted line, {100 * side.mean:.0f} % do what it says."
+        "Deep networks whose tokens all start alike (rank collapse) have a test loss of "
+        f"{alike} nats a character after {row.records['trainable'].steps:,} steps, those whose "
+        f"queries each start with few tokens in sight (entropy collapse) {few}, and those that "
+        f"start between the two {between}. Counting letters alone gives {letters:.3g}, counting "
+        f"pairs {pairs:.3g}, which is the best possible here."
     )
 
 
 def noise(row: Row) -> str:
-    whole, right = (number(row, "recall", f"p_correct{cut}") for cut in ("", "_without_f2"))
-    before, after = (number(row, "recall", f"p_noise{cut}") for cut in ("", "_without_f2"))
+    whole, right = (number(row, "run", f"p_correct{cut}") for cut in ("", "_without_f2"))
+    before, after = (number(row, "run", f"p_noise{cut}") for cut in ("", "_without_f2"))
+    width = row.records["run"].config["model"]["width"]
     return (
-        "The last feed-forward layer holds the noise. Cut out, the probability of the right answer "
-        f"goes from {whole.percent()} % to {right.percent()} %, that of the noise from "
-        f"{before.percent()} % to {after.percent()} %."
+        f"In a transformer of width {width} the last feed-forward layer (F2) holds the noise. "
+        "Replace it by zero, and the probability of the right answer goes from "
+        f"{whole.percent()} % to {right.percent()} %, that of the noise from {before.percent()} % "
+        f"to {after.percent()} %."
     )
 
 
@@ -97,9 +103,13 @@ def order_parameter(row: Row) -> str:
     limit = baseline(row, "sampled", "accuracy_gp_limit")
     width = row.records["sampled"].config["posterior"]["width"][0]
     return (
-        f"A Bayesian transformer of width {width} subtracts its denoising path from the good one: "
-        f"in the order parameter U they have {good} and {denoising}, and {both} between them. "
-        f"It classifies {accuracy.percent()} % of new sequences; the Gaussian-process limit "
+        "A network of attention alone is a sum over paths, and a path takes one head in each "
+        "layer: the one called good computes the answer, the one called denoising reads only "
+        f"noise. Averaged over the posterior of its weights (Bayesian), a network of width {width} "
+        "subtracts the second from the first. Its order parameter, a matrix that says how much "
+        f"each path counts, has {good} and {denoising} for them and {both} between them, where "
+        f"below zero says that they work against each other. It classifies {accuracy.percent()} % "
+        f"of new sequences; without end in width (the Gaussian-process limit) it is "
         f"{100 * limit:.1f} %."
     )
 
@@ -107,7 +117,7 @@ def order_parameter(row: Row) -> str:
 FINDINGS = (
     Sentence("mixit", "Table 2, retrieval", freezing),
     Sentence("random_attention", "Theorem 2.1", stochastic_equation),
-    Sentence("two_failure_modes", "Figure 1c", trainability),
-    Sentence("associations", "Figure 3", noise),
+    Sentence("two_failure_modes", "Figure 1f", trainability),
+    Sentence("associations", "Figure 3, the paper's sizes", noise),
     Sentence("attention_paths", "Figure 2c, bottom", order_parameter),
 )

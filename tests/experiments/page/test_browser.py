@@ -5,6 +5,8 @@ import pytest
 from experiments import report
 from experiments.ledger import read, tables
 from experiments.page.html import page
+from experiments.page.opening import Opening
+from tests.experiments import made_up
 from tests.experiments.page import browser
 
 LINKS = """
@@ -53,6 +55,12 @@ BUTTONS = """
   while (!held.name) await later();
   return {copied, wanted: pre.textContent, said: pre.previousElementSibling.textContent,
     asked: save.dataset.file, name: held.name, text: await held.blob.text()};
+"""
+CARDS = """
+  const flags = all(".flag"), marks = all("nav .mark");
+  return {cards: all("ol.cards > li").length, links: all(".small .peek").length,
+    drawn: all("li > .peek > :is(svg, img)").length, legends: all("ol.cards .legend").length,
+    told: flags.every((flag) => flag.title) && marks.every((mark) => mark.title), n: flags.length};
 """
 WHY = """
   const found = [];
@@ -106,6 +114,17 @@ def test_the_filters_show_what_was_asked_for(made, rows, tmp_path):
     assert found["held"] == held and 0 < len(held) < len(rows)
     assert found["count"] == f"{len(held)} of {len(rows)} tables and figures"
     assert found["words"] == ["Figure 1"] and found["none"] == []
+
+
+def test_a_finding_shows_the_figure_of_its_section(results, rows, tmp_path):
+    named = {row.item.name: row for row in rows}
+    shown = [
+        Opening(made_up.PAPER, "So it is.", "", "", name, tables.name_of(named[name]))
+        for name in ("Table 2", "Figure 2, the paths", "Table 6")
+    ]
+    found = browser.ask(page(rows, *read.load(results), "A", openings=shown), CARDS, tmp_path)
+    assert (found["cards"], found["links"], found["drawn"], found["legends"]) == (3, 2, 2, 1)
+    assert found["told"] and found["n"] > 3
 
 
 def test_the_buttons_copy_a_command_and_save_a_table(made, rows, tmp_path):

@@ -9,10 +9,12 @@ from experiments import report
 from experiments.ledger import read
 from experiments.ledger.choose import chosen
 from experiments.ledger.ledger import ledger
-from experiments.page import demo_sentences, opening
+from experiments.ledger.record import Record
+from experiments.ledger.rules import above, of
+from experiments.page import demo_sentences, markdown, opening
 from experiments.page.html import page
 from experiments.page.overview import kind, overview
-from experiments.papers import PAPERS, findings
+from experiments.papers import PAPERS
 from experiments.papers.findings import FINDINGS, sentence
 from experiments.shared.flags import ROOT
 from jaxformer.errors import UserError
@@ -36,6 +38,15 @@ def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real):
         assert f'href="#{one.anchor}"' in text and row.verdict in text
 
 
+def test_the_page_and_the_readme_tell_of_the_same_findings(real):
+    """By the first verdict below each heading of README.md, and in its words."""
+    text = (ROOT / "README.md").read_text()
+    text = text[text.index("## Five findings") : text.index("## Run one")]
+    told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
+    shown = opening.of_rows(real)
+    assert [(m[2], m[3], m[5]) for m in told] == [(o.item, o.anchor, o.verdict) for o in shown]
+
+
 def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
     for one in FINDINGS:
         row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
@@ -54,7 +65,23 @@ def test_a_sentence_whose_run_is_missing_is_not_said():
     } == {""}
     text = "".join(opening.opening(opening.of_rows(rows)))
     assert text.count("Nothing of it was run yet.") == len(PAPERS)
-    assert findings.FINDINGS is FINDINGS
+    assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
+
+
+def test_a_card_leads_to_its_figure_where_there_is_one(real):
+    shown = opening.of_rows(real)
+    text = "".join(opening.opening(shown, {shown[1].anchor}))
+    assert text.count('class="peek"') == 1 and f'href="#{shown[1].anchor}-drawn"' in text
+
+
+def test_a_ledger_row_that_waits_for_a_run_shows_what_is_decided(rows):
+    item = made_up.PAPER.items[1]
+    rules = {"A is right": above(of("A"), 0.9)} | item.rules
+    records = [Record.from_json(made_up.RECORDS["a"])]
+    paper = made_up.PAPER._replace(items=(item._replace(rules=rules),))
+    text = "".join(overview(ledger({"made_up": paper}, records), {"made_up": paper}))
+    ours = text[text.index("B wins.</td><td>") :]
+    assert ours.startswith("B wins.</td><td>A is right? Yes: ") and "; 1 run to make</td>" in ours
 
 
 def test_the_kind_of_an_item_is_in_its_name():

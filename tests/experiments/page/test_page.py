@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from experiments import report
-from experiments.ledger import read, rules, summary, tables
+from experiments.ledger import read, summary, tables
 from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
-from experiments.ledger.statistics import Number
+from experiments.ledger.statistics import LUCK, Number
 from experiments.page import figures, markdown
 from experiments.page.html import page
 from experiments.page.section import section
@@ -89,6 +89,10 @@ def test_a_paper_leads_with_what_stands_and_what_falls(rows):
     assert "Did not hold: Table 2; Table 3; Figure 2, the paths." in lead
     decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
     assert decided == 8 and summary.luck(rows).startswith("8 rules are decided")
+    assert "too few to expect one that is wrong" in summary.luck(rows)
+    many = [row._replace(findings=row.findings * 99) for row in rows]
+    assert f"rule, {round(99 * 8 * LUCK)} of them would be" in summary.luck(many)
+    assert summary.luck([]) == "No rule is decided yet."
     assert "Held: Table 1" in markdown.results(rows, [], [])
 
 
@@ -162,6 +166,14 @@ def lost(record):
     return sum(m.get("diverged_at") is not None for m in members) / max(len(members), 1)
 
 
+def file_of(place):
+    """The file of a record that a number names by its hash, or by where it lies."""
+    if "/" in place:
+        return flags.ROOT / place
+    (file,) = (flags.ROOT / "results").glob(f"*-{place}.json")
+    return file
+
+
 def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
     read, checked = Reader(text), 0
     items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
@@ -174,7 +186,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
         places = attributes.get("data-record", attributes.get("data-records"))
         if places is None:
             continue
-        records = [json.loads((flags.ROOT / place).read_text()) for place in places.split()]
+        records = [json.loads(file_of(place).read_text()) for place in places.split()]
         assert all(len(record["environment"]["commit"]) == 40 for record in records)
         known = [m["mean"] for record in records for m in record["metrics"].values()]
         if "data-records" in attributes:
@@ -190,6 +202,7 @@ def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
             assert any(shown[0] in words for words in spelled), part
             checked += 1
     assert checked > 10 or not text.count("data-record")
+    assert not re.search(r'data-records?="results/[^"]*-[0-9a-f]{12}.json', text)
     # An error bar stands in no other element than those.
     body = "".join("".join(words) for tag, _, words in read.texts if tag == "body")
     said = ["".join(words) for _, a, words in read.texts if a.get("class") == "said"]
@@ -212,18 +225,6 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
     # Of tables 1 to 4 two panels each, of table 2 the published numbers too, of the sweep one.
     assert text.count("<svg viewBox") == 2 * 4 + 1 + 1
     assert 'href="#made-up-table-1">Table 1</a>' in text
-
-
-def test_of_runs_that_differ_in_their_data_alone_one_figure_is_shown(results, rows):
-    (row,) = [row for row in rows if row.item.name.startswith("Figure 2")]
-    (drawn,) = row.records.values()
-    split = rules.Side("one", "metric", among=("one", "two", "three", "four"))
-    row = row._replace(item=row.item._replace(rules={"the mean": rules.above(split, 0.5)}))
-    held = dict.fromkeys(("two", "three", "four", "other"), drawn)
-    assert figures._alike(row, held) == {"two": 2, "three": 0, "four": 0}
-    assert figures._alike(row, {"four": drawn}) == {}
-    told = figures.picture(drawn, drawn.figure, others=2).title
-    assert told == "This is one run; 2 more runs of the same kind are in the numbers."
 
 
 def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):

@@ -72,6 +72,7 @@ def test_a_drawing_keeps_its_words_and_loses_digits_of_places_alone():
     assert len(text) < 9000 and "<metadata" not in text and "style=" not in text
     named = {e.get("id") for e in root.iter() if e.get("id")}
     used = [v[1:] for e in root.iter() for n, v in e.items() if n.endswith("href")]
+    used += re.findall(r"url\(#(\w+)\)", text)
     assert used and {*used} <= named
     source = picture._in_attribute(text)
     assert '"' not in source and "#" not in source and "&amp;lt;b&amp;gt;" in source

@@ -2,6 +2,7 @@
 
 import io
 import re
+from html import unescape
 from xml.etree import ElementTree
 
 import matplotlib
@@ -32,6 +33,26 @@ def test_it_is_well_formed_and_half_as_long(drawn):
     text = shorten.shortened(drawn)
     ElementTree.fromstring(text)
     assert len(text) < 0.5 * len(drawn)
+
+
+def test_the_ticks_of_an_axis_are_one_path_and_its_labels_stay(drawn):
+    text = shorten.shortened(drawn)
+    words = [unescape(word) for word in re.findall(r"<text[^>]*>([^<]*)</text>", drawn)]
+    assert words and sorted(words) == sorted(
+        unescape(word) for word in re.findall(r"<text[^>]*>([^<]*)</text>", text)
+    )
+    assert drawn.count("<use") > 20 and text.count("<use") <= 6
+
+
+def test_what_is_cut_off_at_a_frame_is_cut_off_by_a_class_of_its_name(drawn):
+    text = shorten.shortened(drawn)
+    names = re.findall(r'<clipPath id="(\w+)"', text)
+    assert len(names) == 2 and text.count("clip-path") == 2 == drawn.count("<clipPath")
+    for name in names:
+        assert f".{name}{{clip-path:url(#{name})}}" in text
+    used = [name for words in re.findall(r'class="([^"]*)"', text) for name in words.split()]
+    assert sum(used.count(name) for name in names) <= drawn.count('clip-path="') > 2
+    assert all(name in used for name in names)
 
 
 def places(path):
