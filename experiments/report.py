@@ -88,6 +88,8 @@ def main(argv: Sequence[str]) -> int:
         shown = demo_sentences.read(asked.opening, PAPERS, rows, records) if asked.opening else None
         _write(asked.page, html.page(rows, records, problems, TITLE, note, shown, place))
         run_items = sum(bool(row.records) for row in rows)
+        for line in dict.fromkeys(line for row in rows for line in figures.lost(row)):
+            print(f"warning: {line}", file=sys.stderr)
         print(f"wrote {asked.page}: {run_items} of {len(rows)} tables and figures with our numbers")
     if asked.tables:
         write_tables(asked.tables, rows)
