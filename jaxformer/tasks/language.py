@@ -41,7 +41,8 @@ class PreparedText(DiskTask):
         if self.fingerprint and found != self.fingerprint:
             raise UserError(
                 f"task.tokens {self.tokens!r} has the fingerprint {found}; the one that is meant "
-                f"is {self.fingerprint}. Prepare that text, or set fingerprint to ''."
+                f"is {self.fingerprint}. Prepare that text again; a new run takes any text with "
+                "task.fingerprint=''."
             )
         for name in PARTS:
             here = self.held.part(name)
