@@ -66,9 +66,9 @@ def load_run(source: str | Path, member: int | None = None, model: Any = None) -
             f"{folder.path} is a run of the recipe {held['recipe']!r}, which trains no network; "
             "its numbers are in result.json and arrays.npz."
         )
-    config = ml_collections.ConfigDict(held)
     if said.get("tokens"):  # of another text, prepared under the same name, nothing is read
-        config.task["fingerprint"] = said["tokens"]
+        held["task"]["fingerprint"] = said["tokens"]
+    config = ml_collections.ConfigDict(held)
     if model is None:
         model = _model(held, config, folder)
     found = newest(folder / "ckpt").whole
