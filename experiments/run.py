@@ -30,10 +30,9 @@ import inspect
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from experiments import recipes
 from experiments.ledger.record import run_name
@@ -43,7 +42,6 @@ from jaxformer import build, listeners, processes
 from jaxformer.commandline import Parser, command
 from jaxformer.errors import UserError
 from jaxformer.records import Workdir, config_hash, open_workdir
-from jaxformer.tasks.language import PreparedText
 
 
 @command
@@ -112,7 +110,7 @@ def run(asked: Namespace) -> int:
         raise UserError(f"--draw draws arrays; runs of the recipe {config.recipe!r} keep none.")
     if asked.draw is not None and not folder.is_dir():
         raise UserError(f"--draw needs a finished run; there is none in {folder}.")
-    if reads_tokens(plain) and not (folder / "result.json").exists():
+    if build.reads_tokens(plain) and not (folder / "result.json").exists():
         held |= build.tokens_of(build.task(config))
     code = 0
     with open_workdir(folder, held) as workdir:
@@ -130,12 +128,6 @@ def run(asked: Namespace) -> int:
         if asked.record and code in (0, ending.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {keep(workdir)}")
         return code
-
-
-def reads_tokens(config: Mapping[str, Any]) -> bool:
-    """Does its task read prepared text, of which a run must find the same again?"""
-    name = config.get("task", {}).get("name")
-    return name in build.TASKS and issubclass(build.TASKS[name], PreparedText)
 
 
 def timed(asked: Namespace, recipe: ModuleType) -> dict[str, bool]:

@@ -201,6 +201,14 @@ def _plain(value: Any) -> Any:
     return type(value).__name__
 
 
+def reads_tokens(config: Mapping[str, Any]) -> bool:
+    """Does its task read prepared text, of which a run must find the same again?"""
+    if "task" not in config:
+        return False
+    name = config["task"].get("name")
+    return name in TASKS and issubclass(TASKS[name], PreparedText)
+
+
 def tokens_of(task: Task) -> dict[str, str]:
     """{"tokens": which prepared text a task reads}, or nothing: config.json holds it."""
     return {"tokens": task.held.fingerprint} if isinstance(task, PreparedText) else {}
