@@ -30,7 +30,7 @@ Writes litmus.json (every number) and litmus.png into the workdir.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
+    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from argparse import Namespace
@@ -43,7 +43,7 @@ from experiments.schedule import devices, judging, launch
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import run_all
-from experiments.shared import flags
+from experiments.shared import describe, flags
 from jaxformer.commandline import Parser, command, count
 from jaxformer.errors import UserError, check_choice
 from jaxformer.records import Workdir, write_json
@@ -119,7 +119,7 @@ def jobs_of(asked: Namespace, config: str, root: Path) -> dict[str, Job]:
         if (recipe := launch.settings(text, {})["recipe"]) != "train":
             raise UserError(f"the litmus test needs a training config; {file} is one to {recipe}.")
         seconds = estimate(launch.settings(text, overrides))
-        label = judging.label(variant)
+        label = describe.label(variant)
         jobs[variant] = launch.job(label, text, overrides, root, seconds=seconds)
     if missing := {"standard", "mixit"} - set(jobs):
         raise UserError(f"--variants must have standard and mixit, {missing.pop()} is missing.")

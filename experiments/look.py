@@ -28,7 +28,7 @@ show; its states are still measured.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
+    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence

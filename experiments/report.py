@@ -22,7 +22,7 @@ schema, or of a config that has changed since is named and shown as such, never 
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
+    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ its chains are not to be trusted; its record says so and no verdict counts it.
 try:
     import experiments, jax  # noqa: E401, F401, I001 (experiments first: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
+    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import contextlib
 import inspect

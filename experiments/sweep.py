@@ -31,7 +31,7 @@ each learning rate of each run. The best of a model is chosen on validation, rep
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import _activate  # noqa: F401 (it ends here, and says how to find a Python that has it)
+    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from argparse import Namespace

@@ -265,11 +265,11 @@ def _stamp(workdir: Workdir) -> None:
 
 def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
     held = workdir.read("config.json")
-    before, now = held.get("tokens"), config.get("tokens")
-    if before and now and before != now:
+    if {"tokens"} <= held.keys() & config.keys() and held["tokens"] != config["tokens"]:
         raise UserError(
-            f"the workdir {workdir.path} read tokens of the fingerprint {before}; those of "
-            f"task.tokens have {now} now. Prepare that text again, or give another --workdir."
+            f"the workdir {workdir.path} read tokens of the fingerprint {held['tokens']}; those of "
+            f"task.tokens have {config['tokens']} now. Prepare that text again, or give another "
+            "--workdir."
         )
     old, new = flat(held["config"]), flat(plain(config["config"]))
     if held.get("config_hash") == config["config_hash"]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.ledger.statistics import Number
+from experiments.shared.describe import label
 from jaxformer.errors import UserError
 
 ERRORS = 2.0  # combined standard errors
@@ -37,12 +38,6 @@ class Findings(NamedTuple):
 
     verdict: str
     sentence: str
-
-
-def label(variant: str) -> str:
-    """ "Frozen-QK" of "frozen_qk"."""
-    spelled = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
-    return "-".join(spelled.get(word, word.capitalize()) for word in variant.split("_"))
 
 
 def read(result: Mapping[str, Any], workdir: Path) -> Trained:

@@ -90,3 +90,9 @@ def show(table: Table, width: int = 120) -> None:
     """Prints a table, in a file as wide as `width`."""
     console = Console()
     (console if console.is_terminal else Console(width=width)).print(table)
+
+
+def label(variant: str) -> str:
+    """ "Frozen-QK" of "frozen_qk"."""
+    spelled = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
+    return "-".join(spelled.get(word, word.capitalize()) for word in variant.split("_"))

@@ -24,7 +24,7 @@ def run(*words, root=ROOT, **environment):
 
 
 LINE = how_to_activate("jax") + "\n"
-OF_A_CLONE = ("experiments/run.py", "experiments/_activate.py", "theory/__init__.py")
+OF_A_CLONE = ("experiments/run.py", "experiments/shared/activate.py", "theory/__init__.py")
 OF_A_CLONE += ("jaxformer/__init__.py", "jaxformer/version.py", "jaxformer/errors.py")
 OF_A_CLONE += ("jaxformer/commandline.py",)
 MODULES = ("theory.advise", "theory.phase_map")

@@ -3,6 +3,7 @@
 from experiments.ledger.item import CHANCE, Cell, Item
 from experiments.ledger.rules import Rule, above, near, no_better_than_chance, of
 from experiments.papers.mixit.claims_text import YELP_HEADS
+from experiments.shared.describe import label
 
 # Keys and queries of 24 pairs need 96 symbols.
 OF_FIGURE_2 = {"task.vocab": "96", "train.batch_size": "64", "train.steps": "1500"}
@@ -132,7 +133,7 @@ DEPTH = Item(
     also="version B, Table 5",
 )
 
-LABELS = {"standard": "Standard", "frozen_qk": "Frozen-QK", "mixit": "MixiT"}
+ADDING = ("standard", "frozen_qk", "mixit")
 HARDER_ADDITION = {"task.digits": "6"}
 COMPOSED = {"task.max_hops": "4", "model.layers": "4", "train.steps": "6000"}
 OPTIMISED = {"train.steps": "10000"}
@@ -149,15 +150,15 @@ FEW_PAIRS = Item(
     {
         f"{name}, {share} %": small("modular_addition", name, with_pairs(share))
         for share in (11, 20)
-        for name in ("standard", "frozen_qk", "mixit")
+        for name in ADDING
     },
     {
-        f"{label} generalises from 11 %": near(of(f"{name}, 11 %"), 1.0, 0.02)
-        for name, label in LABELS.items()
+        f"{label(name)} generalises from 11 %": near(of(f"{name}, 11 %"), 1.0, 0.02)
+        for name in ADDING
     },
     checks={
-        f"{label} generalises from 20 %": near(of(f"{name}, 20 %"), 1.0, 0.02)
-        for name, label in LABELS.items()
+        f"{label(name)} generalises from 20 %": near(of(f"{name}, 20 %"), 1.0, 0.02)
+        for name in ADDING
     },
     baseline="best_constant",
     note="40,000 pairs of p = 599 are 11 % of all; of p = 97 that is 1,034 pairs. The row of "

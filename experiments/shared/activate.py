@@ -1,12 +1,12 @@
 """Ends a command whose Python lacks what it needs, with the line that says how to find one.
 
-A command imports it by its own folder, where nothing else can be imported yet.
+A command finds it beside itself, as `shared.activate`, where nothing else can be imported yet.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from jaxformer.commandline import how_to_activate
 
 raise SystemExit(how_to_activate("jax"))
