@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 SUM = "sha256"  # the name under which a sealed value keeps its checksum
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}")  # the name of a file that is being written
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
@@ -87,7 +88,7 @@ def write_atomically(file: Path, content: bytes) -> None:
 def remove_temporaries(folder: Path) -> None:
     """What `write_atomically` left in a folder when it was killed; nobody else may write there."""
     for file in folder.glob(".*"):
-        if re.fullmatch(r"\..+\.[0-9a-f]{8}", file.name) and file.is_file():
+        if TEMPORARY.fullmatch(file.name) and file.is_file():
             file.unlink(missing_ok=True)
 
 
