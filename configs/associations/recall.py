@@ -26,7 +26,8 @@ The quick protocol is at a rate of .1 and stops at 300 steps, where the first la
 previous token half of the time; protocol=plateau has the paper's largest rate and goes on until the
 previous-token score along training (`previous_token`, and `.._unmasked` as the authors' probe sees
 it) and the gains of the cuts stand still: `late_change/..` is what the last quarter added.
-figure.png: Figures 3, 8 and 10, attention.png: Figure 4, memories.png: Figures 7 and 9.
+figure.png: Figures 3, 8 and 10, attention.png: Figure 4, memories.png: Figures 7 and 9, layers.png:
+the answer and the noise at the end, with the first and with the last feed-forward layer cut out.
 """
 
 from configs import common

@@ -40,13 +40,15 @@ def run(config, workdir: Workdir) -> int:
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
-    """Training, memories and, if it has some, attention: from config.json and arrays.npz alone."""
+    """Training, layers cut out, memories, attention if any: from config.json and arrays.npz."""
 
     def draw(config, arrays):
         figures = {
             "figure": figure(config, arrays),
             "memories": drawings.memories(build.task(config), arrays),
         }
+        if cut := drawings.layers(arrays):
+            figures["layers"] = cut
         if arrays["attention/follows"].any():  # drawn triggers differ from sequence to sequence
             figures["attention"] = drawings.attention(config.recall, arrays)
         return figures

@@ -41,7 +41,10 @@ def curves(
     for (name, value), dashes in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
         axis, words = left if name.endswith("_loss") else right, name.replace("_", " ")
         named[f"{words} {value:.3g}"] = axis.axhline(value, color="0.4", ls=dashes, lw=1)
-    left.set(xlabel="training step", ylabel="training loss (nats a token)", yscale="log")
+    left.set(xlabel="training step", ylabel="training loss (nats a token)")
+    losses = np.concatenate([np.ravel(line.get_ydata()) for line in left.lines] or [np.ones(1)])
+    if np.nanmax(losses, initial=0) > 10 * np.nanmin(losses, initial=np.inf):  # decades to show
+        left.set_yscale("log")
     highest = max((max(line.get_ydata(), default=0) for line in right.lines), default=1)
     top = 1.02 if not highest < 0.5 else 1.2 * highest
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))

@@ -1,4 +1,4 @@
-"""The figures of a recall run, from its arrays: training, one sequence's attention, memories.
+"""The figures of a recall run, from its arrays: training, layers cut out, attention, memories.
 
 `settings` are those of `config.recall`.
 """
@@ -76,6 +76,42 @@ def training(settings, alpha: float, arrays, found: str = "", more: str = ""):
     found = found or _finding(alpha, curves, kept, styles)
     plots.headed(figure, found, f"{beware} {more}".strip(), axes[0, 0])
     return figure
+
+
+def layers(arrays):
+    """Answer and noise at the end: the model whole, without its first, without its last F.
+
+    None for a model without feed-forward layers.
+    """
+    prefix = "probes/p_noise_without_f"
+    cut = sorted(int(n.removeprefix(prefix)) for n in arrays if n.startswith(prefix))
+    if not cut:
+        return None
+    versions = {
+        "the whole\nmodel": "",
+        "without the\nfirst feed-\nforward layer": f"_without_f{cut[0]}",
+        "without the\nlast feed-\nforward layer": f"_without_f{cut[-1]}",
+    }
+    answer, noise = (
+        np.stack([_end(arrays, name + version) for version in versions.values()], 1)
+        for name in ("p_correct", "p_noise")
+    )
+    figure, axes = plots.row(1, (plots.COLUMN, 1.9))
+    plots.bars(axes[0], {"the right token": answer, "the noise token": noise})
+    axes[0].set_xticks(range(len(versions)), [*versions])
+    axes[0].set(ylabel="probability", ylim=(0, 1.02))
+    whole, *_, cut_off = answer.mean(0)
+    found = f"Without the last feed-forward layer the right token has {cut_off:.2f}, "
+    found += f"not {whole:.2f}"
+    n = len(answer)
+    seeds = f"Means of {n} seeds with standard errors." if n > 1 else "One seed."
+    plots.headed(figure, found, seeds, axes[0])
+    return figure
+
+
+def _end(arrays, name: str) -> np.ndarray:
+    """(members,): the mean of the last probes."""
+    return arrays[f"probes/{name}"][-LAST:, arrays["kept"]].mean(0)
 
 
 def _cuts(axis, patterns, fractions, arrays) -> None:

@@ -69,12 +69,12 @@ def test_finetuning_is_two_fits_with_probes(tmp_path, capsys):
         assert list(arrays["attention/steps"]) == [10, 20]
         np.testing.assert_allclose(weights[:, 0, : query + 1].sum(-1), 1, rtol=1e-5)
         assert not weights[:, 0, query + 1 :].any()
-    for name in ("figure", "memories", "attention"):
+    for name in ("figure", "layers", "memories", "attention"):
         assert (tmp_path / f"run/{name}.png").exists()
     drawn = f"--draw={tmp_path / 'fig8.pdf'}"
     assert main([FINETUNE, *SIZES, rates, f"--workdir={tmp_path / 'run'}", drawn]) == 0
     assert {f.name for f in tmp_path.glob("*.pdf")} == {
-        f"fig8{part}.pdf" for part in ("", "-memories", "-attention")
+        f"fig8{part}.pdf" for part in ("", "-layers", "-memories", "-attention")
     }
 
 
