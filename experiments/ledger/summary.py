@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from experiments.ledger.item import OURS
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, MISSING, NOT_HELD, NOT_RUN, OPEN
 from experiments.ledger.statistics import LUCK
@@ -15,12 +16,19 @@ LEADS = {
 }
 
 
+def of_the_papers(rows: Sequence[Row]) -> list[Row]:
+    """Without the rows that ask what no paper claims: those are not counted with its claims."""
+    return [row for row in rows if OURS not in row.item.flags]
+
+
 def lead(rows: Sequence[Row], paper: str) -> str:
     """What stands and what falls of a paper, by the names of its tables and figures."""
     own = [row for row in rows if row.paper.key == paper]
-    named = {word: [row.item.name for row in own if row.verdict == word] for word in LEADS}
+    claimed = of_the_papers(own)
+    named = {word: [row.item.name for row in claimed if row.verdict == word] for word in LEADS}
     parts = [f"{LEADS[word]}: {'; '.join(names)}." for word, names in named.items() if names]
-    return " ".join(parts)
+    asked = [f"{row.item.name} ({row.verdict})" for row in own if row not in claimed]
+    return " ".join([*parts, *[f"Our own questions: {'; '.join(asked)}."] * bool(asked)])
 
 
 def luck(rows: Sequence[Row]) -> str:
@@ -40,7 +48,8 @@ def luck(rows: Sequence[Row]) -> str:
 
 def late(rows: Sequence[Row]) -> str:
     """How many verdicts rest on rules that came after their numbers."""
-    judged = [row.item for row in rows if row.verdict in (HELD, NOT_HELD, OPEN)]
+    decided = (HELD, NOT_HELD, OPEN)
+    judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
     return (
         f"Of the {len(judged)} tables and figures with a verdict, {sum(i.late for i in judged)} "
         "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."

@@ -93,9 +93,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---
 
 def _counts(rows: list[Row], heading: bool) -> list[str]:
     """Papers x verdicts: how many tables and figures."""
-    body = []
+    body, claimed = [], summary.of_the_papers(rows)
     for paper in {row.paper.key: row.paper for row in rows}.values():
-        counts = Counter(row.verdict for row in rows if row.paper.key == paper.key)
+        counts = Counter(row.verdict for row in claimed if row.paper.key == paper.key)
         link = f"{'' if heading else 'RESULTS.md'}#{paper.key}"
         cells = [str(counts[word] or "-") for word in VERDICTS]
         body.append([f"[{paper.title}]({link})", *cells])

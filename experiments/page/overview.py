@@ -29,7 +29,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     counted, body = [], []
     for paper in papers.values():
         own = [row for row in rows if row.paper.key == paper.key]
-        counts = Counter(row.verdict for row in own)
+        counts = Counter(row.verdict for row in summary.of_the_papers(own))
         link = f'<a href="#{paper_id(paper)}">{escape(paper.title)}</a>'
         counted.append([link, *(str(counts[word] or "-") for word in rules.SHOWN)])
         head = f'<th colspan="4" scope="rowgroup">{escape(paper.title)}</th>'

@@ -2,7 +2,7 @@
 
 import functools
 
-from experiments.ledger.item import CHANCE, Cell, Item, Paper
+from experiments.ledger.item import CHANCE, MISPRINT, Cell, Item, Paper
 from experiments.ledger.rules import (
     Rule,
     above,
@@ -20,13 +20,16 @@ from experiments.papers.mixit.claims_sweeps import (
     DEPTH,
     FEW_PAIRS,
     FIGURE_2,
+    FRESH,
     FULL_TABLE,
     HEAD_SWEEPS,
     MORE_DIGITS,
+    fresh,
 )
 from experiments.papers.mixit.claims_text import LANGUAGE, SPEED, THROUGHPUT, WAYS, YELP
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
+UNSEEN = "accuracy_unseen"
 # Trivial predictors.
 BY_HOPS, GUESS = "by_hops_position_and_letter", "in_context_guess"
 
@@ -39,9 +42,9 @@ def variants(config: str, **published: float | None) -> dict[str, Cell]:
     }
 
 
-def as_good_as(variant: str, other: str, by: float = 0.02) -> Rule:
+def as_good_as(variant: str, other: str, by: float = 0.02, metric: str = "accuracy") -> Rule:
     """A variant loses at most `by` of the other's accuracy."""
-    return above(of(variant), of(other), -by)
+    return above(of(variant, metric), of(other, metric), -by)
 
 
 ADDITION = Item(
@@ -61,6 +64,7 @@ ADDITION = Item(
     note="Only 11 of the answer's transitions are scored; the units digit is neither trained nor "
     "scored in the authors' code. Small scale: four digits. MixiT mixes as their code does; the "
     "rows on equation (2.3) say how much that matters.",
+    late=True,
     also="version B, Table 3",
 )
 
@@ -69,9 +73,9 @@ DYCK = Item(
     "All three balance parentheses at 95.8 to 97.4 %.",
     variants("dyck", standard=0.958, frozen_qk=0.9738, frozen_mlp=None, mixit=0.9617),
     {
-        "Frozen-QK is as good as Standard": as_good_as("frozen_qk", "standard"),
-        "MixiT is as good as Standard": as_good_as("mixit", "standard"),
-        "MixiT balances at least at 95 %": above(of("mixit"), 0.95),
+        "Frozen-QK is as good as Standard": as_good_as("frozen_qk", "standard", metric=UNSEEN),
+        "MixiT is as good as Standard": as_good_as("mixit", "standard", metric=UNSEEN),
+        "MixiT balances at least at 95 %": above(fresh("mixit"), 0.95),
     },
     checks={
         "Standard does more than compare counts and look at the ends": beyond_chance(
@@ -84,7 +88,8 @@ DYCK = Item(
     also="version B, Table 3",
     note="Comparing counts and the two ends scores 97.8 % at K = 40: the published numbers need no "
     '"knowledge of order". Whether "length 40" is K = 20 or 40 is not said. All sets have one law '
-    "here; in the authors' split short strings stand in the test set alone, which is a row below.",
+    "here; in the authors' split short strings stand in the test set alone, which is a row below. "
+    f"Strings of few kinds are in all sets, 30 % of the test's. {FRESH}",
 )
 
 MODULAR = Item(
@@ -136,7 +141,8 @@ HOPS = Item(
     baseline=BY_HOPS,
     note="At the paper's size a constant for each hop count and position scores 42.2 %, with the "
     "current letter 49.3 %: MixiT's 48.58 % is chance level, which the paper does not say. Small "
-    "scale: k <= 1, two layers.",
+    "scale: k <= 1, two layers. MixiT still learns when its steps end; the row on equation (2.3) "
+    "has four times as many.",
     late=True,
     flags=(CHANCE,),
     also="version B, Table 1",
@@ -148,10 +154,10 @@ RETRIEVAL = Item(
     "(11.2 %).",
     variants("retrieval", standard=1.0, frozen_mlp=1.0, frozen_qk=0.9701, mixit=0.1124),
     {
-        "Frozen-QK retrieves": above(of("frozen_qk"), 0.95),
-        "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05),
-        "Frozen-MLP is on par with Standard": as_good_as("frozen_mlp", "standard", 0.05),
-        "MixiT stays .2 below Frozen-QK": above(of("frozen_qk"), of("mixit"), by=0.2),
+        "Frozen-QK retrieves": above(fresh("frozen_qk"), 0.95),
+        "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05, UNSEEN),
+        "Frozen-MLP is on par with Standard": as_good_as("frozen_mlp", "standard", 0.05, UNSEEN),
+        "MixiT stays .2 below Frozen-QK": above(fresh("frozen_qk"), fresh("mixit"), by=0.2),
     },
     checks={
         "MixiT does no better than a guess of the context": no_better_than_chance("mixit", GUESS),
@@ -159,7 +165,8 @@ RETRIEVAL = Item(
     baseline=GUESS,
     note="Guessing a value that stands in the context scores 13.3 % at M = 30, more than the "
     "published 11.24 % of MixiT, which the paper does not say. Ours mixes as their code does, with "
-    "eight seeds: two of them do more than guess.",
+    "eight seeds: two of them do more than guess. Sequences of one or two pairs, of few kinds, are "
+    f"in all sets, 13 % of the test's. {FRESH}",
     late=True,
     flags=(CHANCE,),
     also="version B, Table 1",
@@ -175,7 +182,7 @@ FIGURE_3 = Item(
             "pairing/layer 1", share_of(trivial("", "pairing_by_chance"), 2)
         ),
         "layer 2 finds the answer": above("induction/layer 2", 0.5),
-        "retrieval is solved": above("accuracy", 0.95),
+        "retrieval is solved": above(UNSEEN, 0.95),
     },
     metric="induction/layer 2",
     baseline="induction_by_chance",
@@ -187,7 +194,8 @@ FIGURE_3 = Item(
 bits = functools.partial(of, metric="bits_per_parameter")
 BITS = Item(
     "Table 4",
-    "Bits a trained parameter: Standard 2.98, Frozen-QK 2.25, MixiT 2.18, Frozen-MLP 1.13.",
+    "Bits a trained parameter: Standard 2.98, Frozen-MLP 1.13; Frozen-QK and MixiT store alike, "
+    "2.25 and 2.18.",
     variants("capacity", standard=2.98, frozen_qk=2.25, frozen_mlp=1.13, mixit=2.18),
     {
         "Standard stores more per trained parameter than Frozen-MLP": above(
@@ -197,13 +205,12 @@ BITS = Item(
         "Standard stores more than MixiT": above(bits("standard"), bits("mixit")),
         "Frozen-QK stores more than Frozen-MLP": above(bits("frozen_qk"), bits("frozen_mlp")),
         "MixiT stores more than Frozen-MLP": above(bits("mixit"), bits("frozen_mlp")),
-    },
-    checks={
-        "Frozen-QK and MixiT store alike, within .2": near(bits("frozen_qk"), bits("mixit"), 0.2)
+        "Frozen-QK and MixiT store alike, within .2": near(bits("frozen_qk"), bits("mixit"), 0.2),
     },
     metric="bits_per_parameter",
     note="The text swaps Frozen-QK and Frozen-MLP. Only a table that no variant can hold measures "
     "capacity; at small scale n = 16 and 96 x 96 entries.",
+    flags=(MISPRINT,),
     late=True,
     also="version B, Table 4",
 )
@@ -214,7 +221,7 @@ KEPT = {
     "frozen_mlp": ("Frozen-MLP", 1 / 3),
 }
 THIRDS = Item(
-    "Section 4, thirds of the capacity",
+    "Section 1, thirds of the capacity",
     "Frozen-MLP loses two thirds of what Standard stores, Frozen-QK and MixiT one third.",
     variants("capacity", standard=None, frozen_qk=None, frozen_mlp=None, mixit=None),
     {
@@ -225,7 +232,7 @@ THIRDS = Item(
     },
     metric="bits_per_parameter",
     note="Capacity is bits a trained parameter. Those of Table 4 are 76 and 73 % of Standard's for "
-    "Frozen-QK and MixiT and 38 % for Frozen-MLP; .3 bits are a tenth of Standard's.",
+    "Frozen-QK and MixiT and 38 % for Frozen-MLP; .3 bits are a tenth of the published 2.98.",
     late=True,
     also="not in version B",
 )

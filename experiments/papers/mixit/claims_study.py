@@ -1,10 +1,13 @@
 """How MixiT is set up decides what it can do: the scale of its mixing, the steps, the split.
 
-Equation (2.3) gives W the variance 1/(nm); the code that made the tables draws a deviation for each
-head between 1/sqrt(n_h m) and 1/sqrt(m) ("spread"). "head", 1/sqrt(n_h m), is neither.
+Equation (2.3) gives W the variance 1/(nm); the authors' Llama code draws a deviation for each head
+between 1/sqrt(n_h m) and 1/sqrt(m) ("spread"). "head", 1/sqrt(n_h m), is that of their GPT-2 file.
+Which file made the tables of the algorithmic tasks is not said.
 """
 
-from experiments.ledger.item import CODE_DIFFERS, Cell, Item
+import functools
+
+from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import above, near, of
 from experiments.papers.mixit.claims_sweeps import small
 
@@ -16,7 +19,8 @@ TASKS = {
     "hops": 2000,
     "modular_addition": 6000,
 }
-LONGER = ("retrieval",)  # where MixiT had been seen to learn still at the end
+LONGER = ("retrieval", "hops")  # where MixiT had been seen to learn still at the end
+OF_FEW_KINDS = ("retrieval", "dyck")  # whose shortest examples are in all sets
 SEEN = ("retrieval", "dyck", "addition")  # of which numbers had been seen
 NAMES = {
     "retrieval": "retrieval",
@@ -29,36 +33,43 @@ NAMES = {
 
 def study(task: str, steps: int) -> Item:
     """MixiT at three scales of mixing, and at a quarter or four times of the steps."""
+    score = functools.partial(of, metric="accuracy" + "_unseen" * (task in OF_FEW_KINDS))
     budgets = {"spread, steps / 4": steps // 4}
-    enough = {f"{steps // 4} steps are enough": near(of("spread, steps / 4"), of("spread"), 0.02)}
+    enough = {
+        f"{steps // 4} steps are enough": near(score("spread, steps / 4"), score("spread"), 0.02)
+    }
     if task in LONGER:
         budgets["spread, steps x 4"] = 4 * steps
-        longer = near(of("spread, steps x 4"), of("spread"), 0.02)
+        longer = near(score("spread, steps x 4"), score("spread"), 0.02)
         enough[f"{steps} steps are enough: four times as many change at most .02"] = longer
     return Item(
         f"Equation (2.3), {NAMES[task]}",
-        "Mixing with the text's variance 1/(nm) trains MixiT as well as the mixing of the code "
-        "that made the tables.",
+        "Does mixing with the text's variance 1/(nm) train MixiT as well as the mixing of the "
+        "authors' Llama code?",
         {
             "spread": small(task, "mixit", {}),
             "theory": small(task, "mixit", {"model.mixing_scale": "theory"}),
             "head": small(task, "mixit", {"model.mixing_scale": "head"}),
         }
         | {name: small(task, "mixit", {"train.steps": str(n)}) for name, n in budgets.items()},
-        {"the text's scale is as good as the code's": above(of("theory"), of("spread"), -0.02)},
-        checks={"no scale is better than the code's": above(of("spread"), of("head"), -0.02)}
+        {
+            "the text's scale is as good as the code's": above(
+                score("theory"), score("spread"), -0.02
+            )
+        },
+        checks={"no scale is better than the code's": above(score("spread"), score("head"), -0.02)}
         | enough,
-        note="Three learning rates each, one decade wide; the row says so if the best one is the "
-        "largest or the smallest." + " Numbers of head and spread had been seen." * (task in SEEN),
-        flags=(CODE_DIFFERS,),
+        note="Three learning rates each; the row says so if the best one is the largest or the "
+        "smallest." + " Numbers of head and spread had been seen." * (task in SEEN),
+        flags=(CODE_DIFFERS, OURS),
         late=task in SEEN,
     )
 
 
 BITS = Item(
     "Equation (2.3), memorisation",
-    "With the text's variance 1/(nm) MixiT stores as much as with the mixing of the code that made "
-    "the tables.",
+    "Does MixiT store as much with the text's variance 1/(nm) as with the mixing of the authors' "
+    "Llama code?",
     {
         "spread": small("capacity", "mixit", {}),
         "theory": small("capacity", "mixit", {"model.mixing_scale": "theory"}),
@@ -75,7 +86,7 @@ BITS = Item(
         )
     },
     metric="bits_per_parameter",
-    flags=(CODE_DIFFERS,),
+    flags=(CODE_DIFFERS, OURS),
 )
 
 STUDY = (*(study(task, steps) for task, steps in TASKS.items()), BITS)

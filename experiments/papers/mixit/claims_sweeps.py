@@ -1,5 +1,7 @@
 """Sweeps of the MixiT papers: pairs (Figure 2), heads (Tables 5, 9), depth (Tables 6, 5)."""
 
+import functools
+
 from experiments.ledger.item import CHANCE, Cell, Item
 from experiments.ledger.rules import Rule, above, near, no_better_than_chance, of
 from experiments.papers.mixit.claims_text import YELP_HEADS
@@ -24,10 +26,12 @@ def of_pairs(variant: str, pairs: int, **more: str) -> Cell:
     return small("retrieval", variant, OF_FIGURE_2 | changed)
 
 
+fresh = functools.partial(of, metric="accuracy_unseen")
+FRESH = "Rules read the test examples that no other set can have."
 FIGURE_2 = Item(
     "Figure 2",
     "Frozen-QK and Frozen-MLP stay above MixiT, which deteriorates at once, as the number of pairs "
-    "grows; in the end trained queries and keys are needed.",
+    "grows; in the end Frozen-QK deteriorates too, before Frozen-MLP and Standard.",
     {
         f"{name}, M={pairs}": of_pairs(name, pairs)
         for pairs in PAIRS
@@ -36,27 +40,31 @@ FIGURE_2 = Item(
     | {f"frozen_mlp, M={pairs}": of_pairs("frozen_mlp", pairs) for pairs in (8, 16)}
     | {f"{name}, {LONGER}": of_pairs(name, 24, steps="6000") for name in ("standard", "frozen_qk")},
     {
-        "Standard retrieves at M=16": near(of("standard, M=16"), 1.0, 0.02),
-        "Frozen-MLP is on par with it": above(of("frozen_mlp, M=16"), of("standard, M=16"), -0.05),
-        "Frozen-QK stays .2 above MixiT at M=12": above(
-            of("frozen_qk, M=12"), of("mixit, M=12"), 0.2
+        "Standard retrieves at M=16": near(fresh("standard, M=16"), 1.0, 0.02),
+        "Frozen-MLP is on par with it": above(
+            fresh("frozen_mlp, M=16"), fresh("standard, M=16"), -0.05
+        ),
+        "Frozen-QK stays .2 above MixiT at M=8": above(
+            fresh("frozen_qk, M=8"), fresh("mixit, M=8"), 0.2
         ),
         "MixiT loses more than .2 between M=4 and 8": above(
-            of("mixit, M=4"), of("mixit, M=8"), 0.2
+            fresh("mixit, M=4"), fresh("mixit, M=8"), 0.2
         ),
-        "Frozen-QK loses accuracy between M=4 and 24": above(
-            of("frozen_qk, M=4"), of(f"frozen_qk, {LONGER}"), 0.1
+        "Frozen-QK loses more than .1 between M=4 and 16": above(
+            fresh("frozen_qk, M=4"), fresh("frozen_qk, M=16"), 0.1
         ),
-        "Standard retrieves at M=24": near(of(f"standard, {LONGER}"), 1.0, 0.02),
-        "Frozen-QK is below it": above(of(f"standard, {LONGER}"), of(f"frozen_qk, {LONGER}"), 0.1),
+        "Frozen-QK is .1 below Standard at M=16": above(
+            fresh("standard, M=16"), fresh("frozen_qk, M=16"), 0.1
+        ),
     },
     checks={
-        "Frozen-QK still retrieves at M=12": above(of("frozen_qk, M=12"), 0.9),
-        "at M=16 Frozen-QK is .1 below Standard": above(
-            of("standard, M=16"), of("frozen_qk, M=16"), 0.1
-        ),
+        "Frozen-QK still retrieves at M=12": above(fresh("frozen_qk, M=12"), 0.9),
         "at M=24 1,500 steps are too few for Standard": above(
             of(f"standard, {LONGER}"), of("standard, M=24"), 0.1
+        ),
+        "with 6,000 steps Standard retrieves at M=24": near(of(f"standard, {LONGER}"), 1.0, 0.02),
+        "with 6,000 steps Frozen-QK retrieves at M=24 as well": near(
+            of(f"frozen_qk, {LONGER}"), 1.0, 0.02
         ),
         "at M=24 Frozen-QK retrieves from one or two pairs": above(
             of("frozen_qk, M=24", "accuracy/pairs=1-2"), 0.5
@@ -69,9 +77,11 @@ FIGURE_2 = Item(
         ),
     },
     baseline="in_context_guess",
-    note="The figure prints no values. V = 96 for all M; 1,500 steps of 64, in which Standard does "
-    "not learn 24 pairs either: two cells go on to 6,000. Each record tells the accuracy by the "
-    "number of pairs of the example.",
+    note="The figure prints no values. V = 96 for all M; all cells have 1,500 steps of 64, but two "
+    "of M=24, which go on to 6,000: Frozen-QK then retrieves 24 pairs, so that it is slower, and "
+    "whether it cannot retrieve more is not told. Table 2 prints 97 % for it at M=30. From M=12 on "
+    "MixiT ends at the unigram loss: it has learned nothing in 1,500 steps, and no rule rests on "
+    f"it there. {FRESH}",
     late=True,
     also="version B, Figure 2",
 )
@@ -89,30 +99,38 @@ def head_sweep(task: str, printed: str, rules: dict[str, Rule], note: str = "") 
     )
 
 
-MANY = {"64 heads beat 4": above(of("H=64"), of("H=4"))}
 HEAD_SWEEPS = (
     head_sweep(
         "addition",
         "34.7, 34.7, 50.7, 91.9 %",
-        MANY,
+        {"64 heads beat 4": above(of("H=64"), of("H=4"))},
         "50.7 % with 64 heads contradicts the 100 % of Table 1.",
     ),
     head_sweep(
         "dyck",
         "77.9, 81.7, 89.4, 91.8 %",
-        {"16 heads beat 4": above(of("H=16"), of("H=4"))} | MANY,
-        "Comparing counts and the two ends scores 97.8 %, more than any of these.",
-    ),
+        {f"{n} heads beat 4": above(fresh(f"H={n}"), fresh("H=4")) for n in (16, 64)},
+        f"Comparing counts and the two ends scores 97.8 %, more than any of these. {FRESH}",
+    )._replace(late=True),
     YELP_HEADS,
 )
 
-WIDE = {"model.width": "256", "model.mlp_width": "1024", "optim.learning_rate": "(1e-3, 3e-3)"}
+WIDE = {"model.width": "256", "model.mlp_width": "1024"} | STEPS
+RATES = {"mixit": "(1e-3, 3e-3)", "random": "(1e-2, 3e-2, 1e-1)"}  # trained embeddings want more
+
+
+def deep(variant: str, layers: int) -> Cell:
+    """Addition at width 256."""
+    changed = {"optim.learning_rate": RATES[variant], "model.layers": str(layers)}
+    return small("addition", variant, WIDE | changed)
+
+
 DEPTH = Item(
     "Table 6",
     "A random transformer loses addition with depth (100, 23.5, 22.9 % at 2, 8, 16 layers); MixiT "
     "keeps it.",
     {
-        f"{name}, L={layers}": small("addition", name, WIDE | STEPS | {"model.layers": str(layers)})
+        f"{name}, L={layers}": deep(name, layers)
         for name in ("mixit", "random")
         for layers in (2, 8)
     },
@@ -144,25 +162,38 @@ def with_pairs(share: int) -> dict[str, str]:
     return OPTIMISED | {"data.train_size": str(97**2 * share // 100)}
 
 
+PUBLISHED = OPTIMISED | {
+    "task.p": "599",
+    "data.train_size": "40000",
+    "data.test_size": "2000",
+}
 FEW_PAIRS = Item(
     "Table 1, modular addition, from few pairs",
-    "All three reach 100 % on pairs never seen, from 11 % of all pairs.",
-    {
+    "All three reach 100 % on pairs never seen, from 40,000 (11 %) of the pairs of p = 599.",
+    {f"{name}, p = 599": small("modular_addition", name, PUBLISHED) for name in ADDING}
+    | {
         f"{name}, {share} %": small("modular_addition", name, with_pairs(share))
         for share in (11, 20)
         for name in ADDING
     },
     {
-        f"{label(name)} generalises from 11 %": near(of(f"{name}, 11 %"), 1.0, 0.02)
+        f"{label(name)} generalises from the published pairs": near(
+            of(f"{name}, p = 599"), 1.0, 0.02
+        )
         for name in ADDING
     },
     checks={
-        f"{label(name)} generalises from 20 %": near(of(f"{name}, 20 %"), 1.0, 0.02)
+        f"{label(name)} generalises from {share} % of the pairs of p = 97": near(
+            of(f"{name}, {share} %"), 1.0, 0.02
+        )
+        for share in (11, 20)
         for name in ADDING
     },
     baseline="best_constant",
-    note="40,000 pairs of p = 599 are 11 % of all; of p = 97 that is 1,034 pairs. The row of "
-    "Table 1 trains on 93 %, an easier claim.",
+    note="The published pairs, with the small model (n = 64) and 10,000 steps. The cells of p = 97 "
+    "keep the share and not the number of examples: a residue stands in 21 pairs for training, in "
+    "134 with the published ones, so that they do not test the paper. The row of Table 1 trains on "
+    "93 %, an easier claim.",
     also="version B, Table 3",
 )
 
@@ -191,7 +222,7 @@ COMPOSITION = Item(
 
 MORE_DIGITS = Item(
     "Table 1, decimal addition, more digits",
-    "All three solve addition of more than four digits as well.",
+    "All three solve ten-digit addition; here six digits.",
     {name: small("addition", name, HARDER_ADDITION) for name in ("standard", "frozen_qk", "mixit")},
     {
         "Frozen-QK is as good as Standard": above(of("frozen_qk"), of("standard"), -0.02),

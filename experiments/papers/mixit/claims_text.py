@@ -2,7 +2,7 @@
 
 import functools
 
-from experiments.ledger.item import CODE_DIFFERS, Cell, Item
+from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import Rule, above, computed, gap, near, of, share_of, trivial
 from experiments.shared.describe import label
 
@@ -118,6 +118,7 @@ SHAKESPEARE = Item(
     note="A small text in place of the papers': 1.1 MB, a BPE of 1,024 trained on its training "
     "part, n = 128, two layers. Bits a byte compare tokenizers. Standard's number was seen when "
     "the rules were written, no other.",
+    late=True,
     also="version B, Table 2",
 )
 
@@ -146,8 +147,8 @@ YELP = Item(
 )
 
 WAYS = Item(
-    "Table 1, which way round a text is written",
-    "MixiT classifies texts as well as Standard does, if both see the same.",
+    "Beside Table 1, which way round a text is written",
+    "Does MixiT classify texts as well as Standard, if both see the same and only order tells?",
     {
         f"{name}, {sight}": Cell(f"configs/text/yelp.py:variant={name},sight={sight}", scales=SMALL)
         for name in ("standard", "frozen_qk", "mixit", "random")
@@ -167,9 +168,10 @@ WAYS = Item(
         )
     },
     note="In place of the Yelp reviews: texts of the packaged chain, half of them turned round, so "
-    "that only order tells the class. That asks more than sentiment, of which a bag of words knows "
-    "much. There are 200 test texts, so that .05 is what they can tell.",
-    also="version B, Table 3",
+    "that only order tells the class. The papers say nothing of such texts: they infer that tokens "
+    "without their order tell sentiment. There are 200 test texts, so that .05 is what they can "
+    "tell.",
+    flags=(OURS,),
 )
 
 YELP_HEADS = Item(
