@@ -1,12 +1,14 @@
 """An SVG of matplotlib in half of its characters or fewer, so that a page can hold many.
 
-Every style is said once, places have one digit, a line goes by steps, neighbours that look the same
-are one, and nothing is named that nobody refers to.
+Every style is said once, places have one digit, a line goes by steps and without the points that no
+eye misses, neighbours that look the same are one, and nothing is named that nobody refers to.
 """
 
 import re
 from collections.abc import Callable
 from html import unescape
+
+import numpy as np
 
 TAG = re.compile(r"<[^>]*>")
 NUMBER = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
@@ -31,6 +33,8 @@ CLIP = re.compile(r'(<[^>]*) clip-path="url\(#(\w+)\)"([^>]*>)')
 BAR = re.compile(r"M ?(\S+) (\S+?) ?L ?(\S+) (\S+) ?")
 CIRCLE = re.compile(r"M 0 ([\d.]+) ?(?:C[^A-Za-z]*)+z ?")  # of this radius
 PATH = re.compile(r' d="([^"]*)"')
+AWAY = 1.0  # tenths of a point that a line may move: a sixth of its width
+LONG = 12  # points of a line that is worth it
 POINT = re.compile(r"([ML]) ?(-?[\d.]+) (-?[\d.]+) ?([zZ]?) ?")
 
 
@@ -106,14 +110,49 @@ def in_steps(path: str) -> str:
     if POINT.sub("", path).strip():  # it has curves
         return path
     parts, before, begin = [], (0, 0), (0, 0)
-    for letter, x, y, close in POINT.findall(path):
-        place = (round(10 * float(x)), round(10 * float(y)))  # in tenths, which add up exactly
+    found = [
+        (letter, (round(10 * float(x)), round(10 * float(y))), close)  # in tenths: they add up
+        for letter, x, y, close in POINT.findall(path)
+    ]
+    for letter, place, close in _seen(found):
         step = (_tenths(place[0] - before[0]), _tenths(place[1] - before[1]))
         numbers = "".join(n if n.startswith("-") else f" {n}" for n in step)
         begin = place if letter == "M" else begin
         parts.append(("m" + numbers.lstrip() if letter == "M" else numbers) + close)
         before = begin if close else place
     return re.sub(r"(?<=\.\d) (?=\.)", "", "".join(parts))  # ".1 .2" is ".1.2"
+
+
+def _seen(points: list[tuple[str, tuple[int, int], str]]) -> list[tuple[str, tuple[int, int], str]]:
+    """The points of long lines without those that lie on the line between their neighbours."""
+    begins = [k for k, (letter, _, _) in enumerate(points) if letter == "M"]
+    kept: list[tuple[str, tuple[int, int], str]] = []
+    for begin, end in zip(begins, [*begins[1:], len(points)], strict=True):
+        line = points[begin:end]
+        stays = _corners(np.array([place for _, place, _ in line], float))
+        kept += line if len(line) < LONG else [line[k] for k in np.flatnonzero(stays)]
+    return kept
+
+
+def _corners(places_Px2: np.ndarray) -> np.ndarray:
+    """(P,): whether a point stays so that no other is further than AWAY from the line (the method
+    of Douglas and Peucker)."""
+    stays = np.zeros(len(places_Px2), bool)
+    stays[[0, -1]] = True
+    open_ones = [(0, len(places_Px2) - 1)]
+    while open_ones:
+        a, b = open_ones.pop()
+        if b - a < 2:
+            continue
+        way, to = places_Px2[b] - places_Px2[a], places_Px2[a + 1 : b] - places_Px2[a]
+        along = np.clip(to @ way / max(way @ way, 1e-9), 0, 1)
+        gaps = np.linalg.norm(to - along[:, None] * way, axis=1)
+        far = int(gaps.argmax())
+        if gaps[far] > AWAY:
+            middle = a + 1 + far
+            stays[middle] = True
+            open_ones += [(a, middle), (middle, b)]
+    return stays
 
 
 def _tenths(value: int) -> str:

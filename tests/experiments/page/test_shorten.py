@@ -90,6 +90,20 @@ def test_steps_lead_to_the_same_places(path):
         np.testing.assert_allclose(now, was, atol=1e-9)
 
 
+def test_a_long_line_loses_the_points_that_no_eye_misses():
+    x = np.linspace(0, 90, 181)
+    y = 40 * np.sin(x / 12) + np.where(np.arange(181) == 57, 0.3, 0.0)  # with a peak
+    path = "M " + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+    (now,), (was,) = places(shorten.in_steps(path)), places(path)
+    now, was = np.array(now), np.array(was)
+    assert len(now) < len(was) / 2
+    assert (now[0] == was[0]).all() and (now[-1] == was[-1]).all()
+    gaps = np.abs(np.interp(was[:, 0], now[:, 0], now[:, 1]) - was[:, 1])
+    assert gaps.max() < 0.5 and np.abs(now[:, 1] - was[57, 1]).min() < 1e-9
+    bar = "M 0 0" + "".join(f"L {k} {k % 2}" for k in range(1, 20))  # corners stay
+    assert len(places(shorten.in_steps(bar))[0]) == len(places(bar)[0])
+
+
 def test_a_curve_is_left_as_it_is():
     path = "M 0 0C 1 1 2 2 3 3"
     assert shorten.in_steps(path) == path
