@@ -52,10 +52,11 @@ def test_parts_thaw_on_time_and_keep_their_moments(run, tmp_path):
     words = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.task.max_pairs=3")
     config = "configs/mixit/unfreezing.py:thaw=at_100"
     late = "--config.unfreeze=((20, (('.*/(query|key)/.*', 'late'), ('.*', 'train'))),)"
-    result = run(config, *words, late, "--config.train.batch_size=8", "--config.task.vocab=16")
-    share = 1 - 0.5 * 4 * 16 * 16 / sum(result["parameters"].values())
+    small = ("--config.train.batch_size=8", "--config.task.vocab=16", "--config.model.layers=1")
+    result = run(config, *words, late, *small)
+    share = 1 - 0.5 * 2 * 16 * 16 / sum(result["parameters"].values())
     assert result["metrics"]["trained_share"]["mean"] == pytest.approx(share, rel=1e-6)
-    assert result["parameters"]["late"] == 4 * 16 * 16 and "frozen" not in result["parameters"]
+    assert result["parameters"]["late"] == 2 * 16 * 16 and "frozen" not in result["parameters"]
     with Checkpoints(tmp_path / "run/ckpt") as checkpoints:
         arrays = checkpoints.restore().arrays
     counts = {path: int(x[0]) for path, x in arrays.items() if path.endswith("/count")}
@@ -91,6 +92,7 @@ def test_wrong_unfreezing_schedules(schedule, words, tmp_path, capsys):
 )
 def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
     words = ("--config.train.steps=20", "--config.optim.warmup=5", "--config.train.batch_size=16")
+    words += ("--config.model.layers=1",)
     result = run(f"configs/mixit/{task}.py:variant=standard,scale=tiny", *words)
     assert result["metrics"]["loss"]["mean"] > 0 and result["steps"] == 20
     chance = {name: v for name, v in result["baselines"].items() if not name.endswith("_loss")}
