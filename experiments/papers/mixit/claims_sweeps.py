@@ -116,12 +116,18 @@ HEAD_SWEEPS = (
 )
 
 WIDE = {"model.width": "256", "model.mlp_width": "1024"} | STEPS
-RATES = {"mixit": "(1e-3, 3e-3)", "random": "(1e-2, 3e-2, 1e-1)"}  # trained embeddings want more
+RATES = {  # those of a network of which the embeddings alone are trained are far higher
+    "mixit, L=2": "(1e-3, 3e-3)",
+    "mixit, L=8": "(1e-3, 3e-3)",
+    "random, L=2": "(1e-2, 3e-2, 1e-1)",
+    "random, L=8": "(3e-2, 1e-1)",  # the two that are best at L=2
+}
 
 
-def deep(variant: str, layers: int) -> Cell:
-    """Addition at width 256."""
-    changed = {"optim.learning_rate": RATES[variant], "model.layers": str(layers)}
+def deep(name: str, rates: str) -> Cell:
+    """Addition at width 256; the name is "mixit, L=2"."""
+    variant, layers = name.split(", L=")
+    changed = {"optim.learning_rate": rates, "model.layers": layers}
     return small("addition", variant, WIDE | changed)
 
 
@@ -129,11 +135,7 @@ DEPTH = Item(
     "Table 6",
     "A random transformer loses addition with depth (100, 23.5, 22.9 % at 2, 8, 16 layers); MixiT "
     "keeps it.",
-    {
-        f"{name}, L={layers}": deep(name, layers)
-        for name in ("mixit", "random")
-        for layers in (2, 8)
-    },
+    {name: deep(name, rates) for name, rates in RATES.items()},
     {
         "the random transformer adds with 2 layers": above(of("random, L=2"), 0.95),
         "it loses between 2 and 8 layers": above(of("random, L=2"), of("random, L=8"), 0.1),
@@ -145,8 +147,8 @@ DEPTH = Item(
     },
     baseline="by_position_and_token",
     note="Two and eight layers are run. 23.53 and 22.88 % are chance level: position and current "
-    "token alone score 24.6 %. The width is 256 here and 512 there: at 64 a random transformer "
-    "does not add with 2 layers either, and then there is nothing to lose.",
+    "token alone score 24.6 %. Width 256 here and 512 there: at 64 a random transformer adds "
+    "90 % with 2 layers. Its best rate is .1; at .01 it adds 61 % with width 256.",
     flags=(CHANCE,),
     also="version B, Table 5",
 )
