@@ -140,10 +140,13 @@ def run_name(config: Mapping[str, Any], config_hash: str) -> str:
     return "-".join(filter(None, words))
 
 
-def at_the_edge(record: Record, by: float = 0.01) -> bool:
-    """Is the best of at least three learning rates an outer one, by more than luck would have it?
+CEILING = 0.99  # of an accuracy that no other rate can better by much
 
-    Ties go to the lower rate, so that a ceiling which all reach has its best rate at the edge too.
+
+def at_the_edge(record: Record, by: float = 0.01) -> bool:
+    """Is the best of at least two learning rates an outer one, by more than luck would have it?
+
+    At the ceiling it does not matter. Of two rates either is an outer one.
     """
     found: dict[float, list[float]] = {}
     for member in record.members:
@@ -152,7 +155,10 @@ def at_the_edge(record: Record, by: float = 0.01) -> bool:
         if trust.is_number(score) and trust.is_number(rate):
             found.setdefault(rate, []).append(score)
     scores = [sum(found[rate]) / len(found[rate]) for rate in sorted(found)]
-    return len(scores) > 2 and max(scores[0], scores[-1]) > max(scores[1:-1]) + by
+    if len(scores) < 2 or max(scores) > CEILING:
+        return False
+    best, second = sorted(scores)[-1], sorted(scores)[-2]
+    return best > second + by and best in (scores[0], scores[-1])
 
 
 def _is_mean(value: Any) -> bool:

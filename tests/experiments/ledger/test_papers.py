@@ -203,7 +203,9 @@ def test_what_is_known_beside_a_claim_decides_nothing():
 @pytest.mark.parametrize(
     "scores, edge",
     [((0.9, 0.5, 0.4), True), ((0.4, 0.5, 0.9), True), ((0.4, 0.9, 0.5), False)]
-    + [((1.0, 1.0, 1.0), False), ((0.5, 0.495, 0.1), False), ((0.9, 0.1), False)],
+    + [((1.0, 1.0, 1.0), False), ((0.5, 0.495, 0.1), False), ((0.9, 0.1), True)]
+    # at the ceiling no rate is better
+    + [((0.999, 0.5, 0.4), False), ((0.5, 0.999), False), ((0.5,), False)],
 )
 def test_a_best_rate_at_the_edge_of_its_grid_flags_the_row(scores, edge):
     members = [
