@@ -106,7 +106,7 @@ def told(text: str) -> str:
 
 
 def made(headline: Headline, jobs: Mapping[str, Job]) -> str:
-    """ "scale tiny, 3 seeds; 8 settings changed": of the runs behind a sentence."""
+    """ "scale tiny, 3 seeds; 8 settings differ from it": of the runs behind a sentence."""
     parts = headline.parts.values()
     scales = dict.fromkeys(part.config.rpartition("scale=")[2] for part in parts)
     done = [jobs[name].workdir for name in headline.parts if jobs[name].is_finished()]
@@ -114,7 +114,7 @@ def made(headline: Headline, jobs: Mapping[str, Job]) -> str:
     seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(counts)]
     changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
     words = ", ".join([f"scale {' and '.join(scales)}", *seeds])
-    return words + f"; {changed} settings changed from it" * bool(changed)
+    return words + f"; {changed} settings differ from it" * bool(changed)
 
 
 def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:

@@ -14,7 +14,7 @@ from experiments.page.shelf import with_papers
 from experiments.papers import findings
 
 MEANING = {
-    rules.HELD: "all that the paper claims there is so in our runs, beyond their errors.",
+    rules.HELD: "everything that the paper claims there is true in our runs, beyond their errors.",
     rules.NOT_HELD: "something that it claims there is not so in our runs, beyond their errors.",
     rules.OPEN: "the errors are too large or not known, or runs are missing.",
     rules.NOT_RUN: "there is no usable record; the command stands in its section.",
@@ -132,5 +132,6 @@ def _scales(row: Row) -> str:
         return ""
     many = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     changed = max(len(record.overrides.keys() - {"n_seeds"}) for record in records)
-    told = f"; {changed} setting{'s' * (changed > 1)} changed from it" if changed else ""
+    differ = "setting differs" if changed == 1 else "settings differ"
+    told = f"; {changed} {differ} from it" if changed else ""
     return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}{told}"

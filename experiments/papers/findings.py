@@ -1,8 +1,8 @@
 """The five papers in a sentence each, with the numbers of our records: what the page opens with.
 
 The tables and figures are those of "Five findings" in README.md, in its order.
-A sentence takes the row of its table or figure; the row's verdict stands beside it. It says numbers
-and leaves the judgement to the verdict, so that it stays true when other runs land.
+A sentence takes the row of its table or figure and says what was found, with its numbers. The row's
+verdict, which stands beside it, says whether the claim held.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def stochastic_equation(row: Row) -> str:
         "The covariance of tokens in deep networks of random mixing follows a stochastic "
         "differential equation: in networks of width 200 and depth 200 the laws of its trace and "
         f"of the correlation of two tokens differ from the equation's by {trace:.4f} and "
-        f"{correlation:.4f} (Kolmogorov distance: 0 is the same law, 1 another)."
+        f"{correlation:.4f} (Kolmogorov distance: 0 for one law, 1 for two that never overlap)."
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.ledger.statistics import of_record
 from jaxformer.records import Workdir
 
 Runs = Mapping[str, Workdir]
@@ -35,11 +36,12 @@ def freezing(runs: Runs) -> str:
     guess = result(runs["retrieval, Frozen-QK"])["baselines"]["in_context_guess"]
     said = {name: percent(run) for name, run in runs.items()}
     return (
-        f"with random, frozen queries and keys a transformer retrieves "
-        f"{said['retrieval, Frozen-QK']} (Standard {said['retrieval, Standard']}), with fixed "
-        f"mixing {said['retrieval, MixiT']} (guessing a value of the context: "
-        f"{100 * guess:.1f} %); to memorise random facts the mixing is enough: "
-        f"{said['memorisation, MixiT']} (Standard {said['memorisation, Standard']})"
+        "a transformer whose random queries and keys are never trained answers "
+        f"{said['retrieval, Frozen-QK']} of look-ups, one that is trained whole "
+        f"{said['retrieval, Standard']}. With fixed random mixing in place of attention it is "
+        f"{said['retrieval, MixiT']}, where naming any value of the context gives "
+        f"{100 * guess:.1f} %. Of random facts fixed mixing memorises "
+        f"{said['memorisation, MixiT']}, a transformer {said['memorisation, Standard']}"
     )
 
 
@@ -56,10 +58,10 @@ def stochastic_equation(runs: Runs) -> str:
     names = [name for name in metrics if name.endswith(f"tau={tau:g}/n={width}")]
     worst = max(metrics[name]["mean"] for name in names)
     return (
-        f"the covariance of random mixing networks of width {width} follows the SDE: at "
-        f"depth = {tau:g} width the mean log-trace is {_mean(networks)}, in theory "
-        f"{_mean(theory)}; their laws differ by at most {worst:.3f} (noise of the samples: "
-        f"{metrics['ks_noise']['mean']:.3f})"
+        f"in networks of random mixing of width {width} and depth {tau * width:g} the mean "
+        f"logarithm of the tokens' size is {_mean(networks)}; the stochastic differential "
+        f"equation says {_mean(theory)}. Their distributions differ by at most {worst:.3f}, and "
+        f"two samples of one by up to {metrics['ks_noise']['mean']:.3f} (Kolmogorov distance)"
     )
 
 
@@ -75,10 +77,10 @@ def trainability(runs: Runs) -> str:
     agree_BxA = (cosine_BxA > 1 - figure["epsilon"]) == (alphas[None] < edge_B[:, None])
     low, high = (_mean(measured_BxAxS[0, i]) for i in (0, -1))
     return (
-        f"after {figure['layers']} layers two tokens have cosine {low} with residual strength "
-        f"{alphas[0]:g} and {high} with {alphas[-1]:g}, on either side of the predicted "
-        f"alpha_c = {edge_B[0]:.2f}; {agree_BxA.sum()} of {agree_BxA.size} dots lie on the side "
-        "that the theory predicts"
+        f"after {figure['layers']} layers two tokens have cosine {low} (1: all alike) with skip "
+        f"connections of strength {alphas[0]:g}, and {high} with {alphas[-1]:g}. Theory puts the "
+        f"border at {edge_B[0]:.2f}. Of {agree_BxA.size} measured networks {agree_BxA.sum()} lie "
+        "on the side that it says"
     )
 
 
@@ -91,9 +93,10 @@ def order_parameter(runs: Runs) -> str:
         saddle = arrays["U_theory"][0, 2]  # the order of paths is good, a1, denoising, a2
     return (
         f"a Bayesian transformer of width {held['config']['posterior']['width'][0]} subtracts the "
-        f"denoising path from the good one: their order parameter is {_say(good_denoising)} "
-        f"(saddle point {saddle:.2f}), and it classifies {percent(workdir)} of new sequences "
-        f"(Gaussian-process limit {100 * held['baselines']['accuracy_gp_limit']:.1f} %)"
+        "denoising path from the good one: their entry in the order parameter is "
+        f"{_say(good_denoising)}, below zero (the theory, an approximation for wide networks, has "
+        f"{saddle:.2f}). It classifies {percent(workdir)} of new sequences, a network of infinite "
+        f"width {100 * held['baselines']['accuracy_gp_limit']:.1f} %"
     )
 
 
@@ -102,9 +105,9 @@ def noise(runs: Runs) -> str:
     metrics = result(runs["noisy recall"])["metrics"]
     say = {name: _say(value, digits=3) for name, value in metrics.items()}
     return (
-        f"the last feed-forward layer holds the noise: without it the right token goes from "
-        f"{say['p_correct']} to {say['p_correct_without_f2']}, the noise from {say['p_noise']} to "
-        f"{say['p_noise_without_f2']}"
+        "without the last feed-forward layer the probability of the right token goes from "
+        f"{say['p_correct']} to {say['p_correct_without_f2']}, that of the noise from "
+        f"{say['p_noise']} to {say['p_noise_without_f2']}: it holds the noise"
     )
 
 
@@ -113,9 +116,10 @@ def result(workdir: Workdir) -> dict[str, Any]:
 
 
 def percent(workdir: Workdir) -> str:
-    """ "99.6 ± 0.1 %" of a run's accuracy."""
-    value = result(workdir)["metrics"]["accuracy"]
-    return f"{100 * value['mean']:.1f} ± {100 * (value['sem'] or 0.0):.1f} %"
+    """ "99.6 ± 0.1 %" of a run's accuracy, with the error of its test set."""
+    held = result(workdir)
+    number = of_record(held["metrics"]["accuracy"], held["members"], "accuracy")
+    return f"{number.percent()} %"
 
 
 def _say(value: Mapping[str, Any], digits: int = 2) -> str:

@@ -88,6 +88,8 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     assert found > 10 or not records
     readme = (flags.ROOT / "README.md").read_text()
     block = readme[readme.index("<!-- numbers -->") : readme.index("<!-- /numbers -->")]
+    tasks = ("decimal addition", "Dyck-1", "modular addition", "memorisation", "k-hop", "retrieval")
+    assert f"| variant | {' | '.join(tasks)} |" in block
     shown = re.findall(r"\| \*?([\d.]+(?: ± [\d.e-]+)?)\*?(?= \|)", block)
     trained = [r for r in records if "accuracy" in r.metrics]
     shares = {of_record(r.metrics["accuracy"], r.members, "accuracy").percent() for r in trained}

@@ -72,8 +72,8 @@ ORDER_PARAMETER = Item(
     "Figure 2c, bottom",
     "As N falls, the good and the denoising path grow and are anticorrelated.",
     {
-        "datasets": DATASETS,
         "U": figure("order_parameter"),
+        "datasets": DATASETS,
         "sampled": figure("posterior", "variant=collapsed"),
     },
     {

@@ -2,7 +2,7 @@
 
 import functools
 
-from experiments.ledger.item import CHANCE, MISPRINT, Cell, Item, Paper
+from experiments.ledger.item import CHANCE, CODE_DIFFERS, MISPRINT, Cell, Item, Paper
 from experiments.ledger.rules import (
     Rule,
     above,
@@ -33,7 +33,6 @@ from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 UNSEEN = "accuracy_unseen"
 # Trivial predictors.
 BY_HOPS, GUESS = "by_hops_position_and_letter", "in_context_guess"
-KEYS_ASK = "a key is its own query"
 
 
 def variants(config: str, **published: float | None) -> dict[str, Cell]:
@@ -154,11 +153,7 @@ RETRIEVAL = Item(
     "Table 2, retrieval",
     "Frozen-QK (97.0 %) and Frozen-MLP (100 %) retrieve on par with Standard; MixiT does not "
     "(11.2 %).",
-    variants("retrieval", standard=1.0, frozen_mlp=1.0, frozen_qk=0.9701, mixit=0.1124)
-    | {
-        f"{name}, {KEYS_ASK}": small("retrieval", name, {"task.format": "paper"})
-        for name in ("standard", "frozen_qk", "mixit")
-    },
+    variants("retrieval", standard=1.0, frozen_mlp=1.0, frozen_qk=0.9701, mixit=0.1124),
     {
         "Frozen-QK retrieves": above(fresh("frozen_qk"), 0.95),
         "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05, UNSEEN),
@@ -167,10 +162,6 @@ RETRIEVAL = Item(
     },
     checks={
         "MixiT does no better than a guess of the context": no_better_than_chance("mixit", GUESS),
-        f"{KEYS_ASK}: Frozen-QK is right on 95 %": above(of(f"frozen_qk, {KEYS_ASK}"), 0.95),
-        f"{KEYS_ASK}: MixiT is .2 below it": above(
-            of(f"frozen_qk, {KEYS_ASK}"), of(f"mixit, {KEYS_ASK}"), by=0.2
-        ),
     },
     baseline=GUESS,
     note="Guessing a value that stands in the context scores 13.3 % at M = 30, more than the "
@@ -180,6 +171,25 @@ RETRIEVAL = Item(
     f"the test's. {FRESH}",
     late=True,
     flags=(CHANCE,),
+    also="version B, Table 1",
+)
+
+AS_WRITTEN = Item(
+    "Table 2, looking up by the key itself",
+    "Frozen-QK retrieves; MixiT does not.",
+    {
+        name: small("retrieval", name, {"task.format": "paper"})
+        for name in ("standard", "frozen_qk", "mixit")
+    },
+    {
+        "Frozen-QK retrieves": above(of("frozen_qk"), 0.95),
+        "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05),
+        "MixiT stays .2 below Frozen-QK": above(of("frozen_qk"), of("mixit"), by=0.2),
+    },
+    baseline=GUESS,
+    note="So the text says. In the code that made the numbers a query has its own symbol, as in "
+    "the row above.",
+    flags=(CODE_DIFFERS,),
     also="version B, Table 1",
 )
 
@@ -256,7 +266,7 @@ PAPER = Paper(
         VARIANTS,
         *(ADDITION, MORE_DIGITS, DYCK, DYCK_SPLIT, MODULAR, FEW_PAIRS),
         *(MEMORIZATION, FULL_TABLE, YELP, WAYS),
-        *(HOPS, COMPOSITION, RETRIEVAL, FIGURE_2, FIGURE_3),
+        *(HOPS, COMPOSITION, RETRIEVAL, AS_WRITTEN, FIGURE_2, FIGURE_3),
         *(*LANGUAGE, BITS, THIRDS, *HEAD_SWEEPS, DEPTH),
         *(GRID, OPTIMA, PRINTED_VARIANCE, *STUDY, THROUGHPUT, SPEED),
     ),

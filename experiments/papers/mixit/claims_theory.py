@@ -22,8 +22,8 @@ SDE = Item(
     "As width and depth grow together, MixiT's covariance follows an SDE with drift "
     "(Tr(Phi)/m - M(Phi)) I, printed without the I, and covariance Sigma^v + Sigma^M.",
     {
-        "one step": Cell("configs/mixit/sde_one_step.py"),
         "paths": Cell("configs/mixit/sde_paths.py"),
+        "one step": Cell("configs/mixit/sde_one_step.py"),
         "causal": Cell("configs/mixit/sde_causal.py"),
         **{name: Cell("configs/mixit/sde_paths.py", changed) for name, changed in AGAIN.items()},
     },
