@@ -15,11 +15,13 @@ def curves(
     baselines: Mapping[str, float],
     chosen: Mapping[str, Sequence[bool]] | None = None,
     figure: Any = None,
+    found: str = "",
 ) -> Any:
     """A matplotlib figure: one colour a run, one line a member.
 
     `runs` maps a label to the rows of a metrics.jsonl; `chosen`, if given, to the members to show.
-    Runs that probed the attention entropy get a panel of it. `figure`: an empty one to draw on.
+    Runs that probed the attention entropy get a panel of it. `figure`: an empty one to draw on;
+    `found`: what stands above, in place of where each run ends.
     """
     probed = any("attention_entropy" in row for rows in runs.values() for row in rows)
     figure, axes = style.panels(1, 2 + probed, (style.PAGE, 1.8), figure)
@@ -28,7 +30,7 @@ def curves(
     for axis in more:
         panels.append((axis, "attention_entropy"))
         axis.set(xlabel="training step", ylabel=r"attention entropy / $\ln T$", ylim=(0, 1.02))
-    most, named = 1, {}
+    many, named = {}, {}
     for i, (label, rows) in enumerate(runs.items()):
         colour = COLOURS[i % len(COLOURS)]
         for axis, key in panels:
@@ -36,7 +38,7 @@ def curves(
             if len(steps):
                 values = values[:, list(chosen[label])] if chosen and label in chosen else values
                 lines = axis.plot(steps, values, color=colour, alpha=0.75, lw=1)
-                most, named = max(most, len(lines)), {label: lines[0], **named}
+                many[label], named = len(lines), {label: lines[0], **named}
     named = {label: named[label] for label in runs if label in named}
     for (name, value), dashes in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
         axis, words = left if name.endswith("_loss") else right, name.replace("_", " ")
@@ -49,8 +51,12 @@ def curves(
     top = 1.02 if not highest < 0.5 else 1.2 * highest
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
     what = "seeds" if chosen else "members (seeds and learning rates)"
+    most = max(many.values(), default=1)
     beware = f"A line is one of {most} {what}." if most > 1 else ""
-    style.headed(figure, _finding(runs, chosen), beware, ([*named.values()], [*named]))
+    if len({*many.values()}) > 1:
+        told = ", ".join(f"{n} of {label}" for label, n in many.items())
+        beware = f"A line is a {'seed' if chosen else 'member'}: {told}."
+    style.headed(figure, found or _finding(runs, chosen), beware, ([*named.values()], [*named]))
     return figure
 
 
