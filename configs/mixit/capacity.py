@@ -31,7 +31,8 @@ def get_config(arg: str = ""):
         common.decoder(config, width=16, layers=2, heads=4)
         config.task.symbols = 96
         config.train.update(batch_size=1024, steps=5000, eval_every=500)
-        config.optim.learning_rate = (2e-3, 5e-3, 1e-2)
+        config.optim.learning_rate = (1e-2, 2e-2, 5e-2, 1e-1)
+        common.embeddings_want_more(config)
     elif config.arguments.scale == "paper":
         common.decoder(config, width=128, layers=2, heads=4)
         config.train.update(batch_size=32_768)
