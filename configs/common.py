@@ -115,6 +115,13 @@ def budget(config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixi
     if config.arguments.variant == "mixit":
         steps, rates = mixing_steps, mixing_rates
     config.train.steps, config.optim.learning_rate = steps, rates
+    embeddings_want_more(config)
+
+
+def embeddings_want_more(config: ConfigDict) -> None:
+    """The rates of a network of which the embeddings alone are trained: the best is near .1."""
+    if config.arguments.variant in ("random", "random_mixit"):
+        config.optim.learning_rate = (1e-2, 3e-2, 1e-1, 3e-1)
 
 
 def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:

@@ -13,7 +13,7 @@ paper  512 x 512 entries, n=1024      hours on a GPU       100 % for all three (
 The number is the accuracy on the table itself. `bits_per_parameter` counts it as the paper does,
 size^2 log2(size) accuracy / trained parameters; `bits_per_parameter_by_loss` takes the
 cross-entropy instead, which is what a code for the table would save. The published table asks .07
-bits of each trained parameter, the small one .17 to .50: every variant but the random ones learns
+bits of each trained parameter, the small one .17 to .50: every variant but random_mixit learns
 it, and the bits say how large the table was, not how much a variant could hold. That is
 configs/mixit/capacity.py (Table 4). --config.model.width=24 --config.model.mlp_width=96 asks more.
 """
@@ -38,6 +38,7 @@ def get_config(arg: str = ""):
         config.task.symbols = 64
         config.n_seeds = 3
         config.train.update(batch_size=512, steps=1000, target=0.999)
+        common.embeddings_want_more(config)
     elif config.arguments.scale == "paper":
         config.task.symbols = 512
         common.decoder(config, width=1024, layers=2, heads=4)

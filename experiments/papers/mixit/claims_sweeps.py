@@ -237,14 +237,13 @@ MORE_DIGITS = Item(
 )
 
 # The table asks one bit of each parameter of Standard, which holds two (Table 4).
+TUNED = "(5e-3, 1e-2, 2e-2, 5e-2)"  # of the variant that is said to fail; .005 for the others
 LOADED = {"model.width": "24", "model.mlp_width": "96", "train.steps": "5000"}
 FULL_TABLE = Item(
     "Table 1, memorisation, of a table of half the capacity",
     "All three memorise the whole table of random facts.",
-    {
-        name: small("memorization", name, LOADED)
-        for name in ("standard", "frozen_qk", "frozen_mlp", "mixit")
-    },
+    {name: small("memorization", name, LOADED) for name in ("standard", "frozen_qk", "mixit")}
+    | {"frozen_mlp": small("memorization", "frozen_mlp", LOADED | {"optim.learning_rate": TUNED})},
     {
         "Standard memorises": near(of("standard"), 1.0, 0.02),
         "Frozen-QK memorises": near(of("frozen_qk"), 1.0, 0.02),
