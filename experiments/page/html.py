@@ -148,13 +148,22 @@ def _unusable(problems: list[str], records: list[Record]) -> list[str]:
 
 
 def _environments(records: list[Record]) -> list[str]:
-    """Machines and versions, each with how many of the records it made."""
-    counts: Counter[tuple[str, str, str]] = Counter()
+    """Machines and versions, each with how many of the records it made, and at which commits."""
+    made: dict[tuple[str, str], Counter[str]] = {}
     for record in records:
         facts = record.environment
         machine = f"{facts.get('cores')} cores, {facts.get('devices')} x {facts.get('device')}"
         versions = ", ".join(f"{n} {v}" for n, v in sorted(facts.get("versions", {}).items()))
-        counts[machine, f"Python {facts.get('python')}, {versions}", tables.commit(record)] += 1
-    heads = ("machine", "versions", "commit", "records")
-    body = [[*map(escape, words), str(n)] for words, n in counts.items()]
+        where = machine, f"Python {facts.get('python')}, {versions}"
+        made.setdefault(where, Counter())[tables.commit(record)] += 1
+    heads = ("machine", "versions", "records", "of these, by commit")
+    body = [
+        [*map(escape, where), str(commits.total()), escape(_by_commit(commits))]
+        for where, commits in made.items()
+    ]
     return ['<h2 id="environments">Environments</h2>', table(heads, body, right=("records",))]
+
+
+def _by_commit(counts: Counter[str]) -> str:
+    """ "0b3efea 12, dd107f9 30"."""
+    return ", ".join(f"{commit} {n}" for commit, n in counts.items())
