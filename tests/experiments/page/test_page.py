@@ -12,12 +12,12 @@ from PIL import Image
 
 from experiments import report
 from experiments.ledger import read, summary, tables
-from experiments.ledger.item import CHANCE, LATE, OURS, SMALLER
+from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
 from experiments.ledger.statistics import LUCK, Number
-from experiments.page import figures, markdown, overview
+from experiments.page import figures, markdown
 from experiments.page.html import page
 from experiments.page.section import section
 from experiments.papers import PAPERS
@@ -94,21 +94,6 @@ def test_a_paper_leads_with_what_stands_and_what_falls(rows):
     assert f"rule, {round(99 * 8 * LUCK)} of them would be" in summary.luck(many)
     assert summary.luck([]) == "No rule is decided yet."
     assert "Held: Table 1" in markdown.results(rows, [], [])
-
-
-def test_a_question_of_our_own_is_not_counted_with_the_claims(rows):
-    asked = [
-        row._replace(item=row.item._replace(flags=(OURS,))) if row.item.name == "Table 4" else row
-        for row in rows
-    ]
-    lead = summary.lead(asked, "made_up")
-    assert "Held: Table 1;" in lead and lead.endswith("Our own questions: Table 4 (held).")
-    assert "Table 4" not in lead.partition("Our own")[0]
-    for these, n in ((rows, len(rows)), (asked, len(rows) - 1)):
-        in_readme = markdown._counts(these, heading=True)[-1].partition(")")[2]
-        on_the_page = overview.overview(these, {"made_up": made_up.PAPER})[2]
-        assert sum(map(int, re.findall(r"\d+", in_readme))) == n
-        assert sum(map(int, re.findall(r"<td[^>]*>(\d+)<", on_the_page))) == n
 
 
 def test_the_page_is_whole_and_needs_nothing_else(text):
