@@ -157,7 +157,7 @@ def at_the_edge(record: Record, by: float = 0.01) -> bool:
     scores = [sum(found[rate]) / len(found[rate]) for rate in sorted(found)]
     if len(scores) < 2 or max(scores) > CEILING:
         return False
-    best, second = sorted(scores)[-1], sorted(scores)[-2]
+    *_, second, best = sorted(scores)
     return best > second + by and best in (scores[0], scores[-1])
 
 

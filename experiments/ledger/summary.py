@@ -27,7 +27,7 @@ def lead(rows: Sequence[Row], paper: str) -> str:
     claimed = of_the_papers(own)
     named = {word: [row.item.name for row in claimed if row.verdict == word] for word in LEADS}
     parts = [f"{LEADS[word]}: {'; '.join(names)}." for word, names in named.items() if names]
-    asked = [f"{row.item.name} ({row.verdict})" for row in own if row not in claimed]
+    asked = [f"{row.item.name} ({row.verdict})" for row in own if OURS in row.item.flags]
     return " ".join([*parts, *[f"Our own questions: {'; '.join(asked)}."] * bool(asked)])
 
 

@@ -129,8 +129,10 @@ def _seen(points: list[tuple[str, tuple[int, int], str]]) -> list[tuple[str, tup
     kept: list[tuple[str, tuple[int, int], str]] = []
     for begin, end in zip(begins, [*begins[1:], len(points)], strict=True):
         line = points[begin:end]
-        stays = _corners(np.array([place for _, place, _ in line], float))
-        kept += line if len(line) < LONG else [line[k] for k in np.flatnonzero(stays)]
+        if len(line) >= LONG:
+            stays = _corners(np.array([place for _, place, _ in line], float))
+            line = [line[k] for k in np.flatnonzero(stays)]
+        kept += line
     return kept
 
 

@@ -24,13 +24,13 @@ from experiments.papers.mixit.claims_sweeps import (
     FULL_TABLE,
     HEAD_SWEEPS,
     MORE_DIGITS,
+    UNSEEN,
     fresh,
     small,
 )
 from experiments.papers.mixit.claims_text import LANGUAGE, SPEED, THROUGHPUT, WAYS, YELP
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
-UNSEEN = "accuracy_unseen"
 # Trivial predictors.
 BY_HOPS, GUESS = "by_hops_position_and_letter", "in_context_guess"
 

@@ -26,7 +26,8 @@ def of_pairs(variant: str, pairs: int, **more: str) -> Cell:
     return small("retrieval", variant, OF_FIGURE_2 | changed)
 
 
-fresh = functools.partial(of, metric="accuracy_unseen")
+UNSEEN = "accuracy_unseen"
+fresh = functools.partial(of, metric=UNSEEN)
 FRESH = "Rules read the test examples that no other set can have."
 FIGURE_2 = Item(
     "Figure 2",
@@ -117,25 +118,21 @@ HEAD_SWEEPS = (
 
 WIDE = {"model.width": "256", "model.mlp_width": "1024"} | STEPS
 RATES = {  # those of a network of which the embeddings alone are trained are far higher
-    "mixit, L=2": "(1e-3, 3e-3)",
-    "mixit, L=8": "(1e-3, 3e-3)",
-    "random, L=2": "(1e-2, 3e-2, 1e-1)",
-    "random, L=8": "(3e-2, 1e-1)",  # the two that are best at L=2
+    ("mixit", 2): "(1e-3, 3e-3)",
+    ("mixit", 8): "(1e-3, 3e-3)",
+    ("random", 2): "(1e-2, 3e-2, 1e-1)",
+    ("random", 8): "(3e-2, 1e-1)",  # the two that are best with two layers
 }
-
-
-def deep(name: str, rates: str) -> Cell:
-    """Addition at width 256; the name is "mixit, L=2"."""
-    variant, layers = name.split(", L=")
-    changed = {"optim.learning_rate": rates, "model.layers": layers}
-    return small("addition", variant, WIDE | changed)
-
-
 DEPTH = Item(
     "Table 6",
     "A random transformer loses addition with depth (100, 23.5, 22.9 % at 2, 8, 16 layers); MixiT "
     "keeps it.",
-    {name: deep(name, rates) for name, rates in RATES.items()},
+    {
+        f"{name}, L={layers}": small(
+            "addition", name, WIDE | {"optim.learning_rate": rates, "model.layers": str(layers)}
+        )
+        for (name, layers), rates in RATES.items()
+    },
     {
         "the random transformer adds with 2 layers": above(of("random, L=2"), 0.95),
         "it loses between 2 and 8 layers": above(of("random, L=2"), of("random, L=8"), 0.1),

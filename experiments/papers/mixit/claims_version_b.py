@@ -7,9 +7,9 @@ and the theorem that it builds on.
 import functools
 
 from experiments.ledger.item import OURS, Cell, Item, Paper
-from experiments.ledger.rules import Side, above, near, of
+from experiments.ledger.rules import above, near, of
 from experiments.papers.mixit import claims_theory
-from experiments.papers.mixit.claims_study import OF_FEW_KINDS
+from experiments.papers.mixit.claims_study import score_of
 from experiments.papers.mixit.claims_sweeps import FRESH
 
 UNIVERSAL = Item(
@@ -127,11 +127,6 @@ TASKS = {
 IN_CONTEXT = ("retrieval", "hops")
 
 
-def score(cell: str, task: str) -> Side:
-    """The accuracy, where short examples are in all sets that of the others."""
-    return of(cell, "accuracy" + "_unseen" * (task in OF_FEW_KINDS))
-
-
 LITMUS = Item(
     "Section 5, litmus test",
     "MixiT is as good as Standard where a task needs no in-context reasoning, and fails in "
@@ -143,14 +138,14 @@ LITMUS = Item(
     },
     {
         f"MixiT is as good as Standard in {name}": above(
-            score(f"mixit, {name}", task), score(f"standard, {name}", task), -0.02
+            score_of(task)(f"mixit, {name}"), score_of(task)(f"standard, {name}"), -0.02
         )
         for task, name in TASKS.items()
         if task not in IN_CONTEXT
     }
     | {
         f"MixiT is .2 below Standard in {TASKS[task]}": above(
-            score(f"standard, {TASKS[task]}", task), score(f"mixit, {TASKS[task]}", task), 0.2
+            score_of(task)(f"standard, {TASKS[task]}"), score_of(task)(f"mixit, {TASKS[task]}"), 0.2
         )
         for task in IN_CONTEXT
     },
