@@ -33,6 +33,7 @@ from experiments.papers.headlines import HEADLINES, Headline
 from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.running import rest, run_all
+from experiments.shared.describe import differing
 from jaxformer.commandline import Parser, command
 from jaxformer.records import Workdir, write_json
 from jaxformer.training.progress import clock
@@ -114,7 +115,7 @@ def made(headline: Headline, jobs: Mapping[str, Job]) -> str:
     seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(counts)]
     changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
     words = ", ".join([f"scale {' and '.join(scales)}", *seeds])
-    return words + f"; {changed} settings differ from it" * bool(changed)
+    return words + differing(changed)
 
 
 def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:

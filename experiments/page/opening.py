@@ -12,6 +12,7 @@ from experiments.ledger.record import Record
 from experiments.page.section import flag, verdict
 from experiments.page.shelf import with_papers
 from experiments.papers import findings
+from experiments.shared.describe import differing
 
 MEANING = {
     rules.HELD: "everything that the paper claims there is true in our runs, beyond their errors.",
@@ -132,6 +133,4 @@ def _scales(row: Row) -> str:
         return ""
     many = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     changed = max(len(record.overrides.keys() - {"n_seeds"}) for record in records)
-    differ = "setting differs" if changed == 1 else "settings differ"
-    told = f"; {changed} {differ} from it" if changed else ""
-    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}{told}"
+    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}{differing(changed)}"

@@ -96,3 +96,10 @@ def label(variant: str) -> str:
     """ "Frozen-QK" of "frozen_qk"."""
     spelled = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
     return "-".join(spelled.get(word, word.capitalize()) for word in variant.split("_"))
+
+
+def differing(settings: int) -> str:
+    """ "; 2 settings differ from it", behind the name of a scale; "" for none."""
+    if not settings:
+        return ""
+    return f"; {settings} setting{' differs' if settings == 1 else 's differ'} from it"
