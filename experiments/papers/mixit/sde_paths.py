@@ -95,24 +95,20 @@ def ks(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
-    size = (plots.PAGE, 1.5 * (1 + len(times)))
-    figure, axes = plots.grid(1 + len(times), len(QUANTITIES), size, sharex=False)
+    figure, axes = plots.grid(2, len(QUANTITIES), (plots.PAGE, 3.2), sharex=False)
     for column, (name, label) in zip(axes.T, QUANTITIES.items(), strict=True):
         _walks(column[0], arrays, name, f"networks, n = {max(widths)}")
         column[0].set(title=label, xlabel=r"$\tau$ = depth / width")
-        for i, axis in enumerate(column[1:]):
-            theory = arrays[f"sde/{name}"][:, i]
-            low, high = np.quantile(theory, (0.001, 0.999))
-            bins = np.linspace(low, high, 51)
-            axis.hist(theory, bins, density=True, color="0.8", label="SDE")
-            for colour, n in zip(plots.COLOURS[1:], widths):
-                look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
-                axis.hist(arrays[f"n={n}/{name}"][:, i], bins, density=True, **look)
-            far = [f"{arrays[f'n={n}/ks/{name}'][i]:.3f}" for n in widths]
-            axis.set(yticks=[], xlabel=label, title=f"KS {', '.join(far)}")
+        theory = arrays[f"sde/{name}"][:, -1]
+        bins = np.linspace(*np.quantile(theory, (0.001, 0.999)), 41)
+        column[1].hist(theory, bins, density=True, color="0.8", label="SDE")
+        for colour, n in zip(plots.COLOURS[1:], widths):
+            look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
+            column[1].hist(arrays[f"n={n}/{name}"][:, -1], bins, density=True, **look)
+        far = [f"{arrays[f'n={n}/ks/{name}'][-1]:.3f}" for n in widths]
+        column[1].set(yticks=[], xlabel=label, title=f"KS {', '.join(far)}")
     axes[0, 0].set_ylabel("paths")
-    for axis, tau in zip(axes[1:, 0], times, strict=True):
-        axis.set_ylabel(rf"density at $\tau$ = {tau:g}")
+    axes[1, 0].set_ylabel(rf"density at $\tau$ = {times[-1]:g}")
     largest = max(arrays[f"n={max(widths)}/ks/{name}"].max() for name in QUANTITIES)
     verdict = "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"
     plots.headed(
@@ -121,7 +117,8 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         f"{verdict} two samples of one law ({arrays['ks_noise']:.3f})",
         f"Above: median, the band from 5 to 95 %, and {SHOWN} paths each of the SDE (blue) and of "
         f"networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
-        f"{', '.join(map(str, widths))}.",
+        f"{', '.join(map(str, widths))}; the largest is that of all quantities at "
+        rf"$\tau$ = {', '.join(f'{tau:g}' for tau in times)}.",
         axes[1, 0],
     )
     return figure
