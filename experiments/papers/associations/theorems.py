@@ -150,6 +150,12 @@ def _recursion(alpha) -> list[Row]:
         verdict = HOLDS if over < 1e-6 else FAILS
         name = f"B.3, alpha = {a:g}: overshoot at eta = 1/(alpha(1-alpha))"
         rows.append(Row(name, 0.0, 0.0, over, verdict))
+    for share in (0.25, 0.5, 1.0):
+        path, limit = one_step.noise_recursion(share / (alpha * (1 - alpha)), alpha, N, 2000)
+        path, limit = np.asarray(path), float(limit)
+        far = max(float(path.max()) - limit, abs(float(path[-1]) - limit))
+        name = f"B.3: overshoot or distance at the end, {share:g} of that eta"
+        rows.append(Row(name, 0.0, 0.0, far, HOLDS if far < 1e-6 else FAILS))
     matrices = one_step.noise_matrices(128, 1024, alpha)
     c = (alpha - 1 / 129) / 128
     expected = c * (alpha - 1) * alpha / 128 * (1 - alpha / 128)

@@ -48,6 +48,10 @@ def measure_accuracy(
         found = {name: held for name, held in chains.items() if name.startswith(f"N={width},")}
         mean = over_seeds(values)
         metrics[f"accuracy_sampled/N={width}"] = mean._replace(sem=_error(mean.sem, found))
+        if width in widths:
+            gap = over_seeds(values - theory[0][:, list(widths).index(width)])
+            gap = gap._replace(sem=_error(gap.sem, found))
+            metrics[f"accuracy_sampled_minus_theory/N={width}"] = gap
     metrics |= {f"action/N={n}": over_seeds(x) for n, x in zip(widths, theory[1].T)}
     metrics |= {f"accuracy/{name}": over_seeds(fixed[k]) for k, name in enumerate(alone)}
     arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}

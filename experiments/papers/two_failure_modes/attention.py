@@ -6,7 +6,7 @@ Theory is `exact` (theory.rem at T tokens, wide limit) beside the paper's `limit
 import numpy as np
 
 from experiments.papers.two_failure_modes import one_head
-from experiments.papers.two_failure_modes.one_head import Heads
+from experiments.papers.two_failure_modes.one_head import GROWN, Heads
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome, exact
 from experiments.shared.plots import COLOURS
@@ -28,6 +28,8 @@ def measure_maps(betas: tuple, heads: Heads) -> Outcome:
         name = f"entropy_fraction_beta_{beta:g}"
         metrics[name], baselines[f"exact_{name}"] = over_seeds(fractions_S), predicted
         baselines[f"limit_{name}"] = max(0.0, 1 - beta**2 / 2)
+        at_1e8 = float(rem.attention_entropy(beta, 0.0, GROWN)) / np.log(GROWN)
+        baselines[f"theory_{name}_at_1e8"] = at_1e8
         arrays |= {f"weights_beta_{beta:g}": A_SxTxT[0], name: fractions_S}
         arrays[f"exact_{name}"] = predicted
     metrics["bert_beta"] = over_seeds([one_head.beta_of_bert(key) for key in heads.keys])
@@ -58,8 +60,9 @@ def draw_maps(arrays, betas: tuple):
 def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -> Outcome:
     """Figure 3: the cosine of two tokens after attention over (beta, rho), theory and measured."""
 
-    def theory(beta, rho):
-        sizes = {"limit": None, "exact": heads.length}
+    sizes = {"limit": None, "exact": heads.length}
+
+    def theory(beta, rho, sizes=sizes):
         return {n: attention_cosine(beta[:, None], rho[None], T) for n, T in sizes.items()}
 
     beta, rho = np.linspace(0, beta_max, points), np.linspace(0, 1, points)
@@ -78,8 +81,31 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
     arrays = {"beta": beta, "rho": rho, **theory(beta, rho), **gaps, "measured": seen_SxBxR}
     arrays |= {"measured_beta": some_beta, "measured_rho": some_rho}
     arrays |= {"edge_rho": edge, "edge_beta": np.asarray(rem.critical_beta(edge))}
-    error = over_seeds([rms("exact", one) for one in seen_SxBxR])
-    return Outcome(arrays, {"exact_rms_error_of_one_network": error}, gaps)
+    metrics = {"exact_rms_error_of_one_network": over_seeds([rms("exact", x) for x in seen_SxBxR])}
+    grown = attention_cosine(some_beta[:, None], some_rho[None], GROWN)
+    far = {
+        "limit_rms_error_of_theory": predicted["exact"],
+        "limit_rms_error_of_theory_at_1e8": grown,
+    }
+    fine = theory(beta, some_rho, {"limit": None})["limit"]
+    for j, one in enumerate(some_rho[1:], 1):
+        expected = fall(beta, fine[:, j], one)
+        observed = [fall(some_beta, seen_B, one) for seen_B in seen_SxBxR[:, :, j]]
+        if np.isfinite([expected, *observed]).all():
+            metrics[f"observed_over_predicted/rho={one:.2f}"] = over_seeds(
+                np.array(observed) / expected
+            )
+    return Outcome(arrays, metrics, gaps | {name: rms("limit", of) for name, of in far.items()})
+
+
+def fall(beta: np.ndarray, cosine: np.ndarray, rho: float) -> float:
+    """Where the cosine has come a tenth of the way from 1 down to rho; nan if beta ends before."""
+    level = 1 - 0.1 * (1 - rho)
+    below = np.flatnonzero(cosine < level)
+    if not len(below) or below[0] == 0:
+        return float("nan")
+    after = below[0]
+    return float(np.interp(-level, -cosine[after - 1 : after + 1], beta[after - 1 : after + 1]))
 
 
 def draw_phase(arrays, length: int, width: int, beta_max: float):
@@ -133,6 +159,9 @@ def measure_moments(rhos: tuple, beta_max: float, points: int, heads: Heads) -> 
             baselines[f"limit_rms_error_{name}_rho_{rho:g}"] = float(of_limit)
             arrays |= {f"{name}_exact_rho_{rho:g}": line, f"{name}_limit_rho_{rho:g}": limit}
             arrays[f"{name}_measured_rho_{rho:g}"] = seen_SxBx2[..., i]
+        for words, length in (("", heads.length), (", T=1e8", GROWN)):
+            share = rem.cross_overlap(1.0, rho, length) / rem.self_overlap(1.0, rho, length)
+            metrics[f"Y_p/Y_q/rho={rho:g}{words}"] = exact(float(share))
     return Outcome(arrays, metrics, baselines)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.layers import rms_normalise
 
+GROWN = 1e8  # a length at which the limit of all figures is still not reached
 BERT = (0.02, 768, 64, 512)  # standard deviation of weights, width, head dimension, length
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers.two_failure_modes import one_head
+from experiments.papers.two_failure_modes.one_head import GROWN
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome, exact
 from experiments.shared.plots import COLOURS
@@ -15,7 +16,6 @@ from jaxformer.training.metrics import over_seeds
 from theory import rem
 
 BETA_C = 2**0.5  # of rho = 0
-GROWN = 1e8  # a length at which the limit of all figures is still not reached
 
 
 def measure_overlap(lengths: tuple, beta_max: float, points: int, rows: int, seed: int) -> Outcome:
