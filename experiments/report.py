@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
         print("\n\n".join(map(in_words, rows)))
     if asked.page:
         n = f"{len(rows)} of {len(whole)}"
-        note = f"Shown are {n} tables and figures" + (
+        note = f"Shown are {n} rows" + (
             ", those that these runs are part of." if asked.only_runs else "."
         )
         note, place = note * (len(rows) < len(whole)), asked.page.parent
@@ -90,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
         run_items = sum(bool(row.records) for row in rows)
         for line in dict.fromkeys(line for row in rows for line in figures.lost(row)):
             print(f"warning: {line}", file=sys.stderr)
-        print(f"wrote {asked.page}: {run_items} of {len(rows)} tables and figures with our numbers")
+        print(f"wrote {asked.page}: {run_items} of {len(rows)} rows with our numbers")
     if asked.tables:
         write_tables(asked.tables, rows)
     for line in problems:

@@ -11,7 +11,7 @@ from typing import Any
 from theory.attention_paths.diagnostics import doubts
 
 NOT_TRUSTED = "its chains are not to be trusted"  # how the reason of such a record begins
-SAMPLED = {"paths_accuracy": "accuracy_sampled/", "paths_order_parameter": "E[U]/"}
+SAMPLED = {"paths_accuracy": "accuracy_sampled", "paths_order_parameter": "E[U]/"}
 
 
 def distrust(content: Mapping[str, Any]) -> str:

@@ -51,6 +51,6 @@ def late(rows: Sequence[Row]) -> str:
     decided = (HELD, NOT_HELD, OPEN)
     judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
     return (
-        f"Of the {len(judged)} tables and figures with a verdict, {sum(i.late for i in judged)} "
+        f"Of the {len(judged)} rows with a verdict, {sum(i.late for i in judged)} "
         "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."
     )

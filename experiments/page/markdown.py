@@ -92,7 +92,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---
 
 
 def _counts(rows: list[Row], heading: bool) -> list[str]:
-    """Papers x verdicts: how many tables and figures."""
+    """Papers x verdicts: how many rows."""
     body, claimed = [], summary.of_the_papers(rows)
     for paper in {row.paper.key: row.paper for row in rows}.values():
         counts = Counter(row.verdict for row in claimed if row.paper.key == paper.key)

@@ -28,7 +28,7 @@
       for (const body of all("table.ledger tbody"))
         body.hidden = !all("tr.row", body).some((row) => !row.hidden);
       form.elements.count.value =
-        count === rows.length ? "" : `${count} of ${rows.length} tables and figures`;
+        count === rows.length ? "" : `${count} of ${rows.length} rows`;
     }
     form.addEventListener("input", apply);
     form.addEventListener("reset", () => setTimeout(apply));

@@ -6,16 +6,13 @@ Numbers of recall, random embeddings and the theory were seen before their rules
 import functools
 
 from experiments.ledger.item import Item, Paper, cell_of, late
-from experiments.ledger.rules import Rule, above, near, of
+from experiments.ledger.rules import Rule, above
+from experiments.papers.associations import claims_plateau as plateau
+from experiments.papers.associations import claims_recall as recall
 from experiments.papers.associations.claims_ioi import BEYOND_GUESSING, IOI_ADAM, IOI_SGD
-from experiments.papers.associations.claims_plateau import (
-    FEWER,
-    TO_THE_PLATEAU,
-    WIDE_ENOUGH,
-    finer,
-)
 from experiments.papers.associations.claims_published import PUBLISHED
-from experiments.papers.associations.claims_stable import STABLE
+from experiments.papers.associations.claims_sizes import AT_SIZE
+from experiments.papers.associations.claims_stable import OTHER_NOISE, STABLE
 from experiments.papers.associations.claims_theory import BY_ONE, STATEMENTS, WIDENED
 
 config = functools.partial(cell_of, "associations")
@@ -30,36 +27,18 @@ TUNED = (
 )
 SURGERY = Item(
     "Figure 3",
-    "The full model says the noise half of the time on clean data; without F2 it is right (0.98).",
+    recall.HALF_THEN_RIGHT,
     RECALL,
-    {
-        "without F2 the answer is likelier": above("p_correct_without_f2", "p_correct", by=0.2),
-        "without F2 the noise is gone": above(0.1, "p_noise_without_f2"),
-        "without F1 the noise stays": above("p_noise_without_f1", "p_noise"),
-        "the noise is learned first": above("noise_first", 0.5),
-        "without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02),
-        "the noise half of the time": near("p_noise", 0.5, 0.1),
-    },
+    recall.SURGERY,
     metric="p_correct_without_f2",
     note=QUICK,
 )
 
 ATTENTION = Item(
     "Figure 4",
-    "Attention of the second layer looks at what follows the trigger and avoids the noise; after "
-    "clean training it looks at both alike.",
+    recall.LOOKS,
     RECALL | {"finetune": config("finetune")},
-    {
-        "trained with noise: it avoids it": above(of("recall", "attention_difference"), 0.3),
-        "fine-tuned: it avoids it": above(of("finetune", "attention_difference"), 0.3),
-        "clean: both alike": near(of("finetune", "attention_difference_clean"), 0.0, 0.1),
-        "trained with noise: the noise has less than .1": above(
-            0.1, of("recall", "attention_noise")
-        ),
-        "trained with noise: the answer has more than .8": above(
-            of("recall", "attention_target"), 0.8
-        ),
-    },
+    recall.AVOIDS,
     metric="attention_difference",
     note=f"{QUICK} {TUNED}",
 )
@@ -67,43 +46,34 @@ ATTENTION = Item(
 SHARES = ("0.40", "0.57", "0.73", "0.91")
 ALLOCATION = Item(
     "Figure 6",
-    FEWER,
+    plateau.FEWER,
     {"allocation": config("allocation")},
     {
         f"{total:,}: a share of {share} beats none": above(f"gain/total={total}/mlp={share}", 0.0)
         for total in (200_000, 50_000)
         for share in SHARES
-    },
+    }
+    | plateau.finer("loss/total=200000", SHARES)
+    | plateau.finer("loss/total=50000", SHARES),
     metric="gain/total=200000/mlp=0.73",
     note="Sizes are not given. The width that a large share leaves is below the 65 symbols: see "
     "the row of 800,000 parameters. The best rates, .1 and .3, are inside the grid.",
-    checks=finer("loss/total=200000", SHARES) | finer("loss/total=50000", SHARES),
 )
 
 MEMORIES = Item(
     "Figure 7",
-    "F2 maps tokens to the noise; values copy; the first layer attends to the previous token.",
+    recall.MAPPED,
     RECALL,
-    {
-        "F2 says the noise for the trigger": above("margin_f2", 0.0),
-        "F2 says the noise for nearly all tokens": above("recall_noise", 0.9),
-        "layer 1 finds the previous token": above("recall_previous", 0.9),
-        "values copy": above("recall_values", 0.9),
-    },
+    recall.MEMORIES,
     metric="margin_f2",
     note=QUICK,
 )
 
 FINETUNE = Item(
     "Figure 8",
-    "The noise is near 1 within steps and then nearly one half, from scratch and in fine-tuning.",
+    recall.PEAKS,
     RECALL | {"finetune": config("finetune")},
-    {
-        "from scratch: near 1 at first": above(of("recall", "p_noise_peak"), 0.9),
-        "from scratch: one half at the end": near(of("recall", "p_noise"), 0.5, 0.1),
-        "fine-tuned: near 1 at first": above(of("finetune", "p_noise_peak"), 0.9),
-        "fine-tuned: one half at the end": near(of("finetune", "p_noise"), 0.5, 0.1),
-    },
+    recall.PEAK,
     metric="p_noise_peak",
     note=f"{QUICK} {TUNED} The peak is that of 20 steps.",
 )
@@ -137,22 +107,14 @@ ARCHITECTURES = (
     architecture(
         "Figure 10",
         "",  # These networks, both layers MLPs, are those of Figure 3.
-        "F1, F2 both MLPs: without F2 correct near 1, without F1 the noise.",
-        {
-            "without F2 correct near 1": above("p_correct_without_f2", 0.95),
-            "without F1 the noise is likelier than before": above(0.0, "p_noise_drop_without_f1"),
-            "without F1 the noise is likelier than not": above("p_noise_without_f1", 0.5),
-        },
+        recall.BOTH_MLPS,
+        recall.LIKELY,
     ),
     architecture(
         "Figure 11",
         "mlp_linear",
-        "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss.",
-        {
-            "without F2 better": above(GAIN_2, 0.0),
-            "without F1 better": above(GAIN_1, 0.0),
-            "without F1 the lower loss": above("loss_without_f2", "loss_without_f1"),
-        },
+        recall.BOTH_CUTS,
+        recall.EITHER,
     ),
     architecture(
         "Figure 12",
@@ -203,12 +165,12 @@ PAPER = Paper(
     (
         *DRAWINGS,
         *late(SURGERY, ATTENTION, ALLOCATION, MEMORIES, FINETUNE, TRIGGERS),
-        *late(*ARCHITECTURES, EMBEDDINGS, IOI_SGD),
-        IOI_ADAM,
-        *late(*BEYOND_GUESSING),
+        *late(*ARCHITECTURES, EMBEDDINGS, IOI_SGD, IOI_ADAM, *BEYOND_GUESSING),
         STABLE,
-        *TO_THE_PLATEAU,
-        WIDE_ENOUGH,
+        OTHER_NOISE,
+        *plateau.TO_THE_PLATEAU,
+        *AT_SIZE,
+        plateau.WIDE_ENOUGH,
         *late(*STATEMENTS, *WIDENED),
         *BY_ONE,
         *PUBLISHED,

@@ -2,7 +2,7 @@
 
 import functools
 
-from experiments.ledger.item import Item, cell_of
+from experiments.ledger.item import OURS, Item, cell_of
 from experiments.ledger.rules import above, of, trivial
 
 config = functools.partial(cell_of, "associations", "ioi")
@@ -41,21 +41,38 @@ IOI_SGD = Item(
 )
 IOI_ADAM = Item(
     "Figure 20",
-    "With Adam: the first matrix of the last MLP at 1 % of its rank improves 3 and 4 layers.",
+    "With Adam: the first matrix of the last MLP at 1 % of its rank improves test loss and "
+    "accuracy with 3 and 4 layers; 5 layers fail to converge.",
     ADAM,
     {
-        f"{n} layers: better at 1 % of the rank": above(
+        f"{n} layers: {text} at 1 % of the rank": rule
+        for n in (3, 4)
+        for text, rule in {
+            "more often right": above(
+                of(f"{n} layers", "accuracy_clean_at_0.01"), of(f"{n} layers", "accuracy_clean")
+            ),
+            "a lower loss": above(of(f"{n} layers", "loss"), of(f"{n} layers", "loss_at_0.01")),
+        }.items()
+    }
+    | {
+        "5 layers: the loss ends above that of 4": above(
+            of("5 layers", "loss"), of("4 layers", "loss")
+        )
+    },
+    metric="p_correct",
+    note=f"{CONSTRUCTED} {CLIP.format('.001')} The clip may prevent the failure of 5 layers that "
+    "the paper saw.",
+    checks={
+        f"{n} layers: the answer is likelier at 1 % of the rank": above(
             of(f"{n} layers", f"p_correct_gain/block_{n - 1}/mlp/in@0.01"), 0.0
         )
         for n in (3, 4)
     },
-    metric="p_correct",
-    note=f"{CONSTRUCTED} {CLIP.format('.001')} None of them knows the task, and that 5 layers fail "
-    "to converge has a row of its own: beyond guessing.",
 )
 IOI_KNOWN = Item(
-    "Figure 19, beyond guessing",
-    "Synthetic IOI with SGD, 3 to 7 layers: without the last MLP the network knows the answer.",
+    "Beside Figure 19, guessing",
+    "Does a network of 3 to 7 layers without its last MLP know more than which two tokens followed "
+    "the trigger?",
     SGD,
     {
         f"{n} layers: without the last MLP it beats guessing a successor": above(
@@ -73,25 +90,20 @@ IOI_KNOWN = Item(
         )
         for n, name in RARER.items()
     },
+    flags=(OURS,),
 )
 IOI_ADAM_KNOWN = Item(
-    "Figure 20, beyond guessing",
-    "With Adam 3 and 4 layers learn synthetic IOI, cut to 1 % of the last MLP's first matrix; 5 "
-    "fail to converge.",
+    "Beside Figure 20, guessing",
+    "With Adam, and the last MLP cut to 1 %: do 3 and 4 layers know more than that?",
     ADAM,
     {
         f"{n} layers: at 1 % it beats guessing a successor": above(
             of(f"{n} layers", "accuracy_clean_at_0.01"), 0.5
         )
         for n in (3, 4)
-    }
-    | {
-        "5 layers: the loss ends above that of 4": above(
-            of("5 layers", "loss"), of("4 layers", "loss")
-        )
     },
     metric="accuracy_clean_at_0.01",
-    note=f"{GUESS} {CLIP.format('.001')} The clip may prevent the failure of 5 "
-    "layers that the paper saw.",
+    note=f"{GUESS} {CLIP.format('.001')}",
+    flags=(OURS,),
 )
 BEYOND_GUESSING = (IOI_KNOWN, IOI_ADAM_KNOWN)

@@ -1,7 +1,7 @@
 """The recall figures at the paper's rate and to a plateau.
 
 Rules were written before these runs, but for rows that are marked as late. d = 64, N = 32, T = 64,
-a rate of .03, 4,000 steps of 64 sequences, five seeds; the last rows have the paper's N, T and d.
+a rate of .03, 4,000 steps of 64 sequences, five seeds. claims_sizes.py has the paper's N, T and d.
 `the plateau is reached` says whether the last quarter of training still moved a number.
 """
 
@@ -9,38 +9,19 @@ import functools
 import itertools
 from typing import Any
 
-from experiments.ledger.item import SMALLER, Cell, Item, cell_of
-from experiments.ledger.rules import Rule, above, near, of
+from experiments.ledger.item import Cell, Item, cell_of
+from experiments.ledger.rules import Rule, above, of
+from experiments.papers.associations import claims_recall as recall
+from experiments.papers.associations.claims_recall import GAIN_1, GAIN_2, still
 
 config = functools.partial(cell_of, "associations")
 PLATEAU = "protocol=plateau"
 RECALL = {"recall": config("recall", PLATEAU)}
 FINETUNE = {"finetune": config("finetune", PLATEAU)}
-GAIN_1, GAIN_2 = (f"p_correct_gain_without_f{i}" for i in (1, 2))
-STILL = 0.05  # what the last quarter may add on a plateau
 NOTE = "d = 64, N = 32, T = 64, rate .03, 4,000 steps of 64 sequences."
 TUNED = (
     "Fine-tuning: rate .01, 3,000 clean steps, then 5,000 noisy ones. At .03 three of five seeds "
     "diverge when the noise comes (Appendix B.6, stability)."
-)
-# The paper's N, T and d, with a batch that a processor can carry. B.6 has 2,000 steps of 512.
-SIZES = {
-    "train.batch_size": "16",
-    "train.steps": "2000",
-    "n_seeds": "3",
-    "optim.learning_rate": "0.01",
-    "recall.probe_every": "200",
-    "data.test_size": "128",
-}
-
-
-SEEN = int(SIZES["train.steps"]) * int(SIZES["train.batch_size"])
-RATE = SIZES["optim.learning_rate"].removeprefix("0")
-NOTE_SIZES = (
-    f"N = 65, T = 256, d = 256, rate {RATE}. {int(SIZES['train.steps']):,} steps of "
-    f"{SIZES['train.batch_size']} sequences: 1/{2000 * 512 / SEEN:.0f} of the paper's 2,000 steps "
-    "of 512. At .03, with 8 sequences, all three seeds diverged between steps 1,700 and 2,700 (not "
-    "recorded)."
 )
 
 
@@ -48,65 +29,11 @@ def architecture(layers: str) -> dict[str, Cell]:
     return {"run": config("architectures", f"layers={layers},{PLATEAU}")}
 
 
-def still(metric: str) -> Rule:
-    return near(f"late_change/{metric}", 0.0, STILL)
-
-
 def item(figure: str, claim: str, cells, rules, metric: str, **more: Any) -> Item:
     fields: dict[str, Any] = {"note": NOTE, "metric": metric} | more
     return Item(f"Figure {figure}, to the plateau", claim, cells, rules, **fields)
 
 
-def at_size(figure: str, claim: str, cell: Cell, rules, metric: str, **more: Any) -> Item:
-    fields: dict[str, Any] = {"note": NOTE_SIZES, "metric": metric, "flags": (SMALLER,)} | more
-    return Item(f"Figure {figure}, the paper's sizes", claim, {"run": cell}, rules, **fields)
-
-
-RUN = Cell("configs/associations/recall.py", SIZES, scales=("paper",))
-LINEAR = Cell("configs/associations/architectures.py:layers=mlp_linear", SIZES, scales=("paper",))
-AT_SIZE = (
-    at_size(
-        "3",
-        "Without F2 the model is right (0.98).",
-        RUN,
-        {"without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02)},
-        "p_correct_without_f2",
-        checks={"the plateau is reached": still(GAIN_2)},
-    ),
-    at_size(
-        "7",
-        "The first layer attends to the previous token.",
-        RUN,
-        {"layer 1 finds the previous token": above("recall_previous", 0.9)},
-        "recall_previous",
-        checks={"the plateau is reached": still("previous_token")},
-    ),
-    at_size(
-        "10",
-        "F1, F2 both MLPs: without F2 correct near 1, without F1 the noise.",
-        RUN,
-        {
-            "without F2 correct near 1": above("p_correct_without_f2", 0.95),
-            "without F1 the noise is likelier than before": above(0.0, "p_noise_drop_without_f1"),
-            "without F1 the noise is likelier than not": above("p_noise_without_f1", 0.5),
-        },
-        "p_correct_without_f2",
-        checks={"the plateau is reached": still(GAIN_2)},
-        late=True,
-    ),
-    at_size(
-        "11",
-        "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss.",
-        LINEAR,
-        {
-            "without F2 better": above(GAIN_2, 0.0),
-            "without F1 better": above(GAIN_1, 0.0),
-            "without F1 the lower loss": above("loss_without_f2", "loss_without_f1"),
-        },
-        GAIN_1,
-        checks={"the plateau is reached, F1": still(GAIN_1), "F2": still(GAIN_2)},
-    ),
-)
 OUT = "p_correct_gain/block_0/attn/out"
 NONE = architecture("none_none")["run"]
 CUT = {
@@ -117,49 +44,27 @@ CUT = {
 TO_THE_PLATEAU = (
     item(
         "3",
-        "The full model says the noise half of the time on clean data; without F2 it is right "
-        "(0.98).",
+        recall.HALF_THEN_RIGHT,
         RECALL,
-        {
-            "the noise half of the time": near("p_noise", 0.5, 0.1),
-            "without F2 the answer is likelier": above("p_correct_without_f2", "p_correct", by=0.2),
-            "without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02),
-            "the noise is learned first": above("noise_first", 0.5),
-        },
+        recall.SURGERY,
         "p_correct_without_f2",
         baseline="p_correct_always_noise",
         checks={"the plateau is reached": still(GAIN_2)},
     ),
     item(
         "4",
-        "Attention of the second layer looks at what follows the trigger and avoids the noise; "
-        "after clean training it looks at both alike.",
+        recall.LOOKS,
         RECALL | FINETUNE,
-        {
-            "trained with noise: it avoids it": above(of("recall", "attention_difference"), 0.3),
-            "fine-tuned: it avoids it": above(of("finetune", "attention_difference"), 0.3),
-            "clean: both alike": near(of("finetune", "attention_difference_clean"), 0.0, 0.1),
-            "trained with noise: the noise has less than .1": above(
-                0.1, of("recall", "attention_noise")
-            ),
-            "trained with noise: the answer has more than .8": above(
-                of("recall", "attention_target"), 0.8
-            ),
-        },
+        recall.AVOIDS,
         "attention_difference",
         note=f"{NOTE} {TUNED}",
         late=True,
     ),
     item(
         "7",
-        "F2 maps tokens to the noise; values copy; the first layer attends to the previous token.",
+        recall.MAPPED,
         RECALL,
-        {
-            "F2 says the noise for the trigger": above("margin_f2", 0.0),
-            "F2 says the noise for nearly all tokens": above("recall_noise", 0.9),
-            "layer 1 finds the previous token": above("recall_previous", 0.9),
-            "values copy": above("recall_values", 0.9),
-        },
+        recall.MEMORIES,
         "recall_previous",
         baseline="p_correct_uniform",
         checks={
@@ -172,40 +77,26 @@ TO_THE_PLATEAU = (
     ),
     item(
         "8",
-        "The noise is near 1 within steps and then nearly one half, from scratch and in "
-        "fine-tuning.",
+        recall.PEAKS,
         RECALL | FINETUNE,
-        {
-            "from scratch: near 1 at first": above(of("recall", "p_noise_peak"), 0.9),
-            "from scratch: one half at the end": near(of("recall", "p_noise"), 0.5, 0.1),
-            "fine-tuned: near 1 at first": above(of("finetune", "p_noise_peak"), 0.9),
-            "fine-tuned: one half at the end": near(of("finetune", "p_noise"), 0.5, 0.1),
-        },
+        recall.PEAK,
         "p_noise_peak",
         note=f"{NOTE} {TUNED} The peak is that of 20 steps at this rate.",
         late=True,
     ),
     item(
         "10",
-        "F1, F2 both MLPs: without F2 correct near 1, without F1 the noise.",
+        recall.BOTH_MLPS,
         RECALL,
-        {
-            "without F2 correct near 1": above("p_correct_without_f2", 0.95),
-            "without F1 the noise is likelier than before": above(0.0, "p_noise_drop_without_f1"),
-            "without F1 the noise is likelier than not": above("p_noise_without_f1", 0.5),
-        },
+        recall.LIKELY,
         "p_correct_without_f2",
         late=True,
     ),
     item(
         "11",
-        "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss.",
+        recall.BOTH_CUTS,
         architecture("mlp_linear"),
-        {
-            "without F2 better": above(GAIN_2, 0.0),
-            "without F1 better": above(GAIN_1, 0.0),
-            "without F1 the lower loss": above("loss_without_f2", "loss_without_f1"),
-        },
+        recall.EITHER,
         GAIN_1,
         checks={"the plateau is reached, F1": still(GAIN_1), "F2": still(GAIN_2)},
     ),
@@ -251,17 +142,13 @@ TO_THE_PLATEAU = (
         },
         late=True,
     ),
-    *AT_SIZE,
 )
 
-FEWER = (
-    "Of a fixed number of parameters, the fewer are in MLPs, the higher is the loss on bigrams: "
-    "any share of MLPs beats none."
-)
+FEWER = "Of a fixed number of parameters, the fewer are in MLPs, the higher is the loss on bigrams."
 
 
 def finer(loss: str, shares: tuple[str, ...]) -> dict[str, Rule]:
-    """The order of the shares, beside whether each beats none."""
+    """The order of the shares among each other."""
     return {
         f"{loss.removeprefix('loss/')}: a share of {more} beats {less}": above(
             f"{loss}/mlp={less}", f"{loss}/mlp={more}"
@@ -289,9 +176,10 @@ WIDE_ENOUGH = Item(
     {
         f"a share of {share} beats none": above(f"gain/total=800000/mlp={share}", 0.0)
         for share in SHARES
-    },
+    }
+    | finer("loss/total=800000", SHARES),
     metric="gain/total=800000/mlp=0.91",
     note="800,000 parameters leave a width of 107 or more at every share, above the 65 symbols. "
     "The best rates are inside the grid: .05 at a share of .91, .1 at all others.",
-    checks=finer("loss/total=800000", SHARES),
+    late=True,
 )

@@ -13,7 +13,7 @@ SPLITS = {
     for k in range(1, 6)
 }
 SAMPLED = {"data.seed": "1", "n_seeds": "3", "bayes.draws": "1000", "bayes.widths": "10,"}
-WIDER = Cell(
+ANOTHER_SPLIT = Cell(
     ONE_SHOT,
     {
         "data.seed": "1",
@@ -114,7 +114,7 @@ FOUR_HEADS = Item(
     "Appendix, pruning a wider network",
     "Four of sixteen heads can be pruned with marginal loss, and pruning up to three improves the "
     "accuracy out of distribution.",
-    {"wider": WIDER},
+    {"wider": ANOTHER_SPLIT},
     {"four heads cost less than .02": above(LITTLE, of("wider", "test/cost_of_pruning/4"))}
     | {
         f"on glyphs the accuracy rises with {heads} pruned": above(

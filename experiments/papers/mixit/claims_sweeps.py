@@ -110,7 +110,8 @@ HEAD_SWEEPS = (
     head_sweep(
         "dyck",
         "77.9, 81.7, 89.4, 91.8 %",
-        {f"{n} heads beat 4": above(fresh(f"H={n}"), fresh("H=4")) for n in (16, 64)},
+        {f"{n} heads beat 4": above(fresh(f"H={n}"), fresh("H=4")) for n in (16, 64)}
+        | {"64 heads beat 16": above(fresh("H=64"), fresh("H=16"))},
         f"Comparing counts and the two ends scores 97.8 %, more than any of these. {FRESH}",
     )._replace(late=True),
     YELP_HEADS,

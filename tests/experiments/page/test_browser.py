@@ -112,7 +112,7 @@ def test_the_filters_show_what_was_asked_for(made, rows, tmp_path):
     held = [row.item.name for row in rows if row.verdict == "held"]
     assert not found["hidden"] and found["all"] == found["again"] == [r.item.name for r in rows]
     assert found["held"] == held and 0 < len(held) < len(rows)
-    assert found["count"] == f"{len(held)} of {len(rows)} tables and figures"
+    assert found["count"] == f"{len(held)} of {len(rows)} rows"
     assert found["words"] == ["Figure 1"] and found["none"] == []
 
 

@@ -1,4 +1,4 @@
-"""How many tables and figures held, on the page and in README."""
+"""How many rows held, on the page and in README."""
 
 import re
 

@@ -37,6 +37,22 @@ CASES = [
     ("associations", "Table 3", "sigma^2 (q,k) is the printed one", 1.0, 2.44),
     ("associations", "Assumption F.1", "(4) the diagonal is positive at alpha = .37", 0.03, -0.02),
     ("associations", "Equations 25 and 26", "(26) B_token is of order N^-3", 2.97, 2.0),
+    ("associations", "Equations 25 and 26", "(26) positive on a token", 0.018, -0.018),
+    # A gap that does not shrink with the samples.
+    (
+        "associations",
+        "Theorem 1",
+        "with the inputs of the proof the gap of attention is wider with 16 times fewer samples",
+        4.0,
+        0.9,
+    ),
+    (
+        "associations",
+        "Appendix B.3",
+        "0.25 of that eta: it ends at its limit and is never beyond it",
+        1e-15,
+        0.17,
+    ),
     # -(alpha^2 + 3 alpha - 1), as printed, has another sign.
     ("associations", "Equations 25 and 26", "(25) all ten signs", 10, 9),
     ("associations", "Appendix G.1", "n = 4, late: the noise is smallest", 0.8, 1.225),
@@ -48,10 +64,17 @@ CASES = [
     ("associations", "Figure 4, to the plateau", "clean: both alike", 0.05, 0.85),
     (
         "associations",
-        "Figure 19, beyond guessing",
+        "Beside Figure 19, guessing",
         "3 layers: without the last MLP it beats guessing a successor",
         0.94,
         0.47,
+    ),
+    (
+        "attention_paths",
+        "Figure 2c, top",
+        "samples agree with the theory at N = 10, data set by data set",
+        0.0005,
+        0.02,
     ),
     # The identity in place of the theory's order parameter.
     (
@@ -119,10 +142,10 @@ def test_a_rule_rejects_a_known_wrong_alternative(paper, item, text, right, wron
 
 def test_a_sampled_entry_is_compared_with_the_theory_of_its_width():
     (item,) = (x for x in PAPERS["attention_paths"].items if x.name == "Figure 2c, bottom")
-    rule = item.rules["the sampled entry is the theory's within a fifth"]
+    rule = item.checks["N = 10: the sampled entry good,good is the theory's within .6"]
 
     def verdict(theory):
-        sides = {"sampled": Number(13.11, 0.03, 12_000), "U": Number(theory)}
+        sides = {"sampled": Number(12.4, 0.03, 12_000), "U": Number(theory)}
         return rule.judge("", lambda side: sides[side.cell]).verdict
 
     assert verdict(12.0) == HELD  # and the theory of N = 30 and of the GP limit are not
