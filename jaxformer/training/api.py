@@ -13,12 +13,14 @@ import optax
 from jaxformer import build, optim
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.models.model import check_model
+from jaxformer.models.started import Started
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.records import Memory, config_hash, open_workdir
 from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training import curves
+from jaxformer.training.own import Own
 from jaxformer.training.population import Population, population
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
@@ -151,11 +153,16 @@ def train(
         factor = optim.schedule(optim_settings.schedule, steps, optim_settings.warmup)
         return optim.optimizer(rules, specs, optim_settings.clip, factor)
 
-    nouns = (task, model, partition, transformation(partition), data, members)
-    setup = make_setup(*nouns, train_settings, devices or DeviceSettings())
+    setup = make_setup(
+        *(task, model, partition, transformation(partition), data, members),
+        *(train_settings, devices or DeviceSettings()),
+    )
     phases = thawing(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
+    nouns = build.sections(task, model)
+    if isinstance(model, Started):  # the parameters are a part of what it is
+        nouns["model"]["params"] = model.fingerprint()
     sections = {
-        **build.sections(task, model),
+        **nouns,
         "data": {"name": type(data).__name__, **build.plain_fields(data)},
         "partition": partition.rules,
         "unfreeze": [(step, rules.rules) for step, rules in later],
@@ -208,22 +215,13 @@ def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> P
     return found if isinstance(seeds, int) else found._replace(seeds=tuple(seeds))
 
 
-class _Own(tuple):
-    """An optax transformation as the optimizer of a label."""
-
-    multiplier = 1.0
-
-    def transform(self) -> optax.GradientTransformation:
-        return optax.GradientTransformation(*self)
-
-
 def _specs(optimizer: Any, partitions: Iterable[Partition]) -> dict[str, Any]:
     """{label: its optimizer} for all labels that are ever trained."""
     labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
     if not isinstance(optimizer, Mapping):
         optimizer = dict.fromkeys(sorted(labels), optimizer or optim.AdamW(weight_decay=1e-3))
     return {
-        label: _Own(given) if isinstance(given, optax.GradientTransformation) else given
+        label: Own(given) if isinstance(given, optax.GradientTransformation) else given
         for label, given in optimizer.items()
     }
 

@@ -71,19 +71,23 @@ class Bag(nn.Module):
 
 def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
     bag = Bag(model().spec)
-    optimizer = {"train": optax.scale_by_adam(), "slow": optim.SGD()}
     rules = (("embed/.*", "slow"), (".*", "train"))
-    words = dict(seeds=[3, 5], optimizer=optimizer, unfreeze=[(30, ((".*", "train"),))])
-    whole = jaxformer.train(TASK, bag, rules, **words, **SHORT)
+    words = dict(seeds=[3, 5], unfreeze=[(30, ((".*", "train"),))])
 
+    def optimizer():  # made anew, as another process would
+        return {"train": optax.scale_by_adam(), "slow": optim.SGD()}
+
+    whole = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **words, **SHORT)
+
+    folder = dict(workdir=tmp_path, **SHORT)
     hooks = Session.hooks
     stop = Hook(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
     with monkeypatch.context() as patch:
         patch.setattr(Session, "hooks", lambda self: [stop, *hooks(self)])
-        half = jaxformer.train(TASK, bag, rules, workdir=tmp_path, **words, **SHORT)
+        half = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
     with pytest.raises(UserError, match=r"stopped at step 40 of 60.*names a workdir"):
         _ = half.result
-    again = jaxformer.train(TASK, bag, rules, workdir=tmp_path, **words, **SHORT)
+    again = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
     assert again.result.seeds == [3, 5]
     jax.tree.map(np.testing.assert_array_equal, again.trained.params, whole.trained.params)
 
