@@ -21,13 +21,15 @@ from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training import curves
 from jaxformer.training.own import Own
-from jaxformer.training.population import Population, population
+from jaxformer.training.population import Population, of_seeds, population
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import make_setup, thawing
 
 Rules = Iterable[tuple[str, str]]
 ALL: Rules = ((".*", "train"),)
+# Fields of the settings for which `train` has words of its own; labels are those of `optimizer`.
+SAID_ELSEWHERE = ("batch_size", "steps", "learning_rate", "labels")
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,7 @@ class Run:
         return jax.tree.map(lambda leaf: leaf[i], self.trained.params)
 
     def chosen(self) -> list[int]:
-        """The members with the learning rate that is best in validation."""
-        if not self.trained.session.validated:
-            return [0]
+        """The members with the learning rate that is best in validation; before any, the first."""
         kept = self.trained.session.chosen(self.trained.state)
         return [i for i, is_chosen in enumerate(kept) if is_chosen]
 
@@ -74,7 +74,8 @@ class Run:
         the signal, (rows, members, layers)."""
         rows = self.trained.session.workdir.rows()
         training = [row for row in rows if "loss" in row]
-        found = {name: np.array([row[name] for row in training], float) for name in training[0]}
+        names = training[0] if training else ("step", "loss")  # stopped before the first row
+        found = {name: np.array([row[name] for row in training], float) for name in names}
         validated = [row for row in rows if "validation" in row]
         found["validation_step"] = np.array([row["step"] for row in validated])
         for name in validated[0]["validation"] if validated else ():
@@ -144,6 +145,11 @@ def train(
     train_settings = TrainSettings(batch_size, steps, **(often | known[TrainSettings]))
     optim_settings = OptimSettings(**(early | known[OptimSettings]))
     members = _population(seeds, learning_rate)
+    if len(members.rates) > 1 and not train_settings.eval_every:
+        raise UserError(
+            f"validation chooses among the learning rates {members.rates}: with eval_every=0 there "
+            "is none. Give one learning rate, or an eval_every of at least 1."
+        )
     _check(task, model)
     if data is None or isinstance(data, DataSettings):
         data = make_source(task, data or DataSettings(), batch_size)
@@ -196,7 +202,8 @@ def _check(task: Task, model: Any) -> None:
 def _fields(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
     """The keyword arguments by the settings that have a field of their name."""
     kinds = {
-        kind: [field.name for field in fields(kind)] for kind in (TrainSettings, OptimSettings)
+        kind: [field.name for field in fields(kind) if field.name not in SAID_ELSEWHERE]
+        for kind in (TrainSettings, OptimSettings)
     }
     names = [name for found in kinds.values() for name in found]
     for name in settings:
@@ -210,9 +217,14 @@ def _fields(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
 
 
 def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> Population:
-    rates = [rates] if isinstance(rates, int | float) else list(rates)
-    found = population(0, seeds if isinstance(seeds, int) else len(seeds), rates)
-    return found if isinstance(seeds, int) else found._replace(seeds=tuple(seeds))
+    """The numbers may be NumPy's."""
+    said, rates = np.asarray(seeds).tolist(), np.asarray(rates).tolist()
+    rates = rates if isinstance(rates, list) else [rates]
+    if isinstance(said, list):
+        return of_seeds(said, rates)
+    if not isinstance(said, int):
+        raise UserError(f"seeds must be a number of seeds, or which ones, got {seeds!r}.")
+    return population(0, said, rates)
 
 
 def _specs(optimizer: Any, partitions: Iterable[Partition]) -> dict[str, Any]:

@@ -206,13 +206,15 @@ class Session:
         return found
 
     def chosen(self, state: TrainState) -> list[bool]:
-        """Which members have the learning rate that is best in validation."""
-        score = self.setup.task.chosen_by
+        """Which members have the rate that is best in validation; before that, the first rate."""
+        members, score = self.setup.members, self.setup.task.chosen_by
+        if not self.validated:
+            return [rate == members.rates[0] for _, rate in members.members]
         found = self.validated[-1]["validation"][score]
         # Of a loss the lowest is the best; null is never good.
         final = _numbers([-v if v is not None and score == "loss" else v for v in found])
         lost = np.asarray(state.diverged_at) >= 0
-        return self.setup.members.choose(np.where(lost, -math.inf, final).tolist())
+        return members.choose(np.where(lost, -math.inf, final).tolist())
 
     def result(self, state: TrainState, share: float) -> Result:
         """What the run found; `share` of the parameters was trained on average."""
@@ -262,14 +264,15 @@ class Session:
     def _member(self, i: int, state: TrainState) -> dict[str, Any]:
         seed, rate = self.setup.members.members[i]
         diverged = int(state.diverged_at[i])
-        scores = [
-            (row["step"], _numbers(row["validation"]["accuracy"])[i]) for row in self.validated
-        ]
-        hits = (step for step, score in scores if score >= self.settings.target)
+        rows = [(row["step"], row["validation"]) for row in self.validated]
+        hits = (n for n, row in rows if _numbers(row["accuracy"])[i] >= self.settings.target)
+        # Accuracy, and what a learning rate is chosen by where that is another score.
+        names = dict.fromkeys(("accuracy", self.setup.task.chosen_by))
         return {
             "seed": seed,
             "learning_rate": rate,
-            "validation_accuracy": scores[-1][1],
+            "chosen_by": self.setup.task.chosen_by,
+            **{f"validation_{name}": rows[-1][1][name][i] if rows else None for name in names},
             "reached_at": next(hits, None),
             "diverged_at": diverged if diverged >= 0 else None,
         }
