@@ -33,10 +33,11 @@ def test_a_pool_by_slow_python(pool):
         np.testing.assert_allclose(answer[0], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "mixit without identity"])
 def test_padding_changes_nothing(kind):
     """A short text alone and the same text padded have the same logits; other tokens have not."""
-    model = classifier(**SIZES, **KINDS[kind], init_std="fan_in", pool="mean")
+    fields = KINDS.get(kind, KINDS["mixit"] | dict(mixing_identity=False))
+    model = classifier(**SIZES, **fields, init_std="fan_in", pool="mean")
     text = jnp.array([[1, 5, 2, 7, 3]])
     padded = jnp.concatenate([text, jnp.full((1, 3), 8)], 1)
     params = jax.jit(model.init)(jax.random.key(0), padded)["params"]
@@ -76,6 +77,14 @@ def test_the_task_shows_documents_and_asks_their_class():
     # Both ways round have the same symbols: only order tells them apart.
     assert abs(found["bag_of_words"] - 0.5) < 0.1 and found["best_constant"] == 0.5
     assert lengths.min() >= 10
+
+
+def test_a_document_without_a_class_is_refused(monkeypatch):
+    """Text that was prepared before has -1 there, which would be read as the last class."""
+    task = DocumentClass(window=20)
+    monkeypatch.setattr(type(task.held), "labels_of", lambda self, which: np.where(which, 1, -1))
+    with pytest.raises(UserError, match=r"1 of 4 documents of .* have no class"):
+        task.rows(TRAIN, np.arange(4), np.zeros(4, int))
 
 
 def test_wrong_options_are_one_line():
