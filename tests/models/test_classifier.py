@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.capture import capture
 from jaxformer.errors import UserError
 from jaxformer.models import attention
 from jaxformer.models.classifier import classifier, pooled
@@ -33,11 +34,10 @@ def test_a_pool_by_slow_python(pool):
         np.testing.assert_allclose(answer[0], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "mixit without identity"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_nothing(kind):
     """A short text alone and the same text padded have the same logits; other tokens have not."""
-    fields = KINDS.get(kind, KINDS["mixit"] | dict(mixing_identity=False))
-    model = classifier(**SIZES, **fields, init_std="fan_in", pool="mean")
+    model = classifier(**SIZES, **KINDS[kind], init_std="fan_in", pool="mean")
     text = jnp.array([[1, 5, 2, 7, 3]])
     padded = jnp.concatenate([text, jnp.full((1, 3), 8)], 1)
     params = jax.jit(model.init)(jax.random.key(0), padded)["params"]
@@ -61,6 +61,16 @@ def test_mixing_of_what_is_seen_is_the_centred_part_of_the_matrix():
     )
     assert (found[0, :, :, 4:] == 0).all()
     np.testing.assert_allclose(found[1], mix, atol=1e-6)
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_a_classifier_mixes_with_rows_that_sum_to_1_or_without_the_identity_to_0(identity):
+    fields = KINDS["mixit"] | dict(mixing_identity=identity)
+    model, tokens = classifier(**SIZES, **fields), jnp.array([[1, 5, 2, 7, 3, 8, 8, 8]])
+    params = model.init(jax.random.key(0), tokens)["params"]
+    (found,) = capture(model, params, tokens, names=["block_0/attn/weights"]).values()
+    assert np.abs(found[..., :5]).min() > 0 and not found[..., 5:].any()
+    np.testing.assert_allclose(found.sum(-1), float(identity), atol=1e-5)
 
 
 def test_the_task_shows_documents_and_asks_their_class():
