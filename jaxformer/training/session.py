@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxformer.checkpoint import Checkpoints
 from jaxformer.errors import UserError
+from jaxformer.listeners import Listener
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.processes import agree, is_writer, largest
 from jaxformer.records import Workdir, dumps
@@ -73,8 +74,7 @@ class Session:
     def looks(self) -> list[Hook]:
         """Also before the first step: train.signal at every evaluation, and the listeners."""
         mine = [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
-        heard = [Hook(one.after, one.at, at_start=True) for one in self.workdir.listeners]
-        return [*mine, *heard]
+        return [*mine, *(_heard(one, self.settings.steps) for one in self.workdir.listeners)]
 
     def look(self, state: TrainState, step: int) -> None:
         """A row of the signal by layer; a line for each range that a layer has left."""
@@ -284,6 +284,11 @@ def evaluation(setup: Setup) -> Any:
     if not setup.loss_chunk:  # else the logits are never held whole
         at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
     return make_evaluate(setup.apply, task, at_once, setup.mesh)
+
+
+def _heard(one: Listener, steps: int) -> Hook:
+    """The hook of a listener, which is left alone until the end when it waits for no step."""
+    return Hook(lambda step: one.after(step) or steps, one.at, at_start=True)
 
 
 def _all_diverged(state: TrainState) -> bool:
