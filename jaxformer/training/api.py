@@ -218,13 +218,13 @@ def _fields(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
 
 def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> Population:
     """The numbers may be NumPy's."""
-    said, rates = np.asarray(seeds).tolist(), np.asarray(rates).tolist()
-    rates = rates if isinstance(rates, list) else [rates]
+    said: Any = np.asarray(seeds).tolist()
+    several: list[float] = np.atleast_1d(rates).tolist()
     if isinstance(said, list):
-        return of_seeds(said, rates)
+        return of_seeds(said, several)
     if not isinstance(said, int):
         raise UserError(f"seeds must be a number of seeds, or which ones, got {seeds!r}.")
-    return population(0, said, rates)
+    return population(0, said, several)
 
 
 def _specs(optimizer: Any, partitions: Iterable[Partition]) -> dict[str, Any]:
