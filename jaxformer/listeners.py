@@ -32,11 +32,11 @@ class Listener:
         """The content of result.json."""
 
     def after(self, step: int) -> int:
-        """The next step at which to call `at`; 0 if there is none."""
+        """The next step at which to call `at`; 0: only at the end of training."""
         return 0
 
     def at(self, state: Any, step: int) -> None:
-        """Between two dispatches."""
+        """Between two dispatches; also before the first step."""
 
     def close(self) -> None:
         """The run ends, for good or for now."""
@@ -166,21 +166,28 @@ def profiled(text: str) -> tuple[int, int] | None:
 
 
 def numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """ "loss/member_1" and its value for every number of a row but the step."""
+    """ "loss/member_1", "signal/cosine/member_1/layer_0" and their values, of all but the step.
+
+    Where there is one member, or one layer, its number is left out.
+    """
     for name, value in row.items():
         if name != "step":
             yield from _numbers(name, value)
 
 
-def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
+def _numbers(
+    name: str, value: Any, counted: Sequence[str] = ("member", "layer")
+) -> Iterator[tuple[str, float]]:
+    """`counted` says what the entries of a list are, and those of a list in it."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from _numbers(f"{name}/{key}", part)
     elif hasattr(value, "tolist"):
         yield from _numbers(name, value.tolist())
     elif isinstance(value, list | tuple):
+        what, *inner = counted
         for i, part in enumerate(value):
-            yield from _numbers(f"{name}/member_{i}" if len(value) > 1 else name, part)
+            yield from _numbers(f"{name}/{what}_{i}" if len(value) > 1 else name, part, inner)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield name, float(value)
 

@@ -39,11 +39,13 @@ class Found(NamedTuple):
     damaged: dict[int, str]
 
 
-def newest(folder: Path, differ: Callable[[dict], str] = lambda note: "", job: bool = False):
-    """The newest whole checkpoint of a folder, None if there is none at all.
+def newest(
+    folder: Path, differ: Callable[[dict], str] = lambda note: "", job: bool = False
+) -> Found:
+    """The newest whole checkpoint of a folder; in a folder without any, `whole` is None.
 
     `differ(note)` says why what belongs to a checkpoint is not whole. With `job`, the processes of
-    a job agree. One line says what was damaged.
+    a job agree. One line says what was damaged, and it is an error if all are.
     """
     found = find(folder, differ, job)
     said = [f"step {step} is damaged ({why})" for step, why in found.damaged.items()]

@@ -70,6 +70,9 @@ def test_attention_paths_have_addresses_too():
     found = capture.capture(model, params, x_BxTxn, names=["block_0/attn/(maps|weights)"])
     maps, weights = found["block_0/attn/maps"], found["block_0/attn/weights"]
     np.testing.assert_array_equal(maps, weights.swapaxes(2, 3))
+    assert capture.shapes(model, params)["embedded"].shape == (1, 2, 4)  # from vectors of width 5
+    several = attention_paths(heads=(2, 2), width=(4, 5, 6))
+    assert capture.names(several) == capture.names(model)
 
 
 def test_only_what_is_asked_for_is_kept():

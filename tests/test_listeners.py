@@ -11,6 +11,7 @@ from jaxformer import listeners
 from jaxformer.errors import UserError
 from jaxformer.listeners import Listener, Profile, numbers
 from jaxformer.records import Workdir
+from jaxformer.training.session import Session
 from tests.experiments.conftest import tiny
 
 
@@ -22,6 +23,30 @@ def test_a_row_becomes_named_numbers():
         "validation/accuracy/member_1": 1.0,
         "n": 2.0,
     }
+
+
+def test_the_layers_of_the_signal_are_called_layers():
+    signal = {"cosine": [[0.1, 0.2], [0.3, 0.4]]}
+    assert dict(numbers({"step": 0, "signal": signal})) == {
+        "signal/cosine/member_0/layer_0": 0.1,
+        "signal/cosine/member_0/layer_1": 0.2,
+        "signal/cosine/member_1/layer_0": 0.3,
+        "signal/cosine/member_1/layer_1": 0.4,
+    }
+    alone = {"signal": {"keys": np.array([[0.1, 0.2]])}}
+    assert [name for name, _ in numbers(alone)] == ["signal/keys/layer_0", "signal/keys/layer_1"]
+
+
+def test_a_listener_that_waits_for_no_step_is_left_alone_until_the_end(tmp_path):
+    """While a hook of `fit` that says 0 is called after each dispatch."""
+    workdir = Workdir(tmp_path)
+    workdir.listeners = [Listener(), Profile(tmp_path, 7, 5)]
+    asked = types.SimpleNamespace(
+        watch=None, workdir=workdir, settings=types.SimpleNamespace(steps=30)
+    )
+    quiet, profile = Session.looks(asked)
+    assert [hook.after(3) for hook in (quiet, profile)] == [30, 7]
+    assert profile.after(12) == 30 and quiet.at_start
 
 
 class Heard(Listener):

@@ -14,6 +14,7 @@ from experiments.ledger.curves import Curves
 from experiments.shared import flags
 from jaxformer import build
 from jaxformer.records import SCHEMA, config_hash
+from jaxformer.training.result import validated
 
 MEAN = ("mean", "sem", "n")
 SAFE_NAME = re.compile(r"\w[\w.-]{0,180}-[0-9a-f]{12}", re.ASCII)  # never a path
@@ -146,14 +147,15 @@ CEILING = 0.99  # of an accuracy that no other rate can better by much
 def at_the_edge(record: Record, by: float = 0.01) -> bool:
     """Is the best of at least two learning rates an outer one, by more than luck would have it?
 
-    At the ceiling it does not matter. Of two rates either is an outer one.
+    At the ceiling it does not matter. Of two rates either is an outer one. Of a loss the lowest is
+    the best, and there is no ceiling.
     """
     found: dict[float, list[float]] = {}
     for member in record.members:
-        score: Any = member.get("validation_accuracy")
+        name, score = validated(member)
         rate: Any = member.get("learning_rate")
         if trust.is_number(score) and trust.is_number(rate):
-            found.setdefault(rate, []).append(score)
+            found.setdefault(rate, []).append(-score if name == "loss" else score)
     scores = [sum(found[rate]) / len(found[rate]) for rate in sorted(found)]
     if len(scores) < 2 or max(scores) > CEILING:
         return False

@@ -161,17 +161,13 @@ class Search:
         """The value of the trials that asked for this run, or what became of it."""
         state, value, said = self.optuna.trial.TrialState, None, outcome.message
         if outcome.code == 0:
-            values = [
-                row.validation.mean
-                for row in sweep_table.gather([(run, outcome.job)])
-                if row.validation
-            ]
-            value = max((v for v in values if math.isfinite(v)), default=None)
-            said = (
-                f"validation {value:.4g} in {clock(outcome.seconds)}"
-                if value is not None
-                else "pruned"
-            )
+            rows = sweep_table.gather([(run, outcome.job)])
+            best = max(rows, key=lambda row: row.goodness)
+            said = "pruned"
+            if best.validation and math.isfinite(best.goodness):
+                value = best.goodness
+                time = clock(outcome.seconds)
+                said = f"validation {best.score} {best.validation.mean:.4g} in {time}"
         elif outcome.stopped:
             return "stopped; the next start goes on with it"
         pruned = outcome.code == 0 or DIVERGED in outcome.message

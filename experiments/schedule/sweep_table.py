@@ -13,6 +13,7 @@ from experiments.shared import describe
 from experiments.shared.describe import csv_text, with_error
 from jaxformer.records import Workdir, write_atomically
 from jaxformer.training.metrics import Mean, over_seeds
+from jaxformer.training.result import validated
 
 SHOWN = 40  # rows on the screen; the file has them all
 
@@ -28,7 +29,15 @@ class Row(NamedTuple):
     metrics: dict[str, Mean]  # on the test set
     diverged: int  # seeds
     workdir: Path
+    score: str = "accuracy"  # what `validation` is the mean of
     best: bool = False
+
+    @property
+    def goodness(self) -> float:
+        """The higher the better; of a loss the lowest is the best."""
+        if self.validation is None or math.isnan(self.validation.mean):
+            return -math.inf
+        return -self.validation.mean if self.score == "loss" else self.validation.mean
 
 
 def model(run: Run) -> str:
@@ -39,7 +48,7 @@ def model(run: Run) -> str:
 
 
 def gather(done: Sequence[tuple[Run, Job]]) -> list[Row]:
-    """Rows of finished runs; of each model the one of highest validation accuracy is `best`."""
+    """Rows of finished runs; of each model the one that is best in validation is `best`."""
     rows = [row for run, job in done for row in _rows(run, job)]
     for name in dict.fromkeys(row.model for row in rows):
         mine = [i for i, row in enumerate(rows) if row.model == name and row.validation]
@@ -54,13 +63,17 @@ def write(file: Path, rows: Sequence[Row]) -> None:
     """All rows as CSV."""
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
     fields = _fields(rows)
-    head = ["model", *fields, RATE, "seeds", "diverged", "best", "validation_accuracy", "sem"]
+    scores = list(dict.fromkeys(row.score for row in rows))
+    head = ["model", *fields, RATE, "seeds", "diverged", "best"]
+    head += [word for name in scores for word in (f"validation_{name}", "sem")]
     head += [word for name in metrics for word in (name, f"{name} sem")]
     lines: list[list[Any]] = [[*head, "workdir"]]
     for row in rows:
         line: list[Any] = [row.model, *(row.varied.get(field, "") for field in fields)]
         line += ["" if row.rate is None else f"{row.rate:g}", row.seeds, row.diverged]
-        line += ["yes" if row.best else "", *_pair(row.validation)]
+        line += ["yes" if row.best else ""]
+        for name in scores:
+            line += _pair(row.validation if name == row.score else None)
         for name in metrics:
             line += _pair(row.metrics.get(name))
         lines.append([*line, row.workdir])
@@ -86,7 +99,8 @@ def show(rows: Sequence[Row]) -> None:
         settings = [f"{name} = {value}" for name, value in row.varied.items()]
         print(
             f"best {row.model}: test {metric} {_say(row.metrics.get(metric))} ({row.seeds} seeds) "
-            f"with {', '.join([*settings, f'{RATE} = {row.rate:g}'])}, chosen on validation"
+            f"with {', '.join([*settings, f'{RATE} = {row.rate:g}'])}, chosen on validation "
+            f"{row.score}"
         )
 
 
@@ -99,12 +113,12 @@ def _rows(run: Run, job: Job) -> list[Row]:
     rows = []
     for rate in dict.fromkeys(member["learning_rate"] for member in members):
         mine = [member for member in members if member["learning_rate"] == rate]
-        scores = [_number(m["validation_accuracy"]) for m in mine]
+        score, scores = validated(mine[0])[0], [_number(validated(m)[1]) for m in mine]
         names = [name for name in mine[0]["metrics"] if all(name in m["metrics"] for m in mine)]
         metrics = {name: over_seeds([_number(m["metrics"][name]) for m in mine]) for name in names}
         diverged = sum(m.get("diverged_at") is not None for m in mine)
         of_seeds = (len(mine), over_seeds(scores), metrics, diverged)
-        rows.append(Row(blank.model, run.varied, rate, *of_seeds, job.workdir))
+        rows.append(Row(blank.model, run.varied, rate, *of_seeds, job.workdir, score))
     return rows
 
 
@@ -118,7 +132,7 @@ def _number(value: Any) -> float:
 
 
 def _value(row: Row) -> float:
-    return row.validation.mean if row.validation and not row.diverged else -math.inf
+    return -math.inf if row.diverged else row.goodness
 
 
 def _pair(value: Mean | None) -> list[str]:

@@ -56,7 +56,7 @@ def pairs(file: Path) -> list[tuple[str, str]]:
     if file.stat().st_size > LONGEST:
         raise UserError(f"{file} has more than {LONGEST:,} bytes: it is no list of prompts.")
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise UserError(f"{file} is no text in UTF-8.") from None
     found = []

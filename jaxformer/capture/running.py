@@ -67,7 +67,7 @@ def names(model: Model, params: Any = None, *inputs: Any) -> list[str]:
 
 def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.ShapeDtypeStruct]:
     """{address: shape and dtype}; nothing is computed."""
-    inputs = inputs or (_blank(model),)
+    inputs = inputs or (_blank(model, params),)
     if params is None:
         params = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     with Request().active() as request:
@@ -109,8 +109,10 @@ def _select(everything: Mapping[str, Any], pattern: str, known: list[str]) -> di
     return found
 
 
-def _blank(model: Model) -> Any:
+def _blank(model: Model, params: Any) -> Any:
     """Inputs of the right kind: tokens (1, 2), or vectors (1, 2, n) if there is no vocabulary."""
     if model.spec.vocab_size:
         return jax.ShapeDtypeStruct((1, 2), jnp.int32)
-    return jax.ShapeDtypeStruct((1, 2, getattr(model.spec, "width", 2)), float)
+    asked = getattr(model, "input_width", None)
+    width = asked(params) if asked else getattr(model.spec, "width", 2)
+    return jax.ShapeDtypeStruct((1, 2, width), float)

@@ -137,7 +137,7 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
         place = Path(path).expanduser()
         if not (place.is_dir() or place.is_file()):
             raise UserError(f"there is no folder or zip of images at {place}.")
-        for label, file, content in _files(place):
+        for label, file, content in _files(place, named=len(paths) > 1):
             if (label, file) in seen:  # the official small sets share two alphabets
                 continue
             seen.add((label, file))
@@ -150,12 +150,18 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
     return dict(by_class)
 
 
-def _files(place: Path) -> Iterator[tuple[str, str, bytes]]:
-    """(class, file name, content) in order; the class is the last two folders above the file."""
+def _files(place: Path, named: bool) -> Iterator[tuple[str, str, bytes]]:
+    """(class, file name, content) in order; the class is the last two folders above the file.
+
+    With `named` the place is one of them where it has fewer inside: of alpha/Greek and alpha/Latin,
+    which both have a folder character01, the classes are Greek/character01 and Latin/character01.
+    """
+    outer = Path(os.path.abspath(place)).with_suffix("" if place.is_file() else place.suffix)
+    above = outer.parts[1:] if named else ()
     if place.is_dir():
         for file in sorted(place.rglob("*")):
             if file.suffix.lower() in ENDINGS and file.is_file():
-                parts = file.relative_to(place).parts
+                parts = (*above, *file.relative_to(place).parts)
                 yield "/".join(parts[-3:-1]), file.name, file.read_bytes()
         return
     try:
@@ -163,7 +169,8 @@ def _files(place: Path) -> Iterator[tuple[str, str, bytes]]:
             for name in sorted(held.namelist()):
                 hidden = name.startswith("__MACOSX")
                 if Path(name).suffix.lower() in ENDINGS and not hidden:
-                    yield "/".join(Path(name).parts[-3:-1]), Path(name).name, held.read(name)
+                    parts = (*above, *Path(name).parts)
+                    yield "/".join(parts[-3:-1]), Path(name).name, held.read(name)
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
         raise UserError(f"{place} is not a readable zip: {error}.") from None
 

@@ -4,6 +4,7 @@ A reader is a function (file, start, ..) that yields `Piece`s; `after` of a piec
 which a later call goes on. A wrong byte is named by its place in the file.
 """
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
                 yield Piece(text, ends, None, at + cut)
             else:
                 place = at
-                for line in text.splitlines(keepends=True):
+                for line in io.StringIO(text, newline="\n"):  # which other signs do not end
                     place += len(line.encode())
                     if line.strip():
                         yield Piece(line.strip("\r\n"), True, None, place)
@@ -203,6 +204,8 @@ def _fields(row: Any, text: str, label: str, where: str) -> tuple[str, bool, Any
             raise _no_field(name, [*row], where)
     if not isinstance(row[text], str):
         raise UserError(f"{where}: the field {text!r} holds no text but {str(row[text])[:40]!r}.")
+    if label and row[label] is None and row[text].strip():
+        raise UserError(f"{where} has no class: {label!r} is null. Leave out rows without a class.")
     return row[text], True, row[label] if label else None
 
 

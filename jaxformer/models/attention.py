@@ -127,11 +127,14 @@ def centred(w_HxTxT: jax.Array, causal: bool = True, identity: bool = True) -> j
     return jnp.eye(length, dtype=w_HxTxT.dtype)[None] + centred_HxTxT if identity else centred_HxTxT
 
 
-def mixing_of_seen(mix_HxTxT: jax.Array, seen_BxT: jax.Array) -> jax.Array:
-    """(B, H, T, T): A of the tokens that are seen, each row centred again so that it sums to 1."""
+def mixing_of_seen(mix_HxTxT: jax.Array, seen_BxT: jax.Array, total: float = 1) -> jax.Array:
+    """(B, H, T, T): A of the tokens that are seen, each row centred again so that it sums to total.
+
+    The total is 1 with the identity, and 0 without it.
+    """
     seen = seen_BxT[:, None, None, :].astype(mix_HxTxT.dtype)
     mix_BxHxTxT = mix_HxTxT[None] * seen
-    excess_BxHxTx1 = mix_BxHxTxT.sum(-1, keepdims=True) - 1
+    excess_BxHxTx1 = mix_BxHxTxT.sum(-1, keepdims=True) - total
     return mix_BxHxTxT - excess_BxHxTx1 / seen.sum(-1, keepdims=True) * seen
 
 

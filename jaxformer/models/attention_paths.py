@@ -125,6 +125,10 @@ class AttentionPaths(nn.Module):
             z_BxTxN = block.attn(z_BxTxN, map_BxHxSxT, None if kept is None else kept[i])
         return point(self, "logits", (z_BxTxN @ self.out(z_BxTxN.shape[-1])).mean(-1))
 
+    def input_width(self, params: Any = None) -> int:
+        """The n of these parameters; without any, one of all that are possible."""
+        return 2 if params is None else params["embed"]["kernel"].shape[0]
+
     def maps(self, tokens_BxTxn) -> list[jax.Array]:
         """Omega^(l), (B, H_l, S, T); the last one at the queries that are read."""
         queries = [tokens_BxTxn] * (len(self.spec.heads) - 1)

@@ -107,13 +107,13 @@ class Attention(nn.Module):
     def _fixed_mixing(self, length, positions_BxK, seen_BxT):
         # As an array, since loaded parameters are NumPy's, which cannot be indexed while tracing.
         mix_HxTxT = jnp.asarray(self.param("mix", self._draw_mixing))[:, :length, :length]
+        total = 1 if self.spec.mixing_identity else 0
         if seen_BxT is not None:
-            mix_BxHxTxT = attention.mixing_of_seen(mix_HxTxT, seen_BxT)
+            mix_BxHxTxT = attention.mixing_of_seen(mix_HxTxT, seen_BxT, total)
             return jnp.swapaxes(
                 take_positions(jnp.swapaxes(mix_BxHxTxT, 1, 2), positions_BxK), 1, 2
             )
         if not self.spec.causal:  # rows of fewer tokens are centred again: they sum to 1 (or 0)
-            total = 1 if self.spec.mixing_identity else 0
             mix_HxTxT = mix_HxTxT - (mix_HxTxT.sum(-1, keepdims=True) - total) / length
         if positions_BxK is None:
             return mix_HxTxT

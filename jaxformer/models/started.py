@@ -13,6 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxformer import paths
+from jaxformer.files import dumps, sha256
+from jaxformer.stored import hash_of
+
 
 class Started:
     """Like `model`, except that its initial parameters are not drawn."""
@@ -23,6 +27,12 @@ class Started:
     @property
     def spec(self) -> Any:
         return self.model.spec
+
+    def fingerprint(self) -> str:
+        """Twelve digits that change with the parameters, by which a run says what it began with."""
+        leaves = paths.flatten(self.params)
+        said = {path: [leaf.shape, leaf.dtype.name, hash_of(leaf)] for path, leaf in leaves.items()}
+        return sha256(dumps(said).encode())[:12]
 
     def init(self, rngs: Any, *inputs: Any) -> dict[str, Any]:
         return {"params": self.params}

@@ -57,7 +57,13 @@ class DocumentClass(PreparedText):
         """The tokens of documents, the length of each, its class."""
         rows = super().rows(part, index_B, shift_B)
         first = self.held.part(("train", "validation", "test")[part]).first
-        return np.concatenate([rows, self.held.labels_of(first + index_B)[:, None]], 1)
+        labels_B = self.held.labels_of(first + index_B)
+        if (labels_B < 0).any():  # of a text that was prepared before such rows were refused
+            raise UserError(
+                f"{(labels_B < 0).sum()} of {len(labels_B)} documents of {self.tokens} have no "
+                "class: leave them out and prepare the text again."
+            )
+        return np.concatenate([rows, labels_B[:, None]], 1)
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
         label_Bx1 = rows_BxR[:, self.window + 1 :]

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.settings import DataSettings
 from jaxformer.tasks.disk import DiskTask, OnDisk
 from jaxformer.tasks.hashes import fingerprints, shuffled, unit
@@ -107,7 +107,10 @@ class Source:
         return Heldout(test, validation, jnp.sort(both))
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
-        """The training batch of a step; pure, for use inside jit. `avoid` is for streams."""
+        """The training batch of a step; pure, for use inside jit.
+
+        `avoid` is for what is drawn anew where it equals a held-out example.
+        """
         places_B = batch_places(step, self.batch_size)
         key, order_key = (jax.random.fold_in(member_key, i) for i in (TRAIN, SHUFFLE))
         if self.task.size:
@@ -115,14 +118,11 @@ class Source:
             size = min(self.train_size or rest, rest)
             index_B = jax.vmap(lambda place: shuffled(order_key, place, size))(places_B)
             return self._entries(self._kept_back + index_B)
-        if self.train_size:
-            index_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
-            if self.shares:
-                return self._of_part(TRAIN, key, index_B)
-            return examples(self.task, key, index_B)
+        if self.train_size:  # the first examples of the stream, in another order each epoch
+            places_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
         if self.shares:
             return self._of_part(TRAIN, key, places_B)
-        return jax.vmap(lambda place: _fresh(self.task, key, place, avoid))(places_B)
+        return self._avoiding(key, places_B, avoid)
 
     @property
     def _kept_back(self) -> int:
@@ -146,10 +146,14 @@ class Source:
             rest = self.task.size - self._kept_back
             train = self._entries(self._kept_back + jnp.arange(min(self.train_size, rest)))
         else:
-            key = jax.random.fold_in(member_key, TRAIN)
-            train = examples(self.task, key, jnp.arange(self.train_size))
+            key, places = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
+            train = self._avoiding(key, places, self.heldout().fingerprints)
         known = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(known, x))(fingerprints(batch.inputs))
+
+    def _avoiding(self, key: jax.Array, places_B: jax.Array, avoid: jax.Array) -> Batch:
+        """The training examples of these places, none of them one to avoid."""
+        return jax.vmap(lambda place: _fresh(self.task, key, place, avoid))(places_B)
 
     def _of_part(self, part: int, key: jax.Array, places_B: jax.Array) -> Batch:
         """Examples that the hash gives to a part, in the law of the task."""
@@ -191,15 +195,8 @@ class Source:
 
 
 def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | OnDisk:
-    """The source of a task, its sizes checked."""
-    for name in ("test_size", "validation_size"):
-        if getattr(sizes, name) < 1:
-            raise UserError(f"data.{name} must be at least 1, got {getattr(sizes, name)}.")
-    if sizes.train_size < 0 or batch_size < 1:
-        raise UserError(
-            "data.train_size must be at least 0 (0 streams) and train.batch_size at least 1, got "
-            f"{sizes.train_size} and {batch_size}."
-        )
+    """The source of a task. The sizes have been checked one by one, not what they are together."""
+    check_range("train.batch_size", batch_size, 1)
     kept = sizes.test_size + sizes.validation_size
     if task.held_out and kept >= task.size:
         raise UserError(

@@ -13,19 +13,23 @@ import optax
 from jaxformer import build, optim
 from jaxformer.errors import UserError, did_you_mean
 from jaxformer.models.model import check_model
+from jaxformer.models.started import Started
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.records import Memory, config_hash, open_workdir
 from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training import curves
-from jaxformer.training.population import Population, population
+from jaxformer.training.own import Own
+from jaxformer.training.population import Population, of_seeds, population
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import make_setup, thawing
 
 Rules = Iterable[tuple[str, str]]
 ALL: Rules = ((".*", "train"),)
+# Fields of the settings for which `train` has words of its own; labels are those of `optimizer`.
+SAID_ELSEWHERE = ("batch_size", "steps", "learning_rate", "labels")
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,7 @@ class Run:
         return jax.tree.map(lambda leaf: leaf[i], self.trained.params)
 
     def chosen(self) -> list[int]:
-        """The members with the learning rate that is best in validation."""
-        if not self.trained.session.validated:
-            return [0]
+        """The members with the learning rate that is best in validation; before any, the first."""
         kept = self.trained.session.chosen(self.trained.state)
         return [i for i, is_chosen in enumerate(kept) if is_chosen]
 
@@ -72,7 +74,8 @@ class Run:
         the signal, (rows, members, layers)."""
         rows = self.trained.session.workdir.rows()
         training = [row for row in rows if "loss" in row]
-        found = {name: np.array([row[name] for row in training], float) for name in training[0]}
+        names = training[0] if training else ("step", "loss")  # stopped before the first row
+        found = {name: np.array([row[name] for row in training], float) for name in names}
         validated = [row for row in rows if "validation" in row]
         found["validation_step"] = np.array([row["step"] for row in validated])
         for name in validated[0]["validation"] if validated else ():
@@ -142,6 +145,11 @@ def train(
     train_settings = TrainSettings(batch_size, steps, **(often | known[TrainSettings]))
     optim_settings = OptimSettings(**(early | known[OptimSettings]))
     members = _population(seeds, learning_rate)
+    if len(members.rates) > 1 and not train_settings.eval_every:
+        raise UserError(
+            f"validation chooses among the learning rates {members.rates}: with eval_every=0 there "
+            "is none. Give one learning rate, or an eval_every of at least 1."
+        )
     _check(task, model)
     if data is None or isinstance(data, DataSettings):
         data = make_source(task, data or DataSettings(), batch_size)
@@ -151,11 +159,16 @@ def train(
         factor = optim.schedule(optim_settings.schedule, steps, optim_settings.warmup)
         return optim.optimizer(rules, specs, optim_settings.clip, factor)
 
-    nouns = (task, model, partition, transformation(partition), data, members)
-    setup = make_setup(*nouns, train_settings, devices or DeviceSettings())
+    setup = make_setup(
+        *(task, model, partition, transformation(partition), data, members),
+        *(train_settings, devices or DeviceSettings()),
+    )
     phases = thawing(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
+    nouns = build.sections(task, model)
+    if isinstance(model, Started):  # the parameters are a part of what it is
+        nouns["model"]["params"] = model.fingerprint()
     sections = {
-        **build.sections(task, model),
+        **nouns,
         "data": {"name": type(data).__name__, **build.plain_fields(data)},
         "partition": partition.rules,
         "unfreeze": [(step, rules.rules) for step, rules in later],
@@ -189,7 +202,8 @@ def _check(task: Task, model: Any) -> None:
 def _fields(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
     """The keyword arguments by the settings that have a field of their name."""
     kinds = {
-        kind: [field.name for field in fields(kind)] for kind in (TrainSettings, OptimSettings)
+        kind: [field.name for field in fields(kind) if field.name not in SAID_ELSEWHERE]
+        for kind in (TrainSettings, OptimSettings)
     }
     names = [name for found in kinds.values() for name in found]
     for name in settings:
@@ -203,18 +217,14 @@ def _fields(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
 
 
 def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> Population:
-    rates = [rates] if isinstance(rates, int | float) else list(rates)
-    found = population(0, seeds if isinstance(seeds, int) else len(seeds), rates)
-    return found if isinstance(seeds, int) else found._replace(seeds=tuple(seeds))
-
-
-class _Own(tuple):
-    """An optax transformation as the optimizer of a label."""
-
-    multiplier = 1.0
-
-    def transform(self) -> optax.GradientTransformation:
-        return optax.GradientTransformation(*self)
+    """The numbers may be NumPy's."""
+    said: Any = np.asarray(seeds).tolist()
+    several: list[float] = np.atleast_1d(rates).tolist()
+    if isinstance(said, list):
+        return of_seeds(said, several)
+    if not isinstance(said, int):
+        raise UserError(f"seeds must be a number of seeds, or which ones, got {seeds!r}.")
+    return population(0, said, several)
 
 
 def _specs(optimizer: Any, partitions: Iterable[Partition]) -> dict[str, Any]:
@@ -223,7 +233,7 @@ def _specs(optimizer: Any, partitions: Iterable[Partition]) -> dict[str, Any]:
     if not isinstance(optimizer, Mapping):
         optimizer = dict.fromkeys(sorted(labels), optimizer or optim.AdamW(weight_decay=1e-3))
     return {
-        label: _Own(given) if isinstance(given, optax.GradientTransformation) else given
+        label: Own(given) if isinstance(given, optax.GradientTransformation) else given
         for label, given in optimizer.items()
     }
 

@@ -19,8 +19,8 @@ CHUNK_SECONDS = 1.0  # and about the longest, so that logs and kills stay prompt
 class Hook(NamedTuple):
     """`call(state, step)` after every `every` steps and at the end; 0: after each dispatch.
 
-    `every` may also be a function: step -> the next step at which to call. A hook that returns True
-    ends the run after all hooks of that step have been called.
+    `every` may also be a function: step -> the next step at which to call, or 0. A hook that
+    returns True ends the run after all hooks of that step have been called.
     """
 
     every: int | Callable[[int], int]

@@ -5,6 +5,7 @@ the rate and the variant, so that variants are compared on the same draws.
 """
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -59,12 +60,24 @@ def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Populat
     """The population of a config's seed, n_seeds and learning rates."""
     check_seeds(n_seeds)
     check_range("seed", first_seed, 0, SEEDS - n_seeds)
-    rates = tuple(float(rate) for rate in rates)
-    if not rates or not all(0 < rate < np.inf for rate in rates):
+    return of_seeds(range(first_seed, first_seed + n_seeds), rates)
+
+
+def of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Population:
+    """The population of seeds that are named one by one."""
+    check_seeds(len(seeds))
+    for seed in seeds:
+        if not isinstance(seed, int):
+            raise UserError(f"seeds must be whole numbers, got {seed!r}.")
+        check_range("seed", seed, 0, SEEDS - 1)
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"seeds has a seed twice: {seeds}; members of one seed are alike.")
+    if not all(isinstance(rate, Real) and 0 < rate < np.inf for rate in rates) or not len(rates):
         raise UserError(f"optim.learning_rate must be positive numbers, got {rates}.")
+    rates = tuple(float(rate) for rate in rates)
     if len(set(rates)) < len(rates):
         raise UserError(f"optim.learning_rate has a rate twice: {rates}; more seeds are n_seeds.")
-    return Population(tuple(range(first_seed, first_seed + n_seeds)), rates)
+    return Population(tuple(seeds), rates)
 
 
 def check_seeds(n_seeds: int) -> None:

@@ -1,5 +1,6 @@
 """How a person watches a run: a line in a terminal, a pipe or a notebook, and a way to stop it."""
 
+import functools
 import os
 import signal
 import sys
@@ -139,20 +140,35 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}  # what earlier sessions took
-        self.began, self.cpu, self.compiling = time.monotonic(), time.process_time(), 0.0
-        jax.monitoring.register_event_duration_secs_listener(self._listen)
+        self.began, self.cpu = time.monotonic(), time.process_time()
+        self.compiled = _compiling().seconds
 
     def seconds(self) -> dict[str, float]:
+        compiling = _compiling().seconds - self.compiled
         now = {
-            "compile": self.compiling,
-            "run": time.monotonic() - self.began - self.compiling,
+            "compile": compiling,
+            "run": time.monotonic() - self.began - compiling,
             "cpu": time.process_time() - self.cpu,
         }
         return {name: round(self.before[name] + now[name], 2) for name in now}
 
+
+class _Compiling:
+    """Seconds that this process has spent compiling since somebody first asked."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+
     def _listen(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event.startswith("/jax/core/compile/"):
-            self.compiling += duration_secs
+            self.seconds += duration_secs
+
+
+@functools.cache
+def _compiling() -> _Compiling:
+    """The one listener of this process: JAX keeps every one that it is given."""
+    return _Compiling()
 
 
 def clock(seconds: float) -> str:

@@ -23,7 +23,7 @@ class Result:
     seeds: Sequence[int]
     metrics: Mapping[str, Mean]  # over the seeds of the chosen members
     # One entry a member: seed, learning_rate, metrics, diverged_at; a population also says chosen,
-    # validation_accuracy and reached_at.
+    # reached_at, validation_accuracy, chosen_by and the validation score of that name.
     members: Sequence[Mapping[str, Any]]
     baselines: Mapping[str, float]  # what trivial predictors score on the same set
     parameters: Mapping[str, int]  # by label
@@ -39,6 +39,15 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""
         return {n: v for n, v in vars(self).items() if v is not None or n not in OPTIONAL}
+
+
+def validated(member: Mapping[str, Any]) -> tuple[str, Any]:
+    """The name and the value of the validation score that chose among learning rates.
+
+    Results from before there was another one do not name it: it is the accuracy.
+    """
+    name = member.get("chosen_by", "accuracy")
+    return name, member.get(f"validation_{name}")
 
 
 def result_of(

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxformer.checkpoint import Checkpoints
 from jaxformer.errors import UserError
+from jaxformer.listeners import Listener
 from jaxformer.partition import FROZEN, Partition
 from jaxformer.processes import agree, is_writer, largest
 from jaxformer.records import Workdir, dumps
@@ -73,8 +74,7 @@ class Session:
     def looks(self) -> list[Hook]:
         """Also before the first step: train.signal at every evaluation, and the listeners."""
         mine = [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
-        heard = [Hook(one.after, one.at, at_start=True) for one in self.workdir.listeners]
-        return [*mine, *heard]
+        return [*mine, *(_heard(one, self.settings.steps) for one in self.workdir.listeners)]
 
     def look(self, state: TrainState, step: int) -> None:
         """A row of the signal by layer; a line for each range that a layer has left."""
@@ -206,13 +206,15 @@ class Session:
         return found
 
     def chosen(self, state: TrainState) -> list[bool]:
-        """Which members have the learning rate that is best in validation."""
-        score = self.setup.task.chosen_by
+        """Which members have the rate that is best in validation; before that, the first rate."""
+        members, score = self.setup.members, self.setup.task.chosen_by
+        if not self.validated:
+            return [rate == members.rates[0] for _, rate in members.members]
         found = self.validated[-1]["validation"][score]
         # Of a loss the lowest is the best; null is never good.
         final = _numbers([-v if v is not None and score == "loss" else v for v in found])
         lost = np.asarray(state.diverged_at) >= 0
-        return self.setup.members.choose(np.where(lost, -math.inf, final).tolist())
+        return members.choose(np.where(lost, -math.inf, final).tolist())
 
     def result(self, state: TrainState, share: float) -> Result:
         """What the run found; `share` of the parameters was trained on average."""
@@ -262,14 +264,15 @@ class Session:
     def _member(self, i: int, state: TrainState) -> dict[str, Any]:
         seed, rate = self.setup.members.members[i]
         diverged = int(state.diverged_at[i])
-        scores = [
-            (row["step"], _numbers(row["validation"]["accuracy"])[i]) for row in self.validated
-        ]
-        hits = (step for step, score in scores if score >= self.settings.target)
+        rows = [(row["step"], row["validation"]) for row in self.validated]
+        hits = (n for n, row in rows if _numbers(row["accuracy"])[i] >= self.settings.target)
+        # Accuracy, and what a learning rate is chosen by where that is another score.
+        names = dict.fromkeys(("accuracy", self.setup.task.chosen_by))
         return {
             "seed": seed,
             "learning_rate": rate,
-            "validation_accuracy": scores[-1][1],
+            "chosen_by": self.setup.task.chosen_by,
+            **{f"validation_{name}": rows[-1][1][name][i] if rows else None for name in names},
             "reached_at": next(hits, None),
             "diverged_at": diverged if diverged >= 0 else None,
         }
@@ -281,6 +284,11 @@ def evaluation(setup: Setup) -> Any:
     if not setup.loss_chunk:  # else the logits are never held whole
         at_once = max(min(at_once, MOST_LOGITS // max(task.n_scored * task.answers, 1)), 1)
     return make_evaluate(setup.apply, task, at_once, setup.mesh)
+
+
+def _heard(one: Listener, steps: int) -> Hook:
+    """The hook of a listener, which is left alone until the end when it waits for no step."""
+    return Hook(lambda step: one.after(step) or steps, one.at, at_start=True)
 
 
 def _all_diverged(state: TrainState) -> bool:

@@ -72,6 +72,34 @@ def test_a_line_that_is_a_document_is_never_cut(tmp_path):
         assert [*readers.read_text(path, pieces[i].after, "line")] == pieces[i + 1 :]
 
 
+def test_only_a_line_break_ends_a_line(tmp_path):
+    """Not the signs at which `str.splitlines` cuts as well."""
+    lines = ["page\x0cbreak", "next\x85line", "para\u2028graph", "group\x1dsign", "cr\rinside"]
+    path = tmp_path / "text.txt"
+    path.write_bytes("\r\n".join([*lines, ""]).encode())
+    pieces = [*readers.read_text(path, 0, "line")]
+    assert [piece.text for piece in pieces] == lines
+    assert [*readers.read_text(path, pieces[2].after, "line")] == pieces[3:]
+
+
+@pytest.mark.parametrize("kind, where", [("jsonl", "byte 55"), ("parquet", "row 2")])
+def test_a_row_without_a_class_is_named(tmp_path, kind, where):
+    rows = [{"text": t, "label": n} for t, n in (("a", 1), (" ", None), ("b", None))]
+    path = tmp_path / f"train.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    (place,) = datasets.corpus(f"files:{tmp_path}", label="label").places
+    with pytest.raises(UserError, match=rf"{where} has no class: 'label' is null"):
+        [*place.read(0)]
+    (place,) = datasets.corpus(f"files:{tmp_path}").places  # without classes they are documents
+    assert [piece.text for piece in place.read(0)] == ["a", "b"]
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_blank_rows_are_no_documents(tmp_path, kind):
     texts = ["", "a", " \n", "b", "\u3000", "c", ""]

@@ -17,6 +17,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.models.model import take_positions
 from jaxformer.settings import DataSettings
 from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.training import api, result
 from jaxformer.training.loop import Hook
 from jaxformer.training.session import Session
 from tests.experiments.conftest import TINY
@@ -71,19 +72,23 @@ class Bag(nn.Module):
 
 def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
     bag = Bag(model().spec)
-    optimizer = {"train": optax.scale_by_adam(), "slow": optim.SGD()}
     rules = (("embed/.*", "slow"), (".*", "train"))
-    words = dict(seeds=[3, 5], optimizer=optimizer, unfreeze=[(30, ((".*", "train"),))])
-    whole = jaxformer.train(TASK, bag, rules, **words, **SHORT)
+    words = dict(seeds=[3, 5], unfreeze=[(30, ((".*", "train"),))])
 
+    def optimizer():  # made anew, as another process would
+        return {"train": optax.scale_by_adam(), "slow": optim.SGD()}
+
+    whole = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **words, **SHORT)
+
+    folder = dict(workdir=tmp_path, **SHORT)
     hooks = Session.hooks
     stop = Hook(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
     with monkeypatch.context() as patch:
         patch.setattr(Session, "hooks", lambda self: [stop, *hooks(self)])
-        half = jaxformer.train(TASK, bag, rules, workdir=tmp_path, **words, **SHORT)
+        half = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
     with pytest.raises(UserError, match=r"stopped at step 40 of 60.*names a workdir"):
         _ = half.result
-    again = jaxformer.train(TASK, bag, rules, workdir=tmp_path, **words, **SHORT)
+    again = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
     assert again.result.seeds == [3, 5]
     jax.tree.map(np.testing.assert_array_equal, again.trained.params, whole.trained.params)
 
@@ -133,12 +138,67 @@ def test_a_model_of_another_task_is_refused(changes, said):
         (dict(steps=0), "train.steps must be at least 1, got 0"),
         (dict(unfreeze=[(70, ((".*", "train"),))]), "increase between 0 and train.steps = 60"),
         (dict(optimizer={"slow": optim.SGD()}), "no optimizer for the label 'train'"),
+        (dict(labels={}), "train has no argument 'labels'.*Further ones: .'log_every'"),
+        (dict(seeds=[0, 0, 0]), r"a seed twice: \[0, 0, 0\]"),
+        (dict(seeds=[3, -1]), "seed must be at least 0, got -1"),
+        (dict(seeds=1.5), "a number of seeds, or which ones, got 1.5"),
+        (dict(seeds=[0.5]), "seeds must be whole numbers, got 0.5"),
+        (dict(seeds=[]), "n_seeds must be at least 1, got 0"),
+        (dict(learning_rate="fast"), "must be positive numbers, got .'fast'"),
+        (dict(learning_rate=[1e-2, 1e-3], eval_every=0), "chooses among the learning rates .*one"),
     ],
 )
 def test_wrong_words_are_one_line(words, said):
     with pytest.raises(UserError, match=said) as error:
         jaxformer.train(TASK, model(), FROZEN_QK, **SHORT | words)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "seeds, rates, members",
+    [
+        (np.int64(2), np.float32(0.5), [(0, 0.5), (1, 0.5)]),
+        (np.array([4, 2]), np.array([0.5, 0.25]), [(4, 0.5), (2, 0.5), (4, 0.25), (2, 0.25)]),
+        (range(2, 4), 1, [(2, 1.0), (3, 1.0)]),
+    ],
+)
+def test_seeds_and_rates_may_be_numbers_of_numpy(seeds, rates, members):
+    found = api._population(seeds, rates)
+    assert found.members == members
+    assert {(type(seed), type(rate)) for seed, rate in found.members} == {(int, float)}
+
+
+def test_one_learning_rate_needs_no_validation():
+    words = SHORT | dict(steps=4, eval_every=0, seeds=2)
+    run = jaxformer.train(TASK, model(), **words)
+    assert run.chosen() == [0, 1] and run.result.metrics["accuracy"].n == 2
+    assert run.result.members[0]["validation_accuracy"] is None
+    assert "validation_accuracy" not in run.curves
+
+
+class ByLoss(Retrieval):
+    """A task whose learning rate is chosen by the loss, as that of text is."""
+
+    chosen_by = "loss"
+
+
+def test_a_member_says_by_which_score_it_was_chosen():
+    task = ByLoss(max_pairs=3, vocab=16)
+    words = SHORT | dict(steps=4, eval_every=2, learning_rate=[1e-2, 1e-6])
+    run = jaxformer.train(task, model(), **words)
+    found, losses = run.result.members, run.curves["validation_loss"]
+    assert [result.validated(one) for one in found] == [("loss", x) for x in losses[-1]]
+    assert found[0]["chosen"] == (losses[-1][0] < losses[-1][1])
+    assert [one["validation_accuracy"] for one in found] == [*run.curves["validation_accuracy"][-1]]
+
+
+def test_a_run_that_is_stopped_before_its_first_row_has_empty_curves(monkeypatch):
+    hooks = Session.hooks
+    stop = Hook(2, lambda state, step: step == 2)
+    monkeypatch.setattr(Session, "hooks", lambda self: [stop, *hooks(self)])
+    run = jaxformer.train(TASK, model(), **SHORT | dict(steps=4, eval_every=4, log_every=4))
+    assert run.finished is None and {len(values) for values in run.curves.values()} == {0}
+    assert run.chosen() == [0] and run.plot()
 
 
 def test_what_is_no_network_says_so(tmp_path):

@@ -158,6 +158,25 @@ def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, cap
     assert float(lines[1]["validation_accuracy"]) == 0.85 and lines[2]["accuracy"] == ""
 
 
+def test_where_a_loss_chose_the_lowest_is_the_best(tmp_path, capsys):
+    config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
+    (run,) = grids.expand(config, {}, {})
+    job = launch.job("j", run.config, run.overrides, tmp_path)
+    chosen = [(1e-2, 0.3, 2.5), (1e-3, 0.2, 1.5), (1e-4, 0.1, None)]
+    members = [
+        member(0, rate, accuracy, accuracy) | {"chosen_by": "loss", "validation_loss": loss}
+        for rate, accuracy, loss in chosen
+    ]
+    finished(job.workdir, members)
+    rows = sweep_table.gather([(run, job)])
+    assert [row.best for row in rows] == [False, True, False]
+    sweep_table.show(rows)
+    assert "chosen on validation loss" in capsys.readouterr().out
+    sweep_table.write(tmp_path / "sweep.csv", rows)
+    with open(tmp_path / "sweep.csv") as file:
+        assert [line["validation_loss"] for line in csv.DictReader(file)] == ["2.5", "1.5", ""]
+
+
 def test_where_all_have_diverged_none_is_best(tmp_path):
     config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
     (run,) = grids.expand(config, {}, {})

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.capture import capture
 from jaxformer.errors import UserError
 from jaxformer.models import attention
 from jaxformer.models.classifier import classifier, pooled
@@ -62,6 +63,16 @@ def test_mixing_of_what_is_seen_is_the_centred_part_of_the_matrix():
     np.testing.assert_allclose(found[1], mix, atol=1e-6)
 
 
+@pytest.mark.parametrize("identity", [True, False])
+def test_a_classifier_mixes_with_rows_that_sum_to_1_or_without_the_identity_to_0(identity):
+    fields = KINDS["mixit"] | dict(mixing_identity=identity)
+    model, tokens = classifier(**SIZES, **fields), jnp.array([[1, 5, 2, 7, 3, 8, 8, 8]])
+    params = model.init(jax.random.key(0), tokens)["params"]
+    (found,) = capture(model, params, tokens, names=["block_0/attn/weights"]).values()
+    assert np.abs(found[..., :5]).min() > 0 and not found[..., 5:].any()
+    np.testing.assert_allclose(found.sum(-1), float(identity), atol=1e-5)
+
+
 def test_the_task_shows_documents_and_asks_their_class():
     task = DocumentClass(window=20)
     held, n = task.held, 50
@@ -76,6 +87,14 @@ def test_the_task_shows_documents_and_asks_their_class():
     # Both ways round have the same symbols: only order tells them apart.
     assert abs(found["bag_of_words"] - 0.5) < 0.1 and found["best_constant"] == 0.5
     assert lengths.min() >= 10
+
+
+def test_a_document_without_a_class_is_refused(monkeypatch):
+    """Text that was prepared before has -1 there, which would be read as the last class."""
+    task = DocumentClass(window=20)
+    monkeypatch.setattr(type(task.held), "labels_of", lambda self, which: np.where(which, 1, -1))
+    with pytest.raises(UserError, match=r"1 of 4 documents of .* have no class"):
+        task.rows(TRAIN, np.arange(4), np.zeros(4, int))
 
 
 def test_wrong_options_are_one_line():

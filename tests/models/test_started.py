@@ -6,8 +6,11 @@ import pytest
 
 import jaxformer
 from jaxformer import paths
+from jaxformer.errors import UserError
+from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained import tiny
 from jaxformer.models.started import started
+from jaxformer.settings import DataSettings
 from jaxformer.tasks.retrieval import Retrieval
 
 TASK = Retrieval(max_pairs=2, vocab=8)
@@ -35,3 +38,16 @@ def test_all_but_the_last_mlp_of_a_loaded_model_stays():
             assert stays == (not path.startswith("block_1/mlp/")), path
     logits = model.apply({"params": run.params}, np.zeros((1, 4), np.int32))
     assert np.isfinite(logits).all()
+
+
+def test_a_folder_keeps_to_the_parameters_that_its_run_began_with(tmp_path):
+    sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, mlp_width=8)
+    model = decoder(width=8, layers=1, heads=2, **sizes)
+    one, other = (model.init(jax.random.key(i), TASK.blank())["params"] for i in (0, 1))
+    data = DataSettings(test_size=8, validation_size=8)
+    words = dict(steps=2, batch_size=4, data=data, workdir=tmp_path, progress=False)
+    first = jaxformer.train(TASK, started(model, one), **words)
+    again = jaxformer.train(TASK, started(model, one), **words)
+    jax.tree.map(np.testing.assert_array_equal, again.params, first.params)
+    with pytest.raises(UserError, match=r"another config: 1 fields differ, such as model\.params"):
+        jaxformer.train(TASK, started(model, other), **words)

@@ -135,6 +135,23 @@ def test_a_folder_and_a_zip_of_it_are_the_same(folder, tmp_path):
     assert (both.pixels_CxKxSxS == loaded.pixels_CxKxSxS).all()
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_folders_of_equal_names_in_several_places_are_classes_of_their_own(folder, zipped):
+    whole = images.load("folder", [str(folder)], size=16)
+    places = [folder / "Greek", folder / "Latin"]
+    for place in places if zipped else ():
+        with zipfile.ZipFile(f"{place}.zip", "w") as held:
+            for path in sorted(place.rglob("*.png")):
+                held.write(path, path.relative_to(place))
+    parts = images.load("folder", [f"{place}{'.zip' * zipped}" for place in places], size=16)
+    assert parts.classes == whole.classes
+    assert (parts.pixels_CxKxSxS == whole.pixels_CxKxSxS).all()
+    one = images.load("folder", [str(places[0])], size=16)
+    assert one.classes == ("character01", "character02")  # of one place, as they always were
+    single = sorted(str(place) for place in folder.glob("Latin/*/"))
+    assert images.load("folder", single, size=16).classes == whole.classes[2:]
+
+
 def test_bad_images_are_one_line(folder, tmp_path, monkeypatch):
     def load(*paths, **kwargs):
         with pytest.raises(UserError) as caught:

@@ -60,19 +60,30 @@ def test_a_table_is_split_into_three_without_remainder(p, test_size, validation_
     assert set.union(*parts) == {(a, b) for a in range(p) for b in range(p)}
 
 
-def test_a_finite_set_repeats_and_knows_what_it_contains():
-    source = Source(Retrieval(max_pairs=4, vocab=32), jax.random.key(0), 10, 30, 200, 5)
-    key, none = jax.random.key(1), jnp.zeros(1, jnp.uint32)
-    draw = jax.jit(lambda step: source.batch_at(key, step, none).inputs)
+def test_a_finite_set_repeats_and_holds_no_held_out_example():
+    source = Source(Retrieval(max_pairs=4, vocab=32), jax.random.key(0), 10, 30, 200, 100)
+    key, held = jax.random.key(1), source.heldout()
+    draw = jax.jit(lambda step: source.batch_at(key, step, held.fingerprints).inputs)
     epoch = [rows(draw(step)) for step in range(6)]
     first, second = set.union(*epoch[:3]), set.union(*epoch[3:])
     assert first == second and epoch[0] != epoch[3]
-    test = source.heldout().test
-    unseen = np.asarray(source.unseen(key, test))
-    for row, new in zip(np.asarray(test.inputs), unseen, strict=True):
-        assert new == (tuple(row) not in first)
-    assert 0 < unseen.sum() < 200
-    assert dataclasses.replace(source, train_size=0).unseen(key, test) is None
+    assert not first & (rows(held.test.inputs) | rows(held.validation.inputs))
+    assert np.asarray(source.unseen(key, held.test)).all()
+    # The tripwire is real: without avoiding, the same set does meet them.
+    free = jax.jit(lambda step: source.batch_at(key, step, jnp.zeros(1, jnp.uint32)).inputs)
+    assert set.union(*[rows(free(step)) for step in range(3)]) & rows(held.test.inputs)
+
+
+def test_a_finite_set_knows_what_it_contains():
+    """Of one pair there are so few sequences that some can only be drawn from the test set."""
+    source = Source(Retrieval(max_pairs=1, vocab=4), jax.random.key(0), 30, 30, 40, 5)
+    key, held = jax.random.key(1), source.heldout()
+    train = rows(source.batch_at(key, jnp.int32(0), held.fingerprints).inputs)
+    unseen = np.asarray(source.unseen(key, held.test))
+    assert not unseen.all()
+    for row, new in zip(np.asarray(held.test.inputs), unseen, strict=True):
+        assert new == (tuple(row) not in train)
+    assert dataclasses.replace(source, train_size=0).unseen(key, held.test) is None
 
 
 def test_an_enumerated_task_trains_on_its_whole_table():

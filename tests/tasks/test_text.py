@@ -134,6 +134,18 @@ def test_baselines_are_those_of_the_set():
     assert both["bigram_accuracy"] > found["bigram_accuracy"] > both["best_constant"]
 
 
+@pytest.mark.parametrize("kind", [CausalText, MaskedText])
+def test_baselines_of_a_file_know_its_training_part_alone(tmp_path, kind):
+    """The last fifth is of other symbols, which they cannot foresee, and of none it is certain."""
+    path = tmp_path / "text.txt"
+    path.write_text("ab" * 400 + "cd" * 100)
+    task = kind(text=str(path), window=8)
+    losses = [task.part(part).baselines(draw(task.part(part), 20)) for part in (TRAIN, TEST)]
+    for name in ("unigram_loss", "bigram_loss"):
+        train, test = (found[name] for found in losses)
+        assert train < np.log(2) + 0.02 and 1.5 * np.log(4) < test < np.inf
+
+
 @pytest.mark.parametrize("x64", [False, True])
 def test_draws_do_not_depend_on_x64(x64, file):
     with jax.enable_x64(x64):

@@ -26,7 +26,8 @@ CONFIGS = {
 }
 
 
-# What the configs say, and not what they leave out: these numbers are about the defaults.
+# The numbers of the configs in configs/mixit are those of these two settings, which are not the
+# ones that these configs have.
 SAID = {"data.split": "redraw", "model.mixing_scale": "head"}
 
 

@@ -133,14 +133,15 @@ def read(file: str) -> list[dict[str, str]]:
     found = []
     if not Path(file).is_file():
         raise UserError(f"no file {file}: download GSM8K's train.jsonl and test.jsonl.")
-    for place, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
-        try:
-            row = json.loads(line)
-            found.append({"question": str(row["question"]), "answer": str(row["answer"])})
-        except (ValueError, KeyError, TypeError):
-            raise UserError(
-                f'{file}, line {place}: expected {{"question": .., "answer": ..}}.'
-            ) from None
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        for place, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                found.append({"question": str(row["question"]), "answer": str(row["answer"])})
+            except (ValueError, KeyError, TypeError):
+                raise UserError(
+                    f'{file}, line {place}: expected {{"question": .., "answer": ..}}.'
+                ) from None
     return found
 
 

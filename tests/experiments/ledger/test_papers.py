@@ -217,6 +217,18 @@ def test_a_best_rate_at_the_edge_of_its_grid_flags_the_row(scores, edge):
     assert (EDGE in row.flags) == edge
 
 
+def test_a_rate_that_a_loss_chose_is_judged_by_the_loss():
+    """The accuracy, which is best in the middle, has no say."""
+    losses, accuracies = (1.0, 2.0, 3.0), (0.4, 0.9, 0.5)
+    members = [
+        {"seed": 0, "learning_rate": 10.0**-i, "validation_accuracy": accuracy}
+        | {"chosen_by": "loss", "validation_loss": loss}
+        for i, (loss, accuracy) in enumerate(zip(losses, accuracies, strict=True))
+    ]
+    row = verdict(above(of("a"), 0.8), record(0.9, members=members))
+    assert EDGE in row.flags
+
+
 def test_a_share_of_a_number_is_compared_with_its_errors():
     item = Item("Table 1", "claim.", {"a": CELL}, {"": near(0.6, share_of(of("a"), 2 / 3), 0.05)})
     for sem, expected in ((0.001, HELD), (0.2, "cannot tell yet")):

@@ -102,6 +102,22 @@ def test_answers_of_gsm8k():
     assert text == "Question: A?\nAnswer: 1 1\n\nQuestion: B?\nAnswer:"
 
 
+def test_a_question_is_a_line_whatever_signs_are_in_it(tmp_path):
+    rows = [{"question": "A\u2028B?", "answer": "#### 1"}, {"question": "Ä\x85?", "answer": "2"}]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert gsm8k.read(str(tmp_path / "test.jsonl")) == rows
+    (tmp_path / "broken.jsonl").write_text(lines[0] + "\n{}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"broken\.jsonl, line 2: expected"):
+        gsm8k.read(str(tmp_path / "broken.jsonl"))
+
+
+def test_a_prompt_is_a_line_whatever_signs_are_in_it(tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_bytes("Rome\u2028is in\tItaly\r\n\r\nParis\x0cis in\tFrance\n".encode())
+    assert prompts.pairs(file) == [("Rome\u2028is in", "Italy"), ("Paris\x0cis in", "France")]
+
+
 def test_an_answer_ends_where_the_model_ends_it(tmp_path):
     """After the end of a text a base model goes on, and what it then says is no answer."""
     folder = tiny.save("gpt2", tmp_path, tiny.TEXTS)
