@@ -7,6 +7,7 @@ beta_c(rho) = sqrt(2 / (1-rho)). Writes a png, pdf or svg and an npz with the sa
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,15 @@ def attention_cosine(beta: Any, rho: Any, T: float | None = None) -> np.ndarray:
     return ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
 
 
-def main(arguments: list[str] | None = None) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     parser = Parser(prog="python -m theory.phase_map", description=__doc__)
     parser.add_argument("--length", type=int, default=512, help="tokens T (512)")
     parser.add_argument("--beta-max", type=float, default=4.0, help="largest beta (4)")
     parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
     parser.add_argument("--out", type=Path, default=Path("phase_map.png"), help="png, pdf or svg")
     parser.add_argument("--force", action="store_true", help="overwrite")
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(argv)
     check_count("--length", args.length, 2, MOST_TOKENS)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_count("--points", args.points, 2, MOST_POINTS)
@@ -78,13 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
         axes[0],
     )
     save_figure(figure, args.out, {"beta": beta, "rho": rho, "limit": limit, "exact": exact})
-
-
-@command
-def run(arguments: list[str]) -> int:
-    main(arguments)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -18,11 +18,11 @@ from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.pretrained import Pretrained, describe, hub, save_folder, tiny
 from jaxformer.paths import flatten
 from tests.theory import configs
+from tests.theory.commands import run
 from theory import advise
 from theory.advise import check, inside, ours, table
 from theory.advise.question import Question
 from theory.advise.solve import solve
-from theory.command import run
 from theory.signal import Block, hf, predict
 from theory.signal.recursion import forward
 
