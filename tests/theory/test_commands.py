@@ -13,6 +13,7 @@ import pytest
 from tests.theory import configs
 from tests.theory.commands import run
 from theory import advise, phase_map, trainability
+from theory.advise import draw
 from theory.advise.question import parse
 from theory.signal import effective_beta
 from theory.signal.measured import measure
@@ -183,6 +184,16 @@ def test_the_networks_of_a_check_are_float64(capsys):
     keys = jax.vmap(jax.random.key)(np.arange(found["seeds"]))
     layers, _ = measure(keys, net, question.length, question.rho0, question.repeat)
     assert found["cosine_by_layer"] == layers.cosine.mean(0).tolist()
+
+
+def test_the_picture_says_how_many_networks_were_measured(tmp_path, monkeypatch, capsys):
+    found = answer(capsys, "--layers", "2", "--length", "8")
+    found["checked"] = {"seeds": 5, "cosine_by_layer": [0.1, 0.2, 0.3]}
+    drawn = []
+    monkeypatch.setattr(draw, "save_figure", lambda figure, *_, **__: drawn.append(figure))
+    draw.draw(found, tmp_path / "a.png", quiet=True)
+    labels = [line.get_label() for line in drawn[0].axes[0].lines]
+    assert "measured, 5 networks" in labels
 
 
 def test_advise_is_quick(tmp_path):
