@@ -56,7 +56,9 @@ def main(argv: Sequence[str]) -> int:
     runs = {name: folder.rows() for name, folder in zip(names, folders, strict=True)}
     if asked.plot and any(runs.values()):
         baselines = next(iter(results.values()))["baselines"] if results else {}
-        chosen = {name: [m["chosen"] for m in r["members"]] for name, r in results.items()}
+        chosen = {
+            name: [m.get("chosen", True) for m in r["members"]] for name, r in results.items()
+        }
         figure = curves.curves({n: r for n, r in runs.items() if r}, baselines, chosen)
         plots.save(figure, asked.plot)
         print(f"curves: {asked.plot}")

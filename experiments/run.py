@@ -119,6 +119,8 @@ def run(asked: Namespace) -> int:
         elif (workdir / "result.json").exists():
             if hasattr(recipe, "tidy"):
                 recipe.tidy(workdir)
+            if hasattr(recipe, "redraw") and ending.lacks_figure(workdir):
+                recipe.redraw(workdir)
             print(f"{workdir.path} holds the finished run of this config:")
             describe.print_result(workdir)
             code = ending.code(workdir)

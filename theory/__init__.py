@@ -3,7 +3,7 @@
 Where it makes sense a theory is a pair: `predict`, the formula, and `measure`, the same quantity
 from finite networks. The docstring of each package says which of its functions are the pair, and
 whether they are built from the models' lines. Use them inside `with jax.enable_x64(True):`, as the
-recipes do.
+recipes and the commands do. A run and a published model are measured in their own precision.
 """
 
 import sys

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models.activations import ACTIVATIONS
+from theory.formulas import arc_cosine
 from theory.quadrature import hermite, normal_nodes
 
 _TERMS = 160
@@ -59,9 +60,8 @@ def _check_elementwise(phi: Callable) -> None:
 
 @jax.custom_jvp
 def relu_cosine(c: jax.Array) -> jax.Array:
-    """f(c) = (sqrt(1-c^2) + c (pi - arccos c)) / pi; f(0) = 1/pi, f(1) = f'(1) = 1."""
-    c = jnp.clip(c, -1, 1)
-    return (jnp.sqrt(1 - c**2) + c * (jnp.pi - jnp.arccos(c))) / jnp.pi
+    """`arc_cosine` with a slope, f'(1) = 1."""
+    return arc_cosine(jnp.clip(c, -1, 1), jnp)
 
 
 @relu_cosine.defjvp

@@ -1,37 +1,21 @@
-"""What the commands of theory share: float64, figures, files written whole or not at all."""
+"""What the commands of theory share: figures, and files written whole or not at all."""
 
 import io
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxformer import style
-from jaxformer.commandline import command
 from jaxformer.errors import UserError
 from jaxformer.files import write_atomically
 from jaxformer.style import COLOURS, COLUMN, ENDINGS, PAGE
 
-__all__ = ["COLUMN", "ENDINGS", "PAGE", "run"]
+__all__ = ["COLUMN", "ENDINGS", "PAGE"]
 
 MOST_POINTS, MOST_TOKENS = 2000, 10**8  # of a map: what is larger is a slip of the hand
 BLUE, RED, _, _, ORANGE, SKY, _ = COLOURS
-
-
-def run(main: Callable[[list[str] | None], None], arguments: list[str] | None = None) -> None:
-    """Runs a command in float64; it ends as every command does (jaxformer.commandline.command)."""
-    import jax  # not above: the pictures of numpy's numbers need none
-
-    @command
-    def whole(arguments: list[str] | None) -> int:
-        with jax.enable_x64(True):
-            main(arguments)
-        return 0
-
-    if code := whole(arguments):  # type: ignore[arg-type]
-        sys.exit(code)
 
 
 def check_writable(path: Path, endings: Sequence[str], force: bool) -> None:

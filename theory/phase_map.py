@@ -7,6 +7,7 @@ beta_c(rho) = sqrt(2 / (1-rho)). Writes a png, pdf or svg and an npz with the sa
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +27,29 @@ from theory.command import (
     new_figure,
     save_figure,
 )
-from theory.signal.maps import Overlaps, ratio
+from theory.formulas import ratio
+from theory.signal.maps import Overlaps
 
 
 def attention_cosine(beta: Any, rho: Any, T: float | None = None) -> np.ndarray:
+    """SA(rho) of T tokens, or in the limit; by theory.rem."""
+    return cosine_after(rho, rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T))
+
+
+def cosine_after(rho: Any, y_q: Any, y_p: Any) -> np.ndarray:
     """SA(rho) = [(1-rho) Y_p + rho] / [(1-rho) Y_q + rho]; 1 where the limit is 0/0 (rho = 0)."""
-    y_q, y_p = rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
     return ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
 
 
-def main(arguments: list[str] | None = None) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     parser = Parser(prog="python -m theory.phase_map", description=__doc__)
     parser.add_argument("--length", type=int, default=512, help="tokens T (512)")
     parser.add_argument("--beta-max", type=float, default=4.0, help="largest beta (4)")
     parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
     parser.add_argument("--out", type=Path, default=Path("phase_map.png"), help="png, pdf or svg")
     parser.add_argument("--force", action="store_true", help="overwrite")
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(argv)
     check_count("--length", args.length, 2, MOST_TOKENS)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_count("--points", args.points, 2, MOST_POINTS)
@@ -50,12 +57,10 @@ def main(arguments: list[str] | None = None) -> None:
     check_writable(args.out.with_suffix(".npz"), (".npz",), args.force)
 
     beta, rho = np.linspace(0, args.beta_max, args.points), np.linspace(0, 1, args.points)
-    # The same in numpy: the command needs no jax, whose start takes longer than both maps.
+    # Overlaps in numpy: the command needs no jax, whose start takes longer than both maps.
     limit, exact = (
-        ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
-        for y_q, y_p in (
-            Overlaps(args.length, kind)(beta[:, None], rho[None]) for kind in ("limit", "exact")
-        )
+        cosine_after(rho[None], *Overlaps(args.length, kind)(beta[:, None], rho[None]))
+        for kind in ("limit", "exact")
     )
     figure, axes = new_figure(2, (PAGE, 2.3), sharey=True)
     edge = np.linspace(0, 1, 400)[:-1]
@@ -69,22 +74,25 @@ def main(arguments: list[str] | None = None) -> None:
         axis.set_title(name)
     axes[0].set_ylabel(r"cosine before attention, $\rho$")
     style.bar(figure, image, axes, r"cosine after attention, $SA(\rho)$")
-    start = float(exact[np.searchsorted(beta, min(1.0, args.beta_max / 2)), 0])
     style.headed(
         figure,
-        "One attention layer: below $\\beta_c$ the limit makes all tokens equal; "
-        f"{args.length} orthogonal tokens at $\\beta\\approx1$ only reach cosine {start:.2g}",
+        _finding(args.length, beta, exact),
         "Random weights, wide layer; $\\rho$ is the cosine of every two tokens.",
         axes[0],
     )
     save_figure(figure, args.out, {"beta": beta, "rho": rho, "limit": limit, "exact": exact})
-
-
-@command
-def run(arguments: list[str]) -> int:
-    main(arguments)
     return 0
 
 
+def _finding(length: int, beta_B: np.ndarray, exact_BxR: np.ndarray) -> str:
+    """At beta = 1, or in the middle of a map that ends below 2."""
+    at = np.searchsorted(beta_B, min(1.0, beta_B[-1] / 2))
+    return (
+        "One attention layer: below $\\beta_c$ the limit makes all tokens equal; "
+        f"{length} orthogonal tokens at $\\beta={beta_B[at]:.2g}$ only reach cosine "
+        f"{exact_BxR[at, 0]:.2g}"
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

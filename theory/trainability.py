@@ -7,6 +7,7 @@ The default variances are the paper's (figure 1c). Writes a figure and an npz of
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ from theory.command import (
 from theory.signal.maps import OVERLAPS, Encoders, Overlaps
 
 
-def main(arguments: list[str] | None = None) -> None:
+@command
+def main(argv: Sequence[str]) -> int:
     parser = Parser(prog="python -m theory.trainability", description=__doc__)
     parser.add_argument("--layers", type=int, default=60, help="depth L (60)")
     parser.add_argument("--length", type=int, default=128, help="tokens T (128)")
@@ -52,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--out", type=Path, default=Path("trainability.png"), help="png, pdf or svg"
     )
     parser.add_argument("--force", action="store_true", help="overwrite")
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(argv)
     check_count("--points", args.points, 2, MOST_POINTS)
     check_count("--length", args.length, 2, MOST_TOKENS)
     check_count("--layers", args.layers, 1, 10_000)
@@ -97,6 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
     style.headed(figure, _finding(edge[0]), beware, axis)
     arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
     save_figure(figure, args.out, arrays)
+    return 0
 
 
 def _finding(edge: float) -> str:
@@ -107,11 +110,5 @@ def _finding(edge: float) -> str:
     return f"At low $\\beta$ tokens stay apart only above $\\alpha_{{SA}}={edge:.2f}$"
 
 
-@command
-def run(arguments: list[str]) -> int:
-    main(arguments)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -67,7 +67,7 @@ def lines(row: Row) -> list[Line]:
         record = row.records.get(name) or row.stale.get(name)
         stale = name not in row.records and record is not None
         rules = (*row.item.rules.values(), *row.item.checks.values())
-        sides = [s for rule in rules for s in rule.sides if s.cell == name]
+        sides = [s for rule in rules for s in rule.sides if name in s.cells]
         asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
         for metric in _metrics(row, record, asked):
@@ -98,7 +98,7 @@ def verdict_of(row: Row, cell: str, metric: str) -> str:
     looked = [
         finding.verdict
         for finding, _, sides in said(row)
-        if (cell, metric) in [(s.cell, s.metric) for s in sides if not s.is_baseline]
+        if any(cell in s.cells and s.metric == metric for s in sides if not s.is_baseline)
     ]
     return overall(looked) if looked else ""
 

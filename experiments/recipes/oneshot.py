@@ -49,10 +49,9 @@ def run(config, workdir: Workdir) -> int:
                 return 128 + interrupt.signal
     metrics, arrays = summarise([*studied.values()])
     ending.write_arrays(workdir, arrays)
-    redraw(workdir)
     result = _with_studies(trained, studied)
     ending.draw_curves(workdir, config.name, result)
-    ending.write(workdir, dataclasses.replace(result, metrics=metrics))
+    ending.write(workdir, dataclasses.replace(result, metrics=metrics), redraw)
     tidy(workdir)
     return 0
 

@@ -72,7 +72,6 @@ def run(config, workdir: Workdir) -> int:
         metrics, baselines, arrays = summarise(built, posterior)
         arrays |= drawing.shown(built.data.names, posterior, metrics)
     ending.write_arrays(workdir, arrays)
-    redraw(workdir)
     result = result_of(
         workdir,
         seeds=[config.seed],
@@ -84,7 +83,7 @@ def run(config, workdir: Workdir) -> int:
         doubts=posterior.doubts or None,
         seconds=stopwatch.seconds(),
     )
-    ending.write(workdir, result)
+    ending.write(workdir, result, redraw)
     tidy(workdir)
     return ending.code(workdir)
 
@@ -126,7 +125,7 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     baselines = {
         "accuracy_theory": data.accuracy(mean),
         "accuracy_gp_limit": data.accuracy_at(np.eye(len(data.names)), temperature),
-        "accuracy_chance": data.accuracy(_most_frequent(data)),
+        "accuracy_chance": data.chance(),
     }
     arrays = {
         "U": posterior.U,
@@ -141,13 +140,6 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     if posterior.theta is not None:
         arrays["theta"] = posterior.theta
     return metrics, baselines, arrays
-
-
-def _most_frequent(data: problem.Example) -> np.ndarray:
-    """The best constant answer of each output: the larger class, or the mean."""
-    means = np.asarray(data.labels_test).mean(0)
-    constant = np.where(means < 0, -1.0, 1.0) if data.is_classes else means
-    return np.broadcast_to(constant, data.labels_test.shape)
 
 
 def _mean(values_CxS: np.ndarray) -> Mean:

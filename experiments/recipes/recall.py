@@ -34,8 +34,7 @@ def run(config, workdir: Workdir) -> int:
         return code
     result, arrays = probing.findings(trained)
     ending.write_arrays(workdir, arrays)
-    redraw(workdir)
-    ending.write(workdir, result)
+    ending.write(workdir, result, redraw)
     return 0
 
 

@@ -59,6 +59,16 @@ FIGURES: dict[str, str] = {
     "sde_printed_variance": "mixit.sde:printed_variance",
 }
 
+# Those that draw one hidden Markov task for each seed: `data.file` may stand in its place.
+OF_A_FILE = (
+    "paths_accuracy",
+    "paths_alignment",
+    "paths_head_scores",
+    "paths_kernels",
+    "paths_networks",
+    "paths_order_parameter",
+)
+
 # Of the last two 0 means all there are.
 MAY_BE_0 = (
     "figure.multipliers",
@@ -72,13 +82,13 @@ MAY_BE_0 = (
 def run(config, workdir: Workdir) -> int:
     clock = progress.Stopwatch()
     figure, settings = checked(config)
+    count = settings.get("n_seeds", config.n_seeds)
     with jax.enable_x64(True):
         outcome: Outcome = call(figure.measure, settings)
     ending.write_arrays(workdir, outcome.arrays)
-    redraw(workdir)
     result = result_of(
         workdir,
-        seeds=range(config.seed, config.seed + config.n_seeds),
+        seeds=range(config.seed, config.seed + count),
         metrics=outcome.metrics,
         seconds=clock.seconds(),
         baselines=outcome.baselines,
@@ -86,7 +96,7 @@ def run(config, workdir: Workdir) -> int:
         diagnostics=outcome.chains or None,
     )
     print(*outcome.alarms, sep="\n", end="\n" if outcome.alarms else "")
-    ending.write(workdir, result)
+    ending.write(workdir, result, redraw)
     return 0
 
 
@@ -112,10 +122,15 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
     room = importlib.import_module(f"experiments.papers.{module}")
     figure = Figure(getattr(room, f"measure_{which}"), getattr(room, f"draw_{which}"))
     known = settings_of(figure.measure)
-    if "data" in config and config.data.file:  # in place of the task that the config draws
-        if "task" not in settings:
-            raise UserError(f"figure {name!r} takes no data.file: it draws no task.")
-        settings["task"] = {"file": config.data.file}
+    common = {"seed": config.seed, "n_seeds": config.n_seeds}
+    if _file(config):
+        if name not in OF_A_FILE:
+            raise UserError(
+                f"figure {name!r} takes no data.file: it draws its own data. Figures that take "
+                f"one: {', '.join(OF_A_FILE)}."
+            )
+        settings["task"] = {"file": _file(config)}
+        common["n_seeds"] = 1  # a file is one data set
     for field in settings:
         if field not in known:
             hint = did_you_mean(field, known)
@@ -126,7 +141,6 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
         problem.example(config.seed, **settings["task"])
     elif "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
-    common = {"seed": config.seed, "n_seeds": config.n_seeds}
     return figure, settings | {name: v for name, v in common.items() if name in known}
 
 
@@ -150,7 +164,12 @@ def checked(config) -> tuple[Figure, dict[str, Any]]:
 
 
 def uses_seeds(config) -> bool:
-    return "n_seeds" in setup(config)[1]
+    return "n_seeds" in setup(config)[1] and not _file(config)
+
+
+def _file(config) -> str:
+    """The data of one's own that the config names, or ""."""
+    return config.data.file if "data" in config else ""
 
 
 def dry_run(config) -> None:

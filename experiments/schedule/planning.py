@@ -129,7 +129,8 @@ def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[st
     """For each rule that can be decided at this scale, the keys still to run."""
     needs = []
     for rule in item.rules.values():
-        cells = [by_name[f"{paper.key} {item.name}: {s.cell}"] for s in rule.sides if s.cell]
+        names = [name for side in rule.sides if side.cell for name in side.cells]
+        cells = [by_name[f"{paper.key} {item.name}: {name}"] for name in names]
         if all(todo.is_open or todo.state == DONE for todo in cells):
             needs.append({todo.key for todo in cells if todo.is_open})
     return needs

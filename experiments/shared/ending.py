@@ -1,4 +1,4 @@
-"""How a run ends, whatever its recipe: its arrays, its curves, and last of all its result."""
+"""How a run ends, whatever its recipe: its arrays, its curves, its result, and then its figure."""
 
 import io
 from collections.abc import Callable
@@ -66,11 +66,22 @@ def draw_curves(workdir: Workdir, name: str, result: Result) -> None:
         plots.save(figure, workdir / "curves.png")
 
 
-def write(workdir: Workdir, result: Result) -> None:
-    """The last file of a run: with it, it is finished."""
+def write(
+    workdir: Workdir, result: Result, draw: Callable[[Workdir], object] | None = None
+) -> None:
+    """The result, with which a run is finished. Its figure comes after it: a drawing that fails
+    loses no measurement, and the same command draws it later."""
     workdir.write("result.json", result.as_json())
     barrier()  # nobody reads the record before it is whole
+    if draw is not None and is_writer():
+        draw(workdir)
     describe.print_result(workdir)
+
+
+def lacks_figure(workdir: Workdir) -> bool:
+    """Did the run end, or was it killed, before its arrays were drawn?"""
+    drawn = (workdir / "figure.png").exists()
+    return is_writer() and not drawn and (workdir / "arrays.npz").exists()
 
 
 def code(workdir: Workdir) -> int:

@@ -13,7 +13,7 @@ from experiments.shared import blockwise, cutting, prompts
 from jaxformer import paths, surgery
 from jaxformer.models import export
 from jaxformer.models.pretrained import text, tiny
-from theory.advise.__main__ import run as advise
+from theory.advise import main as advise
 
 PROMPT = "Madrid is located in"
 LINES = f"{PROMPT}\tSpain\nParis is located in the southern one\tFrance\nRome is\tSouthampton\n"

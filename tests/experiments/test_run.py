@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 
 import jax
@@ -174,6 +175,13 @@ def test_compare_shows_differences_and_numbers(finished, tmp_path, capsys, monke
     assert compare.main([str(finished), "--plot", "curves.svg", str(finished)]) == 0
     assert "curves: curves.svg" in capsys.readouterr().out
     assert [file.name for file in tmp_path.iterdir()] == ["curves.svg"]
+    measured = shutil.copytree(finished, tmp_path / "measured")
+    result = Workdir(measured).read("result.json")
+    for member in result["members"]:  # as of a recipe that chooses nothing
+        del member["chosen"]
+    Workdir(measured).write("result.json", result)
+    assert compare.main([str(finished), str(measured), "--plot=both.svg"]) == 0
+    assert "curves: both.svg" in capsys.readouterr().out
     assert compare.main([str(finished), str(finished), "--plot=curves.bmp"]) == 2
     assert "--plot ends in .png, .pdf, .svg; got 'curves.bmp'" in one_line(capsys)
     assert compare.main([str(finished)]) == 2

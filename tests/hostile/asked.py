@@ -78,13 +78,7 @@ def take(file: str, room: int) -> None:
 
 
 def call(command: str, words: list[str]) -> int:
-    module = importlib.import_module(command)
-    if not command.startswith("theory"):
-        return module.main(words)
-    from theory.command import run
-
-    run(module.main, words)
-    return 0
+    return importlib.import_module(command).main(words)
 
 
 if __name__ == "__main__":

@@ -18,18 +18,22 @@ from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.pretrained import Pretrained, describe, hub, save_folder, tiny
 from jaxformer.paths import flatten
 from tests.theory import configs
+from tests.theory.commands import run
 from theory import advise
 from theory.advise import check, inside, ours, table
 from theory.advise.question import Question
 from theory.advise.solve import solve
-from theory.command import run
 from theory.signal import Block, hf, predict
 from theory.signal.recursion import forward
 
+FACTORS = {"depth_alpha": 1.0, "base_layers": 1, "branch_scale": 1.5, "base_width": 200.0}
+FACTORS |= {"base_mlp_width": 100.0, "residual_scale": 0.8}
 
-def test_a_decoder_at_its_start_is_what_was_predicted():
+
+@pytest.mark.parametrize("factors", [{}, FACTORS], ids=["plain", "factors"])
+def test_a_decoder_at_its_start_is_what_was_predicted(factors):
     # Large weights: a small error would show.
-    stds = {"init_std": "fan_in", "qk_init_std": 0.1, "embed_init_std": 1.0}
+    stds = {"init_std": "fan_in", "qk_init_std": 0.1, "embed_init_std": 1.0} | factors
     model = decoder(vocab_size=500, length=12, width=128, layers=2, heads=2, mlp_width=256, **stds)
     tokens = jax.random.randint(jax.random.key(0), (16, 12), 0, 500)
     params = model.init(jax.random.key(1), tokens)["params"]

@@ -6,13 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from tests.theory import configs
+from tests.theory.commands import run
 from theory import advise, phase_map, trainability
-from theory.command import run
+from theory.advise import draw
+from theory.advise.question import parse
 from theory.signal import effective_beta
+from theory.signal.measured import measure
 
 PAPER = ["--width", "600", "--heads", "6", "--sigma-v2", "0.2", "--sigma-w2", "0.2"]
 PAPER += ["--sigma-b2", "0.0004"]
@@ -169,6 +173,27 @@ def test_solve_beta_and_what_is_met(tmp_path, capsys):
     assert found["keys"] == pytest.approx(40, rel=1e-4) and found["factor"] < 1
     met = config_answer(tmp_path, capsys, configs.BERT, "--solve", "beta")["solved"]
     assert met["factor"] == 1 and met["lines"] == {"nothing": "the target is met as it is"}
+
+
+def test_the_networks_of_a_check_are_float64(capsys):
+    """The numbers of the command are those of its functions in float64, to the last digit."""
+    flags = ["--layers", "2", "--width", "16", "--length", "8", "--check"]
+    found = answer(capsys, *flags, "--heads", "2")["checked"]
+    _, question = parse("", [*flags, "--heads", "2", *PAPER[4:]])
+    net = question.architecture
+    keys = jax.vmap(jax.random.key)(np.arange(found["seeds"]))
+    layers, _ = measure(keys, net, question.length, question.rho0, question.repeat)
+    assert found["cosine_by_layer"] == layers.cosine.mean(0).tolist()
+
+
+def test_the_picture_says_how_many_networks_were_measured(tmp_path, monkeypatch, capsys):
+    found = answer(capsys, "--layers", "2", "--length", "8")
+    found["checked"] = {"seeds": 5, "cosine_by_layer": [0.1, 0.2, 0.3]}
+    drawn = []
+    monkeypatch.setattr(draw, "save_figure", lambda figure, *_, **__: drawn.append(figure))
+    draw.draw(found, tmp_path / "a.png", quiet=True)
+    labels = [line.get_label() for line in drawn[0].axes[0].lines]
+    assert "measured, 5 networks" in labels
 
 
 def test_advise_is_quick(tmp_path):

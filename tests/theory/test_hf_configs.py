@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jaxformer.errors import UserError
+from jaxformer.models.pretrained import describe, tiny
 from tests.theory import configs
 from theory.signal import hf
 from theory.signal.recursion import forward
@@ -14,6 +15,13 @@ def read(tmp_path, config, length=None):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     return hf.read(path, length)
+
+
+@pytest.mark.parametrize("name", ["gelu_new", "swish", "tanh", "linear"])
+def test_an_activation_that_is_judged_is_one_that_is_built(tmp_path, name):
+    config = tiny.CONFIGS["gpt2"] | {"activation_function": name}
+    judged = read(tmp_path, config).architecture.activation
+    assert describe(config | {"vocab_size": 20}).act == judged
 
 
 def test_models_people_know(tmp_path):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jaxformer.errors import UserError
-from theory.phase_map import attention_cosine
+from theory import phase_map
 from theory.signal import Block, critical_alpha, propagate
-from theory.signal.maps import Encoders, Overlaps, ratio
+from theory.signal.maps import Encoders, Overlaps
 
 SIGMAS = (0.2, 0.2, 4e-4)
 BETA, ALPHA = np.array([0.0, 0.3, 1.2, 2.5]), np.array([0.0, 0.4, 1.0, 3.0])
@@ -47,11 +47,13 @@ def test_the_ends_of_alpha_c():
 def test_one_layer_of_attention(T):
     beta, rho = np.linspace(0, 8, 9)[:, None], np.linspace(0, 1, 7)[None]
     y_q, y_p = Overlaps(T)(beta, rho)
-    found = ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
-    np.testing.assert_allclose(found, attention_cosine(beta, rho, T), rtol=1e-5, atol=1e-7)
+    found = phase_map.cosine_after(rho, y_q, y_p)
+    np.testing.assert_allclose(
+        found, phase_map.attention_cosine(beta, rho, T), rtol=1e-5, atol=1e-7
+    )
     y_q, y_p = Overlaps(T, "limit")(beta, rho)
-    found = ratio((1 - rho) * y_p + rho, (1 - rho) * y_q + rho)
-    np.testing.assert_allclose(found, attention_cosine(beta, rho), atol=1e-12)
+    found = phase_map.cosine_after(rho, y_q, y_p)
+    np.testing.assert_allclose(found, phase_map.attention_cosine(beta, rho), atol=1e-12)
 
 
 def test_names_are_checked():
@@ -59,6 +61,14 @@ def test_names_are_checked():
         Overlaps(64, "exac")
     with pytest.raises(UserError, match="unknown activation 'tan'"):
         Encoders(Overlaps(64), 1.0, *SIGMAS, "tan")
+
+
+@pytest.mark.parametrize(("top", "shown"), [(4.0, "1"), (0.4, "0.2")])
+def test_the_headline_of_a_map_names_the_beta_of_its_number(top, shown):
+    beta = np.linspace(0, top, 201)
+    cosine = np.stack([beta, 0 * beta], 1)  # a cosine that is beta
+    found = phase_map._finding(64, beta, cosine)
+    assert f"64 orthogonal tokens at $\\beta={shown}$ only reach cosine {shown}" in found
 
 
 def test_the_commands_need_no_jax(tmp_path):

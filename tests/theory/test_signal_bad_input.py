@@ -8,9 +8,9 @@ import pytest
 
 from jaxformer.errors import UserError
 from tests.theory import configs
+from tests.theory.commands import run
 from theory import advise, rem
 from theory.advise import verdict
-from theory.command import run
 from theory.signal import Block, propagate
 
 PAPER = dict(beta=1.0, alpha_sa=1.0, alpha_mlp=1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=0.0)

@@ -17,16 +17,19 @@ beta = deviation of the scores / sqrt(ln T). sigma_V^2, sigma_W^2 are variances 
 """
 
 import json
+from collections.abc import Sequence
 
+from jaxformer.commandline import command
 from theory.advise.question import Question as Question, parse
 from theory.advise.solve import solve
 from theory.advise.text import text
 from theory.advise.verdict import judge as judge
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """The command."""
-    args, question = parse(__doc__, arguments)
+@command
+def main(argv: Sequence[str]) -> int:
+    """The command. Only what measures networks needs jax, which takes longer than the answer."""
+    args, question = parse(__doc__, argv)
     if question is None:
         from theory.advise import inside, table
 
@@ -38,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(json.dumps(found) if args.json else table.text(found))
         if args.plot:
             table.draw(found, args.plot, quiet=args.json)
-        return
+        return 0
     answer = judge(question)
     if args.solve:
         answer["solved"] = solve(question, args.solve, args.target_cosine, args.target_keys)
@@ -57,3 +60,4 @@ def main(arguments: list[str] | None = None) -> None:
         from theory.advise.draw import draw
 
         draw(answer, args.plot, quiet=args.json)
+    return 0

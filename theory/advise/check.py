@@ -20,7 +20,7 @@ DRIFTS = 1.25
 def measured(question: Question, net: Architecture) -> dict[str, Any]:
     """The three numbers of SEEDS networks."""
     at = question.length, question.rho0, question.repeat
-    layers, gradients = measure(_keys(), net, *at)
+    layers, gradients = _measured(net, at)
     cosine = layers.cosine[:, -1]
     return {
         "seeds": SEEDS,
@@ -39,7 +39,7 @@ def widths(question: Question) -> dict[str, Any]:
     for factor in WIDTHS:
         net = wider(question.architecture, factor)
         layers, gradient = forward(net, *at), backward(net, *at)
-        seen, back = measure(_keys(), net, *at)
+        seen, back = _measured(net, at)
         rows.append(
             {
                 "width": net.width,
@@ -70,8 +70,10 @@ def wider(net: Architecture, factor: float) -> Architecture:
     )
 
 
-def _keys():
-    return jax.vmap(jax.random.key)(np.arange(SEEDS))
+def _measured(net: Architecture, at: tuple[int, float | None, float]):
+    """(layers, gradients) of SEEDS networks, in float64."""
+    with jax.enable_x64(True):
+        return measure(jax.vmap(jax.random.key)(np.arange(SEEDS)), net, *at)
 
 
 def _numbers(layers, ratio: float, net: Architecture | None, length: int) -> dict[str, float]:

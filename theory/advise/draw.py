@@ -17,7 +17,9 @@ def draw(answer: dict[str, Any], path: Path, quiet: bool) -> None:
     left.plot(layers[1:], answer["entropy_fraction"], **look)
     left.axhline(1 - answer["epsilon"], color=RED, lw=0.9, ls="--", label=r"collapse, $1-\epsilon$")
     if checked := answer.get("checked"):
-        label = "measured, 3 networks" + (" (solved)" if answer.get("solved") else "")
+        label = f"measured, {checked['seeds']} networks" + (
+            " (solved)" if answer.get("solved") else ""
+        )
         measured = checked["cosine_by_layer"]
         left.plot(np.arange(len(measured)), measured, "o", color=BLUE, ms=3, label=label)
     left.set(xlabel="layer", ylabel="cosine, share of entropy", ylim=(0, 1.04))

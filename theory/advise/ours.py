@@ -11,8 +11,10 @@ from theory.signal.architecture import Architecture
 def architecture(spec: Any, length: int) -> Architecture:
     """The numbers of one of our own networks."""
 
-    def std(value: float | str, fan_in: int) -> float:
-        return fan_in**-0.5 if value == "fan_in" else float(value)
+    def std(value: float | str, inputs: int, base: float) -> float:
+        """Of the entries of a matrix, with the factor that its product has."""
+        drawn = inputs**-0.5 if value == "fan_in" else float(value)
+        return drawn * (base / inputs) ** 0.5 if base else drawn
 
     head_width = spec.width // getattr(spec, "heads", 1) if hasattr(spec, "width") else 1
     if isinstance(spec, EncoderSpec):
@@ -41,20 +43,22 @@ def architecture(spec: Any, length: int) -> Architecture:
     if not isinstance(spec, DecoderSpec) or spec.mixer != "softmax" or not spec.use_norm:
         what = getattr(spec, "mixer", type(spec).__name__)
         raise UserError(f"--run judges encoders and softmax decoders with norms, got {what!r}.")
-    if not spec.use_mlp or spec.branch_scale != 1:
-        raise UserError("--run judges decoders with MLPs and branch_scale=1.")
+    if not spec.use_mlp:
+        raise UserError("--run judges decoders with MLPs, got use_mlp=False.")
+    inside = spec.width, spec.base_width
     return Architecture(
         layers=spec.layers,
         width=spec.width,
         heads=spec.heads,
         head_width=head_width,
         mlp_width=spec.mlp_width,
-        std_q=std(spec.qk_init_std, spec.width),
-        std_k=std(spec.qk_init_std, spec.width),
-        std_v=std(spec.init_std, spec.width),
-        std_o=std(spec.init_std, spec.width),
-        std_1=std(spec.init_std, spec.width),
-        std_2=std(spec.init_std, spec.mlp_width),
+        std_q=std(spec.qk_init_std, *inside),
+        std_k=std(spec.qk_init_std, *inside),
+        std_v=std(spec.init_std, *inside),
+        # The last matrix of a branch carries the branch's own factor.
+        std_o=spec.branch * std(spec.init_std, *inside),
+        std_1=std(spec.init_std, *inside),
+        std_2=spec.branch * std(spec.init_std, spec.mlp_width, spec.base_mlp_width),
         score_scale=head_width**-0.5,
         alpha_sa=spec.residual_scale,
         alpha_mlp=spec.residual_scale,

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,10 @@ class Question:
     assumptions: tuple[str, ...] = field(default=())
 
 
-def parse(manual: str | None, arguments: list[str] | None) -> tuple[Any, Question | None]:
+def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None]:
     """The flags, and the question they ask; None with --run and --model, which say it all."""
     parser = _parser(manual)
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(argv)
     for name, beside in ALONE.items():
         if getattr(args, name) is not None:
             _check_alone(parser, args, name, beside)

@@ -110,22 +110,6 @@ def neg_entropy(layout: Layout, theta: jax.Array, width_ratios: Sequence) -> jax
     return jnp.asarray(total)
 
 
-def matrix_neg_entropy(heads: Sequence[int], chain: Sequence, width_ratios: Sequence) -> jax.Array:
-    """The same from the matrices: sum_l (N_l/N) [-ln det U + ln det Ut + Tr Ut^-1 U]."""
-    total = 0.0
-    for head_count, ratio, above, U in zip(
-        (1, *heads[::-1]),
-        width_ratios[::-1],
-        (jnp.eye(len(jnp.atleast_2d(chain[0]))), *chain),
-        chain,
-    ):
-        U, above = (jnp.atleast_2d(jnp.asarray(x)) for x in (U, above))
-        prior = jnp.kron(jnp.eye(head_count, dtype=U.dtype), above)
-        log_dets = jnp.linalg.slogdet(prior)[1] - jnp.linalg.slogdet(U)[1]
-        total += ratio * (log_dets + jnp.trace(jnp.linalg.solve(prior, U)))
-    return jnp.asarray(total)
-
-
 def log_prior(layout: Layout, theta: jax.Array, widths: Sequence) -> jax.Array:
     """ln p(theta) of the exact finite-N law, up to a constant; every rank, also N < H^L.
 

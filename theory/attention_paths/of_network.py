@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer import capture
-from jaxformer.attentioned import READOUTS, attentioned_input
-from jaxformer.errors import UserError, check_choice
+from jaxformer.attentioned import attentioned_input, readout_queries
+from jaxformer.errors import UserError
 from theory.numerics import Array
 
 
@@ -50,7 +50,6 @@ def attentioned_of(
 def from_maps(tokens_BxTxn: Array, maps: Sequence[Array], readout: str = "last") -> jax.Array:
     """xi^pi, (B, D, n), from token vectors and the attention weights of each layer, (B, H, T, S):
     a row for each query, its weights over the keys."""
-    check_choice("readout", readout, READOUTS)
     tokens = jnp.asarray(tokens_BxTxn)
     if tokens.ndim != 3:
         raise UserError(f"tokens must be (examples, length, n) vectors, got shape {tokens.shape}.")
@@ -64,8 +63,8 @@ def from_maps(tokens_BxTxn: Array, maps: Sequence[Array], readout: str = "last")
             )
         turned.append(map_BxHxTxS.swapaxes(2, 3))
     if turned:
-        chosen = {"first": slice(0, 1), "last": slice(-1, None), "mean": slice(None)}[readout]
-        turned[-1] = turned[-1][..., chosen]
+        queries_first = readout_queries(jnp.moveaxis(turned[-1], 3, 1), readout)
+        turned[-1] = jnp.moveaxis(queries_first, 1, 3)
     return attentioned_input(tokens, turned)
 
 

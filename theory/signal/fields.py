@@ -3,20 +3,7 @@
 from typing import Any
 
 from jaxformer.errors import UserError, unknown
-
-# transformers' names of activations -> ours.
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "silu": "silu",
-    "swish": "silu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+from jaxformer.hub_names import ACTIVATIONS
 
 
 class Fields:

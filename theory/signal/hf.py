@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxformer.errors import UserError, unknown
+from jaxformer.hub_names import ACTIVATIONS
 from theory.signal.architecture import Architecture
-from theory.signal.fields import ACTIVATIONS, Fields
+from theory.signal.fields import Fields
 
 
 class Reading(NamedTuple):

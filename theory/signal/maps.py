@@ -9,6 +9,7 @@ after 60 layers differ from those of `propagate` by less than 1e-5.
 import numpy as np
 
 from jaxformer.errors import check_choice
+from theory.formulas import arc_cosine, ratio
 from theory.quadrature import hermite, normal_nodes
 from theory.rem.interpolated import (
     END,
@@ -123,17 +124,11 @@ class Encoders:
     def _kernel(self, c: np.ndarray) -> np.ndarray:
         """E phi(u) phi(v) at correlation c."""
         if self.activation == "relu":
-            angle = np.pi - np.arccos(c)
-            return self.square * (np.sqrt(1 - c**2) + c * angle) / np.pi
+            return self.square * arc_cosine(c)
         total = np.zeros_like(c)
         for coefficient in self.series[::-1]:
             total = total * c + coefficient
         return total
-
-
-def ratio(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """p / q, and 1 where q vanishes (the paper's convention at rho = 0 without a residual)."""
-    return np.where(q > 0, p / np.where(q > 0, q, 1), 1.0)
 
 
 def _coefficients(T: float) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from theory.formulas import arc_cosine
 from theory.quadrature import hermite
 
 _TERMS = 48
@@ -38,8 +39,7 @@ def moments(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.nda
     """E phi(u_k)^2, (K,), and E phi(u_k) phi(u_l), (K, K), for variances q and covariances p."""
     scale_KxK, c_KxK = _cosines(q_K, p_KxK)
     if activation == "relu":
-        f = (np.sqrt(1 - c_KxK**2) + c_KxK * (np.pi - np.arccos(c_KxK))) / np.pi
-        return q_K / 2, scale_KxK / 2 * f
+        return q_K / 2, scale_KxK / 2 * arc_cosine(c_KxK)
     return _by_series(activation, q_K, c_KxK, slope=False)
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from jaxformer.errors import UserError, unknown
 from theory import rem
 from theory.activations import activation_function, second_moments
+from theory.formulas import ratio
 from theory.numerics import Numbers, check_count, check_range
 from theory.signal.maps import LARGEST_ALPHA, OVERLAPS
 
@@ -198,10 +199,10 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
         y_q, y_p = overlap_pair(block.beta, rho, T, overlaps)
         q = block.sigma_v2 * ((1 - rho) * y_q + rho) + alpha_sa2
         p = block.sigma_v2 * ((1 - rho) * y_p + rho) + alpha_sa2 * rho
-        r0 = _ratio(p, q)
-        c = _ratio(block.sigma_w2 * r0 + block.sigma_b2, q1)
+        r0 = ratio(p, q, jnp)
+        c = ratio(block.sigma_w2 * r0 + block.sigma_b2, q1, jnp)
         p2 = sigma_u2 * kernel(c) + block.sigma_b2
-        out = _ratio(p2 + alpha_mlp2 * r0, q2 + alpha_mlp2)
+        out = ratio(p2 + alpha_mlp2 * r0, q2 + alpha_mlp2, jnp)
         return out - jax.lax.stop_gradient(jnp.maximum(out - 1, 0))  # rounding may give more than 1
 
     return step
@@ -216,11 +217,6 @@ def overlap_pair(
     if overlaps == "heuristic":
         return rem.self_overlap_heuristic(beta, rho, T), 0.0
     return rem.self_overlap(beta, rho), 0.0
-
-
-def _ratio(p, q):
-    """p / q, and 1 where both vanish (the paper's convention at rho = 0 without a residual)."""
-    return jnp.where(q > 0, p / jnp.where(q > 0, q, 1.0), 1.0)
 
 
 # Checks ------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def attention(settings, arrays):
 
 
 def memories(task, arrays):
-    """Figures 7 and 9: the heat maps of the first member; a bright diagonal is a memory."""
+    """Figures 7 and 9: the heat maps of one member; a bright diagonal is a memory."""
     shown = [name for name in TITLES if f"memories/{name}" in arrays]
     rows = -(-len(shown) // 2)
     figure, axes = plots.grid(rows, 2, (plots.PAGE, 2.7 * rows))
@@ -180,11 +180,13 @@ def memories(task, arrays):
             axis.set_xticks([task.noise_token], ["noise"])
         if name != "previous_token":
             axis.set_yticks(triggers, q)
+    # Runs of before this array was kept show the first.
+    seed = f"seed {arrays['memories/seed']}" if "memories/seed" in arrays else "the first seed"
     stored = [f"{what} {share:.0%}" for what, share in _stored(arrays, task.noise_token).items()]
     plots.headed(
         figure,
         f"Rows whose largest entry is the one that the paper expects: {', '.join(stored)}",
-        "One network (the first seed). Each map has its own scale; red is positive.",
+        f"One network ({seed}). Each map has its own scale; red is positive.",
     )
     return figure
 
@@ -206,7 +208,9 @@ def _stored(arrays, noise: int) -> dict[str, float]:
 def _versions(curves) -> dict[str, str]:
     """{ending of a curve's name: what the legend says}: the whole model, the last F, F1, others."""
     endings = [n.removeprefix("p_noise") for n in curves if n.startswith("p_noise")]
-    dropped = sorted((e for e in endings if "_without_f" in e), reverse=True)
+    prefix = "_without_f"
+    layers = [int(e.removeprefix(prefix)) for e in endings if e.startswith(prefix)]
+    dropped = [f"{prefix}{layer}" for layer in sorted(layers, reverse=True)]
     words = {"": "whole"} | {e: f"without {e[9:].upper()}" for e in dropped[:2]}
     if len(dropped) > 2:  # of the deep models of synthetic IOI the last F is the paper's
         words.pop(dropped[1])

@@ -69,11 +69,11 @@ class Probing:
         curves = {name: np.array([probed[s][name] for s in steps], float) for name in names}
         halves = (trained.state.trainable, trained.state.frozen)
         cuts = {pattern: self._truncate(halves, pattern) for pattern in self.settings.truncate}
-        maps, scores = self._memories(halves)
+        kept = numbers.kept(result.members)
+        maps, scores = self._memories(halves, kept[0])
         values = numbers.along(steps, curves, self.settings)
         values |= numbers.of_cuts(cuts, self.settings.fractions)
         values |= {name: np.asarray(score) for name, score in scores.items()}
-        kept = numbers.kept(result.members)
         trivial = numbers.trivial(self.setup.task, jax.device_get(self.clean))
         result = dataclasses.replace(result, baselines={**result.baselines, **trivial})
         arrays = {"steps": steps, "kept": np.array(kept)}
@@ -84,6 +84,7 @@ class Probing:
             for name, found in cut.items()
         }
         arrays |= {f"memories/{name}": np.asarray(found) for name, found in maps.items()}
+        arrays["memories/seed"] = np.array(result.members[kept[0]]["seed"])
         return _with_numbers(result, values, kept), arrays | self._looks(rows)
 
     def _looks(self, rows) -> dict[str, np.ndarray]:
@@ -97,15 +98,15 @@ class Probing:
             "attention/follows": np.array(target[0]) + 2 * np.array(noise[0]),
         }
 
-    def _memories(self, halves):
-        """The maps of the first member, the scores of all."""
+    def _memories(self, halves, shown: int):
+        """The maps of one member, the scores of all."""
         model, task = self.setup.model, self.setup.task
-        first = Partition.merge(*jax.tree.map(lambda x: x[0], halves))
+        one = Partition.merge(*jax.tree.map(lambda x: x[shown], halves))
 
         def scores(params):
             return probes.memory_scores(probes.memories(model, params), task)
 
-        return jax.jit(partial(probes.memories, model))(first), _every_member(scores)(halves)
+        return jax.jit(partial(probes.memories, model))(one), _every_member(scores)(halves)
 
     def _truncate(self, halves, pattern: str):
         def cuts(params, *sets):

@@ -15,22 +15,27 @@ from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome, exact
+from jaxformer.errors import UserError
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
-from theory.attention_paths.diagnostics import monte_carlo_error
+from theory.attention_paths.diagnostics import LEAST_DRAWS, monte_carlo_error
+
+CHAINS = 2  # of a sampled posterior
+TOGETHER = ("good", "denoising")  # paths that the paper combines in the GP limit
 
 
 def measure_accuracy(
     widths: Sequence[int], sampled_widths: Sequence[int], draws: int, warmup: int, sets: Datasets
 ) -> Outcome:
     """Test accuracy against N: theory, exact posterior, GP limit and single paths."""
-    _, temperature, seed, n_seeds = sets
-    examples = sets.examples()
-    names = examples[0].names
-    alone = {"GP limit": names, names[0]: names[:1], f"{names[0]} + {names[2]}": names[::2]}
+    temperature, examples = sets.temperature, sets.examples()
+    names, n_sets = examples[0].names, len(examples)
+    alone: dict[str, Sequence[str]] = {"GP limit": names, names[0]: names[:1]}
+    if {*TOGETHER} < {*names}:
+        alone[" + ".join(TOGETHER)] = TOGETHER
     alone |= {name: (name,) for name in names[1:]}
-    fixed = np.zeros((len(alone), n_seeds))
-    theory, sampled = np.zeros((2, n_seeds, len(widths))), np.zeros((n_seeds, len(sampled_widths)))
+    fixed = np.zeros((len(alone), n_sets))
+    theory, sampled = np.zeros((2, n_sets, len(widths))), np.zeros((n_sets, len(sampled_widths)))
     chains: dict[str, Any] = {}
     for i, data in enumerate(examples):
         for k, used in enumerate(alone.values()):
@@ -39,7 +44,7 @@ def measure_accuracy(
             found = data.solve(width, temperature)
             theory[:, i, k] = data.accuracy_at(found.U, temperature), found.action
         for k, width in enumerate(sampled_widths):
-            posterior = _sample(data, width, temperature, draws, warmup, seed + i)
+            posterior = _sample(data, width, temperature, draws, warmup, sets.seed + i)
             sampled[i, k] = data.accuracy(posterior.mean(data.attentioned_test))
             chains[f"N={width}, dataset {i}"] = posterior.diagnostics
 
@@ -57,7 +62,7 @@ def measure_accuracy(
     arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}
     arrays |= {"sampled_widths": sampled_widths, "accuracy_sampled": sampled}
     arrays |= {"alone": [*alone], "accuracy_alone": fixed}
-    return Outcome(arrays, metrics, {"chance": 0.5}, chains)
+    return Outcome(arrays, metrics, {"chance": sets.chance(examples)}, chains)
 
 
 def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
@@ -84,10 +89,19 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
         figure,
         f"Finite width {verb} the GP limit: {100 * top:.1f} % at N = {widths[best]}, "
         f"{100 * limit:.1f} % at infinity",
-        f"{len(theory)} data sets; bars: standard errors over them. a1, a2: adversarial paths.",
+        problem.over(len(theory)).capitalize() + " a1, a2: adversarial paths." * ("a1" in alone),
         axis,
     )
     return figure
+
+
+def check_order_parameter(draws: int) -> None:
+    least = CHAINS * LEAST_DRAWS
+    if draws % CHAINS or draws < least:
+        raise UserError(
+            f"figure.draws must be a multiple of {CHAINS}, its number of chains, and at least "
+            f"{least}; got {draws}."
+        )
 
 
 def measure_order_parameter(
@@ -107,7 +121,7 @@ def measure_order_parameter(
         theory = data.solve(width, temperature)
         posterior = _sample(data, width, temperature, draws, warmup, seed)
         chains[f"N={width}"] = posterior.diagnostics
-        by_chain = posterior.U.reshape(2, -1, *posterior.U.shape[1:])
+        by_chain = posterior.U.reshape(CHAINS, -1, *posterior.U.shape[1:])
         known = _error(1.0, {f"N={width}": posterior.diagnostics})
         sampled, errors = posterior.U.mean(0), known * monte_carlo_error(by_chain[:, :, *upper])
         arrays |= {f"theory/N={width}": theory.U, f"sampled/N={width}": sampled}
@@ -143,8 +157,8 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
         f"{narrow[first, first]:.1f}) and {names[second]} ({narrow[second, second]:.1f}), with "
         f"correlation {correlation:.2f}; at N = {max(widths)} all paths count about alike "
         f"({rest.min():.2f} to {rest.max():.2f})",
-        f"One data set, one colour scale. good computes the label, denoising sees its noise"
-        f"{others}.",
+        "One data set, one colour scale."
+        + f" good computes the label, denoising sees its noise{others}." * ("good" in names),
     )
     return figure
 
@@ -200,7 +214,7 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
         figure,
         f"The network subtracts one path from the other: correlation {lowest.min():.2f} at noise "
         f"{noises[-1]:g}",
-        f"Theory on {arrays['accuracy'].shape[-1]} data sets; bars: standard errors over them.",
+        f"Theory on {problem.over(arrays['accuracy'].shape[-1])}",
         axes[0, 0],
     )
     return figure
@@ -212,7 +226,7 @@ def _lines(widths: Sequence[int]) -> list[str]:
 
 def _sample(data: problem.Example, width, temperature, draws, warmup, seed: int):
     given = (data.attentioned, data.labels, width, temperature, data.heads)
-    return attention_paths.sample(jax.random.key(seed), *given, draws, warmup, 2)
+    return attention_paths.sample(jax.random.key(seed), *given, draws, warmup, CHAINS)
 
 
 def _error(sem: float, chains: Mapping[str, Any]) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
 from experiments.shared import plots
 from experiments.shared.outcome import Outcome
@@ -48,7 +49,7 @@ def draw_head_scores(arrays, widths: Sequence[int]):
         f"At N = {widths[0]} {names[lowest]} has the lowest score; without it accuracy changes by "
         f"{-100 * drops[0, :, lowest].mean():+.1f} points, without {names[worst]} by "
         f"{-100 * drops[0, :, worst].mean():+.1f}",
-        f"Theory on {scores.shape[1]} data sets; bars: standard errors over them.",
+        f"Theory on {problem.over(scores.shape[1])}",
         axes[0, 0],
     )
     return figure
@@ -56,10 +57,11 @@ def draw_head_scores(arrays, widths: Sequence[int]):
 
 def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
     """More heads or layers, good heads among random ones: U, accuracy against N, head scores."""
-    examples, temperature, n = sets.examples(), sets.temperature, sets.n_seeds
+    examples, temperature = sets.examples(), sets.temperature
+    n_sets = len(examples)
     heads, names = examples[0].heads, examples[0].names
-    theory, gp = np.zeros((n, len(widths))), np.zeros(n)
-    scores, shown = np.zeros((n, sum(heads))), np.zeros((n, len(names), len(names)))
+    theory, gp = np.zeros((n_sets, len(widths))), np.zeros(n_sets)
+    scores, shown = np.zeros((n_sets, sum(heads))), np.zeros((n_sets, len(names), len(names)))
     for i, data in enumerate(examples):
         gp[i] = data.accuracy_at(np.eye(len(names)), temperature)
         solved = [data.solve(width, temperature).U for width in widths]
@@ -73,7 +75,8 @@ def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
     for h, place in enumerate(all_heads(heads)):
         metrics[f"score/{head_name(*place)}"] = over_seeds(scores[:, h])
     arrays = {"widths": widths, "accuracy": theory, "gp": gp, "U": shown, "scores": scores}
-    return Outcome(arrays | {"names": names, "heads": heads}, metrics, {"chance": 0.5})
+    arrays |= {"names": names, "heads": heads}
+    return Outcome(arrays, metrics, {"chance": sets.chance(examples)})
 
 
 def draw_networks(arrays, widths: Sequence[int]):
@@ -105,8 +108,7 @@ def draw_networks(arrays, widths: Sequence[int]):
         f"{' x '.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
         f"{100 * gp:.1f} % in the GP limit",
-        f"{len(theory)} data sets; bars: standard errors over them. "
-        "A path is named by its heads, from 1.",
+        f"Theory on {problem.over(len(theory))} A path is named by its heads, from 1.",
     )
     return figure
 

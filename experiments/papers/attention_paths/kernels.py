@@ -17,12 +17,14 @@ from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap,
 def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) -> Outcome:
     """|e_k . Y| / sqrt(P) of the leading principal components of K, the GP limit first."""
     labels = ("GP limit", *(f"N = {n}" for n in widths[::-1]))
-    overlaps = np.zeros((len(labels), sets.n_seeds, components))
-    aligned = np.zeros((len(labels), sets.n_seeds))
-    for i, data in enumerate(sets.examples()):
+    problems = [(data, *data.of_one_output()) for data in sets.examples()]
+    components = min(components, len(problems[0][2]))
+    overlaps = np.zeros((len(labels), len(problems), components))
+    aligned = np.zeros((len(labels), len(problems)))
+    for i, (data, inputs, values) in enumerate(problems):
         solved = [np.asarray(data.solve(width, sets.temperature).U) for width in widths[::-1]]
         for k, U in enumerate((np.eye(len(data.names)), *solved)):
-            kernel, labels_P = total_kernel(data.attentioned, U), jnp.asarray(data.labels)
+            kernel, labels_P = total_kernel(inputs, U), jnp.asarray(values)
             overlaps[k, i] = np.asarray(kernel_task_overlap(kernel, labels_P))[:components]
             aligned[k, i] = kernel_alignment(kernel, labels_P)
     captured, top, metrics = np.cumsum(overlaps**2, axis=-1), min(5, components), {}
@@ -35,7 +37,9 @@ def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) ->
 
 def draw_alignment(arrays, components: int):
     figure, (left, right) = plots.row(2, (plots.PAGE, 2.1))
-    labels, overlaps, ranks = arrays["labels"], arrays["overlap"], np.arange(1, components + 1)
+    labels, overlaps = arrays["labels"], arrays["overlap"]
+    components = overlaps.shape[-1]  # as many as there are examples at most
+    ranks = np.arange(1, components + 1)
     captured = np.cumsum(overlaps**2, axis=-1)
     for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
         left.plot(ranks, overlaps[k].mean(0), marker=".", color=colour, label=label)
@@ -47,7 +51,7 @@ def draw_alignment(arrays, components: int):
         figure,
         f"The five leading components carry {100 * means[-1]:.0f} % of the labels at "
         f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit",
-        f"Means over {overlaps.shape[1]} data sets; bars: standard errors.",
+        f"Theory on {problem.over(overlaps.shape[1])}",
         left,
     )
     return figure
@@ -58,16 +62,19 @@ def measure_path_kernels(
 ) -> Outcome:
     """The P x P kernels C of every path, of the two best together, and K at two widths."""
     data = problem.example(seed, **task)
-    scaled = data.attentioned / data.attentioned.shape[2] ** 0.5
+    inputs, labels = data.of_one_output()
+    order = np.argsort(-labels, kind="stable")
+    inputs, labels = inputs[order], labels[order]
+    scaled = inputs / inputs.shape[2] ** 0.5
     panels = {name: scaled[:, i] @ scaled[:, i].T for i, name in enumerate(data.names)}
-    two = 2 if len(panels) > 2 else 1
-    cross = scaled[:, 0] @ scaled[:, two].T
-    panels[f"{data.names[0]} x {data.names[two]}"] = (cross + cross.T) / 2
-    panels["K, GP limit"] = np.asarray(total_kernel(data.attentioned, np.eye(len(data.names))))
+    if two := min(2, len(panels) - 1):
+        cross = scaled[:, 0] @ scaled[:, two].T
+        panels[f"{data.names[0]} x {data.names[two]}"] = (cross + cross.T) / 2
+    panels["K, GP limit"] = np.asarray(total_kernel(inputs, np.eye(len(data.names))))
     for width in widths:
         U = data.solve(width, temperature).U
-        panels[f"K, N = {width}"] = np.asarray(total_kernel(data.attentioned, U))
-    labels_P = jnp.asarray(data.labels)
+        panels[f"K, N = {width}"] = np.asarray(total_kernel(inputs, U))
+    labels_P = jnp.asarray(labels)
     aligned = {n: float(kernel_alignment(jnp.asarray(K), labels_P)) for n, K in panels.items()}
     arrays = {name.replace(" ", ""): kernel for name, kernel in panels.items()}
     metrics = {f"alignment/{name.replace(' ', '')}": exact(v) for name, v in aligned.items()}

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.errors import UserError, check_range
 from jaxformer.training.cost import free_memory
-from theory.attention_paths.of_network import READOUTS, from_maps
+from theory.attention_paths.of_network import from_maps
 
 KNOWN = ("attentioned", "heads", "tokens", "readout", "labels", "names", "variances")
 
@@ -89,7 +89,6 @@ def _inputs(
             f"'attention_1{ending}' .. for each layer; it has {', '.join(sorted(held))}."
         )
     readout = str(held.get("readout", "last"))
-    check_choice("readout", readout, READOUTS)
     tokens = np.asarray(held[f"tokens{ending}"], np.float64)
     maps = [np.asarray(held[f"attention_{l}{ending}"], np.float64) for l in range(1, layers + 1)]
     return np.asarray(from_maps(tokens, maps, readout)), tuple(m.shape[1] for m in maps)

@@ -12,6 +12,7 @@ from jaxformer.attentioned import READOUTS
 from jaxformer.data import hidden_markov
 from jaxformer.errors import check_choice
 from theory import attention_paths
+from theory.attention_paths import outputs
 
 NAMES = {
     "four_paths": ("good", "a1", "denoising", "a2"),
@@ -55,13 +56,24 @@ class Example(NamedTuple):
             self.attentioned, self.labels, width, temperature, self.heads
         )
 
+    def chance(self) -> float:
+        """The accuracy of the best constant answers: of the larger class, or of the mean."""
+        means = np.asarray(self.labels_test).mean(0)
+        constant = np.where(means < 0, -1.0, 1.0) if self.is_classes else means
+        return self.accuracy(np.broadcast_to(constant, self.labels_test.shape))
+
+    def of_one_output(self) -> tuple[np.ndarray, np.ndarray]:
+        """(attentioned, labels) with each output an example: as many paths as there are names."""
+        m = outputs.count(self.labels)
+        return np.asarray(outputs.expand(self.attentioned, m)), self.labels.reshape(-1)
+
     def only(self, *names: str) -> np.ndarray:
         """U = 1 on the diagonal for the named paths and 0 elsewhere."""
         return np.diag([float(name in names) for name in self.names])
 
 
 class Datasets(NamedTuple):
-    """The problems of a figure: one for each seed, all at one temperature."""
+    """The problems of a figure: one for each seed, or that of a file, all at one temperature."""
 
     task: dict[str, Any]
     temperature: float
@@ -69,10 +81,14 @@ class Datasets(NamedTuple):
     n_seeds: int
 
     def examples(self, **change) -> list[Example]:
-        """All of them; `change` replaces fields of the task. A file holds one."""
+        """All of them; `change` replaces fields of the task. A file holds one, for any seeds."""
         if "file" in self.task:
             return [example(self.seed, **self.task)]
         return [example(self.seed + i, **self.task | change) for i in range(self.n_seeds)]
+
+    def chance(self, examples: Sequence[Example]) -> float:
+        """The accuracy of guessing: 1/2 in the task, whose classes are equal; that of a file."""
+        return examples[0].chance() if "file" in self.task else 0.5
 
 
 def example(seed: int, file: str = "", **task: Any) -> Example:
@@ -80,9 +96,10 @@ def example(seed: int, file: str = "", **task: Any) -> Example:
     if not file:
         return hidden_markov_example(seed, **task)
     held = own.read(file)
-    names, outputs = held.pop("names") or path_names(held["heads"]), held["labels"].shape[1:]
-    if outputs:  # U has a row for each path and output
-        names = tuple(f"{name}:{c}" for name in names for c in range(1, outputs[0] + 1))
+    names = held.pop("names") or path_names(held["heads"])
+    if held["labels"].ndim == 2:  # U has a row for each path and output
+        m = outputs.count(held["labels"])
+        names = tuple(f"{name}:{c}" for name in names for c in range(1, m + 1))
     return Example(**held, names=names)
 
 
@@ -117,6 +134,11 @@ def check(design: Any, readout: str) -> None:
     """Raises if nobody knows the heads or the readout."""
     hidden_markov.bilinear_forms(1, design, length=2, features=4)
     check_choice("readout", readout, READOUTS)
+
+
+def over(count: int) -> str:
+    """What a figure says of its data sets."""
+    return f"{count} data sets; bars: standard errors over them." if count > 1 else "one data set."
 
 
 def path_names(heads: Sequence[int]) -> tuple[str, ...]:

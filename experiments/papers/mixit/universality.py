@@ -55,7 +55,7 @@ def measure_universality(
     in (1, u_t, g_1,t, .., g_H,t), which is what trained value and output weights can do; with the
     ReLU layer, `relu_features` random units of that vector stand beside it. Readouts are ridge
     regressions on `train` sequences; the error is the mean square on `test` others over the
-    target's variance.
+    target's variance. Both counts are rounded up to whole chunks of 250 where they are larger.
     """
     counts = {"linear": heads, "mlp": mlp_heads}
     for name, found in (("heads", heads), ("mlp_heads", mlp_heads)):

@@ -6,20 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from jaxformer.errors import UserError, check_choice, one_line, unknown
+from jaxformer.hub_names import ACTIVATIONS
 from jaxformer.models.pretrained.rotary import Rotary
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 Config = Mapping[str, Any]
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 # Fields that would change the function, and the only value that is built.
 FIXED = {
     "gpt2": {

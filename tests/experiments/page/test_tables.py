@@ -7,7 +7,10 @@ import pytest
 
 from experiments import report
 from experiments.ledger import tables
+from experiments.ledger.item import Item, Paper
 from experiments.ledger.ledger import ledger
+from experiments.ledger.record import Record
+from experiments.ledger.rules import NOT_RUN, above, gap, over
 from experiments.papers import PAPERS
 from tests.experiments import made_up
 
@@ -27,6 +30,16 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
     assert tables.latex("a\\b{c}~^#$ρ") == (
         r"a\textbackslash{}b\{c\}\textasciitilde{}\textasciicircum{}\#\$$\rho$"
     )
+
+
+@pytest.mark.parametrize("side", [gap("A", "B"), over(("A", "B"), "accuracy")])
+def test_a_rule_looks_at_every_cell_of_its_numbers(side):
+    cells = {"A": made_up.A, "B": made_up.B}
+    item = Item("Table 1", "claim.", cells, {"": above(side, -1.0)})
+    records = [Record.from_json(made_up.RECORDS[name]) for name in "ab"]
+    (row,) = ledger({"p": Paper("p", "title", "source", (item,))}, records)
+    assert row.verdict != NOT_RUN and not row.problems
+    assert [line.words()["verdict"] for line in tables.lines(row)] == [row.verdict] * 2
 
 
 def test_pdflatex_prints_the_tables(rows, tmp_path):

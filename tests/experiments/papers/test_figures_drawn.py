@@ -1,10 +1,12 @@
 """Every figure is measured once, and drawn from its arrays whenever somebody asks."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
 
+from experiments.papers.two_failure_modes import attention
 from experiments.recipes import solve
 from experiments.run import main
 from experiments.shared import flags
@@ -102,6 +104,36 @@ def test_the_figure_shows_the_arrays_of_the_file(run, tmp_path):
     (workdir / "arrays.npz").write_bytes(kept)
     assert main([*words, "--draw"]) == 0
     assert (workdir / "figure.png").read_bytes() == before
+
+
+def test_a_drawing_that_fails_loses_no_measurement(run, tmp_path, monkeypatch):
+    words = [*run[1][:-1], f"--workdir={tmp_path / 'run'}"]
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no ink"):
+        patch.setattr(attention, "draw_spectrum", _failing(attention.draw_spectrum))
+        main(words)
+    result = (tmp_path / "run/result.json").read_text()
+    assert not (tmp_path / "run/figure.png").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(attention, "measure_spectrum", _failing(attention.measure_spectrum))
+        assert main(words) == 0
+    assert (tmp_path / "run/figure.png").read_bytes() == (run[0] / "figure.png").read_bytes()
+    assert (tmp_path / "run/result.json").read_text() == result
+
+
+def _failing(function):
+    @functools.wraps(function)
+    def fails(**_):
+        raise RuntimeError("no ink")
+
+    return fails
+
+
+@pytest.mark.parametrize("draws", [7, 6])
+def test_draws_that_two_chains_cannot_share_are_refused(draws, tmp_path, capsys):
+    config = "--config=configs/attention_paths/order_parameter.py:scale=tiny"
+    assert main([config, f"--config.figure.draws={draws}", f"--workdir={tmp_path / 'x'}"]) == 2
+    error = capsys.readouterr().err
+    assert "figure.draws must be a multiple of 2" in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.papers.attention_paths import own, problem
+from experiments.papers.attention_paths import accuracy, heads, kernels, own, problem
+from experiments.recipes import solve
 from experiments.run import main
+from experiments.shared import flags
 from jaxformer.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -100,7 +102,8 @@ def test_no_file_and_a_file_of_something_else(tmp_path):
         own.read(str(tmp_path / "text.npz"))
 
 
-JOBS = ("posterior", "order_parameter", "head_scores")
+FIGURES = ("order_parameter", "head_scores", "path_kernels", "alignment", "accuracy", "wider")
+JOBS = ("posterior", *FIGURES)
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -112,6 +115,62 @@ def test_a_job_is_checked_before_it_starts(job, saved, tmp_path, capsys):
     assert "there is no such file" in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("job", ("datasets", "robustness"))
+def test_a_figure_that_draws_its_own_data_refuses_a_file(job, saved, tmp_path, capsys):
+    command = f"--config=configs/attention_paths/{job}.py:scale=tiny"
+    file = f"--config.data.file={saved(**BY_PATHS)}"
+    assert main([command, file, f"--workdir={tmp_path}/x"]) == 2
+    error = capsys.readouterr().err
+    assert f"figure 'paths_{job}' takes no data.file" in error and error.count("\n") == 1
+    assert "paths_order_parameter" in error
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_file_is_one_data_set_whatever_the_seeds(seeds, saved):
+    """Its numbers are those of one problem, without an error bar."""
+    one_path = {"attentioned": XI[:, :1], "heads": np.array([1, 1]), "labels": Y}
+    with jax.enable_x64(True):
+        sets = problem.Datasets({"file": saved(**BY_PATHS)}, 0.1, 0, seeds)
+        (data,) = sets.examples()
+        U = data.solve(5, 0.1).U
+        expected = data.accuracy_at(U, 0.1)
+        found = accuracy.measure_accuracy((5,), (), 0, 0, sets)
+        metrics, baselines = found.metrics, found.baselines
+        metrics |= {f"net/{k}": v for k, v in heads.measure_networks((5,), sets).metrics.items()}
+        aligned = kernels.measure_alignment((5,), 99, sets)
+        lone = problem.Datasets({"file": saved(**one_path)}, 0.1, 0, seeds)
+        accuracy.measure_accuracy((5,), (), 0, 0, lone)
+        kernels.measure_path_kernels(lone.task, (5,), 0.1, 0)
+    metrics |= aligned.metrics
+    K = np.einsum("ab,pan,qbn->pq", U, XI, XI, optimize=True)
+    assert metrics["alignment/N=5"].mean == pytest.approx(Y @ K @ Y / P / np.linalg.norm(K))
+    assert metrics["accuracy/N=5"].mean == metrics["net/accuracy/N=5"].mean
+    assert metrics["accuracy/N=5"].mean == expected
+    assert {metric.n for metric in metrics.values()} == {1} and baselines == {"chance": 0.5}
+    assert aligned.arrays["overlap"].shape == (2, 1, P)  # of as many components as examples
+
+
+def test_the_record_of_a_file_has_one_seed(saved):
+    config = flags.load_config("configs/attention_paths/alignment.py:scale=paper")
+    assert solve.setup(config)[1]["n_seeds"] == 10 and solve.uses_seeds(config)
+    config.data.file = saved(**BY_PATHS)
+    assert solve.setup(config)[1]["n_seeds"] == 1 and not solve.uses_seeds(config)
+
+
+def test_kernels_of_several_outputs_are_of_every_path_and_output(saved):
+    """The labels, one column after the other, are aligned with a kernel of two equal blocks."""
+    held = BY_PATHS | {"labels": np.stack([Y, -Y], 1)}
+    with jax.enable_x64(True):
+        sets = problem.Datasets({"file": saved(**held)}, 0.1, 0, 1)
+        metrics = kernels.measure_alignment((5,), 4, sets).metrics
+        drawn = kernels.measure_path_kernels(sets.task, (5,), 0.1, 0)
+    K = np.einsum("pan,qan->pq", XI, XI)
+    expected = Y @ K @ Y / P / np.linalg.norm(K) / 2**0.5
+    assert metrics["alignment/GP_limit"].mean == pytest.approx(expected)
+    assert drawn.metrics["alignment/K,GPlimit"].mean == pytest.approx(expected)
+    assert len(drawn.arrays["paths"]) == 8
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_runs_on_data_of_ones_own(job, saved, tmp_path):
@@ -121,4 +180,4 @@ def test_a_job_runs_on_data_of_ones_own(job, saved, tmp_path):
     assert main([command, file, f"--workdir={tmp_path}/run"]) == 0
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert any(value["mean"] is not None for value in result["metrics"].values())
-    assert (tmp_path / "run/figure.png").exists()
+    assert (tmp_path / "run/figure.png").exists() and result["seeds"] == [0]

@@ -2,13 +2,16 @@
 
 import json
 import signal
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
-from experiments.papers.associations import probes
+from experiments.papers.associations import numbers, plots, probes
+from experiments.papers.associations.probing import Probing
 from experiments.run import main
 from jaxformer import surgery
 from jaxformer.checkpoint import Checkpoints
@@ -96,6 +99,38 @@ def test_memories_are_scored_as_what_they_store():
     expected = (3 - rest.mean()) / rest.std(), (0.25 - rest.mean()) / rest.std()
     found = scores["induction_triggers"], scores["induction_others"]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_maps_are_those_of_a_member_that_the_means_are_over():
+    """Of the first that was kept; the one before it diverged."""
+    task, draws = Recall(n_symbols=4, context=6), iter(jax.random.split(jax.random.key(0), 9))
+
+    def kernel():
+        kernel_2xDxD = jax.random.normal(next(draws), (2, 5, 5))
+        return {"kernel": kernel_2xDxD.at[0].set(jnp.nan)}
+
+    blocks = {f"block_{i}": {"attn": {"key": kernel(), "value": kernel()}} for i in range(2)}
+    params = blocks | {"embed": {"embedding": kernel()["kernel"]}, "unembed": kernel()}
+    model = SimpleNamespace(spec=SimpleNamespace(feed_forward=("none", "none")))
+    probing = SimpleNamespace(setup=SimpleNamespace(model=model, task=task))
+    members = [{"diverged_at": at, "chosen": True, "learning_rate": 1.0} for at in (3, None)]
+    (shown,) = numbers.kept(members)
+    maps, scores = Probing._memories(probing, (params, {}), shown)
+    assert all(np.isfinite(found).all() for found in maps.values())
+    assert all(score.shape == (2,) for score in scores.values())
+    arrays = {f"memories/{name}": np.asarray(found) for name, found in maps.items()}
+    for held, words in (({"memories/seed": np.array(7)}, "seed 7"), ({}, "the first seed")):
+        figure = plots.memories(task, arrays | held)
+        texts = [text.get_text() for text in figure.findobj(Text)]
+        assert any(f"One network ({words})" in text for text in texts), texts
+
+
+def test_the_last_of_ten_layers_is_the_tenth():
+    """By number, and not as words are sorted."""
+    curves = {f"p_noise{e}": 0 for e in ("", "_without_f9", "_without_f10", "_at_0.5")}
+    assert [*plots._versions(curves)] == ["", "_without_f10", "_without_f9", "_at_0.5"]
+    curves["p_noise_without_f1"] = 0
+    assert [*plots._versions(curves)] == ["", "_without_f10", "_at_0.5"]
 
 
 def test_the_sequence_shown_has_both_noise_and_another_ybar_than_the_trigger():

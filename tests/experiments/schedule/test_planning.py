@@ -5,7 +5,7 @@ import pytest
 from experiments import recipes
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.record import Record
-from experiments.ledger.rules import above, of
+from experiments.ledger.rules import above, gap, of, over
 from experiments.schedule import launch, planning, running
 from experiments.schedule.estimates import Estimator, written_seconds
 from experiments.shared import flags
@@ -91,6 +91,19 @@ def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_chea
         for todo in planning.order(planning.todos(wanted, [], "small", 0, seconds), wanted)
     ]
     assert names == ["7: a", "7: b", "8: 4", "8: 8", "8: 16", "7: c"]
+
+
+@pytest.mark.parametrize("side", [gap("a", "b"), over(("a", "b"), "accuracy")])
+def test_a_number_of_two_cells_lacks_both_runs(side):
+    item = Item("Table 5", "x.", {"a": A, "b": B}, {"": above(side, 0.0)})
+    papers = {"p": Paper("p", "t", "s", (item, SHARED))}
+    wanted = planning.select(papers, "p", "")
+    dear = {"mixit": 15.0, "random": 99.0}
+    seconds = lambda config: dear.get(config.arguments.variant, 10.0)  # noqa: E731
+    found = planning.todos(wanted, [], "small", 0, seconds)
+    names = [todo.names[0] for todo in planning.order(found, wanted)]
+    # The one run of Table 10 takes less time than both of Table 5, though more than one of them.
+    assert names == ["p Table 10: c", "p Table 5: a", "p Table 5: b", "p Table 10: d"]
 
 
 def states(found):

@@ -1,5 +1,7 @@
 """Bartlett coordinates: the same numbers as the matrices, and the law of real weights."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +33,7 @@ def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
     @jax.jit
     def all_of(theta):
         chain = chains.order_parameters(layout, theta)
-        expected = chains.matrix_neg_entropy(HEADS, chain, ratios)
+        expected = matrix_neg_entropy(HEADS, chain, ratios)
         found = chains.neg_entropy(layout, theta, ratios)
         return chain, expected, found, chains.coordinates(layout, chain)
 
@@ -43,12 +45,28 @@ def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
     np.testing.assert_allclose(identity, ratios[0] * 6 + ratios[1] * 3 + ratios[2], rtol=1e-12)
 
 
+def matrix_neg_entropy(heads: Sequence[int], chain: Sequence, width_ratios: Sequence) -> jax.Array:
+    """`neg_entropy` from the matrices: sum_l (N_l/N) [-ln det U + ln det Ut + Tr Ut^-1 U]."""
+    total = 0.0
+    for head_count, ratio, above, U in zip(
+        (1, *heads[::-1]),
+        width_ratios[::-1],
+        (jnp.eye(len(jnp.atleast_2d(chain[0]))), *chain),
+        chain,
+    ):
+        U, above = (jnp.atleast_2d(jnp.asarray(x)) for x in (U, above))
+        prior = jnp.kron(jnp.eye(head_count, dtype=U.dtype), above)
+        log_dets = jnp.linalg.slogdet(prior)[1] - jnp.linalg.slogdet(U)[1]
+        total += ratio * (log_dets + jnp.trace(jnp.linalg.solve(prior, U)))
+    return jnp.asarray(total)
+
+
 def log_density(heads, chain, widths):
     """ln p(U-chain) with respect to dU, up to a constant: the Wishart densities themselves."""
     total = 0.0
     for U in map(jnp.atleast_2d, chain):
         total -= (len(U) + 1) / 2 * jnp.linalg.slogdet(U)[1]
-    return total - chains.matrix_neg_entropy(heads, chain, [width / 2 for width in widths])
+    return total - matrix_neg_entropy(heads, chain, [width / 2 for width in widths])
 
 
 def test_log_prior_is_the_wishart_density_with_its_jacobian(theta):
