@@ -100,7 +100,8 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         _walks(column[0], arrays, name, f"networks, n = {max(widths)}")
         column[0].set(title=label, xlabel=r"$\tau$ = depth / width")
         theory = arrays[f"sde/{name}"][:, -1]
-        bins = np.linspace(*np.quantile(theory, (0.001, 0.999)), 41)
+        low, high = np.quantile(theory, (0.001, 0.999))
+        bins = np.linspace(low, high, 41)
         column[1].hist(theory, bins, density=True, color="0.8", label="SDE")
         for colour, n in zip(plots.COLOURS[1:], widths):
             look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
