@@ -245,7 +245,7 @@ STATEMENTS = (
     statement(
         "Table 3",
         "Means and variances of the first gradient step.",
-        "Rows 4 to 10 of sigma^2 use 1/(N+1) for 1/(N+1)^2; mu(j,j) is printed with the other sign.",
+        "Rows 4 to 10 of sigma^2 use 1/(N+1) for 1/(N+1)^2; mu(j,j) has the other sign in print.",
         checks={
             f"sigma^2 ({row}) is the printed one": near(
                 computed(f"Table 3 ({row}): printed over exact variance", "lemmas"), 1.0, 0.02
