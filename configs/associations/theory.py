@@ -3,8 +3,8 @@ r"""Every theorem and lemma table of the associations paper: predicted against m
     python experiments/run.py --config=configs/associations/theory.py:scale=small
 
 scale  what                                             time             expected
-tiny   N = 16, too small for the limits                 12 CPU seconds   34, 12 and 10 (see below)
-small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   36 hold, 15 hold with
+tiny   N = 16, too small for the limits                 12 CPU seconds   37, 12 and 10 (see below)
+small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   39 hold, 15 hold with
                                                                          another constant, 5 fail
 paper  the same with 8 times the samples                CPU minutes      the same
 
