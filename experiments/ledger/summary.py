@@ -50,7 +50,10 @@ def late(rows: Sequence[Row]) -> str:
     """How many verdicts rest on rules that came after their numbers."""
     decided = (HELD, NOT_HELD, OPEN)
     judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
+    asked = len(rows) - len(of_the_papers(rows))
+    apart = f" {asked} questions of our own are not counted." if asked else ""
     return (
         f"Of the {len(judged)} rows with a verdict, {sum(i.late for i in judged)} "
-        "have rules that were written after numbers of theirs had been seen; RESULTS.md marks them."
+        "have rules that were written after numbers of theirs had been seen; RESULTS.md marks "
+        f"them.{apart}"
     )

@@ -23,6 +23,7 @@ LINES = re.compile(r'<path d="([^"]*)"((?:(?!opacity)[^>])*fill: none(?:(?!opaci
 # A mark, and its copies along a curve: the caps of bars, dots.
 MARK = re.compile(r'<path id="(\w+)" d="([^"]*)"(?: style="([^"]*)")?/>')
 COPY = re.compile(r'<use xlink:href="#(\w+)" x="([^"]*)" y="([^"]*)"(?: style="([^"]*)")?/>')
+DEFINED = re.compile(r'<defs><path id="(\w+)"[^>]*/></defs>')
 # Ticks of an axis, the label behind each, and the next tick.
 _LABEL = r"<text\b[^>]*>(?:[^<]|</?tspan\b[^>]*>)*</text>"
 TICKS = re.compile(
@@ -44,7 +45,7 @@ def shortened(text: str) -> str:
     text = TURNED.sub("", text.replace(" L ", "L").replace("> <", "><"))
     text = _without_bare_groups(_names_that_are_used(text))
     text = _marks_that_say_it_once(_lines_joined(_letters_joined(text)))
-    text = _marks_drawn(_ticks_before_labels(text))
+    text = _without_unused_marks(_marks_drawn(_ticks_before_labels(text)))
     text = PATH.sub(lambda m: f' d="{in_steps(m[1])}"', text)
     styles = dict.fromkeys(re.findall(r' style="([^"]*)"', text))
     rules = "".join(f".s{k}{{{_rule(style)}}}" for k, style in enumerate(styles))
@@ -106,20 +107,23 @@ def _runs(
 
 
 def in_steps(path: str) -> str:
-    """A path of straight lines, each point by its step from the one before: "m1 2 .5-1 2 .3"."""
+    """A path of straight lines, each point by its step from the one before: "m1 2 .5-1h2v.3"."""
     if POINT.sub("", path).strip():  # it has curves
         return path
-    parts, before, begin = [], (0, 0), (0, 0)
+    parts, before, begin, said = [], (0, 0), (0, 0), ""
     found = [
         (letter, (round(10 * float(x)), round(10 * float(y))), close)  # in tenths: they add up
         for letter, x, y, close in POINT.findall(path)
     ]
     for letter, place, close in _seen(found):
         step = (_tenths(place[0] - before[0]), _tenths(place[1] - before[1]))
-        numbers = "".join(n if n.startswith("-") else f" {n}" for n in step)
         begin = place if letter == "M" else begin
-        parts.append(("m" + numbers.lstrip() if letter == "M" else numbers) + close)
-        before = begin if close else place
+        asked = "m" if letter == "M" else "v" if step[0] == "0" else "h" if step[1] == "0" else "l"
+        numbers = {"v": step[1:], "h": step[:1]}.get(asked, step)
+        words = "".join(n if n.startswith("-") else f" {n}" for n in numbers)
+        # Lines follow a move and each other without a letter.
+        parts.append((words if asked == "l" and said in "ml" else asked + words.lstrip()) + close)
+        before, said = (begin, "z") if close else (place, asked)
     return re.sub(r"(?<=\.\d) (?=\.)", "", "".join(parts))  # ".1 .2" is ".1.2"
 
 
@@ -204,6 +208,12 @@ def _marks_drawn(text: str) -> str:
         return f'<path d="{"".join(lines)}" style="{style}"/>'
 
     return _runs(text, COPY, one, lambda m: m[1] if m[1] in known and m[4] is None else None)
+
+
+def _without_unused_marks(text: str) -> str:
+    """A mark of which every copy is drawn needs no definition."""
+    used = set(re.findall(r"#(\w+)", text))
+    return DEFINED.sub(lambda m: m[0] if m[1] in used else "", text)
 
 
 def _drawn(path: str, look: dict[str, str]) -> tuple[tuple[float, ...], str] | None:

@@ -61,9 +61,8 @@ def line_chart(
     heights = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
     to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
     to_y = Scale(y, heights, BOTTOM, TOP)
-    parts = []
+    parts = [_path("grid", "".join(f"M{LEFT} {to_y(v):.1f}H{RIGHT}" for v in to_y.ticks()))]
     for value, words in to_y.ticks().items():
-        parts.append(_path("grid", f"M{LEFT} {to_y(value):.1f}H{RIGHT}"))
         parts.append(_text(LEFT - 5, f"{to_y(value) + 4:.1f}", words, "end"))
     for value, words in to_x.ticks().items():
         parts.append(_text(f"{to_x(value):.1f}", BOTTOM + 15, words, "middle"))
@@ -197,11 +196,13 @@ def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> 
         parts.append(_path(f"band {colour}", in_steps(f"M{'L'.join(high + low[::-1])}Z")))
     parts.append(_path(f"line {colour}", in_steps(f"M{'L'.join(middle)}")))
     if marks or len(middle) < 4:
-        for x, y, low, high in zip(line.x, line.y, line.low, line.high, strict=True):
-            if marks and high > low:
-                bar = f"M{to_x(x):.1f} {to_y(low):.1f}V{to_y(high):.1f}"
-                parts.append(_path(f"line {colour}", bar))
-            parts.append(_circle(colour, to_x(x), to_y(y), 3))
+        ends = zip(line.x, line.low, line.high, strict=True)
+        bars = [
+            f"M{to_x(x):.1f} {to_y(a):.1f}V{to_y(b):.1f}" for x, a, b in ends if marks and b > a
+        ]
+        parts += [_path(f"line {colour}", "".join(bars))] * bool(bars)
+        # A dot is a line of no length with round ends.
+        parts.append(_path(f"line dots {colour}", "".join(f"M{place}h0" for place in middle)))
     return parts
 
 
@@ -210,10 +211,8 @@ def _colour(line: Series, place: int) -> int:
 
 
 def _svg(alt: str, height: int, parts: list[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(alt)}">'
-        f"<title>{escape(alt)}</title>{''.join(parts)}</svg>"
-    )
+    words = f'role="img" aria-label="{escape(alt)}"'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" {words}>{"".join(parts)}</svg>'
 
 
 def _path(kind: str, d: str) -> str:

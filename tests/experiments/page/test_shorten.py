@@ -57,18 +57,19 @@ def test_what_is_cut_off_at_a_frame_is_cut_off_by_a_class_of_its_name(drawn):
 
 def places(path):
     """The corners of a path of lines, by steps or not, one list for each of its parts."""
-    words = re.findall(r"[MmLz]|-?(?:\d+\.?\d*|\.\d+)", path)
-    parts, at, kind, i = [], np.zeros(2), "", 0
-    while i < len(words):
-        if words[i] in "MmLz":
-            kind, i = words[i], i + 1
-            parts += [[]] if kind in "Mm" else []
-            at = parts[-1][0] if kind == "z" else at
-            continue
-        point = np.array([float(words[i]), float(words[i + 1])])
-        at = at + point if kind == "m" else point
-        parts[-1].append(at)
-        i += 2
+    parts, at, kind = [], np.zeros(2), ""
+    for letter, numbers in re.findall(r"([MmLlhvz]?)((?: ?-?(?:\d+\.?\d*|\.\d+))*)", path):
+        kind = letter or kind
+        parts += [[]] if kind in "Mm" and letter else []
+        at = parts[-1][0] if kind == "z" else at
+        values = [float(n) for n in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", numbers)]
+        if kind in ("h", "v"):
+            values = [
+                x for value in values for x in ((value, 0.0) if kind == "h" else (0.0, value))
+            ]
+        for point in np.reshape(values, (-1, 2)):
+            at = point if kind in "ML" else at + point
+            parts[-1].append(at)
     return parts
 
 
@@ -79,6 +80,7 @@ def places(path):
         "M 1 2L3 4L5 6 z M 7 8L9 10 ",
         "M 0 345.4L453.5 345.4 z M 1 1L 2.5 0.1L -0.4 2 ",
         "M -0.5 10L100 1000.1",
+        "M 5 5L5 8L9 8L9 8L10 9L9 9L8 7",
         "M 7 7",
     ],
 )
@@ -157,3 +159,9 @@ def test_dots_and_caps_are_lines_of_one_path_unless_one_sees_through_them():
     dot = f'<path id="a" d="M 0 2 {curve}" style="fill: red; stroke: red; stroke-width: 1.5"/>'
     round_line = shorten._marks_drawn(dot + copies)
     assert "stroke: red; stroke-width: 5.5; stroke-linecap: round" in round_line
+
+
+def test_nothing_is_defined_that_nobody_uses(drawn):
+    text = shorten.shortened(drawn)
+    for name in re.findall(r' id="(\w+)"', text):
+        assert re.search(rf"#{name}\b", text), name
