@@ -50,10 +50,17 @@ def late(rows: Sequence[Row]) -> str:
     """How many verdicts rest on rules that came after their numbers."""
     decided = (HELD, NOT_HELD, OPEN)
     judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
-    asked = len(rows) - len(of_the_papers(rows))
-    apart = f" {asked} questions of our own are not counted." if asked else ""
     return (
         f"Of the {len(judged)} rows with a verdict, {sum(i.late for i in judged)} "
         "have rules that were written after numbers of theirs had been seen; RESULTS.md marks "
-        f"them.{apart}"
+        f"them.{apart(rows)}"
     )
+
+
+def apart(rows: Sequence[Row]) -> str:
+    """How many rows the counts of claims leave out."""
+    asked = len(rows) - len(of_the_papers(rows))
+    if not asked:
+        return ""
+    told = "One question of our own is" if asked == 1 else f"{asked} questions of our own are"
+    return f" {told} not counted with the claims."

@@ -65,7 +65,12 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
     if not shown:
         return []
     parts = ['<section id="findings" aria-labelledby="findings-name">']
-    parts += ['<h2 id="findings-name">What was found</h2>', '<ol class="cards">']
+    parts += [
+        '<h2 id="findings-name">What was found</h2>',
+        "<p>Five papers say which part of a transformer does what. Their claims were run again, "
+        "most of them smaller; a verdict says whether a claim held in full.</p>",
+        '<ol class="cards">',
+    ]
     for one in shown:
         sentence = one.sentence[:1].upper() + one.sentence[1:] or "Nothing of it was run yet."
         said = escape(sentence).replace(" %", "&nbsp;%")
@@ -119,9 +124,10 @@ def _behind(row: Row) -> str:
     held = sum(finding.verdict == rules.HELD for finding in row.findings)
     told = [_scales(row)] if row.records else []
     if row.records and row.findings:
-        failed = [f'"{f.text}"' for f in row.findings if f.verdict == rules.NOT_HELD]
         told.append(f"{held} of {len(row.findings)} rules held")
-        told += [f"not {' and not '.join(failed)}"] if failed else []
+        for word, said in ((rules.NOT_HELD, "failed"), (rules.OPEN, "open")):
+            texts = [f'"{f.text}"' for f in row.findings if f.verdict == word]
+            told += [f"{said}: {', '.join(texts)}"] if texts else []
     return "; ".join(told)
 
 

@@ -45,7 +45,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     )
     return [
         '<h2 id="ledger">The ledger</h2>',
-        f"<p>{escape(summary.luck(rows))}</p>",
+        f"<p>{escape(summary.luck(rows) + summary.apart(rows))}</p>",
         table(("paper", *rules.SHOWN), counted, rules.SHOWN),
         _filters(rows, papers),
         f'<table class="ledger"><thead><tr>{heads}</tr></thead>{"".join(body)}</table>',
