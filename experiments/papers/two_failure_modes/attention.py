@@ -159,8 +159,10 @@ def measure_moments(rhos: tuple, beta_max: float, points: int, heads: Heads) -> 
             baselines[f"limit_rms_error_{name}_rho_{rho:g}"] = float(of_limit)
             arrays |= {f"{name}_exact_rho_{rho:g}": line, f"{name}_limit_rho_{rho:g}": limit}
             arrays[f"{name}_measured_rho_{rho:g}"] = seen_SxBx2[..., i]
-        for words, length in (("", heads.length), (", T=1e8", GROWN)):
-            share = rem.cross_overlap(1.0, rho, length) / rem.self_overlap(1.0, rho, length)
+    ones, several = np.ones(len(rhos)), np.asarray(rhos)
+    for words, length in (("", heads.length), (", T=1e8", GROWN)):
+        shares = rem.cross_overlap(ones, several, length) / rem.self_overlap(ones, several, length)
+        for rho, share in zip(rhos, np.asarray(shares), strict=True):
             metrics[f"Y_p/Y_q/rho={rho:g}{words}"] = exact(float(share))
     return Outcome(arrays, metrics, baselines)
 

@@ -33,6 +33,7 @@ DEAR = {
     *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth"),
     *(
         "paths_head_scores",
+        "signal_moments",
         "signal_no_residual",
         "signal_tanh",
         "signal_trainability",
