@@ -9,15 +9,9 @@ from collections.abc import Mapping
 
 from experiments.ledger.item import OURS, Cell, Item, Paper, cell_of, late
 from experiments.ledger.rules import Rule, above, computed, near, of
-from experiments.papers.attention_paths.claims_oneshot import (
-    ANOTHER_SPLIT,
-    OVER_SPLITS,
-    SPLITS,
-    mean,
-)
+from experiments.papers.attention_paths import claims_oneshot as splits
 from experiments.papers.attention_paths.claims_paired import PAIRED
 
-ONE_SHOT = "configs/attention_paths/oneshot.py"
 figure = functools.partial(cell_of, "attention_paths")
 DATASETS = figure("datasets")
 ALIGNED = "five leading components carry more of the labels at N = 10 than in the GP limit"
@@ -179,10 +173,10 @@ ONESHOT_U = Item(
     "Figure 3c, e",
     "The order parameter of theory resembles that of the trained network, and its head scores the "
     "accuracy that is lost without each head.",
-    {"oneshot": figure("oneshot")} | SPLITS,
+    {"oneshot": figure("oneshot")} | splits.SPLITS,
     {
-        "3c: the theory fits better than the identity": above(mean("U_over_identity"), 0.0),
-        "3e: score and accuracy lost correlate": above(mean(SCORE_DROP), 0.0),
+        "3c: the theory fits better than the identity": above(splits.mean("U_over_identity"), 0.0),
+        "3e: score and accuracy lost correlate": above(splits.mean(SCORE_DROP), 0.0),
     },
     metric="U_over_identity",
     note=f"Five splits of the classes, two networks each. {SIZES}",
@@ -238,7 +232,7 @@ DEEPER = Item(
     "Three layers of three heads: N = 10 beats its GP limit.",
     {
         "deeper": figure("deeper"),
-        "one-shot": Cell(ONE_SHOT, {"model.heads": "3,3,3"}, scales=("small",)),
+        "one-shot": Cell(splits.ONE_SHOT, {"model.heads": "3,3,3"}, scales=("small",)),
     },
     {"one-shot: N = 10 beats the GP limit": above(one_shot("test/N=10_minus_GP"), 0.0)},
     metric="test/N=10_minus_GP",
@@ -263,11 +257,11 @@ WIDER = Item(
     {
         "wider": figure("wider"),
         "one-shot": Cell(
-            ONE_SHOT,
+            splits.ONE_SHOT,
             {"model.heads": "8,8", "bayes.widths": "10,", "bayes.temperatures": "0.3,1.0,3.0"},
             scales=("small",),
         ),
-        "another split": ANOTHER_SPLIT,
+        "another split": splits.ANOTHER_SPLIT,
     },
     {
         "one-shot: score and accuracy lost correlate": above(one_shot(SCORE_DROP), 0.0),
@@ -295,7 +289,7 @@ PAPER = Paper(
         *late(ONESHOT),
         ONESHOT_ALIGNMENT,
         *late(ONESHOT_U, PRUNING),
-        *OVER_SPLITS,
+        *splits.OVER_SPLITS,
         *late(KERNELS, UNIFORM, DEEPER, WIDER),
     ),
 )
