@@ -27,7 +27,7 @@ SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
 WHOLE = 1250  # values of an array that is kept whole, so that its figure can be drawn again
 AXIS = 24  # entries of one axis of a longer one
 FIRST = 5  # entries of an axis before the last two: a run has five seeds
-PALETTE = 256
+PALETTES = (32, 48, 64, 96, 128, 256)  # colours: the smallest file of those that nobody sees
 UNSEEN = 16  # of 255: so far a colour may move where the edge of a line is smoothed,
 HAIR, FEW = 2, 0.06  # and by more than a hair only in few places: a colour map would get bands
 MANY = 20_000  # colours of a picture that no palette fits; to look for one takes long
@@ -77,30 +77,34 @@ def compact(record: Mapping[str, Any]) -> str:
 
 @functools.cache
 def small(figure: Path) -> bytes:
-    """The figure in 256 colours where no eye sees it: a colour map would get bands that way."""
+    """The figure in few colours where no eye sees it: a colour map would get bands that way."""
     from PIL import Image
 
-    content, written = figure.read_bytes(), io.BytesIO()
+    content = figure.read_bytes()
     with Image.open(io.BytesIO(content)) as image:
-        if image.mode == "P":
-            return content
-        flat = Image.new("RGB", image.size, "white")
-        flat.paste(image, mask=image.getchannel("A") if "A" in image.getbands() else None)
-        kept = _fewer_colours(flat) or flat
-        kept.save(written, "PNG", optimize=True)
-    return min(content, written.getvalue(), key=len)
+        seen, flat = image.convert("RGBA"), Image.new("RGB", image.size, "white")
+        flat.paste(seen, mask=seen.getchannel("A"))
+    return min(content, *(_png(kept) for kept in (flat, *_fewer_colours(flat))), key=len)
 
 
-def _fewer_colours(flat):
-    """The picture in the colours of a palette; None if one of them moves too far."""
+def _png(image) -> bytes:
+    written = io.BytesIO()
+    image.save(written, "PNG", optimize=True)
+    return written.getvalue()
+
+
+def _fewer_colours(flat) -> Iterator[Any]:
+    """The picture in the colours of each palette of which none moves too far."""
     from PIL import Image, ImageChops
 
     if flat.getcolors(MANY) is None:
-        return None
-    method, undithered = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
-    fewer = flat.quantize(PALETTE, method=method, kmeans=2, dither=undithered)
-    moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max(-1)
-    return fewer if moved.max() <= UNSEEN and (moved > HAIR).mean() < FEW else None
+        return
+    look: dict[str, Any] = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 2}
+    for colours in PALETTES:
+        fewer = flat.quantize(colours, dither=Image.Dither.NONE, **look)
+        moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max(-1)
+        if moved.max() <= UNSEEN and (moved > HAIR).mean() < FEW:
+            yield fewer
 
 
 def table(arrays: Path) -> str:

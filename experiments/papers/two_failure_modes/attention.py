@@ -60,9 +60,7 @@ def draw_maps(arrays, betas: tuple):
 def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -> Outcome:
     """Figure 3: the cosine of two tokens after attention over (beta, rho), theory and measured."""
 
-    sizes = {"limit": None, "exact": heads.length}
-
-    def theory(beta, rho, sizes=sizes):
+    def theory(beta, rho, **sizes):
         return {n: attention_cosine(beta[:, None], rho[None], T) for n, T in sizes.items()}
 
     beta, rho = np.linspace(0, beta_max, points), np.linspace(0, 1, points)
@@ -71,23 +69,30 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
     for i, j in np.ndindex(*measured):
         found = heads.maps_and_outputs(some_beta[i], some_rho[j])
         seen_SxBxR[:, i, j] = [one_head.mean_cosine(out_TxN) for _, out_TxN in found]
-    predicted = theory(some_beta, some_rho)
+    sizes = {"limit": None, "exact": heads.length}
+    predicted = theory(some_beta, some_rho, **sizes)
 
     def rms(name, seen):  # without rho = 0, where the cosines of random tokens are noise
         return float(np.sqrt(np.mean((predicted[name] - seen)[:, 1:] ** 2)))
 
     gaps = {f"{name}_rms_error": rms(name, seen_SxBxR.mean(0)) for name in predicted}
     edge = np.linspace(0, 1, 400)[:-1]
-    arrays = {"beta": beta, "rho": rho, **theory(beta, rho), **gaps, "measured": seen_SxBxR}
+    arrays = {
+        "beta": beta,
+        "rho": rho,
+        **theory(beta, rho, **sizes),
+        **gaps,
+        "measured": seen_SxBxR,
+    }
     arrays |= {"measured_beta": some_beta, "measured_rho": some_rho}
     arrays |= {"edge_rho": edge, "edge_beta": np.asarray(rem.critical_beta(edge))}
     metrics = {"exact_rms_error_of_one_network": over_seeds([rms("exact", x) for x in seen_SxBxR])}
-    grown = attention_cosine(some_beta[:, None], some_rho[None], GROWN)
-    far = {
-        "limit_rms_error_of_theory": predicted["exact"],
-        "limit_rms_error_of_theory_at_1e8": grown,
-    }
-    fine = theory(beta, some_rho, {"limit": None})["limit"]
+    far = theory(
+        *(some_beta, some_rho),
+        limit_rms_error_of_theory=heads.length,
+        limit_rms_error_of_theory_at_1e8=GROWN,
+    )
+    fine = theory(beta, some_rho, limit=None)["limit"]
     for j, one in enumerate(some_rho[1:], 1):
         expected = fall(beta, fine[:, j], one)
         observed = [fall(some_beta, seen_B, one) for seen_B in seen_SxBxR[:, :, j]]
