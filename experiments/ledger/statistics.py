@@ -103,10 +103,10 @@ def half_width(parts: list[tuple[float, int]], test: float) -> float:
 
 def quantile(freedom: float) -> float:
     """The (1 + LEVEL)/2 quantile of Student's t."""
-    from scipy.stats import norm, t  # imported here: it takes a while
+    from scipy.special import ndtri, stdtrit  # scipy.stats takes seconds to import
 
     q = (1 + LEVEL) / 2
-    return float(norm.ppf(q) if math.isinf(freedom) else t.ppf(q, freedom))
+    return float(ndtri(q) if math.isinf(freedom) else stdtrit(freedom, q))
 
 
 def of_record(value: Mapping, members: Sequence[Mapping], metric: str) -> Number:

@@ -139,9 +139,10 @@ RECALL = SEEDS | {
     "model.width": "128",
     "train.batch_size": "32",
     "train.steps": "250",
-    "train.eval_every": "100",
+    "train.eval_every": "250",
     "optim.learning_rate": "0.05",
     "recall.probe_every": "50",
+    "recall.followed": "()",
     "data.test_size": "128",
 }
 HEADLINES = (
@@ -163,7 +164,11 @@ HEADLINES = (
     Headline(
         "random_attention",
         "Theorem 2.1",
-        {"SDE and networks": Part("configs/mixit/sde_paths.py:scale=small", 20)},
+        {
+            "SDE and networks": Part(
+                "configs/mixit/sde_paths.py:scale=small", 20, {"figure.widths": "(50, 200)"}
+            )
+        },
         stochastic_equation,
     ),
     Headline(

@@ -87,11 +87,10 @@ def quantities(phi) -> dict[str, np.ndarray]:
 
 
 def ks(x: np.ndarray, y: np.ndarray) -> float:
-    """The Kolmogorov-Smirnov distance of two samples."""
-    from scipy.stats import ks_2samp
-
-    found: Any = ks_2samp(x, y)
-    return float(found.statistic)
+    """The Kolmogorov-Smirnov distance of two samples; scipy.stats takes seconds to import."""
+    both = np.concatenate([x, y])
+    shares = [np.searchsorted(np.sort(sample), both, "right") / len(sample) for sample in (x, y)]
+    return float(np.abs(shares[0] - shares[1]).max())
 
 
 def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):

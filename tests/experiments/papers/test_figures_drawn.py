@@ -33,6 +33,8 @@ DEAR = {
     *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth"),
     *(
         "paths_head_scores",
+        "paths_kernels",
+        "sde_causal",
         "signal_moments",
         "signal_no_residual",
         "signal_tanh",

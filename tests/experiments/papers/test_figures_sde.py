@@ -3,7 +3,10 @@
 import json
 
 import numpy as np
+import pytest
+from scipy.stats import ks_2samp
 
+from experiments.papers.mixit.sde_paths import ks
 from tests.experiments.papers import drawing
 
 
@@ -18,3 +21,10 @@ def test_tokens_of_a_random_transformer_grow_alike_with_depth(tmp_path, monkeypa
     assert cosines == sorted(cosines) and cosines[0] > 0 and cosines[-1] < 1
     with np.load(tmp_path / "run/arrays.npz") as arrays:
         assert arrays["random"].shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("decimals", [9, 1])  # 1: many numbers are equal
+def test_the_distance_of_two_samples_is_that_of_scipy(decimals):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=300).round(decimals), rng.normal(0.2, 1.3, size=170).round(decimals)
+    assert ks(x, y) == pytest.approx(ks_2samp(x, y).statistic, abs=1e-12)
