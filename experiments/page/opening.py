@@ -9,11 +9,14 @@ from experiments.ledger import rules, tables
 from experiments.ledger.item import FLAGS, Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
+from experiments.page import svg
 from experiments.page.section import flag, verdict
 from experiments.page.shelf import with_papers
 from experiments.papers import findings
+from experiments.papers.finding_charts import Chart
 from experiments.shared.describe import differing
 
+CARD = 330  # the width of a card's chart, in the units of svg.py
 MEANING = {
     rules.HELD: "everything that the paper claims there is true in our runs, beyond their errors.",
     rules.NOT_HELD: "something that it claims there is not so in our runs, beyond their errors.",
@@ -39,6 +42,7 @@ class Opening(NamedTuple):
     item: str  # "Table 2, retrieval"
     anchor: str  # the section with the evidence
     runs: tuple[str, ...] = ()  # that are shown under its paper where no table has them
+    chart: str = ""  # its numbers as a chart
 
 
 def paper_id(paper: Paper) -> str:
@@ -53,14 +57,34 @@ def of_rows(rows: list[Row]) -> list[Opening]:
     for one in findings.FINDINGS:
         if row := found.get((one.paper, one.item)):
             texts = findings.sentence(one, row), _behind(row), row.verdict, row.item.name
-            shown.append(Opening(row.paper, *texts, tables.name_of(row)))
+            chart = findings.chart(one, row)
+            drawn = _drawn(chart) if chart else ""
+            shown.append(Opening(row.paper, *texts, tables.name_of(row), chart=drawn))
     return shown
+
+
+def _drawn(chart: Chart) -> str:
+    """A finding's numbers as a chart of dots, with what its marks are."""
+    errors = {n: dot.ours.error if dot.ours.error > 0 else 0.0 for n, dot in chart.dots.items()}
+    dots = [
+        svg.Dot(name, dot.ours.mean, errors[name], dot.beside, dot.level)
+        for name, dot in chart.dots.items()
+    ]
+    said = ", ".join(f"{name} {dot.ours}" for name, dot in chart.dots.items())
+    axis = svg.Axis(chart.axis, limits=chart.limits)
+    ours = "ours; bars are standard errors" if any(errors.values()) else "ours"
+    keys = [f'<span class="swatch b0"></span>{ours}']
+    keys += [f"{mark} {word}" for mark, word in (("◇", chart.beside), ("¦", chart.level)) if word]
+    legend = "".join(f"<li>{key}</li>" for key in keys)
+    drawing = svg.dot_chart(f"{chart.axis}: {said}.", dots, axis, CARD)
+    return f'<div class="numbers">{drawing}<ul class="legend">{legend}</ul></div>'
 
 
 def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
     """The section; [] without papers. `drawn` are the anchors of the sections with a figure.
 
-    The card of such a section links its figure, and the script puts a copy of it into the card.
+    The card of such a section links its figure. A card without a chart of its own gets a copy of it
+    from the script.
     """
     if not shown:
         return []
@@ -78,12 +102,13 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
         place = escape(one.anchor)
         links = [f'<a href="#{place}">{"the evidence" if one.sentence else "what it claims"}</a>']
         if one.anchor in drawn:
-            links.append(f'<a class="peek" href="#{place}-drawn">its figure</a>')
+            kind = "" if one.chart else ' class="peek"'
+            links.append(f'<a{kind} href="#{place}-drawn">its figure</a>')
         made = [f'<span class="soft">{escape(one.made)}</span>'] if one.made else []
         about = " · ".join([f"{escape(one.item)} {judged}", *links, *made])
         parts.append(
             f'<li><p class="from">{escape(one.paper.title)}, {with_papers(one.paper.source)}</p>'
-            f'<p class="said">{said}</p><p class="small">{about}</p></li>'
+            f'<p class="said">{said}</p><p class="small">{about}</p>{one.chart}</li>'
         )
     return [*parts, "</ol></section>"]
 

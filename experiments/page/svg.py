@@ -81,12 +81,12 @@ def line_chart(
     return _svg(alt, HEIGHT, parts)
 
 
-def dot_chart(alt: str, dots: Sequence[Dot], x: Axis) -> str:
+def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str:
     """A line a cell: our number with its error bar, the published one, the baseline."""
-    left, step = 118, 24
+    left, right, step = 118, width - (WIDTH - RIGHT), 24
     bottom = TOP + step * len(dots)
     values = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
-    to_x = Scale(x, values, left + 8, RIGHT - 8)
+    to_x = Scale(x, values, left + 8, right - 8)
     parts = []
     for value, words in to_x.ticks().items():
         parts.append(_path("grid", f"M{to_x(value):.1f} {TOP}V{bottom}"))
@@ -94,7 +94,7 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis) -> str:
     for i, dot in enumerate(dots):
         y = TOP + step * (i + 0.5)
         parts.append(_text(left - 6, y + 4, dot.label, "end"))
-        parts.append(_path("grid", f"M{left} {y}H{RIGHT}"))
+        parts.append(_path("grid", f"M{left} {y}H{right}"))
         if dot.baseline is not None:
             parts.append(_path("line level", f"M{to_x(dot.baseline):.1f} {y - 9}V{y + 9}"))
         if dot.published is not None:
@@ -105,9 +105,9 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis) -> str:
             low, high = (to_x(dot.measured + error) for error in (-dot.error, dot.error))
             parts.append(_path("line s0", f"M{low:.1f} {y}H{high:.1f}"))
             parts.append(_circle("s0", to_x(dot.measured), y, 3.5))
-    parts.append(_path("axis", f"M{left} {TOP}V{bottom}H{RIGHT}"))
-    parts.append(_text((left + RIGHT) / 2, bottom + 33, x.label, "middle"))
-    return _svg(alt, bottom + 40, parts)
+    parts.append(_path("axis", f"M{left} {TOP}V{bottom}H{right}"))
+    parts.append(_text((left + right) / 2, bottom + 33, x.label, "middle"))
+    return _svg(alt, bottom + 40, parts, width)
 
 
 def legend(series: Sequence[Series]) -> str:
@@ -210,9 +210,9 @@ def _colour(line: Series, place: int) -> int:
     return (place if line.colour < 0 else line.colour) % COLOURS
 
 
-def _svg(alt: str, height: int, parts: list[str]) -> str:
+def _svg(alt: str, height: int, parts: list[str], width: int = WIDTH) -> str:
     words = f'role="img" aria-label="{escape(alt)}"'
-    return f'<svg viewBox="0 0 {WIDTH} {height}" {words}>{"".join(parts)}</svg>'
+    return f'<svg viewBox="0 0 {width} {height}" {words}>{"".join(parts)}</svg>'
 
 
 def _path(kind: str, d: str) -> str:

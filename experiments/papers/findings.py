@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from experiments.ledger.ledger import Row
-from experiments.ledger.statistics import Number, of_record
+from experiments.papers import finding_charts as charts
+from experiments.papers.of_rows import baseline, number
 
 
 class Sentence(NamedTuple):
@@ -18,6 +19,7 @@ class Sentence(NamedTuple):
     paper: str  # a key of PAPERS
     item: str  # "Table 2, retrieval"
     say: Callable[[Row], str]
+    chart: Callable[[Row], charts.Chart]  # of the same numbers
 
 
 def sentence(of: Sentence, row: Row) -> str:
@@ -28,21 +30,12 @@ def sentence(of: Sentence, row: Row) -> str:
         return ""
 
 
-def number(row: Row, cell: str, metric: str) -> Number:
-    """A metric of a cell with its error; KeyError if it was not measured."""
-    record = row.records[cell]
-    value = record.metrics[metric]
-    if value["mean"] is None:
-        raise KeyError(metric)
-    return of_record(value, record.members, metric)
-
-
-def baseline(row: Row, cell: str, name: str) -> float:
-    """A trivial predictor's score, or a theory's number, on the very set of a cell."""
-    value = row.records[cell].baselines[name]
-    if value is None:
-        raise KeyError(name)
-    return value
+def chart(of: Sentence, row: Row) -> charts.Chart | None:
+    """The chart, or None if a run behind it is missing."""
+    try:
+        return of.chart(row)
+    except KeyError:
+        return None
 
 
 def freezing(row: Row) -> str:
@@ -115,9 +108,9 @@ def order_parameter(row: Row) -> str:
 
 
 FINDINGS = (
-    Sentence("mixit", "Table 2, retrieval", freezing),
-    Sentence("random_attention", "Theorem 2.1", stochastic_equation),
-    Sentence("two_failure_modes", "Figure 1f", trainability),
-    Sentence("associations", "Figure 3, the paper's sizes", noise),
-    Sentence("attention_paths", "Figure 2c, bottom", order_parameter),
+    Sentence("mixit", "Table 2, retrieval", freezing, charts.freezing),
+    Sentence("random_attention", "Theorem 2.1", stochastic_equation, charts.stochastic_equation),
+    Sentence("two_failure_modes", "Figure 1f", trainability, charts.trainability),
+    Sentence("associations", "Figure 3, the paper's sizes", noise, charts.noise),
+    Sentence("attention_paths", "Figure 2c, bottom", order_parameter, charts.order_parameter),
 )

@@ -15,7 +15,7 @@ from experiments.page import demo_sentences, markdown, opening
 from experiments.page.html import page
 from experiments.page.overview import kind, overview
 from experiments.papers import PAPERS
-from experiments.papers.findings import FINDINGS, sentence
+from experiments.papers.findings import FINDINGS, chart, sentence
 from experiments.shared.flags import ROOT
 from jaxformer.errors import UserError
 from jaxformer.records import write_json
@@ -64,14 +64,33 @@ def test_a_sentence_whose_run_is_missing_is_not_said():
         sentence(one, row) for one in FINDINGS for row in rows if row.item.name == one.item
     } == {""}
     text = "".join(opening.opening(opening.of_rows(rows)))
-    assert text.count("Nothing of it was run yet.") == len(PAPERS)
+    assert text.count("Nothing of it was run yet.") == len(PAPERS) and "<svg" not in text
     assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
 
 
 def test_a_card_leads_to_its_figure_where_there_is_one(real):
     shown = opening.of_rows(real)
     text = "".join(opening.opening(shown, {shown[1].anchor}))
-    assert text.count('class="peek"') == 1 and f'href="#{shown[1].anchor}-drawn"' in text
+    assert text.count("its figure</a>") == 1 and f'href="#{shown[1].anchor}-drawn"' in text
+    assert 'class="peek"' not in text  # it has a chart of its own; one without gets a copy
+    bare = [one._replace(chart="") for one in shown]
+    assert "".join(opening.opening(bare, {shown[1].anchor})).count('class="peek"') == 1
+
+
+def test_a_card_shows_the_numbers_of_its_sentence(real):
+    for one, card in zip(FINDINGS, opening.of_rows(real), strict=True):
+        row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
+        drawn = chart(one, row)
+        assert drawn and card.chart.count("<circle") == len(drawn.dots) > 2
+        assert card.chart.count("line s1") == len(drawn.dots) * bool(drawn.beside)
+        assert card.chart.count("line level") == len(drawn.dots) * bool(drawn.level)
+        assert ("standard errors" in card.chart) == (one.item != "Theorem 2.1")  # one sample each
+        assert "nan" not in card.chart
+        assert all(len(name) <= 20 for name in drawn.dots), "a longer name is cut at the left"
+        values = {f"{dot.ours.mean:.3g}" for dot in drawn.dots.values()}
+        said = [f"{float(n):.3g}" for n in re.findall(r"-?\d+\.\d+(?= ±)", one.say(row))]
+        of_shares = {f"{100 * dot.ours.mean:.3g}" for dot in drawn.dots.values()}
+        assert sum(n in values | of_shares for n in said) >= min(len(said), 2), one.paper
 
 
 def test_a_ledger_row_that_waits_for_a_run_shows_what_is_decided(rows):

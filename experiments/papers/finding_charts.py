@@ -1,0 +1,77 @@
+"""A small chart for each of the five findings: the numbers of its sentence, beside one another.
+
+`Sentence.chart` in findings.py names them; the page draws them into the findings' cards.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from experiments.ledger.ledger import Row
+from experiments.ledger.statistics import Number
+from experiments.papers.of_rows import baseline, number
+
+
+class Dot(NamedTuple):
+    ours: Number
+    beside: float | None = None  # drawn as a diamond
+    level: float | None = None  # drawn as a dashed line
+
+
+class Chart(NamedTuple):
+    """A line a dot, in this order."""
+
+    axis: str
+    dots: Mapping[str, Dot]
+    beside: str = ""  # what the diamonds are
+    level: str = ""  # what the dashed lines are
+    limits: tuple[float, float] | None = None
+
+
+def freezing(row: Row) -> Chart:
+    guess = baseline(row, "standard", "in_context_guess")
+    names = ("standard", "frozen_mlp", "frozen_qk", "mixit")
+    dots = {name: Dot(number(row, name, "accuracy"), level=guess) for name in names}
+    return Chart("share of look-ups that are right", dots, level="a guess", limits=(0, 1))
+
+
+def stochastic_equation(row: Row) -> Chart:
+    noise = number(row, "paths", "ks_noise").mean
+    dots = {
+        f"{said}, n = {n}": Dot(number(row, "paths", f"ks/{name}/tau=1/n={n}"), level=noise)
+        for name, said in (("log_trace", "size"), ("correlation", "correlation"))
+        for n in (50, 200, 500)
+    }
+    level = "two samples of one law"
+    return Chart("Kolmogorov distance", dots, level=level, limits=(0, 0.05))
+
+
+def trainability(row: Row) -> Chart:
+    letters = baseline(row, "trainable", "unigram_loss")
+    starts = {
+        "rank collapse": "rank_collapse",
+        "entropy collapse": "entropy_collapse",
+        "between the two": "trainable",
+    }
+    dots = {said: Dot(number(row, start, "loss"), level=letters) for said, start in starts.items()}
+    return Chart("test loss, nats a character", dots, level="counting letters", limits=(2, 3.5))
+
+
+def noise(row: Row) -> Chart:
+    cuts = {"whole": "", "without F1": "_without_f1", "without F2": "_without_f2"}
+    dots = {
+        f"{said}, {cut}": Dot(number(row, "run", metric + suffix))
+        for metric, said in (("p_correct", "right"), ("p_noise", "noise"))
+        for cut, suffix in cuts.items()
+    }
+    return Chart("probability of the token", dots, limits=(0, 1))
+
+
+def order_parameter(row: Row) -> Chart:
+    width = row.records["sampled"].config["posterior"]["width"][0]
+    paths = {name: f"{name},{name}" for name in ("good", "denoising", "a1", "a2")}
+    paths |= {"good with denoising": "good,denoising"}
+    dots = {
+        said: Dot(number(row, "sampled", f"U/{path}"), number(row, "U", f"U/N={width}/{path}").mean)
+        for said, path in paths.items()
+    }
+    return Chart(f"order parameter, width {width}", dots, beside="theory, for wide networks")

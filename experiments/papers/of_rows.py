@@ -1,0 +1,21 @@
+"""The numbers of a row of the ledger, as what is told of a finding asks for them."""
+
+from experiments.ledger.ledger import Row
+from experiments.ledger.statistics import Number, of_record
+
+
+def number(row: Row, cell: str, metric: str) -> Number:
+    """A metric of a cell with its error; KeyError if it was not measured."""
+    record = row.records[cell]
+    value = record.metrics[metric]
+    if value["mean"] is None:
+        raise KeyError(metric)
+    return of_record(value, record.members, metric)
+
+
+def baseline(row: Row, cell: str, name: str) -> float:
+    """A trivial predictor's score, or a theory's number, on the very set of a cell."""
+    value = row.records[cell].baselines[name]
+    if value is None:
+        raise KeyError(name)
+    return value
