@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.data.corpus import corpus
+from jaxformer.data.characters import characters
 from jaxformer.data.tokenizer import END, plain_json
 from jaxformer.data.tokens import Tokens
 
@@ -26,7 +26,7 @@ class Symbols:
     end_text = END
 
     def __init__(self):
-        self.symbols = corpus().symbols
+        self.symbols = characters().symbols
         self.vocab_size, self.end = len(self.symbols) + 1, len(self.symbols)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -97,7 +97,7 @@ def packaged(two_ways: bool = False) -> Drawn:
 
 def _walks(rng: np.random.Generator, n: int, length: int) -> np.ndarray:
     """(n, length) stationary walks of the chain, by inverting cumulative probabilities."""
-    chain = corpus()
+    chain = characters()
     rows = np.concatenate([chain.counts_V[None], chain.pairs_VxV]).astype(float)
     ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)
     out, row = np.empty((n, length), np.int64), np.zeros(n, np.int64)

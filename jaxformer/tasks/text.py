@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.data.corpus import Corpus, corpus
+from jaxformer.data.characters import Characters, characters
 from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
 from jaxformer.tasks.task import Batch, Task, most_frequent
@@ -26,7 +26,7 @@ PARTS = {TRAIN: (0, 8), VALIDATION: (8, 9), TEST: (9, 10)}
 
 @dataclass(frozen=True)
 class Text(Task):
-    """What both tasks share: the corpus and the drawing of windows."""
+    """What both tasks share: where the characters are from, and the drawing of windows."""
 
     text: str = ""  # a file, or the chain
     window: int = 64
@@ -36,7 +36,7 @@ class Text(Task):
         check_range("task.window", self.window, 2, 10**6)
         if self.stream not in PARTS:
             raise UserError(f"task.stream must be one of {[*PARTS]}, got {self.stream}.")
-        text = self.corpus.text
+        text = self.characters.text
         if text is not None and len(text) > COMPILED:
             raise UserError(
                 f"the text {self.text!r} has {len(text):,} symbols, and up to {COMPILED:,} become "
@@ -50,8 +50,8 @@ class Text(Task):
             )
 
     @property
-    def corpus(self) -> Corpus:
-        return corpus(self.text)
+    def characters(self) -> Characters:
+        return characters(self.text)
 
     @property
     def length(self) -> int:
@@ -71,7 +71,7 @@ class Text(Task):
 
     def draw(self, key: jax.Array) -> jax.Array:
         """(symbols of an example,) int32, from the part of the text or from the chain."""
-        source = self.corpus
+        source = self.characters
         if source.text is None:
             return _walk(key, source, self._drawn)
         low, high = (len(source.text) * tenth // 10 for tenth in PARTS[self.stream])
@@ -96,7 +96,7 @@ class CausalText(Text):
 
     @property
     def vocab_size(self) -> int:
-        return len(self.corpus.symbols)
+        return len(self.characters.symbols)
 
     @property
     def _drawn(self) -> int:
@@ -136,7 +136,7 @@ class MaskedText(Text):
 
     @property
     def vocab_size(self) -> int:
-        return len(self.corpus.symbols) + 1
+        return len(self.characters.symbols) + 1
 
     @property
     def _drawn(self) -> int:
@@ -144,7 +144,7 @@ class MaskedText(Text):
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         text_key, mask_key = jax.random.split(key)
-        symbols_T, mask = self.draw(text_key), len(self.corpus.symbols)
+        symbols_T, mask = self.draw(text_key), len(self.characters.symbols)
         chosen_T, kind_T, other_T = jax.random.uniform(mask_key, (3, self.window), jnp.float32)
         shown_T = jnp.full(self.window, mask, jnp.int32)
         if self.masking == "bert":
@@ -168,13 +168,13 @@ class MaskedText(Text):
 
 
 @cache
-def counted(text: str) -> Corpus:
+def counted(text: str) -> Characters:
     """What trivial predictors know: the chain, or the part of a file that is trained on.
 
     What that part lacks is not impossible. Each symbol counts once more, and each row of pairs has
     one more entry, spread as the symbols are.
     """
-    source = corpus(text)
+    source = characters(text)
     if source.text is None:
         return source
     low, high = (len(source.text) * tenth // 10 for tenth in PARTS[TRAIN])
@@ -185,13 +185,13 @@ def counted(text: str) -> Corpus:
     return replace(source, pairs_VxV=pairs_VxV, counts_V=counts_V)
 
 
-def transitions(source: Corpus) -> np.ndarray:
+def transitions(source: Characters) -> np.ndarray:
     """(V, V) probabilities of the next symbol; a symbol that nothing follows is left evenly."""
     totals = source.pairs_VxV.sum(1, keepdims=True)
     return np.where(totals > 0, source.pairs_VxV / np.maximum(totals, 1), 1 / len(totals))
 
 
-def posterior(source: Corpus, symbols_BxT: np.ndarray, hidden_BxT: np.ndarray) -> np.ndarray:
+def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarray) -> np.ndarray:
     """(B, T, V): each symbol given those not hidden, under the chain (forward-backward)."""
     p_VxV, V = transitions(source), len(source.symbols)
     seen_BxTxV = np.where(hidden_BxT[..., None], 1.0, np.eye(V)[symbols_BxT])
@@ -204,7 +204,7 @@ def posterior(source: Corpus, symbols_BxT: np.ndarray, hidden_BxT: np.ndarray) -
     return _normalised(forward * seen_BxTxV * backward)
 
 
-def _walk(key: jax.Array, source: Corpus, length: int) -> jax.Array:
+def _walk(key: jax.Array, source: Characters, length: int) -> jax.Array:
     """A stationary walk of the chain, by inverting cumulative probabilities."""
     rows = np.concatenate([source.counts_V[None], source.pairs_VxV]).astype(float)
     ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxformer.data.corpus import alias_tables
+from jaxformer.data.characters import alias_tables
 from jaxformer.errors import UserError
 from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.recall import Recall

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.data.corpus import corpus
+from jaxformer.data.characters import characters
 from jaxformer.errors import UserError
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION, Source
 from jaxformer.tasks.text import CausalText, MaskedText, posterior, transitions
@@ -28,7 +28,7 @@ def file(tmp_path_factory):
 
 
 def test_the_packaged_chain_is_tiny_shakespeare():
-    chain = corpus()
+    chain = characters()
     assert len(chain.symbols) == 65 and chain.symbols[:3] == ("\n", " ", "!")
     assert (chain.pairs_VxV > 0).sum() == 1403
     assert chain.counts_V.sum() == 1_115_394 and chain.pairs_VxV.sum() == 1_115_393
@@ -41,7 +41,7 @@ def test_the_packaged_chain_is_tiny_shakespeare():
 
 
 def test_a_walk_has_the_frequencies_of_the_chain():
-    task, chain = CausalText(window=40), corpus()
+    task, chain = CausalText(window=40), characters()
     batch = draw(task)
     np.testing.assert_array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
     assert (chain.pairs_VxV[batch.inputs, batch.targets] > 0).all(), "a pair that never occurs"
@@ -60,7 +60,7 @@ def test_windows_of_a_file_stay_in_their_part(file):
     with open(file, encoding="utf-8") as handle:
         text = handle.read()
     task = CausalText(text=file, window=5)
-    symbols = task.corpus.symbols
+    symbols = task.characters.symbols
     assert "".join(symbols) == "abcdfgxyzé" and task.vocab_size == 10
     for stream, part in {TRAIN: text[:800], VALIDATION: text[800:900], TEST: text[900:]}.items():
         windows, seen = draw(task.part(stream)), set()
@@ -79,7 +79,7 @@ def test_a_source_draws_each_set_from_its_part(file):
     source = Source(task, jax.random.key(0), 8, 0, 20, 20)
     heldout, train = source.heldout(), source.batch_at(jax.random.key(1), 0, jnp.zeros(1, "uint32"))
     letters = [
-        {task.corpus.symbols[i] for i in np.unique(b.targets)} for b in (*heldout[:2], train)
+        {task.characters.symbols[i] for i in np.unique(b.targets)} for b in (*heldout[:2], train)
     ]
     assert letters == [{*"xyz"}, {*"éfg"}, {*"abcd"}]
 
@@ -106,7 +106,7 @@ def test_masking_by_slow_python(masking):
 
 
 def test_the_posterior_is_bayes_by_enumeration(file):
-    source = corpus(file)
+    source = characters(file)
     p_VxV, p_V = transitions(source), source.counts_V / source.counts_V.sum()
     symbols, hidden = np.array([0, 1, 2, 3, 1]), np.array([1, 0, 1, 1, 0], bool)
     weight = np.zeros((5, len(p_V)))
@@ -121,7 +121,7 @@ def test_the_posterior_is_bayes_by_enumeration(file):
 
 def test_baselines_are_those_of_the_set():
     causal = CausalText(window=40)
-    batch, p_VxV = draw(causal), transitions(corpus())
+    batch, p_VxV = draw(causal), transitions(characters())
     found = causal.baselines(batch)
     nats = [-np.log(p_VxV[a, b]) for a, b in zip(batch.inputs.ravel(), batch.targets.ravel())]
     assert found["bigram_loss"] == pytest.approx(np.mean(nats))

@@ -89,7 +89,10 @@ def width_of(total: int, multiplier: int) -> int:
 
 def chain_loss(task) -> float:
     """The entropy of the chain, nats a symbol: no model does better."""
-    p_V, p_VxV = task.corpus.counts_V / task.corpus.counts_V.sum(), transitions(task.corpus)
+    p_V, p_VxV = (
+        task.characters.counts_V / task.characters.counts_V.sum(),
+        transitions(task.characters),
+    )
     logs = np.log(np.where(p_VxV > 0, p_VxV, 1))
     return float(-(p_V[:, None] * p_VxV * logs).sum())
 

@@ -19,7 +19,7 @@ LARGEST = 100_000_000  # symbols; a text is a constant of the compiled program
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class Characters:
     """Symbols in the order of their code points, how often they follow each other, the text."""
 
     symbols: tuple[str, ...]
@@ -29,7 +29,7 @@ class Corpus:
 
 
 @cache
-def corpus(path: str = "") -> Corpus:
+def characters(path: str = "") -> Characters:
     """The file at `path`, or the chain for the empty string."""
     return _file(path) if path else _chain()
 
@@ -45,8 +45,8 @@ class Statistics:
 
 @cache
 def statistics(text: str, n_symbols: int) -> Statistics:
-    """Those of the corpus `text`, cut to `n_symbols` and renormalised."""
-    source = corpus(text)
+    """Those of the text (see `characters`), cut to `n_symbols` and renormalised."""
+    source = characters(text)
     symbols, unigram, bigram = source.symbols, source.counts_V, source.pairs_VxV
     if not 2 <= n_symbols <= len(symbols):
         raise UserError(
@@ -84,7 +84,7 @@ def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keep.astype(np.float32), alias.astype(np.int32)
 
 
-def _chain() -> Corpus:
+def _chain() -> Characters:
     file = resources.files("jaxformer") / "data" / "shakespeare_bigrams.json"
     held = json.loads(file.read_text(encoding="utf-8"))
     following = held["following"]
@@ -92,10 +92,10 @@ def _chain() -> Corpus:
     pairs = np.array([[following[a].get(b, 0) for b in symbols] for a in symbols])
     counts = pairs.sum(1)
     counts[symbols.index(held["last"])] += 1  # nothing follows the last symbol
-    return Corpus(symbols, pairs, counts)
+    return Characters(symbols, pairs, counts)
 
 
-def _file(path: str) -> Corpus:
+def _file(path: str) -> Characters:
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"the text {path!r} must be a file, not a device: it has no end.")
@@ -121,4 +121,4 @@ def _file(path: str) -> Corpus:
         raise UserError(f"the text {path!r} repeats one symbol; nothing can be learned from it.")
     pairs = np.bincount(ids[:-1].astype(np.int64) * V + ids[1:], minlength=V * V).reshape(V, V)
     small = np.uint8 if V <= 256 else np.int32
-    return Corpus(tuple(map(chr, known)), pairs, counts, ids.astype(small))
+    return Characters(tuple(map(chr, known)), pairs, counts, ids.astype(small))
