@@ -96,14 +96,13 @@ def order_parameter(row: Row) -> str:
     limit = baseline(row, "sampled", "accuracy_gp_limit")
     width = row.records["sampled"].config["posterior"]["width"][0]
     return (
-        "A network of attention alone is a sum over paths, and a path takes one head in each "
-        "layer: the one called good computes the answer, the one called denoising reads only "
-        f"noise. Averaged over the posterior of its weights (Bayesian), a network of width {width} "
-        "subtracts the second from the first. Its order parameter, a matrix that says how much "
-        f"each path counts, has {good} and {denoising} for them and {both} between them, where "
-        f"below zero says that they work against each other. It classifies {accuracy.percent()} % "
-        f"of new sequences; without end in width (the Gaussian-process limit) it is "
-        f"{100 * limit:.1f} %."
+        "A network of attention alone is a sum over paths; a path takes one head in each layer. "
+        f"Averaged over the posterior of its weights (Bayesian), a network of width {width} "
+        "subtracts the path that reads only noise (denoising) from the one that computes the "
+        "answer (good): the order parameter, which says how much paths count, has "
+        f"{both} between them, below zero, and {good} for the good and {denoising} for the "
+        "denoising one. The network classifies "
+        f"{accuracy.percent()} % of new sequences, one of infinite width {100 * limit:.1f} %."
     )
 
 
