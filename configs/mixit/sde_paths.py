@@ -4,7 +4,7 @@ r"""The covariance SDE beside finite networks: paths, bands and densities (MixiT
 
 scale  what                                              time             expected numbers
 tiny   m=4, widths 20 and 40, 500 paths                  5 CPU seconds    KS near its noise, .10
-small  m=4, widths 50, 200, 500, 5,000 paths             20 CPU seconds   KS below .035 at n=200
+small  m=4, widths 50, 200, 500, 5,000 paths             20 CPU seconds   KS below .033 at n=200
 paper  the same with 20,000 paths of 300 steps           35 CPU seconds   KS .005 to .009 at n=200
 
 log-trace, correlation of two tokens and the two largest eigenvalues at tau = .25, .5 and 1, from

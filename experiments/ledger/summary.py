@@ -41,8 +41,9 @@ def luck(rows: Sequence[Row]) -> str:
         told = "1 rule is" if decided == 1 else f"{decided} rules are"
         return f"{told} decided, at 95 %: too few to expect one that is wrong by luck."
     return (
-        f"{decided} rules are decided, each at 95 %. Were every true difference at the very edge "
-        f"of its rule, {wrong} of them would be decided wrongly by luck; most lie far from it."
+        f"{decided} rules are decided, each at 95 %. At worst, if every true difference lay "
+        f"exactly at its border, about {wrong} of them would be decided wrongly by luck; most lie "
+        "far from it."
     )
 
 

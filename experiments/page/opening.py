@@ -28,7 +28,7 @@ MEANING = {
 SCALES = {
     "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
     "small": "minutes on two cores; made to show the effect",
-    "paper": "the published setting",
+    "paper": "the published sizes; what differs stands beside the run",
 }
 
 

@@ -153,11 +153,11 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
     others = "; a1, a2 are adversarial: they lead to the wrong class" * ("a1" in names)
     plots.headed(
         figure,
-        f"At N = {min(widths)} the network uses the paths {names[first]} (U = "
+        f"In theory the network of N = {min(widths)} uses the paths {names[first]} (U = "
         f"{narrow[first, first]:.1f}) and {names[second]} ({narrow[second, second]:.1f}), with "
         f"correlation {correlation:.2f}; at N = {max(widths)} all paths count about alike "
         f"({rest.min():.2f} to {rest.max():.2f})",
-        "One data set, one colour scale."
+        "One data set, one colour scale. V V'/n has the mean U where tokens' size n is far above N."
         + f" good computes the label, denoising sees its noise{others}." * ("good" in names),
     )
     return figure

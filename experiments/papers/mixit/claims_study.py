@@ -99,7 +99,7 @@ STUDY = (*(study(task, steps) for task, steps in TASKS.items()), BITS)
 REDRAW = {"data.split": "redraw"}
 DYCK_SPLIT = Item(
     "Table 1, Dyck-1, with the authors' split",
-    "No model of the paper reaches 100 % on Dyck-1.",
+    "The paper's models stay clearly below 100 % on Dyck-1 (95.8 to 97.4 %); we ask: below 99 %.",
     {
         name: Cell(f"configs/mixit/dyck.py:variant={variant}", changed, scales=("small",))
         for variant in ("standard", "frozen_qk", "mixit")

@@ -15,10 +15,10 @@ from jaxformer.training.metrics import Mean
 from theory import covariance_sde as cs
 
 QUANTITIES = {
-    "log_trace": r"log Tr$(\Phi)/m$",
-    "correlation": r"$\rho_{12}$",
-    "log_eigenvalue_1": r"log $\lambda_1$",
-    "log_eigenvalue_2": r"log $\lambda_2$",
+    "log_trace": r"size: log Tr$(\Phi)/m$",
+    "correlation": r"correlation $\rho_{12}$",
+    "log_eigenvalue_1": r"eigenvalue: log $\lambda_1$",
+    "log_eigenvalue_2": r"the next: log $\lambda_2$",
 }
 SHOWN = 6  # sample paths
 
@@ -102,12 +102,13 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         low, high = np.quantile(theory, (0.001, 0.999))
         bins = np.linspace(low, high, 41)
         column[1].hist(theory, bins, density=True, color="0.8", label="SDE")
-        for colour, n in zip(plots.COLOURS[1:], widths):
+        # The widest networks, which are also those above, have the same colour in both rows.
+        for colour, n in zip(plots.COLOURS[1:], sorted(widths, reverse=True)):
             look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
             column[1].hist(arrays[f"n={n}/{name}"][:, -1], bins, density=True, **look)
         far = [f"{arrays[f'n={n}/ks/{name}'][-1]:.3f}" for n in widths]
         column[1].set(yticks=[], xlabel=label, title=f"KS {', '.join(far)}")
-    axes[0, 0].set_ylabel("paths")
+    axes[0, 0].set_ylabel("along paths")
     axes[1, 0].set_ylabel(rf"density at $\tau$ = {times[-1]:g}")
     largest = max(arrays[f"n={max(widths)}/ks/{name}"].max() for name in QUANTITIES)
     verdict = "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"

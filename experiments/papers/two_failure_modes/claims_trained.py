@@ -95,7 +95,7 @@ def line(cells: dict[str, Cell]) -> Item:
     """Whether the line beta_c is seen in the entropies with which networks start."""
     return Item(
         "Figure 1c, the line beta_c",
-        "At beta_c = sqrt 2 attention passes from many tokens to a few, whatever the residuals.",
+        "At beta_c = sqrt 2 attention passes from many tokens to a few.",
         {name: cells[name] for name in ("beta=1.0", "beta=1.4", "beta=1.8")},
         {
             "entropy falls faster across beta_c (1.4 to 1.8) than before (1.0 to 1.4)": above(
