@@ -138,6 +138,8 @@
         low: 0.75, high: 1, label: "test accuracy", ticks: [0.8, 0.9, 1],
       });
       charts.line(right, [[widths[0], held.gp_limit], [widths.at(-1), held.gp_limit]], "level");
+      const below = { x: right.box.x + 6, y: right.toY(held.gp_limit) + 14 };
+      charts.element(right.front, "text", below, "infinite width");
       charts.line(right, widths.map((w, m) => [w, held.accuracy[m]]), "line s0");
       charts.dot(right, widths[k], held.accuracy[k], "chosen", 6);
       byId("order-place").value = widths[k];
