@@ -11,6 +11,7 @@ from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN as VERDICTS
 from experiments.ledger.rules import Rule
 from experiments.ledger.statistics import of_record
+from experiments.papers.of_rows import longest
 from experiments.shared import flags
 from experiments.shared.describe import number
 from jaxformer.errors import UserError, one_line
@@ -163,10 +164,13 @@ def _open(key: str, rows: list[Row], listed: dict[str, str]) -> list[str]:
 
 
 def _variants(rows: list[Row]) -> list[str]:
-    """Accuracy by variant and task of the items whose cells are variants; a row of chance level."""
+    """Accuracy by variant and task of the items with a cell for each; a row of chance level.
+
+    Of a variant that has four times the steps in a cell of its own, it is that cell.
+    """
     chosen: dict[str, Row] = {}
     for row in rows:
-        known = row.item.cells.keys() <= VARIANTS.keys() and row.item.metric == "accuracy"
+        known = VARIANTS.keys() <= row.item.cells.keys() and row.item.metric == "accuracy"
         if known and len(row.records) > 1:
             configs = {cell.config.partition(":")[0] for cell in row.item.cells.values()}
             chosen.setdefault(min(configs), row)
@@ -190,7 +194,7 @@ def _variants(rows: list[Row]) -> list[str]:
 
 
 def _accuracy(row: Row, variant: str) -> str:
-    record = row.records.get(variant)
+    record = row.records.get(longest(row, variant))
     if record is None or record.metrics["accuracy"]["mean"] is None:
         return "-"
     return of_record(record.metrics["accuracy"], record.members, "accuracy").percent()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from experiments.ledger.ledger import Row
 from experiments.ledger.statistics import Number
-from experiments.papers.of_rows import baseline, number
+from experiments.papers.of_rows import baseline, longest, number
 
 
 class Dot(NamedTuple):
@@ -30,7 +30,8 @@ class Chart(NamedTuple):
 def freezing(row: Row) -> Chart:
     guess = baseline(row, "standard", "in_context_guess")
     names = ("standard", "frozen_mlp", "frozen_qk", "mixit")
-    dots = {name: Dot(number(row, name, "accuracy"), level=guess) for name in names}
+    cells = {name: longest(row, name) for name in names}
+    dots = {name: Dot(number(row, cell, "accuracy"), level=guess) for name, cell in cells.items()}
     return Chart("share of look-ups that are right", dots, level="a guess", limits=(0, 1))
 
 

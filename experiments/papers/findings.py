@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from experiments.ledger.ledger import Row
 from experiments.papers import finding_charts as charts
+from experiments.papers import of_rows
 from experiments.papers.of_rows import baseline, number
 
 
@@ -39,13 +40,15 @@ def chart(of: Sentence, row: Row) -> charts.Chart | None:
 
 
 def freezing(row: Row) -> str:
-    shares = {n: number(row, n, "accuracy").percent() for n in ("standard", "frozen_qk", "mixit")}
+    mixit = of_rows.longest(row, "mixit")
+    shares = {n: number(row, n, "accuracy").percent() for n in ("standard", "frozen_qk", mixit)}
     guess = baseline(row, "standard", "in_context_guess")
     return (
         "A transformer whose random queries and keys are never trained looks up "
         f"{shares['frozen_qk']} % of the facts in its context; one that is trained whole "
         f"{shares['standard']} %. With fixed random mixing in place of attention it is "
-        f"{shares['mixit']} %, where guessing a value of the context gives {100 * guess:.1f} %."
+        f"{shares[mixit]} % after {row.records[mixit].steps:,} steps, where guessing a value of "
+        f"the context gives {100 * guess:.1f} %."
     )
 
 

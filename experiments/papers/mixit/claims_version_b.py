@@ -9,7 +9,7 @@ import functools
 from experiments.ledger.item import OURS, Cell, Item, Paper
 from experiments.ledger.rules import above, near, of
 from experiments.papers.mixit import claims_theory
-from experiments.papers.mixit.claims_study import score_of
+from experiments.papers.mixit.claims_study import LONGER, PATIENT, STEPS, patient, score_of
 from experiments.papers.mixit.claims_sweeps import FRESH
 
 UNIVERSAL = Item(
@@ -138,7 +138,8 @@ LITMUS = Item(
         f"{variant}, {name}": Cell(f"configs/mixit/{task}.py:variant={variant}")
         for task, name in TASKS.items()
         for variant in ("standard", "mixit")
-    },
+    }
+    | {f"mixit, {TASKS[task]}": patient(task)[PATIENT] for task in LONGER},
     {
         f"MixiT is as good as Standard in {name}": above(
             score_of(task)(f"mixit, {name}"), score_of(task)(f"standard, {name}"), -0.02
@@ -154,7 +155,7 @@ LITMUS = Item(
     },
     note="Which task needs it is the paper's judgement. `experiments/litmus.py` is this test for a "
     "task of one's own. The sentiment of reviews, its third example, needs the Yelp data. "
-    f"{FRESH}",
+    f"{STEPS} {FRESH}",
     late=True,
 )
 
