@@ -222,7 +222,7 @@ def test_a_part_with_changed_settings_says_so():
         name: launch.job(name, p.config, p.overrides, Path("nowhere"))
         for name, p in headline.parts.items()
     }
-    assert demo.made(headline, jobs) == "scale tiny; 8 settings differ from it"
+    assert demo.made(headline, jobs) == "scale tiny; 9 settings differ from it"
 
 
 def test_wrong_words(capsys):
