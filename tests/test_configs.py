@@ -62,7 +62,7 @@ def check_variant(config, built):
     counts = built.partition.count(shapes)
     assert ("frozen" in counts) == (labels.variant != "standard") and counts["train"] > 0
     assert ("block_0/mlp/in/bias" in flatten(shapes)) == (labels.preset != "paper")
-    if labels.scale == "tiny" and labels.preset == "paper":
+    if labels.scale == "tiny":
         state = jax.eval_shape(built.create)
         members = config.n_seeds * len(config.optim.learning_rate)
         assert all(leaf.shape[0] == members for leaf in jax.tree.leaves(state.trainable))

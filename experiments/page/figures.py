@@ -137,10 +137,7 @@ def _beside(row: Row) -> Figure | None:
     metric = row.item.metric.replace("_", " ")
     axis = _axis(row.item.metric)._replace(label=metric)
     chart = svg.dot_chart(f"{metric}, published and ours: {pairs}.", dots, axis)
-    keys = (
-        '<ul class="legend"><li><span class="swatch b0"></span>ours; bars are standard errors</li>'
-        "<li>◇ published</li><li>¦ trivial baseline</li></ul>"
-    )
+    keys = svg.marks("ours; bars are standard errors", "published", "trivial baseline")
     return Figure("", chart, keys, "", [line.record for line in lines if line.record])
 
 

@@ -73,11 +73,9 @@ def _drawn(chart: Chart) -> str:
     said = ", ".join(f"{name} {dot.ours}" for name, dot in chart.dots.items())
     axis = svg.Axis(chart.axis, limits=chart.limits)
     ours = "ours; bars are standard errors" if any(errors.values()) else "ours"
-    keys = [f'<span class="swatch b0"></span>{ours}']
-    keys += [f"{mark} {word}" for mark, word in (("◇", chart.beside), ("¦", chart.level)) if word]
-    legend = "".join(f"<li>{key}</li>" for key in keys)
+    legend = svg.marks(ours, chart.beside, chart.level)
     drawing = svg.dot_chart(f"{chart.axis}: {said}.", dots, axis, CARD)
-    return f'<div class="numbers">{drawing}<ul class="legend">{legend}</ul></div>'
+    return f'<div class="numbers">{drawing}{legend}</div>'
 
 
 def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:

@@ -110,6 +110,13 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str
     return _svg(alt, bottom + 40, parts, width)
 
 
+def marks(ours: str, beside: str = "", level: str = "") -> str:
+    """What the dots, diamonds and dashes of a dot chart are; what has no words is left out."""
+    words = [f'<span class="swatch b0"></span>{ours}']
+    words += [f"{mark} {said}" for mark, said in (("◇", beside), ("¦", level)) if said]
+    return f'<ul class="legend">{"".join(f"<li>{word}</li>" for word in words)}</ul>'
+
+
 def legend(series: Sequence[Series]) -> str:
     """The names of the lines, as text of the page so that it wraps on a phone."""
     words = [

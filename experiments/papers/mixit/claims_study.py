@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import Side, above, near, of
-from experiments.papers.mixit.claims_sweeps import fresh, small
+from experiments.papers.mixit.claims_sweeps import PATIENT, fresh, small
 
 # task -> the steps of its config at scale small
 TASKS = {
@@ -20,7 +20,6 @@ TASKS = {
     "modular_addition": 6000,
 }
 LONGER = ("retrieval", "dyck", "hops")  # where MixiT was seen to learn still at the end
-PATIENT = "mixit, steps x 4"
 STEPS = "MixiT still learns when its steps end: the rules read it with four times as many."
 OF_FEW_KINDS = ("retrieval", "dyck")  # whose shortest examples are in all sets
 SEEN = ("retrieval", "dyck", "addition")  # of which numbers had been seen
