@@ -19,7 +19,7 @@ ALT = "Figure of the run {where}: {words}"
 # A drawing of lines and letters keeps its size and a few colours; what needs more is a photograph.
 COLOURS, SEEN = (8, 16), 7.0  # how many; and how far one may move (of 255, in the mean square)
 WIDEST, QUALITY = 860, 21  # pixels of a photograph: a page shows it hardly wider
-NARROWER, LARGE = 640, 30_000  # and of one that would take more bytes than this
+NARROWER, LARGE = 640, 22_000  # and of one that would take more bytes than this
 WIDE = 600  # pixels: what is wider scrolls on a phone
 VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 

@@ -13,23 +13,12 @@ from experiments.ledger.rules import (
     share_of,
     trivial,
 )
+from experiments.papers.mixit import claims_study, claims_sweeps, claims_text
 from experiments.papers.mixit.claims_given import GRID, OPTIMA, VARIANTS
-from experiments.papers.mixit.claims_study import DYCK_SPLIT, PATIENT, STEPS, STUDY, patient
-from experiments.papers.mixit.claims_sweeps import (
-    COMPOSITION,
-    DEPTH,
-    FEW_PAIRS,
-    FIGURE_2,
-    FRESH,
-    FULL_TABLE,
-    HEAD_SWEEPS,
-    MORE_DIGITS,
-    UNSEEN,
-    fresh,
-    small,
-)
-from experiments.papers.mixit.claims_text import LANGUAGE, SPEED, THROUGHPUT, WAYS, YELP
+from experiments.papers.mixit.claims_study import ONE_HOP, PATIENT, STEPS, patient
+from experiments.papers.mixit.claims_sweeps import FRESH, UNSEEN, fresh, small
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
+from experiments.shared.describe import label
 
 # Trivial predictors.
 BY_HOPS, GUESS = "by_hops_position_and_letter", "in_context_guess"
@@ -75,15 +64,18 @@ DYCK = Item(
     variants("dyck", standard=0.958, frozen_qk=0.9738, frozen_mlp=None, mixit=0.9617)
     | patient("dyck"),
     {
+        "Standard balances at least at 95 %": above(fresh("standard"), 0.95),
         "Frozen-QK is as good as Standard": as_good_as("frozen_qk", "standard", metric=UNSEEN),
-        "MixiT is as good as Standard": as_good_as(PATIENT, "standard", metric=UNSEEN),
-        "MixiT balances at least at 95 %": above(fresh(PATIENT), 0.95),
+        "after 16,000 steps MixiT is as good as Standard": as_good_as(
+            PATIENT, "standard", metric=UNSEEN
+        ),
+        "after 16,000 steps MixiT balances at least at 95 %": above(fresh(PATIENT), 0.95),
     },
     checks={
         "Standard does more than compare counts and look at the ends": beyond_chance(
             "standard", "equal_counts_and_ends"
         ),
-        "it does so with a quarter of the steps": above(fresh("mixit"), 0.95),
+        "after 4,000 steps MixiT balances at least at 95 %": above(fresh("mixit"), 0.95),
     },
     baseline="equal_counts_and_ends",
     late=True,
@@ -135,12 +127,21 @@ HOPS = Item(
     variants("hops", standard=0.9999, frozen_mlp=0.9989, frozen_qk=0.9673, mixit=0.4858)
     | patient("hops"),
     {
-        "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05),
-        "Frozen-MLP is on par with Standard": as_good_as("frozen_mlp", "standard", 0.05),
-        "MixiT stays .2 below Frozen-QK": above(of("frozen_qk"), of(PATIENT), by=0.2),
+        f"asked for one hop {label(name)} is on par with Standard": as_good_as(
+            name, "standard", 0.05, ONE_HOP
+        )
+        for name in ("frozen_qk", "frozen_mlp")
+    }
+    | {
+        "asked for one hop MixiT is .2 below Frozen-QK after 8,000 steps": above(
+            of("frozen_qk", ONE_HOP), of(PATIENT, ONE_HOP), by=0.2
+        ),
     },
     checks={
-        "it does with a quarter of the steps": above(of("frozen_qk"), of("mixit"), by=0.2),
+        "MixiT is .2 below Frozen-QK over all questions, half of which ask for no hop": above(
+            of("frozen_qk"), of(PATIENT), by=0.2
+        ),
+        "after 2,000 steps it is over all questions": above(of("frozen_qk"), of("mixit"), by=0.2),
         "MixiT knows no more than hop count, position and letter": no_better_than_chance(
             PATIENT, BY_HOPS
         ),
@@ -148,7 +149,8 @@ HOPS = Item(
     baseline=BY_HOPS,
     note="At the paper's size a constant for each hop count and position scores 42.2 %, with the "
     "current letter 49.3 %: MixiT's 48.58 % is chance level, which the paper does not say. Small "
-    f"scale: k <= 1, two layers. {STEPS}",
+    "scale: k <= 1, two layers, so that half of the questions ask for no hop, which every variant "
+    f"answers; at the paper's k <= 16 one in seventeen does. {STEPS}",
     late=True,
     flags=(CHANCE,),
     also="version B, Table 1",
@@ -156,7 +158,7 @@ HOPS = Item(
 
 RETRIEVAL = Item(
     "Table 2, retrieval",
-    "Frozen-QK (97.0 %) and Frozen-MLP (100 %) retrieve on par with Standard; MixiT does not "
+    "Frozen-QK (97.0 %) and Frozen-MLP (100 %) retrieve on par with Standard; MixiT is far behind "
     "(11.2 %).",
     variants("retrieval", standard=1.0, frozen_mlp=1.0, frozen_qk=0.9701, mixit=0.1124)
     | patient("retrieval"),
@@ -164,18 +166,21 @@ RETRIEVAL = Item(
         "Frozen-QK retrieves": above(fresh("frozen_qk"), 0.95),
         "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05, UNSEEN),
         "Frozen-MLP is on par with Standard": as_good_as("frozen_mlp", "standard", 0.05, UNSEEN),
-        "MixiT stays .2 below Frozen-QK": above(fresh("frozen_qk"), fresh(PATIENT), by=0.2),
+        "after 16,000 steps MixiT stays .2 below Frozen-QK": above(
+            fresh("frozen_qk"), fresh(PATIENT), by=0.2
+        ),
     },
     checks={
-        "it does with a quarter of the steps": above(fresh("frozen_qk"), fresh("mixit"), by=0.2),
+        "after 4,000 steps it does": above(fresh("frozen_qk"), fresh("mixit"), by=0.2),
         "MixiT does no better than a guess of the context": no_better_than_chance(PATIENT, GUESS),
     },
     baseline=GUESS,
     note="Guessing a value that stands in the context scores 13.3 % at M = 30, more than the "
     "published 11.24 % of MixiT, which the paper does not say. Ours mixes as their code does, with "
-    "eight seeds: two of them do more than guess. A query has its own symbol in their code and is "
-    "the key in their text. Sequences of one pair, of few kinds, are in all sets, 13 % of the "
-    f"test's; on the others a guess is right in 28 %. {STEPS} {FRESH}",
+    "eight seeds: two of them do more than guess after 4,000 steps and seven after 16,000. A query "
+    "has its own symbol in their code and is the key in their text. Sequences of one pair, of few "
+    "kinds, are in all sets, 13 % of the test's; on the others a guess is right in 28 %. "
+    f"{STEPS} {FRESH}",
     late=True,
     flags=(CHANCE,),
     also="version B, Table 1",
@@ -183,29 +188,30 @@ RETRIEVAL = Item(
 
 AS_WRITTEN = Item(
     "Table 2, looking up by the key itself",
-    "Frozen-QK retrieves; MixiT does not.",
+    "Frozen-QK retrieves on par with Standard; MixiT is far behind.",
     {
         name: small("retrieval", name, {"task.format": "paper"})
         for name in ("standard", "frozen_qk", "mixit")
     },
     {
-        "Frozen-QK retrieves": above(of("frozen_qk"), 0.95),
-        "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05),
+        "Frozen-QK retrieves": above(fresh("frozen_qk"), 0.95),
+        "Frozen-QK is on par with Standard": as_good_as("frozen_qk", "standard", 0.05, UNSEEN),
         "with 4,000 steps MixiT stays .2 below Frozen-QK": above(
-            of("frozen_qk"), of("mixit"), by=0.2
+            fresh("frozen_qk"), fresh("mixit"), by=0.2
         ),
     },
     baseline=GUESS,
     note="So the text says. In the code that made the numbers a query has its own symbol, as in "
-    "the row above, where MixiT has four times the steps.",
+    f"the row above, where MixiT has four times the steps. {FRESH}",
+    late=True,
     flags=(CODE_DIFFERS,),
     also="version B, Table 1",
 )
 
 FIGURE_3 = Item(
     "Figure 3",
-    "Frozen-QK solves retrieval by an induction head: layer 1 attends to the previous token, "
-    "layer 2 to the answer.",
+    "Frozen-QK, which solves retrieval, has an induction head: a head of layer 1 attends to the "
+    "previous token, one of layer 2 to the answer.",
     {"frozen_qk": Cell("configs/mixit/induction_head.py:variant=frozen_qk")},
     {
         "layer 1 finds the token before, twice as often as chance": above(
@@ -216,7 +222,8 @@ FIGURE_3 = Item(
     },
     metric="induction/layer 2",
     baseline="induction_by_chance",
-    note="The strongest head of each layer, mean over the test set; chance is uniform attention.",
+    note="The strongest head of each layer, mean over the test set; chance is uniform attention. "
+    "Nothing is cut here, so that the rules do not say that it retrieves by these heads alone.",
     late=True,
     also="version B",
 )
@@ -273,10 +280,12 @@ PAPER = Paper(
     "arXiv 2506.01115",
     (
         VARIANTS,
-        *(ADDITION, MORE_DIGITS, DYCK, DYCK_SPLIT, MODULAR, FEW_PAIRS),
-        *(MEMORIZATION, FULL_TABLE, YELP, WAYS),
-        *(HOPS, COMPOSITION, RETRIEVAL, AS_WRITTEN, FIGURE_2, FIGURE_3),
-        *(*LANGUAGE, BITS, THIRDS, *HEAD_SWEEPS, DEPTH),
-        *(GRID, OPTIMA, PRINTED_VARIANCE, *STUDY, THROUGHPUT, SPEED),
+        *(ADDITION, claims_sweeps.MORE_DIGITS, DYCK, claims_study.DYCK_SPLIT),
+        *(MODULAR, claims_sweeps.FEW_PAIRS, MEMORIZATION, claims_sweeps.FULL_TABLE),
+        *(claims_text.YELP, claims_text.WAYS, HOPS, claims_sweeps.COMPOSITION),
+        *(RETRIEVAL, AS_WRITTEN, claims_sweeps.FIGURE_2, FIGURE_3, *claims_text.LANGUAGE),
+        *(BITS, THIRDS, *claims_sweeps.HEAD_SWEEPS, claims_sweeps.DEPTH),
+        *(GRID, OPTIMA, PRINTED_VARIANCE, *claims_study.STUDY),
+        *(claims_text.THROUGHPUT, claims_text.SPEED),
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import Side, above, near, of
 from experiments.papers.mixit.claims_sweeps import PATIENT, fresh, small
+from experiments.shared.describe import label
 
 # task -> the steps of its config at scale small
 TASKS = {
@@ -20,7 +21,11 @@ TASKS = {
     "modular_addition": 6000,
 }
 LONGER = ("retrieval", "dyck", "hops")  # where MixiT was seen to learn still at the end
-STEPS = "MixiT still learns when its steps end: the rules read it with four times as many."
+STEPS = (
+    "MixiT still learns when its steps end: the rules read it with four times as many. What it "
+    "would do with still more is not told."
+)
+ONE_HOP = "accuracy/hops=1"  # half of the questions of scale small ask for none: all answer them
 OF_FEW_KINDS = ("retrieval", "dyck")  # whose shortest examples are in all sets
 SEEN = ("retrieval", "dyck", "addition")  # of which numbers had been seen
 NAMES = {
@@ -106,19 +111,22 @@ STUDY = (*(study(task, steps) for task, steps in TASKS.items()), BITS)
 REDRAW = {"data.split": "redraw"}
 DYCK_SPLIT = Item(
     "Table 1, Dyck-1, with the authors' split",
-    "The paper's models stay clearly below 100 % on Dyck-1 (95.8 to 97.4 %); we ask: below 99 %.",
+    "The paper's models stay at 95.8 to 97.4 % on Dyck-1. Does the authors' split keep models "
+    "below 99 % that one law for all sets does not?",
     {
         name: Cell(f"configs/mixit/dyck.py:variant={variant}", changed, scales=("small",))
         for variant in ("standard", "frozen_qk", "mixit")
         for name, changed in ((variant, {}), (f"{variant}, authors' split", REDRAW))
     },
     {
-        "with their split Frozen-QK stays below 99 %": above(0.99, of("frozen_qk, authors' split")),
-        "with their split MixiT stays below 99 %": above(0.99, of("mixit, authors' split")),
-        "with their split Standard stays below 99 %": above(0.99, of("standard, authors' split")),
+        f"with {whose} {label(name)} {does} 99 %": rule
+        for name in ("standard", "frozen_qk")
+        for whose, does, rule in (
+            ("one law for all sets", "reaches", above(of(name), 0.99)),
+            ("their split", "stays below", above(0.99, of(f"{name}, authors' split"))),
+        )
     },
     checks={
-        "with one law for all sets Frozen-QK reaches 99 %": above(of("frozen_qk"), 0.99),
         "with their split Frozen-QK fails on strings of one and two symbols": above(
             0.9, of("frozen_qk, authors' split", "accuracy/length=1-2")
         ),
@@ -130,6 +138,8 @@ DYCK_SPLIT = Item(
     note="Their generator redraws each training string that equals one of the 4,000 test strings. "
     "There are 6 strings of one or two symbols and 30 of up to four, so training has none of them, "
     "and what short strings it has are hardly ever balanced. A hash of the string says here which "
-    "set it belongs to, and strings of which there are too few are in all.",
+    "set it belongs to, and strings of which there are too few are in all. MixiT is below 99 % "
+    "with both splits.",
     late=True,
+    flags=(OURS,),
 )

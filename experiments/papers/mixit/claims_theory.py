@@ -64,13 +64,14 @@ SDE = Item(
 
 PRINTED_VARIANCE = Item(
     "Equation (2.3)",
-    "The mixing matrices have variance 1/sqrt(nm).",
+    "Mixing matrices of variance 1/sqrt(nm), as (2.3) prints it, keep tokens of bounded size.",
     {"variance": Cell("configs/mixit/sde_printed_variance.py")},
     {
         "with the printed variance the log-trace stays bounded": near(
             "log_trace/1/sqrt(nm)/layer=64", 0.0, 1.0
         )
     },
+    checks={"with 1/(nm) it does": near("log_trace/1/(nm)/layer=64", 0.0, 1.0)},
     note="A typo: the standard deviation is 1/sqrt(nm).",
     flags=(MISPRINT,),
 )
