@@ -113,17 +113,24 @@ def jobs_of(asked: Namespace, config: str, root: Path) -> dict[str, Job]:
     if asked.rates:
         overrides["optim.learning_rate"] = asked.rates
     more = f",{arguments}" if arguments else ""
-    estimate, jobs = Estimator(read.load(write.RESULTS)[0]), {}
-    for variant in dict.fromkeys(variants):
-        text = f"{file}:variant={variant},scale={asked.scale}{more}"
+    texts = {
+        variant: f"{file}:variant={variant},scale={asked.scale}{more}"
+        for variant in dict.fromkeys(variants)
+    }
+    held = {}
+    for variant, text in texts.items():
         if (recipe := launch.settings(text, {})["recipe"]) != "train":
             raise UserError(f"the litmus test needs a training config; {file} is one to {recipe}.")
-        seconds = estimate(launch.settings(text, overrides))
-        label = describe.label(variant)
-        jobs[variant] = launch.job(label, text, overrides, root, seconds=seconds)
-    if missing := {"standard", "mixit"} - set(jobs):
+        held[variant] = launch.settings(text, overrides)
+    if missing := {"standard", "mixit"} - set(texts):
         raise UserError(f"--variants must have standard and mixit, {missing.pop()} is missing.")
-    return jobs
+    estimate = Estimator(read.load(write.RESULTS)[0])  # seconds, so that mistakes come first
+    return {
+        variant: launch.job(
+            describe.label(variant), text, overrides, root, seconds=estimate(held[variant])
+        )
+        for variant, text in texts.items()
+    }
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.ledger import tables
-from experiments.ledger.choose import chosen
+from experiments.ledger.choose import asked_for, chosen
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import ROOT, load, load_runs
 from experiments.ledger.record import Record
@@ -64,6 +64,11 @@ def main(argv: Sequence[str]) -> int:
         raise UserError("--check compares RESULTS.md and README.md; give it alone.")
     if asked.page:
         _check_place(asked.page)
+    if asked.only:  # before all records are read
+        asked_for(
+            [(paper.key, item.name) for paper in PAPERS.values() for item in paper.items],
+            asked.only,
+        )
     records, problems = ([], []) if asked.only_runs else load(ROOT / "results")
     for folder in asked.runs:
         more = load_runs(folder)

@@ -73,8 +73,8 @@ def main(argv: Sequence[str]) -> int:
         raise UserError("--range needs --search=tpe; a grid has --grid FIELD=VALUE,VALUE.")
     runs = expanded(asked)
     places, launcher = executors.asked_for(asked, asked.workdir)
-    asked.estimate = Estimator(read.load(write.RESULTS)[0])
     held = [launch.settings(run.config, run.overrides) for run in runs]
+    asked.estimate = Estimator(read.load(write.RESULTS)[0])  # seconds, so that mistakes come first
     jobs = [job_of(asked, run, config) for run, config in zip(runs, held, strict=True)]
     waiting = [job for job in jobs if not job.is_finished()]
     if asked.status:

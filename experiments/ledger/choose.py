@@ -8,13 +8,19 @@ from jaxformer.errors import UserError, did_you_mean
 
 def chosen(rows: Sequence[Row], name: str) -> list[Row]:
     """Those of a paper ("mixit"), or whose name is this or begins with it ("Table 2")."""
-    found = [row for row in rows if name in (row.paper.key, row.item.name)]
+    wanted = asked_for([(row.paper.key, row.item.name) for row in rows], name)
+    return [row for row in rows if (row.paper.key, row.item.name) in wanted]
+
+
+def asked_for(known: Sequence[tuple[str, str]], name: str) -> list[tuple[str, str]]:
+    """Those (paper, item) that a name means."""
+    found = [pair for pair in known if name in pair]
     if not found:
-        names = named([row.item.name for row in rows], name)
-        found = [row for row in rows if row.item.name in names]
+        names = named([item for _, item in known], name)
+        found = [(paper, item) for paper, item in known if item in names]
     if not found:
-        papers = {row.paper.key: None for row in rows}
-        hint = did_you_mean(name, [*papers, *possible(row.item.name for row in rows)])
+        papers = {paper: None for paper, _ in known}
+        hint = did_you_mean(name, [*papers, *possible(item for _, item in known)])
         raise UserError(
             f"no paper, table or figure is called {name!r}.{hint} The papers are "
             f"{', '.join(papers)}; `--only PAPER` lists what one has."

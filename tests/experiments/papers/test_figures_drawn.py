@@ -30,7 +30,7 @@ DEAR = {
         "paths_alignment",
         "paths_networks",
     ),
-    *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth"),
+    *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth", "signal_phase"),
     *(
         "paths_head_scores",
         "paths_kernels",
