@@ -138,16 +138,20 @@ def override(config: ConfigDict, name: str, text: str) -> Any:
     if name not in known:
         *where, last = name.split(".")
         hint = did_you_mean(".".join([*where, ELSEWHERE.get(last, last)]), known)
-        top = sorted({field.split(".")[0] for field in known} - {"name", "recipe"})
-        raise UserError(f"the config has no field {name!r}.{hint} It has: {', '.join(top)}.")
-    section: Any = config
+        section = ".".join(where)
+        inside = [f.removeprefix(f"{section}.") for f in known if f.startswith(f"{section}.")]
+        top = {field.split(".")[0] for field in known} - {"name", "recipe"}
+        has = f"{section} has" if inside else "It has"
+        said = ", ".join(sorted(set(inside) or top))
+        raise UserError(f"the config has no field {name!r}.{hint} {has}: {said}.")
+    holder: Any = config
     *parents, last = name.split(".")
     for parent in parents:
-        section = section[parent]
-    value = _value(name, text, section[last])
-    if name in OF_A_VARIANT and value != section[last]:
+        holder = holder[parent]
+    value = _value(name, text, holder[last])
+    if name in OF_A_VARIANT and value != holder[last]:
         labels.update({label: "custom" for label in ("variant", "thaw") if label in labels})
-    section[last] = value
+    holder[last] = value
     return value
 
 

@@ -57,6 +57,8 @@ MISTAKES = {
     (RETRIEVAL, "--config.train.steps=1.5"): "must be a whole number such as 400, got '1.5'",
     (RETRIEVAL, "--config.train.steps=0"): "train.steps must be at least 1, got 0",
     (RETRIEVAL, "--config.model.use_bias=maybe"): "must be true or false, got 'maybe'",
+    (RETRIEVAL, "--config.task.length=2"): "task has: format, max_pairs, name, vocab.",
+    (RETRIEVAL, "--config.lenght=2"): "It has: data, devices, model, n_seeds, optim, partition",
     (RETRIEVAL, "--config.variant=standard"): "say it after the colon",
     (RETRIEVAL, "--config.arguments.scale=paper"): "after the colon of --config=FILE:scale=...",
     (RETRIEVAL, "--config.recipe=solve"): "recipe is not a field to override",
