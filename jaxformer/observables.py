@@ -44,7 +44,7 @@ def dimensions(states_BxTxN: jax.Array) -> jax.Array:
     not for each example.
     """
     states_XxN = states_BxTxN.reshape(-1, states_BxTxN.shape[-1])
-    centred_XxN = states_XxN - states_XxN.mean(0)
+    centred_XxN = states_XxN - states_XxN.mean(0, keepdims=True)
     covariance_NxN = centred_XxN.T @ centred_XxN
     shares_NxN = covariance_NxN / jnp.maximum(jnp.trace(covariance_NxN), 1e-30)
     return jnp.trace(shares_NxN) ** 2 / jnp.maximum((shares_NxN**2).sum(), 1e-30)

@@ -56,7 +56,8 @@ def test_a_kernel_executes_it(file):
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     assert any("image/png" in out.get("data", {}) for out in outputs)
     text = "".join(out.get("text", "") for out in outputs)
-    assert "\r" not in text and "finished" in json.dumps(outputs)
+    said = json.dumps(outputs)
+    assert "\r" not in text and ("finished" in said or "reached 0.99 in validation" in said)
 
 
 @pytest.mark.slow  # patching and an intervention to compile

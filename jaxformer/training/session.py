@@ -197,7 +197,7 @@ class Session:
             part = np.asarray(jax.vmap(lambda key: setup.data.unseen(key, test))(keys))
             if not part.all():
                 for mine, more in zip(found, self._means(scores, part), strict=True):
-                    mine |= {f"{name}_unseen": value for name, value in more.items()}
+                    mine |= {f"{name}_unseen": value for name, value in more.items() if value.n}
         grouped = {name: scores[name] for name in setup.task.grouped if name in scores}
         for group, of_group in setup.task.groups(test).items():
             part = np.broadcast_to(np.asarray(of_group), (len(found), len(of_group)))

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.run import main
 from experiments.shared import flags
+from experiments.shared.ending import UNTRUSTED
 from tests.choices import cells
 
 pytestmark = pytest.mark.slow  # about 110 cells, 5 to 20 CPU seconds each
@@ -27,7 +28,9 @@ CELLS = [
 def test_a_tiny_cell_runs(cell, tmp_path):
     config = flags.load_config(cell)
     short = SHORT if config.recipe in ("train", "look") and not config.unfreeze else ()
-    assert main([f"--config={cell}", *short, f"--workdir={tmp_path / 'run'}"]) == 0
+    code = main([f"--config={cell}", *short, f"--workdir={tmp_path / 'run'}"])
+    # so few draws need not be enough to trust the chains, and the run says so
+    assert code == 0 or (code == UNTRUSTED and config.recipe == "posterior")
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["scale"] == "tiny" and result["metrics"]
     for name, value in result["metrics"].items():

@@ -75,7 +75,7 @@ def test_an_encoder_is_the_papers():
     [
         ("BERT", "init-std", 0.5),
         ("GPT2", "depth-scale", 0.3),
-        ("LLAMA", "residual", 0.5),
+        ("LLAMA", "residual", 0.2),
         ("VIT", "init-std", 0.15),
         ("PYTHIA", "depth-scale", 0.3),
     ],

@@ -106,7 +106,7 @@ def test_dimensions_count_the_directions_that_states_fill():
     directions = np.linalg.qr(rng.standard_normal((8, 8)))[0]
     sides = np.concatenate([np.eye(3), -np.eye(3)])  # equal variance in three directions
     states = (sides @ directions[:3] * 1e3 + rng.standard_normal(8)).reshape(2, 3, 8)
-    assert observables.dimensions(states) == pytest.approx(3, rel=1e-5)
+    assert observables.dimensions(jnp.asarray(states)) == pytest.approx(3, rel=1e-5)
     line = np.outer(range(6), directions[0]).reshape(2, 3, 8)
     assert observables.dimensions(line) == pytest.approx(1, rel=1e-5)
     assert observables.dimensions(np.ones((2, 3, 8))) == 0
