@@ -62,9 +62,10 @@ def get_config(arg: str = ""):
     if config.arguments.scale == "tiny":
         config.posterior.update(width=(5,), temperature=0.1)
     if config.arguments.variant == "weights":
-        config.posterior.update(draws=300, warmup=150, chains=1)
+        # with less, some seeds have too few effective draws or a divergence: not to be trusted
+        config.posterior.update(draws=1500, warmup=300, chains=1, max_tree_depth=12)
         if config.arguments.scale == "tiny":
-            config.posterior.update(draws=100, warmup=100)
+            config.posterior.update(draws=600, warmup=400, target_accept=0.99)
     if config.arguments.scale == "paper":
         config.posterior.update(draws=10_000, chains=10, warmup=1000)
     return config

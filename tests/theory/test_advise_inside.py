@@ -76,6 +76,7 @@ def test_an_encoder_is_the_papers():
         ("BERT", "init-std", 0.5),
         ("GPT2", "depth-scale", 0.3),
         ("LLAMA", "residual", 0.2),
+        ("LLAMA", "residual", 0.5),  # met as it is: nothing to change
         ("VIT", "init-std", 0.15),
         ("PYTHIA", "depth-scale", 0.3),
     ],
@@ -87,8 +88,11 @@ def test_what_was_solved_for_is_measured(tmp_path, name, what, target):
     net = reading.architecture.replace(layers=8)
     question = Question(net, 64, init_std=reading.init_std, model_type=reading.model_type)
     solved = solve(question, what, target, 8.0)
+    met = (name, target) == ("LLAMA", 0.5)
+    goal = solved["cosine"] if met else target
+    assert goal <= target and (solved["factor"] == 1) is met
     found = check.measured(question, solved["architecture"])
-    assert abs(found["cosine"] - target) < 0.05
+    assert abs(found["cosine"] - goal) < 0.05
     assert found["keys"] == pytest.approx(solved["keys"], rel=0.02)
     assert found["gradient_ratio"] == pytest.approx(solved["gradient_ratio"], rel=0.1)
 
