@@ -30,6 +30,9 @@ class Headline(NamedTuple):
     parts: Mapping[str, Part]
     say: Callable[[Runs], str]
 
+    def seconds(self) -> float:
+        return sum(part.seconds for part in self.parts.values())
+
 
 def freezing(runs: Runs) -> str:
     """Which parts must learn to retrieve, and which to memorise."""
