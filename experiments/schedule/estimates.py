@@ -34,7 +34,7 @@ class Estimator:
             return median(equal) * seeds
         if alike := self.alike.get(kind(held)):
             return START + median(alike) * work(held)
-        return START + written_seconds(_file(held), held["arguments"], seeds)
+        return START + written_seconds(held)
 
 
 def kind(config: Mapping[str, Any]) -> tuple[str, str]:
@@ -46,10 +46,10 @@ def kind(config: Mapping[str, Any]) -> tuple[str, str]:
         return config["name"], arguments["scale"]
 
 
-def work(config: dict[str, Any], steps: int | None = None) -> float:
+def work(config: Mapping[str, Any], steps: int | None = None) -> float:
     """What the time of a run of one config file grows with."""
     seeds = max(int(config["n_seeds"]), 1)
-    if "train" not in config:
+    if not {"train", "optim", "model", "task"} <= config.keys():
         return float(seeds)
     rates = len(config["optim"]["learning_rate"])
     size = config["train"]["batch_size"] * int(config["model"].get("layers", 1))
@@ -57,12 +57,13 @@ def work(config: dict[str, Any], steps: int | None = None) -> float:
     return float(seeds * rates * size * (steps or config["train"]["steps"]))
 
 
-def written_seconds(file: str, arguments: Mapping[str, str], seeds: int) -> float:
-    """SECONDS of a config file, for another number of seeds than the config's own."""
+def written_seconds(config: Mapping[str, Any]) -> float:
+    """SECONDS of a config file, for another amount of work than the config's own."""
+    file, arguments = _file(config), config["arguments"]
     try:
         closest = _closest(file, arguments)
         own = flags.plain(flags.load_config(f"{file}:scale={closest}"))
-        return flags.config_module(file).SECONDS[closest] * seeds / own["n_seeds"]
+        return flags.config_module(file).SECONDS[closest] * work(config) / work(own)
     except (UserError, AttributeError, ValueError):
         return DEFAULTS[arguments["scale"]]
 

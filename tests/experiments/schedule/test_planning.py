@@ -167,18 +167,26 @@ def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
 
 
 @pytest.mark.parametrize(
-    "file, arguments, seeds, seconds",
+    "config, changes, seconds",
     [
-        ("mixit/retrieval", {"scale": "small", "variant": "mixit"}, 3, 120),
-        ("associations/recall", {"scale": "small"}, 5, 190),
-        ("associations/recall", {"scale": "small"}, 10, 380),
-        ("mixit/covariance_depth", {"scale": "small", "when": "initialisation"}, 5, 15),
-        ("mixit/covariance_depth", {"scale": "small", "when": "trained"}, 3, 1200),
-        ("nothing", {"scale": "tiny"}, 2, 20),
+        ("mixit/retrieval.py:variant=standard,scale=small", {}, 120),
+        ("mixit/retrieval.py:variant=mixit,scale=small", {}, 720),  # three rates, twice the steps
+        ("mixit/retrieval.py:variant=mixit,scale=tiny", {"train.steps": 16_000}, 600),
+        ("associations/recall.py:scale=small", {}, 190),
+        ("associations/recall.py:scale=small", {"n_seeds": 10}, 380),
+        ("mixit/covariance_depth.py:when=initialisation,scale=small", {}, 15),
+        ("mixit/covariance_depth.py:when=trained,scale=small", {}, 1200),
+        ("attention_paths/oneshot.py:scale=tiny", {}, 30),
     ],
 )
-def test_a_config_file_says_its_seconds(file, arguments, seeds, seconds):
-    assert written_seconds(f"configs/{file}.py", arguments, seeds) == seconds
+def test_a_config_file_says_its_seconds_and_more_work_takes_longer(config, changes, seconds):
+    held = flags.load_config(f"configs/{config}")
+    held.update_from_flattened_dict(changes)
+    assert written_seconds(flags.plain(held)) == pytest.approx(seconds)
+
+
+def test_a_config_that_is_gone_takes_what_its_scale_takes():
+    assert written_seconds({"name": "nothing", "arguments": {"scale": "tiny"}}) == 20
 
 
 def test_many_at_a_time_take_as_long_as_the_longest(tmp_path):
