@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
 from experiments import report
@@ -40,6 +41,18 @@ def test_a_rule_looks_at_every_cell_of_its_numbers(side):
     (row,) = ledger({"p": Paper("p", "title", "source", (item,))}, records)
     assert row.verdict != NOT_RUN and not row.problems
     assert [line.words()["verdict"] for line in tables.lines(row)] == [row.verdict] * 2
+
+
+def test_a_csv_has_the_digits_of_a_float32_and_no_more():
+    item = Item("Table 1", "claim.", {"A": made_up.A}, {"": above("A", 0.1)})
+    (row,) = ledger(
+        {"p": Paper("p", "title", "source", (item,))},
+        [Record.from_json(made_up.record(made_up.A, 0.9994999999999999))],
+    )
+    sem = row.records["A"].metrics["accuracy"]["sem"]
+    held = tables.as_csv(row).splitlines()[1].split(",")
+    assert held[3] == "0.9995" and float(held[4]) == pytest.approx(sem, rel=5e-9)
+    assert np.float32(held[3]) == np.float32(0.9994999999999999)
 
 
 def test_pdflatex_prints_the_tables(rows, tmp_path):
