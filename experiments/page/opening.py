@@ -116,7 +116,8 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
     counts = Counter(record.scale for record in records)
     lines = [
         "<p>What each table and figure of the papers claims, what our runs measured, and the "
-        "command of every run. Numbers are mean ± standard error over seeds; that of a finding "
+        "command of every run. Numbers are mean ± standard error over seeds, or over "
+        "the draws of one posterior; that of a finding "
         "has the test set's error in it. A verdict says whether the paper's claim held: rules "
         "about what it claims decide, where the 95 % interval of a difference lies whole on one "
         "side.</p>"

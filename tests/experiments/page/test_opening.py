@@ -10,7 +10,7 @@ from experiments.ledger import read
 from experiments.ledger.choose import chosen
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
-from experiments.ledger.rules import above, of
+from experiments.ledger.rules import NOT_HELD, above, of
 from experiments.page import demo_sentences, markdown, opening
 from experiments.page.html import page
 from experiments.page.overview import kind, overview
@@ -56,6 +56,16 @@ def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
                  for n in range(5)} | {f"{v:.4g}" for v in values if v is not None}  # fmt: skip
         for number in re.findall(r"(?<![± \d.])-?\d+\.\d+|-?\d+\.\d+(?= ±)", sentence(one, row)):
             assert number in known, (one.paper, number)
+
+
+def test_a_sentence_says_which_part_of_its_claim_failed(real):
+    (one,) = (one for one in FINDINGS if one.item == "Figure 1f")
+    (row,) = (row for row in real if row.item.name == one.item)
+    said = (
+        " The paper says that such networks fail to train; ours in rank collapse learn something."
+    )
+    held = [finding for finding in row.findings if finding.verdict != NOT_HELD]
+    assert sentence(one, row) == sentence(one, row._replace(findings=held)) + f" {said}"
 
 
 def test_a_sentence_whose_run_is_missing_is_not_said():
