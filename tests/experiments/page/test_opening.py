@@ -65,7 +65,7 @@ def test_a_sentence_says_which_part_of_its_claim_failed(real):
         " The paper says that such networks fail to train; ours in rank collapse learn something."
     )
     held = [finding for finding in row.findings if finding.verdict != NOT_HELD]
-    assert sentence(one, row) == sentence(one, row._replace(findings=held)) + f" {said}"
+    assert sentence(one, row) == sentence(one, row._replace(findings=held)) + said
 
 
 def test_a_sentence_whose_run_is_missing_is_not_said():

@@ -61,6 +61,8 @@ CASES = [
     ("Table 2, k-hop, composed", "not follow one", (0.54,), (0.76,)),
     ("Table 2, retrieval", "Frozen-QK retrieves", (0.97,), (0.58,)),
     ("Table 2, looking up by the key itself", "MixiT stays", (0.97, 0.4), (0.58, 0.4)),
+    ("Table 2, looking up by the key itself", "4,000 steps Frozen-QK retrieves", (0.97,), (0.92,)),
+    ("Table 2, looking up by the key itself", "4,000 steps Frozen-QK is on", (0.97, 1), (0.92, 1)),
     ("Table 2, retrieval", "Frozen-MLP is on par", (0.99, 1.0), (0.9, 1.0)),
     ("Table 1, decimal addition", "Standard solves", (0.99,), (0.6,)),
     ("Table 1, decimal addition", "MixiT carries", (0.99,), (0.6,)),
