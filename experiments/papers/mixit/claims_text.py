@@ -170,8 +170,8 @@ WAYS = Item(
     },
     note="In place of the Yelp reviews: texts of the packaged chain, half of them turned round, so "
     "that only order tells the class. The papers say nothing of such texts: they infer that tokens "
-    "without their order tell sentiment. There are 200 test texts, so that .05 is what they can "
-    "tell.",
+    "without their order tell sentiment. With 200 test texts a difference is known to within .14 "
+    "to .24 only, so that a rule can fail here and hardly hold.",
     flags=(OURS,),
 )
 
