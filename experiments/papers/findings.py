@@ -75,7 +75,7 @@ def trainability(row: Row) -> str:
     letters, pairs = (baseline(row, "trainable", f"{name}_loss") for name in ("unigram", "bigram"))
     failed = (f.text for f in row.findings if f.verdict == NOT_HELD)
     learned = " and in ".join(text.removesuffix(LITTLE) for text in failed if text.endswith(LITTLE))
-    said = f" The paper says that such networks fail to train; ours in {learned} learn something."
+    said = f" The paper has collapsed networks fail to train; ours in {learned} learn something."
     return (
         "Deep networks whose tokens all start alike (rank collapse) have a test loss of "
         f"{alike} nats a character after {row.records['trainable'].steps:,} steps, those whose "
