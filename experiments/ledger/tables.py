@@ -206,8 +206,8 @@ def as_csv(row: Row) -> str:
     out: list[list[Any]] = [[*COLUMNS, *MORE]]
     for line in lines(row):
         value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
-        numbers = [line.published, value["mean"], value["sem"], value["n"], line.baseline]
-        numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in numbers]
+        held = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
+        numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in held]
         where = [record.scale if record else "", line.verdict, line.baseline_name]
         made = [commit(record), record.where] if record else ["", ""]
         out.append([line.cell, line.metric, *numbers, *where, *made])

@@ -223,7 +223,7 @@ def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monk
     monkeypatch.setattr(running, "Launcher", FakeLauncher)
     words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
     assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
-    # Of each run 15 seconds for a seed, as the config says, and 6 to start.
+    # Of each run 15 seconds for a seed of two layers, as the config says, and 12 to start.
     assert "4 runs with 8 members; 4 to run, about 2 min 18 s" in capsys.readouterr().out
     assert sweep.main(words) == 1
     out = capsys.readouterr().out

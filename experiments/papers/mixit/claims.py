@@ -4,7 +4,6 @@ import functools
 
 from experiments.ledger.item import CHANCE, MISPRINT, Cell, Item, Paper
 from experiments.ledger.rules import (
-    Rule,
     above,
     beyond_chance,
     near,
@@ -15,7 +14,7 @@ from experiments.ledger.rules import (
 )
 from experiments.papers.mixit import claims_study, claims_sweeps, claims_text
 from experiments.papers.mixit.claims_given import GRID, OPTIMA, VARIANTS
-from experiments.papers.mixit.claims_study import ONE_HOP, PATIENT, STEPS, patient
+from experiments.papers.mixit.claims_study import ONE_HOP, PATIENT, STEPS, as_good_as, patient
 from experiments.papers.mixit.claims_sweeps import FRESH, UNSEEN, fresh
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 from experiments.shared.describe import label
@@ -30,11 +29,6 @@ def variants(config: str, **published: float | None) -> dict[str, Cell]:
         name: Cell(f"configs/mixit/{config}.py:variant={name}", published=value)
         for name, value in (published | dict(random=None, random_mixit=None)).items()
     }
-
-
-def as_good_as(variant: str, other: str, by: float = 0.02, metric: str = "accuracy") -> Rule:
-    """A variant loses at most `by` of the other's accuracy."""
-    return above(of(variant, metric), of(other, metric), -by)
 
 
 ADDITION = Item(
