@@ -1,0 +1,92 @@
+"""The parts of the project that other people's records and papers depend on.
+
+Claims (cells and the arithmetic of rules), verdicts with their numbers, and the options of every
+command are compared with `reference/contract.json`. A deliberate change writes that file again:
+
+    python -m tests.test_contract
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from experiments.ledger.ledger import ledger
+from experiments.ledger.read import ROOT, load
+from experiments.papers import PAPERS
+
+REFERENCE = Path(__file__).parent / "reference/contract.json"
+OPTION = re.compile(r"--[a-z][a-z-]*")
+
+
+def claims() -> dict[str, str]:
+    """Returns a hash for each item of each paper. Sentences are left out: they may be reworded."""
+    return {
+        f"{paper.key}: {item.name}": _digest(
+            [
+                [(name, *cell) for name, cell in item.cells.items()],
+                [list(rule) for rule in item.rules.values()],
+                [list(rule) for rule in item.checks.values()],
+                [item.metric, item.baseline, item.late, item.flags],
+            ]
+        )
+        for paper in PAPERS.values()
+        for item in paper.items
+    }
+
+
+def verdicts() -> dict[str, list[str]]:
+    """Returns for each item its verdict, then the verdict and numbers of each rule."""
+    records, problems = load(ROOT / "results")
+    assert not problems
+    return {
+        f"{row.paper.key}: {row.item.name}": [
+            row.verdict,
+            *(f"{finding.verdict}: {finding.numbers}" for finding in row.findings),
+            *(f"{finding.verdict}: {finding.numbers} (check)" for finding in row.checks),
+        ]
+        for row in ledger(PAPERS, records)
+    }
+
+
+def options() -> dict[str, list[str]]:
+    """Returns the options that each command documents."""
+    files = [
+        *sorted((ROOT / "experiments").glob("[a-z]*.py")),
+        *sorted((ROOT / "theory").glob("[a-z]*.py")),
+    ]
+    found = {
+        str(file.relative_to(ROOT)): sorted(set(OPTION.findall(file.read_text()))) for file in files
+    }
+    return {name: names for name, names in found.items() if names}
+
+
+def _digest(value) -> str:
+    return hashlib.sha256(json.dumps(value, default=dict).encode()).hexdigest()[:16]
+
+
+def _differences(expected: dict, got: dict) -> list[str]:
+    return [
+        f"{name}: expected {expected.get(name)}, got {got.get(name)}"
+        for name in sorted(expected.keys() | got.keys())
+        if expected.get(name) != got.get(name)
+    ]
+
+
+def test_cells_and_rules_of_all_claims_are_unchanged():
+    assert not _differences(json.loads(REFERENCE.read_text())["claims"], claims())
+
+
+def test_verdicts_and_their_numbers_are_unchanged():
+    assert not _differences(json.loads(REFERENCE.read_text())["verdicts"], verdicts())
+
+
+def test_no_command_lost_an_option():
+    expected, got = json.loads(REFERENCE.read_text())["options"], options()
+    lost = {name: set(names) - set(got.get(name, [])) for name, names in expected.items()}
+    assert not {name: names for name, names in lost.items() if names}
+
+
+if __name__ == "__main__":
+    content = {"claims": claims(), "verdicts": verdicts(), "options": options()}
+    REFERENCE.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
