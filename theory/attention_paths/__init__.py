@@ -7,7 +7,7 @@ samples the weights of `jaxformer.models.attention_paths`.
 """
 
 from theory.attention_paths.diagnostics import doubts as doubts
-from theory.attention_paths.of_network import (
+from theory.attention_paths.network_paths import (
     attentioned_of as attentioned_of,
     from_maps as from_maps,
 )

@@ -3,7 +3,7 @@
     S = sum_{l=1}^{L+1} (N_l/N) [-ln det U^(l) + ln det Ut^(l) + Tr Ut^(l)-1 U^(l)]
         + (1/N) [ln det(K + T) + Y^T (K + T)^-1 Y],        p(chain | Y) ~ exp(-N S / 2),
 
-N the largest width. In Bartlett coordinates (chain.py) the entropy decouples, every theta is a
+N the largest width. In Bartlett coordinates (bartlett.py) the entropy decouples, every theta is a
 positive definite chain, and the Hessian at the GP limit theta = 0 is 4 and 2: L-BFGS needs some
 tens of evaluations where Adam on U needs thousands. It stops at the round-off of its line search
 (1e-6); Newton steps, their linear systems solved by conjugate gradients from Hessian-vector
@@ -22,8 +22,8 @@ import numpy as np
 import optax
 
 from jaxformer.errors import UserError
-from theory.attention_paths import chain as chains, outputs
-from theory.attention_paths.checks import check_problem, check_widths
+from theory.attention_paths import bartlett, multiple_outputs
+from theory.attention_paths.argument_checks import check_problem, check_widths
 from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel
 from theory.numerics import Array, Numbers, is_concrete, one_lapack_thread
 
@@ -63,9 +63,9 @@ def order_parameter(
     heads = tuple(int(h) for h in heads)
     attentioned, labels = check_problem(attentioned, labels, temperature, heads)
     widths = check_widths(width, heads)
-    m = outputs.count(labels)
-    attentioned, labels = outputs.expand(attentioned, m), labels.reshape(-1)
-    layout = chains.full_layout(heads, m)
+    m = multiple_outputs.count(labels)
+    attentioned, labels = multiple_outputs.expand(attentioned, m), labels.reshape(-1)
+    layout = bartlett.full_layout(heads, m)
     start = jnp.zeros(layout.size, labels.dtype) if start is None else jnp.asarray(start)
     kernel = fixed_kernel(attentioned)
     del attentioned  # for many paths it is the largest array, and the kernel has its own
@@ -84,7 +84,7 @@ def order_parameter(
 
 
 def action(
-    layout: chains.Layout,
+    layout: bartlett.Layout,
     kernel: PathKernel,
     labels_P: jax.Array,
     widths: Sequence,
@@ -94,9 +94,9 @@ def action(
     """S of the module docstring at the Bartlett coordinates theta; widths (N_1 .. N_{L+1})."""
     largest = functools.reduce(jnp.maximum, widths)
     ratios = [width / largest for width in widths]
-    factor_DxD = chains.factors(layout, theta)[-1]
+    factor_DxD = bartlett.factors(layout, theta)[-1]
     fit = energy(kernel, labels_P, temperature, factor_DxD)
-    return chains.neg_entropy(layout, theta, ratios) + fit / largest
+    return bartlett.neg_entropy(layout, theta, ratios) + fit / largest
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -106,7 +106,7 @@ def _minimise(layout, kernel, labels_P, widths, temperature, start):
 
     theta = _lbfgs(loss, start)
     theta, norm = _newton(loss, theta)
-    return chains.order_parameters(layout, theta), loss(theta), norm
+    return bartlett.order_parameters(layout, theta), loss(theta), norm
 
 
 def _lbfgs(loss, theta, memory: int = 20, steps: int = 500):

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.errors import UserError
-from theory.attention_paths import chain as chains, outputs
-from theory.attention_paths.checks import check_attentioned
+from theory.attention_paths import bartlett, multiple_outputs
+from theory.attention_paths.argument_checks import check_attentioned
+from theory.attention_paths.arviz_export import inference_data
 from theory.attention_paths.diagnostics import doubts
-from theory.attention_paths.export import inference_data
 from theory.attention_paths.kernel import energy, energy_gradient, fit_labels, gram, path_kernel
 from theory.attention_paths.predictor import mean_weights, psd_factor, variances
 from theory.attention_paths.reconstruction import reconstruct
@@ -22,7 +22,7 @@ from theory.numerics import Array, one_lapack_thread
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """What the posterior is conditioned on; widths (N_1 .. N_{L+1}). Of several outputs the inputs
-    and the labels are those of `outputs.expand`."""
+    and the labels are those of `multiple_outputs.expand`."""
 
     attentioned: jax.Array
     labels: jax.Array
@@ -32,8 +32,8 @@ class Problem:
     outputs: int = 1
 
     @property
-    def layout(self) -> chains.Layout:
-        return chains.ranked_layout(self.heads, self.widths, self.outputs)
+    def layout(self) -> bartlett.Layout:
+        return bartlett.ranked_layout(self.heads, self.widths, self.outputs)
 
     def by_output(self, values_P: Any) -> Any:
         """(P*,) of one output, (P*, m) of m."""
@@ -76,7 +76,7 @@ class Posterior:
     def chain(self) -> list[np.ndarray]:
         """[u, U^(L), .., U^(1)] of every draw ("collapsed" only)."""
         theta = jnp.asarray(self._collapsed("chains"))
-        chain = jax.vmap(lambda t: chains.order_parameters(self.problem.layout, t))(theta)
+        chain = jax.vmap(lambda t: bartlett.order_parameters(self.problem.layout, t))(theta)
         return [np.asarray(U) for U in chain]
 
     def mean(self, attentioned_test: Array) -> np.ndarray:
@@ -141,7 +141,7 @@ class Posterior:
     def _check(self, attentioned_test) -> jax.Array:
         heads, n = self.problem.heads, self.problem.attentioned.shape[2]
         attentioned_test = check_attentioned("attentioned_test", attentioned_test, heads, n)
-        return outputs.expand(attentioned_test, self.problem.outputs)
+        return multiple_outputs.expand(attentioned_test, self.problem.outputs)
 
 
 def collapsed_draws(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -161,7 +161,7 @@ def _collapsed_draws(layout, theta_Sxp, attentioned, labels, temperature):
     kernel = path_kernel(attentioned)
 
     def one(theta):
-        factor_Dxr = chains.factors(layout, theta)[-1]
+        factor_Dxr = bartlett.factors(layout, theta)[-1]
         U_DxD = factor_Dxr @ factor_Dxr.T
         fit = fit_labels(gram(kernel, factor_Dxr), labels, temperature)
         return U_DxD, mean_weights(attentioned, fit, U_DxD)
@@ -174,7 +174,7 @@ def _mean_variance(layout, theta_Sxp, attentioned, labels, temperature, test_BxD
     kernel = path_kernel(attentioned)
 
     def add(total_B, theta):
-        factor_Dxr = chains.factors(layout, theta)[-1]
+        factor_Dxr = bartlett.factors(layout, theta)[-1]
         fit = fit_labels(gram(kernel, factor_Dxr), labels, temperature)
         return total_B + variances(factor_Dxr, attentioned, fit.cholesky_PxP, test_BxDxn), None
 

@@ -16,8 +16,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from jaxformer.errors import UserError
-from theory.attention_paths import outputs
-from theory.attention_paths.checks import check_attentioned, check_problem
+from theory.attention_paths import multiple_outputs
+from theory.attention_paths.argument_checks import check_attentioned, check_problem
 from theory.attention_paths.kernel import Fit, feature_map, fit_labels, gram, path_kernel
 from theory.attention_paths.order_parameter import OrderParameter
 from theory.numerics import Array, Numbers
@@ -40,13 +40,13 @@ def predict_at(
 ) -> tuple[jax.Array, jax.Array]:
     """Like predict, at any U: the identity is the GP limit, a masked U a pruned network."""
     U, labels = jnp.asarray(U), jnp.asarray(labels)
-    m = outputs.count(labels)
+    m = multiple_outputs.count(labels)
     paths, n = (len(U) // m,), attentioned.shape[2]
     attentioned_test = check_attentioned("attentioned_test", attentioned_test, paths, n)
     temperature = jnp.asarray(temperature, labels.dtype)
-    inputs, tests = (outputs.expand(xi, m) for xi in (attentioned, attentioned_test))
+    inputs, tests = (multiple_outputs.expand(xi, m) for xi in (attentioned, attentioned_test))
     mean, variance = _predict(U, inputs, labels.reshape(-1), temperature, tests)
-    return outputs.by_output(mean, labels), outputs.by_output(variance, labels)
+    return multiple_outputs.by_output(mean, labels), multiple_outputs.by_output(variance, labels)
 
 
 def mean_weights(attentioned_PxDxn: jax.Array, fit: Fit, U_DxD: jax.Array) -> jax.Array:

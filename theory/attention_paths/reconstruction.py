@@ -16,14 +16,14 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from theory.attention_paths import chain as chains
+from theory.attention_paths import bartlett
 from theory.attention_paths.kernel import fit_labels, gram, path_kernel, scale
 from theory.numerics import Numbers
 
 
 def reconstruct(
     key: jax.Array,
-    layout: chains.Layout,
+    layout: bartlett.Layout,
     theta: jax.Array,
     widths: Sequence[int],
     attentioned_PxDxn: jax.Array,
@@ -31,7 +31,7 @@ def reconstruct(
     temperature: Numbers,
 ) -> dict:
     """Parameters of models.attention_paths.AttentionPaths whose order parameter is theta's."""
-    C = chains.factors(layout, theta)[::-1]  # l = 1 .. L+1
+    C = bartlett.factors(layout, theta)[::-1]  # l = 1 .. L+1
     keys = jax.random.split(key, 2 * len(C) + 2)
     Q = [_haar(k, width, C_l.shape[1], C_l.dtype) for k, width, C_l in zip(keys, widths, C)]
     v = [width**0.5 * C_l @ Q_l.T for width, C_l, Q_l in zip(widths, C, Q)]

@@ -9,7 +9,7 @@ Why the collapsed sampler is exact at every N, P, n (not a limit):
        (14 for two layers of two heads) whose cost does not depend on N.
     4. Given the chain all weights follow by linear algebra (reconstruction.py).
 NUTS moves in Bartlett coordinates divided by their prior standard deviations, of which the log
-density is that of chain.log_prior; below N = H^L these are trapezoidal and nothing else changes.
+density is that of bartlett.log_prior; below N = H^L these are trapezoidal and nothing else changes.
 
 A long run is a sequence of `Sampler.advance` calls whose state is a tree of plain arrays: save it
 between any two calls, warm-up included, and go on from it in another process.
@@ -27,8 +27,8 @@ import numpy as np
 
 from jaxformer.errors import UserError, unknown
 from jaxformer.models.attention_paths import AttentionPaths, attention_paths
-from theory.attention_paths import chain as chains, outputs
-from theory.attention_paths.checks import check_problem, whole_widths
+from theory.attention_paths import bartlett, multiple_outputs
+from theory.attention_paths.argument_checks import check_problem, whole_widths
 from theory.attention_paths.diagnostics import diagnose
 from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel
 from theory.attention_paths.order_parameter import order_parameter
@@ -84,7 +84,7 @@ class Spec(NamedTuple):
     """What the compiled step depends on."""
 
     method: str
-    layout: chains.Layout
+    layout: bartlett.Layout
     widths: tuple[int, ...]
     warmup: int
     vectorized: bool
@@ -135,11 +135,21 @@ class Sampler:
         heads = tuple(int(h) for h in heads)
         attentioned, labels = check_problem(attentioned, labels, temperature, heads)
         widths = whole_widths(width, heads)
-        m = outputs.count(labels)
+        m = multiple_outputs.count(labels)
         if m > 1 and method == "weights":
             raise UserError(f"method 'weights' samples networks of one output, got {m}.")
         problem = Problem(
-            outputs.expand(attentioned, m), labels.reshape(-1), widths, float(temperature), heads, m
+            multiple_outputs.expand(attentioned, m),
+            labels.reshape(-1),
+            widths,
+            float(temperature),
+            heads,
+            m,
+            labels.reshape(-1),
+            widths,
+            float(temperature),
+            heads,
+            m,
         )
         return cls(problem, warmup, chains, method, chain_method, **options)
 
@@ -196,22 +206,22 @@ class Sampler:
 
     def _centre(self) -> jax.Array:
         p = self.problem
-        if p.layout != chains.full_layout(p.heads, p.outputs):
+        if p.layout != bartlett.full_layout(p.heads, p.outputs):
             return jnp.zeros(p.layout.size, p.labels.dtype)  # a singular U: no saddle point
-        attentioned = outputs.contract(p.attentioned, p.outputs)
+        attentioned = multiple_outputs.contract(p.attentioned, p.outputs)
         labels = p.by_output(p.labels)
         saddle = order_parameter(attentioned, labels, p.widths, p.temperature, p.heads)
-        return chains.coordinates(p.layout, saddle.chain)
+        return bartlett.coordinates(p.layout, saddle.chain)
 
 
 def potential(spec: Spec, data: tuple, z: Any) -> jax.Array:
     """-ln p(z | Y) + const: z scaled Bartlett coordinates, or the parameters of AttentionPaths."""
     inputs, _, labels_P, temperature = data
     if spec.method == "collapsed":
-        theta = z * chains.prior_scale(spec.layout, spec.widths).astype(z.dtype)
-        factor_Dxr = chains.factors(spec.layout, theta)[-1]
+        theta = z * bartlett.prior_scale(spec.layout, spec.widths).astype(z.dtype)
+        factor_Dxr = bartlett.factors(spec.layout, theta)[-1]
         fit = energy(inputs, labels_P, temperature, factor_Dxr)
-        return 0.5 * fit - chains.log_prior(spec.layout, theta, spec.widths)
+        return 0.5 * fit - bartlett.log_prior(spec.layout, theta, spec.widths)
     f_P = _network(spec).apply(z, inputs, method="from_attentioned")
     squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(z))
     return 0.5 * squares + ((f_P - labels_P) ** 2).sum() / (2 * temperature)
@@ -244,7 +254,7 @@ def _start(spec: Spec, data: tuple, centre, keys):
 
     def one(key):
         jitter_key, weights_key, state_key = jax.random.split(key, 3)
-        spread = chains.prior_scale(spec.layout, spec.widths).astype(centre.dtype)
+        spread = bartlett.prior_scale(spec.layout, spec.widths).astype(centre.dtype)
         theta = centre + 0.5 * spread * jax.random.normal(jitter_key, centre.shape, centre.dtype)
         z = theta / spread
         if spec.method == "weights":
@@ -285,7 +295,7 @@ def _record(spec: Spec, data: tuple, state) -> dict:
         "step_size": state.adapt_state.step_size,
     }
     if spec.method == "collapsed":
-        scale = chains.prior_scale(spec.layout, spec.widths).astype(state.z.dtype)
+        scale = bartlett.prior_scale(spec.layout, spec.widths).astype(state.z.dtype)
         return row | {"theta": state.z * scale}
     n = data[0].shape[2]
     path_weights: Any = _network(spec).apply(state.z, n, method="path_weights")

@@ -17,7 +17,11 @@ from theory.covariance_sde.coefficients import (
     square_root as square_root,
 )
 from theory.covariance_sde.decoder import Decoder as Decoder
-from theory.covariance_sde.network import Network as Network, Wishart as Wishart, measure as measure
+from theory.covariance_sde.finite_networks import (
+    Network as Network,
+    Wishart as Wishart,
+    measure as measure,
+)
 from theory.covariance_sde.solver import (
     Euler as Euler,
     Factor as Factor,

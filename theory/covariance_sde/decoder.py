@@ -2,7 +2,7 @@
 
 The m tokens of the sequence are the m rows of the embedding, sqrt(n) [Phi0^{1/2}; 0]^T. Then layer
 l's states (m, n) give Phi_l = h h^T / n. Without residuals, norms and MLPs this is the recursion of
-`theory.covariance_sde.network` with causal masking and the output projection W^o; with them it is
+`theory.covariance_sde.finite_networks` with causal masking and W^o; with them it is
 what the SDE leaves out.
 """
 

@@ -16,7 +16,7 @@ from theory.one_step.attention_ordering import (
     noise_matrices as noise_matrices,
     noise_recursion as noise_recursion,
 )
-from theory.one_step.bounds import (
+from theory.one_step.gradient_bounds import (
     Printed as Printed,
     allowed as allowed,
     lemma_d1 as lemma_d1,

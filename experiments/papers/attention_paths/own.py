@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxformer.errors import UserError, check_range
 from jaxformer.training.cost import free_memory
-from theory.attention_paths.of_network import from_maps
+from theory.attention_paths.network_paths import from_maps
 
 KNOWN = ("attentioned", "heads", "tokens", "readout", "labels", "names", "variances")
 

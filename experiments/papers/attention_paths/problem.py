@@ -12,7 +12,7 @@ from jaxformer.attentioned import READOUTS
 from jaxformer.data import hidden_markov
 from jaxformer.errors import check_choice
 from theory import attention_paths
-from theory.attention_paths import outputs
+from theory.attention_paths import multiple_outputs
 
 NAMES = {
     "four_paths": ("good", "a1", "denoising", "a2"),
@@ -64,8 +64,8 @@ class Example(NamedTuple):
 
     def of_one_output(self) -> tuple[np.ndarray, np.ndarray]:
         """(attentioned, labels) with each output an example: as many paths as there are names."""
-        m = outputs.count(self.labels)
-        return np.asarray(outputs.expand(self.attentioned, m)), self.labels.reshape(-1)
+        m = multiple_outputs.count(self.labels)
+        return np.asarray(multiple_outputs.expand(self.attentioned, m)), self.labels.reshape(-1)
 
     def only(self, *names: str) -> np.ndarray:
         """U = 1 on the diagonal for the named paths and 0 elsewhere."""
@@ -98,7 +98,7 @@ def example(seed: int, file: str = "", **task: Any) -> Example:
     held = own.read(file)
     names = held.pop("names") or path_names(held["heads"])
     if held["labels"].ndim == 2:  # U has a row for each path and output
-        m = outputs.count(held["labels"])
+        m = multiple_outputs.count(held["labels"])
         names = tuple(f"{name}:{c}" for name in names for c in range(1, m + 1))
     return Example(**held, names=names)
 

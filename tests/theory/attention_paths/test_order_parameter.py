@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from theory import attention_paths
-from theory.attention_paths import chain as chains
+from theory.attention_paths import bartlett
 from theory.attention_paths.kernel import (
     energy,
     energy_gradient,
@@ -120,12 +120,12 @@ def test_unequal_heads_and_widths(tiny):
     example = tiny._replace(attentioned=tiny.attentioned[:, :3])
     found = solve(example, (6, 9, 4), heads=(3, 1))
     assert stationarity(found, example) < 1e-8
-    layout, ratios = chains.full_layout((3, 1)), (6 / 9, 1, 4 / 9)
+    layout, ratios = bartlett.full_layout((3, 1)), (6 / 9, 1, 4 / 9)
 
     @jax.jit  # one program: operation by operation each would be compiled alone
     def action_of(chain, U, xi, labels):
         fit = energy(path_kernel(xi), labels, T, psd_factor(U))
-        return chains.neg_entropy(layout, chains.coordinates(layout, chain), ratios) + fit / 9
+        return bartlett.neg_entropy(layout, bartlett.coordinates(layout, chain), ratios) + fit / 9
 
     expected = action_of(found.chain, found.U, example.attentioned, example.labels)
     np.testing.assert_allclose(found.action, expected, rtol=1e-10)

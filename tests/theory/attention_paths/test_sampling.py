@@ -9,10 +9,10 @@ import pytest
 
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from tests.optimised import optimised
-from tests.theory.attention_paths.draws import N, T, compare, draw
-from tests.theory.attention_paths.prior import draw_prior
+from tests.theory.attention_paths.posterior_draws import N, T, compare, draw
+from tests.theory.attention_paths.prior_draws import draw_prior
 from theory import attention_paths
-from theory.attention_paths import chain as chains
+from theory.attention_paths import bartlett
 from theory.attention_paths.diagnostics import monte_carlo_error
 from theory.attention_paths.reconstruction import reconstruct
 from theory.attention_paths.sampling import _start, potential
@@ -78,13 +78,13 @@ def by_hand(method, z, xi, labels):
         f = f / (4 * 29 * widths.prod()) ** 0.5
         squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(z))
         return squares / 2 + ((f - labels) ** 2).sum() / (2 * T)
-    layout = chains.full_layout((2, 2))
-    theta = z * np.asarray(chains.prior_scale(layout, widths))
-    chain = jax.jit(lambda t: chains.order_parameters(layout, t))(theta)
+    layout = bartlett.full_layout((2, 2))
+    theta = z * np.asarray(bartlett.prior_scale(layout, widths))
+    chain = jax.jit(lambda t: bartlett.order_parameters(layout, t))(theta)
     U = np.asarray(chain[-1])
     noisy = np.einsum("ab,pan,qbn->pq", U, xi, xi, optimize=True) / (4 * 29) + T * np.eye(40)
     likelihood = np.linalg.slogdet(noisy)[1] + labels @ np.linalg.solve(noisy, labels)
-    return likelihood / 2 - float(chains.log_prior(layout, theta, widths))
+    return likelihood / 2 - float(bartlett.log_prior(layout, theta, widths))
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
 
 def test_reconstruction_at_any_heads_widths_and_rank():
     heads, widths = (3, 2), (4, 3, 2)  # six paths through a layer of four: U is singular
-    layout = chains.ranked_layout(heads, widths)
+    layout = bartlett.ranked_layout(heads, widths)
     rng = np.random.default_rng(0)
     xi, labels = rng.standard_normal((6, int(np.prod(heads)), 8)), np.ones(6)
     model = AttentionPaths(AttentionPathsSpec(heads, widths))
@@ -183,7 +183,7 @@ def test_reconstruction_at_any_heads_widths_and_rank():
         theta = draw_prior(key, layout, widths)
         params = reconstruct(key, layout, theta, widths, xi, labels, 0.1)
         v_DxN, _ = model.apply(params, 8, method="path_weights")
-        return v_DxN @ v_DxN.T, chains.order_parameters(layout, theta)[-1], params
+        return v_DxN @ v_DxN.T, bartlett.order_parameters(layout, theta)[-1], params
 
     found, expected, params = jax.jit(both)(jax.random.key(0))
     np.testing.assert_allclose(found, expected, atol=1e-10)

@@ -7,23 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.theory.attention_paths.prior import draw_prior
-from theory.attention_paths import chain as chains
+from tests.theory.attention_paths.prior_draws import draw_prior
+from theory.attention_paths import bartlett
 
 HEADS, WIDTHS = (2, 3), (9, 7, 8)
 
 
 @pytest.fixture
 def theta():
-    layout = chains.full_layout(HEADS)
+    layout = bartlett.full_layout(HEADS)
     return layout, 0.4 * np.random.default_rng(0).standard_normal((2, layout.size))
 
 
 def test_number_of_coordinates():
     for heads, size in [((2, 2), 14), ((4, 4), 147), ((3, 3, 3), 430), ((8, 8), 2117), ((), 1)]:
-        assert chains.full_layout(heads).size == size
+        assert bartlett.full_layout(heads).size == size
     # The singular count: sum_l [H r_{l+1} r_l - r_l (r_l - 1)/2].
-    assert chains.ranked_layout((2, 2), (3, 3, 3)).size == 1 + (4 - 1) + (4 * 3 - 3)
+    assert bartlett.ranked_layout((2, 2), (3, 3, 3)).size == 1 + (4 - 1) + (4 * 3 - 3)
 
 
 def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
@@ -32,10 +32,10 @@ def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
 
     @jax.jit
     def all_of(theta):
-        chain = chains.order_parameters(layout, theta)
+        chain = bartlett.order_parameters(layout, theta)
         expected = matrix_neg_entropy(HEADS, chain, ratios)
-        found = chains.neg_entropy(layout, theta, ratios)
-        return chain, expected, found, chains.coordinates(layout, chain)
+        found = bartlett.neg_entropy(layout, theta, ratios)
+        return chain, expected, found, bartlett.coordinates(layout, chain)
 
     chain, expected, found, back = all_of(first)
     assert [np.shape(U) for U in chain] == [(), (3, 3), (6, 6)]
@@ -74,14 +74,14 @@ def test_log_prior_is_the_wishart_density_with_its_jacobian(theta):
 
     def log_jacobian(t):
         def vech(x):
-            chain = chains.order_parameters(layout, x)
+            chain = bartlett.order_parameters(layout, x)
             return jnp.concatenate([U[np.triu_indices(len(U))] for U in map(jnp.atleast_2d, chain)])
 
         return jnp.linalg.slogdet(jax.jacfwd(vech)(t))[1]
 
     def both(t):
-        density = log_density(HEADS, chains.order_parameters(layout, t), WIDTHS)
-        return chains.log_prior(layout, t, WIDTHS), density + log_jacobian(t)
+        density = log_density(HEADS, bartlett.order_parameters(layout, t), WIDTHS)
+        return bartlett.log_prior(layout, t, WIDTHS), density + log_jacobian(t)
 
     (ours, expected) = jax.jit(jax.vmap(both))(thetas)
     np.testing.assert_allclose(ours[1] - ours[0], expected[1] - expected[0], rtol=1e-10)
@@ -90,12 +90,12 @@ def test_log_prior_is_the_wishart_density_with_its_jacobian(theta):
 @pytest.mark.parametrize("N", [2, 6])
 def test_prior_moments(N):
     """Exact at every width, also below the number of paths, where U is singular."""
-    layout, draws = chains.ranked_layout((2, 2), (N,) * 3), 40_000
+    layout, draws = bartlett.ranked_layout((2, 2), (N,) * 3), 40_000
     keys = jax.random.split(jax.random.key(N), draws)
 
     def first(key):
         theta = draw_prior(key, layout, (N,) * 3)
-        return chains.order_parameters(layout, theta)[-1]
+        return bartlett.order_parameters(layout, theta)[-1]
 
     U = np.asarray(jax.jit(jax.vmap(first))(keys))
     assert np.linalg.matrix_rank(U[0], tol=1e-9) == min(N, 4)

@@ -12,7 +12,7 @@ from jaxformer import capture
 from jaxformer.errors import UserError
 from jaxformer.models.decoder import decoder
 from theory import attention_paths
-from theory.attention_paths.export import inference_data
+from theory.attention_paths.arviz_export import inference_data
 
 TOKENS = jax.random.randint(jax.random.key(1), (3, 5), 0, 11)
 MODEL = decoder(

@@ -1,12 +1,12 @@
-"""Draws from the exact prior of the Bartlett coordinates, the law that chain.py states."""
+"""Draws from the exact prior of the Bartlett coordinates, the law that bartlett.py states."""
 
 import jax
 import jax.numpy as jnp
 
-from theory.attention_paths import chain as chains
+from theory.attention_paths import bartlett
 
 
-def draw_prior(key, layout: chains.Layout, widths) -> jax.Array:
+def draw_prior(key, layout: bartlett.Layout, widths) -> jax.Array:
     """One theta: A_ii^2 ~ chi^2_{N_l - i + 1} / N_l, and N(0, 1/N_l) below the diagonal."""
     parts = []
     for width, (rows, rank) in zip(widths[::-1], layout.shapes):
