@@ -145,11 +145,6 @@ class Sampler:
             float(temperature),
             heads,
             m,
-            labels.reshape(-1),
-            widths,
-            float(temperature),
-            heads,
-            m,
         )
         return cls(problem, warmup, chains, method, chain_method, **options)
 
