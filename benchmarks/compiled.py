@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxformer import optim
-from jaxformer.environment import processor
+from jaxformer.core import optim
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.runtime.environment import processor
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task
 from jaxformer.training import cost, flops

@@ -79,7 +79,7 @@ CASES = (
 
 
 def main() -> None:
-    from jaxformer.environment import processor  # the other side's Python has no jax
+    from jaxformer.runtime.environment import processor  # the other side's Python has no jax
 
     other = os.environ.get("JAXFORMER_TORCH_PYTHON", sys.executable)
     probe = subprocess.run([other, "-c", "import torch, transformers"], capture_output=True)
@@ -150,9 +150,9 @@ def jaxformer_side(case: Case, folder: str) -> None:
     import jax
     import jax.numpy as jnp
 
-    from jaxformer import optim, paths
+    from jaxformer.core import optim, paths
+    from jaxformer.core.partition import Partition
     from jaxformer.models.decoder import decoder
-    from jaxformer.partition import Partition
     from jaxformer.tasks.task import Batch, Task
     from jaxformer.training.step import create, make_step
 

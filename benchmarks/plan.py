@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from jaxformer.environment import processor
+from jaxformer.runtime.environment import processor
 
 ROOT = Path(__file__).parents[1]
 RUN = [sys.executable, str(ROOT / "experiments/run.py")]

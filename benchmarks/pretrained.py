@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import blockwise, cutting, prompts
+from experiments.papers.associations import blockwise, cutting, prompts
 from jaxformer import capture
 from jaxformer.capture import patching
 from jaxformer.models.pretrained import Pretrained, PretrainedSpec

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxformer.commandline import Parser, command
-from jaxformer.errors import check_range
+from jaxformer.core.errors import check_range
+from jaxformer.runtime.command_line import Parser, command
 
 ROOT = Path(__file__).parents[1]
 WORDS, LINE, LINES = 50_000, 12, 10_000

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer import optim
+from jaxformer.core import optim
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.data import tokens as prepared
 from jaxformer.data.tokenizer import Bytes
-from jaxformer.files import sealed, write_json
+from jaxformer.io.atomic_files import sealed, write_json
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.training.population import population

@@ -12,7 +12,7 @@ import site_pages
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
-from jaxformer.version import __version__
+from jaxformer import __version__
 
 project = "jaxformer"
 author = "The jaxformer authors"

@@ -21,10 +21,10 @@ from unittest.mock import patch
 
 from configs import common
 from experiments import recipes
-from experiments.shared import flags
+from experiments.cli import flags
 from jaxformer import build
-from jaxformer.commandline import Parser, command
-from jaxformer.files import write_atomically
+from jaxformer.io.atomic_files import write_atomically
+from jaxformer.runtime.command_line import Parser, command
 from tests.choices import choices
 
 ROOT = Path(__file__).parents[1]

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from experiments.cli import flags
 from experiments.ledger.item import Item
 from experiments.papers import PAPERS
-from experiments.shared import flags
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([\w./-]+)(?:#[\w-]+)?\)")

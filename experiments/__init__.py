@@ -3,7 +3,7 @@
 import importlib.util
 import os
 
-from jaxformer.commandline import say_interrupts
+from jaxformer.runtime.command_line import say_interrupts
 
 say_interrupts()
 if importlib.util.find_spec("jax") is None:

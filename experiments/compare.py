@@ -12,7 +12,7 @@ seeds) and, for seeds that all runs share, the paired difference from the first 
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from experiments.shared import plots
-from experiments.shared.describe import number, show, with_error
-from jaxformer import style
-from jaxformer.commandline import Parser, command
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir, flat
+from experiments.cli.describe import number, show, with_error
+from experiments.papers import plots
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir, flat
+from jaxformer.runtime import figure_style
+from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training import curves
 from jaxformer.training.metrics import over_seeds
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     if len(folders) < 2:
         raise UserError(f"give at least two run folders to compare, got {len(folders)}.")
     if asked.plot:
-        style.check_file(asked.plot, "--plot")
+        figure_style.check_file(asked.plot, "--plot")
     names = _labels(folders)
     show(_differences(folders, names), width=160)
     results = {

@@ -35,7 +35,7 @@ For a model without a tokenizer, prompts and targets are token ids: --prompt "5 
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence
@@ -45,12 +45,12 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from experiments.shared import cutting, prompts
-from experiments.shared.describe import number, show
+from experiments.cli.describe import number, show
+from experiments.papers.associations import cutting, prompts
 from jaxformer import loading, surgery
-from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import save_folder, text
+from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.training.progress import Line
 
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"

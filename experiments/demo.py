@@ -17,7 +17,7 @@ so that the effect shows within seconds.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import os
 import shutil
@@ -28,14 +28,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.cli.describe import differing
 from experiments.papers import PAPERS
 from experiments.papers.headlines import HEADLINES, Headline
 from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.running import rest, run_all
-from experiments.shared.describe import differing
-from jaxformer.commandline import Parser, command
-from jaxformer.records import Workdir, write_json
+from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training.progress import clock
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))

@@ -17,7 +17,7 @@ Keys, values and positions of earlier tokens are kept, so that a token costs one
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence
@@ -25,12 +25,13 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxformer import build, processes
-from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError, check_range
+from jaxformer import build
+from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.settings import SEEDS
 from jaxformer.loading import load_run
 from jaxformer.models.generate import generate
-from jaxformer.settings import SEEDS
+from jaxformer.runtime import processes
+from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.tasks.language import NextToken
 
 DRAWN = 200

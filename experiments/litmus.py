@@ -30,23 +30,23 @@ Writes litmus.json (every number) and litmus.png into the workdir.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.cli import describe, flags
 from experiments.ledger import read, write
-from experiments.page import litmus_figure
-from experiments.schedule import devices, judging, launch
+from experiments.schedule import devices, launch, litmus_rule
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import run_all
-from experiments.shared import describe, flags
-from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError, check_choice
-from jaxformer.records import Workdir, write_json
+from experiments.site import litmus_figure
+from jaxformer.core.errors import UserError, check_choice
+from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.runtime.command_line import Parser, command, count
 
 # Arguments of a config that the litmus test sets itself, and the flags for them.
 OWN = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}
@@ -72,9 +72,9 @@ def main(argv: Sequence[str]) -> int:
     if code := run_all(waiting, devices.asked_places(asked)):
         return code
     results = {variant: Workdir(job.workdir).read("result.json") for variant, job in jobs.items()}
-    trained = {v: judging.read(result, jobs[v].workdir) for v, result in results.items()}
-    trivial, value = judging.strongest(results["standard"]["baselines"])
-    verdict, sentence = judging.judge(name, trained, trivial, value)
+    trained = {v: litmus_rule.read(result, jobs[v].workdir) for v, result in results.items()}
+    trivial, value = litmus_rule.strongest(results["standard"]["baselines"])
+    verdict, sentence = litmus_rule.judge(name, trained, trivial, value)
     record = {
         "task": name,
         "scale": asked.scale,

@@ -28,7 +28,7 @@ show; its states are still measured.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence
@@ -38,13 +38,13 @@ import numpy as np
 from rich.table import Table
 
 import jaxformer
-from experiments.shared.describe import number, show
-from experiments.shared.inside import SCORES, Inside, draw, look_inside
-from jaxformer import style
-from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError
+from experiments.cli.describe import number, show
+from experiments.recipes.inside import SCORES, Inside, draw, look_inside
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir, write_json
 from jaxformer.loading import check_run
-from jaxformer.records import Workdir, write_json
+from jaxformer.runtime import figure_style
+from jaxformer.runtime.command_line import Parser, command, count
 
 
 @command
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     folder = Workdir(asked.folders[0])
     members = _chosen(folder)
     out, picture = asked.plot or folder.path, "inspect.png"
-    if out.suffix in style.ENDINGS:
+    if out.suffix in figure_style.ENDINGS:
         out, picture = out.parent, out.name
     out.mkdir(parents=True, exist_ok=True)
     found, drawn = {}, 0

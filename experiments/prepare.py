@@ -28,18 +28,18 @@ costs and how to place files by hand.
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxformer.commandline import Parser, command
-from jaxformer.data import asked as asking
+from jaxformer.core.errors import UserError, check_choice
 from jaxformer.data import datasets, tfds
+from jaxformer.data import preparation_settings as asking
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
-from jaxformer.errors import UserError, check_choice
+from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training.progress import Line
 
 

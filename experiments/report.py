@@ -22,7 +22,7 @@ schema, or of a config that has changed since is named and shown as such, never 
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ from experiments.ledger.choose import asked_for, chosen
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import ROOT, load, load_runs
 from experiments.ledger.record import Record
-from experiments.page import demo_sentences, figures, html, markdown
 from experiments.papers import PAPERS
-from jaxformer.commandline import Parser, command
-from jaxformer.errors import UserError, one_line
-from jaxformer.records import write_atomically
+from experiments.site import demo_sentences, figures, html, markdown
+from jaxformer.core.errors import UserError, one_line
+from jaxformer.io.run_folder import write_atomically
+from jaxformer.runtime.command_line import Parser, command
 
 TITLE = "Five papers on what each part of a transformer does: their numbers and ours"
 

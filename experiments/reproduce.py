@@ -31,24 +31,24 @@ With --again finished cells run once more, at the scale and with the seeds of th
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.cli import flags
 from experiments.ledger import read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
-from experiments.schedule import again, executors, launch, planning, show_plan
+from experiments.schedule import executors, launch, planning, rerun, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of, recorded
 from experiments.schedule.running import check_budget, run_all, together
-from experiments.shared import flags
-from jaxformer.commandline import Parser, command, count, seconds
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
+from jaxformer.runtime.command_line import Parser, command, count, seconds
 from jaxformer.training.progress import clock
 
 SCALES = ("tiny", "small", "paper")
@@ -83,7 +83,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
         print(f"warning: not used: {problem}", file=sys.stderr)
     if asked.again:
         asked.out = asked.out or flags.ROOT / "runs/again"
-        return again.main(asked, wanted, records, papers, Estimator(records))
+        return rerun.main(asked, wanted, records, papers, Estimator(records))
     asked.scale = asked.scale or SCALE
     found = planning.todos(wanted, records, asked.scale, asked.seeds, Estimator(records))
     if asked.list:

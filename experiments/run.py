@@ -23,7 +23,7 @@ its chains are not to be trusted; its record says so and no verdict counts it.
 try:
     import experiments, jax  # noqa: E401, F401, I001 (experiments first: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import contextlib
 import inspect
@@ -35,13 +35,15 @@ from pathlib import Path
 from types import ModuleType
 
 from experiments import recipes
+from experiments.cli import describe, flags
 from experiments.ledger.record import run_name
 from experiments.ledger.write import keep
-from experiments.shared import describe, ending, flags
-from jaxformer import build, listeners, processes
-from jaxformer.commandline import Parser, command
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir, config_hash, open_workdir
+from experiments.recipes import finish_run
+from jaxformer import build
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir, config_hash, open_workdir
+from jaxformer.runtime import loggers, processes
+from jaxformer.runtime.command_line import Parser, command
 
 
 @command
@@ -71,7 +73,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--measure", action="store_true")
     asked = parser.parse_args(argv)
-    asked.track, asked.profile = listeners.sinks(asked.track), listeners.profiled(asked.profile)
+    asked.track, asked.profile = loggers.sinks(asked.track), loggers.profiled(asked.profile)
     if not asked.config:
         known = ", ".join(flags.known_configs())
         raise UserError(f"no config given; say --config=FILE, one of {known}.")
@@ -119,15 +121,15 @@ def run(asked: Namespace) -> int:
         elif (workdir / "result.json").exists():
             if hasattr(recipe, "tidy"):
                 recipe.tidy(workdir)
-            if hasattr(recipe, "redraw") and ending.lacks_figure(workdir):
+            if hasattr(recipe, "redraw") and finish_run.lacks_figure(workdir):
                 recipe.redraw(workdir)
             print(f"{workdir.path} holds the finished run of this config:")
             describe.print_result(workdir)
-            code = ending.code(workdir)
+            code = finish_run.code(workdir)
         else:
             with heard(asked, workdir, plain):
                 code = recipe.run(config, workdir)
-        if asked.record and code in (0, ending.UNTRUSTED) and processes.is_writer():
+        if asked.record and code in (0, finish_run.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {keep(workdir)}")
         return code
 
@@ -145,9 +147,9 @@ def timed(asked: Namespace, recipe: ModuleType) -> dict[str, bool]:
 @contextlib.contextmanager
 def heard(asked: Namespace, workdir: Workdir, plain: dict) -> Iterator[None]:
     """While the run goes on, those who were asked for hear of it."""
-    made = [listeners.SINKS[name](workdir.path, plain) for name in asked.track]
+    made = [loggers.SINKS[name](workdir.path, plain) for name in asked.track]
     if asked.profile:
-        made.append(listeners.Profile(workdir.path, *asked.profile))
+        made.append(loggers.Profile(workdir.path, *asked.profile))
     workdir.listeners = made if processes.is_writer() else []
     try:
         yield

@@ -31,7 +31,7 @@ each learning rate of each run. The best of a model is chosen on validation, rep
 try:
     import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
 except ModuleNotFoundError:
-    import shared.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
 
 import sys
 from argparse import Namespace
@@ -45,9 +45,9 @@ from experiments.schedule.estimates import Estimator
 from experiments.schedule.grids import Run
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import rest, run_all
-from jaxformer import listeners
-from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.runtime import loggers
+from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.training.progress import clock
 
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--range", action="append", default=[])
     parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args(argv)
-    listeners.sinks(asked.track)
+    loggers.sinks(asked.track)
     if asked.search:
         return searched(asked)
     if asked.range:

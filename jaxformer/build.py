@@ -13,15 +13,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxformer import optim, records
-from jaxformer.errors import UserError, check_choice, did_you_mean
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError, check_choice, did_you_mean
+from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
+from jaxformer.io import run_folder
 from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.classifier import ClassifierSpec, classifier
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
 from jaxformer.models.recall import RecallSpec, recall
-from jaxformer.partition import FROZEN, Partition
-from jaxformer.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.classes import DocumentClass
 from jaxformer.tasks.disk import OnDisk
@@ -223,7 +224,7 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     config = {kind: _without_new(kind, section) for kind, section in config.items()}
     found = {
-        kind: records.said(section, _noun(kind, section.get("name")))
+        kind: run_folder.said(section, _noun(kind, section.get("name")))
         if isinstance(section, Mapping)
         else section
         for kind, section in config.items()
@@ -231,7 +232,7 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "labels" in found.get("optim", {}):
         found["optim"]["labels"] = {
-            label: records.said(given, OPTIMIZERS.get(given["name"]))
+            label: run_folder.said(given, OPTIMIZERS.get(given["name"]))
             for label, given in found["optim"]["labels"].items()
         }
     return {kind: section for kind, section in found.items() if section not in ({}, [], ())}
@@ -245,7 +246,7 @@ def _without_new(kind: str, section: Any) -> Any:
     return {
         name: value
         for name, value in section.items()
-        if name not in new or records.plain(value) != records.plain(new[name])
+        if name not in new or run_folder.plain(value) != run_folder.plain(new[name])
     }
 
 

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxformer import build, paths
-from jaxformer.errors import UserError
-from jaxformer.partition import Partition
-from jaxformer.records import Workdir
-from jaxformer.stored import newest
+from jaxformer import build
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
+from jaxformer.io.checkpoint_reader import newest
+from jaxformer.io.run_folder import Workdir
 
 
 def load(

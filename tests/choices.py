@@ -4,7 +4,7 @@ import itertools
 from unittest.mock import patch
 
 from configs import common
-from experiments.shared import flags
+from experiments.cli import flags
 
 
 def choices(file: str) -> dict[str, tuple[str, ...]]:

@@ -24,8 +24,8 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
 
-from experiments.shared import plots
-from jaxformer import style
+from experiments.papers import plots
+from jaxformer.runtime import figure_style
 from tests import pictures
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -48,7 +48,7 @@ def a_worker_stays_small():
 @pytest.fixture(scope="session", autouse=True)
 def every_figure_is_looked_at():
     """What a test saves stands in a paper as it is: tests/pictures.py says what that means."""
-    save, save_ours = style.save, plots.save
+    save, save_ours = figure_style.save, plots.save
 
     def checked(figure, file):
         save(figure, file)
@@ -59,7 +59,7 @@ def every_figure_is_looked_at():
         assert not pictures.faults(figure, is_headed=True), f"{file}: it has no words above"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "save", checked)
+        patch.setattr(figure_style, "save", checked)
         patch.setattr(plots, "save", checked_ours)
         yield
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import style
+from jaxformer.runtime import figure_style
 
 STEPS = 20  # points that are looked at between two of a curve
-MAPS = {style.AMOUNT, f"{style.AMOUNT}_r", style.SIGNED, "Blues"}
+MAPS = {figure_style.AMOUNT, f"{figure_style.AMOUNT}_r", figure_style.SIGNED, "Blues"}
 
 
 def faults(figure: Any, is_headed: bool = False) -> list[str]:
@@ -25,15 +25,19 @@ def faults(figure: Any, is_headed: bool = False) -> list[str]:
 def smallest_font(figure: Any) -> float:
     """Points of the smallest letters where the figure is one column or two columns wide."""
     width = figure.get_size_inches()[0]
-    goal = style.COLUMN if width < (style.COLUMN + style.PAGE) / 2 else style.PAGE
+    goal = (
+        figure_style.COLUMN
+        if width < (figure_style.COLUMN + figure_style.PAGE) / 2
+        else figure_style.PAGE
+    )
     scale = min(1.0, goal / width)
     return min((text.get_fontsize() * scale for text in _texts(figure)), default=np.inf)
 
 
 def _fonts(figure) -> Iterator[str]:
     smallest = smallest_font(figure)
-    if smallest < style.SMALLEST - 1e-6:
-        yield f"letters of {smallest:.1f} points, {style.SMALLEST:g} are the least"
+    if smallest < figure_style.SMALLEST - 1e-6:
+        yield f"letters of {smallest:.1f} points, {figure_style.SMALLEST:g} are the least"
 
 
 def _cut_off(figure) -> Iterator[str]:
@@ -94,7 +98,7 @@ def _images(figure) -> Iterator[str]:
 def _colours(figure) -> Iterator[str]:
     from matplotlib.colors import to_hex
 
-    ours = {colour.lower() for colour in style.COLOURS}
+    ours = {colour.lower() for colour in figure_style.COLOURS}
     for line in (line for axis in figure.axes for line in axis.lines):
         is_marks = line.get_linestyle() == "None"  # the ends of error bars are such
         colour = to_hex(line.get_markeredgecolor() if is_marks else line.get_color())

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from experiments.shared import flags
+from experiments.cli import flags
 
 # The walks whose commands take seconds, and those that train or start several programs.
 QUICK = ("A figure", "A recipe")
@@ -104,7 +104,7 @@ def test_every_walk_leaves_a_clean_tree(followed):
 def test_the_tests_of_configs_take_what_was_added(followed):
     root, _, _ = followed(LAST)
     chosen = "(successor or mixing_rows or count) and tiny"
-    tests = ("tests/test_configs.py", "tests/test_said.py")
+    tests = ("tests/test_configs.py", "tests/test_config_identity.py")
     run(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
 
 

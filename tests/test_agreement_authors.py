@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.shared import flags
-from jaxformer import optim
+from experiments.cli import flags
+from jaxformer.core import optim
+from jaxformer.core.partition import Partition
+from jaxformer.core.paths import flatten
 from jaxformer.models import attention
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
-from jaxformer.paths import flatten
 from tests import authors_llama as theirs
 
 FOUND = json.loads((Path(__file__).parent / "reference/authors_llama.json").read_text())

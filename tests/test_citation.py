@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from experiments.cli.flags import ROOT
 from experiments.papers import PAPERS
-from experiments.shared.flags import ROOT
-from jaxformer.version import __version__
+from jaxformer import __version__
 
 CITATION = (ROOT / "CITATION.cff").read_text()
 ENTRIES = CITATION.split("\n  - type: ")[1:]

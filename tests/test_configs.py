@@ -7,11 +7,11 @@ import jax
 import pytest
 
 from configs.common import SCALES, VARIANTS, hidden_markov
+from experiments.cli import flags
+from experiments.papers.outcome import settings_of
 from experiments.recipes import measure, oneshot, posterior, recall, solve
-from experiments.shared import flags
-from experiments.shared.outcome import settings_of
 from jaxformer import build
-from jaxformer.paths import flatten
+from jaxformer.core.paths import flatten
 from jaxformer.training.setup import trained_share
 from tests.choices import cells, choices
 

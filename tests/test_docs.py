@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.shared import flags
+from experiments.cli import flags
 from tests.docs.blocks import pages
 from theory import advise
 

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from experiments.cli.flags import ROOT
 from experiments.ledger import ledger, read
 from experiments.ledger.rules import Rule
 from experiments.ledger.statistics import minus, of_record
 from experiments.papers import PAPERS
-from experiments.shared.flags import ROOT
 
 # "+.413 +- .008", also over the end of a line; a percentage counts as it is written.
 NUMBER = re.compile(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxformer
-from experiments.shared import flags
+from experiments.cli import flags
 from jaxformer.models.pretrained import tiny
 from jaxformer.training.progress import Progress
 

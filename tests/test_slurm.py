@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxformer import processes
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.runtime import processes
 
 ROOT = Path(__file__).parents[1]
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "16", "SLURM_PROCID": "0"}

@@ -8,7 +8,7 @@ recipes and the commands do. A run and a published model are measured in their o
 
 import sys
 
-from jaxformer.commandline import check_environment, say_interrupts
+from jaxformer.runtime.command_line import check_environment, say_interrupts
 
 if sys.argv[:1] == ["-m"]:  # python -m theory.advise is on its way: a command, not a library
     say_interrupts()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 from jaxformer.models.activations import ACTIVATIONS
 from theory.formulas import arc_cosine
 from theory.quadrature import hermite, normal_nodes

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.errors import UserError, one_line
+from jaxformer.core.errors import UserError, one_line
 
 
 def is_concrete(value: Any) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import style
-from jaxformer.errors import UserError
-from jaxformer.files import write_atomically
-from jaxformer.style import COLOURS, COLUMN, ENDINGS, PAGE
+from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import write_atomically
+from jaxformer.runtime import figure_style
+from jaxformer.runtime.figure_style import COLOURS, COLUMN, ENDINGS, PAGE
 
 __all__ = ["COLUMN", "ENDINGS", "PAGE"]
 
@@ -34,7 +34,7 @@ def save_figure(
     figure: Any, path: Path, arrays: dict[str, np.ndarray] | None = None, quiet: bool = False
 ) -> None:
     """The figure in the format of its ending and, beside it, its numbers as npz."""
-    style.save(figure, path)
+    figure_style.save(figure, path)
     if not quiet:
         print(f"wrote {path}")
     if arrays is not None:
@@ -45,6 +45,6 @@ def save_figure(
 
 def new_figure(columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, np.ndarray]:
     """A figure without a screen, and its panels side by side."""
-    style.apply()
-    figure, axes = style.panels(1, columns, size, **shared)
+    figure_style.apply()
+    figure, axes = figure_style.panels(1, columns, size, **shared)
     return figure, axes[0]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import style
-from jaxformer.commandline import Parser, command
+from jaxformer.runtime import figure_style
+from jaxformer.runtime.command_line import Parser, command
 from theory import rem
 from theory.checks import check_count, check_range
 from theory.command import (
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     figure, axes = new_figure(2, (PAGE, 2.3), sharey=True)
     edge = np.linspace(0, 1, 400)[:-1]
     critical = np.sqrt(2 / (1 - edge))
-    look = {"origin": "lower", "aspect": "auto", "cmap": style.AMOUNT, "vmin": 0, "vmax": 1}
+    look = {"origin": "lower", "aspect": "auto", "cmap": figure_style.AMOUNT, "vmin": 0, "vmax": 1}
     names = ("the paper's limit, $T\\to\\infty$", f"exact, $T={args.length}$")
     for axis, values, name in zip(axes, (limit, exact), names):
         image = axis.imshow(values.T, extent=(0, args.beta_max, 0, 1), **look)
@@ -73,8 +73,8 @@ def main(argv: Sequence[str]) -> int:
         axis.set(xlim=(0, args.beta_max), ylim=(0, 1), xlabel=r"score scale $\beta$")
         axis.set_title(name)
     axes[0].set_ylabel(r"cosine before attention, $\rho$")
-    style.bar(figure, image, axes, r"cosine after attention, $SA(\rho)$")
-    style.headed(
+    figure_style.bar(figure, image, axes, r"cosine after attention, $SA(\rho)$")
+    figure_style.headed(
         figure,
         _finding(args.length, beta, exact),
         "Random weights, wide layer; $\\rho$ is the cosine of every two tokens.",

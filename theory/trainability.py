@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxformer import style
-from jaxformer.commandline import Parser, command
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.runtime import figure_style
+from jaxformer.runtime.command_line import Parser, command
 from theory.checks import check_count, check_range
 from theory.command import (
     COLUMN,
@@ -75,14 +75,20 @@ def main(argv: Sequence[str]) -> int:
     cosine = encoders.cosine(beta[:, None], alpha[None], args.layers)
     edge = encoders.critical_alpha(beta, args.layers, args.epsilon)
     figure, (axis,) = new_figure(1, (COLUMN, 2.5))
-    look = {"origin": "lower", "aspect": "auto", "cmap": f"{style.AMOUNT}_r", "vmin": -4, "vmax": 0}
+    look = {
+        "origin": "lower",
+        "aspect": "auto",
+        "cmap": f"{figure_style.AMOUNT}_r",
+        "vmin": -4,
+        "vmax": 0,
+    }
     apart = np.log10(np.maximum(1 - cosine, 1e-6))
     image = axis.imshow(apart.T, extent=(0, args.beta_max, 0, args.alpha_max), **look)
     axis.plot(beta, edge, color=RED, lw=1.8, label=rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$")
     axis.axvline(2**0.5, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     axis.set(xlim=(0, args.beta_max), ylim=(0, args.alpha_max))
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual of attention, $\alpha_{SA}$")
-    label = {"ha": "center", "va": "center", "fontsize": style.SMALL}
+    label = {"ha": "center", "va": "center", "fontsize": figure_style.SMALL}
     label["bbox"] = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     middle = 2**0.5 / 2 if args.beta_max > 2**0.5 else args.beta_max / 2
     low = float(np.clip(edge[0], 0, args.alpha_max))
@@ -94,9 +100,9 @@ def main(argv: Sequence[str]) -> int:
         right = (2**0.5 + args.beta_max) / 2
         axis.text(right, 0.65 * args.alpha_max, "entropy\ncollapse", **label)
     words = r"distance to collapse, $\log_{10}(1-\rho_L)$"
-    style.bar(figure, image, axis, words, extend="min")
+    figure_style.bar(figure, image, axis, words, extend="min")
     beware = f"{args.layers} layers at initialisation, {args.overlaps} theory, $T={args.length}$."
-    style.headed(figure, _finding(edge[0]), beware, axis)
+    figure_style.headed(figure, _finding(edge[0]), beware, axis)
     arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
     save_figure(figure, args.out, arrays)
     return 0

@@ -25,7 +25,7 @@ counts its record; --config.posterior.least_ess=400 draws on until there are so 
 
 Data of one's own: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
 `labels`, or `tokens`, `attention_1` .. and `labels`; what else such a file may hold is said in
-experiments/papers/attention_paths/own.py.
+experiments/papers/attention_paths/user_problem.py.
 """
 
 from configs import common

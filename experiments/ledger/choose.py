@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from experiments.ledger.ledger import Row
-from jaxformer.errors import UserError, did_you_mean
+from jaxformer.core.errors import UserError, did_you_mean
 
 
 def chosen(rows: Sequence[Row], name: str) -> list[Row]:

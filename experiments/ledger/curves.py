@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from experiments.ledger.trust import is_number
-from experiments.shared.describe import csv_text
+from experiments.cli.describe import csv_text
+from experiments.ledger.validate_record import is_number
 
 ROWS = 30  # of a curve, at most
 HEAD = ("step", "split", "metric")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from experiments.ledger.names import names_of
 from experiments.ledger.rules import DIVERGED, Rule, Side
-from jaxformer.errors import UserError, check_choice, unknown
+from jaxformer.core.errors import UserError, check_choice, unknown
 
 CHANCE = "the published number is chance level"
 MISPRINT = "misprint"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from experiments.cli import flags
 from experiments.ledger.item import (
     EDGE,
     LATE,
@@ -32,8 +33,7 @@ from experiments.ledger.statistics import (
     of_record,
     share_diverged,
 )
-from experiments.shared import flags
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 
 
 class Row(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from experiments.shared import flags
+from experiments.cli import flags
 from jaxformer import build
 from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.task import Task

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.ledger import chains, curves, trust
+from experiments.cli import flags
+from experiments.cli.flags import ROOT
+from experiments.ledger import chains, curves, validate_record
 from experiments.ledger.record import Record
 from experiments.ledger.write import as_json, beside, table
-from experiments.shared import flags
-from experiments.shared.flags import ROOT
 from jaxformer import build
-from jaxformer.errors import UserError, one_line
-from jaxformer.records import Workdir, config_hash
+from jaxformer.core.errors import UserError, one_line
+from jaxformer.io.run_folder import Workdir, config_hash
 
 
 def load(folder: Path) -> tuple[list[Record], list[str]]:
@@ -23,8 +23,8 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
     records, problems = [], []
     for file in sorted(folder.glob("*.json")):
         try:
-            content, curve_file = trust.content(file), beside(file, ".curves.csv")
-            logged = curves.of_csv(trust.text(curve_file)) if curve_file.exists() else {}
+            content, curve_file = validate_record.content(file), beside(file, ".curves.csv")
+            logged = curves.of_csv(validate_record.text(curve_file)) if curve_file.exists() else {}
             files = {"figure": beside(file, ".png"), "table": beside(file, ".csv")}
             records.append(_placed(content, logged, file, files, problems))
         except Exception as error:  # whoever wrote it: one odd record never hides the others
@@ -42,7 +42,7 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
         try:
             for name in ("result.json", "config.json", "metrics.jsonl"):
                 if (workdir / name).exists():
-                    trust.regular(workdir / name)
+                    validate_record.regular(workdir / name)
             logged = curves.checked(curves.of_rows(workdir.rows()))
             files = {"figure": workdir / "figure.png", "table": workdir / "arrays.npz"}
             records.append(_placed(as_json(workdir), logged, file.parent, files, problems))
@@ -86,13 +86,15 @@ def _placed(
 def _check_beside(name: str, record: Record) -> None:
     """Raises unless what lies beside a record can be shown."""
     if name == "figure" and record.figure:
-        trust.check_picture(trust.regular(record.figure, trust.LARGEST).read_bytes())
+        validate_record.check_picture(
+            validate_record.regular(record.figure, validate_record.LARGEST).read_bytes()
+        )
     if name == "table" and record.table:
         if record.table.suffix == ".npz":
-            trust.check_arrays(record.table)
+            validate_record.check_arrays(record.table)
             table(record.table)
         else:
-            trust.rows(trust.text(record.table))
+            validate_record.rows(validate_record.text(record.table))
 
 
 def _said(where: str, error: Exception) -> str:

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_origin
 
-from experiments.ledger import trust
+from experiments.cli import flags
+from experiments.ledger import validate_record
 from experiments.ledger.chains import NOT_TRUSTED
 from experiments.ledger.curves import Curves
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.records import SCHEMA, config_hash
+from jaxformer.io.run_folder import SCHEMA, config_hash
 from jaxformer.training.result import validated
 
 MEAN = ("mean", "sem", "n")
@@ -50,7 +50,7 @@ class Record:
             raise ValueError("it has no schema, so it is no record")
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
-        trust.check_words(content)
+        validate_record.check_words(content)
         content = content | {"curves": curves or {}}
         needed: dict[str, Any] = {
             f.name: get_origin(f.type) or f.type
@@ -111,8 +111,10 @@ class Record:
             "metrics": all(map(_is_mean, self.metrics.values())),
             "members": len(rates) == len(self.members) and all(map(_is_known, rates)),
             "baselines": all(map(_is_known, self.baselines.values())),
-            "seeds": all(isinstance(seed, int) and trust.is_number(seed) for seed in self.seeds),
-            "seconds": all(map(trust.is_number, self.seconds.values()))
+            "seeds": all(
+                isinstance(seed, int) and validate_record.is_number(seed) for seed in self.seeds
+            ),
+            "seconds": all(map(validate_record.is_number, self.seconds.values()))
             and {"compile", "run"} <= self.seconds.keys(),
             "steps": isinstance(self.steps, int | None) and _is_known(self.steps),
             "alarms": isinstance(self.alarms, list)
@@ -154,7 +156,7 @@ def at_the_edge(record: Record, by: float = 0.01) -> bool:
     for member in record.members:
         name, score = validated(member)
         rate: Any = member.get("learning_rate")
-        if trust.is_number(score) and trust.is_number(rate):
+        if validate_record.is_number(score) and validate_record.is_number(rate):
             found.setdefault(rate, []).append(-score if name == "loss" else score)
     scores = [sum(found[rate]) / len(found[rate]) for rate in sorted(found)]
     if len(scores) < 2 or max(scores) > CEILING:
@@ -169,7 +171,7 @@ def _is_mean(value: Any) -> bool:
 
 def _is_known(value: Any) -> bool:
     """Is it a number, or the null that stands for one that is not finite?"""
-    return value is None or trust.is_number(value)
+    return value is None or validate_record.is_number(value)
 
 
 def _literal(value: Any) -> str:

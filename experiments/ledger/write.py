@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.ledger import curves, trust
+from experiments.cli.describe import csv_text
+from experiments.ledger import curves, validate_record
 from experiments.ledger.record import run_name
-from experiments.shared.describe import csv_text
-from jaxformer.records import SCHEMA, Workdir, dumps, write_atomically
+from jaxformer.io.run_folder import SCHEMA, Workdir, dumps, write_atomically
 
 RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
@@ -45,7 +45,7 @@ def keep(workdir: Workdir) -> Path:
     if text := curves.as_csv(curves.of_rows(workdir.rows())):
         write_atomically(beside(file, ".curves.csv"), text.encode())
     record = as_json(workdir)
-    write_atomically(file, compact(record | {"sum": trust.sum_of(record)}).encode())
+    write_atomically(file, compact(record | {"sum": validate_record.sum_of(record)}).encode())
     return file
 
 

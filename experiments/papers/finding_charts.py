@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from experiments.ledger.ledger import Row
 from experiments.ledger.statistics import Number
-from experiments.papers.of_rows import baseline, longest, number
+from experiments.papers.row_numbers import baseline, longest, number
 
 
 class Dot(NamedTuple):

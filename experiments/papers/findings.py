@@ -11,8 +11,8 @@ from typing import NamedTuple
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import NOT_HELD
 from experiments.papers import finding_charts as charts
-from experiments.papers import of_rows
-from experiments.papers.of_rows import baseline, number
+from experiments.papers import row_numbers
+from experiments.papers.row_numbers import baseline, number
 
 LITTLE = " learns no more than frequencies"  # how a rule of Figure 1f ends
 
@@ -43,7 +43,7 @@ def chart(of: Sentence, row: Row) -> charts.Chart | None:
 
 
 def freezing(row: Row) -> str:
-    mixit = of_rows.longest(row, "mixit")
+    mixit = row_numbers.longest(row, "mixit")
     shares = {n: number(row, n, "accuracy").percent() for n in ("standard", "frozen_qk", mixit)}
     guess = baseline(row, "standard", "in_context_guess")
     return (

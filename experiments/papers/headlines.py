@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.ledger.statistics import of_record
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
 
 Runs = Mapping[str, Workdir]
 

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from jaxformer import build
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 
 
 class Recipe(NamedTuple):

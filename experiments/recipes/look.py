@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from experiments.recipes import train
-from experiments.shared.inside import Inside, draw, look_inside
-from jaxformer.errors import UserError
-from jaxformer.processes import on_host
-from jaxformer.records import Workdir
+from experiments.recipes.inside import Inside, draw, look_inside
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.processes import on_host
 from jaxformer.training.metrics import Mean
 from jaxformer.training.population import over_chosen
 from jaxformer.training.result import Result

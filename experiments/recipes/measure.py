@@ -8,11 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.shared import describe, ending, plots
-from jaxformer import build, observables
+from experiments.cli import describe
+from experiments.papers import plots
+from experiments.recipes import finish_run
+from jaxformer import build
 from jaxformer.capture import capture
-from jaxformer.errors import check_choice
-from jaxformer.records import Workdir
+from jaxformer.core.errors import check_choice
+from jaxformer.interp import observables
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training import cost
 from jaxformer.training.metrics import over_seeds
 from jaxformer.training.population import check_seeds, population
@@ -61,7 +64,7 @@ def _run(config, workdir: Workdir) -> int:
         seconds=stopwatch.seconds(),
     )
     plots.by_layer(workdir / "by_layer.png", {config.arguments.variant: metrics})
-    ending.write(workdir, result)
+    finish_run.write(workdir, result)
     return 0
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import jax
 
+from experiments.cli import describe
 from experiments.papers.attention_paths.oneshot import draw
 from experiments.papers.attention_paths.study import Study, keep, kept, study, summarise
-from experiments.shared import describe, draws, ending
+from experiments.recipes import finish_run, posterior_draws
 from jaxformer import build
+from jaxformer.core.errors import UserError, check_range
 from jaxformer.data import images
-from jaxformer.errors import UserError, check_range
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
 from jaxformer.training import cost
 from jaxformer.training.progress import Interrupt, Stopwatch
@@ -48,10 +49,10 @@ def run(config, workdir: Workdir) -> int:
                 print("stopped; this network is saved, the same command goes on.")
                 return 128 + interrupt.signal
     metrics, arrays = summarise([*studied.values()])
-    ending.write_arrays(workdir, arrays)
+    finish_run.write_arrays(workdir, arrays)
     result = _with_studies(trained, studied)
-    ending.draw_curves(workdir, config.name, result)
-    ending.write(workdir, dataclasses.replace(result, metrics=metrics), redraw)
+    finish_run.draw_curves(workdir, config.name, result)
+    finish_run.write(workdir, dataclasses.replace(result, metrics=metrics), redraw)
     tidy(workdir)
     return 0
 
@@ -63,7 +64,7 @@ def tidy(workdir: Workdir) -> None:
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
-    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+    return finish_run.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
 
 
 def figure(config, arrays):
@@ -108,8 +109,8 @@ def _study(model, network, data, place: Path, interrupt: Interrupt) -> Study | N
         return kept(file)
 
     def collect(sampler, each: int):
-        asked = draws.Chains(sampler, each)
-        return draws.collect(asked, jax.random.key(0), place, interrupt, Stopwatch())
+        asked = posterior_draws.Chains(sampler, each)
+        return posterior_draws.collect(asked, jax.random.key(0), place, interrupt, Stopwatch())
 
     found = study(model, network, data, collect)
     if found is not None:

@@ -15,9 +15,9 @@ import numpy as np
 
 from experiments.papers.attention_paths import posterior as drawing
 from experiments.papers.attention_paths import problem
-from experiments.shared import draws, ending
-from jaxformer.errors import UserError, check_range
-from jaxformer.records import Workdir
+from experiments.recipes import finish_run, posterior_draws
+from jaxformer.core.errors import UserError, check_range
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training.metrics import Mean
 from jaxformer.training.progress import Interrupt, Stopwatch
 from jaxformer.training.result import result_of
@@ -31,7 +31,7 @@ class Setup(NamedTuple):
     """What a config builds."""
 
     data: problem.Example
-    chains: draws.Chains
+    chains: posterior_draws.Chains
 
     @property
     def sampler(self) -> attention_paths.Sampler:
@@ -57,7 +57,7 @@ def setup(config) -> Setup:
             f"{asked} draws in {sampler.chains} chains."
         )
     most = math.ceil(most_draws / sampler.chains)
-    return Setup(data, draws.Chains(sampler, per_chain, least_ess, most))
+    return Setup(data, posterior_draws.Chains(sampler, per_chain, least_ess, most))
 
 
 def run(config, workdir: Workdir) -> int:
@@ -65,13 +65,13 @@ def run(config, workdir: Workdir) -> int:
         built, stopwatch = setup(config), Stopwatch()
         with Interrupt() as interrupt:
             key = jax.random.key(config.seed)
-            chunks = draws.collect(built.chains, key, workdir.path, interrupt, stopwatch)
+            chunks = posterior_draws.collect(built.chains, key, workdir.path, interrupt, stopwatch)
         if chunks is None:
             return 128 + interrupt.signal
         posterior = built.sampler.posterior(chunks)
         metrics, baselines, arrays = summarise(built, posterior)
         arrays |= drawing.shown(built.data.names, posterior, metrics)
-    ending.write_arrays(workdir, arrays)
+    finish_run.write_arrays(workdir, arrays)
     result = result_of(
         workdir,
         seeds=[config.seed],
@@ -83,14 +83,14 @@ def run(config, workdir: Workdir) -> int:
         doubts=posterior.doubts or None,
         seconds=stopwatch.seconds(),
     )
-    ending.write(workdir, result, redraw)
+    finish_run.write(workdir, result, redraw)
     tidy(workdir)
-    return ending.code(workdir)
+    return finish_run.code(workdir)
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from its arrays alone."""
-    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+    return finish_run.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
 
 
 def figure(_, arrays):
@@ -99,7 +99,7 @@ def figure(_, arrays):
 
 def tidy(workdir: Workdir) -> None:
     """Removes what a finished run does not need; also later, if it was killed before it could."""
-    draws.tidy(workdir.path)  # arrays.npz has them all
+    posterior_draws.tidy(workdir.path)  # arrays.npz has them all
 
 
 def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float], dict[str, Any]]:

@@ -10,13 +10,13 @@ fractions of their rank, and those `followed` along training.
 from itertools import pairwise
 from pathlib import Path
 
+from experiments.cli import describe
 from experiments.papers.associations import plots as drawings
 from experiments.papers.associations.probing import Probing, clean
-from experiments.recipes import train
-from experiments.shared import describe, ending
+from experiments.recipes import finish_run, train
 from jaxformer import build, surgery
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training import cost
 from jaxformer.training.run import train_phases
 from jaxformer.training.setup import Phase
@@ -33,8 +33,8 @@ def run(config, workdir: Workdir) -> int:
     if code := trained.ended():
         return code
     result, arrays = probing.findings(trained)
-    ending.write_arrays(workdir, arrays)
-    ending.write(workdir, result, redraw)
+    finish_run.write_arrays(workdir, arrays)
+    finish_run.write(workdir, result, redraw)
     return 0
 
 
@@ -52,7 +52,7 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
             figures["attention"] = drawings.attention(config.recall, arrays)
         return figures
 
-    return ending.redraw(workdir, name, draw)
+    return finish_run.redraw(workdir, name, draw)
 
 
 def figure(config, arrays, found: str = "", more: str = ""):

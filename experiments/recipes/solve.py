@@ -13,10 +13,10 @@ from typing import Any
 import jax
 
 from experiments.papers.attention_paths import problem
-from experiments.shared import ending
-from experiments.shared.outcome import Figure, Outcome, call, settings_of
-from jaxformer.errors import UserError, check_choice, check_range, did_you_mean
-from jaxformer.records import Workdir, flat
+from experiments.papers.outcome import Figure, Outcome, call, settings_of
+from experiments.recipes import finish_run
+from jaxformer.core.errors import UserError, check_choice, check_range, did_you_mean
+from jaxformer.io.run_folder import Workdir, flat
 from jaxformer.training import progress
 from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
@@ -85,7 +85,7 @@ def run(config, workdir: Workdir) -> int:
     count = settings.get("n_seeds", config.n_seeds)
     with jax.enable_x64(True):
         outcome: Outcome = call(figure.measure, settings)
-    ending.write_arrays(workdir, outcome.arrays)
+    finish_run.write_arrays(workdir, outcome.arrays)
     result = result_of(
         workdir,
         seeds=range(config.seed, config.seed + count),
@@ -96,13 +96,13 @@ def run(config, workdir: Workdir) -> int:
         diagnostics=outcome.chains or None,
     )
     print(*outcome.alarms, sep="\n", end="\n" if outcome.alarms else "")
-    ending.write(workdir, result, redraw)
+    finish_run.write(workdir, result, redraw)
     return 0
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
     """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
-    return ending.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+    return finish_run.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
 
 
 def figure(config, arrays):

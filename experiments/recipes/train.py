@@ -5,9 +5,10 @@ build -> train -> evaluate -> record
 
 from collections.abc import Callable
 
-from experiments.shared import describe, ending
+from experiments.cli import describe
+from experiments.recipes import finish_run
 from jaxformer import build
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training import cost, plan
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
@@ -23,10 +24,10 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     if code := trained.ended():
         return code
     result = trained.result()
-    ending.draw_curves(workdir, label(config), result)
+    finish_run.draw_curves(workdir, label(config), result)
     if finish is not None:
         result = finish(trained, result)
-    ending.write(workdir, result)
+    finish_run.write(workdir, result)
     return 0
 
 

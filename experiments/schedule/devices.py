@@ -18,8 +18,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jaxformer.commandline import count
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.runtime.command_line import count
 
 MOST = 1000  # runs at a time on one machine
 MEMORY = 0.9  # of a GPU, for the runs that share it

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
+from experiments.cli import flags
 from experiments.ledger.record import Record, key
-from experiments.shared import flags
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 # Where neither a record nor a config file says it.
 DEFAULTS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
+from experiments.cli import describe
 from experiments.schedule import devices
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job
 from experiments.schedule.slurm import launcher, options
 from experiments.schedule.slurm.queue import Queue, State
-from experiments.shared import describe
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 
 EXECUTORS = ("local", "slurm")
 

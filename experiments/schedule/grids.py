@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import recipes
-from experiments.shared import flags
-from jaxformer.errors import UserError, did_you_mean
-from jaxformer.records import flat
+from experiments.cli import flags
+from jaxformer.core.errors import UserError, did_you_mean
+from jaxformer.io.run_folder import flat
 
 RATE = "optim.learning_rate"
 # What stands between the commas outside brackets and quotes.

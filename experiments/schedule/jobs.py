@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import recipes
+from experiments.cli import flags
 from experiments.ledger.record import run_name
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.records import config_hash
+from jaxformer.io.run_folder import config_hash
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

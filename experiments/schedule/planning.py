@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from experiments import recipes
+from experiments.cli import flags
 from experiments.ledger import choose
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import cell_key, config_string
 from experiments.ledger.record import Record, address
-from experiments.shared import flags
-from jaxformer.errors import UserError, did_you_mean, unknown
+from jaxformer.core.errors import UserError, did_you_mean, unknown
 
 DONE = "done"
 MISSING = "not yet run"

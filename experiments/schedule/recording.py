@@ -12,8 +12,8 @@ from experiments.ledger.tables import measured
 from experiments.schedule import launch
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.planning import Todo
-from jaxformer.environment import git
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.environment import git
 from jaxformer.training.progress import clock
 
 

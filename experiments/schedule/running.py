@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.launch import Launcher
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir, write_atomically
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir, write_atomically
 from jaxformer.training.progress import clock
 
 SPENT = ".spent"  # in the folder of a run that was stopped and must begin anew: the seconds it took

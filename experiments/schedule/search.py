@@ -23,7 +23,7 @@ from experiments.schedule.devices import Place
 from experiments.schedule.grids import Run, braces
 from experiments.schedule.jobs import Job, Outcome, settings
 from experiments.schedule.launch import Launcher
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 from jaxformer.training.progress import clock
 
 JOURNAL = "search.journal"

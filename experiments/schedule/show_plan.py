@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from experiments.cli import flags
 from experiments.ledger.ledger import Row
 from experiments.schedule.jobs import Job
 from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
 from experiments.schedule.running import rest
-from experiments.shared import flags
 from jaxformer.training.progress import clock
 
 

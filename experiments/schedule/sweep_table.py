@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
+from experiments.cli import describe
+from experiments.cli.describe import csv_text, with_error
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
-from experiments.shared import describe
-from experiments.shared.describe import csv_text, with_error
-from jaxformer.records import Workdir, write_atomically
+from jaxformer.io.run_folder import Workdir, write_atomically
 from jaxformer.training.metrics import Mean, over_seeds
 from jaxformer.training.result import validated
 

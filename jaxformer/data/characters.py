@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 LARGEST = 100_000_000  # symbols; a text is a constant of the compiled program
 

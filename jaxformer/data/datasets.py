@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxformer.core.errors import UserError, unknown
 from jaxformer.data import readers
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokens import PARTS
-from jaxformer.errors import UserError, unknown
 
 
 class Place(NamedTuple):

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxformer.attentioned import attentioned_input as combine
-from jaxformer.attentioned import readout_queries
-from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.models.path_features import attentioned_input as combine
+from jaxformer.models.path_features import readout_queries
 
 HEADS = ("previous", "uniform", "random")
 DESIGNS = {

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range
 
 NORMS = {  # (mean, std) of pixels in [0, 1]
     "glyphs": (0.922, 0.084),

@@ -1,7 +1,7 @@
 """A corpus becomes a folder of tokens (`jaxformer.data.tokens`): in pieces, whole or absent.
 
-Everything is written into FOLDER.partial (`jaxformer.data.partial`), which is renamed when the last
-byte is on the disk. The same preparation goes on where it was stopped.
+Writes into FOLDER.partial (`jaxformer.data.corpus_writer`) and renames it when the last byte is
+on the disk. The same command resumes an interrupted preparation.
 """
 
 import os
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from jaxformer.core.errors import UserError, check_range
 from jaxformer.data import tokenizer as tokenizers
-from jaxformer.data.asked import differences
+from jaxformer.data.corpus_writer import NAMES, Partial, State
 from jaxformer.data.datasets import Corpus, check_parts
-from jaxformer.data.partial import NAMES, Partial, State
+from jaxformer.data.preparation_settings import differences
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.data.tokens import PARTS, Tokens, open_tokens
-from jaxformer.errors import UserError, check_range
-from jaxformer.files import naming, write_atomically
-from jaxformer.leftovers import own_files
+from jaxformer.io.atomic_files import naming, write_atomically
+from jaxformer.io.partial_folder import own_files
 from jaxformer.training.progress import clock
 
 TRAINED_ON = 2**23  # bytes of the training text that a BPE is trained on, evenly spaced

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxformer.errors import UserError, did_you_mean
+from jaxformer.core.errors import UserError, did_you_mean
 
 # Bytes of a text that are a piece, if there is a good place to cut; of a short text less, so that
 # its parts are of the sizes that were asked for.

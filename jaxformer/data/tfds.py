@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.data.datasets import Corpus, Place
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokens import PARTS
-from jaxformer.errors import UserError, did_you_mean
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "test": "test"}
 INSTALL = "pip install 'jaxformer[prepare]'"

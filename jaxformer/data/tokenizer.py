@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxformer.errors import UserError, check_range, did_you_mean
+from jaxformer.core.errors import UserError, check_range, did_you_mean
 
 END = "<|endoftext|>"
 ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # how others call the end of a document

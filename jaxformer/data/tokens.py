@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxformer.core.errors import UserError, check_choice
 from jaxformer.data import tokenizer
-from jaxformer.errors import UserError, check_choice
-from jaxformer.files import dumps, sha256, unsealed
+from jaxformer.io.atomic_files import dumps, sha256, unsealed
 
 FORMAT = 1
 PARTS = ("train", "validation", "test")

@@ -6,7 +6,7 @@ Shape letters: B batch, T (or S) tokens, H heads, K width of a head, N width of 
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 
 MIXING_SCALES = ("theory", "head", "spread", "token")
 

@@ -25,11 +25,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.attentioned import READOUTS, attentioned_input, readout_queries
-from jaxformer.errors import UserError, check_range, unknown
+from jaxformer.core.errors import UserError, check_range, unknown
+from jaxformer.models.activation_points import point
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.model import MOST
-from jaxformer.models.points import point
+from jaxformer.models.path_features import READOUTS, attentioned_input, readout_queries
 
 PARAMETERIZATIONS = ("prior", "standard")
 Maps = Sequence[Any] | None  # an array a layer

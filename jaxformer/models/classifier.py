@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import check_choice, check_range
+from jaxformer.core.errors import check_choice, check_range
 from jaxformer.models.decoder import Decoder, DecoderSpec
 from jaxformer.models.layers import normal
 from jaxformer.models.model import take_positions

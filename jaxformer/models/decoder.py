@@ -25,14 +25,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError
-from jaxformer.models import attention, points
+from jaxformer.core.errors import UserError
+from jaxformer.models import activation_points, attention
+from jaxformer.models.activation_points import point
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import count, is_caching, remember
 from jaxformer.models.decoder_spec import KEEP, DecoderSpec
 from jaxformer.models.layers import RMSNorm, normal
 from jaxformer.models.model import take_positions
-from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
 
@@ -49,7 +49,7 @@ class Attention(nn.Module):
             weights_HxTxT, v_BxTxHxD = self._cached(x_BxTxN, v_BxTxHxD)
         elif spec.mixer == "mixit":
             weights_HxTxT = self._fixed_mixing(x_BxTxN.shape[1], positions_BxK, seen_BxT)
-        elif spec.fused and not points.looked_at(self):
+        elif spec.fused and not activation_points.looked_at(self):
             q, k, mask = self._queries_keys(x_BxTxN, positions_BxK, seen_BxT)
             whole = spec.causal and positions_BxK is None  # then a kernel needs no mask
             mask = None if whole or mask is None else jnp.expand_dims(mask, range(4 - mask.ndim))
@@ -201,7 +201,7 @@ class Decoder(nn.Module):
             seen_BxT = (tokens_BxT != spec.pad).at[:, 0].set(True)
         again, last = {"policy": KEEP[spec.remat_keep]}, spec.layers - 1
         block = nn.remat(Block, **again) if spec.remat else Block
-        unrolled = self.is_initializing() or is_caching(self) or points.edited()
+        unrolled = self.is_initializing() or is_caching(self) or activation_points.edited()
         scanned = spec.scan and last > 0 and not unrolled
         if scanned:
             again = again if spec.remat else None

@@ -6,7 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from jaxformer.errors import UserError, check_choice, check_range, unknown
+from jaxformer.core.errors import UserError, check_choice, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import DENSE, flat, normal

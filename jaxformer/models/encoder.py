@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxformer.errors import UserError
-from jaxformer.models import attention, points
+from jaxformer.core.errors import UserError
+from jaxformer.models import activation_points, attention
+from jaxformer.models.activation_points import point
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import normal, rms_normalise
 from jaxformer.models.model import check_sizes, take_positions
-from jaxformer.models.points import point
 from jaxformer.models.scanned import scan_blocks
 
 STRENGTHS = ("beta", "alpha_sa", "alpha_mlp", "sigma_v2", "sigma_w2", "sigma_b2")
@@ -146,7 +146,7 @@ class Encoder(nn.Module):
         spec = self.spec
         x_BxTxN = rms_normalise(self._embed(inputs) if spec.vocab_size else inputs)
         x_BxTxN = point(self, "embedded", x_BxTxN)
-        if spec.scan and not (self.is_initializing() or points.edited()):
+        if spec.scan and not (self.is_initializing() or activation_points.edited()):
             block = EncoderBlock(spec, parent=None)
             x_BxTxN = scan_blocks(self, block, spec.layers, x_BxTxN)
         else:

@@ -21,10 +21,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxformer.commandline import Parser, command
-from jaxformer.errors import UserError
-from jaxformer.files import naming, write_atomically, write_json
-from jaxformer.leftovers import own_files
+from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import naming, write_atomically, write_json
+from jaxformer.io.partial_folder import own_files
+from jaxformer.runtime.command_line import Parser, command
 
 # What a folder holds.
 NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_range
+from jaxformer.core.errors import UserError, check_range
 
 
 def generate(

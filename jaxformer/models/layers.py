@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from jaxformer.errors import check_range, unknown
-from jaxformer.models.points import point
+from jaxformer.core.errors import check_range, unknown
+from jaxformer.models.activation_points import point
 
 FAN_IN = "fan_in"
 DENSE = "dense"  # what dense layers give, for what a block keeps (decoder_spec.py, KEEP)

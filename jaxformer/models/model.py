@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_range
+from jaxformer.core.errors import UserError, check_range
 
 FIELDS = ("vocab_size", "length", "causal")
 # Sizes beyond these are slips of the hand; they are refused before anything is traced or allocated.

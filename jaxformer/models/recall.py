@@ -21,11 +21,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_range, unknown
+from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models import attention
+from jaxformer.models.activation_points import point
 from jaxformer.models.layers import flat, normal
 from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
-from jaxformer.models.points import point
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from jaxformer.models import points
+from jaxformer.models import activation_points
 
 
 def scan_blocks(
@@ -38,7 +38,7 @@ def scan_blocks(
     body = body if remat is None else jax.checkpoint(body, prevent_cse=False, **remat)
     blocks = [module.variables["params"][name] for name in names]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
-    with points.scanned(names):
+    with activation_points.scanned(names):
         x_BxTxN, seen = jax.lax.scan(body, x_BxTxN, stacked)
     for i, name in enumerate(names) if seen else ():
         mine = jax.tree.map(lambda stacked, i=i: stacked[i], seen)

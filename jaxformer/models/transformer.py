@@ -17,11 +17,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models import attention
+from jaxformer.models.activation_points import point
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import normal
-from jaxformer.models.points import point
 
 NORMS = ("layer", "rms")
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import (
     TOKEN_SCORES,

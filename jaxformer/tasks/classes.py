@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core.errors import UserError
 from jaxformer.data.tokens import Tokens
-from jaxformer.errors import UserError
 from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.task import TRAIN, Batch, most_frequent
 

@@ -19,8 +19,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxformer.errors import UserError
-from jaxformer.sharding import BATCH_AXES
+from jaxformer.core.errors import UserError
+from jaxformer.core.sharding import BATCH_AXES
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 
 AT_ONCE = 2**21  # bytes that a feed reads at once

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import check_range
+from jaxformer.core.errors import check_range
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import (
     FEW,

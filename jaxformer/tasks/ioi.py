@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.task import Batch, OneAnswer, Scores, most_frequent
 

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data import ngrams
 from jaxformer.data.chain import packaged
 from jaxformer.data.tokens import PARTS, Tokens, open_tokens
-from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.task import Batch, Scores, most_frequent, token_metrics
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import check_range
-from jaxformer.settings import SEEDS
+from jaxformer.core.errors import check_range
+from jaxformer.core.settings import SEEDS
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import TOKEN_SCORES, Batch, Declared, OneAnswer
 

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core.errors import UserError, check_range
 from jaxformer.data.images import Images
-from jaxformer.errors import UserError, check_range
 from jaxformer.tasks.source import Heldout, batch_places, examples
 from jaxformer.tasks.task import Batch, OneAnswer, Scores
 

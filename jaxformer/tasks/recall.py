@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data.characters import Statistics, alias_tables, statistics
-from jaxformer.errors import UserError, check_choice, check_range
-from jaxformer.models.late_logits import LateLogits
+from jaxformer.tasks.chunked_loss import LateLogits
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 SCORED = ("repeats", "last")

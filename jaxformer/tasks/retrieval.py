@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice, check_range
-from jaxformer.models.late_logits import LateLogits
+from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.tasks.chunked_loss import LateLogits
 from jaxformer.tasks.task import (
     FEW,
     TOKEN_SCORES,

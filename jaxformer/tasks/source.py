@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, check_choice, check_range
-from jaxformer.settings import DataSettings
+from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.settings import DataSettings
 from jaxformer.tasks.disk import DiskTask, OnDisk
 from jaxformer.tasks.hashes import fingerprints, shuffled, unit
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from jaxformer.models.late_logits import LateLogits
+from jaxformer.tasks.chunked_loss import LateLogits
 
 
 class Batch(NamedTuple):

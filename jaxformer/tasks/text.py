@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data.characters import Characters, characters
-from jaxformer.errors import UserError, check_choice, check_range
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
 from jaxformer.tasks.task import Batch, Task, most_frequent
 

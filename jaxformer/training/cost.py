@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer import sharding
-from jaxformer.errors import UserError
-from jaxformer.partition import Partition
+from jaxformer.core import sharding
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import Batch
 from jaxformer.training.population import Population

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import style
-from jaxformer.style import COLOURS
+from jaxformer.runtime import figure_style
+from jaxformer.runtime.figure_style import COLOURS
 
 
-@style.styled
+@figure_style.styled
 def curves(
     runs: Mapping[str, Sequence[Mapping[str, Any]]],
     baselines: Mapping[str, float],
@@ -24,7 +24,7 @@ def curves(
     `found`: what stands above, in place of where each run ends.
     """
     probed = any("attention_entropy" in row for rows in runs.values() for row in rows)
-    figure, axes = style.panels(1, 2 + probed, (style.PAGE, 1.8), figure)
+    figure, axes = figure_style.panels(1, 2 + probed, (figure_style.PAGE, 1.8), figure)
     left, right, *more = axes[0]
     panels = [(left, "loss"), (right, "validation")]
     for axis in more:
@@ -56,7 +56,9 @@ def curves(
     if len({*many.values()}) > 1:
         told = ", ".join(f"{n} of {label}" for label, n in many.items())
         beware = f"A line is a {'seed' if chosen else 'member'}: {told}."
-    style.headed(figure, found or _finding(runs, chosen), beware, ([*named.values()], [*named]))
+    figure_style.headed(
+        figure, found or _finding(runs, chosen), beware, ([*named.values()], [*named])
+    )
     return figure
 
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer import sharding
-from jaxformer.processes import agree
+from jaxformer.core import sharding
+from jaxformer.runtime.processes import agree
 
 CHUNK = 100  # the most steps in one dispatch
 CHUNK_SECONDS = 1.0  # and about the longest, so that logs and kills stay prompt

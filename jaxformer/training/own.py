@@ -13,8 +13,8 @@ from typing import Any
 
 import optax
 
-from jaxformer.files import dumps, sha256
-from jaxformer.stored import hash_of
+from jaxformer.io.atomic_files import dumps, sha256
+from jaxformer.io.checkpoint_reader import hash_of
 
 
 class Own(tuple):

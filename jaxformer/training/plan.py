@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxformer.checkpoint import Checkpoints
-from jaxformer.settings import TrainSettings
+from jaxformer.core.settings import TrainSettings
+from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.training import cost, curves, flops
 from jaxformer.training.loop import Hook, fit
 from jaxformer.training.progress import clock

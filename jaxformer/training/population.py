@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, check_range
-from jaxformer.settings import SEEDS
+from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.settings import SEEDS
 from jaxformer.training.metrics import Mean, over_seeds
 
 MOST_SEEDS = 100_000  # checked before a list of them is made

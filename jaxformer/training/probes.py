@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxformer import paths
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError, check_choice
 
 
 def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:

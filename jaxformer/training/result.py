@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxformer.environment import environment
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.environment import environment
 from jaxformer.training.metrics import Mean
 
 # Left out of the file where a run has none.

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxformer import sharding
-from jaxformer.checkpoint import Checkpoints, compare, flatten_state, unflatten_state
-from jaxformer.partition import Partition
-from jaxformer.processes import barrier
-from jaxformer.records import Workdir
-from jaxformer.settings import TrainSettings
+from jaxformer.core import sharding
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import TrainSettings
+from jaxformer.io.checkpoint_writer import Checkpoints, compare, flatten_state, unflatten_state
+from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.processes import barrier
 from jaxformer.training import cost
 from jaxformer.training.loop import Hook, fit
 from jaxformer.training.progress import Interrupt, Progress, Stopwatch

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxformer.checkpoint import Checkpoints
-from jaxformer.errors import UserError
-from jaxformer.listeners import Listener
-from jaxformer.partition import FROZEN, Partition
-from jaxformer.processes import agree, is_writer, largest
-from jaxformer.records import Workdir, dumps
-from jaxformer.settings import TrainSettings
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.settings import TrainSettings
+from jaxformer.io.checkpoint_writer import Checkpoints
+from jaxformer.io.run_folder import Workdir, dumps
+from jaxformer.runtime.loggers import Listener
+from jaxformer.runtime.processes import agree, is_writer, largest
 from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
 from jaxformer.training.alarm import alarms

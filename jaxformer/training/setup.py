@@ -8,12 +8,12 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from jaxformer import sharding
-from jaxformer.checkpoint import flatten_state, unflatten_state
-from jaxformer.errors import UserError
-from jaxformer.models.late_logits import check_head, late_logits
-from jaxformer.partition import FROZEN, Partition
-from jaxformer.settings import DeviceSettings, TrainSettings
+from jaxformer.core import sharding
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.settings import DeviceSettings, TrainSettings
+from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
+from jaxformer.tasks.chunked_loss import check_head, late_logits
 from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task

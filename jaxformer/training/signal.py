@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer import capture
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.interp import capture
+from jaxformer.interp.observables import token_cosine
 from jaxformer.models.model import Model
-from jaxformer.observables import token_cosine
 from jaxformer.training import ranges
 
 SEQUENCES = 8  # of the validation set that a run looks at

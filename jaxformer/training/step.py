@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxformer import sharding
-from jaxformer.errors import check_choice
+from jaxformer.core import sharding
+from jaxformer.core.errors import check_choice
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import MEMBERS
 from jaxformer.models.model import check_answer
-from jaxformer.partition import Partition
-from jaxformer.settings import MEMBERS
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits

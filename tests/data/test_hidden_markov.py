@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data import hidden_markov
-from jaxformer.errors import UserError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "reference/attention_paths.json").read_text())
 

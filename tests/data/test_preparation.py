@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.prepare import main
+from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation
 from jaxformer.data.tokens import open_tokens
-from jaxformer.errors import UserError
 
 TEXT = "".join(f"{i} Être ou ne pas être,\n  that is: {i * i}\n\n" for i in range(4000))
 

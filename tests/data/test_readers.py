@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation, readers
-from jaxformer.errors import UserError
 
 # 120 kB or more of each: lines that begin with signs beyond ASCII, indented lines, one line with
 # spaces, and one line of a writing that has none.

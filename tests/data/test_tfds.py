@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.prepare import main
+from jaxformer.core.errors import UserError
 from jaxformer.data import images
 from jaxformer.data.tokens import open_tokens
-from jaxformer.errors import UserError
 
 tfds = pytest.importorskip("tensorflow_datasets")
 REVIEWS = [(f"review {i} is {'good' if i % 2 else 'bad'}", i % 2) for i in range(60)]

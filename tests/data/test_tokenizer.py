@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data import tokenizer
-from jaxformer.errors import UserError
 
 TEXTS = ["To be, or not to be:\n\n  that", "naïve café 日本 🙂\x00", "", "a  b\t\n"]
 TRAINED = tokenizer.trained(300, ["to be or not to be that is the question\n"] * 50)

@@ -7,8 +7,8 @@ import shlex
 import tomllib
 
 from experiments import run
-from experiments.shared import flags
-from jaxformer.commandline import Parser
+from experiments.cli import flags
+from jaxformer.runtime.command_line import Parser
 from tests.docs.blocks import ROOT
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

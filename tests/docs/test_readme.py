@@ -6,8 +6,8 @@ import pytest
 
 from experiments.ledger import read, tables
 from experiments.ledger.ledger import ledger
-from experiments.page import markdown
 from experiments.papers import PAPERS
+from experiments.site import markdown
 from tests.docs.blocks import ROOT
 from tests.test_docs_numbers import NUMBER, between, is_one_of, numbers_of
 

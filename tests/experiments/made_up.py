@@ -5,13 +5,13 @@ import io
 import numpy as np
 from PIL import Image
 
+from experiments.cli import flags
 from experiments.ledger import curves
 from experiments.ledger.item import CHANCE, Cell, Item, Paper
 from experiments.ledger.ledger import config_string
 from experiments.ledger.rules import above, computed, near, no_better_than_chance, of
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.records import SCHEMA, config_hash, write_json
+from jaxformer.io.run_folder import SCHEMA, config_hash, write_json
 
 CONFIG = "configs/mixit/retrieval.py:variant="
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -7,14 +7,14 @@ import signal
 import pytest
 
 from experiments import reproduce
-from experiments.ledger import beside, write
+from experiments.cli import flags
+from experiments.ledger import compare_records, write
 from experiments.ledger.record import Record
 from experiments.schedule import launch, running
 from experiments.schedule.jobs import Outcome
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.files import plain
-from jaxformer.records import SCHEMA, Workdir, config_hash, write_json
+from jaxformer.io.atomic_files import plain
+from jaxformer.io.run_folder import SCHEMA, Workdir, config_hash, write_json
 from jaxformer.training.metrics import over_seeds
 from tests.experiments import pretended
 from tests.experiments.schedule.test_planning import PAPERS, A, B, C, record
@@ -174,16 +174,16 @@ def pair(mine, recorded):
             }
         return Record.from_json({**held, "config": record(A).config})
 
-    found = beside._pair("a", "accuracy", as_record(mine), as_record(recorded), None)
+    found = compare_records._pair("a", "accuracy", as_record(mine), as_record(recorded), None)
     return found.verdict, found.error
 
 
 def test_numbers_without_an_error_are_the_same_or_unknown():
-    assert pair([2.0], [2.0]) == (beside.SAME, pytest.approx(math.nan, nan_ok=True))
-    assert pair([2.0], [2.0 + 1e-7])[0] == beside.ROUNDING
-    assert pair([2.0], [2.1])[0] == beside.UNKNOWN
-    assert pair([0.5], [0.52])[0] == beside.WITHIN  # one seed: the test set's error
-    assert pair([0.5], [0.6])[0] == beside.DIFFERS
+    assert pair([2.0], [2.0]) == (compare_records.SAME, pytest.approx(math.nan, nan_ok=True))
+    assert pair([2.0], [2.0 + 1e-7])[0] == compare_records.ROUNDING
+    assert pair([2.0], [2.1])[0] == compare_records.UNKNOWN
+    assert pair([0.5], [0.52])[0] == compare_records.WITHIN  # one seed: the test set's error
+    assert pair([0.5], [0.6])[0] == compare_records.DIFFERS
 
 
 @pytest.mark.slow  # a process of its own
@@ -191,5 +191,5 @@ def test_a_recorded_figure_is_made_again(tmp_path, capsys):
     words = ["--paper=associations", "--only=Figure 18", "--again"]
     assert reproduce.main([*words, f"--out={tmp_path}"]) == 0
     text = capsys.readouterr().out
-    assert "differs" not in text.replace("what differs", "") and beside.UNKNOWN not in text
+    assert "differs" not in text.replace("what differs", "") and compare_records.UNKNOWN not in text
     assert [*tmp_path.glob("*.csv")] and not (flags.ROOT / "results/again.csv").exists()

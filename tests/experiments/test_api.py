@@ -11,13 +11,14 @@ import optax
 import pytest
 
 import jaxformer
-from jaxformer import optim
-from jaxformer.errors import UserError
+from jaxformer import api
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.models.model import take_positions
-from jaxformer.settings import DataSettings
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.training import api, result
+from jaxformer.training import result
 from jaxformer.training.loop import Hook
 from jaxformer.training.session import Session
 from tests.experiments.conftest import TINY

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from experiments.cli import flags
 from experiments.run import main
-from experiments.shared import flags
 from tests.choices import cells
 
 pytestmark = pytest.mark.slow  # about 110 cells, 5 to 20 CPU seconds each

@@ -9,8 +9,9 @@ import pytest
 import jaxformer
 from experiments import generate, look
 from experiments.cut import main
-from experiments.shared import blockwise, cutting, prompts
-from jaxformer import paths, surgery
+from experiments.papers.associations import blockwise, cutting, prompts
+from jaxformer import surgery
+from jaxformer.core import paths
 from jaxformer.models import export
 from jaxformer.models.pretrained import text, tiny
 from theory.advise import main as advise

@@ -13,7 +13,7 @@ from experiments.papers import PAPERS, headlines
 from experiments.papers.headlines import HEADLINES, Headline, Part
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
-from jaxformer.records import Workdir, write_json
+from jaxformer.io.run_folder import Workdir, write_json
 from tests.experiments import pretended
 
 CONFIG = "configs/mixit/retrieval.py:variant={},scale=tiny"

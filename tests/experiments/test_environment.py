@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxformer.commandline import how_to_activate
+from jaxformer.runtime.command_line import how_to_activate
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(file.name for file in (ROOT / "experiments").glob("[a-z]*.py"))
@@ -24,9 +24,9 @@ def run(*words, root=ROOT, **environment):
 
 
 LINE = how_to_activate("jax") + "\n"
-OF_A_CLONE = ("experiments/run.py", "experiments/shared/activate.py", "theory/__init__.py")
-OF_A_CLONE += ("jaxformer/__init__.py", "jaxformer/version.py", "jaxformer/errors.py")
-OF_A_CLONE += ("jaxformer/commandline.py",)
+OF_A_CLONE = ("experiments/run.py", "experiments/cli/activate.py", "theory/__init__.py")
+OF_A_CLONE += ("jaxformer/__init__.py", "jaxformer/core/__init__.py", "jaxformer/core/errors.py")
+OF_A_CLONE += ("jaxformer/runtime/__init__.py", "jaxformer/runtime/command_line.py")
 MODULES = ("theory.advise", "theory.phase_map")
 MODULES += ("jaxformer.models.export", "jaxformer.models.pretrained.tiny")
 

@@ -9,13 +9,13 @@ import pytest
 
 from configs import common
 from experiments import litmus
+from experiments.cli import flags
 from experiments.ledger.statistics import Number
-from experiments.schedule import judging, launch, running
-from experiments.schedule.judging import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
+from experiments.schedule import launch, litmus_rule, running
 from experiments.schedule.launch import Outcome
-from experiments.shared import flags
-from jaxformer.errors import UserError
-from jaxformer.records import write_json
+from experiments.schedule.litmus_rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import write_json
 from tests.experiments import pretended
 
 OWN = '''"""A user's task."""
@@ -75,21 +75,21 @@ def trained(**accuracies):
     ],
 )
 def test_the_rule(verdict, words, accuracies):
-    found = judging.judge("recall", trained(**accuracies), "best_guess", 0.35)
+    found = litmus_rule.judge("recall", trained(**accuracies), "best_guess", 0.35)
     assert found.verdict == verdict and words in found.sentence
 
 
 def test_wide_error_bars_decide_nothing():
     # At two standard errors the two cannot be told apart, but MixiT may be at chance level too.
     accuracies = trained(standard=(0.655, 0.054), mixit=(0.552, 0.004))
-    found = judging.judge("addition", accuracies, "guess", 0.528)
+    found = litmus_rule.judge("addition", accuracies, "guess", 0.528)
     assert found.verdict == CANNOT_TELL and "take more seeds" in found.sentence
 
 
 def test_two_standard_errors_count():
-    assert judging.is_above(Number(0.5, 0.03), Number(0.4, 0.03)) is True
-    assert judging.is_above(Number(0.5, 0.04), Number(0.4, 0.04)) is False
-    assert judging.is_above(Number(0.4, 0.0), Number(0.5, 0.0)) is False
+    assert litmus_rule.is_above(Number(0.5, 0.03), Number(0.4, 0.03)) is True
+    assert litmus_rule.is_above(Number(0.5, 0.04), Number(0.4, 0.04)) is False
+    assert litmus_rule.is_above(Number(0.4, 0.0), Number(0.5, 0.0)) is False
 
 
 def result(seeds, baselines):
@@ -116,7 +116,7 @@ def result(seeds, baselines):
 
 def test_the_error_is_that_of_the_seeds_and_of_the_test_set(tmp_path):
     seeds = ((0.8, 0.03), (0.9, 0.04), (1.0, 0.05))
-    found = judging.read(result(seeds, {}), tmp_path)
+    found = litmus_rule.read(result(seeds, {}), tmp_path)
     assert found.accuracy.mean == pytest.approx(0.9)
     assert found.accuracy.sem == pytest.approx(math.hypot(0.1 / 3**0.5, 0.04))
     assert (found.seeds, found.rates, found.tried) == (3, (1e-2,), 2)
@@ -124,9 +124,9 @@ def test_the_error_is_that_of_the_seeds_and_of_the_test_set(tmp_path):
 
 def test_the_strongest_trivial_predictor_counts():
     scores = {"uniform": 0.1, "guess": 0.4, "unigram_loss": 3.2}
-    assert judging.strongest(scores) == ("guess", 0.4)
+    assert litmus_rule.strongest(scores) == ("guess", 0.4)
     with pytest.raises(UserError, match="names no trivial predictors"):
-        judging.strongest({"unigram_loss": 3.2})
+        litmus_rule.strongest({"unigram_loss": 3.2})
 
 
 class FakeLauncher(pretended.Launcher):

@@ -11,10 +11,10 @@ import pytest
 import jaxformer
 from experiments.look import main
 from experiments.recipes import look as look_recipe
+from experiments.recipes.inside import look_inside
 from experiments.run import main as run
-from experiments.shared.inside import look_inside
-from jaxformer import observables
-from jaxformer.records import Workdir
+from jaxformer.interp import observables
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training.result import Result
 
 

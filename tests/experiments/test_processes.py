@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import ROOT, instead, tiny
 
 pytestmark = pytest.mark.slow  # six starts of a process, a minute of CPU time

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from experiments import report
-from experiments.ledger import read, trust
+from experiments.cli import flags
+from experiments.ledger import read, validate_record
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import run_name
 from experiments.ledger.rules import DIVERGED
 from experiments.ledger.statistics import of_record
 from experiments.papers import PAPERS
 from experiments.run import main
-from experiments.shared import flags
 from tests.experiments.conftest import TINY
 
 
@@ -120,7 +120,7 @@ def test_a_record_shows_its_numbers_and_its_command(folder):
 def test_a_changed_config_makes_a_record_stale(folder):
     (file,) = folder.glob("*.json")
     record = json.loads(file.read_text()) | {"config_hash": "0" * 12}
-    file.write_text(json.dumps(record | {"sum": trust.sum_of(record)}))
+    file.write_text(json.dumps(record | {"sum": validate_record.sum_of(record)}))
     records, _ = read.load(folder)
     assert records[0].stale and "**stale**" in report.render(records, [])["RESULTS.md"]
 

@@ -10,13 +10,13 @@ import time
 import pytest
 
 from experiments import reproduce
+from experiments.cli import flags
 from experiments.ledger import write
 from experiments.ledger.item import Cell, Item
 from experiments.schedule import launch, planning, recording, running
 from experiments.schedule.launch import Outcome
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.records import Workdir, config_hash, write_json
+from jaxformer.io.run_folder import Workdir, config_hash, write_json
 from tests.experiments import pretended
 from tests.experiments.schedule.test_planning import PAPERS, record
 

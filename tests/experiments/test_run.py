@@ -13,8 +13,8 @@ import pytest
 import jaxformer
 from experiments import compare
 from experiments.run import main
-from jaxformer.partition import Partition
-from jaxformer.records import Workdir
+from jaxformer.core.partition import Partition
+from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import AFTER_ROWS, TINY, WHILE_SAVING, tiny
 
 TIMES = ("seconds", "environment", "performance")  # what a result may say anew
@@ -70,7 +70,7 @@ def test_load_gives_the_trained_network_and_its_frozen_weights(finished):
     np.testing.assert_array_equal(query, fresh["block_0"]["attn"]["query"]["kernel"])
     assert (params["embed"]["embedding"] != fresh["embed"]["embedding"]).any()
     assert Partition(config.partition).count(params)["frozen"] == 4 * 16 * 16
-    with pytest.raises(jaxformer.errors.UserError, match="members 0 to 0, got 3"):
+    with pytest.raises(jaxformer.core.errors.UserError, match="members 0 to 0, got 3"):
         jaxformer.load(finished, member=3)
 
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import pytest
 
 from experiments import sweep
+from experiments.cli import flags
 from experiments.schedule import grids, launch, running, sweep_table
 from experiments.schedule.launch import Outcome
-from experiments.shared import flags
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir, write_json
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir, write_json
 
 CONFIG = "configs/mixit/memorization.py:scale=tiny,variant={standard,mixit}"
 FILES = sorted((flags.ROOT / "configs/sweeps").glob("*.toml"))

@@ -65,12 +65,12 @@ def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
 def imported() -> Callable:
     """The command, with all that any recipe imports."""
     from experiments import run
-    from experiments.shared import draws
+    from experiments.recipes import posterior_draws
 
     recipes = ("look", "measure", "oneshot", "posterior", "recall", "solve", "train")
     for name in (*(f"experiments.recipes.{recipe}" for recipe in recipes), *LATE):
         importlib.import_module(name)
-    draws.SAVE_SECONDS = 0.0  # a state of the chain is saved after each draw
+    posterior_draws.SAVE_SECONDS = 0.0  # a state of the chain is saved after each draw
     return run.main
 
 
@@ -135,8 +135,8 @@ def killer(place: Path, at: int) -> list[int]:
 
 def ending(place: Path) -> dict[str, Any]:
     """What must not depend on kills: rows, arrays, the result and the last checkpoint."""
-    from jaxformer.records import Workdir
-    from jaxformer.stored import steps_in
+    from jaxformer.io.checkpoint_reader import steps_in
+    from jaxformer.io.run_folder import Workdir
 
     result = Workdir(place).read("result.json")
     found = {name: result[name] for name in result if name not in TIMES}

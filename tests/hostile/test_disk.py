@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from experiments.shared import flags
+from experiments.cli import flags
 from tests.hostile.test_inputs import ask as ask  # a fixture
 
 pytestmark = pytest.mark.hostile

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from experiments.shared import flags
-from jaxformer.commandline import Parser
+from experiments.cli import flags
+from jaxformer.io.run_folder import flat
 from jaxformer.models.pretrained import tiny
-from jaxformer.records import flat
+from jaxformer.runtime.command_line import Parser
 
 pytestmark = [pytest.mark.hostile, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")]
 SEED = int(os.environ.get("HOSTILE_SEED", 0))

@@ -83,7 +83,7 @@ ERRORS = ["RuntimeError('x')", "OSError(28, 'full', 'f')", "MemoryError()", "Use
 
 @pytest.mark.parametrize("who, error", [(i % 2, error) for i, error in enumerate(ERRORS)])
 def test_a_failed_process_ends_the_other(tmp_path, who, error):
-    program = "from jaxformer.errors import UserError\n" + FAILS.format(who=who, error=error)
+    program = "from jaxformer.core.errors import UserError\n" + FAILS.format(who=who, error=error)
     processes = start(tmp_path / "run", *LONG, program=program)
     try:
         since = time.monotonic() + 120  # the start is in it

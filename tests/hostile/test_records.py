@@ -11,8 +11,8 @@ import zlib
 import pytest
 
 from experiments import report, reproduce, sweep
-from experiments.ledger import trust, write
-from jaxformer.records import write_json
+from experiments.ledger import validate_record, write
+from jaxformer.io.run_folder import write_json
 from tests.experiments import made_up
 
 pytestmark = pytest.mark.hostile
@@ -140,5 +140,5 @@ def test_the_other_commands_go_on(results, tmp_path, kind, capsys):
 
 def test_a_record_of_a_larger_file_than_anybody_writes(results):
     with open(results / "a.json", "wb") as file:
-        file.truncate(trust.LARGEST + 1)
+        file.truncate(validate_record.LARGEST + 1)
     assert report.main([]) == 0

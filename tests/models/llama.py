@@ -21,7 +21,7 @@ SHOWN = [0, 1, 12, 23]  # positions whose logits are kept, every 16th of them
 def made(case):
     import jax
 
-    from jaxformer import paths
+    from jaxformer.core import paths
     from jaxformer.models.decoder import decoder
 
     model, rng = decoder(**SIZES, **CASES[case]), np.random.default_rng(1)

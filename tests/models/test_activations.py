@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.activations import ACTIVATIONS, activation, shaped_leaky_relu
 from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.attention_paths import (
     AttentionPathsSpec,
     ScaledKernel,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from jaxformer.capture import capture
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
 from jaxformer.models import attention
 from jaxformer.models.classifier import classifier, pooled
-from jaxformer.settings import DataSettings
 from jaxformer.tasks.classes import DocumentClass
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import TRAIN

@@ -7,11 +7,11 @@ import pytest
 
 from configs.common import VARIANTS
 from jaxformer.capture import capture, names
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.models import attention
 from jaxformer.models.activations import shaped_leaky_relu
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
 
 SMALL = dict(vocab_size=11, length=7, width=8, layers=2, heads=2, mlp_width=32)
 INIT = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.encoder import EncoderBlock, EncoderSpec, encoder
 from jaxformer.models.layers import rms_normalise
 

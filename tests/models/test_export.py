@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data.tokenizer import Bytes, trained
-from jaxformer.errors import UserError
 from jaxformer.models import export as exporting
 from jaxformer.models.decoder import decoder
 from tests.models.llama import CASES, SHOWN, SIZES, TOKENS, made

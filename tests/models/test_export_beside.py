@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models import export as exporting
 from tests.models.llama import made
 

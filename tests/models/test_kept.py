@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxformer.capture import capture, intervene
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
 
 SMALL = dict(vocab_size=11, length=7, width=8, layers=2, heads=2, mlp_width=32)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from jaxformer import build
+from jaxformer.core.errors import UserError
 from jaxformer.data import images
-from jaxformer.errors import UserError
 from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder

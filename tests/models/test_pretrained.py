@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from jaxformer import capture
+from jaxformer.core.partition import Partition
 from jaxformer.models.pretrained import Pretrained, tiny
 from jaxformer.models.pretrained.generate import greedy
 from jaxformer.models.pretrained.rotary import Rotary
-from jaxformer.partition import Partition
 
 THEIRS = np.load(Path(__file__).parents[1] / "reference/pretrained.npz")
 FAMILIES = ("gpt2", "gpt_neox", "llama", "phi3")

@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import jaxformer
-from jaxformer import paths
-from jaxformer.errors import UserError
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import load_folder, save_folder, saving, tiny
 
 KINDS = ["gpt2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in tiny.CONFIGS if kind in

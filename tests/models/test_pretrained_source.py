@@ -3,7 +3,7 @@
 import pytest
 
 import jaxformer
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import describe, save_folder, tiny
 from jaxformer.models.pretrained.text import Text
 

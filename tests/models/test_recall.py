@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.recall import Recall, RecallSpec
 
 SPEC = {"vocab_size": 7, "length": 9, "width": 8}

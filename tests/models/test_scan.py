@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer import paths
 from jaxformer.capture import capture, names
+from jaxformer.core import paths
 from jaxformer.models.decoder import decoder
 
 SMALL = dict(vocab_size=11, length=7, width=8, layers=3, heads=2, mlp_width=16)

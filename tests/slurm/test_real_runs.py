@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.schedule import child
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import instead, tiny
 from tests.slurm import cluster as daemons
 from tests.slurm.conftest import ROOT

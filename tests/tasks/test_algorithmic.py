@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.tasks.arithmetic import ANSWER, DecimalAddition, ModularAddition
 from jaxformer.tasks.dyck import ASK, CLOSE, OPEN, Dyck
 from jaxformer.tasks.hops import Hops

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
 from jaxformer.data import datasets, ngrams, preparation
 from jaxformer.data.chain import packaged
-from jaxformer.errors import UserError
-from jaxformer.settings import DataSettings
 from jaxformer.tasks.disk import Order
 from jaxformer.tasks.language import MaskedTokens, NextToken
 from jaxformer.tasks.source import make_source

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data import images
-from jaxformer.errors import UserError
 from jaxformer.tasks.oneshot import OneShot, episodes, positions
 
 GLYPHS = images.glyphs(0, 6, 4, 16)

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data.characters import alias_tables
-from jaxformer.errors import UserError
 from jaxformer.tasks.ioi import SyntheticIOI
 from jaxformer.tasks.recall import Recall
 

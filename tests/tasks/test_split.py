@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from jaxformer.errors import UserError
-from jaxformer.settings import DataSettings
+from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DataSettings
 from jaxformer.tasks.arithmetic import ANSWER, DecimalAddition
 from jaxformer.tasks.dyck import ASK, CLOSE, Dyck
 from jaxformer.tasks.hops import Hops

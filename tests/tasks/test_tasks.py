@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data.images import glyphs
-from jaxformer.errors import UserError
 from jaxformer.tasks.memorize import Memorize
 from jaxformer.tasks.oneshot import OneShot
 from jaxformer.tasks.retrieval import Retrieval

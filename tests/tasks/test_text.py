@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxformer.core.errors import UserError
 from jaxformer.data.characters import characters
-from jaxformer.errors import UserError
 from jaxformer.tasks.source import TEST, TRAIN, VALIDATION, Source
 from jaxformer.tasks.text import CausalText, MaskedText, posterior, transitions
 

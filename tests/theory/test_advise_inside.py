@@ -12,11 +12,11 @@ import pytest
 import jaxformer
 from experiments.run import main as run_config
 from jaxformer import capture
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.core.paths import flatten
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec
 from jaxformer.models.pretrained import Pretrained, describe, hub, save_folder, tiny
-from jaxformer.paths import flatten
 from tests.theory import configs
 from tests.theory.commands import run
 from theory import advise
@@ -176,7 +176,7 @@ def test_the_start_of_a_run_is_its_own(finished, capsys):
 @pytest.mark.slow  # runs are trained and read back
 def test_the_parameters_at_the_start_have_the_very_bits(tmp_path):
     """Of a run of a notebook too, whose seeds are named."""
-    from jaxformer.settings import DataSettings
+    from jaxformer.core.settings import DataSettings
     from jaxformer.tasks.retrieval import Retrieval
 
     task = Retrieval(max_pairs=2, vocab=8)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.activations import ACTIVATIONS
 from jaxformer.models.transformer import BlockSpec
 from theory import signal

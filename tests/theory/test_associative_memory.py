@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory import associative_memory as memory
 from theory.associative_memory import flow as equations
 from theory.associative_memory.random_embedding import random_embedding

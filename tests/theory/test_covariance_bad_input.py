@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory import covariance_sde as cs
 
 BAD = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import describe, tiny
 from tests.theory import configs
 from theory.signal import hf

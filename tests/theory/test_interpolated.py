@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.rem import ship, tables
 from theory.rem.interpolated import LONGEST, rows_of_length, shipped
 from theory.signal.recursion import check_length

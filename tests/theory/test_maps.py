@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory import phase_map
 from theory.signal import Block, critical_alpha, propagate
 from theory.signal.maps import Encoders, Overlaps

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.tasks.recall import Recall
 from theory import one_step
 from theory.one_step import trigger_process

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory import signal
 from theory.activations import relu_cosine, second_moments
 from theory.numerics import normal_nodes

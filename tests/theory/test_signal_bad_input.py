@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from tests.theory import configs
 from tests.theory.commands import run
 from theory import advise, rem

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
-from jaxformer.sharding import check_batch
+from jaxformer.core.errors import UserError
+from jaxformer.core.sharding import check_batch
 from jaxformer.tasks.task import Batch, over_scored
 from jaxformer.training.step import in_parts, token_weighted
 

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.core.optim import AdamW, optimizer, schedule
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.models.decoder import decoder
-from jaxformer.optim import AdamW, optimizer, schedule
-from jaxformer.partition import Partition
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.training.loop import fit

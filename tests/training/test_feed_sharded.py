@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 COMPARE = """
 import jax, jax.numpy as jnp, numpy as np
 from jaxformer.models.decoder import decoder
-from jaxformer.optim import AdamW, optimizer, schedule
-from jaxformer.partition import Partition
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.core.optim import AdamW, optimizer, schedule
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.training.population import population
@@ -52,13 +52,13 @@ for one, other in zip(*batches):
 """
 TRAIN = """
 import json, sys
-from jaxformer import processes
+from jaxformer.runtime import processes
 processes.start()
 import jax, jax.numpy as jnp
 from jaxformer.models.decoder import decoder
-from jaxformer.optim import AdamW, optimizer, schedule
-from jaxformer.partition import Partition
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.core.optim import AdamW, optimizer, schedule
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
 from jaxformer.training.loop import fit

@@ -13,9 +13,9 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.shared import flags
+from experiments.cli import flags
 from jaxformer import build
-from jaxformer.partition import Partition
+from jaxformer.core.partition import Partition
 
 GOLDEN = Path(__file__).parents[1] / "reference/training_step.json"
 CONFIGS = {

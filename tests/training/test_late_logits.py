@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.shared import flags
+from experiments.cli import flags
 from jaxformer import build
-from jaxformer.errors import UserError
-from jaxformer.models.late_logits import LateLogits
+from jaxformer.core.errors import UserError
+from jaxformer.tasks.chunked_loss import LateLogits
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics

@@ -11,12 +11,12 @@ import pytest
 
 import jaxformer
 from experiments.ledger import curves
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.core.paths import flatten, unflatten
+from jaxformer.core.settings import DataSettings, TrainSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder
 from jaxformer.models.recall import recall
-from jaxformer.paths import flatten, unflatten
-from jaxformer.settings import DataSettings, TrainSettings
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.training import ranges, signal
 

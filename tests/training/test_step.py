@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxformer import optim
-from jaxformer.errors import UserError
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.training.step import create, make_evaluate, make_step

@@ -19,7 +19,7 @@ beta = deviation of the scores / sqrt(ln T). sigma_V^2, sigma_W^2 are variances 
 import json
 from collections.abc import Sequence
 
-from jaxformer.commandline import command
+from jaxformer.runtime.command_line import command
 from theory.advise.question import Question as Question, parse
 from theory.advise.solve import solve
 from theory.advise.text import text

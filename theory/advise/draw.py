@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import style
+from jaxformer.runtime import figure_style
 from theory.command import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 
 
@@ -23,9 +23,11 @@ def draw(answer: dict[str, Any], path: Path, quiet: bool) -> None:
         measured = checked["cosine_by_layer"]
         left.plot(np.arange(len(measured)), measured, "o", color=BLUE, ms=3, label=label)
     left.set(xlabel="layer", ylabel="cosine, share of entropy", ylim=(0, 1.04))
-    style.name(left, columns=2)
+    figure_style.name(left, columns=2)
     right.semilogy(layers, answer["gradient"], color=BLUE, lw=1.6)
     right.set(xlabel="layer", ylabel="gradient, last layer = 1")
-    style.name(right, f"first block / last block {answer['gradient_ratio']:.3g}")
-    style.headed(figure, answer["regime"].capitalize(), f"At initialisation: {answer['judged']}.")
+    figure_style.name(right, f"first block / last block {answer['gradient_ratio']:.3g}")
+    figure_style.headed(
+        figure, answer["regime"].capitalize(), f"At initialisation: {answer['judged']}."
+    )
     save_figure(figure, path, quiet=quiet)

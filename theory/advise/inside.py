@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxformer import build
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.loading import Loaded, at_start, load_run, published
 from jaxformer.models.pretrained import is_pretrained, load_folder
 from jaxformer.training.signal import by_layer

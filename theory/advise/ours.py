@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import DecoderSpec
 from jaxformer.models.encoder import EncoderSpec
 from theory.signal.architecture import Architecture

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxformer.commandline import Parser
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
+from jaxformer.runtime.command_line import Parser
 from jaxformer.training.ranges import EPSILON
 from theory.signal import hf
 from theory.signal.architecture import ACTIVATIONS, Architecture

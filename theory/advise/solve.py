@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.advise.question import Question
 from theory.advise.verdict import changed, edge_of
 from theory.signal.architecture import Architecture

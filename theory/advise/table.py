@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import style
+from jaxformer.runtime import figure_style
 from jaxformer.training.ranges import outside
 
 KINDS = ("predicted", "start", "now")
@@ -58,5 +58,5 @@ def draw(found: dict[str, Any], path: Path, quiet: bool) -> None:
     axes[2].set_yscale("log")
     last = [f"{kind} {found[kind]['cosine'][-1]:.3g}" for kind in KINDS if kind in found]
     said = f"Cosine of two tokens after the last block: {', '.join(last)}"
-    style.headed(figure, said, f"{found['judged']}.", axes[0])
+    figure_style.headed(figure, said, f"{found['judged']}.", axes[0])
     save_figure(figure, path, quiet=quiet)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained.text import Numbers, reader
 
 SEQUENCES = 8

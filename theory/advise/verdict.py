@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.training.ranges import GRADIENT, least_keys
 from theory.advise.question import Question, with_beta
 from theory.signal.architecture import Architecture

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 from theory.numerics import Numbers, check_count, check_range, is_concrete
 
 KINDS = ("weights", "coordinates")

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.associative_memory.flow import cross_entropy
 from theory.numerics import Array, check_count, check_range, states_at
 

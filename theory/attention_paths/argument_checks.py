@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.numerics import Array, Numbers, check_count, check_range, is_concrete
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 # What ArviZ calls the numbers of NUTS.
 NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import check_choice
+from jaxformer.core.errors import check_choice
 
 LEAST_DRAWS = 4  # of a chain, else nothing can be said
 PER_ENTRY = ("r_hat_rank", "ess_bulk", "ess_tail")

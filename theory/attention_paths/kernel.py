@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from jaxformer.errors import unknown
+from jaxformer.core.errors import unknown
 from theory.numerics import Array, Numbers, is_concrete
 
 PACKED_PATHS = 8  # above, features are both smaller and faster

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer import capture
-from jaxformer.attentioned import attentioned_input, readout_queries
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
+from jaxformer.models.path_features import attentioned_input, readout_queries
 from theory.numerics import Array
 
 

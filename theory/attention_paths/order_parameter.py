@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.attention_paths import bartlett, multiple_outputs
 from theory.attention_paths.argument_checks import check_problem, check_widths
 from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.attention_paths import bartlett, multiple_outputs
 from theory.attention_paths.argument_checks import check_attentioned
 from theory.attention_paths.arviz_export import inference_data

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.attention_paths import multiple_outputs
 from theory.attention_paths.argument_checks import check_attentioned, check_problem
 from theory.attention_paths.kernel import Fit, feature_map, fit_labels, gram, path_kernel

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 from jaxformer.models.attention_paths import AttentionPaths, attention_paths
 from theory.attention_paths import bartlett, multiple_outputs
 from theory.attention_paths.argument_checks import check_problem, whole_widths

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.capture import capture
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models import decoder as models
 from theory.covariance_sde.coefficients import Mixing, square_root
 

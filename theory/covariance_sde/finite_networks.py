@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.attention import mix, mixing_matrix, mixing_std
 from theory.covariance_sde.coefficients import (
     PLAIN,

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.covariance_sde.coefficients import (
     PLAIN,
     Mixing,

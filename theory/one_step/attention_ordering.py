@@ -26,7 +26,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 from theory.numerics import Numbers, check_count, check_range
 from theory.one_step.trigger_process import check_process, pair_moments, sample
 

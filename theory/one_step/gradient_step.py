@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import unknown
+from jaxformer.core.errors import unknown
 from theory.numerics import Numbers, check_count
 from theory.one_step.trigger_process import check_process, pair_moments, sample
 

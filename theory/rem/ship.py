@@ -10,7 +10,7 @@ import io
 
 import numpy as np
 
-from jaxformer.records import write_atomically
+from jaxformer.io.run_folder import write_atomically
 from theory.quadrature import chebyshev_fit, chebyshev_nodes
 from theory.rem.interpolated import FILE, SCALE, length_at
 from theory.rem.tables import pair_table, row_statistics

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 
 # The names of jaxformer.models.activations, without importing jax.
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "linear")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from jaxformer.errors import UserError, unknown
-from jaxformer.hub_names import ACTIVATIONS
+from jaxformer.core.errors import UserError, unknown
+from jaxformer.core.hub_names import ACTIVATIONS
 
 
 class Fields:

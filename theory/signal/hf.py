@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxformer.errors import UserError, unknown
-from jaxformer.hub_names import ACTIVATIONS
+from jaxformer.core.errors import UserError, unknown
+from jaxformer.core.hub_names import ACTIVATIONS
 from theory.signal.architecture import Architecture
 from theory.signal.fields import Fields
 

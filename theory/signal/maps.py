@@ -8,7 +8,7 @@ after 60 layers differ from those of `propagate` by less than 1e-5.
 
 import numpy as np
 
-from jaxformer.errors import check_choice
+from jaxformer.core.errors import check_choice
 from theory.formulas import arc_cosine, ratio
 from theory.quadrature import hermite, normal_nodes
 from theory.rem.interpolated import (

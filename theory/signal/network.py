@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.encoder import STRENGTHS, EncoderBlock, EncoderSpec
 from jaxformer.models.layers import rms_normalise
 from theory import rem

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, unknown
+from jaxformer.core.errors import UserError, unknown
 from theory import rem
 from theory.activations import activation_function, second_moments
 from theory.formulas import ratio

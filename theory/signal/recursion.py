@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.rem.interpolated import LONGEST, Rows, rows_of_length
 from theory.signal.architecture import Architecture
 from theory.signal.moments import moments

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import plots
-from experiments.shared.fitting import fitted
-from experiments.shared.outcome import Outcome, Training, exact
-from jaxformer import optim
-from jaxformer.errors import UserError
+from experiments.papers import plots
+from experiments.papers.fitting import fitted
+from experiments.papers.outcome import Outcome, Training, exact
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.models.recall import recall
-from jaxformer.partition import Partition
 from jaxformer.tasks.text import CausalText, transitions
 from jaxformer.training.metrics import over_seeds
 

@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.associations import published
-from experiments.shared import plots
-from experiments.shared.cutting import Rows
-from experiments.shared.outcome import Outcome
+from experiments.papers.associations.cutting import Rows
+from experiments.papers.outcome import Outcome
 from jaxformer import surgery
 from jaxformer.build import DTYPES
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 from jaxformer.models.pretrained.generate import greedy
 from jaxformer.training.metrics import over_seeds
 

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.associations.theorems import Sizes
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from experiments.shared.plots import PALE
+from experiments.papers.outcome import Outcome, exact
+from experiments.papers.plots import PALE
 from theory import associative_memory as memory
 from theory import one_step
 from theory.one_step.attention_ordering import value_matrix

@@ -5,8 +5,8 @@
 
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.associations.numbers import LAST
-from experiments.shared import plots
 
 BLUE, RED, *_, BLACK = plots.COLOURS
 ROLES = (

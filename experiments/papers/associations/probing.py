@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.papers.associations import numbers, probes
 from jaxformer import surgery
-from jaxformer.partition import Partition
+from jaxformer.core.partition import Partition
 from jaxformer.tasks.source import Data, Source
 from jaxformer.training.loop import Hook
 from jaxformer.training.metrics import over_seeds

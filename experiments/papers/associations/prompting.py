@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 
 MADRID = ("Madrid is located in", "Spain")
 MARY = ("When Mary and John went to a store, John gave a drink to", "Mary")

@@ -18,13 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.papers.associations import prompting
-from experiments.shared import plots, prompts
-from experiments.shared.cutting import Rows, chosen
-from experiments.shared.outcome import Outcome, exact
-from jaxformer import loading, paths, surgery
+from experiments.papers import plots
+from experiments.papers.associations import prompting, prompts
+from experiments.papers.associations.cutting import Rows, chosen
+from experiments.papers.outcome import Outcome, exact
+from jaxformer import loading, surgery
 from jaxformer.build import DTYPES
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError, check_choice
 from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
 from jaxformer.models.pretrained.folder import read_json
 from jaxformer.training.metrics import over_seeds

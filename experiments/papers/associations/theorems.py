@@ -11,9 +11,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from experiments.shared.plots import PALE
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from experiments.papers.plots import PALE
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import associative_memory as memory
 from theory import one_step

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from jaxformer.errors import UserError
+from experiments.papers.outcome import Outcome, exact
+from jaxformer.core.errors import UserError
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
 from theory.attention_paths.diagnostics import LEAST_DRAWS, monte_carlo_error
@@ -80,7 +80,9 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
         place = max(value, place + 0.055 * (top - bottom))  # labels must not overlap
         at, is_one = ("axes fraction", "data"), name != "GP limit" and "+" not in name
         text = f"{name} alone" if is_one else name
-        axis.annotate(text, (1.02, place), xycoords=at, fontsize=plots.style.SMALLEST, va="center")
+        axis.annotate(
+            text, (1.02, place), xycoords=at, fontsize=plots.figure_style.SMALLEST, va="center"
+        )
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     best, limit = int(theory.mean(0).argmax()), alone["GP limit"]
     top = theory[:, best].mean()

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets, Example
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome
+from experiments.papers.outcome import Outcome
 from jaxformer.training.metrics import over_seeds
 from theory.attention_paths.kernel import kernel_alignment, total_kernel
 
@@ -92,7 +92,7 @@ def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
         plots.means(left, [k], values[:, None], **look)
     words = [name.removeprefix("gain/").replace(" over ", "\nover ") for name in names]
     words = [word.replace(" + denoising", "\n+ denoising") for word in words]
-    left.set_xticks(range(len(names)), words, fontsize=plots.style.SMALLEST)
+    left.set_xticks(range(len(names)), words, fontsize=plots.figure_style.SMALLEST)
     left.set(ylabel="gain in accuracy (points)", title="four paths")
     for design, colour in zip(designs, plots.COLOURS):
         for other, dashes in (("GP limit", "-"), ("good", "--")):

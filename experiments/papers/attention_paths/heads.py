@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome
+from experiments.papers.outcome import Outcome
 from jaxformer.training.metrics import over_seeds
 from theory import attention_paths
 

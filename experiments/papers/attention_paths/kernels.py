@@ -6,10 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
+from experiments.papers.outcome import Outcome, exact
 from jaxformer.training.metrics import over_seeds
 from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap, total_kernel
 

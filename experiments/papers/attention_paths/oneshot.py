@@ -6,10 +6,10 @@ Arrays are those of `study.summarise`: each has a leading axis of networks, S.
 import numpy as np
 
 from experiments.ledger.statistics import half_width
+from experiments.papers import plots
 from experiments.papers.attention_paths.problem import path_names
 from experiments.papers.attention_paths.resemblance import correlation
 from experiments.papers.attention_paths.study import LEADING, width_name
-from experiments.shared import plots
 from jaxformer.training.metrics import Mean, over_seeds
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.shared import plots
+from experiments.papers import plots
 
 
 def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
@@ -34,7 +34,7 @@ def draw(arrays):
     look = {"fmt": "o", "color": plots.COLOURS[0], "label": "sampled (exact N)"} | plots.DOT
     middle.errorbar(places, mean[rows, columns], arrays["U_error"][chosen], **look)
     labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
-    middle.set_xticks(places, labels, rotation=60, ha="right", fontsize=plots.style.SMALLEST)
+    middle.set_xticks(places, labels, rotation=60, ha="right", fontsize=plots.figure_style.SMALLEST)
     middle.axhline(0, color="0.4", lw=0.8)
     middle.set_ylabel("entry of U")
     plots.name(middle, columns=1)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.papers.attention_paths import own
-from jaxformer.attentioned import READOUTS
+from experiments.papers.attention_paths import user_problem
+from jaxformer.core.errors import check_choice
 from jaxformer.data import hidden_markov
-from jaxformer.errors import check_choice
+from jaxformer.models.path_features import READOUTS
 from theory import attention_paths
 from theory.attention_paths import multiple_outputs
 
@@ -95,7 +95,7 @@ def example(seed: int, file: str = "", **task: Any) -> Example:
     """The problem of a file, or the hidden Markov task of a seed."""
     if not file:
         return hidden_markov_example(seed, **task)
-    held = own.read(file)
+    held = user_problem.read(file)
     names = held.pop("names") or path_names(held["heads"])
     if held["labels"].ndim == 2:  # U has a row for each path and output
         m = multiple_outputs.count(held["labels"])

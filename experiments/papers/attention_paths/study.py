@@ -17,8 +17,8 @@ from experiments.papers.attention_paths.resemblance import (
     own_minus_others,
     resemblance,
 )
-from experiments.shared import checked
-from experiments.shared.outcome import exact
+from experiments.papers.outcome import exact
+from jaxformer.io import npz_store
 from jaxformer.tasks.task import Batch
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
@@ -113,11 +113,11 @@ def keep(file: Path, found: Study) -> None:
     """Writes the study of a network, so that it need not be made again."""
     said = {name: tuple(value) for name, value in found.metrics.items()}
     text = json.dumps({"metrics": said, "chosen": found.chosen})
-    checked.write(file, found.arrays | {SAID: np.array(text)})
+    npz_store.write(file, found.arrays | {SAID: np.array(text)})
 
 
 def kept(file: Path) -> Study:
-    arrays = checked.read(file)
+    arrays = npz_store.read(file)
     said = json.loads(str(arrays.pop(SAID)))
     metrics = {name: Mean(*value) for name, value in said["metrics"].items()}
     return Study(metrics, said["chosen"], arrays)

@@ -2,6 +2,7 @@
 
 import functools
 
+from experiments.cli.describe import label
 from experiments.ledger.item import CHANCE, MISPRINT, Cell, Item, Paper
 from experiments.ledger.rules import (
     above,
@@ -17,7 +18,6 @@ from experiments.papers.mixit.claims_given import GRID, OPTIMA, VARIANTS
 from experiments.papers.mixit.claims_study import ONE_HOP, PATIENT, STEPS, as_good_as, patient
 from experiments.papers.mixit.claims_sweeps import FRESH, UNSEEN, fresh
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
-from experiments.shared.describe import label
 
 # Trivial predictors.
 BY_HOPS, GUESS = "by_hops_position_and_letter", "in_context_guess"

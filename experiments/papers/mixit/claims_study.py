@@ -7,10 +7,10 @@ Which file made the tables of the algorithmic tasks is not said.
 
 from collections.abc import Callable
 
+from experiments.cli.describe import label
 from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import Rule, Side, above, near, of
 from experiments.papers.mixit.claims_sweeps import FRESH, PATIENT, UNSEEN, fresh, small
-from experiments.shared.describe import label
 
 # task -> the steps of its config at scale small
 TASKS = {

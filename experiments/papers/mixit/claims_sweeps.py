@@ -2,11 +2,11 @@
 
 import functools
 
+from experiments.cli.describe import label
 from experiments.ledger.item import CHANCE, OURS, Cell, Item
 from experiments.ledger.rules import Rule, above, near, no_better_than_chance, of
-from experiments.papers import of_rows
+from experiments.papers import row_numbers
 from experiments.papers.mixit.claims_text import YELP_HEADS
-from experiments.shared.describe import label
 
 # Keys and queries of 24 pairs need 96 symbols.
 OF_FIGURE_2 = {"task.vocab": "96", "train.batch_size": "64", "train.steps": "1500"}
@@ -18,7 +18,7 @@ def small(task: str, variant: str, overrides: dict[str, str]) -> Cell:
     return Cell(f"configs/mixit/{task}.py:variant={variant}", overrides, scales=("small",))
 
 
-PATIENT = of_rows.patient("mixit")
+PATIENT = row_numbers.patient("mixit")
 PAIRS = (4, 8, 12, 16, 20, 24)
 LONGER = "M=24, 6,000 steps"
 # Where Frozen-QK might fail: with 24 pairs and 6,000 steps it does not. .003 is best there.

@@ -2,9 +2,9 @@
 
 import functools
 
+from experiments.cli.describe import label
 from experiments.ledger.item import CODE_DIFFERS, OURS, Cell, Item
 from experiments.ledger.rules import Rule, above, computed, gap, near, of, share_of, trivial
-from experiments.shared.describe import label
 
 PAPER, SMALL = ("paper",), ("small",)
 VARIANTS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "random", "random_mixit")

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from jaxformer import observables
-from jaxformer.errors import UserError
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from jaxformer.core.errors import UserError
+from jaxformer.interp import observables
 from jaxformer.models.decoder import Block, DecoderSpec
 from jaxformer.training.metrics import Mean, over_seeds
 from theory.numerics import states_at

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers.fitting import fitted
 from experiments.papers.mixit import depth
-from experiments.shared.fitting import fitted
-from experiments.shared.outcome import Outcome, Training, exact
-from jaxformer import observables, optim
+from experiments.papers.outcome import Outcome, Training, exact
 from jaxformer.capture import capture
+from jaxformer.core import optim
+from jaxformer.core.partition import Partition
 from jaxformer.data.tokens import find
+from jaxformer.interp import observables
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.text import CausalText
 from jaxformer.training.alarm import above_unigram

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import covariance_sde as cs
 

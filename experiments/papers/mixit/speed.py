@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from jaxformer import optim
-from jaxformer.errors import UserError, check_range
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
+from jaxformer.io.run_folder import Memory
 from jaxformer.models.decoder import decoder
-from jaxformer.partition import Partition
-from jaxformer.records import Memory
-from jaxformer.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.text import CausalText
 from jaxformer.training.metrics import Mean, over_seeds

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from jaxformer.errors import UserError
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from jaxformer.core.errors import UserError
 from jaxformer.models import attention
 from jaxformer.training.metrics import over_seeds
 

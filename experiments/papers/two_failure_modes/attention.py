@@ -5,11 +5,11 @@ Theory is `exact` (theory.rem at T tokens, wide limit) beside the paper's `limit
 
 import numpy as np
 
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.one_head import GROWN, Heads
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from experiments.shared.plots import COLOURS
 from jaxformer.training.metrics import over_seeds
 from theory import rem, signal
 from theory.phase_map import attention_cosine

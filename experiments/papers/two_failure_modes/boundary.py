@@ -6,11 +6,11 @@ Collapsed means a cosine above 1 - epsilon after the last layer. The paper gives
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.networks import Encoders, Strengths
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from experiments.shared.plots import COLOURS
 from jaxformer.training.metrics import over_seeds
 from theory.signal import critical_alpha, propagate
 
@@ -91,7 +91,7 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
         }
         axis.scatter(*at, **dots, clip_on=False, label=f"network, {what}")
     box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
-    words = {"ha": "center", "va": "center", "fontsize": plots.style.SMALL, "bbox": box}
+    words = {"ha": "center", "va": "center", "fontsize": plots.figure_style.SMALL, "bbox": box}
     low = min(float(edge[0]), 2.0)
     axis.text(0.45, 0.42 * low, "rank collapse", **words)
     axis.text(0.45, (low + 2.5) / 2 + 0.1, "trainable", **words)

@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes.networks import Encoders, Strengths
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from experiments.shared.plots import COLOURS
-from jaxformer.errors import check_choice
+from jaxformer.core.errors import check_choice
 from jaxformer.training.metrics import over_seeds
 from theory.signal import Block, block_map, fixed_points, propagate
 

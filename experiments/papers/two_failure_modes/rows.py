@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.papers import plots
+from experiments.papers.outcome import Outcome, exact
+from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.one_head import GROWN
-from experiments.shared import plots
-from experiments.shared.outcome import Outcome, exact
-from experiments.shared.plots import COLOURS
 from jaxformer.training.metrics import over_seeds
 from theory import rem
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from experiments.cli import flags
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import SIGNALS, Job, Outcome
 from experiments.schedule.launch import Running
@@ -26,8 +27,7 @@ from experiments.schedule.slurm import options as cluster
 from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State
 from experiments.schedule.slurm.worker import Worker
-from experiments.shared import flags
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 FIRST, LOOK = 1.0, 15.0  # seconds between two questions to Slurm, at first and later
 ARRAY = 1000  # jobs of one array, where the cluster does not say

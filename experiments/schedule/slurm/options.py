@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from experiments.cli import flags
 from experiments.schedule.jobs import Job
-from experiments.shared import flags
-from jaxformer.commandline import seconds
-from jaxformer.errors import UserError, check_choice, did_you_mean
+from jaxformer.core.errors import UserError, check_choice, did_you_mean
+from jaxformer.runtime.command_line import seconds
 from jaxformer.training.progress import clock
 from jaxformer.training.session import SAVE_SECONDS
 

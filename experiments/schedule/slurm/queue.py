@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.schedule.jobs import Job
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 NAME = "slurm"  # of the folder
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING")

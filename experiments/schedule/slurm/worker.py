@@ -21,7 +21,7 @@ from typing import Any
 from experiments.schedule import child, launch
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job
-from jaxformer import watch
+from jaxformer.runtime import process_watchdog
 
 POLL = 0.2
 STARTS = 3  # of a run that is killed
@@ -49,7 +49,7 @@ class Worker:
             code = self._run()
             if code in (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGINT):
                 time.sleep(ENDS)  # Slurm has told it to end, and ends or queues the job now
-            if code >= 0 and code != watch.LOST:
+            if code >= 0 and code != process_watchdog.LOST:
                 return code
             why = f"was killed by signal {-code}" if code < 0 else "has lost another process"
             print(f"the run {why}; it is started again", flush=True)

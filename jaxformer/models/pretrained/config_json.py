@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from jaxformer.errors import UserError, check_choice, one_line, unknown
-from jaxformer.hub_names import ACTIVATIONS
+from jaxformer.core.errors import UserError, check_choice, one_line, unknown
+from jaxformer.core.hub_names import ACTIVATIONS
 from jaxformer.models.pretrained.rotary import Rotary
 from jaxformer.models.pretrained.spec import PretrainedSpec
 

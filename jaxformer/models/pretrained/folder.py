@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer import paths
-from jaxformer.errors import UserError, one_line
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError, one_line
 from jaxformer.models.pretrained import keys
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained

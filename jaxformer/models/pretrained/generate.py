@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import check_range
+from jaxformer.core.errors import check_range
 from jaxformer.models.pretrained.network import Pretrained
 
 

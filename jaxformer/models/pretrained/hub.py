@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from jaxformer.errors import UserError, one_line
+from jaxformer.core.errors import UserError, one_line
 
 NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
 SHELF = "JAXFORMER_MODELS"

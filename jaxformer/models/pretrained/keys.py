@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxformer.errors import check_choice
+from jaxformer.core.errors import check_choice
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 FUSED = ("columns", "rows", "per_head")

@@ -17,12 +17,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models import attention
+from jaxformer.models.activation_points import point
 from jaxformer.models.activations import activation
 from jaxformer.models.layers import flat, normal
 from jaxformer.models.model import take_positions
-from jaxformer.models.points import point
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 Cache = dict[str, Any]  # {"seen": (B, S) booleans, "length": number, "block_0": {"keys", "values"}}

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice
 
 KINDS = ("plain", "linear", "llama3", "longrope")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import paths
-from jaxformer.errors import UserError
-from jaxformer.files import naming, write_atomically
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import naming, write_atomically
 from jaxformer.models.pretrained import hub, keys
 from jaxformer.models.pretrained.folder import INDEX, SINGLE, listed, shapes
 from jaxformer.models.pretrained.network import Pretrained

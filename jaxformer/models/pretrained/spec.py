@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from jaxformer.errors import UserError, check_choice, check_range, one_line
+from jaxformer.core.errors import UserError, check_choice, check_range, one_line
 from jaxformer.models.activations import activation
 from jaxformer.models.model import MOST, check_sizes
 from jaxformer.models.pretrained.rotary import Rotary

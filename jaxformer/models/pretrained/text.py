@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from jaxformer.errors import UserError, one_line
+from jaxformer.core.errors import UserError, one_line
 from jaxformer.models.pretrained import hub
 from jaxformer.models.pretrained.folder import read_json
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxformer import paths
-from jaxformer.commandline import Parser, command, count
-from jaxformer.errors import check_choice
+from jaxformer.core import paths
+from jaxformer.core.errors import check_choice
 from jaxformer.models.pretrained import folder, saving
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.runtime.command_line import Parser, command, count
 
 _GPT2 = {
     "model_type": "gpt2",

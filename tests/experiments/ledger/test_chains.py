@@ -6,14 +6,14 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments.ledger import read, trust
+from experiments.cli.flags import ROOT
+from experiments.ledger import read, validate_record
 from experiments.ledger.ledger import ledger
 from experiments.ledger.rules import OPEN
 from experiments.papers import PAPERS
+from experiments.recipes import finish_run
 from experiments.run import main
-from experiments.shared import ending
-from experiments.shared.flags import ROOT
-from jaxformer.records import write_json
+from jaxformer.io.run_folder import write_json
 from tests.experiments.conftest import POSTERIOR, instead
 
 KEPT = "attention_paths-posterior-collapsed-paper-*.json"
@@ -37,7 +37,7 @@ def rewrite(file, **changed):
     """The record with other numbers, and a sum that agrees with them."""
     held = json.loads(file.read_text()) | changed
     held.pop("sum")
-    write_json(file, held | {"sum": trust.sum_of(held)})
+    write_json(file, held | {"sum": validate_record.sum_of(held)})
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def folder(tmp_path):
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("bad") / "run"
-    assert main([*BAD, f"--workdir={workdir}"]) == ending.UNTRUSTED
+    assert main([*BAD, f"--workdir={workdir}"]) == finish_run.UNTRUSTED
     return workdir
 
 
@@ -61,7 +61,7 @@ def test_a_job_with_bad_chains_says_so_and_ends_with_its_own_code(bad, capsys):
     with np.load(bad / "arrays.npz") as held:
         assert held["doubts"].tolist() == result["doubts"]  # the title of its figure
     # The same command again says it again.
-    assert main([*BAD, f"--workdir={bad}"]) == ending.UNTRUSTED
+    assert main([*BAD, f"--workdir={bad}"]) == finish_run.UNTRUSTED
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("not trusted: ") and "divergent" in last
 

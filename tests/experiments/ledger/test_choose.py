@@ -5,7 +5,7 @@ import pytest
 from experiments.ledger import choose
 from experiments.papers import PAPERS
 from experiments.schedule import planning
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from experiments.cli import flags
 from experiments.ledger import read
 from experiments.ledger.item import EDGE, OURS, UNTRAINED, Cell, Item, Paper, checked
 from experiments.ledger.ledger import cell_key, ledger
@@ -23,8 +24,7 @@ from experiments.ledger.rules import (
     trivial,
 )
 from experiments.papers import PAPERS
-from experiments.shared import flags
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from tests.experiments import made_up
 
 ITEMS = [

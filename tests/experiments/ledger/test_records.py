@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.ledger import curves, read, trust, write
+from experiments.ledger import curves, read, validate_record, write
 from experiments.ledger.record import Record, key, run_name
 from tests.experiments import made_up
 
@@ -110,7 +110,7 @@ def test_seeds_do_not_tell_records_apart_and_a_run_has_one_name():
 
 def test_a_number_edited_by_hand_is_noticed(tmp_path):
     held = json.loads(json.dumps(made_up.RECORDS["a"]))
-    (tmp_path / "a.json").write_text(write.compact(held | {"sum": trust.sum_of(held)}))
+    (tmp_path / "a.json").write_text(write.compact(held | {"sum": validate_record.sum_of(held)}))
     assert not read.load(tmp_path)[1]
     text = (tmp_path / "a.json").read_text().replace("0.97", "0.98")
     (tmp_path / "a.json").write_text(text)
@@ -133,7 +133,7 @@ def test_no_name_of_a_record_leaves_its_folder(tmp_path):
 @pytest.mark.parametrize("place", [60, 200, -30])
 def test_a_flipped_bit_of_a_picture_is_noticed(place):
     png = bytearray(made_up.png())
-    trust.check_picture(bytes(png))
+    validate_record.check_picture(bytes(png))
     png[place] ^= 1
     with pytest.raises(ValueError, match="a part of it is damaged"):
-        trust.check_picture(bytes(png))
+        validate_record.check_picture(bytes(png))

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
+from experiments.cli import flags
+from experiments.papers.outcome import call
 from experiments.papers.two_failure_modes import attention
 from experiments.recipes import solve
 from experiments.run import main
-from experiments.shared import flags
-from experiments.shared.outcome import call
 from tests.experiments.papers import drawing
 from theory import rem
 

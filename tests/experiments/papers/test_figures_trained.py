@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.papers import fitting
 from experiments.papers.associations import allocation
 from experiments.papers.mixit import depth, depth_trained
-from experiments.shared import fitting
-from experiments.shared.outcome import Training
-from jaxformer import observables, optim
-from jaxformer.errors import UserError
+from experiments.papers.outcome import Training
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
+from jaxformer.interp import observables
 from jaxformer.models.recall import recall
-from jaxformer.partition import Partition
 from jaxformer.tasks.text import CausalText
 from tests.experiments.papers import drawing
 

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.papers.attention_paths import accuracy, heads, kernels, own, problem
+from experiments.cli import flags
+from experiments.papers.attention_paths import accuracy, heads, kernels, problem, user_problem
 from experiments.recipes import solve
 from experiments.run import main
-from experiments.shared import flags
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 RNG = np.random.default_rng(0)
 P, T, n = 8, 4, 3
@@ -90,16 +90,16 @@ def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
 )
 def test_what_is_wrong_with_a_file_is_one_line(held, words, saved):
     with pytest.raises(UserError, match=words) as error:
-        own.read(saved(**held))
+        user_problem.read(saved(**held))
     assert "\n" not in str(error.value)
 
 
 def test_no_file_and_a_file_of_something_else(tmp_path):
     with pytest.raises(UserError, match="there is no such file"):
-        own.read(str(tmp_path / "none.npz"))
+        user_problem.read(str(tmp_path / "none.npz"))
     (tmp_path / "text.npz").write_text("not arrays")
     with pytest.raises(UserError, match="is no file of arrays"):
-        own.read(str(tmp_path / "text.npz"))
+        user_problem.read(str(tmp_path / "text.npz"))
 
 
 FIGURES = ("order_parameter", "head_scores", "path_kernels", "alignment", "accuracy", "wider")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from configs.common import hidden_markov
+from experiments.cli import flags
 from experiments.papers.attention_paths import accuracy, heads, kernels, problem
-from experiments.recipes import oneshot
+from experiments.recipes import oneshot, posterior_draws
 from experiments.run import main
-from experiments.shared import draws, flags
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training.session import Session
 from tests.experiments.conftest import instead
 from theory.attention_paths.sampling import Sampler
@@ -131,7 +131,7 @@ def test_oneshot_saves_its_networks_and_its_draws_on_the_way(tmp_path, monkeypat
     words, whole, stopped = instead(ONESHOT, FEW), tmp_path / "whole", tmp_path / "stopped"
     assert main([*words, f"--workdir={whole}"]) == 0
     assert not (whole / "studies").exists()
-    monkeypatch.setattr(draws, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(posterior_draws, "SAVE_SECONDS", 0.0)
     advance, calls = Sampler.advance, []
 
     def and_stop(self, state, steps):

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from configs.associations import published as config
-from experiments.papers.associations import gsm8k, prompting, published
+from experiments.papers.associations import gsm8k, prompting, prompts, published
 from experiments.run import main
-from experiments.shared import prompts
 from jaxformer import surgery
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import text, tiny
 
 SETTINGS = dict(

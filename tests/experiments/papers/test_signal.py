@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.run import main
-from jaxformer.records import Workdir
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training.probes import full_attention_entropy
 from tests.experiments.papers import drawing
 from theory.rem import attention_entropy as predicted_entropy

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from experiments.cli import flags
 from experiments.papers.mixit import speed
+from experiments.papers.outcome import call
 from experiments.recipes import solve
-from experiments.shared import flags
-from experiments.shared.outcome import call
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 TINY = "configs/text/speed.py:scale=tiny"
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from experiments import recipes
+from experiments.cli import flags
 from experiments.run import main
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from tests.experiments.conftest import TINY
 
 RECALL = (

@@ -6,17 +6,18 @@ import signal
 import numpy as np
 import pytest
 
+from experiments.recipes import finish_run
 from experiments.run import main
-from experiments.shared import ending
 from tests.experiments.conftest import POSTERIOR as TINY
 from tests.experiments.conftest import instead
 
-FEW = ending.UNTRUSTED  # sixty draws are not enough to trust them
+FEW = finish_run.UNTRUSTED  # sixty draws are not enough to trust them
 # Saves after every dispatch; kills itself in the middle of one of the saves.
 INTERRUPTED = """
 import os, sys
 from experiments import run
-from experiments.shared import checked, draws
+from experiments.recipes import posterior_draws as draws
+from jaxformer.io import npz_store as checked
 draws.SAVE_SECONDS = 0.0
 write, saves, sent = checked.write, [], []
 def and_then_signal(file, arrays):
@@ -128,10 +129,10 @@ def test_a_damaged_state_is_named(tmp_path, capsys):
     assert "would sample 14 numbers" in capsys.readouterr().out
     workdir.mkdir()
     (workdir / "state.npz").write_bytes(b"not a zip")
+    from experiments.cli import flags
     from experiments.run import parse
-    from experiments.shared import flags
     from jaxformer import build
-    from jaxformer.records import config_hash, write_json
+    from jaxformer.io.run_folder import config_hash, write_json
 
     command = parse(TINY)
     held = {"config": flags.plain(command.config.copy_and_resolve_references())}

@@ -14,9 +14,9 @@ from experiments.papers.associations import numbers, plots, probes
 from experiments.papers.associations.probing import Probing
 from experiments.run import main
 from jaxformer import surgery
-from jaxformer.checkpoint import Checkpoints
-from jaxformer.errors import UserError
-from jaxformer.records import Workdir
+from jaxformer.core.errors import UserError
+from jaxformer.io.checkpoint_writer import Checkpoints
+from jaxformer.io.run_folder import Workdir
 from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.task import Batch
 from tests.experiments.conftest import AFTER_ROWS, WHILE_SAVING

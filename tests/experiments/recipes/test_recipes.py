@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments.run import main
-from jaxformer.checkpoint import Checkpoints
+from jaxformer.io.checkpoint_writer import Checkpoints
 
 SMALL = ("--config.model.width=16", "--config.model.mlp_width=64", "--config.data.test_size=20")
 

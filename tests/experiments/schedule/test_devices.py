@@ -11,7 +11,7 @@ from experiments.schedule import devices, launch
 from experiments.schedule.devices import Devices, places
 from experiments.schedule.jobs import Job
 from experiments.schedule.launch import Launcher
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 EIGHT = Devices("cuda", tuple("01234567"))
 GPUS = "CUDA_VISIBLE_DEVICES"

@@ -12,10 +12,10 @@ import time
 import pytest
 from rich.console import Console
 
+from experiments.cli import flags
 from experiments.schedule import devices, launch, show_runs
 from experiments.schedule.launch import Job, Launcher
-from experiments.shared import flags
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 # Says a step, then ends as its config says; told to stop, it saves and says so.
 STAND_IN = """

@@ -3,14 +3,14 @@
 import pytest
 
 from experiments import recipes
+from experiments.cli import flags
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.record import Record
 from experiments.ledger.rules import above, gap, of, over
 from experiments.schedule import launch, planning, running
 from experiments.schedule.estimates import Estimator, written_seconds
-from experiments.shared import flags
 from jaxformer import build
-from jaxformer.records import SCHEMA, config_hash
+from jaxformer.io.run_folder import SCHEMA, config_hash
 
 RETRIEVAL = "configs/mixit/retrieval.py:variant={}"
 

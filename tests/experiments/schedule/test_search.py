@@ -65,7 +65,7 @@ def test_without_optuna_one_line_says_what_to_install(monkeypatch, capsys):
 STAND_IN = """
 import json, math, pathlib, sys
 sys.path.insert(0, {root!r})
-from jaxformer.records import sealed
+from jaxformer.io.run_folder import sealed
 words = dict(word.partition("=")[::2] for word in sys.argv[1:])
 folder = pathlib.Path(words["--workdir"])
 folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ held = {{"config": {{}}, "metrics": metrics, "seeds": [0], "members": [one]}}
 @pytest.mark.slow
 def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     optuna = pytest.importorskip("optuna", reason="pip install 'jaxformer[search]'")
-    from experiments.shared import flags
+    from experiments.cli import flags
 
     code = STAND_IN.format(root=str(flags.ROOT))
     words = [*SPACE, f"--workdir={tmp_path / 'broken'}", "--grid=model.heads=3,5"]

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
+from experiments.cli import flags
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Launcher
-from experiments.shared import flags
-from jaxformer.errors import UserError
-from jaxformer.records import open_workdir
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import open_workdir
 from tests.experiments.schedule.test_launch import STAND_IN, jobs, root, until
 
 __all__ = ["root"]  # the fixture

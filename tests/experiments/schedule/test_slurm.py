@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from experiments import sweep
+from experiments.cli import flags
 from experiments.schedule import executors, launch
 from experiments.schedule.jobs import Job
 from experiments.schedule.slurm import launcher, options, queue
@@ -15,8 +16,7 @@ from experiments.schedule.slurm.launcher import SlurmLauncher
 from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State
 from experiments.schedule.slurm.worker import Worker
-from experiments.shared import flags
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.training.progress import Interrupt
 
 

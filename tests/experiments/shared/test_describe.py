@@ -2,9 +2,9 @@
 
 import pytest
 
+from experiments.cli import flags
+from experiments.cli.describe import with_error
 from experiments.recipes import train
-from experiments.shared import flags
-from experiments.shared.describe import with_error
 
 
 @pytest.mark.parametrize(

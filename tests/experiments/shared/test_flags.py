@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from experiments.cli import flags
 from experiments.ledger.record import run_name
 from experiments.run import main, parse
 from experiments.schedule import grids
-from experiments.shared import flags
-from jaxformer.errors import UserError
-from jaxformer.records import dumps
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import dumps
 
 RETRIEVAL = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
 

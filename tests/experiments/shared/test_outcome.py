@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from experiments.shared.outcome import Training, call, settings_of
-from jaxformer.errors import UserError
+from experiments.papers.outcome import Training, call, settings_of
+from jaxformer.core.errors import UserError
 
 
 class Networks(NamedTuple):

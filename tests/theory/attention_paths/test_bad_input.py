@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory import attention_paths
 
 XI = np.random.default_rng(0).standard_normal((6, 4, 5))

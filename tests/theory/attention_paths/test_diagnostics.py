@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from theory.attention_paths import doubts
 from theory.attention_paths.diagnostics import LIMITS, bfmi, diagnose, per_entry
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxformer import capture
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
 from theory import attention_paths
 from theory.attention_paths.arviz_export import inference_data

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from experiments.shared.flags import ROOT
+from experiments.cli.flags import ROOT
 from tests.theory.attention_paths.posterior_draws import N, T
 from theory import attention_paths
 from theory.attention_paths import sampling

@@ -1,0 +1,161 @@
+"""Finished cells run again here, into a folder of one's own, and compared with their records."""
+
+import math
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.markup import escape
+from rich.table import Table
+
+from experiments import recipes
+from experiments.cli import flags
+from experiments.cli.describe import csv_text, show
+from experiments.ledger import compare_records, read, write
+from experiments.ledger.item import Paper
+from experiments.ledger.ledger import Row, config_string, ledger
+from experiments.ledger.record import Record
+from experiments.schedule import executors, launch, show_plan
+from experiments.schedule.jobs import Job
+from experiments.schedule.planning import Wanted
+from experiments.schedule.running import check_budget, rest, run_all, together
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import write_atomically
+from jaxformer.training.progress import clock
+
+HEADS = ("cell", "number", "mine", "recorded", "paper", "difference", "verdict")
+TABLE = "again.csv"
+
+
+class Repeat(NamedTuple):
+    """A cell of an item, its record, and the run that makes it again."""
+
+    row: Row
+    cell: str
+    job: Job
+
+    @property
+    def record(self) -> Record:
+        return self.row.records[self.cell]
+
+
+def main(
+    asked: Namespace,
+    wanted: list[Wanted],
+    records: list[Record],
+    papers: Mapping[str, Paper],
+    estimate: Callable[[Any], float],
+) -> int:
+    """Runs what is not yet in the folder, then prints and writes the table of all that is."""
+    out = check_folder(asked.out, asked.dry_run or asked.status)
+    names = {(paper.key, item.name) for paper, item in wanted}
+    rows = [r for r in ledger(papers, records) if (r.paper.key, r.item.name) in names]
+    repeats = planned(rows, asked.scale, asked.seeds, out, estimate)
+    queue = {one.job.workdir: one.job for one in repeats if not one.job.is_finished()}
+    jobs = sorted(queue.values(), key=lambda job: (not job.is_started(), rest(job)))
+    if asked.status:
+        executors.show_status([one.job for one in repeats], out)
+        return 0
+    places, launcher = executors.asked_for(asked, out)
+    if launcher and not math.isinf(asked.budget):
+        raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
+    if jobs:
+        check_budget(asked.budget, jobs)
+    if asked.dry_run:
+        show_plan.queue(jobs, asked.budget)
+        return 0
+    code = 0
+    if jobs:
+        total = clock(together(jobs, len(places)))
+        print(f"runs to make again: {len(jobs)}, about {total}, in {out}", flush=True)
+        code = run_all(jobs, places, asked.budget, launch=launcher)
+    compare(repeats, out)
+    return code
+
+
+def check_folder(out: Path, only_look: bool) -> Path:
+    """The folder, absolute; made unless it is only looked at."""
+    out, results = out.expanduser().resolve(), write.RESULTS.resolve()
+    if out == results or results in out.parents:
+        raise UserError("--out is results/, which holds the records: give a folder of your own.")
+    there = next(folder for folder in (out, *out.parents) if folder.exists())
+    if not there.is_dir():
+        raise UserError(f"--out={out}: {there} is a file; expected a folder.")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"--out={out}: cannot write to {there}.")
+    if not only_look:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out={out}: cannot make it: {error.strerror}.") from None
+    return out
+
+
+def planned(
+    rows: list[Row], scale: str, seeds: int, out: Path, estimate: Callable[[Any], float]
+) -> list[Repeat]:
+    """Every cell that has a record; at another scale than the record's only if one is named."""
+    found = []
+    for row in rows:
+        for name, record in row.records.items():
+            cell, recorded = row.item.cells[name], record.arguments["scale"]
+            text, overrides = config_string(cell, scale or recorded), dict(cell.overrides)
+            config: Any = flags.configured(text, overrides)
+            n = seeds or (len(record.seeds) if scale in ("", recorded) else 0)
+            if n and recipes.uses_seeds(config) and n != flags.plain(config)["n_seeds"]:
+                overrides["n_seeds"] = str(n)
+                config = flags.configured(text, overrides)
+            label = f"{row.paper.key} {row.item.name}: {name}"
+            job = launch.job(label, text, overrides, out, seconds=estimate(config))
+            found.append(Repeat(row, name, job))
+    if not found:
+        items = ", ".join(f"{row.paper.key} {row.item.name}" for row in rows[:4])
+        more = f" and {len(rows) - 4} more" * (len(rows) > 4)
+        stale = [r.stale for row in rows for r in row.stale.values()]
+        reason = f" ({stale[0].rstrip('.')})" if stale else ""
+        raise UserError(f"there is no record to compare with of {items}{more}{reason}.")
+    return found
+
+
+def compare(repeats: list[Repeat], out: Path) -> None:
+    """The table of the runs that have ended, on the screen and as again.csv in the folder."""
+    runs = {job.workdir: _own(job) for job in {r.job.workdir: r.job for r in repeats}.values()}
+    pairs: dict[str, list[compare_records.Pair]] = {}  # by item
+    reasons: dict[str, list[str]] = {}  # what is other -> cells whose bits are not the same
+    for one in repeats:
+        if (mine := runs[one.job.workdir]) is None:
+            continue
+        item = f"{one.row.paper.key} {one.row.item.name}"
+        found = compare_records.pairs(one.row, one.cell, mine)
+        pairs.setdefault(item, []).extend(found)
+        if any(pair.verdict != compare_records.SAME for pair in found):
+            known = "; ".join(compare_records.why(mine, one.record)) or "nothing that is known"
+            reasons.setdefault(known, []).append(f"{item}: {one.cell}")
+    if not any(pairs.values()):
+        return
+    for item, found in pairs.items():
+        table = Table(*HEADS, box=None, pad_edge=False, title=escape(item), title_justify="left")
+        for pair in found:
+            table.add_row(*map(escape, pair.words()))
+        show(table, width=140)
+    for known, cells in reasons.items():
+        print(f"not all bits the same in {', '.join(cells)}; what differs: {known}")
+    every = [pair for found in pairs.values() for pair in found]
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in compare_records.summary(every).items())
+    print(f"{len(every)} numbers: {counts}")
+    lines = [(item, *pair.words()) for item, found in pairs.items() for pair in found]
+    write_atomically(out / TABLE, csv_text([("item", *HEADS), *lines]).encode())
+    print(f"written to {out / TABLE}")
+
+
+def _own(job: Job) -> Record | None:
+    """The run of a job as a record, if it has ended."""
+    if not job.is_finished():
+        return None
+    records, problems = read.load_runs(job.workdir)
+    for problem in problems:
+        print(f"warning: not used: {problem}", file=sys.stderr)
+    return records[0] if records else None

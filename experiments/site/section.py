@@ -1,0 +1,229 @@
+"""A table or figure of a paper as a section of the page: claim, findings, numbers, figure, runs."""
+
+from collections.abc import Collection, Iterable, Sequence
+from html import escape
+
+from experiments.ledger import tables
+from experiments.ledger.ledger import Row
+from experiments.ledger.record import Record
+from experiments.ledger.rules import NOT_RUN, Finding
+from experiments.site import figures, groups
+from experiments.site.attachments import Shelf
+from experiments.site.why import why
+
+NUMBERS = ("published", "measured", "n", "baseline")
+
+
+def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
+    """The section; `shown` maps drawn records to the row of their figure, and grows."""
+    name, item, shelf = tables.name_of(row), row.item, shelf or Shelf()
+    slim = "" if row.records or row.stale else " slim"
+    parts = [f'<section class="item{slim}" id="{name}">']
+    back = '<a class="back" href="#ledger">ledger</a>'
+    head = f"<h3>{escape(item.name)}</h3> {verdict(row.verdict)} {back}"
+    parts.append(f'<div class="head">{head}</div>')
+    also = f" ({escape(item.also)} too)" if item.also else ""
+    parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
+    if row.flags:
+        parts.append(f"<p>{' '.join(map(flag, row.flags))}</p>")
+    if item.note:
+        parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
+    if item.defines:
+        parts.append(f"<p><b>Here:</b> {marked(item.defines)}</p>")
+    if item.needs:
+        parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
+    problems = (*row.problems, *tables.stale_lines(row))
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
+    parts += [*_findings(row), *_numbers(row, shelf)]
+    before: list[Record] = []
+    for figure in (*figures.figures(row), *groups.by_kind(row)):
+        parts.append(_figure(figure, row, shown, before, shelf))
+        before = figure.records
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in figures.lost(row)]
+    parts += _open(row)
+    return "\n".join([*parts, "</section>"])
+
+
+def verdict(word: str, dot: bool = False) -> str:
+    """The word on its colour, or its colour alone."""
+    kind = word.replace(" ", "-")
+    if dot:
+        return f'<span class="mark {kind}" role="img" aria-label="{word}"></span>'
+    return f'<span class="verdict {kind}">{word}</span>'
+
+
+def flag(word: str) -> str:
+    return f'<span class="flag">{escape(word)}</span>'
+
+
+def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
+    """Each finding with its numbers, which name the records that they come from."""
+    findings = []
+    for finding, holds, sides in tables.said(row, checks):
+        text = escape(finding.text)
+        if holds:
+            where = " ".join(sorted({trail(row.records[c]) for s in sides for c in s.cells}))
+            numbers = f'data-records="{where}">{escape(finding.numbers)}'
+            text += f'? {holds}: <span class="numbers" {numbers}</span>'
+        findings.append((finding, text))
+    return findings
+
+
+def trail(record: Record) -> str:
+    """How a number names the record that it comes from: by the hash that ends the file's name in
+    results/, or by the whole place of a run that lies elsewhere."""
+    end = f"-{record.config_hash}.json"
+    kept = record.where.startswith("results/") and record.where.endswith(end)
+    return escape(record.config_hash if kept else record.where)
+
+
+def made(records: list[Record], shelf: Shelf) -> str:
+    """Config, command, seeds, commit and file of some records."""
+    blocks = []
+    for record in records:
+        seeds = ", ".join(map(str, record.seeds))
+        facts = {
+            "config": shelf.config(record),
+            "run": f"seeds {seeds}; scale {escape(record.scale)}; "
+            f"{record.seconds.get('cpu', 0):.0f} CPU seconds",
+            "commit": shelf.commit(record),
+            "record": shelf.record(record),
+        }
+        rows = "".join(f"<dt>{k}</dt><dd>{v}</dd>" for k, v in facts.items())
+        why = f"{record.standing.capitalize()}: {escape(record.stale)}"
+        old = f'<p class="problem">{why}</p>' if record.stale else ""
+        blocks.append(f'{old}<dl class="made">{rows}</dl><pre>{escape(record.command)}</pre>')
+    return "".join(blocks)
+
+
+def marked(text: str) -> str:
+    """Text whose `code` stands between backticks."""
+    words = escape(text).split("`")
+    return "".join(f"<code>{w}</code>" if i % 2 else w for i, w in enumerate(words))
+
+
+def _findings(row: Row) -> list[str]:
+    if not row.item.rules:
+        return ['<p class="caveat">No rule decides on it yet.</p>'] if row.records else []
+    if row.verdict == NOT_RUN:
+        waiting = "; ".join(escape(finding.text) for finding in row.findings)
+        return [f'<p class="small">Rules that wait for a run: {waiting}.</p>']
+    rules = zip(finding_texts(row), row.item.rules.values(), strict=True)
+    lines = [
+        f"<li>{verdict(f.verdict)} {text}{why(row, f, rule)}</li>" for (f, text), rule in rules
+    ]
+    rules = zip(finding_texts(row, checks=True), row.item.checks.values(), strict=True)
+    lines += [f"<li>Beside the claim: {text}{why(row, f, rule)}</li>" for (f, text), rule in rules]
+    return ['<ul class="findings">', *lines, "</ul>"]
+
+
+def _numbers(row: Row, shelf: Shelf) -> list[str]:
+    """Cells beside the published values; a cell without a record says so."""
+    lines = tables.lines(row)
+    if not any(line.record for line in lines):
+        return []
+    several = len({line.metric for line in lines}) > 1
+    heads = [name for name in lines[0].words() if several or name != "metric"]
+    body = []
+    for line in lines:
+        cells = {name: escape(words) for name, words in line.words().items()}
+        cells["measured"] = _measured(line)
+        if line.baseline is not None:
+            name = escape(line.baseline_name).replace("_", " ")
+            cells["baseline"] += f" <span class=soft>{name}</span>"
+        unruled = '<span class="soft">no rule</span>'
+        cells["verdict"] = verdict(line.verdict) if line.verdict else unruled
+        body.append([cells[name] for name in heads])
+    caption = f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
+    name, csv, tex = tables.name_of(row), tables.as_csv(row), tables.as_latex(row)
+    buttons = f"{shelf.save(f'{name}.csv', csv)} {shelf.save(f'{name}.tex', tex)}"
+    whole = table(heads, body, NUMBERS, "cards cells")
+    return ["" if several else caption, whole, f'<p class="saves">{buttons}</p>']
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Collection[str] = (),
+    kind: str = "cards",
+) -> str:
+    """A table of ready cells; the columns of the names in `right` are numbers.
+
+    A phone shows a row as a card: its first cell, then the others behind the names of theirs. The
+    style sheet knows the columns of `cells`, which are in every section.
+    """
+    by_place = "cells" in kind
+    sides = [' class="n"' if name in right and not by_place else "" for name in heads]
+    head = "".join(
+        f'<th scope="col"{side}>{name}</th>' for side, name in zip(sides, heads, strict=True)
+    )
+    marks = [
+        side if by_place else f'{side} data-label="{name}"'
+        for side, name in zip(sides, heads, strict=True)
+    ]
+    body = "".join(
+        f'<tr><th scope="row">{cells[0]}</th>'
+        + "".join(f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], cells[1:], strict=True))
+        + "</tr>"
+        for cells in rows
+    )
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def folded(head: str, body: str) -> str:
+    """What the reader opens."""
+    return f"<details><summary>{head}</summary>{body}</details>"
+
+
+def _measured(line: tables.Line) -> str:
+    if line.record is None:
+        return "not run"
+    if line.value is None or line.value["mean"] is None:
+        return "-"
+    where, mean = trail(line.record), line.value["mean"]
+    text = tables.measured(line.value) + (f" ({line.record.standing})" if line.stale else "")
+    return f'<data value="{mean:.6g}" data-record="{where}">{text}</data>'
+
+
+def _figure(
+    figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record], shelf: Shelf
+) -> str:
+    """A figure with what made it; one that stands further up is linked, not repeated."""
+    key = figure.key or figure.title + " ".join(record.where for record in figure.records)
+    title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
+    if key in shown:
+        there = shown[key]
+        where = there.item.name if there.paper == row.paper else f"{there.item.name} above"
+        link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
+        return f"<p>{escape(figure.title)} The figure stands at {link}.</p>"
+    shown[key], name = row, tables.name_of(row)
+    place = sum(other is row for other in shown.values())
+    saved = shelf.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
+    numbers = f'<p class="saves">{saved}</p>' if saved else ""
+    anchor = f' id="{name}-drawn"' if place == 1 else ""
+    drawn = (
+        f'<figure{anchor}><div class="panels">{figure.html}</div>{figure.legend}'
+        f"<figcaption>{title}{numbers}</figcaption></figure>"
+    )
+    if figure.records == before:
+        return f'{drawn}<p class="small soft">Made by the same runs.</p>'
+    n, first = len(figure.records), figure.records[0]
+    told = f"{n} runs" if n > 1 else escape(first.config_file)
+    commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
+    scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
+    head = f"How it was made: {told}, scale {escape(scales)}, commit {escape(commits)}"
+    return drawn + folded(head, made(figure.records, shelf))
+
+
+def _open(row: Row) -> list[str]:
+    """The commands of what was not run, and of more seeds for what they would decide."""
+    more = tables.more_seeds(row)
+    parts = [f"<p>More seeds would tell:</p><pre>{escape(more)}</pre>"] if more else []
+    commands = tables.missing(row)
+    if not commands:
+        return parts
+    n = len(commands)
+    told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
+    lines = escape("\n".join(commands.values()))
+    head = f"{told}; to make {'it' if n == 1 else 'them'}:"
+    return [*parts, folded(head, f"<pre>{lines}</pre>")]

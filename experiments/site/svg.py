@@ -1,0 +1,235 @@
+"""Charts as inline SVG: drawn by hand, coloured by the page's style sheet, light or dark.
+
+Colours are the classes s0 .. s6, so that a chart follows the reader's theme; text is currentColor.
+matplotlib's SVG fixes its colours, is ten times as long and refers to its parts by url(#..) and by
+ids, which several charts of one page would share.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from experiments.cli.describe import csv_text
+from experiments.site.minify_svg import in_steps
+
+WIDTH, HEIGHT = 420, 250
+LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a line chart
+LETTER = 5.6  # pixels that a letter of a label takes, about
+COLOURS = 7  # classes s0 .. s6 of the style sheet
+
+Place = tuple[float, float]
+
+
+class Series(NamedTuple):
+    """A line with its band: `low` and `high` are the ends of an error bar or of a range."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    colour: int = -1  # of the style sheet; -1 takes the line's place among its series
+
+
+class Axis(NamedTuple):
+    label: str
+    log: bool = False
+    limits: tuple[float, float] | None = None
+    ticks: Mapping[float, str] = {}  # chosen by hand; else nice numbers
+
+
+class Dot(NamedTuple):
+    """A row of a dot chart; what is None is not drawn."""
+
+    label: str
+    measured: float | None
+    error: float
+    published: float | None
+    baseline: float | None
+
+
+def line_chart(
+    alt: str,
+    series: Sequence[Series],
+    x: Axis,
+    y: Axis,
+    levels: Mapping[str, float] = {},
+    marks: bool = False,
+) -> str:
+    """One panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
+    heights = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
+    to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
+    to_y = Scale(y, heights, BOTTOM, TOP)
+    parts = [_path("grid", "".join(f"M{LEFT} {to_y(v):.1f}H{RIGHT}" for v in to_y.ticks()))]
+    for value, words in to_y.ticks().items():
+        parts.append(_text(LEFT - 5, f"{to_y(value) + 4:.1f}", words, "end"))
+    for value, words in to_x.ticks().items():
+        parts.append(_text(f"{to_x(value):.1f}", BOTTOM + 15, words, "middle"))
+    parts.append(_path("axis", f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"))
+    parts.append(_text((LEFT + RIGHT) / 2, HEIGHT - 6, x.label, "middle"))
+    turned = f"translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"
+    parts.append(f'<text transform="{turned}" text-anchor="middle">{escape(y.label)}</text>')
+    parts += [_path("level", f"M{LEFT} {to_y(v):.1f}H{RIGHT}") for v in levels.values()]
+    for i, line in enumerate(series):
+        parts += _drawn(line, f"s{_colour(line, i)}", to_x, to_y, marks)
+    points = [(to_x(x), to_y(y)) for s in series for x, y in zip(s.x, s.y, strict=True)]
+    for name, value in levels.items():
+        words = f"{name.replace('_', ' ')} {value:.3g}"
+        left, low = _free_place(points, LETTER * len(words), to_y(value))
+        parts.append(f'<text class="name" x="{left:.1f}" y="{low:.1f}">{escape(words)}</text>')
+    return _svg(alt, HEIGHT, parts)
+
+
+def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str:
+    """A line a cell: our number with its error bar, the published one, the baseline."""
+    left, right, step = 118, width - (WIDTH - RIGHT), 24
+    bottom = TOP + step * len(dots)
+    values = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
+    to_x = Scale(x, values, left + 8, right - 8)
+    parts = []
+    for value, words in to_x.ticks().items():
+        parts.append(_path("grid", f"M{to_x(value):.1f} {TOP}V{bottom}"))
+        parts.append(_text(f"{to_x(value):.1f}", bottom + 15, words, "middle"))
+    for i, dot in enumerate(dots):
+        y = TOP + step * (i + 0.5)
+        parts.append(_text(left - 6, y + 4, dot.label, "end"))
+        parts.append(_path("grid", f"M{left} {y}H{right}"))
+        if dot.baseline is not None:
+            parts.append(_path("line level", f"M{to_x(dot.baseline):.1f} {y - 9}V{y + 9}"))
+        if dot.published is not None:
+            at = to_x(dot.published)
+            corners = f"M{at:.1f} {y - 6}L{at + 6:.1f} {y}L{at:.1f} {y + 6}L{at - 6:.1f} {y}Z"
+            parts.append(_path("line s1", corners))
+        if dot.measured is not None:
+            low, high = (to_x(dot.measured + error) for error in (-dot.error, dot.error))
+            parts.append(_path("line s0", f"M{low:.1f} {y}H{high:.1f}"))
+            parts.append(_circle("s0", to_x(dot.measured), y, 3.5))
+    parts.append(_path("axis", f"M{left} {TOP}V{bottom}H{right}"))
+    parts.append(_text((left + right) / 2, bottom + 33, x.label, "middle"))
+    return _svg(alt, bottom + 40, parts, width)
+
+
+def marks(ours: str, beside: str = "", level: str = "") -> str:
+    """What the dots, diamonds and dashes of a dot chart are; what has no words is left out."""
+    words = [f'<span class="swatch b0"></span>{ours}']
+    words += [f"{mark} {said}" for mark, said in (("◇", beside), ("¦", level)) if said]
+    return f'<ul class="legend">{"".join(f"<li>{word}</li>" for word in words)}</ul>'
+
+
+def legend(series: Sequence[Series]) -> str:
+    """The names of the lines, as text of the page so that it wraps on a phone."""
+    words = [
+        f'<li><span class="swatch b{_colour(line, i)}"></span>{escape(line.label)}</li>'
+        for i, line in enumerate(series)
+    ]
+    return f'<ul class="legend">{"".join(words)}</ul>'
+
+
+def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
+    """The points of some panels: what a chart shows, as numbers."""
+    rows: list[Iterable[str]] = [("panel", "line", "x", "y", "low", "high")]
+    for panel, series in panels.items():
+        for line in series:
+            points = zip(line.x, line.y, line.low, line.high, strict=True)
+            rows += [
+                (panel, line.label, f"{x:.6g}", *(f"{y:.4g}" for y in ys)) for x, *ys in points
+            ]
+    return csv_text(rows)
+
+
+class Scale:
+    """The pixels of an axis' values; what lies outside the limits is drawn at the edge."""
+
+    def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float):
+        self.axis, self.start, self.end = axis, start, end
+        if axis.limits:
+            self.low, self.high = axis.limits
+            return
+        low, high = min(values), max(values)
+        gap = (high - low) or abs(high) or 1.0
+        self.low, self.high = low - 0.03 * gap, high + 0.03 * gap
+        if axis.log:
+            self.low, self.high = max(low, 1e-9) / 1.2, max(high, 1e-9) * 1.2
+
+    def __call__(self, value: float) -> float:
+        low, high, place = self.low, self.high, value
+        if self.axis.log:
+            low, high, place = (math.log10(max(v, 1e-300)) for v in (low, high, max(value, 1e-9)))
+        share = (place - low) / (high - low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self) -> Mapping[float, str]:
+        low, high = self.low, self.high
+        if self.axis.ticks:
+            return self.axis.ticks
+        if self.axis.log:
+            first, last = math.log10(low), math.log10(high)
+            powers = range(math.ceil(first), math.floor(last) + 1)
+            chosen = [10.0**p for p in powers][:: -(-len(powers) // 5) or 1]
+            if len(chosen) < 2:
+                tens = range(math.floor(first), math.ceil(last) + 1)
+                chosen = [v for p in tens for m in (1, 2, 5) if low <= (v := m * 10.0**p) <= high]
+            if len(chosen) > 1:
+                return {v: f"{v:g}" for v in chosen}
+        step = 10 ** math.floor(math.log10((high - low) / 3))
+        step *= next((m for m in (5, 2) if (high - low) / (step * m) >= 3), 1)
+        first = math.ceil(low / step - 1e-9)
+        count = int((high - first * step) / step + 1e-9) + 1
+        chosen = [(first + i) * step for i in range(count)]
+        return {v: f"{v:.6g}" if abs(v) > 1e-12 * step else "0" for v in chosen}
+
+
+def _free_place(points: Sequence[tuple[float, float]], wide: float, level: float) -> Place:
+    """Where words beside a level hide the fewest points of the curves; the style sheet gives them
+    a ground of their own."""
+    heights = [y for y in (level - 4, level + 12) if TOP + 9 < y < BOTTOM - 3]
+    places = [(x, y) for y in heights for x in (LEFT + 4, RIGHT - 4 - wide)]
+
+    def hidden(place: Place) -> int:
+        left, low = place
+        return sum(left <= x <= left + wide and low - 11 <= y <= low + 3 for x, y in points)
+
+    return min(places, key=hidden)
+
+
+def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> list[str]:
+    middle, low, high = (
+        [f"{to_x(x):.1f} {to_y(y):.1f}" for x, y in zip(line.x, ys, strict=True)]
+        for ys in (line.y, line.low, line.high)
+    )
+    parts = []
+    if not marks and len(middle) > 1:
+        parts.append(_path(f"band {colour}", in_steps(f"M{'L'.join(high + low[::-1])}Z")))
+    parts.append(_path(f"line {colour}", in_steps(f"M{'L'.join(middle)}")))
+    if marks or len(middle) < 4:
+        ends = zip(line.x, line.low, line.high, strict=True)
+        bars = [
+            f"M{to_x(x):.1f} {to_y(a):.1f}V{to_y(b):.1f}" for x, a, b in ends if marks and b > a
+        ]
+        parts += [_path(f"line {colour}", "".join(bars))] * bool(bars)
+        # A dot is a line of no length with round ends.
+        parts.append(_path(f"line dots {colour}", "".join(f"M{place}h0" for place in middle)))
+    return parts
+
+
+def _colour(line: Series, place: int) -> int:
+    return (place if line.colour < 0 else line.colour) % COLOURS
+
+
+def _svg(alt: str, height: int, parts: list[str], width: int = WIDTH) -> str:
+    words = f'role="img" aria-label="{escape(alt)}"'
+    return f'<svg viewBox="0 0 {width} {height}" {words}>{"".join(parts)}</svg>'
+
+
+def _path(kind: str, d: str) -> str:
+    return f'<path class="{kind}" d="{d}"/>'
+
+
+def _circle(colour: str, x: float, y: float, r: float) -> str:
+    return f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
+
+
+def _text(x: float | str, y: float | str, words: str, anchor: str = "") -> str:
+    anchored = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x}" y="{y}"{anchored}>{escape(words)}</text>'

@@ -1,0 +1,101 @@
+"""Optimizers: a unit-peak schedule, one typed spec a label, clip and decay inside the partition.
+
+The learning rate is not in here: `train.step` multiplies the update by the state's learning rate,
+so that a population can hold several in one compiled program.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import optax
+
+from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.partition import Partition
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """AdamW; the decay spares vectors (biases, norm gains), as Hugging Face's trainer does."""
+
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    multiplier: float = 1.0  # of this label's learning rate
+
+    def __post_init__(self):
+        for name in ("b1", "b2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{name} of adamw must be in [0, 1), got {getattr(self, name)}.")
+        if not self.eps > 0:
+            raise UserError(f"eps of adamw must be above 0, got {self.eps}.")
+        check_range("weight_decay of adamw", self.weight_decay, 0)
+        check_range("multiplier of adamw", self.multiplier, 0)
+
+    def transform(self) -> optax.GradientTransformation:
+        return optax.chain(
+            optax.scale_by_adam(self.b1, self.b2, self.eps),
+            optax.add_decayed_weights(self.weight_decay, mask=_matrices),
+        )
+
+
+@dataclass(frozen=True)
+class SGD:
+    """SGD with momentum; the decay is coupled (added to the gradient) and takes every leaf."""
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    multiplier: float = 1.0
+
+    def __post_init__(self):
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"momentum of sgd must be in [0, 1), got {self.momentum}.")
+        check_range("weight_decay of sgd", self.weight_decay, 0)
+        check_range("multiplier of sgd", self.multiplier, 0)
+
+    def transform(self) -> optax.GradientTransformation:
+        return optax.chain(
+            optax.add_decayed_weights(self.weight_decay),
+            optax.trace(self.momentum) if self.momentum else optax.identity(),
+        )
+
+
+def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
+    """A factor with peak 1: linear warm-up over `warmup` steps, then constant or down to 0."""
+    check_range("optim.warmup", warmup, 0)
+    if warmup > steps:
+        raise UserError(f"the warm-up ({warmup} steps) must not exceed the run ({steps} steps).")
+    rest = max(steps - warmup, 1)
+    after = {
+        "constant": optax.constant_schedule(1.0),
+        "cosine": optax.cosine_decay_schedule(1.0, rest),
+        "linear": optax.linear_schedule(1.0, 0.0, rest),
+    }
+    check_choice("schedule", name, after)
+    # Step 0 already moves: the factor of step t < warmup is (t + 1) / warmup.
+    rise = optax.linear_schedule(1.0 / max(warmup, 1), 1.0, max(warmup - 1, 1))
+    return optax.join_schedules([rise, after[name]], [warmup])
+
+
+def optimizer(
+    partition: Partition, specs: Mapping[str, AdamW | SGD], clip: float, factor: optax.Schedule
+) -> optax.GradientTransformation:
+    """Global clip over the trainable leaves, then each label's own transformation.
+
+    `clip=0` turns clipping off. The result descends: apply it as params + learning_rate * update.
+    """
+    check_range("optim.clip", clip, 0)
+    by_label = {
+        label: optax.chain(spec.transform(), optax.scale(-spec.multiplier))
+        for label, spec in specs.items()
+    }
+    return optax.chain(
+        optax.clip_by_global_norm(clip) if clip else optax.identity(),
+        partition.optimizer(by_label),
+        optax.scale_by_schedule(factor),
+    )
+
+
+def _matrices(params):
+    return jax.tree.map(lambda leaf: leaf.ndim >= 2, params)

@@ -1,0 +1,107 @@
+"""Which parameters are trained: ordered (pattern, label) rules over parameter paths.
+
+    frozen_qk = Partition(((".*/(query|key)/.*", "frozen"), (".*", "train")))
+
+The first rule whose pattern matches the whole path gives the label. Every parameter must be covered
+and every rule must label something, so a renamed module or a misspelt rule is an error, not a
+silently different experiment. Labels other than "frozen" are trained; one object serves the
+optimizer, the priors of the sampler, the counts and the reports.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import optax
+
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError, did_you_mean
+
+FROZEN = "frozen"
+Params = Mapping[str, Any]
+
+
+class Partition:
+    """Ordered rules (pattern, label); see the module's docstring."""
+
+    def __init__(self, rules: Iterable[tuple[str, str]]):
+        self.rules = tuple((str(pattern), str(label)) for pattern, label in rules)
+        if not self.rules:
+            raise UserError("a partition needs at least one (pattern, label) rule, got none.")
+        for pattern, _ in self.rules:
+            paths.check_pattern(pattern)
+
+    def __repr__(self) -> str:
+        return f"Partition({self.rules!r})"
+
+    def label(self, path: str) -> str | None:
+        """The label of one path, None if no rule matches."""
+        rule = self._first_rule(path)
+        return None if rule is None else self.rules[rule][1]
+
+    def labels(self, params: Params) -> dict[str, Any]:
+        """The tree of labels; raises on an uncovered parameter and on a rule without effect."""
+        flat = paths.flatten(params)
+        chosen = {path: rule for path in flat if (rule := self._first_rule(path)) is not None}
+        uncovered = [path for path in flat if path not in chosen]
+        if uncovered:
+            some = ", ".join(uncovered[:3])
+            raise UserError(
+                f"no rule covers {len(uncovered)} of {len(flat)} parameters, such as {some}; "
+                "end the rules with ('.*', label) to cover the rest."
+            )
+        used = set(chosen.values())
+        for index, (pattern, label) in enumerate(self.rules):
+            if index not in used:
+                self._raise_idle(index, pattern, label, list(flat))
+        return paths.unflatten({path: self.rules[rule][1] for path, rule in chosen.items()})
+
+    def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(trainable, frozen): two pruned trees with the paths of the whole one."""
+        flat = paths.flatten(params)
+        trainable = {p: leaf for p, leaf in flat.items() if self.label(p) != FROZEN}
+        frozen = {p: leaf for p, leaf in flat.items() if self.label(p) == FROZEN}
+        return paths.unflatten(trainable), paths.unflatten(frozen)
+
+    @staticmethod
+    def merge(trainable: Params, frozen: Params) -> dict[str, Any]:
+        """The whole tree again."""
+        return paths.unflatten(paths.flatten(trainable) | paths.flatten(frozen))
+
+    def count(self, params: Params) -> dict[str, int]:
+        """{label: number of parameters}; works on arrays and on shapes."""
+        counts: dict[str, int] = {}
+        flat = paths.flatten(params)
+        for path, label in paths.flatten(self.labels(params)).items():
+            counts[label] = counts.get(label, 0) + math.prod(flat[path].shape)
+        return counts
+
+    def optimizer(
+        self, transforms: Mapping[str, optax.GradientTransformation]
+    ) -> optax.GradientTransformation:
+        """One transformation a label, for gradients of the trainable half."""
+        labels = {label for _, label in self.rules} - {FROZEN}
+        for label in labels - set(transforms):
+            hint = did_you_mean(label, transforms)
+            raise UserError(f"no optimizer for the label {label!r}.{hint} Have: {[*transforms]}.")
+
+        def labels_of(tree):
+            if not isinstance(tree, Mapping):  # optax's stand-in for a tree, when it maps states
+                return min(labels)
+            return paths.map_with_path(lambda path, _: self.label(path), tree)
+
+        return optax.multi_transform({label: transforms[label] for label in labels}, labels_of)
+
+    def _first_rule(self, path: str) -> int | None:
+        hits = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))
+        return next(hits, None)
+
+    def _raise_idle(self, index: int, pattern: str, label: str, known: list[str]) -> None:
+        shadowed = [path for path in known if paths.matches(pattern, path)]
+        if not shadowed:
+            raise paths.nothing_matches(pattern, known)
+        earlier = self.rules[self._first_rule(shadowed[0]) or 0]
+        raise UserError(
+            f"rule {index} ({pattern!r}, {label!r}) has no effect: earlier rules such as "
+            f"{earlier!r} take all {len(shadowed)} parameters it matches; move it up or remove it."
+        )

@@ -1,0 +1,61 @@
+"""Where a run was made: versions, device, cores and the commit of the code."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
+
+
+def environment() -> dict[str, Any]:
+    """What bit-equality depends on: versions, device, cores; and the commit of the code."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "absent"
+    device = jax.devices()[0]
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "platform": device.platform,
+        "device": device.device_kind if device.platform != "cpu" else processor(),
+        "devices": jax.device_count(),
+        "cores": _cores(),
+        "commit": git("rev-parse", "HEAD"),
+        # Records and what is made from them do not change what the code computes.
+        "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
+    }
+
+
+def git(*words: str) -> str | None:
+    folder = Path(__file__).parents[2]
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cores() -> int:
+    # Cores that this process may use, where the system can tell.
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """The model of the CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        return names[0]
+    except (OSError, IndexError):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,99 @@
+"""Logits that are never held whole: what the head reads, and the head, multiplied chunk by chunk.
+
+    logits = h W,  nats = logsumexp(logits) - logits[target]
+
+A chunk is a number of positions. The backward pass computes each chunk's logits again, so that at
+any time one chunk of them is in memory, whatever the vocabulary and the batch are. The gradient of
+W is summed in W's own precision, also where products are taken in less.
+"""
+
+import functools
+import inspect
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.core.errors import UserError
+
+
+class LateLogits(NamedTuple):
+    """Stands for the logits h W of shape (B, K, V)."""
+
+    h_BxKxN: jax.Array
+    kernel_NxV: jax.Array
+    chunk: int  # positions at once
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.h_BxKxN.shape[:2], self.kernel_NxV.shape[1])
+
+    def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+        """(B, K) nats of each target in `dtype`, (B, K) the most likely token."""
+        n = targets_BxK.size
+        chunk = min(self.chunk, n)
+        width, padding = self.h_BxKxN.shape[2], -n % chunk
+        h_CxPxN = jnp.pad(self.h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
+        targets_CxP = jnp.pad(targets_BxK.reshape(n), (0, padding)).reshape(-1, chunk)
+        h_CxPxN = h_CxPxN.reshape(-1, chunk, width)
+        found: Any = _scores(jnp.dtype(dtype), h_CxPxN, self.kernel_NxV, targets_CxP)
+        nats_BxK, best_BxK = (x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in found)
+        return nats_BxK, best_BxK
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _scores(dtype: Any, h_CxPxN: jax.Array, kernel_NxV: jax.Array, targets_CxP: jax.Array) -> Any:
+    """(C, P) nats and (C, P) most likely tokens."""
+    return _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP)[0]
+
+
+def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
+    # A product in half precision is summed in that of the loss.
+    return jnp.matmul(h_PxN, kernel_NxV.astype(h_PxN.dtype), preferred_element_type=dtype)
+
+
+def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
+    def score(one):
+        h_PxN, targets_P = one
+        logits_PxV = _logits(dtype, h_PxN, kernel_NxV)
+        taken_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
+        total_P = jax.nn.logsumexp(logits_PxV, -1)
+        return total_P - taken_P, jnp.argmax(logits_PxV, -1), total_P
+
+    nats_CxP, best_CxP, total_CxP = jax.lax.map(score, (h_CxPxN, targets_CxP))
+    return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, total_CxP)
+
+
+def _backward(dtype, kept, given):
+    """d nats / d logits = softmax - (1 at the target), a chunk at a time."""
+    h_CxPxN, kernel_NxV, targets_CxP, total_CxP = kept
+
+    def back(sum_NxV, one):
+        h_PxN, targets_P, total_P, given_P = one
+        share_PxV = jnp.exp(_logits(dtype, h_PxN, kernel_NxV) - total_P[:, None])
+        is_target_PxV = targets_P[:, None] == jnp.arange(kernel_NxV.shape[1])[None]
+        d_PxV = (given_P[:, None] * (share_PxV - is_target_PxV)).astype(h_PxN.dtype)
+        sum_NxV += jnp.matmul(h_PxN.T, d_PxV, preferred_element_type=sum_NxV.dtype)
+        return sum_NxV, d_PxV @ kernel_NxV.T.astype(h_PxN.dtype)
+
+    parts = (h_CxPxN, targets_CxP, total_CxP, given[0])
+    kernel_gradient, h_gradient = jax.lax.scan(back, jnp.zeros_like(kernel_NxV), parts)
+    return h_gradient, kernel_gradient, None
+
+
+_scores.defvjp(_forward, _backward)
+
+
+def late_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> LateLogits:
+    """The logits of a model with a linear head called `unembed`."""
+    h_BxKxN = model.apply({"params": params}, *inputs, head=False)
+    return LateLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
+
+
+def check_head(model: Any) -> None:
+    """Raises unless the model can leave its head to others."""
+    if "head" not in inspect.signature(model.__call__).parameters:
+        raise UserError(
+            f"train.loss_chunk needs a model that takes head=False and has a linear `unembed`, as "
+            f"the decoder does; {type(model).__name__} has not: leave it at 0."
+        )

@@ -1,0 +1,84 @@
+"""The partition: total, no idle rules, the two halves make the whole."""
+
+import re
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import FROZEN, Partition
+from tests.core.test_paths import EXAMPLES, TREES
+
+PARAMS = {
+    "block_0": {"attn": {"query": {"kernel": jnp.ones((2, 3))}, "value": {"kernel": jnp.ones(4)}}},
+    "embed": {"embedding": jnp.ones((5, 2))},
+}
+FROZEN_QK = Partition([(".*/(query|key)/.*", "frozen"), (".*", "train")])
+
+
+def test_labels_counts_and_halves():
+    labels = FROZEN_QK.labels(PARAMS)
+    assert labels["block_0"]["attn"]["query"]["kernel"] == "frozen"
+    assert labels["embed"]["embedding"] == "train"
+    assert FROZEN_QK.count(PARAMS) == {"frozen": 6, "train": 14}
+    trainable, frozen = FROZEN_QK.split(PARAMS)
+    assert list(frozen) == ["block_0"] and "query" not in trainable["block_0"]["attn"]
+    chex.assert_trees_all_equal(Partition.merge(trainable, frozen), PARAMS)
+
+
+@pytest.mark.parametrize(
+    "rules, words",
+    [
+        ([], "at least one"),
+        ([(".*/query/.*", "frozen")], "no rule covers 2 of 3 parameters, such as block_0/attn/val"),
+        ([(".*/qery/.*", "frozen"), (".*", "train")], r"'\.\*/qery/\.\*' matches no path"),
+        ([(".*", "train"), (".*/query/.*", "frozen")], "has no effect: earlier rules such as"),
+        ([("(", "frozen")], "not a regular expression"),
+    ],
+)
+def test_wrong_rules(rules, words):
+    with pytest.raises(UserError, match=words):
+        Partition(rules).labels(PARAMS)
+
+
+def test_a_label_without_an_optimizer_is_named():
+    with pytest.raises(UserError, match="no optimizer for the label 'trian'"):
+        Partition([(".*", "trian")]).optimizer({"train": optax.sgd(1.0)})
+
+
+def test_each_label_has_its_own_optimizer():
+    partition = Partition([("embed/.*", "slow"), (".*", "fast")])
+    tx = partition.optimizer({"slow": optax.sgd(0.1), "fast": optax.sgd(1.0)})
+    updates, _ = tx.update(PARAMS, tx.init(PARAMS), PARAMS)
+    np.testing.assert_allclose(updates["embed"]["embedding"], -0.1)
+    np.testing.assert_allclose(updates["block_0"]["attn"]["value"]["kernel"], -1.0)
+
+
+@EXAMPLES
+@given(TREES, st.data())
+def test_the_first_rule_labels_and_the_halves_are_the_whole(tree, data):
+    """Some leaves have a rule of their own; one that comes again later says nothing; the rest."""
+    shapes = paths.map_with_path(lambda path, _: np.zeros((len(path), 2)), tree)
+    flat = paths.flatten(shapes)
+    named = data.draw(st.lists(st.sampled_from([*flat]), unique=True, max_size=len(flat) - 1))
+    own = {path: data.draw(st.sampled_from([FROZEN, "slow", "fast"])) for path in named}
+    partition = Partition([*((re.escape(p), label) for p, label in own.items()), (".*", "rest")])
+    labels = paths.flatten(partition.labels(shapes))
+    assert labels == {path: own.get(path, "rest") for path in flat}
+    counts = partition.count(shapes)
+    assert counts == {
+        label: sum(2 * len(p) for p in flat if labels[p] == label) for label in labels.values()
+    }
+    trainable, frozen = partition.split(shapes)
+    assert set(paths.flatten(frozen)) == {p for p, label in labels.items() if label == FROZEN}
+    chex.assert_trees_all_equal(Partition.merge(trainable, frozen), shapes)
+    if named:
+        idle = Partition([(".*", "rest"), *partition.rules[:-1]])
+        with pytest.raises(UserError, match=r"rule 1 .* has no effect"):
+            idle.labels(shapes)

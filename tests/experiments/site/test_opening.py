@@ -1,0 +1,176 @@
+"""The opening, the filters and --only: what a reader meets first, and finds by its name."""
+
+import json
+import re
+
+import pytest
+
+from experiments import report
+from experiments.cli.flags import ROOT
+from experiments.ledger import read
+from experiments.ledger.choose import chosen
+from experiments.ledger.ledger import ledger
+from experiments.ledger.record import Record
+from experiments.ledger.rules import NOT_HELD, above, of
+from experiments.papers import PAPERS
+from experiments.papers.findings import FINDINGS, chart, sentence
+from experiments.site import demo_sentences, markdown, opening
+from experiments.site.html import page
+from experiments.site.overview import kind, overview
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import write_json
+from tests.experiments import made_up
+
+
+@pytest.fixture(scope="module")
+def real():
+    return ledger(PAPERS, read.load(ROOT / "results")[0])
+
+
+def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real):
+    shown = opening.of_rows(real)
+    assert [one.paper.key for one in shown] == [*PAPERS] == [one.paper for one in FINDINGS]
+    for one in shown:
+        row = next(r for r in real if (r.paper, r.item.name) == (one.paper, one.item))
+        assert len(one.sentence) > 80 and one.verdict == row.verdict and row.records
+        assert re.search(r"scale (small|paper)", one.made) and "rules held" in one.made
+        text = "".join(opening.opening([one]))
+        assert f'href="#{one.anchor}"' in text and row.verdict in text
+
+
+def test_the_page_and_the_readme_tell_of_the_same_findings(real):
+    """By the first verdict below each heading of README.md, and in its words."""
+    text = (ROOT / "README.md").read_text()
+    text = text[text.index("## Five findings") : text.index("## Run one")]
+    told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
+    shown = opening.of_rows(real)
+    assert [(m[2], m[3], m[5]) for m in told] == [(o.item, o.anchor, o.verdict) for o in shown]
+
+
+def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
+    for one in FINDINGS:
+        row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
+        values = [v["mean"] for r in row.records.values() for v in r.metrics.values()]
+        values += [v for r in row.records.values() for v in r.baselines.values()]
+        known = {f"{scale * v:.{n}f}" for v in values if v is not None for scale in (1, 100)
+                 for n in range(5)} | {f"{v:.4g}" for v in values if v is not None}  # fmt: skip
+        for number in re.findall(r"(?<![± \d.])-?\d+\.\d+|-?\d+\.\d+(?= ±)", sentence(one, row)):
+            assert number in known, (one.paper, number)
+
+
+def test_a_sentence_says_which_part_of_its_claim_failed(real):
+    (one,) = (one for one in FINDINGS if one.item == "Figure 1f")
+    (row,) = (row for row in real if row.item.name == one.item)
+    said = " The paper has collapsed networks fail to train; ours in rank collapse learn something."
+    held = [finding for finding in row.findings if finding.verdict != NOT_HELD]
+    assert sentence(one, row) == sentence(one, row._replace(findings=held)) + said
+
+
+def test_a_sentence_whose_run_is_missing_is_not_said():
+    rows = ledger(PAPERS, [])
+    assert {
+        sentence(one, row) for one in FINDINGS for row in rows if row.item.name == one.item
+    } == {""}
+    text = "".join(opening.opening(opening.of_rows(rows)))
+    assert text.count("Nothing of it was run yet.") == len(PAPERS) and "<svg" not in text
+    assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
+
+
+def test_a_card_leads_to_its_figure_where_there_is_one(real):
+    shown = opening.of_rows(real)
+    text = "".join(opening.opening(shown, {shown[1].anchor}))
+    assert text.count("its figure</a>") == 1 and f'href="#{shown[1].anchor}-drawn"' in text
+    assert 'class="peek"' not in text  # it has a chart of its own; one without gets a copy
+    bare = [one._replace(chart="") for one in shown]
+    assert "".join(opening.opening(bare, {shown[1].anchor})).count('class="peek"') == 1
+
+
+def test_a_card_shows_the_numbers_of_its_sentence(real):
+    for one, card in zip(FINDINGS, opening.of_rows(real), strict=True):
+        row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
+        drawn = chart(one, row)
+        assert drawn and card.chart.count("<circle") == len(drawn.dots) > 2
+        assert card.chart.count("line s1") == len(drawn.dots) * bool(drawn.beside)
+        assert card.chart.count("line level") == len(drawn.dots) * bool(drawn.level)
+        assert ("standard errors" in card.chart) == (one.item != "Theorem 2.1")  # one sample each
+        assert "nan" not in card.chart
+        assert all(len(name) <= 20 for name in drawn.dots), "a longer name is cut at the left"
+        values = {f"{dot.ours.mean:.3g}" for dot in drawn.dots.values()}
+        said = [f"{float(n):.3g}" for n in re.findall(r"-?\d+\.\d+(?= ±)", one.say(row))]
+        of_shares = {f"{100 * dot.ours.mean:.3g}" for dot in drawn.dots.values()}
+        assert sum(n in values | of_shares for n in said) >= min(len(said), 2), one.paper
+
+
+def test_a_ledger_row_that_waits_for_a_run_shows_what_is_decided(rows):
+    item = made_up.PAPER.items[1]
+    rules = {"A is right": above(of("A"), 0.9)} | item.rules
+    records = [Record.from_json(made_up.RECORDS["a"])]
+    paper = made_up.PAPER._replace(items=(item._replace(rules=rules),))
+    text = "".join(overview(ledger({"made_up": paper}, records), {"made_up": paper}))
+    ours = text[text.index("B wins.</td><td>") :]
+    assert ours.startswith("B wins.</td><td>A is right? Yes: ") and "; 1 run to make</td>" in ours
+
+
+def test_the_kind_of_an_item_is_in_its_name():
+    names = ("Table 2, k-hop", "Figures 3 and 7", "Equation 10", "Lemma D.1", "Appendix C, x", "")
+    assert [*map(kind, names)] == ["table", "figure", "equation", "theorem", "section", "section"]
+
+
+def test_a_row_carries_what_the_filters_ask_for(rows):
+    text = "".join(overview(rows, {"made_up": made_up.PAPER}))
+    assert '<form id="filters" role="search" aria-label="Filter the ledger" hidden>' in text
+    assert text.count('<tr class="row" data-verdict=') == len(rows)
+    assert 'data-verdict="did not hold" data-kind="figure"' in text
+    assert '<tbody data-paper="made_up">' in text and '<option value="made_up">' in text
+
+
+def test_only_finds_by_paper_by_name_and_by_beginning(rows):
+    assert [row.item.name for row in chosen(rows, "Table 1")] == ["Table 1"]
+    assert [row.item.name for row in chosen(rows, "figure 2")] == ["Figure 2, the paths"]
+    assert [row.item.name for row in chosen(rows, "Figure 2, the pa")] == ["Figure 2, the paths"]
+    assert len(chosen(rows, "made_up")) == len(rows)
+    for wrong, hint in (("Tabel 4", "'Table 4'"), ("made-up", "'made_up'"), ("Table", None)):
+        if hint is None:
+            assert len(chosen(rows, wrong)) > 5
+            continue
+        with pytest.raises(UserError, match=f"Did you mean {hint}"):
+            chosen(rows, wrong)
+
+
+def test_only_prints_an_item_with_its_verdict_and_its_record(real, monkeypatch, capsys):
+    monkeypatch.setattr(report, "load", lambda folder: ([], []))  # they are loaded already
+    monkeypatch.setattr(report, "ledger", lambda papers, records, also: real)
+    assert report.main(["--only", "Table 2, retrieval"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Table 2, retrieval (mixit): ") and "the paper: Frozen-QK" in out
+    assert "Frozen-QK retrieves? Yes: " in out and "record results/mixit-retrieval" in out
+
+
+DEMO = {
+    "paper": "mixit",
+    "item": "Table 2, retrieval",
+    "sentence": "a <b> finding.",
+    "made": "tiny",
+}
+
+
+def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
+    records, problems = read.load(results)
+    held = [DEMO | {"runs": ["c.json"]}, DEMO | {"paper": "associations", "runs": ["figure.json"]}]
+    write_json(tmp_path / "s.json", held)
+    shown = demo_sentences.read(tmp_path / "s.json", PAPERS, [], records)
+    text = page([], records, problems, "A title", openings=shown)
+    assert text.count("A &lt;b&gt; finding.") == 2
+    for key in ("mixit", "associations"):
+        assert f'id="paper-{key}"' in text and f'href="#paper-{key}"' in text
+    ours = text[text.index('id="paper-associations"') : text.index('id="others"')]
+    assert "figure.json" in ours and "sde_paths" in ours and "not judged" in text
+
+
+@pytest.mark.parametrize(
+    "held", ["{", "[1]", "{}x", '[{"paper": "mixti"}]', json.dumps([DEMO | {"runs": "all"}])]
+)
+def test_sentences_that_are_none_are_one_line(held, tmp_path, capsys):
+    (tmp_path / "s.json").write_text(held)
+    with pytest.raises(UserError, match="holds no sentences of a demo"):
+        demo_sentences.read(tmp_path / "s.json", PAPERS, [], [])

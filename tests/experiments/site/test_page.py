@@ -1,0 +1,292 @@
+"""The page: it needs nothing else, every link lands, every number comes out of a record."""
+
+import base64
+import io
+import itertools
+import json
+import re
+from html import escape
+
+import pytest
+from PIL import Image
+
+from experiments import report
+from experiments.cli import flags
+from experiments.ledger import read, summary, tables
+from experiments.ledger.item import CHANCE, LATE, SMALLER
+from experiments.ledger.ledger import ledger
+from experiments.ledger.record import Record
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
+from experiments.ledger.statistics import LUCK, Number
+from experiments.papers import PAPERS
+from experiments.site import figures, markdown
+from experiments.site.html import page
+from experiments.site.section import section
+from tests.experiments import made_up
+from tests.experiments.site.reader import Reader
+
+PIXEL = "data:image/webp;base64,UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA=="
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+@pytest.fixture(scope="module", params=["made up", "real"])
+def text(request, results):
+    if request.param == "made up":
+        records, problems = read.load(results)
+        return page(ledger({"made_up": made_up.PAPER}, records), records, problems, "A title")
+    records, problems = read.load(flags.ROOT / "results")
+    with pytest.MonkeyPatch.context() as patch:  # drawing all figures takes a minute
+        patch.setattr(figures, "image", lambda record, file: f'<img alt="of a run" src="{PIXEL}">')
+        rows = ledger(PAPERS, records)
+        return page(rows, records, problems, "A title", place=flags.ROOT)
+
+
+def test_undecided_says_how_to_decide(rows):
+    (row,) = (row for row in rows if row.verdict == OPEN)
+    more = "reproduce.py --paper made_up --only 'Table 7' --scale small --seeds 9"
+    assert escape(more) in section(row, {})
+    assert all("--seeds" not in section(r, {}) for r in rows if r is not row)
+
+
+def test_the_seeds_that_a_row_asks_for_would_decide_it(rows):
+    (row,) = (row for row in rows if row.verdict == OPEN)
+    ((text, rule),) = row.item.rules.items()
+
+    def judged(seeds, sem):
+        read = {True: Number(0.2471, sem, seeds), False: Number(0.24)}
+        return rule.judge(text, lambda side: read[bool(side.cell)])
+
+    def needed(sem=0.001, row=row, **changed):
+        return tables.seeds_needed(row._replace(findings=[judged(2, sem)], **changed))
+
+    asked = needed()
+    for seeds, verdict in ((asked - 1, OPEN), (asked, NOT_HELD)):
+        assert judged(seeds, 0.001 * (2 / seeds) ** 0.5).verdict == verdict
+    assert needed(sem=0.02) == 0  # more than anybody would run
+    assert needed(sem=float("nan")) == 4
+    assert needed(verdict=NOT_HELD) == 0
+    split = rule._replace(left=rule.left._replace(among=("C",)))
+    assert needed(row=row._replace(item=row.item._replace(rules={text: split}))) == 0
+
+
+def test_every_verdict_is_there(rows):
+    assert {row.verdict for row in rows} == set(SHOWN)
+
+
+def test_what_a_reader_must_know_stands_beside_the_verdict(rows):
+    (row,) = (row for row in rows if row.item.name == "Table 4")
+    assert row.verdict == HELD and row.flags == (CHANCE, SMALLER, LATE)
+    assert row.checks[0].verdict == HELD
+    text = section(row, {})
+    for words in (*row.flags, "Beside the claim: C is below A half? Yes", "Table &lt;40&gt; too"):
+        assert words in text, words
+    assert "the published number is chance level" in markdown.results(rows, [], [])
+
+
+def test_a_paper_leads_with_what_stands_and_what_falls(rows):
+    lead = summary.lead(rows, "made_up")
+    assert lead.startswith("Held: Table 1; Table 4;") and "Not implemented: Table 6." in lead
+    assert "Did not hold: Table 2; Table 3; Figure 2, the paths." in lead
+    decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
+    assert decided == 8 and summary.luck(rows).startswith("8 rules are decided")
+    assert "too few to expect one that is wrong" in summary.luck(rows)
+    many = [row._replace(findings=row.findings * 99) for row in rows]
+    assert f"about {round(99 * 8 * LUCK)} of them would be" in summary.luck(many)
+    assert summary.luck([]) == "No rule is decided yet."
+    assert "Held: Table 1" in markdown.results(rows, [], [])
+
+
+def test_the_page_is_whole_and_needs_nothing_else(text):
+    read = Reader(text)
+    assert read.wrong == [] and read.stack == []
+    ids = read.of("id")
+    assert len(ids) == len(set(ids))
+    for link in read.of("href"):
+        if link.startswith("#"):
+            assert link[1:] in ids, link
+        elif not link.startswith(("data:", "https://arxiv.org/abs/")):
+            assert (flags.ROOT / link).exists(), link
+    assert "url(" not in text and "@import" not in text
+    for tag, attributes in read.elements:
+        if tag == "img":
+            kind, data = attributes["src"].split(",")
+            assert attributes["alt"] and kind == "data:image/webp;base64"
+            Image.open(io.BytesIO(base64.b64decode(data))).load()
+        assert tag != "svg" or {"aria-label", "aria-hidden"} & attributes.keys()
+    assert len(text) < 3e6
+
+
+def test_without_scripts_everything_but_controls_reads(text):
+    """What only a script can serve is hidden until one shows it; nothing else is."""
+    read = Reader(text)
+    controls = {"button", "form", "input", "select"}
+    for tag, attributes in read.elements:
+        if tag in ("button", "form") or attributes.get("id") in ("phase", "order"):
+            is_inside = attributes.get("type") == "reset" or attributes.get("class") == "controls"
+            assert "hidden" in attributes or is_inside, attributes
+        elif "hidden" in attributes:
+            assert tag in controls, attributes
+    assert ("noscript" in text) == ('id="phase"' in text)
+
+
+def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, rows):
+    read = Reader(text)
+    table = text[
+        text.index('class="ledger"') : text.index("</table>", text.index('class="ledger"'))
+    ]
+    linked = re.findall(r'<tr class="row"[^>]*><td><a href="#([^"]+)"', table)
+    items = [a for tag, a in read.elements if tag == "section" and "id" in a]
+    sections = [a["id"] for a in items if a["id"] not in ("findings", "phase", "order")]
+    assert linked == sections and len(linked) in (
+        len(rows),
+        sum(len(p.items) for p in PAPERS.values()),
+    )
+
+
+def gaps(records):
+    """How far a metric of one record is above that of another."""
+    for one, other in itertools.permutations(records, 2):
+        for name in one["metrics"].keys() & other["metrics"].keys():
+            means = [record["metrics"][name]["mean"] for record in (one, other)]
+            if None not in means:
+                yield means[0] - means[1]
+
+
+def over_all(records):
+    """The mean over the records, as over splits of the data."""
+    for name in set.intersection(*(set(record["metrics"]) for record in records)):
+        means = [record["metrics"][name]["mean"] for record in records]
+        if None not in means:
+            yield sum(means) / len(means)
+
+
+def lost(record):
+    """The share of the seeds that diverged."""
+    members = record["members"]
+    return sum(m.get("diverged_at") is not None for m in members) / max(len(members), 1)
+
+
+def file_of(place):
+    """The file of a record that a number names by its hash, or by where it lies."""
+    if "/" in place:
+        return flags.ROOT / place
+    (file,) = (flags.ROOT / "results").glob(f"*-{place}.json")
+    return file
+
+
+def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
+    read, checked = Reader(text), 0
+    items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
+    rules = [rule for i in items for rule in (*i.rules.values(), *i.checks.values())]
+    sides = [side for rule in rules for side in rule.sides]
+    constants = [side.value for side in sides if not side.cell]
+    shares = {side.times for side in sides if side.times != 1}
+    marked = []
+    for _, attributes, words in read.texts:
+        places = attributes.get("data-record", attributes.get("data-records"))
+        if places is None:
+            continue
+        records = [json.loads(file_of(place).read_text()) for place in places.split()]
+        assert all(len(record["environment"]["commit"]) == 40 for record in records)
+        known = [m["mean"] for record in records for m in record["metrics"].values()]
+        if "data-records" in attributes:
+            known += constants + [v for record in records for v in record["baselines"].values()]
+            known += [share * mean for share in shares for mean in known if mean is not None]
+            known += [*gaps(records), *over_all(records), *map(lost, records)]
+        marked.append("".join(words))
+        for part in marked[-1].split(" against "):
+            shown = NUMBER.match(part)
+            assert shown, part
+            places = len(shown[0].partition(".")[2])
+            spelled = [(f"{v:.4g}", f"{v:.{places}f}") for v in known if v is not None]
+            assert any(shown[0] in words for words in spelled), part
+            checked += 1
+    assert checked > 10 or not text.count("data-record")
+    assert not re.search(r'data-records?="results/[^"]*-[0-9a-f]{12}.json', text)
+    # An error bar stands in no other element than those.
+    body = "".join("".join(words) for tag, _, words in read.texts if tag == "body")
+    said = ["".join(words) for _, a, words in read.texts if a.get("class") == "said"]
+    shown = sum(w.count(" ± ") for w in (*marked, *said))
+    assert body.count(" ± ") - body.count("mean ± ") == shown
+
+
+def test_texts_are_escaped(results, rows):
+    text = page(rows, *read.load(results), "A title")
+    assert "<b>bold" not in text and "&lt;tags&gt;" in text
+
+
+def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
+    text = page(rows, *read.load(results), "A title")
+    section = text[text.index('<section class="item" id="made-up-figure-2-the-paths"') :]
+    section = section[: section.index("</section>")]
+    assert "<img alt=" in section and "configs/mixit/sde_paths.py:scale=small" in section
+    assert "figure.json" in section and made_up.COMMIT[:7] in section
+    assert 'data-file="made-up-figure-2-the-paths-figure-1.csv"' in section
+    # Of tables 1 to 4 two panels each, of table 2 the published numbers too, of the sweep one.
+    assert text.count("<svg viewBox") == 2 * 4 + 1 + 1
+    assert 'href="#made-up-table-1">Table 1</a>' in text
+
+
+def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
+    (row,) = [row for row in rows if row.item.name.startswith("Figure 2")]
+    assert [(line.metric, line.verdict) for line in tables.lines(row)] == [
+        ("ks_50%/tau=1", "held"),
+        ("rate", "did not hold"),
+    ]
+    assert [holds for _, holds, _ in tables.said(row)] == ["Yes", "No"]
+
+
+def test_tiny_runs_count_only_where_asked_for_and_last():
+    paper = {"made_up": made_up.PAPER._replace(items=made_up.PAPER.items[:1])}
+    tiny = made_up.record(made_up.A, 0.5)
+    config = flags.plain(flags.load_config(f"{made_up.A.config},scale=tiny"))
+    tiny = Record.from_json(tiny | {"config": config, "scale": "tiny"})
+    small = Record.from_json(made_up.RECORDS["a"])
+    assert ledger(paper, [tiny])[0].verdict == "not run"
+    assert ledger(paper, [tiny], also=("tiny",))[0].verdict == "did not hold"
+    both = ledger(paper, [tiny, small], also=("tiny",))
+    assert both[0].verdict == "held"
+
+
+def test_finished_runs_make_a_page_of_their_own(finished, tmp_path, capsys):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/result.json").write_text("{")
+    file = tmp_path / "page.html"
+    words = [f"--page={file}", f"--runs={finished}", f"--runs={tmp_path}", "--only-runs"]
+    assert report.main(words) == 0
+    text = file.read_text()
+    assert "All numbers are of scale tiny" in text and "variant=frozen_qk,scale=tiny" in text
+    assert "broken" in text[text.index('id="unusable"') :] and Reader(text).wrong == []
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("experiments.report.ROOT", tmp_path)
+    assert report.main([f"--page={tmp_path / 'new/page.html'}"]) == 0
+    text = (tmp_path / "new/page.html").read_text()
+    assert "no record: nothing was run yet" in text and Reader(text).wrong == []
+    assert "0 of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--pag=x"], "Did you mean '--page'?"),
+        (["--page"], "--page needs a value."),
+        (["--check=yes"], "--check takes no value, got 'yes'"),
+        (["--page=x.html", "--runs=nowhere"], "no such folder"),
+        (["--runs=nowhere"], "give --page=FILE"),
+        (["--page=x.html", "--only-runs"], "--only-runs needs"),
+        (["--page=x.html", "--check"], "give it alone"),
+        (["--page=/proc/none/x.html"], "cannot write"),
+        (["--page=/tmp"], "cannot write"),
+        (["--only=Table 2, retreival"], "Did you mean 'Table 2, retrieval'?"),
+        (["--only=mixti"], "Did you mean 'mixit'?"),
+        (["--only=Table 2", "--check"], "give it alone"),
+        (["--opening=x.json"], "give --page=FILE too"),
+    ],
+)
+def test_a_wrong_word_is_one_line(words, told, capsys):
+    assert report.main(words) == 2
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1

@@ -1,0 +1,67 @@
+"""What a page carries and where it leads: files come out as they went in, links stay at home."""
+
+import base64
+import gzip
+import json
+import re
+
+import pytest
+
+from experiments.cli.flags import ROOT
+from experiments.ledger.record import Record
+from experiments.site import attachments
+from experiments.site.attachments import Shelf, with_papers
+from tests.experiments import made_up
+
+
+def record(where="results/x.json", **changed):
+    return Record.from_json(made_up.RECORDS["a"] | changed, where=where)
+
+
+def test_files_come_out_as_they_went_in():
+    kept = Shelf()
+    button = kept.save('a"b.csv', "x,</script>\n1,±\n")
+    kept.save("a.tex", "\\begin")
+    assert 'data-file="a&quot;b.csv" hidden>CSV<' in button
+    text = re.fullmatch(r'<script type="text/plain" id="files">([\w+/=]+)</script>', kept.packed())
+    held = json.loads(gzip.decompress(base64.b64decode(text[1])))
+    assert held == {'a"b.csv': "x,</script>\n1,±\n", "a.tex": "\\begin"}
+
+
+def test_links_are_relative_to_the_page_and_only_to_files_that_are_there():
+    at_home = Shelf(ROOT / "runs/demo")
+    known = record(next((ROOT / "results").glob("*.json")).relative_to(ROOT).as_posix())
+    assert f'href="../../{known.where}"' in at_home.record(known)
+    assert 'href="../../configs/mixit/retrieval.py"' in at_home.config(known)
+    assert "href" not in at_home.record(record("results/gone.json"))
+
+
+def test_a_page_elsewhere_does_not_tell_where_it_was_made(tmp_path):
+    sent = Shelf(tmp_path)
+    assert "href" not in sent.config(record()) + Shelf().config(record())
+    (tmp_path / "a run").mkdir()
+    assert 'href="a%20run"' in sent.record(record(str(tmp_path / "a run")))
+
+
+@pytest.mark.parametrize(
+    "file", ["/etc/passwd", "configs/../README.md", "javascript:alert(1)", "configs/none.py:x"]
+)
+def test_a_record_leads_to_configs_alone(file):
+    held = record()
+    object.__setattr__(held, "config_file", file)  # whatever somebody wrote
+    assert "href" not in Shelf(ROOT).config(held)
+
+
+def test_a_repository_with_an_address_is_linked_at_the_commit(monkeypatch):
+    monkeypatch.setattr(attachments, "repository", lambda: "https://host/jaxformer")
+    found = Shelf().config(record())
+    place = f"https://host/jaxformer/blob/{made_up.COMMIT[:7]}/configs/mixit/retrieval.py"
+    assert f'href="{place}"' in found
+    assert f'href="https://host/jaxformer/commit/{made_up.COMMIT}"' in Shelf().commit(record())
+
+
+def test_papers_are_linked_and_other_words_escaped():
+    text = with_papers("<b> arXiv 2506.01115, ICLR")
+    assert text == (
+        '&lt;b&gt; <a href="https://arxiv.org/abs/2506.01115">arXiv 2506.01115</a>, ICLR'
+    )

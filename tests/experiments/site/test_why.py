@@ -1,0 +1,79 @@
+"""Why a rule held: the words and the drawing say what the rule compared, and decide as it did."""
+
+import re
+
+import pytest
+
+from experiments.ledger.item import Cell, Item, Paper
+from experiments.ledger.ledger import Row
+from experiments.ledger.rules import Side, above, near, of, trivial
+from experiments.ledger.statistics import Number
+from experiments.site.why import why
+
+CELLS = {"one": Cell("a.py"), "two": Cell("b.py")}
+ITEM = Item("Table 1", "A claim.", CELLS)
+ROW = Row(Paper("p", "title", "source", (ITEM,)), ITEM, {}, [], "", [])
+KNOWN = {"one": Number(0.9, 0.01, 3), "two": Number(0.5, 0.02, 3), "guess": Number(0.1)}
+
+
+def told(rule, **known):
+    """The finding's verdict, the words of the explanation, and all of it."""
+    numbers = KNOWN | known
+
+    def read(side: Side):
+        if not side.metric:
+            return Number(side.value)
+        return numbers[side.metric if side.is_baseline else side.cell]
+
+    finding = rule.judge("it is so", read)
+    html = why(ROW, finding, rule)
+    words = re.sub(r"<[^>]*>", "", html)
+    return finding.verdict, words, html
+
+
+@pytest.mark.parametrize(
+    "rule, verdict, words",
+    [
+        (
+            above(of("one"), of("two"), by=0.2),
+            "held",
+            "accuracy of one is above accuracy of two by",
+        ),
+        (above(of("two"), of("one")), "did not hold", "so the whole interval lies below 0"),
+        (above(of("one"), 0.89), "cannot tell yet", "the edge, 0, lies inside the interval"),
+        (near(of("one"), 0.9, 0.1), "held", "is within 0.1 of 0.9"),
+        (near(of("one"), of("two"), 0.1), "did not hold", "does not lie within 0.1"),
+        (
+            above(of("one"), trivial("two", "guess"), -0.1),
+            "held",
+            "no more than 0.1 below the base",
+        ),
+    ],
+)
+def test_the_words_say_what_was_compared_and_decide_as_the_rule_did(rule, verdict, words):
+    found, said, html = told(rule)
+    assert found == verdict and words in said, said
+    assert f'class="why {verdict.replace(" ", "-")}" data-rule=' in html
+
+
+def test_the_interval_has_the_digits_of_its_width():
+    _, words, _ = told(above(of("one"), of("two")))
+    assert re.search(
+        r"The difference is 0\.\d{3}, its 95 % interval 0\.\d{3} to 0\.\d{3} \(3 seeds", words
+    )
+
+
+def test_an_error_that_is_not_known_has_no_interval_and_no_drawing():
+    found, words, html = told(above(of("one"), of("two")), one=Number(0.9, float("nan"), 1))
+    assert found == "cannot tell yet" and "an error is not known, so one cannot tell" in words
+    assert "data-rule" not in html
+    assert (
+        "They differ by 0.4, without an error"
+        in told(above(of("one"), of("two")), one=Number(0.9), two=Number(0.5))[1]
+    )
+
+
+def test_what_is_drawn_is_the_difference_its_interval_and_the_edges():
+    numbers = {"one": Number(0.9), "two": Number(0.5)}
+    assert 'data-rule="0.4 0 0.1"' in told(above(of("one"), of("two"), 0.1), **numbers)[2]
+    assert 'data-rule="0.4 0 -0.2 0.2"' in told(near(of("one"), of("two"), 0.2), **numbers)[2]

@@ -1,0 +1,167 @@
+"""Checkpoints: exact round trip, every kind of damage found, nothing lost on a full disk."""
+
+import gc
+import resource
+import threading
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxformer.core.errors import UserError
+from jaxformer.io import checkpoint_writer
+from jaxformer.io.checkpoint_writer import Checkpoints, flatten_state, unflatten_state
+
+
+class State(NamedTuple):
+    step: jnp.ndarray
+    trainable: dict
+    opt_state: tuple
+
+
+def state(value):
+    weights = {"block_0": {"kernel": jnp.arange(600.0).reshape(20, 30) + value}}
+    return State(jnp.int32(value), weights, (jnp.float32(value), {"mu": jnp.full(5, value * 0.1)}))
+
+
+def note(step):
+    return {"rules": [[".*", "train"]], "seconds": {"run": step}}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_for_the_next_test():
+    """What Orbax leaves behind is raised in the test that made it, as every warning is an error."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder with the checkpoints of steps 1 and 2."""
+    with Checkpoints(tmp_path / "ckpt") as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, state(step), note(step))
+        checkpoints.wait()
+    return tmp_path / "ckpt"
+
+
+def test_paths_name_the_leaves():
+    assert list(flatten_state(state(0))) == [
+        "step",
+        "trainable/block_0/kernel",
+        "opt_state/0",
+        "opt_state/1/mu",
+    ]
+
+
+def test_the_newest_comes_back_bit_by_bit(saved):
+    with Checkpoints(saved) as checkpoints:
+        found = checkpoints.restore(like=state(0))
+    back = unflatten_state(found.arrays, state(0))
+    assert found.step == 2 and found.note["seconds"] == {"run": 2}
+    for mine, saved_leaf in zip(
+        flatten_state(back).values(), flatten_state(state(2)).values(), strict=True
+    ):
+        np.testing.assert_array_equal(mine, saved_leaf)
+
+
+def test_training_goes_on_while_a_state_is_hashed(saved, monkeypatch):
+    """And an error that is met there is raised when the next one is saved."""
+    hashed, hash_of = threading.Event(), checkpoint_writer.hash_of
+
+    def slowly(leaf):
+        assert hashed.wait(30)
+        return hash_of(leaf)
+
+    monkeypatch.setattr(checkpoint_writer, "hash_of", slowly)
+    with Checkpoints(saved) as checkpoints:
+        checkpoints.save(3, state(3), note(3))  # would stand still here
+        hashed.set()
+        checkpoints.wait()
+        assert checkpoints.saved() == 3
+        monkeypatch.setattr(checkpoints._manager, "save", lambda *_, **__: 1 / 0)
+        checkpoints.save(4, state(4), note(4))
+        with pytest.raises(UserError, match=r"cannot save .* division by zero.* kept: step 3"):
+            checkpoints.save(5, state(5), note(5))
+    with Checkpoints(saved) as checkpoints:
+        assert checkpoints.restore(like=state(0)).step == 3
+
+
+def data_files(folder):
+    return sorted((f for f in folder.rglob("*") if f.is_file()), key=lambda f: -f.stat().st_size)
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    file.write_bytes(bytes(content))
+
+
+DAMAGE = {
+    "a flipped bit": flip,
+    "a truncated file": lambda file: file.write_bytes(file.read_bytes()[:-20]),
+    "a missing file": lambda file: file.unlink(),
+    "an empty file": lambda file: file.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_to_the_data_is_found_and_the_step_before_is_used(saved, damage, capfd):
+    for file in data_files(saved / "2")[:2]:
+        DAMAGE[damage](file)
+    with Checkpoints(saved) as checkpoints:
+        found = checkpoints.restore(like=state(0))
+    assert found.step == 1 and found.arrays["step"] == 1
+    assert "step 2 is damaged" in (error := capfd.readouterr().err) and "using step 1" in error
+    assert error.count("\n") == 1
+
+
+def test_damage_to_any_file_never_gives_wrong_values(saved, capfd):
+    """Each file of the newest checkpoint in turn loses a bit: right values or the step before."""
+    for file in data_files(saved / "2"):
+        content = file.read_bytes()
+        flip(file)
+        with Checkpoints(saved) as checkpoints:
+            found = checkpoints.restore(like=state(0))
+        np.testing.assert_array_equal(
+            found.arrays["trainable/block_0/kernel"],
+            state(found.step).trainable["block_0"]["kernel"],
+        )
+        file.write_bytes(content)
+
+
+def test_no_whole_checkpoint_is_an_error_not_a_new_start(saved):
+    for step in ("1", "2"):
+        flip(data_files(saved / step)[0])
+        flip(data_files(saved / step)[1])
+    with Checkpoints(saved) as checkpoints, pytest.raises(UserError, match="every checkpoint"):
+        checkpoints.restore(like=state(0))
+
+
+@pytest.mark.parametrize(
+    "other, words",
+    [
+        (state(0)._replace(opt_state=(jnp.float32(0),)), "has 'opt_state/1/mu', which this run"),
+        (state(0)._replace(step=jnp.float32(0)), r"'step' as int32\[\], this run needs float32"),
+        (state(0)._replace(trainable={"block_0": {"kernl": jnp.ones(3)}}), "lacks .*kernl'. Did"),
+    ],
+)
+def test_another_structure_is_refused(saved, other, words):
+    with Checkpoints(saved) as checkpoints, pytest.raises(UserError, match=words):
+        checkpoints.restore(like=other)
+
+
+def test_a_full_disk_loses_nothing_that_is_saved(saved):
+    """A limit on file sizes stands for the full disk: writes fail in the middle."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Checkpoints(saved) as checkpoints:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+            with pytest.raises(UserError, match=r"cannot save a checkpoint .* kept: step 2"):
+                checkpoints.save(3, state(3), {"seconds": {}})
+                checkpoints.wait()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with Checkpoints(saved) as checkpoints:
+        assert checkpoints.restore(like=state(0)).step == 2

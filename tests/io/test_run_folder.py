@@ -1,0 +1,157 @@
+"""A run's folder: damage of rows and of files is noticed, and old folders are still read."""
+
+import json
+import os
+
+import pytest
+
+from jaxformer.core.errors import UserError
+from jaxformer.io.run_folder import Workdir, open_workdir, write_json
+
+CONFIG = {"config": {"optim": {"learning_rate": [0.1]}}, "config_hash": "abc", "overrides": {}}
+RESULT = {"config": {}, "metrics": {"accuracy": {"mean": 0.5}}, "members": []}
+
+
+def row(step):
+    return {"step": step, "loss": [0.5, 1.0 / step]}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished run of three rows, and what a checkpoint after two of them says."""
+    with open_workdir(tmp_path / "run", CONFIG) as workdir:
+        workdir.go_on(None, 0)
+        workdir.append([row(1), row(2)])
+        held = workdir.written()
+        workdir.append([row(3)])
+        workdir.write("result.json", RESULT)
+    return workdir.path, held
+
+
+def cut_line(file):
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(lines[0] + lines[1][:9] + lines[2])
+
+
+def lose_line(file):
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(lines[0] + lines[2])
+
+
+DAMAGE = {
+    "a changed digit": lambda file: file.write_text(file.read_text().replace("0.5", "0.4", 1)),
+    "half a row": cut_line,
+    "a lost row": lose_line,
+    "NULs": lambda file: file.write_bytes(file.read_bytes()[:-9] + bytes(9)),
+    "an empty line": lambda file: file.write_text("\n" + file.read_text()),
+    "an empty file": lambda file: file.write_bytes(b""),
+    "no file": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_rows_of_a_finished_run_are_noticed(run, damage):
+    folder, held = run
+    assert Workdir(folder).rows() == [row(1), row(2), row(3)]
+    DAMAGE[damage](folder / "metrics.jsonl")
+    with pytest.raises(UserError, match=r"metrics.jsonl is damaged: .* written"):
+        Workdir(folder).rows()
+    if damage != "NULs":  # they are behind what the checkpoint speaks of
+        assert "of metrics.jsonl" in Workdir(folder).rows_differ(held)
+
+
+def test_a_resumed_run_has_the_rows_of_its_checkpoint_and_no_others(run):
+    folder, held = run
+    (folder / "result.json").unlink()
+    with open_workdir(folder, CONFIG) as workdir:
+        assert not workdir.rows_differ(held)
+        workdir.go_on(held, 2)
+        assert workdir.rows() == [row(1), row(2)] and workdir.written() == held
+        workdir.go_on(None, 1)  # a checkpoint from before there were checksums
+        assert workdir.rows() == [row(1)]
+        workdir.go_on(None, 0)  # killed before the first checkpoint: nothing is twice
+        assert workdir.rows() == []
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_every_bit_of_a_file_counts_or_is_noticed(run, name):
+    folder, _ = run
+    content, whole = (folder / name).read_bytes(), Workdir(folder).read(name)
+    for place in range(len(content)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        (folder / name).write_bytes(flipped)
+        try:
+            assert Workdir(folder).read(name) == whole
+        except UserError as error:
+            assert "is damaged" in str(error)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "null", "", "[" * 100_000, '{"config": 5}'])
+def test_a_file_of_the_wrong_shape_is_one_line(run, content):
+    folder, _ = run
+    for name in ("config.json", "result.json"):
+        (folder / name).write_text(content)
+        with pytest.raises(UserError, match="is damaged"):
+            Workdir(folder).read(name)
+
+
+def test_a_folder_from_before_there_were_checksums_is_read(run):
+    folder, _ = run
+    write_json(folder / "result.json", RESULT)
+    assert Workdir(folder).read("result.json") == RESULT
+    assert len(Workdir(folder).rows()) == 3
+
+
+def test_an_odd_environment_is_written_again(run, capsys):
+    folder, _ = run
+    for content in ("", "[]", "{"):
+        (folder / "env.json").write_text(content)
+        with open_workdir(folder, CONFIG):
+            pass
+        assert Workdir(folder).read("env.json")["versions"]
+        assert "It is written again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "edit, said",
+    [
+        ({"config": {"optim": {"learning_rate": [0.2]}}}, r"learning_rate = \[0.2\] there"),
+        ({"config_hash": "xyz"}, "its config_hash is 'xyz' for 'abc'"),
+        ({"config_hash": None}, "its config_hash is None for 'abc'"),
+    ],
+)
+def test_an_edited_config_is_refused(run, edit, said):
+    folder, _ = run
+    held = json.loads((folder / "config.json").read_text()) | edit
+    (folder / "config.json").write_text(json.dumps(held))
+    with pytest.raises(UserError, match="damaged or edited"), open_workdir(folder, CONFIG):
+        pass
+    del held["sha256"]  # as one that is older than the checksum
+    (folder / "config.json").write_text(json.dumps(held))
+    with pytest.raises(UserError, match=said), open_workdir(folder, CONFIG):
+        pass
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+def test_a_link_is_not_followed(tmp_path, name):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(precious)
+    (tmp_path / "run/config.json").write_text(json.dumps(CONFIG))
+    with pytest.raises((UserError, OSError), match="symbolic links"):  # noqa: SIM117
+        with open_workdir(tmp_path / "run", CONFIG) as workdir:
+            workdir.append([row(1)])
+    assert precious.read_text() == "mine"
+
+
+def test_files_have_the_permissions_that_the_user_wants(tmp_path):
+    before = os.umask(0o077)
+    try:
+        with open_workdir(tmp_path / "run", CONFIG) as workdir:
+            workdir.append([row(1)])
+    finally:
+        os.umask(before)
+    modes = {f.name: f.stat().st_mode & 0o777 for f in workdir.path.iterdir()}
+    assert modes == dict.fromkeys((".lock", "config.json", "env.json", "metrics.jsonl"), 0o600)

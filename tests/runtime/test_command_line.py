@@ -1,0 +1,204 @@
+"""The one command line: both spellings of a value, types, repeated flags, errors of one line."""
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxformer.core.errors import UserError
+from jaxformer.runtime.command_line import Parser, command, count, seconds
+
+
+def parser(fields=False, word=None):
+    found = Parser("The manual.", fields)
+    found.add_argument("--paper", default="")
+    found.add_argument("--seeds", type=count, default=0)
+    found.add_argument("--grid", action="append", default=[])
+    found.add_argument("--dry-run", action="store_true")
+    found.add_argument("--rate", type=float, help=word)
+    found.add_argument("--kind", choices=("exact", "limit"))
+    return found
+
+
+def test_both_spellings_of_a_value():
+    for words in (["--paper=mixit", "--seeds=3"], ["--paper", "mixit", "--seeds", "3"]):
+        asked = parser().parse_args([*words, "--grid=a=1", "--grid", "b=2", "--dry-run"])
+        assert (asked.paper, asked.seeds, asked.dry_run) == ("mixit", 3, True)
+        assert asked.grid == ["a=1", "b=2"]
+
+
+def test_fields_are_gathered():
+    words = ["--config.a.b=1", "--config.c", "(('.*', 'train'),)", "--config.d", "-1"]
+    asked = parser(fields=True).parse_args(words)
+    assert asked.fields == {"a.b": "1", "c": "(('.*', 'train'),)", "d": "-1"}
+    assert not [name for name in vars(asked) if name.startswith("--")]
+
+
+def test_words_may_stand_between_flags():
+    found = parser()
+    found.add_argument("folders", nargs="*")
+    asked = found.parse_args(["a", "--paper", "x", "b", "--dry-run", "c"])
+    assert asked.folders == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--papr=x"], "unknown flag '--papr=x'. Did you mean '--paper'? The flags are --help, "),
+        (["--papr", "x"], "unknown flag '--papr'. Did you mean '--paper'?"),
+        (["--papr=x y"], "unknown flag '--papr=x y'. Did you mean '--paper'?"),
+        (["--pap=x"], "unknown flag '--pap=x'. Did you mean '--paper'?"),
+        (["-x"], "unknown flag '-x'"),
+        (["mixit"], "unknown word 'mixit'"),
+        (["--paper"], "--paper needs a value."),
+        (["--paper", "--seeds=1"], "--paper needs a value."),
+        (["--paper=a", "--paper", "b"], "--paper is given 2 times."),
+        (["--seeds=none"], "--seeds must be a whole number of at least 1, got 'none'."),
+        (["--seeds=0"], "--seeds must be a whole number of at least 1, got '0'."),
+        (["--rate=fast"], "--rate must be a number, got 'fast'."),
+        (["--kind=exac"], "--kind has no choice 'exac' (choose from 'exact', 'limit')."),
+        (["--dry-run=yes"], "--dry-run takes no value, got 'yes'."),
+        (["--config.a=1"], "unknown flag '--config.a=1'"),
+    ],
+)
+def test_wrong_flags(words, message):
+    with pytest.raises(UserError) as error:
+        parser().parse_args(words)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_wrong_fields():
+    for words, message in (
+        (["--config.a=1", "--config.a=2"], "--config.a is given 2 times."),
+        (["--config.a"], "--config.a needs a value."),
+        (["--confg.a=1"], "Did you mean '--config.FIELD'? The flags are --help, "),
+    ):
+        with pytest.raises(UserError) as error:
+            parser(fields=True).parse_args(words)
+        assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2h30m", 9000), ("5", 300), ("1d", 86400)],
+)
+def test_times(text, expected):
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5m", "0s", "soon", "5 parsecs", "nanm", "1e999h"])
+def test_wrong_times(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a time such as 90s, 30m or 2h"):
+        seconds(text)
+
+
+def test_a_command_ends_with_a_code_and_says_mistakes_in_one_line(capsys):
+    @command
+    def main(argv, code=0, word=None):
+        parser(word=word).parse_args(argv)
+        return code
+
+    assert main([]) == 0 and main([], 5) == 5
+    assert main(["--help", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "The manual.\n"
+    assert main(["--help"], 0, "of learning") == 0
+    shown = capsys.readouterr().out
+    assert re.search("--rate RATE +of learning", shown) and "--paper PAPER" in shown
+    assert main(["--papr"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: unknown flag '--papr'") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error, code, words",
+    [
+        (KeyboardInterrupt(), 130, "stopped by Ctrl-C."),
+        (OSError(28, "No space left on device", "runs/x"), 2, "cannot use 'runs/x': No space left"),
+        (IsADirectoryError(21, "Is a directory"), 2, "cannot use a file: Is a directory."),
+        (MemoryError("9 TiB"), 2, "there is not enough memory. 9 TiB"),
+        (RuntimeError("Unable to initialize backend 'tpu':\n no"), 2, "backend 'tpu': no"),
+        (UserError("two\nlines \x1b[2J"), 2, "two lines ?[2J"),
+    ],
+)
+def test_whatever_ends_a_command_is_one_line(capsys, error, code, words):
+    @command
+    def main(argv):
+        raise error
+
+    assert main([]) == code
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and words in said
+
+
+def test_a_mistake_of_ours_keeps_its_traceback():
+    @command
+    def main(argv):
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        main([])
+
+
+def test_devices_that_jax_does_not_find_are_one_line(capsys, monkeypatch):
+    """What JAX raises for JAX_PLATFORMS=cuda where its plugin is missing has no message."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    of_jax = {"__name__": "jax._src.xla_bridge"}
+    exec("def backends(): assert None is not None", of_jax)
+
+    assert command(lambda argv: of_jax["backends"]())([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: JAX finds none of the devices that JAX_PLATFORMS=cuda asks for")
+    assert said.count("\n") == 1
+
+    def of_ours(argv):
+        assert argv, "a bug"
+
+    with pytest.raises(AssertionError, match="a bug"):
+        command(of_ours)([])
+
+
+# What prints goes on when nobody reads; a full disk behind stdout is said.
+PRINTS = """
+import sys
+from jaxformer.runtime.command_line import command
+@command
+def main(argv):
+    for line in range(20_000):
+        print(line)
+    print("worked", file=sys.stderr)
+    return 0
+sys.exit(main([]))
+"""
+
+
+@pytest.mark.parametrize(
+    "shell, code, said",
+    [
+        ("{} | head -1", 0, "worked\n"),
+        ("{} >&-", 0, "worked\n"),
+        ("{} >/dev/full", 2, "worked\nerror: cannot print: No space left on device.\n"),
+    ],
+)
+def test_nobody_reads_what_a_command_prints(shell, code, said):
+    words = shell.format(f"{shlex.quote(sys.executable)} -c {shlex.quote(PRINTS)}")
+    shown = ["bash", "-o", "pipefail", "-c", words]
+    root = str(Path(__file__).parents[2])
+    environment = os.environ | {"PYTHONPATH": root}
+    done = subprocess.run(shown, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize(
+    "imports", ["import experiments", "import sys; sys.argv[0] = '-m'; import theory"]
+)
+def test_an_interrupt_while_importing_is_one_line(imports):
+    code = f"{imports}\nraise KeyboardInterrupt"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "error: stopped by Ctrl-C.\n")

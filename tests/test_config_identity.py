@@ -1,0 +1,134 @@
+"""A record is known by what its config says: neither labels nor defaults move its hash."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from experiments.cli import flags
+from jaxformer import build
+from jaxformer.core import settings
+from jaxformer.io import run_folder
+from jaxformer.io.run_folder import config_hash
+
+CONFIG = "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
+GOLDEN = json.loads((Path(__file__).parent / "reference/config_hashes.json").read_text())
+
+
+def plain(text=CONFIG, **overrides):
+    return flags.plain(flags.configured(text, overrides))
+
+
+def hash_of(config):
+    return config_hash(build.said(config))
+
+
+def with_option(noun):
+    """The dataclass with one more option, which is off by default."""
+    return dataclasses.make_dataclass(
+        noun.__name__, [("new_option", bool, False)], bases=(noun,), frozen=True, kw_only=True
+    )
+
+
+# section -> what a later version of the code would put in place of its dataclass
+LATER = {
+    "model": ("MODELS", "decoder", lambda held: (held[0], with_option(held[1]))),
+    "task": ("TASKS", "retrieval", with_option),
+    "train": ("SETTINGS", "train", with_option),
+    "data": ("SETTINGS", "data", with_option),
+    "optim": ("SETTINGS", "optim", with_option),
+}
+
+
+@pytest.mark.parametrize("section", LATER)
+def test_a_new_option_that_is_off_moves_no_hash_and_one_that_is_on_does(section, monkeypatch):
+    before, config = hash_of(plain()), plain()
+    table, name, later = LATER[section]
+    monkeypatch.setitem(getattr(build, table), name, later(getattr(build, table)[name]))
+    config[section]["new_option"] = False  # written out, as configs/common.py does
+    assert hash_of(config) == before == hash_of(plain())
+    config[section]["new_option"] = True
+    assert hash_of(config) != before
+
+
+def test_a_new_option_of_an_optimizer_moves_no_hash(monkeypatch):
+    before, config = hash_of(plain()), plain()
+    monkeypatch.setitem(build.OPTIMIZERS, "adamw", with_option(build.OPTIMIZERS["adamw"]))
+    config["optim"]["labels"]["train"]["new_option"] = False
+    assert hash_of(config) == before
+
+
+def test_labels_are_not_said_and_the_config_stays_whole():
+    config = plain()
+    whole = copy.deepcopy(config)
+    said = build.said(config)
+    assert config == whole and "arguments" not in said
+    assert said["task"] == {"name": "retrieval"} and "devices" not in said
+    assert said["data"] == {"test_size": 4000, "split": "hash"}
+    assert said["train"] == {"target": 0.999}
+    assert said["optim"]["labels"] == {"train": {"name": "adamw", "weight_decay": 1e-3}}
+    assert hash_of(config | {"arguments": {"scale": "other"}}) == hash_of(config)
+    assert hash_of(plain(**{"devices.fsdp": "2"})) != hash_of(config)
+
+
+def test_a_section_of_its_own_is_said_whole():
+    oneshot = plain("configs/attention_paths/oneshot.py:scale=small")
+    posterior = plain("configs/attention_paths/posterior.py:scale=small")
+    said = build.said(oneshot) | {"task": build.said(posterior)["task"]}
+    for name in ("data", "model", "bayes"):
+        later = build.NEW.get(name, {})
+        assert said[name] == {n: v for n, v in oneshot[name].items() if n not in later}
+    assert said["task"] == posterior["task"]
+
+
+@pytest.mark.parametrize(
+    ("section", "field"), [(s, f) for s, fields in build.NEW.items() for f in fields]
+)
+def test_a_later_field_of_a_section_without_a_noun_is_silent_while_it_is_off(section, field):
+    config, off = plain(), build.NEW[section][field]
+    config[section] = {**config.get(section, {}), "some": 1}
+    before = hash_of(config)
+    config[section][field] = off
+    assert hash_of(config) == before
+    config[section][field] = [off, "on"]
+    assert hash_of(config) != before
+
+
+@pytest.mark.parametrize("config", GOLDEN["hashes"])
+def test_golden_hashes(config):
+    assert hash_of(plain(config)) == GOLDEN["hashes"][config], GOLDEN["what a change means"]
+
+
+def test_a_changed_default_that_a_config_relied_on_moves_a_golden_hash(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Longer(settings.TrainSettings):
+        steps: int = 2000
+
+    before = hash_of(plain())
+    monkeypatch.setitem(build.SETTINGS, "train", Longer)
+    assert hash_of(plain()) != before
+
+
+FIELDS = {field.name: field.default for field in dataclasses.fields(settings.TrainSettings)}
+SECTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.sampled_from([default, 7 if isinstance(default, int) else default])
+        for name, default in FIELDS.items()
+    },
+)
+
+
+@hypothesis.given(SECTIONS)
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=50)
+def test_what_is_said_is_what_differs_and_says_the_whole(section):
+    said = run_folder.said(section, settings.TrainSettings)
+    assert said == {name: v for name, v in section.items() if v != FIELDS[name]}
+    assert run_folder.said(said, settings.TrainSettings) == said
+    assert FIELDS | said == FIELDS | section
+    backwards = dict(reversed(section.items()))
+    assert config_hash(run_folder.said(backwards, settings.TrainSettings)) == config_hash(said)
