@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from theory.signal import OVERLAPS, Block, propagate
-from theory.signal.network import measure
+from theory.signal.encoder import measure
 
 LAYERS = (1, 6, 12, 24, 36, 48, 60)
 

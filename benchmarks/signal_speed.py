@@ -14,7 +14,7 @@ import numpy as np
 from scipy.integrate import quad
 
 from theory import rem
-from theory.rem import tables
+from theory.rem import integrals
 from theory.signal import Block, critical_alpha, propagate
 
 T = 512
@@ -46,15 +46,15 @@ def scipy_self_overlap(s: float) -> float:
         psi_2 = quad(lambda z: normal(z) * energy(z) ** 2 * np.exp(-energy(z)), -9, 9)[0]
         return psi_2 * np.exp((T - 1) * np.log1p(-min(missing, 1 - 1e-16)))
 
-    low, high = tables._range(s, T)
+    low, high = integrals._range(s, T)
     return T * quad(integrand, low, high, limit=200)[0]
 
 
 def build_tables() -> float:
-    tables.tables.cache_clear()
-    tables.row_tables.cache_clear()
+    integrals.tables.cache_clear()
+    integrals.row_tables.cache_clear()
     start = time.process_time()
-    tables.tables(float(T))
+    integrals.tables(float(T))
     return time.process_time() - start
 
 

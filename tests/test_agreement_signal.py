@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
-from theory.signal import Block, network
-from theory.signal.network import measure, predict
+from theory.signal import Block, encoder
+from theory.signal.encoder import measure, predict
 
 BLOCK = Block(1.2, 0.7, 1.0, 0.2, 0.2, 4e-4)
 DEPTH, T = 6, 16
@@ -60,7 +60,7 @@ def test_correlated_input_and_precision():
 
 def test_one_compiled_function_serves_all_strengths():
     """A diagram has dozens of networks of one size; each pair of strengths is its own network."""
-    sizes, compiled = (2, 8, 16), cast(Any, network._measure)._cache_size
+    sizes, compiled = (2, 8, 16), cast(Any, encoder._measure)._cache_size
     first = measure(keys(1), BLOCK, *sizes, dtype=np.float32)
     once = compiled()
     other = measure(keys(1), BLOCK.replace(beta=2.0, alpha_sa=0.1), *sizes, dtype=np.float32)

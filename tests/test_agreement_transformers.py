@@ -6,7 +6,7 @@ import pytest
 
 from tests.theory.test_architectures import plain
 from theory.signal.backward import backward
-from theory.signal.measured import measure
+from theory.signal.measurement import measure
 from theory.signal.recursion import forward
 
 T = 16

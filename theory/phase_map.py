@@ -17,7 +17,7 @@ from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from theory import rem
 from theory.checks import check_count, check_range
-from theory.command import (
+from theory.command_output import (
     ENDINGS,
     MOST_POINTS,
     MOST_TOKENS,
@@ -28,7 +28,7 @@ from theory.command import (
     save_figure,
 )
 from theory.formulas import ratio
-from theory.signal.maps import Overlaps
+from theory.signal.phase_diagram import Overlaps
 
 
 def attention_cosine(beta: Any, rho: Any, T: float | None = None) -> np.ndarray:

@@ -16,7 +16,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from theory.checks import check_count, check_range
-from theory.command import (
+from theory.command_output import (
     COLUMN,
     ENDINGS,
     MOST_POINTS,
@@ -27,7 +27,7 @@ from theory.command import (
     new_figure,
     save_figure,
 )
-from theory.signal.maps import OVERLAPS, Encoders, Overlaps
+from theory.signal.phase_diagram import OVERLAPS, Encoders, Overlaps
 
 
 @command

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.site.arrays import arrays_of
-from theory.rem.interpolated import shipped
+from theory.rem.interpolated_tables import shipped
 
 SCRIPTS = ("charts.js", "phase.js", "explore.js")
 ORDER = Path(__file__).with_name("order.json")

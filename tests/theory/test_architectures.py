@@ -10,10 +10,10 @@ from jaxformer.core.errors import UserError
 from jaxformer.models.activations import ACTIVATIONS
 from jaxformer.models.transformer import BlockSpec
 from theory import signal
+from theory.activation_moments import PHI, moments, slopes
 from theory.activations import second_moments
 from theory.signal import architecture
 from theory.signal.architecture import Architecture
-from theory.signal.moments import PHI, moments, slopes
 from theory.signal.recursion import cells_of, forward, trace
 
 

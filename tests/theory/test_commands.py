@@ -10,13 +10,13 @@ import jax
 import numpy as np
 import pytest
 
-from tests.theory import configs
+from tests.theory import config_json
 from tests.theory.commands import run
 from theory import advise, phase_map, trainability
 from theory.advise import draw
 from theory.advise.question import parse
 from theory.signal import effective_beta
-from theory.signal.measured import measure
+from theory.signal.measurement import measure
 
 PAPER = ["--width", "600", "--heads", "6", "--sigma-v2", "0.2", "--sigma-w2", "0.2"]
 PAPER += ["--sigma-b2", "0.0004"]
@@ -61,7 +61,7 @@ def written(tmp_path, config):
 
 
 def test_advise_reads_a_config(tmp_path, capsys):
-    path = written(tmp_path, configs.BERT | {"max_position_embeddings": 64})
+    path = written(tmp_path, config_json.BERT | {"max_position_embeddings": 64})
     run(advise.main, [str(path), "--json"])
     bert = json.loads(capsys.readouterr().out)
     assert bert["beta"] == pytest.approx(0.02**2 * 768 / np.log(64) ** 0.5)
@@ -109,20 +109,20 @@ def config_answer(tmp_path, capsys, config, *flags):
 
 
 def test_rho0_is_in_every_number(tmp_path, capsys):
-    own = config_answer(tmp_path, capsys, configs.BERT)
+    own = config_answer(tmp_path, capsys, config_json.BERT)
     assert own["rho0"] == pytest.approx(1 / 3)
     # By bisection with theory.signal.propagate from 1/3: .411; from 0 it would be .291.
     assert own["critical_alpha"] == pytest.approx(0.411, abs=1e-3)
     assert own["cosine"][1] == pytest.approx(0.357, abs=1e-3)
-    zero = config_answer(tmp_path, capsys, configs.BERT, "--rho0", "0")
+    zero = config_answer(tmp_path, capsys, config_json.BERT, "--rho0", "0")
     assert zero["critical_alpha"] == pytest.approx(0.291, abs=1e-3)
     # More alike tokens have less spread scores: attention bears a larger beta.
     assert own["critical_beta"] > zero["critical_beta"] + 0.1
-    alike = config_answer(tmp_path, capsys, configs.BERT, "--rho0", "0.999")
+    alike = config_answer(tmp_path, capsys, config_json.BERT, "--rho0", "0.999")
     assert alike["regime"] == "rank collapse" and alike["critical_alpha"] is None
     words = tmp_path / "words.txt"
     words.write_text("a b a b")
-    text = config_answer(tmp_path, capsys, configs.BERT, "--tokens", str(words))
+    text = config_answer(tmp_path, capsys, config_json.BERT, "--tokens", str(words))
     assert text["rho0"] == pytest.approx((1 + 1 / 3) / 3)  # words repeat in a third of the pairs
 
 
@@ -149,13 +149,13 @@ def test_trainable_needs_signal_keys_and_gradients(tmp_path, capsys):
 @pytest.mark.parametrize("what", ["residual", "init-std", "depth-scale", "layers"])
 def test_solved_settings_meet_their_target(tmp_path, capsys, what):
     flags = ["--length", "64", "--solve", what, "--target-cosine", "0.4"]
-    found = config_answer(tmp_path, capsys, configs.BERT, *flags)["solved"]
+    found = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
     assert set(found["lines"]) == {"config.json", "Flax", "PyTorch"}
     assert found["keys"] >= 8
     if what == "layers":
         layers = round(12 * found["factor"])
         after = [
-            config_answer(tmp_path, capsys, configs.BERT, "--length", "64", "--layers", str(n))
+            config_answer(tmp_path, capsys, config_json.BERT, "--length", "64", "--layers", str(n))
             for n in (layers, layers + 1)
         ]
         assert after[0]["cosine"][-1] <= 0.4 < after[1]["cosine"][-1]
@@ -163,15 +163,15 @@ def test_solved_settings_meet_their_target(tmp_path, capsys, what):
     assert found["cosine"] == pytest.approx(0.4, abs=1e-5) and 0.2 < found["factor"] < 5
     if what == "init-std":
         line = json.loads("{" + found["lines"]["config.json"] + "}")
-        after = config_answer(tmp_path, capsys, configs.BERT | line, "--length", "64")
+        after = config_answer(tmp_path, capsys, config_json.BERT | line, "--length", "64")
         assert after["cosine"][-1] == pytest.approx(0.4, abs=1e-3)
 
 
 def test_solve_beta_and_what_is_met(tmp_path, capsys):
     flags = ["--length", "64", "--solve", "beta", "--target-keys", "40", "--beta", "1.5"]
-    found = config_answer(tmp_path, capsys, configs.BERT, *flags)["solved"]
+    found = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
     assert found["keys"] == pytest.approx(40, rel=1e-4) and found["factor"] < 1
-    met = config_answer(tmp_path, capsys, configs.BERT, "--solve", "beta")["solved"]
+    met = config_answer(tmp_path, capsys, config_json.BERT, "--solve", "beta")["solved"]
     assert met["factor"] == 1 and met["lines"] == {"nothing": "the target is met as it is"}
 
 
@@ -198,7 +198,7 @@ def test_the_picture_says_how_many_networks_were_measured(tmp_path, monkeypatch,
 
 def test_advise_is_quick(tmp_path):
     # Importing jax alone takes as long as the whole answer may.
-    path = written(tmp_path, configs.GPT2)
+    path = written(tmp_path, config_json.GPT2)
     program = (
         "import sys; from theory.advise import main; main([sys.argv[1]]); "
         "assert not {'jax', 'scipy', 'flax', 'matplotlib'} & set(sys.modules)"
@@ -264,7 +264,7 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
 def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, message):
     monkeypatch.chdir(tmp_path)
     files = {"GPT2": '{"model_type": "gpt2"}', "LIST": "[1]", "BROKEN": "{", "BINARY": "\x00"}
-    files |= {"MAMBA": '{"model_type": "mamba"}', "BERT": json.dumps(configs.BERT)}
+    files |= {"MAMBA": '{"model_type": "mamba"}', "BERT": json.dumps(config_json.BERT)}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "FOLDER").mkdir()
@@ -278,7 +278,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, 
 
 
 def test_the_example_of_the_page_about_signals_is_what_is_printed(tmp_path, capsys):
-    (tmp_path / "config.json").write_text(json.dumps(configs.GPT2))
+    (tmp_path / "config.json").write_text(json.dumps(config_json.GPT2))
     advise.main([str(tmp_path / "config.json"), "--length", "1024"])
     printed = capsys.readouterr().out.splitlines()
     page = (Path(__file__).parents[2] / "docs/signal.md").read_text()

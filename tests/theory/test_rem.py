@@ -10,7 +10,7 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from theory import rem
-from theory.rem import tables
+from theory.rem import integrals
 
 REFERENCE = json.loads(
     (Path(__file__).parents[1] / "reference" / "signal_propagation.json").read_text()
@@ -68,26 +68,26 @@ def test_a_nearly_uniform_row():
 @pytest.mark.parametrize("T", LENGTHS)
 def test_identities_of_the_integrals(T):
     for s in SPREADS:
-        row = tables.row_statistics(s, T)
-        assert tables.pair_overlap(s, s, 0.0, T) == pytest.approx(1 / T, rel=1e-8)
-        twins = tables.pair_overlap(s, s, 1.0, T)
+        row = integrals.row_statistics(s, T)
+        assert integrals.pair_overlap(s, s, 0.0, T) == pytest.approx(1 / T, rel=1e-8)
+        twins = integrals.pair_overlap(s, s, 1.0, T)
         assert twins == pytest.approx(row.self_overlap, rel=1e-8)
         # The general case (two rows that differ) meets the equal one.
-        unequal = tables.pair_overlap(s, s * (1 + 1e-9), 0.4, T)
-        assert unequal == pytest.approx(tables.pair_overlap(s, s, 0.4, T), rel=1e-7)
-    flat = tables.row_statistics(0.0, T)
+        unequal = integrals.pair_overlap(s, s * (1 + 1e-9), 0.4, T)
+        assert unequal == pytest.approx(integrals.pair_overlap(s, s, 0.4, T), rel=1e-7)
+    flat = integrals.row_statistics(0.0, T)
     assert flat.self_overlap == pytest.approx(1 / T, rel=1e-8)
     assert flat.second_moment == pytest.approx(1 / T**2, rel=1e-8)
     assert flat.log_partition == pytest.approx(np.log(T), rel=1e-8)
-    one = tables.row_statistics(1.5, 1.0000001)  # one token
+    one = integrals.row_statistics(1.5, 1.0000001)  # one token
     assert one.self_overlap == pytest.approx(1, abs=1e-6)
 
 
 def test_the_weights_sum_to_one():
     # E sum_s A_s = T int psi_1 psi_0^{T-1}: the columns' averages are consistent.
     for s in SPREADS[1:]:
-        u, du = tables.trapezoid(*tables._range(s, 64), 400)
-        missing, psi_1 = tables._column_averages(u, s, (1,))
+        u, du = integrals.trapezoid(*integrals._range(s, 64), 400)
+        missing, psi_1 = integrals._column_averages(u, s, (1,))
         total = 64 * np.sum(du * psi_1 * (1 - missing) ** 63)
         assert total == pytest.approx(1, rel=1e-7)
 
@@ -97,14 +97,14 @@ def test_tables_are_the_integrals():
     for T in (64, 1024, 3e4):
         for beta, rho in ((0.3, 0.2), (1.3, 0.05), (1.9, 0.97), (3.5, 0.6), (4.0, 0.0)):
             s = beta * np.sqrt(np.log(T) * (1 - rho))
-            exact = tables.row_statistics(s, T)
+            exact = integrals.row_statistics(s, T)
             assert rem.self_overlap(beta, rho, T) == pytest.approx(exact.self_overlap, rel=1e-7)
             assert rem.second_moment(beta, rho, T) == pytest.approx(exact.second_moment, rel=1e-6)
-            pair = tables.pair_overlap(s, s, rho, T)
+            pair = integrals.pair_overlap(s, s, rho, T)
             assert rem.cross_overlap(beta, rho, T) == pytest.approx(pair, rel=5e-6)
     # Past the end of the pair table.
     s = 9.0 * np.sqrt(np.log(64) * 0.7)
-    pair = tables.pair_overlap(s, s, 0.3, 64)
+    pair = integrals.pair_overlap(s, s, 0.3, 64)
     assert rem.cross_overlap(9.0, 0.3, 64) == pytest.approx(pair, rel=2e-3)
 
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 
 from jaxformer.core.errors import UserError
-from tests.theory import configs
+from tests.theory import config_json
 from tests.theory.commands import run
 from theory import advise, rem
-from theory.advise import verdict
+from theory.advise import diagnosis
 from theory.signal import Block, propagate
 
 PAPER = dict(beta=1.0, alpha_sa=1.0, alpha_mlp=1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=0.0)
@@ -62,7 +62,7 @@ def test_large_numbers_that_are_allowed():
     ],
 )
 def test_what_the_advisor_says_of_odd_networks(tmp_path, capsys, flags, words):
-    (tmp_path / "config.json").write_text(json.dumps(configs.BERT))
+    (tmp_path / "config.json").write_text(json.dumps(config_json.BERT))
     run(advise.main, [str(tmp_path / "config.json"), "--length", "64", *flags])
     shown = capsys.readouterr().out
     assert all(word in shown for word in words), shown
@@ -72,7 +72,7 @@ def test_a_residual_that_is_there_already_is_not_advised():
     faults = dict.fromkeys(("no signal", "entropy collapse", "vanishing gradients"), False)
     faults |= {"exploding gradients": False, "rank collapse": True}
     answer = {"critical_alpha": None, "alpha": 1.0, "collapse_layer": None}
-    with_one = verdict.advice(answer | {"alpha_mlp": 1.0}, faults)
+    with_one = diagnosis.advice(answer | {"alpha_mlp": 1.0}, faults)
     assert with_one[0].startswith("no alpha of attention helps: the MLP alone makes tokens alike")
-    without = verdict.advice(answer | {"alpha_mlp": 0.0}, faults)
+    without = diagnosis.advice(answer | {"alpha_mlp": 0.0}, faults)
     assert without == ["no alpha helps: give the MLP a residual (--alpha-mlp)"]

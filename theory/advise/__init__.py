@@ -20,10 +20,10 @@ import json
 from collections.abc import Sequence
 
 from jaxformer.runtime.command_line import command
+from theory.advise.diagnosis import judge as judge
 from theory.advise.question import Question as Question, parse
+from theory.advise.report import text
 from theory.advise.solve import solve
-from theory.advise.text import text
-from theory.advise.verdict import judge as judge
 
 
 @command
@@ -31,12 +31,12 @@ def main(argv: Sequence[str]) -> int:
     """The command. Only what measures networks needs jax, which takes longer than the answer."""
     args, question = parse(__doc__, argv)
     if question is None:
-        from theory.advise import inside, table
+        from theory.advise import layer_comparison, table
 
         found = (
-            inside.of_run(args.run)
+            layer_comparison.of_run(args.run)
             if args.run
-            else inside.of_model(args.model, args.tokens, args.length)
+            else layer_comparison.of_model(args.model, args.tokens, args.length)
         )
         print(json.dumps(found) if args.json else table.text(found))
         if args.plot:
@@ -46,13 +46,13 @@ def main(argv: Sequence[str]) -> int:
     if args.solve:
         answer["solved"] = solve(question, args.solve, args.target_cosine, args.target_keys)
     if args.width_check or args.check:
-        from theory.advise import check
+        from theory.advise import simulation
 
         if args.check:
             net = answer["solved"]["architecture"] if args.solve else question.architecture
-            answer["checked"] = check.measured(question, net)
+            answer["checked"] = simulation.measured(question, net)
         if args.width_check:
-            answer["widths"] = check.widths(question)
+            answer["widths"] = simulation.widths(question)
     for place in (answer, answer.get("solved", {})):
         place.pop("architecture", None)
     print(json.dumps(answer) if args.json else text(answer))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.runtime import figure_style
-from theory.command import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
+from theory.command_output import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 
 
 def draw(answer: dict[str, Any], path: Path, quiet: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.runtime.command_line import Parser
 from jaxformer.training.ranges import EPSILON
-from theory.signal import hf
+from theory.signal import huggingface
 from theory.signal.architecture import ACTIVATIONS, Architecture
 from theory.signal.recursion import check_length
 
@@ -61,7 +61,7 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
     if args.length is not None:
         check_length(args.length, "--length")
     if args.plot:
-        from theory.command import ENDINGS, check_writable
+        from theory.command_output import ENDINGS, check_writable
 
         check_writable(args.plot, ENDINGS, args.force)
     if args.run or args.model:
@@ -91,7 +91,7 @@ def _from_config(args) -> dict[str, Any]:
         changes["init_std"] = _check_number("--init-std", args.init_std, 0, 1e3)
     if args.layers is not None:
         changes["layers"] = _check_count("--layers", args.layers)
-    reading = hf.read(args.config, args.length, **changes)
+    reading = huggingface.read(args.config, args.length, **changes)
     if args.tokens and not reading.repeats:
         raise UserError("--tokens counts repeated words, and this model reads images; use --rho0.")
     length = args.length or reading.length

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
+from theory.advise.diagnosis import changed, edge_of
 from theory.advise.question import Question
-from theory.advise.verdict import changed, edge_of
 from theory.signal.architecture import Architecture
 from theory.signal.recursion import forward
 

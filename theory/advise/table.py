@@ -42,7 +42,7 @@ def _at(values: list[float], layer: int, rows: int) -> float | None:
 
 def draw(found: dict[str, Any], path: Path, quiet: bool) -> None:
     """Cosine, keys and gradient by layer, a line or marks for each of `KINDS`."""
-    from theory.command import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
+    from theory.command_output import BLUE, ORANGE, PAGE, RED, new_figure, save_figure
 
     figure, axes = new_figure(3, (PAGE, 1.9))
     looks = dict(zip(KINDS, ((BLUE, "-"), (ORANGE, "o"), (RED, "s"))))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("tables", "overlaps", "interpolated"):
+    if name in ("integrals", "overlaps", "interpolated_tables"):
         return importlib.import_module(f"theory.rem.{name}")
     overlaps = importlib.import_module("theory.rem.overlaps")
     if name.startswith("_") or not hasattr(overlaps, name):

@@ -2,8 +2,8 @@
 
 Scores have variance beta^2 ln T; tokens have one overlap rho with each other. T=None gives the
 paper's limit T -> infinity. A number T gives the exact average at that T in the wide limit
-(d -> infinity first), from tables that are built once for each T (theory.rem.tables). beta and rho
-broadcast, may be traced and differentiated, also at beta = 0 and rho in {0, 1}; T is a plain
+(d -> infinity first), from tables that are built once for each T (theory.rem.integrals). beta and
+rho broadcast, may be traced and differentiated, also at beta = 0 and rho in {0, 1}; T is a plain
 number. Any beta is allowed: the tables reach s = infinity (the pair table is continued as a
 straight line in 1/s beyond beta = 6: off by 3e-4 at beta = 8, 2 % at beta = 50).
 
@@ -29,8 +29,8 @@ from theory.numerics import (
     check_range,
     is_concrete,
 )
-from theory.rem.interpolated import END, SCALE, SOFTEN
-from theory.rem.tables import pair_overlap, row_tables, tables
+from theory.rem.integrals import pair_overlap, row_tables, tables
+from theory.rem.interpolated_tables import END, SCALE, SOFTEN
 
 LONGEST = 1e15  # tokens: the integrals are exact to here, and beyond it 1 - 1/T is 1
 

@@ -6,8 +6,9 @@
 `propagation`.
 
 For transformers as they are (pre-norm, causal, gated, ...) the pair is `recursion.forward` and
-`backward.backward` beside `measured.measure`, of an `architecture.Architecture`, which `hf.read`
-makes of a config.json. These predictions need numpy alone: names are imported when they are used.
+`backward.backward` beside `measurement.measure`, of an `architecture.Architecture`, which
+`huggingface.read` makes of a config.json. These predictions need numpy
+alone: names are imported when they are used.
 """
 
 import importlib
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from theory.signal.architecture import Architecture as Architecture
-    from theory.signal.network import Signal as Signal, measure as measure, predict as predict
+    from theory.signal.encoder import Signal as Signal, measure as measure, predict as predict
     from theory.signal.propagation import (
         LARGEST_ALPHA as LARGEST_ALPHA,
         OVERLAPS as OVERLAPS,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "architecture": ("Architecture",),
-    "network": ("Signal", "measure", "predict"),
+    "encoder": ("Signal", "measure", "predict"),
     "propagation": (
         "LARGEST_ALPHA",
         "OVERLAPS",

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from theory.activation_moments import moments, slopes
 from theory.signal.architecture import Architecture
-from theory.signal.moments import moments, slopes
 from theory.signal.recursion import Cells, Step, trace
 
 

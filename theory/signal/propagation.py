@@ -29,7 +29,7 @@ from theory import rem
 from theory.activations import activation_function, second_moments
 from theory.formulas import ratio
 from theory.numerics import Numbers, check_count, check_range
-from theory.signal.maps import LARGEST_ALPHA, OVERLAPS
+from theory.signal.phase_diagram import LARGEST_ALPHA, OVERLAPS
 
 LARGEST = 1e100  # of a variance or a residual: their squares are numbers
 

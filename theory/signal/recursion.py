@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from theory.rem.interpolated import LONGEST, Rows, rows_of_length
+from theory.activation_moments import moments
+from theory.rem.interpolated_tables import LONGEST, Rows, rows_of_length
 from theory.signal.architecture import Architecture
-from theory.signal.moments import moments
 
 ALONE, GROWTH = 8, 1.25  # cells of one position, then each larger by this factor
 TURNS = 4096  # rotary phases further apart than this are taken as at this distance

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from theory.signal import Block, network
+from theory.signal import Block, encoder
 
 
 class Encoders(NamedTuple):
@@ -21,7 +21,7 @@ class Encoders(NamedTuple):
         """(seeds, layers + 1) mean cosines, measured in float32 because that is faster."""
         keys = jax.vmap(jax.random.key)(np.arange(self.seed, self.seed + self.n_seeds))
         sizes = (layers, self.length, self.width, self.heads)
-        signal = network.measure(keys, block, *sizes, dtype=np.float32)
+        signal = encoder.measure(keys, block, *sizes, dtype=np.float32)
         return np.asarray(signal.cosine, float)
 
 

@@ -9,8 +9,8 @@ import pytest
 from experiments.cli.flags import ROOT
 from experiments.ledger.record import Record
 from experiments.site import explore
-from theory.rem.interpolated import rows_of_length
-from theory.signal.maps import Encoders, Overlaps
+from theory.rem.interpolated_tables import rows_of_length
+from theory.signal.phase_diagram import Encoders, Overlaps
 
 PAGE = Path(explore.__file__).parent
 POINTS = [(0.0, 1.0, 60), (0.5, 1.1, 60), (1.8, 1.0, 12), (2.5, 2.0, 150), (1.2, 0.0, 3)]

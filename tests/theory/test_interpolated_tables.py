@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
-from theory.rem import ship, tables
-from theory.rem.interpolated import LONGEST, rows_of_length, shipped
+from theory.rem import integrals, make_tables
+from theory.rem.interpolated_tables import LONGEST, rows_of_length, shipped
 from theory.signal.recursion import check_length
 
 
 def test_rows_of_any_length_are_the_integrals():
     for T, beta in ((2, 0.5), (3.5, 2.0), (17, 0.05), (100, 3.9), (700, 1.2), (1e5, 0.5), (5e6, 2)):
         s = beta * np.sqrt(np.log(T))
-        exact = tables.row_statistics(s, T)
+        exact = integrals.row_statistics(s, T)
         rows = rows_of_length(np.array([T]))
         overlap, moment, cube, entropy = rows.statistics(np.array([s**2]))
         assert overlap[0] == pytest.approx(exact.self_overlap, rel=1e-6)
@@ -22,22 +22,22 @@ def test_rows_of_any_length_are_the_integrals():
         if T < 1000:
             for rho in (0.0, 0.6, 0.98):
                 pair = rows.cross_overlap(np.array([s**2]), np.array([[rho]]))
-                exact_pair = tables.pair_overlap(s, s, rho, T)
+                exact_pair = integrals.pair_overlap(s, s, rho, T)
                 assert pair[0, 0] == pytest.approx(exact_pair, rel=1e-6)
 
 
 def test_the_file_is_what_ship_makes():
     # The whole file takes minutes: the series at one of its own lengths, and one pair table.
-    nodes = ship.lengths()
+    nodes = make_tables.lengths()
     rows = rows_of_length(nodes)
     T = nodes[9]
-    again = ship.row_table(T)
+    again = make_tables.row_table(T)
     kept = (rows.overlap_KxM, rows.moment_KxM, rows.cube_KxM, rows.entropy_KxM)
     np.testing.assert_allclose([table[9] for table in kept], again, atol=1e-9)
     assert set(shipped()) == {"overlap", "moment", "cube", "entropy", "pair"} | {
-        f"pair_{length}" for length in ship.LENGTHS
+        f"pair_{length}" for length in make_tables.LENGTHS
     }
-    exact = [tables.pair_overlap(s, s, 0.3, 32) for s in (0.5, 2.0)]
+    exact = [integrals.pair_overlap(s, s, 0.3, 32) for s in (0.5, 2.0)]
     from theory import rem
 
     for s, value in zip((0.5, 2.0), exact):

@@ -18,9 +18,9 @@ from jaxformer.core.errors import UserError
 from jaxformer.loading import Loaded, at_start, load_run, published
 from jaxformer.models.pretrained import is_pretrained, load_folder
 from jaxformer.training.signal import by_layer
-from theory.advise import ours
-from theory.advise.tokens import of_vocabulary, sequences
-from theory.signal import hf
+from theory.advise import model_architecture
+from theory.advise.input_tokens import of_vocabulary, sequences
+from theory.signal import huggingface
 from theory.signal.architecture import Architecture
 from theory.signal.backward import gradients
 from theory.signal.recursion import layers_of, trace
@@ -37,7 +37,7 @@ def of_run(run: Path) -> dict[str, Any]:
     loaded = load_run(run)
     inputs = _test_inputs(loaded)
     length = inputs.shape[1]
-    net = ours.architecture(loaded.model.spec, length)
+    net = model_architecture.architecture(loaded.model.spec, length)
     start, now = (
         measured(loaded.model, params, inputs) for params in (at_start(loaded), loaded.params)
     )
@@ -69,7 +69,7 @@ def of_model(source: Path, tokens: Path | None, length: int | None) -> dict[str,
             "name on the hub; a run of ours is given as --run."
         )
     model, params, _ = load_folder(folder)
-    reading = hf.read(folder / "config.json", length)
+    reading = huggingface.read(folder / "config.json", length)
     longest = min(reading.length or model.spec.length, model.spec.length)
     if length is not None and length > longest:
         raise UserError(f"--length {length} is too long: {source} reads {longest} tokens.")

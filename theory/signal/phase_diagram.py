@@ -9,9 +9,10 @@ after 60 layers differ from those of `propagate` by less than 1e-5.
 import numpy as np
 
 from jaxformer.core.errors import check_choice
+from theory.activation_moments import PHI
 from theory.formulas import arc_cosine, ratio
 from theory.quadrature import hermite, normal_nodes
-from theory.rem.interpolated import (
+from theory.rem.interpolated_tables import (
     END,
     LONGEST,
     SCALE,
@@ -22,7 +23,6 @@ from theory.rem.interpolated import (
     rows_of_length,
 )
 from theory.signal.architecture import ACTIVATIONS
-from theory.signal.moments import PHI
 
 OVERLAPS = ("exact", "limit", "heuristic")
 LARGEST_ALPHA = 1000.0  # the bracket of critical_alpha is [0, LARGEST_ALPHA]
@@ -136,7 +136,7 @@ def _coefficients(T: float) -> tuple[np.ndarray, np.ndarray]:
     if T <= LONGEST:
         rows = rows_of_length(np.array([T]))
         return rows.overlap_KxM[0], rows.pair_KxMxR[0]
-    from theory.rem.tables import tables
+    from theory.rem.integrals import tables
 
     found = tables(T)
     return found.overlap, found.pair

@@ -8,7 +8,7 @@ import numpy as np
 from theory.advise.question import Question
 from theory.signal.architecture import Architecture
 from theory.signal.backward import backward
-from theory.signal.measured import measure
+from theory.signal.measurement import measure
 from theory.signal.recursion import forward
 
 SEEDS = 3

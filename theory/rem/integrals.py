@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from theory.quadrature import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
-from theory.rem.interpolated import END, SCALE, SOFTEN, shipped
+from theory.rem.interpolated_tables import END, SCALE, SOFTEN, shipped
 
 FLOOR = 1e-9  # s = 0 is the limit s -> 0
 _Y, _DY = trapezoid(-42.0, 4.2, 190)  # g_k lives here for k >= 1

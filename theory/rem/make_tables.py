@@ -1,9 +1,9 @@
-"""Computes overlaps.npz, the tables that theory.rem.interpolated reads: about six minutes.
+"""Computes overlaps.npz, the tables that theory.rem.interpolated_tables reads: about six minutes.
 
-    python -m theory.rem.ship
+    python -m theory.rem.make_tables
 
 Beside the series in the length it holds the pair tables of a few lengths as they are, because
-`theory.rem.tables` needs most of a second for one.
+`theory.rem.integrals` needs most of a second for one.
 """
 
 import io
@@ -12,8 +12,8 @@ import numpy as np
 
 from jaxformer.io.run_folder import write_atomically
 from theory.quadrature import chebyshev_fit, chebyshev_nodes
-from theory.rem.interpolated import FILE, SCALE, length_at
-from theory.rem.tables import pair_table, row_statistics
+from theory.rem.integrals import pair_table, row_statistics
+from theory.rem.interpolated_tables import FILE, SCALE, length_at
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 N_LENGTHS, N_ROW, N_PAIR, N_RHO = 20, 48, 32, 20

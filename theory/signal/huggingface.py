@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.hub_names import ACTIVATIONS
 from theory.signal.architecture import Architecture
-from theory.signal.fields import Fields
+from theory.signal.config_fields import Fields
 
 
 class Reading(NamedTuple):

@@ -6,15 +6,15 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import describe, tiny
-from tests.theory import configs
-from theory.signal import hf
+from tests.theory import config_json
+from theory.signal import huggingface
 from theory.signal.recursion import forward
 
 
 def read(tmp_path, config, length=None):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    return hf.read(path, length)
+    return huggingface.read(path, length)
 
 
 @pytest.mark.parametrize("name", ["gelu_new", "swish", "tanh", "linear"])
@@ -25,54 +25,58 @@ def test_an_activation_that_is_judged_is_one_that_is_built(tmp_path, name):
 
 
 def test_models_people_know(tmp_path):
-    bert = read(tmp_path, configs.BERT)
+    bert = read(tmp_path, config_json.BERT)
     assert bert.length == 512 and bert.architecture.start() == pytest.approx((1, 1 / 3))
     assert (
         bert.architecture.describe() == "post-norm, bidirectional, LayerNorm, W_O, hidden 4d, gelu"
     )
     for kind in ("roberta", "electra", "camembert", "xlm-roberta"):
-        other = read(tmp_path, configs.BERT | {"model_type": kind, "type_vocab_size": 1})
+        other = read(tmp_path, config_json.BERT | {"model_type": kind, "type_vocab_size": 1})
         assert other.architecture == bert.architecture
-    no_types = read(tmp_path, configs.BERT | {"type_vocab_size": 0})
+    no_types = read(tmp_path, config_json.BERT | {"type_vocab_size": 0})
     assert no_types.architecture.start()[1] == 0
-    assert read(tmp_path, configs.DISTILBERT).architecture.start()[1] == 0
-    small = configs.BERT | {"model_type": "electra", "embedding_size": 128, "hidden_size": 256}
+    assert read(tmp_path, config_json.DISTILBERT).architecture.start()[1] == 0
+    small = config_json.BERT | {
+        "model_type": "electra",
+        "embedding_size": 128,
+        "hidden_size": 256,
+    }
     small |= {"num_attention_heads": 4}
     assert read(tmp_path, small).architecture.start()[0] == pytest.approx(128 * 0.02**2)
 
-    gpt2 = read(tmp_path, configs.GPT2).architecture
+    gpt2 = read(tmp_path, config_json.GPT2).architecture
     assert gpt2.std_o == gpt2.std_2 == pytest.approx(0.02 / 24**0.5) and gpt2.std_v == 0.02
     assert gpt2.mlp_width == 3072 and gpt2.activation == "gelu_tanh"
     assert gpt2.describe() == "pre-norm, causal, LayerNorm, W_O, hidden 4d, gelu_tanh"
 
-    llama = read(tmp_path, configs.LLAMA).architecture
+    llama = read(tmp_path, config_json.LLAMA).architecture
     assert llama.describe() == (
         "pre-norm, causal, RMSNorm, W_O, hidden 2.75d, gated silu, 32 query and 4 key heads, "
         "rotary positions"
     )
     assert llama.std_position == 0 and llama.head_width == 64
 
-    pythia = read(tmp_path, configs.PYTHIA).architecture
+    pythia = read(tmp_path, config_json.PYTHIA).architecture
     assert pythia.parallel and pythia.rotary == 0.25 and pythia.causal
 
-    vit = read(tmp_path, configs.VIT)
+    vit = read(tmp_path, config_json.VIT)
     assert vit.length == 197 and vit.architecture.start()[0] == pytest.approx(0.02**2 * 769)
 
-    t5 = read(tmp_path, configs.T5).architecture
+    t5 = read(tmp_path, config_json.T5).architecture
     assert t5.score_variance == pytest.approx(1) and t5.sigma_v2 == pytest.approx(1)
     assert t5.sigma_22 == pytest.approx(1) and t5.activation == "relu" and not t5.gated
-    gated = read(tmp_path, configs.T5 | {"feed_forward_proj": "gated-gelu"}).architecture
+    gated = read(tmp_path, config_json.T5 | {"feed_forward_proj": "gated-gelu"}).architecture
     assert gated.gated and gated.activation == "gelu_tanh"
 
 
 def test_a_bert_that_is_a_decoder_is_causal(tmp_path):
-    net = read(tmp_path, configs.BERT | {"is_decoder": True}).architecture
+    net = read(tmp_path, config_json.BERT | {"is_decoder": True}).architecture
     assert net.causal
     assert forward(net, 64).entropy[0] < forward(net.replace(causal=False), 64).entropy[0] - 0.5
 
 
 def test_windows(tmp_path):
-    mistral = configs.LLAMA | {"model_type": "mistral", "sliding_window": 512}
+    mistral = config_json.LLAMA | {"model_type": "mistral", "sliding_window": 512}
     assert read(tmp_path, mistral).length == 512
     with pytest.raises(UserError, match=r"sliding_window: 512 .* --length 512 is possible"):
         read(tmp_path, mistral, 1024)
@@ -106,5 +110,5 @@ def test_windows(tmp_path):
 )
 def test_refused_in_one_line(tmp_path, base, changes, message):
     with pytest.raises(UserError, match=message) as error:
-        read(tmp_path, getattr(configs, base) | changes)
+        read(tmp_path, getattr(config_json, base) | changes)
     assert "\n" not in str(error.value)

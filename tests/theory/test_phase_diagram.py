@@ -9,7 +9,7 @@ import pytest
 from jaxformer.core.errors import UserError
 from theory import phase_map
 from theory.signal import Block, critical_alpha, propagate
-from theory.signal.maps import Encoders, Overlaps
+from theory.signal.phase_diagram import Encoders, Overlaps
 
 SIGMAS = (0.2, 0.2, 4e-4)
 BETA, ALPHA = np.array([0.0, 0.3, 1.2, 2.5]), np.array([0.0, 0.4, 1.0, 3.0])

@@ -1,9 +1,9 @@
 """The averages of theory.rem at every length T from 2 to 2^24, in numpy alone.
 
-`theory.rem.tables` computes Chebyshev coefficients in the spread of the scores for one T. They are
-smooth in ln ln T, so a third Chebyshev series joins them: `rows_of_length` sums it once, and gives
-the overlaps of rows of these lengths. Beside the integrals they err by 1e-7 for T up to 1e5. The
-numbers are in overlaps.npz; `python -m theory.rem.ship` makes it anew.
+`theory.rem.integrals` computes Chebyshev coefficients in the spread of the scores for one T. They
+are smooth in ln ln T, so a third Chebyshev series joins them: `rows_of_length` sums it once, and
+gives the overlaps of rows of these lengths. Beside the integrals they err by 1e-7 for T up to 1e5.
+The numbers are in overlaps.npz; `python -m theory.rem.make_tables` makes it anew.
 """
 
 from dataclasses import dataclass
