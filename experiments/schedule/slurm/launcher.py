@@ -25,7 +25,7 @@ from experiments.schedule.launch import Running
 from experiments.schedule.show_runs import Board
 from experiments.schedule.slurm import options as cluster
 from experiments.schedule.slurm.options import Options
-from experiments.schedule.slurm.queue import Queue, State
+from experiments.schedule.slurm.queue import Queue, State, result_file
 from experiments.schedule.slurm.worker import Worker
 from jaxformer.core.errors import UserError
 
@@ -49,6 +49,7 @@ class SlurmLauncher:
 
     def __enter__(self) -> "SlurmLauncher":
         cluster.check_cluster(self.options)
+        cluster.check_path(self.queue.folder)
         self._before = {s: signal.signal(s, self._note) for s in SIGNALS}
         return self
 
@@ -121,7 +122,7 @@ class SlurmLauncher:
                 self.began.setdefault(name, time.monotonic())
             if state is not None and not state.is_held:
                 continue
-            code, spent = self.queue.code(name), self._spent(name)
+            code, spent = self.queue.result(name), self._spent(name)
             if code is None and state is None and not job.is_finished() and self._again(job, mine):
                 continue
             self.board.clear()
@@ -156,7 +157,7 @@ class SlurmLauncher:
             )
         if isinstance(code, int):
             return job.last_words(code)
-        return code or f"job {name} ended without a word: {self.queue.said(name)}"
+        return code or f"job {name} ended without a result: {self.queue.last_log_line(name)}"
 
     def cancel(self, names: Sequence[str]) -> None:
         if names:
@@ -185,31 +186,40 @@ class SlurmLauncher:
 
 
 def submit(options: Options, queue: Queue, jobs: Sequence[Job]) -> None:
-    """Arrays of these jobs, as large as the cluster takes them."""
+    """Submits jobs as arrays of the largest size that the cluster takes."""
     if not jobs:
         return
     import submitit
 
     # The nodes find this checkout, whatever else is installed there.
     path = os.pathsep.join(filter(None, [str(flags.ROOT), os.environ.get("PYTHONPATH", "")]))
-    executor = submitit.SlurmExecutor(queue.folder, max_num_timeout=options.requeues)
     size, errors = largest_array(), io.StringIO()
     with contextlib.redirect_stderr(errors), environment(PYTHONPATH=path):
         try:
-            name = f"jaxformer-{queue.folder.parent.name}"[:40]
+            folder = queue.new_submission_folder()
+            executor = submitit.SlurmExecutor(folder, max_num_timeout=options.requeues)
+            name = cluster.script_name(f"jaxformer-{queue.folder.parent.name}")[:40]
             executor.update_parameters(job_name=name, **options.submitit())
             for first in range(0, len(jobs), size):
-                some = jobs[first : first + size]
-                made = executor.submit_array(
-                    [Worker(absolute(job), 0.8 * options.signal) for job in some]
+                array = jobs[first : first + size]
+                submitted = executor.submit_array(
+                    [
+                        Worker(
+                            absolute(job),
+                            0.8 * options.signal,
+                            result_file(folder, job.workdir.name),
+                        )
+                        for job in array
+                    ]
                 )
-                queue.add((job, mine.job_id) for job, mine in zip(some, made, strict=True))
+                ids = [(job, made.job_id) for job, made in zip(array, submitted, strict=True)]
+                queue.add(ids, folder)
         except (RuntimeError, ValueError, OSError) as error:
             said = [line for line in str(error).splitlines() if line.strip()] or ["no reason given"]
             why = (said[-1].partition("error: ")[2] or said[-1]).strip().rstrip(".")
             raise UserError(f"Slurm does not take the jobs: {why}.") from None
-    ids = sorted({name.partition("_")[0] for name in queue.ids().values()})
-    print(f"submitted {len(jobs)} runs to Slurm, job {ids[-1]}; {queue.folder}", flush=True)
+    parent = ids[-1][1].partition("_")[0]
+    print(f"submitted {len(jobs)} runs to Slurm, job {parent}; {queue.folder}", flush=True)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ is missing here: more = { reservation = "deadline" }.
 """
 
 import math
+import re
 import shutil
 import subprocess
 import tomllib
@@ -113,6 +114,9 @@ def check(options: Options) -> Options:
         least = 0 if name in ("requeues", "gpus", "cpus") else 1
         if getattr(options, name) < least:
             raise UserError(f"{name} must be at least {least}, got {getattr(options, name)}.")
+    for name, value in [*vars(options).items(), *options.more.items()]:
+        if name != "setup" and not f"{name}{value}".isprintable():
+            raise UserError(f"{name!r} must be text on one line, got {value!r:.100}.")
     if limit - options.signal < SAVE_SECONDS:
         raise UserError(
             f"time = {options.time!r} is too short: a run is told to save {options.signal} s "
@@ -135,8 +139,9 @@ def check_jobs(options: Options, jobs: Sequence[Job]) -> None:
 
 def check_cluster(options: Options) -> None:
     """Raises where there is no Slurm, no submitit or no such partition."""
-    if shutil.which("sbatch") is None:
-        raise UserError("--executor=slurm needs Slurm: there is no sbatch on this machine.")
+    for program in ("sbatch", "srun", "sinfo", "squeue", "scancel"):
+        if shutil.which(program) is None:
+            raise UserError(f"--executor=slurm needs Slurm: there is no {program} on this machine.")
     try:
         import submitit  # noqa: F401
     except ModuleNotFoundError:
@@ -150,3 +155,21 @@ def check_cluster(options: Options) -> None:
     if options.partition:
         for name in options.partition.split(","):
             check_choice("partition", name, done.stdout.split())
+
+
+def check_path(folder: Path) -> None:
+    """Raises unless a path can be written into a batch script.
+
+    The `#SBATCH` lines of a script are comments of the shell: a line break in a path ends the
+    comment, and the shell would run what follows.
+    """
+    if re.fullmatch(r"[\w./-]+", str(folder)) is None:
+        raise UserError(
+            "--executor=slurm needs a --workdir of letters, digits and '._-', "
+            f"got {str(folder.parent)!r:.200}."
+        )
+
+
+def script_name(name: str) -> str:
+    """Returns a name with every character but ASCII letters, digits and '._-' as '-'."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)

@@ -16,11 +16,14 @@ import signal
 import socket
 import subprocess
 import time
+import traceback
+from pathlib import Path
 from typing import Any
 
 from experiments.schedule import child, launch
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job
+from jaxformer.io import atomic_files
 from jaxformer.runtime import process_watchdog
 
 POLL = 0.2
@@ -32,15 +35,30 @@ TELL = 1.0  # seconds between two notices to a run that does not hear yet, as it
 class Worker:
     """The callable that submitit brings to the node, and back into the queue."""
 
-    def __init__(self, job: Job, patience: float = 60.0):
+    def __init__(self, job: Job, patience: float, result: Path):
         self.job, self.patience = job, patience  # seconds for a run that saves; then it is killed
+        self.result = result  # process 0 writes the exit code or the error here, as JSON
         self.program, self.process = launch.PROGRAM, None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "process": None}
 
     def __call__(self) -> int:
-        """The exit code of the run."""
+        """Runs the run to its end, writes its result and returns its exit code."""
+        try:
+            code = self._run_until_it_ends()
+        except Exception as error:  # submitit also raises here when it gives up queueing again
+            lines = traceback.format_exception_only(error)[-1].strip().splitlines()
+            self._write_result({"error": lines[-1]})
+            raise
+        self._write_result({"code": code})
+        return code
+
+    def _write_result(self, result: dict[str, int | str]) -> None:
+        if int(os.environ.get("SLURM_PROCID", 0)) == 0:
+            atomic_files.write_json(self.result, result)
+
+    def _run_until_it_ends(self) -> int:
         if shutil.which("scontrol") is None:
             print(
                 "scontrol is missing on this node: at the end of its time this job ends", flush=True

@@ -1,5 +1,6 @@
 """What a cluster is told and what it answers; its commands are pretended (tests/slurm is real)."""
 
+import json
 import os
 import pickle
 import signal
@@ -54,6 +55,8 @@ def test_the_example_says_what_sbatch_is_told():
         ("setup = 'module load cuda'", "setup must be a list of texts"),
         ("time = 'soon'", "time must be a time such as"),
         ("nodes = 0", "nodes must be at least 1, got 0"),
+        ("partition = 'a\\ntouch b'".replace("'", '"'), "'partition' must be text on one line"),
+        ('more = { comment = "a\\ntouch b" }', "'comment' must be text on one line"),
         ("time = '2m'", "time = '2m' is too short: a run is told to save 90 s before the end"),
     ],
 )
@@ -90,7 +93,10 @@ def test_wrong_words_are_one_line(words, message, pretended, tmp_path, capsys):
 
 
 def test_no_submitit_no_answer_and_no_such_partition_are_said(pretended, monkeypatch):
-    pretended("sbatch", "exit 1")
+    for program in ("sbatch", "srun", "sinfo", "squeue", "scancel"):
+        with pytest.raises(UserError, match=f"there is no {program} on this machine"):
+            options.check_cluster(Options())
+        pretended(program, "exit 1")
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install 'jaxformer\[slurm\]'"):
         options.check_cluster(Options())
@@ -120,15 +126,21 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
     mine = Queue(tmp_path)
     jobs = [Job(str(i), "c", {}, tmp_path / f"run-{i}") for i in range(5)]
     with mine.lock():
-        mine.add((job, f"12_{i}") for i, job in enumerate(jobs))
+        submission = mine.new_submission_folder()
+        mine.add(((job, f"12_{i}") for i, job in enumerate(jobs)), submission)
     mine.file.write_text(mine.file.read_text() + '{"run": "cut')
     assert mine.ids()["run-4"] == "12_4"
     states = mine.states()
     assert states["12_0"] == State("RUNNING", "n1") and "12_2" not in states
     held = {name for name, state in states.items() if state.is_held}
     assert held == {"12_3"}  # the one that a user holds will start when it is released
-    (mine.folder / "12_2_0_result.pkl").write_bytes(pickle.dumps(("error", "Traceback\nwhy")))
-    assert (mine.code("12_2"), mine.code("12_1")) == ("why", None)
+    queue.result_file(submission, "run-2").write_text('{"error": "why"}')
+    queue.result_file(submission, "run-3").write_text('{"code": 3}')
+    queue.result_file(submission, "run-4").write_text('{"code": "')
+    assert [mine.result(f"12_{i}") for i in range(1, 5)] == [None, "why", 3, None]
+    (submission / "12_1_0_result.pkl").touch()  # its worker could not be imported
+    (submission / "12_1_0_log.out").write_text("Traceback\nImportError: no experiments\n")
+    assert mine.result("12_1") == "ImportError: no experiments"
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
@@ -148,6 +160,34 @@ def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, ca
     answers = iter([UserError("Slurm does not answer.")])
     with pytest.raises(UserError, match="does not answer"):
         mine._states()
+
+
+def test_rows_that_name_no_job_of_slurm_are_passed_over(pretended, tmp_path):
+    jobs = Queue(tmp_path)
+    jobs.folder.mkdir()
+    row = {"run": "a", "job": "7_0", "folder": "0" * 32}
+    changes = ({}, {"job": 7}, {"job": "-h"}, {"job": "7_0 8"}, {"run": "../a"}, {"folder": ".."})
+    lines = [json.dumps(row | {"run": f"run-{i}"} | change) for i, change in enumerate(changes)]
+    lines += ["[1]", "7", '{"run": "b"}', "[" * 100_000]
+    jobs.file.write_text("\n".join(lines))
+    assert jobs.ids() == {"run-0": "7_0"}
+    pretended("squeue", 'echo "$@" >> "$0.calls"')
+    assert jobs.states() == {}
+    calls = (tmp_path / "bin/squeue.calls").read_text()
+    assert calls == "-h -r -t all -o %i|%T|%N|%r -j 7\n"
+
+
+def test_a_workdir_that_a_batch_script_cannot_hold_is_refused(
+    pretended, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "submitit", type(sys)("submitit"))
+    for program in ("sbatch", "srun", "squeue", "scancel", "sinfo"):
+        pretended(program, "exit 0")
+    words = ["--executor=slurm", "--file=configs/sweeps/tiny.toml"]
+    assert sweep.main([*words, f"--workdir={tmp_path}/w\ntouch pwned"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "of letters, digits and '._-', got" in error
+    assert options.script_name("jaxformer-a b\ntouch é") == "jaxformer-a-b-touch--"
 
 
 def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
@@ -227,6 +267,8 @@ if words["--config"] == "slow":
     signal.signal(signal.SIGUSR2, lambda *_: sys.exit(143))
     (folder / "ready").touch()
     time.sleep(60)
+if words["--config"] == "finished":
+    (folder / "result.json").write_text("{}")
 sys.exit(0 if words["--config"] != "broken" else 2)
 """
 
@@ -235,12 +277,19 @@ sys.exit(0 if words["--config"] != "broken" else 2)
 def worker(tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", RUN))
-    return lambda kind: Worker(Job("a", kind, {}, tmp_path / "run"))
+    return lambda kind: Worker(Job("a", kind, {}, tmp_path / "run"), 60.0, tmp_path / "run.json")
 
 
-def test_a_worker_starts_a_killed_run_again_and_gives_back_its_code(worker, tmp_path, capsys):
+def test_a_worker_starts_a_killed_run_again_and_writes_its_code(
+    worker, tmp_path, monkeypatch, capsys
+):
     assert worker("killed")() == 0 and (tmp_path / "run/starts").read_text() == "xxx"
     assert worker("broken")() == 2
+    assert json.loads((tmp_path / "run.json").read_text()) == {"code": 2}
+    monkeypatch.setattr(launch, "PROGRAM", None)
+    with pytest.raises(TypeError):
+        worker("broken")()
+    assert "NoneType" in json.loads((tmp_path / "run.json").read_text())["error"]
     said = capsys.readouterr().out
     assert said.count("killed by signal 9; it is started again") == 2
     assert "scontrol is missing" in said or os.path.exists("/usr/bin/scontrol")
@@ -274,3 +323,79 @@ def test_a_worker_saves_when_its_time_is_up_and_can_be_sent_again(worker, tmp_pa
         signal.signal(signal.SIGALRM, before)
     assert mine.process.wait() == 143
     assert pickle.loads(pickle.dumps(mine)).process is None
+
+
+# A Slurm of shell scripts. Job 7 starts before sbatch returns, hence before submitit has written
+# what the job is to do. A file in alive/ is a job that runs.
+SBATCH = """
+jobs=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\)%.*/\\1/p' "$1")
+mkdir -p "$ROOM/alive"
+for i in $(seq 0 "${jobs:-0}"); do
+  touch "$ROOM/alive/7_$i"
+  (
+    SLURM_JOB_ID=7 SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$i bash "$1"
+    rm "$ROOM/alive/7_$i"
+  ) > "$ROOM/job-$i.log" 2>&1 &
+done
+sleep "$HEAD_START"
+echo "Submitted batch job 7"
+"""
+SQUEUE = 'for job in $(ls "$ROOM/alive"); do echo "$job|RUNNING|n1|None"; done'
+SRUN = """
+log=$(echo "$3" | sed "s/%A_%a_%t/7_${SLURM_ARRAY_TASK_ID}_0/")
+shift 3
+exec "$@" > "$log" 2>&1
+"""
+
+
+class Planted:
+    """An object that makes a file when it is unpickled."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.file),))
+
+
+@pytest.fixture
+def shell_cluster(pretended, tmp_path, monkeypatch):
+    """A cluster of shell scripts, and in its sweep's folder pickles under the names of job 7."""
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("ROOM", str(tmp_path))
+    monkeypatch.setenv("HEAD_START", "0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    for program, script in (("srun", SRUN), ("sbatch", SBATCH), ("squeue", SQUEUE)):
+        pretended(program, script)
+    for program in ("sinfo", "scancel"):
+        pretended(program, "exit 0")
+    root = tmp_path / "sweep"
+    (root / "slurm").mkdir(parents=True)
+    planted = pickle.dumps(Planted(tmp_path / "executed"))
+    for i in (0, 1):
+        for name in (f"7_{i}_0_result.pkl", f"7_{i}_submitted.pkl"):
+            (root / "slurm" / name).write_bytes(planted)
+    monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", RUN))
+    return root
+
+
+def test_a_planted_result_is_not_unpickled(shell_cluster, pretended, tmp_path):
+    pretended("sbatch", "echo Submitted batch job 7")  # its jobs vanish
+    pretended("squeue", "exit 0")
+    jobs = [Job(f"run {i}", "finished", {}, shell_cluster / f"run-{i}") for i in range(2)]
+    with SlurmLauncher(Options(), shell_cluster) as cluster:
+        outcomes = list(cluster.run(jobs))
+    assert [outcome.code for outcome in outcomes] == [1, 1]
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_job_does_what_was_submitted_and_not_what_was_planted(
+    shell_cluster, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HEAD_START", "3")
+    kinds = ("finished", "broken")
+    jobs = [Job(kind, kind, {}, shell_cluster / f"run-{kind}") for kind in kinds]
+    with SlurmLauncher(Options(), shell_cluster) as cluster:
+        outcomes = {outcome.job.name: outcome.code for outcome in cluster.run(jobs)}
+    assert outcomes == {"finished": 0, "broken": 2}
+    assert not (tmp_path / "executed").exists()
