@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from configs.common import SCALES, VARIANTS, hidden_markov
@@ -66,7 +67,7 @@ def check_variant(config, built):
         state = jax.eval_shape(built.create)
         members = config.n_seeds * len(config.optim.learning_rate)
         assert all(leaf.shape[0] == members for leaf in jax.tree.leaves(state.trainable))
-        tokens = jax.ShapeDtypeStruct((2, built.task.length), int)
+        tokens = jax.ShapeDtypeStruct((2, built.task.length), jnp.int32)
         logits = jax.eval_shape(built.apply, shapes, tokens, None)
         assert logits.shape == (2, built.task.length, built.task.vocab_size)
 

@@ -65,7 +65,8 @@ def check(model: Model, inputs: Any) -> None:
         )
     if inputs.shape[1] < 2:
         raise UserError("the signal is that of two tokens or more, got sequences of one.")
-    like = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype)
+    # eval_shape turns NumPy's int64 into JAX's int32, where ShapeDtypeStruct warns.
+    like = jax.eval_shape(lambda tokens: tokens[:1], inputs)
     known = capture.shapes(model, None, like)
     for address in (_enters(), *_ends(spec), *_rows(spec)):
         if address not in known:

@@ -55,6 +55,10 @@ def test_blocks_that_add_nothing():
     np.testing.assert_allclose(found.gradient, np.ones(3), rtol=1e-6)
 
 
+def test_tokens_of_numpy_are_accepted():
+    signal.check(small(), np.zeros((2, 8), np.int64))
+
+
 @pytest.mark.slow
 def test_a_network_at_random_is_measured_as_by_hand():
     """An encoder of one block: its activations, and its slope in forward mode."""

@@ -115,4 +115,4 @@ def _blank(model: Model, params: Any) -> Any:
         return jax.ShapeDtypeStruct((1, 2), jnp.int32)
     asked = getattr(model, "input_width", None)
     width = asked(params) if asked else getattr(model.spec, "width", 2)
-    return jax.ShapeDtypeStruct((1, 2, width), float)
+    return jax.ShapeDtypeStruct((1, 2, width), jnp.result_type(float))
