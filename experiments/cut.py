@@ -23,6 +23,10 @@ The first form prints the likeliest next tokens of the whole and of the cut mode
 The second form scores every matrix at every fraction. There is one SVD a matrix and one compiled
 program, and the blocks below a matrix are computed once.
 
+Tied tokens share the mean of their ranks; where n tokens tie for the likeliest, each scores 1/n in
+top_1. A network whose logits are not finite has no scores (null in rows.jsonl), and the command
+exits with 1.
+
   --search           scores many cuts: this second form
   --prompts=FILE     has a line for each prompt: prompt, tab, target (its first token is scored)
   --against=TEXT     a token whose probability is shown beside the target's
@@ -42,17 +46,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
 from experiments.cli.describe import number, show
 from experiments.papers.associations import cutting, prompts
 from jaxformer import loading, surgery
-from jaxformer.core.errors import UserError
+from jaxformer.core import paths
+from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.models.pretrained import save_folder, text
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.training.progress import Line
 
+WHOLE, CUT = "the whole model", "the cut model"
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
 
 
@@ -98,15 +105,20 @@ def main(argv: Sequence[str]) -> int:
     targets = [asked.target] if asked.target else []
     one = prompts.batch(words, [asked.prompt], targets)
     cut = surgery.laser(params, asked.matrix, fractions[0])
-    _compare(model, params, cut, words, one, against[0], asked.top)
+    undefined = _compare(model, params, cut, words, one, against[0], asked.top)
     for path in cutting.chosen(params, asked.matrix):
         matrix = surgery.matrices(params, path)[path]
         rank = surgery.rank_of(matrix, fractions[0])
         print(f"{path}: {matrix.shape[0]} x {matrix.shape[1]}, rank {rank} kept")
     _notes(one, against)
-    if asked.save:
+    if asked.save and CUT not in undefined:
         save_folder(asked.save, model, cut, config, folder)
         print(f"the cut model: {asked.save}")
+    if undefined:
+        names = " and ".join(undefined)
+        if asked.save and CUT in undefined:
+            names += " (not saved)"
+        raise _not_finite(f"from {names}", asked, params)
     return 0
 
 
@@ -115,20 +127,44 @@ def _notes(batch: prompts.Prompts, against: tuple[int, str]) -> None:
         print(f"note: {note}")
 
 
-def _compare(model, params, cut, words, one: prompts.Prompts, against: int, top: int) -> None:
-    """Both distributions, the likeliest tokens of either."""
-    whole_V = prompts.next_log_probabilities(model, params, one)[0]
-    cut_V = prompts.next_log_probabilities(model, cut, one)[0]
-    tokens = [*np.argsort(-whole_V)[:top], *np.argsort(-cut_V)[:top]]
+def _compare(model, params, cut, words, one: prompts.Prompts, against: int, top: int) -> list[str]:
+    """Prints both distributions, the likeliest tokens of either; returns which are not finite."""
+    logs = {
+        name: prompts.next_log_probabilities(model, weights, one)
+        for name, weights in ((WHOLE, params), (CUT, cut))
+    }
+    undefined = [name for name, logs_1xV in logs.items() if not prompts.is_finite(logs_1xV)[0]]
+    tokens = []
+    for name, logs_1xV in logs.items():
+        if name not in undefined:
+            tokens += [*np.argsort(-logs_1xV[0])[:top]]
     tokens += [token for token in (*one.targets_B, against) if token != prompts.NONE]
     table = Table("next token", "p", "rank", "p cut", "rank cut", box=None, pad_edge=False)
     for token in dict.fromkeys(int(token) for token in tokens):
         cells = []
-        for logs_V in (whole_V, cut_V):
-            rank = int((logs_V > logs_V[token]).sum()) + 1
-            cells += [number(float(np.exp(logs_V[token]))), str(rank)]
+        for name, logs_1xV in logs.items():
+            if name in undefined:
+                cells += [number(None), number(None)]
+                continue
+            (rank,) = prompts.ranks(logs_1xV, np.array([token]))
+            cells += [number(float(np.exp(logs_1xV[0, token]))), f"{rank:.1f}".removesuffix(".0")]
         table.add_row(words.show(token), *cells)
     show(table)
+    return undefined
+
+
+def _not_finite(what: str, asked, params) -> NotFiniteError:
+    """Returns the error of logits that are not finite, with the likeliest cause."""
+    broken = [path for path, leaf in paths.flatten(params).items() if not jnp.isfinite(leaf).all()]
+    advice = "Its activations exceed the numbers of its dtype."
+    if broken:
+        advice = f"The weights of {asked.models[0]} such as {broken[0]} are not finite."
+    elif asked.dtype not in (None, "float32", "float64"):
+        advice = "Try --dtype=float32."
+    return NotFiniteError(
+        f"expected finite logits, got nan or infinity {what}, which have no probability, rank or "
+        f"top-1. {advice}"
+    )
 
 
 def _search(asked, model, params, words, fractions: list[float], against: tuple[int, str]) -> int:
@@ -165,14 +201,23 @@ def _search(asked, model, params, words, fractions: list[float], against: tuple[
     _print(of_these(), asked.top)
     _notes(batch, against)
     print(f"all {len(done)} rows: {rows.file}")
+    undefined = [row for row in of_these() if "reason" in row]
+    if undefined:
+        raise _not_finite(f"in {len(undefined)} of {len(of_these())} rows", asked, params)
     return 0
 
 
 def _print(rows: list[dict[str, Any]], top: int) -> None:
-    """The uncut model, then the cuts that help the target most."""
+    """Prints the uncut model, then the cuts that help the target most.
+
+    Cuts without finite logits come last, with dashes.
+    """
     (whole,) = [row for row in rows if not row["matrix"]]
-    cuts = sorted((row for row in rows if row["matrix"]), key=lambda row: -row["log_p_target"])
-    names = [name for name in whole if name not in ("matrix", "fraction", "rank")]
+    cuts = [row for row in rows if row["matrix"]]
+    finite = [row for row in cuts if "reason" not in row]
+    finite.sort(key=lambda row: -row["log_p_target"])
+    cuts = finite + [row for row in cuts if "reason" in row]
+    names = [name for name in whole if name not in ("matrix", "fraction", "rank", "reason")]
     table = Table("matrix", "fraction", "rank", *names, box=None, pad_edge=False)
     for row in [whole, *cuts[:top]]:
         rank = str(row["rank"]) if row["matrix"] else "all"

@@ -8,6 +8,14 @@ from collections.abc import Iterable
 class UserError(ValueError):
     """A mistake of the caller. Commands print it without a traceback; a library call raises it."""
 
+    exit_code = 2  # of the command that it ends
+
+
+class NotFiniteError(UserError):
+    """Reports a network whose numbers are nan or infinity. What is valid has been written."""
+
+    exit_code = 1
+
 
 def one_line(words: object, most: int = 500) -> str:
     """What somebody else wrote as one line that a terminal may print: no breaks, no controls."""

@@ -131,7 +131,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
         except SystemExit as end:
             code = int(end.code or 0)
         except UserError as error:
-            code = _fails(one_line(error, 6000))
+            code = _fails(one_line(error, 6000), error.exit_code)
         except KeyboardInterrupt:
             code = _fails("stopped by Ctrl-C.", 130)
         except OSError as error:

@@ -13,7 +13,7 @@ from experiments.papers.associations import blockwise, cutting, prompts
 from jaxformer import surgery
 from jaxformer.core import paths
 from jaxformer.models import export
-from jaxformer.models.pretrained import text, tiny
+from jaxformer.models.pretrained import save_folder, text, tiny
 from theory.advise import main as advise
 
 PROMPT = "Madrid is located in"
@@ -225,3 +225,74 @@ def test_bad_files(folder, tmp_path, capsys):
     assert "does not match the model" in fails(capsys, small, *words)
     (small / "tokenizer.json").write_text(json.dumps({"a": 1}))
     assert "is no tokenizer" in fails(capsys, small, *words)
+
+
+@pytest.fixture
+def large(folder, tmp_path):
+    """A model whose activations exceed float16, and not float32."""
+    model, params, config = jaxformer.load(folder)
+    flat = paths.flatten(params)
+    mlp = {path: 400 * leaf for path, leaf in flat.items() if "/mlp/" in path and leaf.ndim == 2}
+    params = paths.replace(params, mlp)
+    return save_folder(tmp_path / "large", model, params, config, folder)
+
+
+def refuse_constant(name):
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_a_search_without_finite_logits_has_null_scores_and_fails(large, tmp_path, capsys):
+    (tmp_path / "p.txt").write_text(LINES)
+    words = [str(large), *SEARCH, "--matrix=block_1/mlp/in", f"--prompts={tmp_path / 'p.txt'}"]
+    assert main([*words, f"--out={tmp_path / 'float32'}"]) == 0
+    for _ in ("measured", "read from rows.jsonl"):
+        assert main([*words, f"--out={tmp_path / 'float16'}", "--dtype=float16"]) == 1
+        printed = capsys.readouterr()
+        assert printed.err.count("error: ") == 1 and printed.err.endswith(
+            "error: expected finite logits, got nan or infinity in 3 of 3 rows, which have no "
+            "probability, rank or top-1. Try --dtype=float32.\n"
+        )
+        assert "all 3 rows: " in printed.out and "nan" not in printed.out
+    lines = (tmp_path / "float16/rows.jsonl").read_text().splitlines()
+    rows = [json.loads(line, parse_constant=refuse_constant) for line in lines]
+    assert len(rows) == 3
+    for row in rows:
+        assert row["reason"] == "the logits after 3 of 3 prompts are not finite"
+        assert {row[name] for name in ("p_target", "log_p_target", "rank_target", "top_1")} == {
+            None
+        }
+
+
+def test_a_comparison_without_finite_logits_shows_no_numbers_and_fails(large, tmp_path, capsys):
+    words = [str(large), "--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}"]
+    words += ["--target=Spain", f"--save={tmp_path / 'cut'}"]
+    assert main([*words, "--dtype=float16"]) == 1
+    printed = capsys.readouterr()
+    (row,) = [line for line in printed.out.splitlines() if line.startswith("' Spain'")]
+    assert row.split()[2:] == ["-"] * 4
+    assert printed.err.endswith(
+        "error: expected finite logits, got nan or infinity from the whole model and the cut model "
+        "(not saved), which have no probability, rank or top-1. Try --dtype=float32.\n"
+    )
+    assert not (tmp_path / "cut").exists()
+    assert main(words) == 0
+
+
+def test_weights_that_are_not_finite_are_named_as_the_cause(folder, tmp_path, capsys):
+    model, params, config = jaxformer.load(folder)
+    bias = {"block_1/mlp/out/bias": np.full(16, np.nan, np.float32)}
+    broken = save_folder(tmp_path / "broken", model, paths.replace(params, bias), config, folder)
+    words = ["--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}"]
+    assert main([str(broken), *words]) == 1
+    assert "The weights of " in (error := capsys.readouterr().err)
+    assert "block_1/mlp/out/bias are not finite" in error and "dtype" not in error
+
+
+def test_tied_tokens_share_their_rank_in_the_table(folder, tmp_path, capsys):
+    model, params, config = jaxformer.load(folder)
+    zeros = jax.tree.map(np.zeros_like, params)
+    equal = save_folder(tmp_path / "equal", model, zeros, config, folder)
+    words = ["--matrix=block_1/mlp/in", "--fraction=0.5", f"--prompt={PROMPT}", "--target=Spain"]
+    assert main([str(equal), *words]) == 0
+    (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("' Spain'")]
+    assert float(row.split()[3]) == float(row.split()[5]) == (model.spec.vocab_size + 1) / 2

@@ -300,3 +300,18 @@ def test_what_cannot_be_read_is_one_line(gpt2, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(hub, "fetch", gated)
     monkeypatch.chdir(tmp_path)
     refused("meta-llama/Llama-3 is gated", "--model", "meta-llama/Llama-3")
+
+
+def test_weights_that_are_not_finite_have_no_signal(gpt2, tmp_path, capsys):
+    model, params, config = jaxformer.load(gpt2)
+    params["block_1"]["mlp"]["in"]["bias"] = np.full(64, np.nan, np.float32)
+    words = ["--model", str(save_folder(tmp_path / "broken", model, params, config, gpt2))]
+    assert advise.main([*words, "--json"]) == 1
+    printed = capsys.readouterr()
+    found = json.loads(printed.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert None not in found["now"]["keys"] and found["now"]["cosine"][2] is None
+    assert found["not_finite"][0] == "cosine of now from layer 2"
+    assert printed.err.startswith("error: expected finite activations and gradients, got nan")
+    assert printed.err.count("\n") == 1
+    assert advise.main([*words, "--plot", str(tmp_path / "signal.png")]) == 1
+    assert "nan" not in capsys.readouterr().out and (tmp_path / "signal.png").exists()

@@ -19,6 +19,7 @@ beta = deviation of the scores / sqrt(ln T). sigma_V^2, sigma_W^2 are variances 
 import json
 from collections.abc import Sequence
 
+from jaxformer.core.errors import NotFiniteError
 from jaxformer.runtime.command_line import command
 from theory.advise.diagnosis import judge as judge
 from theory.advise.question import Question as Question, parse
@@ -38,9 +39,15 @@ def main(argv: Sequence[str]) -> int:
             if args.run
             else layer_comparison.of_model(args.model, args.tokens, args.length)
         )
-        print(json.dumps(found) if args.json else table.text(found))
+        broken = layer_comparison.not_finite(found)
+        print(layer_comparison.as_json(found, broken) if args.json else table.text(found))
         if args.plot:
             table.draw(found, args.plot, quiet=args.json)
+        if broken:
+            raise NotFiniteError(
+                f"expected finite activations and gradients, got nan or infinity: {broken[0]}. "
+                "Check the weights for nan, infinity and values beyond their initial scale."
+            )
         return 0
     answer = judge(question)
     if args.solve:

@@ -6,6 +6,7 @@ theory. A published model: its weights on your text, and what its config.json dr
 Folders are read and never written.
 """
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from theory.signal.recursion import layers_of, trace
 
 SEQUENCES = 32  # of a run; of a published model those of tokens.py
 LENGTH = 128  # at most, of a published model, unless --length says more
+MEASURED = ("start", "now")
 NUMBERS = ("cosine", "keys", "beta", "gradient")
 
 
@@ -122,6 +124,35 @@ def predicted(
         "beta": np.sqrt(np.array(spread) / np.log(length)).tolist(),
         "gradient": gradients(net, cells, states, steps).size.tolist(),
     }
+
+
+def not_finite(found: dict[str, Any]) -> list[str]:
+    """Returns the measured numbers of `of_run` or `of_model` that are nan or infinity.
+
+    Each is named with its first layer: "cosine of now from layer 1".
+    """
+    out = []
+    rows = len(found["predicted"]["cosine"])
+    for kind in MEASURED:
+        for name, values in found.get(kind, {}).items():
+            broken = np.flatnonzero(~np.isfinite(values))
+            if len(broken):
+                out.append(f"{name} of {kind} from layer {broken[0] + rows - len(values)}")
+    return out
+
+
+def as_json(found: dict[str, Any], broken: list[str]) -> str:
+    """Returns strict JSON: null in place of nan and infinity, with the list "not_finite"."""
+    answer = dict(found)
+    for kind in ("predicted", *MEASURED):
+        if kind in found:
+            answer[kind] = {
+                name: [value if np.isfinite(value) else None for value in values]
+                for name, values in found[kind].items()
+            }
+    if broken:
+        answer["not_finite"] = broken
+    return json.dumps(answer, allow_nan=False)
 
 
 def _test_inputs(loaded: Loaded) -> np.ndarray:

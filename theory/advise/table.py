@@ -1,5 +1,6 @@
 """A network as it is beside its prediction: a table, a layer a row, and one picture."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ RANGED = ("cosine", "keys", "gradient")
 
 
 def text(found: dict[str, Any]) -> str:
-    """The table."""
+    """The table. A dash stands for a number that is nan or infinity."""
     name = found["run"] if "run" in found else found["model"]
     kinds = [kind for kind in KINDS if kind in found]
     out = [f"judged            {name}: {found['judged']}, {found['length']} tokens"]
@@ -29,7 +30,10 @@ def text(found: dict[str, Any]) -> str:
         for number, form in FORMS.items():
             for kind in kinds:
                 value = _at(found[kind][number], layer, len(found["predicted"]["cosine"]))
-                cells.append(f"{'':>9}" if value is None else f"{value:{form}}")
+                if value is None:
+                    cells.append(f"{'':>9}")
+                else:
+                    cells.append(f"{value:{form}}" if math.isfinite(value) else f"{'-':>9}")
         out.append(f"{layer:5d}   {' '.join(cells)}".rstrip())
     return "\n".join(out)
 

@@ -86,15 +86,19 @@ class Rows:
     def append(self, row: dict[str, Any]) -> None:
         broken = self.file.exists() and not self.file.read_bytes().endswith(b"\n")
         with self.file.open("a") as out:
-            out.write("\n" * broken + json.dumps(row) + "\n")
+            out.write("\n" * broken + json.dumps(row, allow_nan=False) + "\n")
 
 
 def _json(content: bytes) -> Any:
-    """What it says, None if it is damaged."""
+    """Returns the value, or None if the content is damaged or holds NaN, which is no JSON."""
     try:
-        return json.loads(content)
+        return json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def weights(params: Any) -> str:

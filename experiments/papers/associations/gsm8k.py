@@ -23,8 +23,8 @@ from experiments.papers.associations.cutting import Rows
 from experiments.papers.outcome import Outcome
 from jaxformer import surgery
 from jaxformer.build import DTYPES
-from jaxformer.core.errors import UserError, check_choice
-from jaxformer.models.pretrained.generate import greedy
+from jaxformer.core.errors import NotFiniteError, UserError, check_choice
+from jaxformer.models.pretrained.generate import NOT_FINITE, greedy
 from jaxformer.training.metrics import over_seeds
 
 # For trying things out without the files: not GSM8K.
@@ -163,7 +163,7 @@ def answers(
     model: Any, params: Any, words: Any, texts: list[str], new_tokens: int, at_once: int
 ) -> list[str]:
     """Greedy continuations up to the next question. Lengths are rounded up and the batch is filled,
-    so that few programs are compiled."""
+    so that few programs are compiled. Raises if the logits of any token are not finite."""
     ids = [words.encode(text) for text in texts]
     length = 64 * -(-max(map(len, ids)) // 64)
     tokens = np.zeros((at_once, length), np.int32)
@@ -173,7 +173,13 @@ def answers(
         row[length - len(found) :] = found
         seen[length - len(found) :] = True
     said = np.asarray(_program(model, new_tokens)(params, jnp.asarray(tokens), jnp.asarray(real)))
-    return [words.decode(row.tolist()).split("Question:")[0] for row in said[: len(texts)]]
+    said = said[: len(texts)]
+    if (said == NOT_FINITE).any():
+        raise NotFiniteError(
+            "expected finite logits, got nan or infinity: there is no likeliest token. "
+            "Try --config.figure.dtype=float32, then check the weights."
+        )
+    return [words.decode(row.tolist()).split("Question:")[0] for row in said]
 
 
 _PROGRAMS: dict[Any, Any] = {}

@@ -118,26 +118,55 @@ def next_log_probabilities(model: Any, params: Any, asked: Prompts) -> np.ndarra
     return np.asarray(_program(model)(params, asked.tokens_BxT, asked.ends_Bx1))
 
 
+def is_finite(logs_BxV: np.ndarray) -> np.ndarray:
+    """Returns for each prompt, (B,), whether all log probabilities are finite numbers."""
+    return np.asarray(np.isfinite(logs_BxV).all(1))
+
+
 def ranks(logs_BxV: np.ndarray, token_B: np.ndarray) -> np.ndarray:
-    """1 for the likeliest token."""
-    own = np.take_along_axis(logs_BxV, token_B[:, None], 1)
-    return (logs_BxV > own).sum(1) + 1
+    """Returns the rank of one token after each prompt, (B,): 1 for the likeliest.
+
+    Tied tokens share the mean of their ranks: (V + 1) / 2 where all V tokens are equally likely.
+    A prompt after which the log probabilities are not finite has rank nan.
+    """
+    own_Bx1 = np.take_along_axis(logs_BxV, token_B[:, None], 1)
+    likelier_B = (logs_BxV > own_Bx1).sum(1)
+    tied_B = (logs_BxV == own_Bx1).sum(1)
+    return np.where(is_finite(logs_BxV), likelier_B + (tied_B + 1) / 2, np.nan)
 
 
-def scores(logs_BxV: np.ndarray, targets_B: np.ndarray, against: int = NONE) -> dict[str, float]:
-    """Means over the prompts: probability and rank of the target, and of one other token."""
-    found: dict[str, float] = {}
+def top_1(logs_BxV: np.ndarray, token_B: np.ndarray) -> np.ndarray:
+    """Returns the expected top-1 score of one token after each prompt, (B,), in [0, 1].
+
+    Ties are broken at random: where n tokens are the likeliest, each of them scores 1/n.
+    A prompt after which the log probabilities are not finite has the score nan.
+    """
+    own_Bx1 = np.take_along_axis(logs_BxV, token_B[:, None], 1)
+    is_likeliest_B = (logs_BxV <= own_Bx1).all(1)
+    tied_B = np.maximum((logs_BxV == own_Bx1).sum(1), 1)
+    return np.where(is_finite(logs_BxV), is_likeliest_B / tied_B, np.nan)
+
+
+def scores(logs_BxV: np.ndarray, targets_B: np.ndarray, against: int = NONE) -> dict[str, Any]:
+    """Returns means over the prompts: probability and rank of the target and of one other token.
+
+    If the logits after any prompt are not finite, all scores are None and "reason" names it.
+    """
+    found: dict[str, Any] = {}
     if (targets_B != NONE).all():
         log_p = np.take_along_axis(logs_BxV, targets_B[:, None], 1)[:, 0]
-        rank = ranks(logs_BxV, targets_B)
         found |= {
             "p_target": float(np.exp(log_p).mean()),
             "log_p_target": float(log_p.mean()),
-            "rank_target": float(rank.mean()),
-            "top_1": float((rank == 1).mean()),
+            "rank_target": float(ranks(logs_BxV, targets_B).mean()),
+            "top_1": float(top_1(logs_BxV, targets_B).mean()),
         }
     if against != NONE:
         other = np.full(len(logs_BxV), against)
         found["p_against"] = float(np.exp(logs_BxV[:, against]).mean())
         found["rank_against"] = float(ranks(logs_BxV, other).mean())
+    undefined = int((~is_finite(logs_BxV)).sum())
+    if undefined:
+        reason = f"the logits after {undefined} of {len(logs_BxV)} prompts are not finite"
+        return dict.fromkeys(found) | {"reason": reason}
     return found

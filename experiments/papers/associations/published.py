@@ -25,7 +25,7 @@ from experiments.papers.outcome import Outcome, exact
 from jaxformer import loading, surgery
 from jaxformer.build import DTYPES
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.errors import NotFiniteError, UserError, check_choice
 from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
 from jaxformer.models.pretrained.folder import read_json
 from jaxformer.training.metrics import over_seeds
@@ -70,7 +70,24 @@ def measure_published(
                 held[key] = _one(source, revision, i, about) | {"files": files[revision]}
                 rows.append(held[key])
             found.append(held[key])
+    _check_finite(found, revisions)
     return _outcome(found, revisions)
+
+
+def _check_finite(rows: Sequence[dict[str, Any]], revisions: Sequence[str]) -> None:
+    """Raises if a number of any revision is missing because its logits are not finite."""
+    broken = [
+        revision or "its only revision"
+        for revision, row in zip(revisions, rows, strict=True)
+        if any(
+            None in of_prompts for part in row["values"].values() for of_prompts in part.values()
+        )
+    ]
+    if broken:
+        raise NotFiniteError(
+            f"expected finite logits, got nan or infinity at {', '.join(broken)}: there is no "
+            "probability and no rank. Try --config.figure.dtype=float32, then check the weights."
+        )
 
 
 def files_of(source: str, revision: str) -> str:
@@ -125,7 +142,10 @@ def opened(source: str, revision: str, number: int, dtype: str) -> tuple[Any, An
 
 
 def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict[str, Any]:
-    """{"revision", "values": {"whole": {quantity: [one a prompt]}, "block_15/mlp/in@0.02": ..}}."""
+    """{"revision", "values": {"whole": {quantity: [one a prompt]}, "block_15/mlp/in@0.02": ..}}.
+
+    A quantity is None after a prompt whose logits are not finite.
+    """
     model, params, words = opened(source, revision, number, about["dtype"])
     asked = prompting.asked(about["prompt"], about["sentences"], about["seed"], words)
     batch = prompts.batch(words, [a.prompt for a in asked], [a.target for a in asked])
@@ -137,14 +157,18 @@ def _one(source: str, revision: str, number: int, about: dict[str, Any]) -> dict
         wrong = [prompts.next_token(words, one.wrong)[0] for one in asked]
         tokens["wrong"] = np.array(wrong)
 
-    def values(weights: Any) -> dict[str, list[float]]:
+    def values(weights: Any) -> dict[str, list[float | None]]:
         logs_BxV = prompts.next_log_probabilities(model, weights, batch)
         found = {}
         for name, token_B in tokens.items():
             own = np.take_along_axis(logs_BxV, token_B[:, None], 1)[:, 0]
             found[f"p_{name}"] = np.exp(own).tolist()
             found[f"rank_{name}"] = prompts.ranks(logs_BxV, token_B).tolist()
-        return found
+        defined_B = prompts.is_finite(logs_BxV)
+        return {
+            name: [number if defined else None for number, defined in zip(numbers, defined_B)]
+            for name, numbers in found.items()
+        }
 
     found = {WHOLE: values(params)}
     if about["fractions"]:

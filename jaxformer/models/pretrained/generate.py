@@ -8,11 +8,15 @@ import jax.numpy as jnp
 from jaxformer.core.errors import check_range
 from jaxformer.models.pretrained.network import Pretrained
 
+NOT_FINITE = -1  # in place of a token whose logits are nan or infinity
+
 
 def greedy(
     model: Pretrained, params: Any, tokens_BxT: jax.Array, new: int, real_BxT: Any = None
 ) -> jax.Array:
     """The `new` likeliest next tokens, one after the other, (B, new).
+
+    Where the logits are not finite, the token and all later ones of the row are NOT_FINITE.
 
     Prompts of several lengths are padded on the left, where `real_BxT` is false. Where a longrope
     model passes the length of its first training, all tokens are seen anew with the long factors:
@@ -48,7 +52,9 @@ def greedy(
         return said(said_BxS, slot + 1, logits), cache
 
     def said(said_BxS, slot, logits_BxV):
-        return said_BxS.at[:, slot].set(jnp.argmax(logits_BxV, -1).astype(said_BxS.dtype))
+        is_defined_B = jnp.isfinite(logits_BxV).all(-1) & (said_BxS[:, slot - 1] != NOT_FINITE)
+        token_B = jnp.where(is_defined_B, jnp.argmax(logits_BxV, -1), NOT_FINITE)
+        return said_BxS.at[:, slot].set(token_B.astype(said_BxS.dtype))
 
     said_BxS = jnp.pad(tokens_BxT, ((0, 0), (0, new)))
     logits, cache = call(tokens_BxT, T - 1, real_BxT, model.empty_cache(n_batch, S))

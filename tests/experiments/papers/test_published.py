@@ -1,6 +1,8 @@
 """The paper's questions to published models, walked through on random tiny ones."""
 
 import json
+import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,7 +12,8 @@ from configs.associations import published as config
 from experiments.papers.associations import gsm8k, prompting, prompts, published
 from experiments.run import main
 from jaxformer import surgery
-from jaxformer.core.errors import UserError
+from jaxformer.core import paths
+from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.models.pretrained import text, tiny
 
 SETTINGS = dict(
@@ -225,3 +228,30 @@ def test_the_folder_of_a_model_is_asked_for_its_matrices(tmp_path):
     published.check_matrix(str(tmp_path), "block_0/mlp/in")
     with pytest.raises(UserError, match="matches no path"):
         published.check_matrix(str(tmp_path), "block_9/mlp/in")
+
+
+def test_a_network_without_finite_logits_fails_and_its_row_is_null(monkeypatch):
+    """All revisions are measured and their rows kept before the run fails."""
+    opened = published.opened
+
+    def broken(source, revision, number, dtype):
+        model, params, words = opened(source, revision, number, dtype)
+        bias = {"block_1/mlp/in/bias": np.full(40, np.nan, np.float32)}
+        return model, paths.replace(params, bias) if number == 0 else params, words
+
+    monkeypatch.setattr(published, "opened", broken)
+    for _ in ("measured", "read from the cache"):
+        with pytest.raises(NotFiniteError, match=r"got nan or infinity at step0.*dtype=float32"):
+            published.measure_published(**SETTINGS)
+        monkeypatch.setattr(published, "opened", None)
+    (file,) = (Path(os.environ["XDG_CACHE_HOME"]) / "jaxformer/published").glob("*/rows.jsonl")
+    first, second = (json.loads(line)["values"]["whole"] for line in file.read_text().splitlines())
+    assert first["p_target"] == first["rank_target"] == [None] * 4
+    assert None not in second["p_target"] + second["rank_target"]
+
+
+def test_answers_of_a_network_without_finite_logits_are_refused():
+    model, params, words = published.opened("tiny:phi3", "", 0, "float32")
+    weights = paths.replace(params, {"final_norm/scale": np.full(16, np.nan, np.float32)})
+    with pytest.raises(NotFiniteError, match="expected finite logits"):
+        gsm8k.answers(model, weights, words, ["Madrid is located in"], 3, 1)
