@@ -1,4 +1,4 @@
-"""Short fits inside a figure: the engine of every other run, without a folder or an evaluation."""
+"""Short trainings inside a figure, by the training loop of every run, without a run folder."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ from jaxformer.training.setup import Phase, make_setup
 
 
 class Fitted(NamedTuple):
-    """What is left of a fit, by member: learning rates slowest, then seeds."""
+    """The results of a training. Members are ordered by learning rate, then by seed."""
 
-    losses_RxSxT: np.ndarray  # (rates, seeds, steps); of a diverged member nan from there on
-    initial: Any  # parameters; the leading axis is that of the members
-    params: Any
+    losses_RxSxT: np.ndarray  # learning rates, seeds, steps; nan after a member diverged
+    initial: Any  # parameters before training; the leading axis is members
+    params: Any  # parameters after training
     test: Batch
 
 
@@ -39,20 +39,35 @@ def fitted(
     batch_size: int,
     test_size: int = 1,
 ) -> Fitted:
-    """Every seed at every rate, in one program; in float32, whatever surrounds it."""
+    """Trains every seed at every learning rate in one program, in float32.
+
+    Args:
+      model: The network.
+      task: A task of `jaxformer.tasks`.
+      partition: The parameters that are trained and those that are frozen.
+      tx: The optimizer; a member's learning rate multiplies its updates.
+      rates: Learning rates.
+      seed: The first seed.
+      n_seeds: The number of seeds.
+      steps: Training steps.
+      batch_size: Examples per step.
+      test_size: Examples of the held-out test set that is returned.
+    """
     settings = TrainSettings(batch_size=batch_size, steps=steps, log_every=1, eval_every=0)
     with jax.enable_x64(False):
         members = population(seed, n_seeds, rates)
         data = make_source(task, DataSettings(test_size=test_size, validation_size=1), batch_size)
-        nouns = (task, model, partition, tx, data, members)
-        setup = make_setup(*nouns, settings, DeviceSettings())
+        parts = (task, model, partition, tx, data, members)
+        setup = make_setup(*parts, settings, DeviceSettings())
         trained = train_phases([Phase(steps, setup)], settings, Memory({}), progress=False)
         start = setup.create()
         initial = Partition.merge(start.trainable, start.frozen)
         losses_TxM = np.stack([row["loss"] for row in trained.session.workdir.rows()])
-        end_M = np.asarray(trained.state.diverged_at)
-        lost_TxM = (end_M >= 0)[None] & (np.arange(steps)[:, None] >= end_M[None])
-        losses_TxM = np.where(lost_TxM, np.nan, losses_TxM)
+        diverged_at_M = np.asarray(trained.state.diverged_at)
+        diverged_TxM = (diverged_at_M >= 0)[None] & (
+            np.arange(steps)[:, None] >= diverged_at_M[None]
+        )
+        losses_TxM = np.where(diverged_TxM, np.nan, losses_TxM)
         shape = (len(members.rates), n_seeds, steps)
         return Fitted(
             losses_TxM.T.reshape(shape),

@@ -1,4 +1,7 @@
-"""A figure of the recipe `solve`: what measures it, what draws it, and what passes between."""
+"""Results of the recipe `solve`: a figure, what it measures, and the numbers of its record.
+
+A figure has two functions. `measure_x` computes an `Outcome`, `draw_x` draws its arrays.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -8,24 +11,76 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.training.metrics import Mean
+from jaxformer.training.metrics import Mean, over_seeds
+
+FINAL_STEPS = 10  # of training, whose mean is the final loss
 
 
 @dataclass
 class Outcome:
-    """The arrays that a figure shows, and the numbers that it claims."""
+    """The arrays that a figure shows, with the metrics and baselines of its record.
 
-    arrays: dict[str, Any]
-    metrics: dict[str, Mean]
+    `scalar`, `curve` and `grid` add a measured array with the predictions of it. S is the axis of
+    seeds (or data sets): metrics are means over it with their standard errors.
+    """
+
+    arrays: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Mean] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
-    chains: dict[str, Any] = field(default_factory=dict)  # name -> diagnostics of what was sampled
-    alarms: list[str] = field(default_factory=list)  # what went wrong without an error
+    chains: dict[str, Any] = field(default_factory=dict)  # diagnostics of sampled chains, by name
+    alarms: list[str] = field(default_factory=list)  # warnings of runs that ended without an error
+
+    def scalar(self, name: str, values_S, **predictions: float) -> None:
+        """Adds a number that was measured once per seed, as an array and as a metric.
+
+        Each prediction becomes an array and a baseline called f"{theory}_{name}".
+
+            outcome.scalar("radius_beta_2", radius_S, theory=0.31)  # baseline theory_radius_beta_2
+        """
+        self.metrics[name], self.arrays[name] = over_seeds(values_S), values_S
+        for theory, value in predictions.items():
+            self.baselines[f"{theory}_{name}"] = self.arrays[f"{theory}_{name}"] = float(value)
+
+    def curve(self, name: str, measured_SxK, **predictions_K) -> dict[str, np.ndarray]:
+        """Adds a measured curve and predicted ones as arrays.
+
+            outcome.curve("{}_beta_2", cosine_SxL, exact=line_L)  # measured_beta_2, exact_beta_2
+
+        Args:
+          name: A format with one field, for "measured" and for the name of each prediction.
+          measured_SxK: K points of the curve for each seed.
+          **predictions_K: Predictions at the same points.
+
+        Returns:
+          Each prediction minus the measured mean over seeds, (K,).
+        """
+        self.arrays[name.format("measured")] = measured_SxK
+        gaps = {}
+        for theory, line_K in predictions_K.items():
+            self.arrays[name.format(theory)] = line_K
+            gaps[theory] = np.asarray(line_K) - np.mean(measured_SxK, axis=0)
+        return gaps
+
+    def grid(self, name: str, values: np.ndarray, *labels: Sequence[Any]) -> None:
+        """Adds a metric for each cell of an array: the mean over its last axis, the seeds.
+
+            outcome.grid("accuracy/{}/noise={:g}", accuracy_DxNxS, designs, noises)
+
+        Args:
+          name: A format with one field for each axis of `labels`.
+          values: The measured array, (..., S).
+          *labels: The labels of each axis before the last.
+        """
+        axes = [list(axis) for axis in labels]
+        for cell in np.ndindex(values.shape[:-1]):
+            label = name.format(*(axis[i] for axis, i in zip(axes, cell, strict=True)))
+            self.metrics[label] = over_seeds(values[cell])
 
 
 class Figure(NamedTuple):
-    """`measure(..)` computes an Outcome; `draw(arrays, ..)` shows its arrays and computes nothing.
+    """The two functions of a figure: `measure` returns an Outcome, `draw` draws its arrays.
 
-    Both take the settings they name: fields of config.figure, `seed` and `n_seeds`.
+    The arguments of both are settings: fields of config.figure, `seed` and `n_seeds`.
     """
 
     measure: Callable[..., Outcome]
@@ -33,7 +88,7 @@ class Figure(NamedTuple):
 
 
 def settings_of(function: Callable) -> list[str]:
-    """The names of the settings that a function takes."""
+    """Returns the names of the settings that a function takes."""
     names = []
     for name, parameter in inspect.signature(function).parameters.items():
         names += getattr(parameter.annotation, "_fields", [name])
@@ -41,7 +96,7 @@ def settings_of(function: Callable) -> list[str]:
 
 
 def call(function: Callable, settings: Mapping[str, Any]) -> Any:
-    """The function with its settings; an argument that is a NamedTuple takes its own fields."""
+    """Calls a function with its settings; a NamedTuple argument is built from its own fields."""
     arguments = {}
     for name, parameter in inspect.signature(function).parameters.items():
         kind = parameter.annotation
@@ -53,7 +108,7 @@ def call(function: Callable, settings: Mapping[str, Any]) -> Any:
 
 
 class Training(NamedTuple):
-    """How a figure trains its networks: every seed at every learning rate."""
+    """The training of a figure's networks: every seed at every learning rate."""
 
     learning_rates: Sequence[float]
     batch_size: int
@@ -62,25 +117,32 @@ class Training(NamedTuple):
     n_seeds: int
 
     def arguments(self) -> dict[str, Any]:
-        """As `fitted` names them."""
+        """Returns the fields as keyword arguments of `fitting.fitted`."""
         return dict(zip(("rates", "batch_size", "steps", "seed", "n_seeds"), self))
 
-    def best(self, losses_RxSxT: np.ndarray, who: str) -> tuple[int, np.ndarray]:
-        """The learning rate with the lowest final loss, and that loss by seed.
+    def best(self, losses_RxSxT: np.ndarray, network: str) -> tuple[int, np.ndarray]:
+        """Chooses the learning rate with the lowest final loss, averaged over seeds.
 
-        A final loss is the mean of ten steps. A rate at which one seed diverges is out.
+        A learning rate at which any seed diverges (nan) is not chosen.
+
+        Args:
+          losses_RxSxT: Training losses by learning rate, seed and step.
+          network: The name of the network in the error message.
+
+        Returns:
+          The index of the learning rate, and the final loss of each seed, (S,).
         """
-        last_RxS = losses_RxSxT[..., -10:].mean(-1)
-        means_R = last_RxS.mean(-1)
+        final_RxS = losses_RxSxT[..., -FINAL_STEPS:].mean(-1)
+        means_R = final_RxS.mean(-1)
         if np.isnan(means_R).all():
             raise UserError(
-                f"{who} diverges at every learning rate of {[*self.learning_rates]}. "
+                f"{network} diverges at every learning rate of {[*self.learning_rates]}. "
                 "Try lower --config.figure.learning_rates."
             )
         chosen = int(np.nanargmin(means_R))
-        return chosen, last_RxS[chosen]
+        return chosen, final_RxS[chosen]
 
 
 def exact(value: float) -> Mean:
-    """A number without an error: a theory's."""
+    """Returns a computed number as a metric without a standard error."""
     return Mean(float(value), float("nan"), 1)

@@ -1,11 +1,11 @@
-"""What passes between the measurement of a figure and its drawing."""
+"""Settings, results and training of a figure of the recipe `solve`."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from experiments.papers.outcome import Training, call, settings_of
+from experiments.papers.outcome import Outcome, Training, call, settings_of
 from jaxformer.core.errors import UserError
 
 
@@ -18,18 +18,51 @@ def measure(betas: tuple, networks: Networks):
     return betas, networks
 
 
-def test_a_named_tuple_takes_its_fields_of_the_settings():
+def test_a_named_tuple_argument_is_built_from_its_fields():
     assert settings_of(measure) == ["betas", "width", "heads"]
     assert call(measure, {"betas": (1,), "width": 3, "other": 4}) == ((1,), Networks(3))
     assert call(measure, {"betas": (), "width": 3, "heads": 2}) == ((), Networks(3, 2))
 
 
-def test_the_best_rate_is_that_of_the_lowest_final_loss_without_divergence():
+def test_the_best_rate_has_the_lowest_final_loss_and_no_diverged_seed():
     training = Training((0.1, 0.2, 0.3), 1, 20, 0, 2)
     losses_RxSxT = np.ones((3, 2, 20)) * np.array([2.0, 1.0, 0.5])[:, None, None]
-    losses_RxSxT[0, :, :10] = 0  # what counts is the end
+    losses_RxSxT[0, :, :10] = 0  # early losses must not count
     losses_RxSxT[2, 1, -1] = np.nan
     chosen, last_S = training.best(losses_RxSxT, "it")
     assert chosen == 1 and last_S.tolist() == [1.0, 1.0]
     with pytest.raises(UserError, match=r"it diverges at every learning rate of \[0.1, 0.2, 0.3\]"):
         training.best(np.full((3, 2, 20), np.nan), "it")
+
+
+def test_a_scalar_is_an_array_and_a_metric_and_its_predictions_are_baselines():
+    outcome = Outcome()
+    outcome.scalar("radius", np.array([1.0, 3.0]), theory=2.5)
+    assert outcome.metrics["radius"] == (2.0, 1.0, 2)
+    assert outcome.baselines == {"theory_radius": 2.5}
+    assert (
+        outcome.arrays["radius"].tolist() == [1.0, 3.0] and outcome.arrays["theory_radius"] == 2.5
+    )
+
+
+def test_a_curve_returns_the_gap_of_each_prediction_from_the_mean():
+    outcome = Outcome()
+    gaps = outcome.curve(
+        "{}_beta_2", np.array([[0.0, 1.0], [2.0, 3.0]]), exact=np.array([1.0, 4.0])
+    )
+    assert {name: gap.tolist() for name, gap in gaps.items()} == {"exact": [0.0, 2.0]}
+    assert outcome.arrays.keys() == {"measured_beta_2", "exact_beta_2"} and not outcome.metrics
+
+
+def test_a_grid_has_a_metric_for_each_cell_named_by_its_labels():
+    outcome = Outcome()
+    values = np.arange(12.0).reshape(2, 3, 2)
+    outcome.grid("loss/{}/noise={:g}", values, ("a", "b"), (0.5, 1.0, 2.0))
+    assert [*outcome.metrics][:2] == ["loss/a/noise=0.5", "loss/a/noise=1"]
+    assert {name: metric.mean for name, metric in outcome.metrics.items()} == {
+        f"loss/{a}/noise={noise}": values[i, k].mean()
+        for i, a in enumerate("ab")
+        for k, noise in enumerate(("0.5", "1", "2"))
+    }
+    with pytest.raises(ValueError):
+        outcome.grid("loss/{}", values, ("a", "b"))
