@@ -99,7 +99,7 @@ class Partition:
     def _raise_idle(self, index: int, pattern: str, label: str, known: list[str]) -> None:
         shadowed = [path for path in known if paths.matches(pattern, path)]
         if not shadowed:
-            raise paths.nothing_matches(pattern, known)
+            raise paths.no_match_error(pattern, known)
         earlier = self.rules[self._first_rule(shadowed[0]) or 0]
         raise UserError(
             f"rule {index} ({pattern!r}, {label!r}) has no effect: earlier rules such as "

@@ -1,10 +1,11 @@
-"""Parameters are addressed by strings: "block_3/attn/query/kernel". Trees are nested dicts.
+"""Addresses of parameters and activations: paths such as "block_3/attn/query/kernel".
 
-A pattern is a regular expression that must match a whole path (`re.fullmatch`). Where a module may
-be named too (surgery, capture), a pattern that matches a whole prefix such as "block_3/mlp/in"
-stands for everything below it.
+Trees are nested dicts. A pattern is a regular expression that must match a whole path
+(`re.fullmatch`). Surgery and capture also accept the path of a module: a pattern that matches a
+whole prefix such as "block_3/mlp/in" selects everything below it.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,12 +13,24 @@ from typing import Any
 from jaxformer.core.errors import UserError, did_you_mean
 
 Tree = Mapping[str, Any]
-LONGEST = 1000  # characters of a pattern
-REPEATS = 6  # of a pattern: a path has some forty characters
+MAX_PATTERN_LENGTH = 1000  # characters
+# Six repetitions share the characters of a path in C(46, 6) ways: fifteen each, on average.
+WAYS_OF_REPETITION = 15
+MAX_MATCH_WAYS = WAYS_OF_REPETITION**6
+TOKEN = re.compile(
+    r"(?P<refused>\(\?(?!:|=|!|<=|<!|P<)|\\[1-9])"
+    r"|(?P<opens>\((?:\?(?::|=|!|<=|<!|P<\w+>))?)"
+    r"|(?P<closes>\))"
+    r"|(?P<branch>\|)"
+    r"|(?P<optional>\?[?+]?)"
+    r"|(?P<repeat>(?:[*+]|\{(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\}(?<!\{\}))[?+]?)"
+    r"|(?P<single>\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.)",
+    re.DOTALL,
+)
 
 
 def flatten(tree: Tree) -> dict[str, Any]:
-    """{path: leaf}, in the sorted order in which JAX flattens nested dicts."""
+    """Returns {path: leaf} of a nested dict, in the sorted order in which JAX flattens it."""
     flat = {}
     for name in sorted(tree):
         value = tree[name]
@@ -29,7 +42,7 @@ def flatten(tree: Tree) -> dict[str, Any]:
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested dict with these {path: leaf}."""
+    """Returns the nested dict of {path: leaf}; the inverse of `flatten`."""
     tree: dict[str, Any] = {}
     for path, leaf in flat.items():
         *parents, name = path.split("/")
@@ -41,12 +54,18 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def map_with_path(function: Callable[[str, Any], Any], tree: Tree) -> dict[str, Any]:
-    """The tree of `function(path, leaf)`."""
+    """Returns the tree whose leaves are `function(path, leaf)`."""
     return unflatten({path: function(path, leaf) for path, leaf in flatten(tree).items()})
 
 
 def matches(pattern: str, path: str, modules: bool = False) -> bool:
-    """Does the pattern match the whole path (or, with `modules`, the path of a module above it)?"""
+    """Tests whether a pattern matches a whole path.
+
+    Args:
+        pattern: a regular expression.
+        path: the address of a parameter or activation.
+        modules: whether a match of a module above the path counts, too.
+    """
     if re.fullmatch(pattern, path):
         return True
     if not modules:
@@ -56,17 +75,26 @@ def matches(pattern: str, path: str, modules: bool = False) -> bool:
 
 
 def select(tree: Tree, pattern: str, modules: bool = True) -> dict[str, Any]:
-    """{path: leaf} of what the pattern matches; nothing is an error with the closest path."""
+    """Returns {path: leaf} of the leaves that a pattern matches.
+
+    Args:
+        tree: nested dict.
+        pattern: a regular expression over paths.
+        modules: whether the pattern may match a module, which selects all leaves below it.
+
+    Raises:
+        UserError: if no leaf matches; the message names the closest path.
+    """
     check_pattern(pattern)
     flat = flatten(tree)
-    chosen = {path: leaf for path, leaf in flat.items() if matches(pattern, path, modules)}
-    if not chosen:
-        raise nothing_matches(pattern, list(flat))
-    return chosen
+    selected = {path: leaf for path, leaf in flat.items() if matches(pattern, path, modules)}
+    if not selected:
+        raise no_match_error(pattern, list(flat))
+    return selected
 
 
 def replace(tree: Tree, new: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the tree with the leaves of `new` ({path: leaf}) in place of the old ones."""
+    """Returns a copy of the tree with the leaves {path: leaf} of `new` replaced."""
     flat = flatten(tree)
     for path in new:
         if path not in flat:
@@ -75,61 +103,110 @@ def replace(tree: Tree, new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises unless the pattern is a regular expression that is matched at once.
+    """Raises a UserError unless the pattern is a regular expression that matches quickly.
 
-    "(a+)+" tries all ways to cut a path into pieces: more than the age of the universe.
+    Python's `re` backtracks: "(a+)+b" tries every way to cut a path into pieces, which takes
+    longer than the age of the universe. Two rules exclude such patterns. A repeated group contains
+    neither repetitions nor alternatives. The ways of matching a path are at most ten million, which
+    a sequence of six `.*` reaches.
     """
-    if len(pattern) > LONGEST:
-        raise UserError(f"a pattern has at most {LONGEST} characters, got {len(pattern)}.")
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise UserError(
+            f"a pattern has at most {MAX_PATTERN_LENGTH} characters, got {len(pattern)}."
+        )
     try:
         re.compile(pattern)
-        parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
     except (re.error, RecursionError, OverflowError) as error:
         raise UserError(f"{pattern!r} is not a regular expression: {error}.") from None
-    if _repeats(parsed) > REPEATS:
+    if _count_ways(pattern) > MAX_MATCH_WAYS:
         raise UserError(
-            f"the pattern {pattern!r} repeats what itself repeats, or more than {REPEATS} times in "
-            "a row; say it with fewer * and +."
+            f"the pattern {pattern!r} can match in too many ways. Write it with fewer repetitions "
+            "(* + ?) and alternatives (|), and with neither inside a repeated group."
         )
 
 
-def _repeats(parsed: Any) -> int:
-    """How many * and + (and {..}) a match may have to try against each other."""
-    count = 0
-    for operation, argument in parsed:
-        if str(operation) in ("MAX_REPEAT", "MIN_REPEAT"):
-            inside = _repeats(argument[2])
-            free = argument[1] - argument[0] > 1 or argument[1] > 100
-            count += free + (inside and REPEATS + 1 if argument[1] > 1 else inside)
-        elif str(operation) == "BRANCH":
-            count += max(map(_repeats, argument[1]), default=0)
-        elif str(operation) in ("SUBPATTERN", "ATOMIC_GROUP"):
-            count += _repeats(argument[-1] if str(operation) == "SUBPATTERN" else argument)
-        elif str(operation) in ("ASSERT", "ASSERT_NOT"):
-            count += _repeats(argument[1])
-        elif str(operation) in ("GROUPREF", "GROUPREF_EXISTS"):
-            count += REPEATS + 1
-    return count
+class _Group:
+    """The part of a pattern between two parentheses, as far as it has been read."""
+
+    def __init__(self):
+        self.ways = [1.0]  # of each alternative
+        self.is_plain = True  # without repetitions and alternatives
+        self.last_ways, self.last_is_plain = 1.0, True  # of the last part
+
+    def add(self, ways: float, is_plain: bool) -> None:
+        self.ways[-1] *= ways
+        self.is_plain = self.is_plain and is_plain
+        self.last_ways, self.last_is_plain = ways, is_plain
+
+    def begin_alternative(self) -> None:
+        self.ways.append(1.0)
+        self.is_plain = False
+
+    def make_last_optional(self) -> None:
+        self.ways[-1] *= (self.last_ways + 1) / self.last_ways
+        self.is_plain = False
+
+    def repeat_last(self, counts: float) -> None:
+        self.ways[-1] *= min(counts, WAYS_OF_REPETITION) if self.last_is_plain else math.inf
+        self.is_plain = False
 
 
-def nothing_matches(pattern: str, known: list[str]) -> UserError:
-    """The error for a pattern without a match, with the closest path or some of those there are."""
+def _count_ways(pattern: str) -> float:
+    """Returns about how many ways `re` may try to match a path with a valid pattern.
+
+    Alternatives add, parts of a sequence multiply.
+    """
+    groups = [_Group()]
+    for token in TOKEN.finditer(pattern):
+        if token["refused"]:
+            raise UserError(
+                f"the pattern {pattern!r} contains a flag, condition or back reference "
+                f"({token['refused']}..); paths are matched without."
+            )
+        if token["opens"]:
+            groups.append(_Group())
+        elif token["closes"]:
+            group = groups.pop()
+            groups[-1].add(sum(group.ways), group.is_plain)
+        elif token["branch"]:
+            groups[-1].begin_alternative()
+        elif token["optional"]:
+            groups[-1].make_last_optional()
+        elif token["repeat"]:
+            groups[-1].repeat_last(_repeat_counts(token))
+        else:
+            groups[-1].add(1.0, True)
+    return sum(groups[0].ways)
+
+
+def _repeat_counts(token: re.Match) -> float:
+    """Returns how many different counts a repetition such as `*`, `{3}` or `{2,5}` allows."""
+    if token["low"] is None or (token["comma"] and not token["high"]):
+        return math.inf
+    if not token["comma"]:
+        return 1
+    return int(token["high"]) - int(token["low"] or 0) + 1
+
+
+def no_match_error(pattern: str, known_paths: list[str]) -> UserError:
+    """Returns the error for a pattern without a match; it names the closest path or examples."""
     is_a_path = re.fullmatch(r"[\w/]+", pattern)
-    hint = ("" if is_a_path else _nearest_segment(pattern, known)) or did_you_mean(pattern, known)
-    examples = ", ".join(known[:3])
+    hint = "" if is_a_path else _nearest_segment(pattern, known_paths)
+    hint = hint or did_you_mean(pattern, known_paths)
+    examples = ", ".join(known_paths[:3])
     return UserError(f"the pattern {pattern!r} matches no path.{hint} Paths look like: {examples}.")
 
 
-def _nearest_segment(pattern: str, known: list[str]) -> str:
-    """ " Did you mean 'value'?" for the first part of a pattern that is like no part of a path."""
-    segments = sorted({segment for path in known for segment in path.split("/")})
+def _nearest_segment(pattern: str, known_paths: list[str]) -> str:
+    """Returns " Did you mean 'value'?" for the first segment of a pattern that no path has."""
+    segments = sorted({segment for path in known_paths for segment in path.split("/")})
     for part in pattern.split("/"):
         try:
             if any(re.fullmatch(part, segment) for segment in segments):
                 continue
-        except re.error:  # a group that holds a slash
+        except re.error:  # a group that contains a slash
             continue
-        hints = (did_you_mean(word, segments) for word in re.findall(r"[A-Za-z]\w+", part))
+        hints = (did_you_mean(name, segments) for name in re.findall(r"[A-Za-z]\w+", part))
         if hint := next(filter(None, hints), ""):
             return hint
     return ""

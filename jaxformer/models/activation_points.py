@@ -83,7 +83,7 @@ class Request:
         """Raises, after a run, if an edit changed nothing."""
         for pattern in self.edits:
             if pattern not in self.used:
-                raise paths.nothing_matches(pattern, list(self.shapes))
+                raise paths.no_match_error(pattern, list(self.shapes))
 
 
 def point(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.Array:

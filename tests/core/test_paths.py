@@ -1,6 +1,7 @@
 """Addresses: flatten and back, whole-path matching, module prefixes, closest names."""
 
 import re
+import time
 
 import chex
 import jax
@@ -82,15 +83,46 @@ def test_a_module_selects_what_is_below_it_and_nothing_else(tree, data):
     assert whole == {module} & set(flat)
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(.*)*", "(a|b*)*c", ".*" * 7, "a" * 1001, r"(a)\1"])
-def test_a_pattern_that_would_be_tried_for_ever_is_refused(pattern):
-    with pytest.raises(UserError, match="pattern"):
-        paths.check_pattern(pattern)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [".*/(query|key)/.*", "(embed|unembed|positions)/.*", r"block_\d+/attn/.*", "(?!x).*"],
+SLOW_PATTERNS = (
+    "(a+)+b",
+    "(.*)*",
+    "(a|b*)*c",
+    r"(|\w|[\w/]|.)*X",
+    r"(?=(.|\w|[a-z/])*X)a",
+    r"(a|[^/]|.)*(b|[^/]|.)*X",
+    "(a?){1,30}X",
+    "((a{60000}){60000})",
+    ".*" * 7,
+    ".?" * 30 + "X",
+    "(.|[^/])" * 25 + "X",
+    "a" * 1001,
+    r"(a)\1",
+    "(?P<letter>.)(?P=letter)",
+    "(?x)a",
 )
-def test_patterns_of_use_are_taken(pattern):
-    paths.check_pattern(pattern)
+QUICK_PATTERNS = (
+    ".*/(query|key)/.*",
+    "(embed|unembed|positions)/.*",
+    r"block_\d+/attn/.*",
+    r"(.*/)?block_\d+/(attn|mlp)/output",
+    "block_[0-9]{1,2}/mlp",
+    "(?!x).*",
+    "[]*+(|]",
+    "a{}",
+    ".*" * 6,
+    ".?" * 22,
+)
+
+
+def test_patterns_that_backtrack_without_end_are_refused():
+    for pattern in SLOW_PATTERNS:
+        with pytest.raises(UserError, match="pattern"):
+            paths.check_pattern(pattern)
+
+
+def test_accepted_patterns_match_a_long_path_in_less_than_a_second():
+    for pattern in QUICK_PATTERNS:
+        paths.check_pattern(pattern)
+        began = time.process_time()
+        paths.matches(f"{pattern}X", "block_11/attn/query_projection/kernel/of")
+        assert time.process_time() - began < 1, pattern

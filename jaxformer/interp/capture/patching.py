@@ -198,7 +198,7 @@ def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
         paths.check_pattern(pattern)
         hits = {a: x.shape for a, x in known.items() if paths.matches(pattern, a, modules=True)}
         if not hits:
-            raise paths.nothing_matches(pattern, list(known))
+            raise paths.no_match_error(pattern, list(known))
         chosen |= hits
     return chosen
 

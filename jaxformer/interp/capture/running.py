@@ -105,7 +105,7 @@ def _select(everything: Mapping[str, Any], pattern: str, known: list[str]) -> di
     flat = paths.flatten(everything)
     found = {path: x for path, x in flat.items() if paths.matches(pattern, path, modules=True)}
     if not found:
-        raise paths.nothing_matches(pattern, known or list(flat))
+        raise paths.no_match_error(pattern, known or list(flat))
     return found
 
 
