@@ -138,7 +138,7 @@ def commands() -> list[str]:
             "",
         ]
         table = _head("flag", "default", "what")
-        for action in parser_of(module)._actions:
+        for action in parser_of(module).flags:
             flag = name_of(action)
             said = said_of(flag, manual, action.help)
             table += [_row(_code(flag), _default(action.default), said)]

@@ -3,9 +3,9 @@
 import importlib.util
 import os
 
-from jaxformer.runtime.command_line import say_interrupts
+from jaxformer.runtime.command_line import shorten_interrupts
 
-say_interrupts()
+shorten_interrupts()
 if importlib.util.find_spec("jax") is None:
     raise ModuleNotFoundError("this python has no jax")  # a command says how to find one that has
 QUIET = "TF_CPP_MIN_LOG_LEVEL"  # read when jax is imported, which sets 1 if nobody said anything

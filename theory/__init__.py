@@ -8,8 +8,8 @@ recipes and the commands do. A run and a published model are measured in their o
 
 import sys
 
-from jaxformer.runtime.command_line import check_environment, say_interrupts
+from jaxformer.runtime.command_line import require_package, shorten_interrupts
 
 if sys.argv[:1] == ["-m"]:  # python -m theory.advise is on its way: a command, not a library
-    say_interrupts()
-    check_environment("numpy")
+    shorten_interrupts()
+    require_package("numpy")

@@ -7,6 +7,6 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from jaxformer.runtime.command_line import how_to_activate
+from jaxformer.runtime.command_line import activation_hint
 
-raise SystemExit(how_to_activate("jax"))
+raise SystemExit(activation_hint("jax"))

@@ -1,5 +1,5 @@
 """The networks, and published ones under the same addresses."""
 
-from jaxformer.runtime.command_line import check_environment
+from jaxformer.runtime.command_line import require_package
 
-check_environment("jax")  # before `python -m jaxformer.models.export` looks for it
+require_package("jax")  # before `python -m jaxformer.models.export` looks for it

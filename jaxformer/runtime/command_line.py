@@ -1,13 +1,13 @@
-"""The command line of every command: argparse with errors of one line and a manual for its help.
+"""Command lines of all commands: argparse with one-line errors and a manual as help.
 
     @command
     def main(argv) -> int:
         parser = Parser(__doc__)
         parser.add_argument("--workdir", default="runs")
-        asked = parser.parse_args(argv)
+        arguments = parser.parse_args(argv)
 
-`--x VALUE` and `--x=VALUE` are the same. Nothing is abbreviated, and a flag is given once, unless
-its action is "append". A mistake raises UserError, which `command` prints.
+`--x VALUE` and `--x=VALUE` are the same. Flags cannot be abbreviated. A flag is given once, unless
+its action is "append". A wrong flag raises UserError, which `command` prints.
 """
 
 import argparse
@@ -17,14 +17,13 @@ import importlib.util
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jaxformer.core.errors import UserError, did_you_mean, one_line
 
-# What argparse says -> what we say.
+# Phrases of argparse and their replacements.
 PHRASES = {
     "expected one argument": "needs a value",
     "ignored explicit argument": "takes no value, got",
@@ -32,16 +31,23 @@ PHRASES = {
     "invalid float value:": "must be a number, got",
     "invalid choice:": "has no choice",
 }
-# How a RuntimeError begins that says what this machine lacks.
-OF_THE_MACHINE = ("Unable to initialize backend", "RESOURCE_EXHAUSTED", "Unknown backend")
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# Beginnings of RuntimeErrors by which JAX reports missing devices or memory.
+MACHINE_ERRORS = ("Unable to initialize backend", "RESOURCE_EXHAUSTED", "Unknown backend")
+SECONDS_OF_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Parser(argparse.ArgumentParser):
-    """--help prints the description, and a table of the flags if `help` says something of one.
+    """An argument parser whose --help prints the description and a table of documented flags.
 
-    With `fields`, --config.FIELD is a flag for every FIELD; the answer has them as a dict `fields`.
-    With `manual`, --help prints what it makes of the flags instead.
+    Args:
+        description: the text of --help.
+        fields: whether --config.FIELD is a flag for every FIELD. `parse_args` returns them as the
+            dict `fields`.
+        manual: a function of the parsed arguments whose result --help prints instead.
+        options: further arguments of `argparse.ArgumentParser`.
+
+    Attributes:
+        flags: the argparse actions, in the order in which they were added.
     """
 
     def __init__(
@@ -51,6 +57,9 @@ class Parser(argparse.ArgumentParser):
         manual: Callable[[argparse.Namespace], str] | None = None,
         **options,
     ):
+        self.takes_fields, self.manual = fields, manual
+        self.flags: list[argparse.Action] = []
+        self.repeatable: set[str] = set()  # flags that may be given several times
         super().__init__(
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,71 +68,82 @@ class Parser(argparse.ArgumentParser):
             exit_on_error=False,
             **options,
         )
-        self.takes_fields, self.manual = fields, manual
         self.add_argument("--help", "-h", action="store_true")
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:  # type: ignore[override]
+        flag = super().add_argument(*names, **options)
+        self.flags.append(flag)
+        if options.get("action") == "append":
+            self.repeatable.update(names)
+        return flag
 
     def parse_args(self, args: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
         words = list(sys.argv[1:] if args is None else args)
-        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
-        fields = [flag for flag in dict.fromkeys(flags) if flag.startswith("--config.")]
-        for flag in fields * self.takes_fields:
-            self.add_argument(flag, dest=flag)
-        known = self._option_string_actions
-        for word in words:
-            if word.startswith("--") and (flag := word.partition("=")[0]) not in known:
-                raise self._unknown(word, flag)
-        for flag in flags:
-            if flags.count(flag) > 1 and not isinstance(known[flag], argparse._AppendAction):
-                raise UserError(f"{flag} is given {flags.count(flag)} times.")
+        given = [word.partition("=")[0] for word in words if word.startswith("--")]
+        fields = [name for name in dict.fromkeys(given) if name.startswith("--config.")]
+        if self.takes_fields:
+            for name in fields:
+                self.add_argument(name, dest=name)
+        self._check_flags(words, given)
         if {"--help", "-h"} & {*words}:
-            for action in self._actions:  # who asks for the manual need not know the rest
-                action.required = False
+            for flag in self.flags:  # the manual is printed without them
+                flag.required = False
         try:
-            asked, others = self.parse_known_intermixed_args(words)
+            arguments, others = self.parse_known_intermixed_args(words)
         except argparse.ArgumentError as error:
-            raise UserError(f"{error.argument_name} {_in_our_words(error.message)}.") from None
+            raise UserError(f"{error.argument_name} {_rephrase(error.message)}.") from None
         if others:
-            raise self._unknown(others[0], others[0])
-        if asked.help:
-            print(self.manual(asked) if self.manual else self.format_help().rstrip())
+            raise self._unknown_error(others[0])
+        if arguments.help:
+            print(self.manual(arguments) if self.manual else self.format_help().rstrip())
             sys.exit(0)
         if self.takes_fields:
-            asked.fields = {f.removeprefix("--config."): vars(asked).pop(f) for f in fields}
-        return asked
+            values = vars(arguments)
+            arguments.fields = {name.removeprefix("--config."): values.pop(name) for name in fields}
+        return arguments
 
     def format_help(self) -> str:
-        formatter = self._get_formatter()
+        formatter = self.formatter_class(prog=self.prog)
         formatter.add_text(self.description)
-        if any(action.help for action in self._actions):
+        if any(flag.help for flag in self.flags):
             formatter.start_section("flags")
-            formatter.add_arguments(self._actions)
+            formatter.add_arguments(self.flags)
             formatter.end_section()
         return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}.")
 
-    def _unknown(self, word: str, flag: str) -> UserError:
+    def _check_flags(self, words: list[str], given: list[str]) -> None:
+        known = {name for flag in self.flags for name in flag.option_strings}
+        for word in words:
+            if word.startswith("--") and word.partition("=")[0] not in known:
+                raise self._unknown_error(word)
+        for name in given:
+            if given.count(name) > 1 and name not in self.repeatable:
+                raise UserError(f"{name} is given {given.count(name)} times.")
+
+    def _unknown_error(self, word: str) -> UserError:
         kind = "flag" if word.startswith("-") else "word"
-        flags = [action.option_strings[0] for action in self._actions if action.option_strings]
-        flags = [f for f in flags if not f.startswith("--config.")]
-        flags += ["--config.FIELD"] * self.takes_fields
-        hint = did_you_mean(flag, flags)
-        return UserError(f"unknown {kind} {word!r}.{hint} The flags are {', '.join(flags)}.")
+        names = [flag.option_strings[0] for flag in self.flags if flag.option_strings]
+        names = [name for name in names if not name.startswith("--config.")]
+        names += ["--config.FIELD"] * self.takes_fields
+        hint = did_you_mean(word.partition("=")[0], names)
+        return UserError(f"unknown {kind} {word!r}.{hint} The flags are {', '.join(names)}.")
 
 
 def command(main: Callable[..., int]) -> Callable[..., int]:
-    """`main` with its exit code; what goes wrong outside of it is one line.
+    """Decorates the main function of a command: errors become one line and an exit code.
 
-    0    done; also after --help, and when nobody reads what is printed (`| head`)
-    1    some part of the work failed, which the command names
-    2    a mistake of the caller, a full disk, a file that cannot be read or written, no memory
-    130  Ctrl-C where nothing is saved; 128 + the signal where a run was saved and goes on later
+    0    success; also after --help, and when the reader of stdout has closed (`| head`)
+    1    a part of the work failed, which the command names
+    2    wrong input, a full disk, a file that cannot be read or written, too little memory
+    130  Ctrl-C where nothing is saved; 128 + the signal where a run was saved and can resume
     """
 
     @functools.wraps(main)
     def run(argv: Sequence[str], *more) -> int:
-        _open_what_is_closed()
+        _open_closed_streams()
         out = Output(sys.stdout)
         try:
             with contextlib.redirect_stdout(out):  # type: ignore[type-var]
@@ -131,44 +151,53 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
         except SystemExit as end:
             code = int(end.code or 0)
         except UserError as error:
-            code = _fails(one_line(error, 6000), error.exit_code)
+            code = _print_error(one_line(error, 6000), error.exit_code)
         except KeyboardInterrupt:
-            code = _fails("stopped by Ctrl-C.", 130)
+            code = _print_error("stopped by Ctrl-C.", 130)
         except OSError as error:
-            code = _fails(in_words(error))
+            code = _print_error(os_error_text(error))
         except MemoryError as error:
-            code = _fails(f"there is not enough memory. {one_line(error, 200)}")
-        except RuntimeError as error:  # of JAX, which has no kinds of its own for these
-            said = one_line(error, 300)
-            if not said.startswith(OF_THE_MACHINE):
+            code = _print_error(f"there is not enough memory. {one_line(error, 200)}")
+        except RuntimeError as error:  # JAX has no error classes for these
+            text = one_line(error, 300)
+            if not text.startswith(MACHINE_ERRORS):
                 raise
-            code = _fails(said)
+            code = _print_error(text)
         except AssertionError as error:
-            if not _is_about_devices(error):
+            if str(error) or not _devices_are_missing():
                 raise
-            asked = os.environ.get("JAX_PLATFORMS", "")
-            code = _fails(
-                f"JAX finds none of the devices that JAX_PLATFORMS={asked} asks for; unset it, or "
-                "say JAX_PLATFORMS=cpu."
+            platforms = os.environ.get("JAX_PLATFORMS", "")
+            code = _print_error(
+                f"JAX finds none of the devices of JAX_PLATFORMS={platforms}; unset it, or set "
+                "JAX_PLATFORMS=cpu."
             )
         out.flush()
         if out.problem:
-            code = code or _fails(f"cannot print: {out.problem}.")
+            code = code or _print_error(f"cannot print: {out.problem}.")
         return code
 
     return run
 
 
-def _is_about_devices(error: AssertionError) -> bool:
-    """Where a platform is known and its plugin is missing, JAX asserts in place of a message."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return frame.f_globals.get("__name__") == "jax._src.xla_bridge"
+def _devices_are_missing() -> bool:
+    """Tests whether JAX fails to list its devices.
+
+    It raises an AssertionError without a message if the plugin of a platform is not installed.
+    """
+    import jax
+
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError):
+        return True
+    return False
 
 
 class Output:
-    """A stream that never ends a command: what cannot be printed is lost, and the work goes on.
+    """A text stream that discards what it cannot print, so that the command continues.
 
-    `problem` says why something was not printed, unless the reader has gone on purpose.
+    Attributes:
+        problem: why output was lost; empty if the reader closed the pipe.
     """
 
     def __init__(self, stream):
@@ -184,42 +213,42 @@ class Output:
     def flush(self) -> None:
         self._try("flush")
 
-    def _try(self, name: str, *words) -> None:
+    def _try(self, method: str, *texts: str) -> None:
         try:
             if self.stream is not None:
-                getattr(self.stream, name)(*words)
+                getattr(self.stream, method)(*texts)
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
                 self.problem = error.strerror or type(error).__name__
-            with contextlib.suppress(OSError, ValueError):  # what is buffered has a place to go
+            with contextlib.suppress(OSError, ValueError):  # buffered text needs an open file
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-        except UnicodeEncodeError:  # a terminal that has not all letters
-            self._try(name, *(word.encode("ascii", "replace").decode() for word in words))
+        except UnicodeEncodeError:  # the terminal's encoding lacks a letter
+            self._try(method, *(text.encode("ascii", "replace").decode() for text in texts))
 
 
-def in_words(error: OSError) -> str:
-    """ "cannot use runs/x: No space left on device." """
+def os_error_text(error: OSError) -> str:
+    """Returns a line such as "cannot use 'runs/x': No space left on device."."""
     file = f" {os.fsdecode(error.filename)!r}" if isinstance(error.filename, str | bytes) else ""
     return one_line(f"cannot use{file or ' a file'}: {error.strerror or error}.")
 
 
-def how_to_activate(package: str) -> str:
-    """The line of a command whose Python lacks a package: how to find the one that has it."""
-    made = (Path(__file__).parents[2] / ".venv").exists()
-    first = "" if made else "`make venv`, then "
+def activation_hint(package: str) -> str:
+    """Returns the error line for a Python that lacks a package; it tells how to activate .venv."""
+    has_environment = (Path(__file__).parents[2] / ".venv").exists()
+    first = "" if has_environment else "`make venv`, then "
     return f"error: this python has no {package}; {first}`source .venv/bin/activate` first."
 
 
-def check_environment(package: str) -> None:
-    """Ends `python -m ..` with that line; of a library that is imported nothing is asked."""
+def require_package(package: str) -> None:
+    """Ends `python -m ..` with the activation hint if a package is missing."""
     if sys.argv[:1] == ["-m"] and importlib.util.find_spec(package) is None:
-        raise SystemExit(how_to_activate(package))
+        raise SystemExit(activation_hint(package))
 
 
-def say_interrupts() -> None:
-    """From here on a Ctrl-C outside of a command, while it imports, is one line, not a traceback.
+def shorten_interrupts() -> None:
+    """Makes a Ctrl-C outside of `command`, such as during imports, end with one line.
 
-    `experiments` calls it first of all; a library has no business to.
+    It replaces `sys.excepthook`. Only packages of commands call it, a library must not.
     """
     before = sys.excepthook
 
@@ -232,14 +261,14 @@ def say_interrupts() -> None:
     sys.excepthook = hook
 
 
-def _fails(words: str, code: int = 2) -> int:
-    with contextlib.suppress(OSError, AttributeError):  # nobody listens
-        print(f"error: {words}", file=sys.stderr, flush=True)
+def _print_error(text: str, code: int = 2) -> int:
+    with contextlib.suppress(OSError, AttributeError):  # stderr may be closed
+        print(f"error: {text}", file=sys.stderr, flush=True)
     return code
 
 
-def _open_what_is_closed() -> None:
-    """A file opened in place of a closed stream would take what is printed."""
+def _open_closed_streams() -> None:
+    """Opens closed standard streams; otherwise the next opened file would receive the output."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -248,23 +277,23 @@ def _open_what_is_closed() -> None:
 
 
 def count(text: str) -> int:
-    """The type of a flag that counts something."""
+    """Parses the value of a flag that counts: a whole number of at least 1."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """The type of a time: "90s", "30m", "1.5h" or "2h30m"; a plain number counts minutes."""
-    whole = text + "m" * text[-1:].isdecimal()
-    parts = re.findall(r"(\d+\.?\d*)([smhd])", whole)
-    total = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if whole != "".join(map("".join, parts)) or not 0 < total < 1e10:
+    """Parses a duration such as "90s", "30m", "1.5h" or "2h30m"; a plain number counts minutes."""
+    with_unit = text + "m" * text[-1:].isdecimal()
+    parts = re.findall(r"(\d+\.?\d*)([smhd])", with_unit)
+    total = sum(float(number) * SECONDS_OF_UNIT[unit] for number, unit in parts)
+    if with_unit != "".join(map("".join, parts)) or not 0 < total < 1e10:
         raise argparse.ArgumentTypeError(f"must be a time such as 90s, 30m or 2h, got {text!r}")
     return total
 
 
-def _in_our_words(message: str) -> str:
-    for theirs, ours in PHRASES.items():
-        message = message.replace(theirs, ours)
+def _rephrase(message: str) -> str:
+    for phrase, replacement in PHRASES.items():
+        message = message.replace(phrase, replacement)
     return message

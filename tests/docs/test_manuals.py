@@ -15,7 +15,7 @@ def test_help_is_a_manual_with_every_flag(name, capsys):
         assert module.main(["--help"]) == 0
     printed = capsys.readouterr().out
     silent = []
-    for action in generate.parser_of(module)._actions:
+    for action in generate.parser_of(module).flags:
         flag = generate.name_of(action)
         said = generate.said_of(flag, generate.manual_of(module), action.help)
         silent += [flag] * (not said)

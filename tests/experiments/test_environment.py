@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxformer.runtime.command_line import how_to_activate
+from jaxformer.runtime.command_line import activation_hint
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(file.name for file in (ROOT / "experiments").glob("[a-z]*.py"))
@@ -23,7 +23,7 @@ def run(*words, root=ROOT, **environment):
     return done.returncode, done.stdout + done.stderr
 
 
-LINE = how_to_activate("jax") + "\n"
+LINE = activation_hint("jax") + "\n"
 OF_A_CLONE = ("experiments/run.py", "experiments/cli/activate.py", "theory/__init__.py")
 OF_A_CLONE += ("jaxformer/__init__.py", "jaxformer/core/__init__.py", "jaxformer/core/errors.py")
 OF_A_CLONE += ("jaxformer/runtime/__init__.py", "jaxformer/runtime/command_line.py")

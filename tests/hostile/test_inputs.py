@@ -89,7 +89,7 @@ def flags_of(command: str, monkeypatch) -> list[str]:
     found: list[str] = []
 
     def look(parser, *_):
-        found.extend(dict.fromkeys("".join(a.option_strings[:1]) for a in parser._actions))
+        found.extend(dict.fromkeys("".join(a.option_strings[:1]) for a in parser.flags))
         raise Seen
 
     with monkeypatch.context() as patch:
