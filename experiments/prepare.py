@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if asked.dataset.startswith("tfds:") and not asked.out:
         name = asked.dataset.removeprefix("tfds:")
-        print(tfds.words(name, asked.tfds_dir, asked.download))
+        print(tfds.summary(name, asked.tfds_dir, asked.download))
         return 0
     if not (asked.dataset and asked.out):
         raise UserError(f"say --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")

@@ -71,9 +71,10 @@ def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
 
 
 class TinyAbsent(tfds.core.GeneratorBasedBuilder):
-    """What it needs lies where nobody answers: port 9 of this machine."""
+    """A builder whose download, port 9 of this machine, does not answer."""
 
     VERSION = tfds.core.Version("1.0.0")
+    url_infos = {"http://127.0.0.1:9/a.txt": None}  # what real builders register as checksums
 
     def _info(self):
         features = tfds.features.FeaturesDict({"text": tfds.features.Text()})
@@ -131,7 +132,7 @@ def test_a_part_of_a_data_set_is_no_data_set(folder, tmp_path, capsys):
     (tmp_path / "tiny_reviews" / "1.0.0").mkdir(parents=True)
     words = ["--dataset=tfds:tiny_reviews", f"--tfds-dir={tmp_path}", f"--out={tmp_path / 'out'}"]
     assert main(words) == 2
-    assert "cannot be read (no version of it is whole)" in capsys.readouterr().err
+    assert "cannot be read (none of its versions is complete)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
