@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--member", type=int, default=None)
     asked = parser.parse_args(argv)
     check_range("--seed", asked.seed, 0, SEEDS)
-    processes.keep_programs()
+    processes.cache_compiled_programs()
     model, params, config = load_run(asked.run, asked.member)[:3]
     task = build.task(config)
     if not isinstance(task, NextToken):

@@ -93,7 +93,7 @@ def manual(asked: Namespace) -> str:
 
 
 def run(asked: Namespace) -> int:
-    processes.keep_programs()
+    processes.cache_compiled_programs()
     config = asked.config.copy_and_resolve_references()
     recipe = recipes.module(str(config.recipe))
     plain = flags.plain(config)

@@ -1,10 +1,11 @@
-"""Several processes as one job: who writes, what all must decide alike, what happens if one dies.
+"""Several processes as one job: joining, leaving, agreeing, and ending together.
 
-Every process runs the same program on its own devices. Process 0 writes the records; anything that
-depends on a clock or a signal is decided by process 0, or by any, and told to all.
+Every process runs the same program on its own devices. Process 0 writes the records. A decision
+that depends on a clock or a signal is made by process 0, or by any process, and shared with all.
 """
 
 import os
+import socket
 import time
 import traceback
 from pathlib import Path
@@ -12,139 +13,148 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import distributed  # the address and the key-value store of the job
 from jax.experimental import multihost_utils
 
 from jaxformer.core.errors import UserError
-from jaxformer.runtime import coordinator, process_watchdog
+from jaxformer.runtime import process_watchdog
+from jaxformer.runtime.process_watchdog import Watchdog
 
-NOTICE = 2.0  # seconds in which the watch would have noticed that another process is gone
-_watch: process_watchdog.Watch | None = None  # in a job of several processes
+DETECTION_SECONDS = 2.0  # in which the watchdog notices that another process was killed
+JAX_HEARTBEAT_SECONDS = 60  # JAX's own check, should the watchdog fail
+ADDRESS_BYTES = 512  # room for the host, port and token of the watchdog
+_watchdog: Watchdog | None = None  # in a job of several processes
 
 
 def start() -> None:
-    """Joins the processes of a job, before any device is used; does nothing for a single one.
+    """Joins the processes of a job, before any device is used; does nothing for a single process.
 
-    Under Slurm and on a TPU slice the launcher says who takes part: the tasks of one srun. A batch
-    script that is no step of srun runs alone, however many tasks were asked for. By hand, set
+    Under Slurm and on a TPU slice the launcher defines the job: the tasks of one srun. A batch
+    script outside of srun runs alone, however many tasks were allocated. By hand, set
     JAX_COORDINATOR_ADDRESS (host:port of process 0), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
     """
-    global _watch
-    number, index = (_whole(f"JAX_{word}") for word in ("NUM_PROCESSES", "PROCESS_ID"))
-    by_hand = "JAX_COORDINATOR_ADDRESS" in os.environ
-    if by_hand and (number is None or index is None):
+    global _watchdog
+    number, index = (_whole_number(f"JAX_{name}") for name in ("NUM_PROCESSES", "PROCESS_ID"))
+    coordinator = os.environ.get("JAX_COORDINATOR_ADDRESS")
+    if coordinator is not None and (number is None or index is None):
         raise UserError(
             "JAX_COORDINATOR_ADDRESS is set; JAX_NUM_PROCESSES and JAX_PROCESS_ID are needed too."
         )
-    if by_hand and not 0 <= (index or 0) < (number or 0):
+    if coordinator is not None and not 0 <= (index or 0) < (number or 0):
         raise UserError(f"JAX_PROCESS_ID must be 0 to {(number or 0) - 1}, got {index}.")
-    workers = os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")
-    given: dict[str, Any] = {"num_processes": number, "process_id": index} if by_hand else {}
-    if not by_hand and _tasks_of_the_step() < 2 and not workers:
+    other_workers = os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")
+    if coordinator is None and _srun_tasks() < 2 and not other_workers:
         return
+    options: dict[str, Any] = {"heartbeat_timeout_seconds": JAX_HEARTBEAT_SECONDS}
+    if coordinator is not None:
+        options |= {"num_processes": number, "process_id": index}
     try:
-        with coordinator.apart(distributed._jax):
-            jax.distributed.initialize(**given)
+        jax.distributed.initialize(**options)
     except (ValueError, RuntimeError) as error:
-        said = str(error).splitlines()[0]
-        raise UserError(f"cannot join the processes of this job: {said}.") from None
-    job = distributed.global_state
-    if job.num_processes > 1:
-        host = str(job.coordinator_address).rpartition(":")[0].strip("[]")
-        _watch = process_watchdog.connect(job.process_id, job.num_processes, host, job.client)
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot join the processes of this job: {reason}.") from None
+    if jax.process_count() > 1:
+        host = coordinator.rpartition(":")[0].strip("[]") if coordinator else socket.gethostname()
+        _watchdog = process_watchdog.connect(
+            jax.process_index(), jax.process_count(), host, _share_address
+        )
+
+
+def _share_address(address: str) -> str:
+    """Returns the address of the watchdog that process 0 gives, in every process."""
+    text = np.frombuffer(address.encode().ljust(ADDRESS_BYTES), np.uint8)
+    shared = np.asarray(multihost_utils.broadcast_one_to_all(text), np.uint8)
+    return shared.tobytes().decode().strip()
 
 
 def finish() -> None:
-    """Leaves the job with all the others; until then each is watched."""
-    if _watch is not None:
+    """Leaves the job together with all other processes."""
+    if _watchdog is not None:
         jax.distributed.shutdown()
-        _watch.say(process_watchdog.DONE)
+        _watchdog.send(process_watchdog.DONE)
 
 
 def fail(error: BaseException) -> None:
-    """Ends a process of a job of several with what went wrong, and lets the others know.
+    """Prints the error of this process, ends it, and tells the other processes of the job.
 
-    An error that another process caused by its end is not said: the watch says that. A process
-    that is alone goes on, and the error on its way.
+    An error that follows from the end of another process is not printed: the watchdog names that
+    process. A process that is not part of a job returns.
     """
-    if _watch is None:
+    if _watchdog is None:
         return
-    time.sleep(NOTICE)
-    if not _watch.mine.acquire(blocking=False):
-        time.sleep(60)  # the watch is ending this process
-    is_own = isinstance(error, UserError | KeyboardInterrupt) or not _watch.failing
-    _watch.say(process_watchdog.FAILING)
-    line, code = f"error: {error}", 2
-    if not is_own:  # what breaks when another process leaves looks different each time
-        line, code = (
-            process_watchdog.line(f"process {min(_watch.failing)} met an error"),
-            process_watchdog.LOST,
-        )
+    time.sleep(DETECTION_SECONDS)
+    if not _watchdog.exit_lock.acquire(blocking=False):
+        time.sleep(60)  # the watchdog is ending this process
+    cause = min(_watchdog.failing, default=None)
+    is_user_visible = isinstance(error, UserError | KeyboardInterrupt)
+    _watchdog.send(process_watchdog.FAILING)
+    if cause is not None and not is_user_visible:
+        message = process_watchdog.peer_error_message(f"process {cause} met an error")
+        code = process_watchdog.PEER_FAILED_CODE
     elif isinstance(error, KeyboardInterrupt):
-        line, code = "interrupted.", 130
-    elif not isinstance(error, UserError | OSError):
-        line, code = "".join(traceback.format_exception(error)).rstrip(), 1
-    if is_writer():  # the service of the job ends with this process: the others go first
-        deadline = time.monotonic() + 2 * process_watchdog.GRACE
-        os.write(2, f"{line}\n".encode())
-        while len(_watch.gone) < len(_watch.peers) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        line = ""
-    process_watchdog.leave(line, code)
+        message, code = "interrupted.", 130
+    elif isinstance(error, UserError | OSError):
+        message, code = f"error: {error}", 2
+    else:
+        message, code = "".join(traceback.format_exception(error)).rstrip(), 1
+    if is_writer():  # JAX's service ends with this process: the others have to end before it
+        process_watchdog.print_line(message)
+        _watchdog.wait_for_peers(2 * process_watchdog.GRACE_SECONDS)
+        message = ""
+    process_watchdog.exit_now(message, code)
 
 
-def _whole(name: str) -> int | None:
-    """The whole number in an environment variable, None if it is not set."""
+def _whole_number(name: str) -> int | None:
+    """Returns the whole number in an environment variable, None if it is not set."""
     text = os.environ.get(name, "")
     if text and not text.isdecimal():
         raise UserError(f"{name} must be a whole number, got {text!r}.")
     return int(text) if text else None
 
 
-def _tasks_of_the_step() -> int:
-    """Of the srun that started this process; 1 outside of any."""
-    tasks = _whole("SLURM_NTASKS") if "SLURM_STEP_NODELIST" in os.environ else 1
-    return _whole("SLURM_STEP_NUM_TASKS") or tasks or 1
+def _srun_tasks() -> int:
+    """Returns the number of tasks of the srun that started this process; 1 outside of srun."""
+    tasks = _whole_number("SLURM_NTASKS") if "SLURM_STEP_NODELIST" in os.environ else 1
+    return _whole_number("SLURM_STEP_NUM_TASKS") or tasks or 1
 
 
-def keep_programs() -> None:
-    """Keeps compiled programs between runs, so that the second run starts at once."""
+def cache_compiled_programs() -> None:
+    """Caches compiled programs on disk, so that a second run starts at once."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
 
 
 def is_writer() -> bool:
-    """Is this the process that writes records?"""
+    """Tests whether this process writes the records of its job."""
     return jax.process_index() == 0
 
 
 def agree(value: int) -> int:
-    """Process 0's value, in every process."""
+    """Returns the value of process 0 in every process."""
     if jax.process_count() == 1:
         return value
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
 def barrier() -> None:
-    """Waits until every process is here."""
+    """Waits until every process of the job calls it."""
     agree(0)
 
 
 def any_process(flag: bool) -> bool:
-    """Is the flag set in some process?"""
+    """Tests whether the flag is set in any process."""
     return bool(largest(int(flag)))
 
 
 def largest(value: int) -> int:
-    """The largest of the values that the processes give."""
+    """Returns the largest of the values of all processes."""
     if jax.process_count() == 1:
         return value
     return int(np.max(multihost_utils.process_allgather(np.int32(value))))
 
 
 def on_host(leaf) -> np.ndarray:
-    """The whole array, also when its parts lie on the devices of other processes."""
+    """Copies a whole array to the host, including parts on the devices of other processes."""
     if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
         return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
     return np.asarray(leaf)

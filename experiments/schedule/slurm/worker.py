@@ -67,7 +67,7 @@ class Worker:
             code = self._run()
             if code in (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGINT):
                 time.sleep(ENDS)  # Slurm has told it to end, and ends or queues the job now
-            if code >= 0 and code != process_watchdog.LOST:
+            if code >= 0 and code != process_watchdog.PEER_FAILED_CODE:
                 return code
             why = f"was killed by signal {-code}" if code < 0 else "has lost another process"
             print(f"the run {why}; it is started again", flush=True)
