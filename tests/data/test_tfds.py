@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -74,7 +75,8 @@ class TinyAbsent(tfds.core.GeneratorBasedBuilder):
     """A builder whose download, port 9 of this machine, does not answer."""
 
     VERSION = tfds.core.Version("1.0.0")
-    url_infos = {"http://127.0.0.1:9/a.txt": None}  # what real builders register as checksums
+    # Real builders register the addresses of their downloads as checksums.
+    url_infos: ClassVar = {"http://127.0.0.1:9/a.txt": None}
 
     def _info(self):
         features = tfds.features.FeaturesDict({"text": tfds.features.Text()})
