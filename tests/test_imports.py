@@ -1,38 +1,118 @@
 """Imports point one way: jaxformer <- theory <- experiments; configs stand alone."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ALLOWED = {
+PACKAGES = {
     "jaxformer": {"jaxformer"},
     "theory": {"jaxformer", "theory"},
     "configs": {"configs"},
     "experiments": {"jaxformer", "theory", "configs", "experiments"},
 }
+# The packages of jaxformer that each of them may import.
+LAYERS = {
+    "core": set(),
+    "runtime": {"core", "io"},
+    "io": {"core", "runtime"},
+    "models": {"core", "io", "runtime"},
+    "data": {"core", "io", "runtime", "models"},
+    "tasks": {"core", "data", "models"},
+    "interp": {"core", "runtime", "models"},
+    "training": {"core", "io", "runtime", "models", "data", "tasks", "interp"},
+}
 HEAVY = {"tensorflow_datasets", "tensorflow", "transformers", "torch", "matplotlib", "numpyro"}
-FLAX_ROOMS = {"models", "capture.py"}
-FILES = [path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.py"))]
+MAX_ROOT_MODULES = 6
+FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 
 
-def imports(tree: ast.Module, top_level_only: bool = False) -> set[str]:
-    nodes = tree.body if top_level_only else ast.walk(tree)
-    names = set()
-    for node in nodes:
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(file): file for file in FILES}
+
+
+def imported(tree: ast.Module, top_level_only: bool = False) -> set[str]:
+    """Returns the names that a module imports, those for type checkers left out."""
+    names, nodes = set(), list(tree.body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module)
-    return {name.split(".")[0] for name in names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {name if name in MODULES else node.module for name in whole}
+        elif not top_level_only:
+            nodes += ast.iter_child_nodes(node)
+    return names
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_one_way(path):
-    tree, parts = ast.parse(path.read_text()), path.relative_to(ROOT).parts
-    upward = imports(tree) & set(ALLOWED) - ALLOWED[parts[0]]
-    assert not upward, f"{path} imports {upward}: the flow is jaxformer <- theory <- experiments"
-    assert not imports(tree, top_level_only=True) & HEAVY, "import heavy packages where used"
-    if "flax" in imports(tree):
-        assert parts[0] == "jaxformer" and parts[1] in FLAX_ROOMS, "only models/ imports flax"
+IMPORTED = {name: imported(ast.parse(file.read_text())) for name, file in MODULES.items()}
+
+
+def test_packages_import_downward_only():
+    upward = {
+        name: bad
+        for name, names in IMPORTED.items()
+        if (
+            bad := {n.split(".")[0] for n in names} & PACKAGES.keys() - PACKAGES[name.split(".")[0]]
+        )
+    }
+    assert not upward, f"the flow is jaxformer <- theory <- experiments: {upward}"
+
+
+def test_packages_of_jaxformer_import_their_layers_only():
+    found = {}
+    for name, names in IMPORTED.items():
+        top, *parts = name.split(".")
+        if top != "jaxformer" or len(parts) < 2 or parts[0] not in LAYERS:
+            continue
+        used = {n.split(".")[1] for n in names if n.startswith("jaxformer.")}
+        if bad := used - LAYERS[parts[0]] - {parts[0]}:
+            found[name] = bad
+    assert not found
+
+
+def test_no_import_cycle():
+    graph = {name: names & MODULES.keys() - {name} for name, names in IMPORTED.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+def test_heavy_packages_are_imported_where_they_are_used():
+    found = {
+        name: bad
+        for name, file in MODULES.items()
+        if (
+            bad := HEAVY
+            & {n.split(".")[0] for n in imported(ast.parse(file.read_text()), top_level_only=True)}
+        )
+    }
+    assert not found
+
+
+def test_only_models_import_flax():
+    found = [
+        name
+        for name, names in IMPORTED.items()
+        if any(n.split(".")[0] == "flax" for n in names) and not name.startswith("jaxformer.models")
+    ]
+    assert not found
+
+
+def test_the_root_of_the_package_is_small():
+    files = [file.name for file in (ROOT / "jaxformer").glob("*.py")]
+    assert len(files) <= MAX_ROOT_MODULES, files
+
+
+def test_a_cycle_is_noticed():
+    with pytest.raises(CycleError):
+        TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()

@@ -11,38 +11,13 @@ A `Corpus` is what they all become: places (a file or a split) with a size each,
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.data import readers
+from jaxformer.data.protocols import Corpus, Place
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokens import PARTS
-
-
-class Place(NamedTuple):
-    """A file or a split that is read from a place on."""
-
-    name: str
-    part: str  # the part that it belongs to
-    size: int  # in the unit of Piece.after
-    bytes: int  # about how much text it holds
-    read: Callable[[int], Iterator[Piece]]  # from a start on
-
-
-class Corpus(NamedTuple):
-    """Places in the order in which they are read, and the names of the classes of documents."""
-
-    places: tuple[Place, ...]
-    labels: tuple[str, ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        return sum(place.bytes for place in self.places)
-
-    @property
-    def said(self) -> list[list[Any]]:
-        """What a preparation that goes on compares."""
-        return [[place.name, place.part, place.size] for place in self.places]
 
 
 class Hub(NamedTuple):
@@ -89,7 +64,7 @@ def corpus(
     if kind == "files" and colon:
         return _folder(Path(rest).expanduser(), text, label, ())
     if kind == "tfds" and colon:
-        from jaxformer.data import tfds  # which imports this module
+        from jaxformer.data import tfds  # needs the extra [data]
 
         return tfds.corpus(rest, text, label, tfds_dir, download)
     if name not in HUB:

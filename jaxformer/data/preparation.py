@@ -49,7 +49,7 @@ def prepare(
     folder = folder.expanduser().absolute()
     for name, share in zip(("validation", "test"), shares, strict=True):
         check_range(f"the share of {name}", share, 0, 0.45)
-    asked = {"corpus": corpus.said, "tokenizer": kind, "shares": [*shares], **(said or {})}
+    asked = {"corpus": corpus.summary, "tokenizer": kind, "shares": [*shares], **(said or {})}
     if _is_taken(folder):
         return _found(folder, asked)
     partial = folder.with_name(f"{folder.name}.partial")

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jaxformer.core.errors import UserError, did_you_mean
-from jaxformer.data.datasets import Corpus, Place
+from jaxformer.data.protocols import Corpus, Place
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokens import PARTS
 

@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxformer.core.errors import UserError
 from jaxformer.core.sharding import BATCH_AXES
+from jaxformer.data.protocols import HeldOut
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 
 AT_ONCE = 2**21  # bytes that a feed reads at once
@@ -58,7 +59,7 @@ class Members(Protocol):
 
 @dataclass(frozen=True)
 class OnDisk:
-    """The data of a task on a disk; meets `tasks.source.Data`."""
+    """The data of a task on a disk; implements `data.protocols.Data`."""
 
     task: DiskTask
     key: jax.Array  # of what is drawn for the held-out sets
@@ -67,12 +68,10 @@ class OnDisk:
     test_size: int
     validation_size: int
 
-    def heldout(self) -> Any:
+    def heldout(self) -> HeldOut:
         """Evenly spaced rows of the test and the validation part, at most all of them."""
-        from jaxformer.tasks.source import Heldout  # which imports this module
-
         test = self._spaced(TEST, self.test_size)
-        return Heldout(test, self._spaced(VALIDATION, self.validation_size), jnp.zeros(1, "uint32"))
+        return HeldOut(test, self._spaced(VALIDATION, self.validation_size), jnp.zeros(1, "uint32"))
 
     def batch_at(self, member_key: jax.Array, step: Any, avoid: jax.Array) -> Batch:
         """The training batch of a step that is a number; inside jit a `DiskFeed` is needed."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.data.images import Images
-from jaxformer.tasks.source import Heldout, batch_places, examples
+from jaxformer.tasks.source import HeldOut, batch_places, examples
 from jaxformer.tasks.task import Batch, OneAnswer, Scores
 
 CHANNELS, SHOWN = 3, 2
@@ -149,11 +149,11 @@ class Episodes:
     validation_size: int
     test_size: int
 
-    def heldout(self) -> Heldout:
+    def heldout(self) -> HeldOut:
         test_key, validation_key = (jax.random.fold_in(self.key, i) for i in (0, 1))
         test = episodes(self.test, test_key, 0, self.test_size)
         validation = episodes(self.validation, validation_key, 0, self.validation_size)
-        return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
+        return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
 
     def unlike(self) -> dict[str, Batch]:
         """The out-of-distribution test sets."""

@@ -15,50 +15,23 @@ test set that it does not contain.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.settings import DataSettings
+from jaxformer.data.protocols import Data, HeldOut
 from jaxformer.tasks.disk import DiskTask, OnDisk
 from jaxformer.tasks.hashes import fingerprints, shuffled, unit
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
+
+__all__ = ["Data", "HeldOut", "Source", "batch_places", "examples", "make_source"]
 
 SHUFFLE = 3  # beside the sets: the stream of an order
 MAX_REDRAWS = 64
 SPLITS = ("redraw", "hash")
 LOT = 2**31  # a split of the same key has small numbers, and would give the same bits
-
-
-class Heldout(NamedTuple):
-    """What no training example may equal: the set to report on and the set to choose on."""
-
-    test: Batch
-    validation: Batch
-    fingerprints: jax.Array  # sorted, of the inputs of both
-
-
-class Data(Protocol):
-    """What training asks of data. `Source` draws it; anything else that meets this may take its
-    place. Resuming needs one integer, the step."""
-
-    @property
-    def batch_size(self) -> int:
-        """Examples of a batch of one member."""
-        ...
-
-    def heldout(self) -> Heldout:
-        """The sets that are common to all members."""
-        ...
-
-    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array, /) -> Batch:
-        """The training batch of a step, inside jit; `avoid` are the held-out fingerprints."""
-        ...
-
-    def unseen(self, member_key: jax.Array, batch: Batch, /) -> jax.Array | None:
-        """(B,) booleans: which examples a member does not train on; None if nobody can know."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +46,7 @@ class Source:
     validation_size: int
     shares: tuple[float, float] | None = None  # of validation and test: split by a hash
 
-    def heldout(self) -> Heldout:
+    def heldout(self) -> HeldOut:
         """The test set, and validation examples that are not in it.
 
         Of an enumerated task both are the whole set, unless it keeps some of its entries back.
@@ -83,7 +56,7 @@ class Source:
             self._check_parts(held)
         return held
 
-    def _heldout(self) -> Heldout:
+    def _heldout(self) -> HeldOut:
         if self.task.size:
             n = self._kept_back
             everything = self._entries(jnp.arange(n or self.task.size))
@@ -91,12 +64,12 @@ class Source:
             if n:
                 test = jax.tree.map(lambda x: x[: self.test_size], everything)
                 validation = jax.tree.map(lambda x: x[self.test_size :], everything)
-            return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
+            return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
         test_key, validation_key = (jax.random.fold_in(self.key, s) for s in (TEST, VALIDATION))
         if self.shares:
             test = self._of_part(TEST, test_key, jnp.arange(self.test_size))
             validation = self._of_part(VALIDATION, validation_key, jnp.arange(self.validation_size))
-            return Heldout(test, validation, jnp.zeros(1, jnp.uint32))
+            return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
         test = examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
         known = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
@@ -104,7 +77,7 @@ class Source:
             jnp.arange(self.validation_size)
         )
         both = jnp.concatenate([known, fingerprints(validation.inputs)])
-        return Heldout(test, validation, jnp.sort(both))
+        return HeldOut(test, validation, jnp.sort(both))
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
         """The training batch of a step; pure, for use inside jit.
@@ -181,7 +154,7 @@ class Source:
             TRAIN: (test + validation, 1.0),
         }[part]
 
-    def _check_parts(self, held: Heldout) -> None:
+    def _check_parts(self, held: HeldOut) -> None:
         """A task with few examples may have none in a part."""
         for name, part, batch in (("test", TEST, held.test), ("validation", VALIDATION, held[1])):
             low, high = self._bounds(part)

@@ -1,0 +1,77 @@
+"""The interfaces between texts, data and training.
+
+`Corpus` is what a preparation reads. `HeldOut` and `Data` are what training needs of data. They
+depend on no other module of data or tasks, so that both packages can import them.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+
+if TYPE_CHECKING:
+    from jaxformer.data.readers import Piece
+    from jaxformer.tasks.task import Batch
+
+
+class Place(NamedTuple):
+    """A file or a split of a corpus that can be read from any start."""
+
+    name: str
+    part: str  # the part of the prepared text: train, validation or test
+    size: int  # in the unit of Piece.after
+    bytes: int  # approximate size of its text
+    read: "Callable[[int], Iterator[Piece]]"  # from a start to the end
+
+
+class Corpus(NamedTuple):
+    """Places in reading order, and the names of the classes of documents."""
+
+    places: tuple[Place, ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(place.bytes for place in self.places)
+
+    @property
+    def summary(self) -> list[list[Any]]:
+        """Returns the name, part and size of each place. A resumed preparation compares them."""
+        return [[place.name, place.part, place.size] for place in self.places]
+
+
+class HeldOut(NamedTuple):
+    """The examples that no training example may equal."""
+
+    test: "Batch"  # scores are reported on it
+    validation: "Batch"  # learning rates are chosen on it
+    fingerprints: jax.Array  # sorted fingerprints of the inputs of both
+
+
+class Data(Protocol):
+    """The data of a run. Its state is one integer, the step, so that any run can resume."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of examples in a batch of one member."""
+        ...
+
+    def heldout(self) -> HeldOut:
+        """Returns the test and validation sets, which all members share."""
+        ...
+
+    def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array, /) -> "Batch":
+        """Returns the training batch of a step. Called inside jit.
+
+        Args:
+            member_key: the key of the member's data.
+            step: the number of the step.
+            avoid: the fingerprints of the held-out examples.
+        """
+        ...
+
+    def unseen(self, member_key: jax.Array, batch: "Batch", /) -> jax.Array | None:
+        """Returns (B,) booleans: True for examples that the member does not train on.
+
+        Returns None if overlap with the training set cannot be determined.
+        """
