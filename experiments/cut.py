@@ -57,7 +57,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.models.pretrained import save_folder, text
 from jaxformer.runtime.command_line import Parser, command, count
-from jaxformer.training.progress import Line
+from jaxformer.runtime.progress import Line
 
 WHOLE, CUT = "the whole model", "the cut model"
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"

@@ -36,7 +36,7 @@ from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.running import rest, run_all
 from jaxformer.io.run_folder import Workdir, write_json
 from jaxformer.runtime.command_line import Parser, command
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
 

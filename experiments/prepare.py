@@ -40,7 +40,7 @@ from jaxformer.data import preparation_settings as asking
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
 from jaxformer.runtime.command_line import Parser, command
-from jaxformer.training.progress import Line
+from jaxformer.runtime.progress import Line
 
 
 @command

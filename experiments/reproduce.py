@@ -49,7 +49,7 @@ from experiments.schedule.recording import job_of, recorded
 from experiments.schedule.running import check_budget, run_all, together
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.runtime.command_line import Parser, command, count, seconds
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 SCALES = ("tiny", "small", "paper")
 SCALE = "small"  # of what is open; what is made again has that of its record

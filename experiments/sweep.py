@@ -48,7 +48,7 @@ from experiments.schedule.running import rest, run_all
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import loggers
 from jaxformer.runtime.command_line import Parser, command, count
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 
 @command

@@ -11,7 +11,7 @@ import pytest
 import jaxformer
 from experiments.cli import flags
 from jaxformer.models.pretrained import tiny
-from jaxformer.training.progress import Progress
+from jaxformer.runtime.progress import Progress
 
 NOTEBOOKS = sorted((flags.ROOT / "examples").glob("*.ipynb"))
 ENDINGS = {  # how a notebook's runs end, and how many do

@@ -16,10 +16,10 @@ from jaxformer.capture import capture
 from jaxformer.core.errors import check_choice
 from jaxformer.interp import observables
 from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.progress import Stopwatch
 from jaxformer.training import cost
 from jaxformer.training.metrics import over_seeds
 from jaxformer.training.population import check_seeds, population
-from jaxformer.training.progress import Stopwatch
 from jaxformer.training.result import result_of
 
 STATISTICS = {

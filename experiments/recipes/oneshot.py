@@ -20,9 +20,9 @@ from jaxformer import build
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.data import images
 from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.progress import Interrupt, Stopwatch
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
 from jaxformer.training import cost
-from jaxformer.training.progress import Interrupt, Stopwatch
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase

@@ -18,8 +18,8 @@ from experiments.papers.attention_paths import problem
 from experiments.recipes import finish_run, posterior_draws
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime.progress import Interrupt, Stopwatch
 from jaxformer.training.metrics import Mean
-from jaxformer.training.progress import Interrupt, Stopwatch
 from jaxformer.training.result import result_of
 from theory import attention_paths
 from theory.attention_paths.diagnostics import monte_carlo_error

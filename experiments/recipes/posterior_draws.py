@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.io import npz_store
-from jaxformer.training.progress import Interrupt, Progress, Stopwatch
+from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from theory import attention_paths
 
 SAVE_SECONDS = 30.0

@@ -17,7 +17,7 @@ from experiments.papers.outcome import Figure, Outcome, call, settings_of
 from experiments.recipes import finish_run
 from jaxformer.core.errors import UserError, check_choice, check_range, did_you_mean
 from jaxformer.io.run_folder import Workdir, flat
-from jaxformer.training import progress
+from jaxformer.runtime import progress
 from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
 

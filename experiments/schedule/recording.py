@@ -14,7 +14,7 @@ from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.planning import Todo
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.environment import git
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 
 def job_of(todo: Todo, root: Path) -> Job:

@@ -24,7 +24,7 @@ from experiments.schedule.planning import Wanted
 from experiments.schedule.running import check_budget, rest, run_all, together
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import write_atomically
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 HEADS = ("cell", "number", "mine", "recorded", "paper", "difference", "verdict")
 TABLE = "again.csv"

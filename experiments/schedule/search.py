@@ -24,7 +24,7 @@ from experiments.schedule.grids import Run, braces
 from experiments.schedule.jobs import Job, Outcome, settings
 from experiments.schedule.launch import Launcher
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 JOURNAL = "search.journal"
 SAMPLERS = ("tpe", "random")

@@ -7,7 +7,7 @@ from experiments.ledger.ledger import Row
 from experiments.schedule.jobs import Job
 from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
 from experiments.schedule.running import rest
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 
 def items(wanted: list[Wanted], found: Iterable[Todo], rows: list[Row]) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job
-from jaxformer.training.progress import Line, clock
+from jaxformer.runtime.progress import Line, clock
 
 SHOWN = 20  # runs at a time
 

@@ -21,7 +21,7 @@ from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.data.tokens import PARTS, Tokens, open_tokens
 from jaxformer.io.atomic_files import naming, write_atomically
 from jaxformer.io.partial_folder import own_files
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 
 TRAINED_ON = 2**23  # bytes of the training text that a BPE is trained on, evenly spaced
 BATCH = 2**22  # characters of text that are encoded together

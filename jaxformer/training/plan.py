@@ -18,9 +18,9 @@ import jax
 
 from jaxformer.core.settings import TrainSettings
 from jaxformer.io.checkpoint_writer import Checkpoints
+from jaxformer.runtime.progress import clock
 from jaxformer.training import cost, curves, flops
 from jaxformer.training.loop import Hook, fit
-from jaxformer.training.progress import clock
 from jaxformer.training.session import evaluation
 from jaxformer.training.setup import Phase
 

@@ -19,9 +19,9 @@ from jaxformer.core.settings import TrainSettings
 from jaxformer.io.checkpoint_writer import Checkpoints, compare, flatten_state, unflatten_state
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.processes import barrier
+from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training import cost
 from jaxformer.training.loop import Hook, fit
-from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import Result
 from jaxformer.training.session import Session
 from jaxformer.training.setup import Phase, Setup, phase_of, regroup, trained_share

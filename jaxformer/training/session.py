@@ -18,13 +18,13 @@ from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.io.run_folder import Workdir, dumps
 from jaxformer.runtime.loggers import Listener
 from jaxformer.runtime.processes import agree, is_writer, largest
+from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
 from jaxformer.training.alarm import alarms
 from jaxformer.training.loop import Hook
 from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import over_chosen
-from jaxformer.training.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training.result import Result, result_of
 from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState, make_evaluate

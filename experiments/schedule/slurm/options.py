@@ -24,7 +24,7 @@ from experiments.cli import flags
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
 from jaxformer.runtime.command_line import seconds
-from jaxformer.training.progress import clock
+from jaxformer.runtime.progress import clock
 from jaxformer.training.session import SAVE_SECONDS
 
 

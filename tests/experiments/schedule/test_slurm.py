@@ -18,7 +18,7 @@ from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State
 from experiments.schedule.slurm.worker import Worker
 from jaxformer.core.errors import UserError
-from jaxformer.training.progress import Interrupt
+from jaxformer.runtime.progress import Interrupt
 
 
 @pytest.fixture

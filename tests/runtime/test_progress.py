@@ -2,7 +2,7 @@
 
 from jax._src import monitoring
 
-from jaxformer.training.progress import Stopwatch
+from jaxformer.runtime.progress import Stopwatch
 
 
 def test_many_stopwatches_listen_once_and_each_counts_from_its_beginning():
