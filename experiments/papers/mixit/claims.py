@@ -13,9 +13,9 @@ from experiments.ledger.rules import (
     share_of,
     trivial,
 )
-from experiments.papers.mixit import claims_study, claims_sweeps, claims_text
-from experiments.papers.mixit.claims_given import GRID, OPTIMA, VARIANTS
-from experiments.papers.mixit.claims_study import ONE_HOP, PATIENT, STEPS, as_good_as, patient
+from experiments.papers.mixit import claims_settings, claims_sweeps, claims_text
+from experiments.papers.mixit.claims_definitions import GRID, OPTIMA, VARIANTS
+from experiments.papers.mixit.claims_settings import ONE_HOP, PATIENT, STEPS, as_good_as, patient
 from experiments.papers.mixit.claims_sweeps import FRESH, UNSEEN, fresh
 from experiments.papers.mixit.claims_theory import PRINTED_VARIANCE
 
@@ -252,18 +252,18 @@ PAPER = Paper(
     "arXiv 2506.01115",
     (
         VARIANTS,
-        *(ADDITION, claims_sweeps.MORE_DIGITS, DYCK, claims_study.DYCK_SPLIT),
+        *(ADDITION, claims_sweeps.MORE_DIGITS, DYCK, claims_settings.DYCK_SPLIT),
         *(MODULAR, claims_sweeps.FEW_PAIRS, MEMORIZATION, claims_sweeps.FULL_TABLE),
         *(claims_text.YELP, claims_text.WAYS, HOPS, claims_sweeps.COMPOSITION),
         *(
             RETRIEVAL,
-            claims_study.AS_WRITTEN,
+            claims_settings.AS_WRITTEN,
             claims_sweeps.FIGURE_2,
             FIGURE_3,
             *claims_text.LANGUAGE,
         ),
         *(BITS, THIRDS, *claims_sweeps.HEAD_SWEEPS, claims_sweeps.DEPTH),
-        *(GRID, OPTIMA, PRINTED_VARIANCE, *claims_study.STUDY),
+        *(GRID, OPTIMA, PRINTED_VARIANCE, *claims_settings.STUDY),
         *(claims_text.THROUGHPUT, claims_text.SPEED),
     ),
 )

@@ -9,7 +9,7 @@ import functools
 from experiments.ledger.item import OURS, Cell, Item, Paper
 from experiments.ledger.rules import above, near, of
 from experiments.papers.mixit import claims_theory
-from experiments.papers.mixit.claims_study import (
+from experiments.papers.mixit.claims_settings import (
     LONGER,
     ONE_HOP,
     PATIENT,
