@@ -1,6 +1,7 @@
 """`jaxformer.train`: a run without a config file, in a notebook or in a program of one's own."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -21,14 +22,19 @@ from jaxformer.models.pretrained_init import Started
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training import curves
-from jaxformer.training.own import Own
 from jaxformer.training.population import Population, of_seeds, population
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
-from jaxformer.training.setup import make_setup, thawing
+from jaxformer.training.setup import make_setup, shapes_of, thawing
+from jaxformer.training.user_optimizer import (
+    UserOptimizer,
+    check_learning_rate,
+    user_optimizers,
+)
 
 Rules = Iterable[tuple[str, str]]
 ALL: Rules = ((".*", "train"),)
+LEARNING_RATE = 1e-3
 # Fields of the settings for which `train` has words of its own; labels are those of `optimizer`.
 SAID_ELSEWHERE = ("batch_size", "steps", "learning_rate", "labels")
 
@@ -119,9 +125,10 @@ def train(
     *,
     steps: int,
     batch_size: int = 128,
-    learning_rate: float | Sequence[float] = 1e-3,
+    learning_rate: float | Sequence[float] | None = None,
     seeds: int | Sequence[int] = 1,
     optimizer: Any = None,
+    optimizer_name: str | None = None,
     unfreeze: Iterable[tuple[int, Rules]] = (),
     data: Data | DataSettings | None = None,
     workdir: str | Path | None = None,
@@ -131,30 +138,47 @@ def train(
 ) -> Run:
     """Trains a model on a task; `partition` says which parameters.
 
-    `learning_rate`: several are tried, validation chooses. `seeds`: a number, or which ones.
-    `optimizer`: an AdamW or SGD of jaxformer.core.optim, an optax transformation without a learning
-    rate, or {label: one of these}. `unfreeze`: ((step, rules), ..). `data`: sizes, or batches of
-    one's own (jaxformer.tasks.source.Data). With `workdir` the run is saved on the way and the same
-    call goes on where it stopped. `settings`: further fields of TrainSettings (log_every,
-    eval_every, target, probes, signal, members) and OptimSettings (schedule, warmup, clip).
+    `learning_rate`: several are tried, validation chooses; 1e-3 by default. `seeds`: a number, or
+    which ones. `optimizer`: an AdamW or SGD of jaxformer.core.optim, an optax optimizer or
+    transformation, or {label: one of these}. `unfreeze`: ((step, rules), ..). `data`: sizes, or
+    a training source (jaxformer.tasks.source.Data). With `workdir` the run is saved regularly, and
+    the same call resumes it. `settings`: further fields of TrainSettings (log_every, eval_every,
+    target, probes, signal, members) and OptimSettings (schedule, warmup, clip).
+
+    A complete optimizer such as `optax.adamw(1e-2)` is used as it is: leave out `learning_rate`,
+    `schedule` and `warmup`; `clip` is 0 unless given. A transformation without a learning rate,
+    such as `optax.scale_by_adam()`, uses all of these. An optimizer that would train uphill is
+    refused. `optimizer_name` identifies optax transformations in a `workdir`: a call with another
+    name is refused. Without a name only the structure of their state is compared.
     """
     partition = partition if isinstance(partition, Partition) else Partition(partition)
     later = [(step, Partition(rules)) for step, rules in unfreeze]
     known = _fields(settings)
+    _check(task, model)
+    specs = _specs(
+        optimizer,
+        [partition, *(rules for _, rules in later)],
+        lambda: shapes_of(model, task),
+        optimizer_name,
+    )
+    rates_given = {"learning_rate": learning_rate}
+    rates_given |= {name: settings.get(name) for name in ("schedule", "warmup")}
+    has_rates = check_learning_rate(specs, rates_given)
     often: dict[str, Any] = {"eval_every": max(steps // 10, 1)}
     early: dict[str, Any] = {"warmup": min(50, steps // 4)}
+    if has_rates:
+        early = {"schedule": "constant", "warmup": 0, "clip": 0.0}
     train_settings = TrainSettings(batch_size, steps, **(often | known[TrainSettings]))
     optim_settings = OptimSettings(**(early | known[OptimSettings]))
-    members = _population(seeds, learning_rate)
+    default_rate = 1.0 if has_rates else LEARNING_RATE
+    members = _population(seeds, default_rate if learning_rate is None else learning_rate)
     if len(members.rates) > 1 and not train_settings.eval_every:
         raise UserError(
             f"validation chooses among the learning rates {members.rates}: with eval_every=0 there "
             "is none. Give one learning rate, or an eval_every of at least 1."
         )
-    _check(task, model)
     if data is None or isinstance(data, DataSettings):
         data = make_source(task, data or DataSettings(), batch_size)
-    specs = _specs(optimizer, [partition, *(rules for _, rules in later)])
 
     def transformation(rules: Partition) -> optax.GradientTransformation:
         factor = optim.schedule(optim_settings.schedule, steps, optim_settings.warmup)
@@ -177,6 +201,8 @@ def train(
         "train": asdict(train_settings),
     }
     held = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
+    if workdir and (Path(workdir) / "config.json").exists():
+        _warn_of_unnamed(specs)
     with open_workdir(workdir, held) if workdir else nullcontext(Memory(held)) as folder:
         if progress:
             counts = setup.counts()
@@ -228,15 +254,30 @@ def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> P
     return population(0, said, several)
 
 
-def _specs(optimizer: Any, partitions: Iterable[Partition]) -> dict[str, Any]:
-    """{label: its optimizer} for all labels that are ever trained."""
+def _specs(
+    optimizer: Any, partitions: Sequence[Partition], shapes: Callable[[], Any], name: str | None
+) -> dict[str, Any]:
+    """Returns {label: its optimizer} for all labels that are ever trained."""
     labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
+    if optimizer is None:
+        optimizer = optim.AdamW(weight_decay=1e-3)
     if not isinstance(optimizer, Mapping):
-        optimizer = dict.fromkeys(sorted(labels), optimizer or optim.AdamW(weight_decay=1e-3))
-    return {
-        label: Own(given) if isinstance(given, optax.GradientTransformation) else given
-        for label, given in optimizer.items()
-    }
+        optimizer = dict.fromkeys(sorted(labels), optimizer)
+    return user_optimizers(optimizer, partitions, shapes, name)
+
+
+def _warn_of_unnamed(specs: Mapping[str, Any]) -> None:
+    unnamed = [
+        label
+        for label, spec in specs.items()
+        if isinstance(spec, UserOptimizer) and not spec.is_named
+    ]
+    if unnamed:
+        print(
+            f"warning: the optimizer of the label {unnamed[0]!r} has no name: a run that resumes "
+            "compares the structure of its state, not its settings. Give train an optimizer_name.",
+            file=sys.stderr,
+        )
 
 
 def _config_json(name: str, members: Population, sections: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,12 +150,19 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
             lambda path, leaf: parameter_sharding(path, leaf.shape, mesh, lead=1), params
         )
 
+    def of_moment(moment: Any, parameter: Any, sharding: NamedSharding) -> Any:
+        # A label's own optimizer has empty places where the other labels' parameters are.
+        if isinstance(moment, optax.MaskedNode):
+            return moment
+        # Adafactor's moments have other shapes than their parameters.
+        return sharding if moment.shape == parameter.shape else whole
+
     trainable = of(state.trainable)
     opt_state = optax.tree_map_params(
         tx,
-        # A label's own optimizer has empty places where the other labels' parameters are.
-        lambda leaf, sharding: leaf if isinstance(leaf, optax.MaskedNode) else sharding,
+        of_moment,
         state.opt_state,
+        state.trainable,
         trainable,
         is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
         transform_non_params=lambda _: whole,

@@ -46,11 +46,8 @@ class Setup(NamedTuple):
         return self.model.apply({"params": params}, tokens, positions)
 
     def shapes(self) -> Any:
-        """The shapes of one member's parameters; nothing is computed."""
-        try:
-            return _shapes(self.model, self.task)
-        except TypeError:  # a model or task of one's own that has no hash
-            return _shapes.__wrapped__(self.model, self.task)
+        """Returns the shapes of one member's parameters; nothing is computed."""
+        return shapes_of(self.model, self.task)
 
     def counts(self) -> dict[str, int]:
         """{label: number of parameters} of one member."""
@@ -97,6 +94,14 @@ class Setup(NamedTuple):
             return sharding.shard_batch(batch, self.mesh)
 
         return batch_at
+
+
+def shapes_of(model: Any, task: Task) -> Any:
+    """Returns the shapes of a model's parameters; nothing is computed."""
+    try:
+        return _shapes(model, task)
+    except TypeError:  # a user's model or task may have no hash
+        return _shapes.__wrapped__(model, task)
 
 
 @functools.lru_cache(maxsize=64)

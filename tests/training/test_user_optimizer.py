@@ -1,0 +1,247 @@
+"""Optimizers of optax in `jaxformer.train`: none trains uphill, in whichever form it comes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxformer
+from jaxformer import api
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import DataSettings
+from jaxformer.models.decoder import decoder
+from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.training.setup import shapes_of
+from jaxformer.training.step import create, make_step
+from jaxformer.training.user_optimizer import check_learning_rate, probe, user_optimizers
+
+TASK = Retrieval(max_pairs=3, vocab=16)
+SIZES = DataSettings(test_size=8, validation_size=8)
+SHORT = dict(steps=30, batch_size=8, eval_every=30, log_every=1, data=SIZES, progress=False)
+EVERYTHING = Partition(((".*", "train"),))
+STEPS = 30
+WARM = optax.warmup_cosine_decay_schedule(0.0, 1e-2, 10, 40)
+
+COMPLETE = {
+    "adabelief": optax.adabelief(1e-2),
+    "adafactor": optax.adafactor(1e-2),
+    "adagrad": optax.adagrad(1e-1),
+    "adam": optax.adam(1e-2),
+    "adamax": optax.adamax(1e-2),
+    "adamw": optax.adamw(1e-2),
+    "adamw with warm-up from 0": optax.adamw(WARM),
+    "clip and adamw": optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(WARM)),
+    "injected": optax.inject_hyperparams(optax.adamw)(learning_rate=1e-2),
+    "lamb": optax.lamb(1e-2),
+    "lion": optax.lion(3e-3),
+    "multi-steps": optax.MultiSteps(optax.adamw(1e-2), 3),
+    "multi-transform": optax.multi_transform(
+        {"a": optax.adam(1e-2)}, lambda params: jax.tree.map(lambda _: "a", params)
+    ),
+    "nadam": optax.nadam(1e-2),
+    "radam": optax.radam(1e-2),
+    "rmsprop": optax.rmsprop(3e-3),
+    "scaled by hand": optax.chain(optax.scale_by_adam(), optax.scale(-1e-2)),
+    "sgd": optax.sgd(0.1),
+    "sgd with momentum": optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "yogi": optax.yogi(1e-2),
+}
+WITHOUT_RATE = {
+    "clip and scale_by_adam": optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam()),
+    "decayed": optax.chain(optax.scale_by_adam(), optax.add_decayed_weights(1e-2)),
+    "scale_by_adam": optax.scale_by_adam(),
+    "scale_by_lion": optax.scale_by_lion(),
+    "scale_by_rms": optax.scale_by_rms(),
+}
+
+
+def model():
+    sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, width=16, layers=1, heads=2)
+    fan_in = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
+    return decoder(**sizes | fan_in | dict(mlp_width=32))
+
+
+def losses(optimizer, learning_rate=1.0):
+    """The losses of training steps on one batch."""
+    network = model()
+    specs = user_optimizers(
+        {"train": optimizer}, [EVERYTHING], lambda: shapes_of(network, TASK), None
+    )
+    assert check_learning_rate(specs, {}) == (learning_rate == 1.0)
+    tx = optim.optimizer(EVERYTHING, specs, 0.0, optim.schedule("constant", STEPS, 0))
+
+    def init(key):
+        return network.init(key, TASK.blank())["params"]
+
+    def apply(params, tokens, positions):
+        return network.apply({"params": params}, tokens, positions)
+
+    keys = jax.random.split(jax.random.key(0), 8)
+    examples = jax.vmap(TASK.example, in_axes=(0, None))(keys, 0)
+    batch = jax.tree.map(lambda leaf: leaf[None], examples)
+    state = create(
+        init, EVERYTHING, tx, jax.random.split(jax.random.key(1), 1), jnp.array([learning_rate])
+    )
+    step, found = jax.jit(make_step(apply, TASK, tx)), []
+    for _ in range(STEPS):
+        state, metrics = step(state, batch)
+        found.append(float(metrics["loss"][0]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_complete_optimizer_lowers_the_loss(name):
+    loss = losses(COMPLETE[name])
+    assert loss[-1] < loss[0] - 0.05
+    assert loss.max() < loss[0] + 0.1
+
+
+@pytest.mark.parametrize("name", WITHOUT_RATE)
+def test_a_transformation_without_a_rate_lowers_the_loss(name):
+    loss = losses(WITHOUT_RATE[name], learning_rate=5e-3)
+    assert loss[-1] < loss[0] - 0.05
+    assert loss.max() < loss[0] + 0.1
+
+
+class Reached(Exception):
+    """Ends a call of `train` where its first step would begin."""
+
+
+@pytest.fixture
+def setups(monkeypatch):
+    """The setup of every call of `train`, none of which trains."""
+    found = []
+
+    def stop(phases, *_, **__):
+        found.append(phases[0].setup)
+        raise Reached
+
+    monkeypatch.setattr(api, "train_phases", stop)
+    return found
+
+
+def call_train(**arguments):
+    with pytest.raises(Reached):
+        jaxformer.train(TASK, model(), **SHORT | arguments)
+
+
+def test_a_complete_optimizer_is_used_as_it_is(setups):
+    """Its updates are those of optax alone, without a clip, a warm-up or another learning rate."""
+    given = optax.adamw(optax.cosine_decay_schedule(0.1, 10), weight_decay=0.1)
+    call_train(optimizer=given)
+    (setup,) = setups
+    assert setup.members.rates == (1.0,)
+    params = setup.init(jax.random.key(0))
+    gradient = jax.tree.map(lambda leaf: 7.0 * leaf + 1.0, params)
+    state, expected_state = setup.tx.init(params), given.init(params)
+    for _ in range(3):
+        updates, state = setup.tx.update(gradient, state, params)
+        expected, expected_state = given.update(gradient, expected_state, params)
+        jax.tree.map(np.testing.assert_array_equal, updates, expected)
+
+
+def test_a_whole_run_with_a_complete_optimizer_learns():
+    run = jaxformer.train(TASK, model(), optimizer=optax.adamw(1e-2), **SHORT | dict(steps=60))
+    assert run.curves["loss"][-1, 0] < run.curves["loss"][0, 0] - 0.3
+
+
+@pytest.mark.parametrize("name", ["adamw", "lion", "multi-steps"])
+def test_weight_decay_does_not_hide_the_sign(name):
+    parameters = {"w": jnp.full((2, 2), 0.5)}
+    decayed = {
+        "adamw": optax.adamw(1e-2, weight_decay=50.0),
+        "lion": optax.lion(1e-3, weight_decay=50.0),
+        "multi-steps": optax.MultiSteps(optax.adamw(1e-2), 200).gradient_transformation(),
+    }
+    assert probe(decayed[name], parameters)
+    ascending = optax.chain(optax.scale_by_adam(), optax.add_decayed_weights(50.0))
+    assert not probe(ascending, parameters)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(optimizer="adam"), "optimizer must be one such as .*got 'adam'"),
+        (dict(optimizer=optax.adam), r"got <function adam.*Call adam\(\.\.\)"),
+        (dict(optimizer=0.1), "optimizer must be one such as .*got 0.1"),
+        (dict(optimizer={"train": None}), "optimizer must be one such as .*got None"),
+        (
+            dict(optimizer=optax.adamw(1e-2), learning_rate=1e-2),
+            "has its own learning rate: leave out learning_rate,.*scale_by_adam",
+        ),
+        (
+            dict(optimizer=optax.adamw(1e-2), schedule="cosine", warmup=3),
+            "leave out schedule, warmup",
+        ),
+        (dict(optimizer=optax.set_to_zero()), "changes nothing in 1,024 steps.*warm-up"),
+        (dict(optimizer=optax.lbfgs()), "cannot be applied to gradients and parameters alone"),
+        (dict(optimizer=optax.scale(np.nan)), "gives nan or infinity"),
+        (
+            dict(optimizer=optax.sgd(optax.linear_schedule(1.0, -1.0, 10))),
+            "both up and down.*uphill",
+        ),
+        (
+            dict(
+                optimizer=optax.masked(
+                    optax.sgd(0.1), lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+                )
+            ),
+            "both up and down .*_norm/scale.*uphill",
+        ),
+        (
+            dict(
+                partition=((".*_norm/.*", "norms"), (".*", "train")),
+                optimizer={"norms": optim.SGD(), "train": optax.sgd(0.1)},
+            ),
+            "label 'train' has its own learning rate, that of 'norms' has none",
+        ),
+        (
+            dict(optimizer={"train": optax.sgd(0.1), "trian": optax.sgd(0.1)}),
+            "no rule has the label 'trian' of an optimizer. Did you mean 'train'",
+        ),
+        (dict(optimizer_name="mine"), "names an optax transformation"),
+        (dict(optimizer=optax.sgd(0.1), optimizer_name=" "), "must be a text such as"),
+    ],
+)
+def test_what_cannot_train_is_refused_in_one_line(arguments, message):
+    with pytest.raises(UserError, match=message) as error:
+        jaxformer.train(TASK, model(), **SHORT | arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_a_mask_by_path_sees_the_paths_of_the_model():
+    def by_path(params):
+        return {name: name.startswith("block") for name in params}
+
+    with pytest.raises(UserError, match="both up and down"):
+        losses(optax.masked(optax.sgd(0.1), by_path))
+    rest = optax.masked(
+        optax.sgd(0.1), lambda params: {n: not n.startswith("block") for n in params}
+    )
+    loss = losses(optax.chain(optax.masked(optax.sgd(0.1), by_path), rest))
+    assert loss[-1] < loss[0] - 0.05
+
+
+def test_a_name_identifies_an_optimizer_in_a_folder(setups, tmp_path, capsys):
+    named = dict(workdir=tmp_path, optimizer=optax.adamw(1e-2))
+    call_train(**named, optimizer_name="adamw-1e-2")
+    (tmp_path / "metrics.jsonl").write_text("")  # a run that has begun
+    call_train(**named, optimizer_name="adamw-1e-2")
+    assert "has no name" not in capsys.readouterr().err
+    with pytest.raises(UserError, match="adamw-2e-2"):
+        jaxformer.train(TASK, model(), **SHORT | named, optimizer_name="adamw-2e-2")
+
+
+def test_an_optimizer_without_a_name_is_compared_by_its_state(setups, tmp_path, capsys):
+    call_train(workdir=tmp_path, optimizer=optax.adamw(1e-2))
+    (tmp_path / "metrics.jsonl").write_text("")  # a run that has begun
+    assert "has no name" not in capsys.readouterr().err
+    call_train(workdir=tmp_path, optimizer=optax.adamw(2e-2))
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "name" in line]
+    assert "warning: the optimizer of the label 'train' has no name" in warning
+    assert "optimizer_name" in warning
+    with pytest.raises(UserError, match="optax:unnamed"):
+        jaxformer.train(TASK, model(), workdir=tmp_path, optimizer=optax.sgd(1e-2), **SHORT)
