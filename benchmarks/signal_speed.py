@@ -46,15 +46,15 @@ def scipy_self_overlap(s: float) -> float:
         psi_2 = quad(lambda z: normal(z) * energy(z) ** 2 * np.exp(-energy(z)), -9, 9)[0]
         return psi_2 * np.exp((T - 1) * np.log1p(-min(missing, 1 - 1e-16)))
 
-    low, high = integrals._range(s, T)
+    low, high = integrals._integration_range(s, T)
     return T * quad(integrand, low, high, limit=200)[0]
 
 
 def build_tables() -> float:
-    integrals.tables.cache_clear()
+    integrals.tables_of_length.cache_clear()
     integrals.row_tables.cache_clear()
     start = time.process_time()
-    integrals.tables(float(T))
+    integrals.tables_of_length(float(T))
     return time.process_time() - start
 
 

@@ -34,7 +34,7 @@ def test_the_walk_of_the_signal_page(tmp_path, monkeypatch, capsys):
     page = PAGES["docs/signal.md"]
     config = re.search(r"```json\n(.*?)```", page, re.S)[1]
     Path("config.json").write_text(config)
-    walk = page[page.index("My loss does not move") : page.index("## A network as it is")]
+    walk = page[page.index("My loss does not move") : page.index("## Runs and published models")]
     asked = re.findall(r"^ *\$ python -m theory\.advise (c.*)\n((?: *[^$`\n]+\n)+)", walk, re.M)
     assert len(asked) == 4
     for words, shown in asked:

@@ -1,4 +1,4 @@
-"""What the commands of theory share: figures, and files written whole or not at all."""
+"""Figures and files of the theory commands. Files are written completely or not at all."""
 
 import io
 from collections.abc import Sequence
@@ -14,12 +14,19 @@ from jaxformer.runtime.figure_style import COLOURS, COLUMN, ENDINGS, PAGE
 
 __all__ = ["COLUMN", "ENDINGS", "PAGE"]
 
-MOST_POINTS, MOST_TOKENS = 2000, 10**8  # of a map: what is larger is a slip of the hand
+# Larger values of the flags are taken for typing errors.
+MAX_POINTS, MAX_TOKENS = 2000, 10**8
 BLUE, RED, _, _, ORANGE, SKY, _ = COLOURS
 
 
 def check_writable(path: Path, endings: Sequence[str], force: bool) -> None:
-    """Called before the work: the ending is right, the folder is there, nothing is overwritten."""
+    """Raises UserError unless `path` can be written; called before the computation.
+
+    Args:
+      path: the output file. Its folder must exist.
+      endings: allowed endings, such as ".png".
+      force: whether an existing file may be overwritten.
+    """
     if path.suffix not in endings:
         raise UserError(f"the file must end in {' or '.join(endings)}, got {str(path)!r}.")
     if not path.parent.is_dir():
@@ -27,13 +34,26 @@ def check_writable(path: Path, endings: Sequence[str], force: bool) -> None:
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; expected a file name.")
     if path.exists() and not force:
-        raise UserError(f"{str(path)!r} is there already; --force overwrites it.")
+        raise UserError(f"{str(path)!r} already exists; --force overwrites it.")
+
+
+def check_figure_and_arrays(path: Path, force: bool) -> None:
+    """Raises UserError unless a figure and the npz file of its arrays can be written."""
+    check_writable(path, ENDINGS, force)
+    check_writable(path.with_suffix(".npz"), (".npz",), force)
 
 
 def save_figure(
     figure: Any, path: Path, arrays: dict[str, np.ndarray] | None = None, quiet: bool = False
 ) -> None:
-    """The figure in the format of its ending and, beside it, its numbers as npz."""
+    """Writes a figure in the format of its file ending, and its arrays to an npz file.
+
+    Args:
+      figure: a Matplotlib figure.
+      path: the figure's file; the arrays go to the same name with the ending .npz.
+      arrays: the numbers of the figure; None writes no npz file.
+      quiet: whether to print nothing.
+    """
     figure_style.save(figure, path)
     if not quiet:
         print(f"wrote {path}")
@@ -44,7 +64,13 @@ def save_figure(
 
 
 def new_figure(columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, np.ndarray]:
-    """A figure without a screen, and its panels side by side."""
+    """Returns a figure that needs no display, and its panels (columns,) in one row.
+
+    Args:
+      columns: number of panels.
+      size: width and height of the panels in inches.
+      **shared: arguments of `Figure.subplots`, such as sharey=True.
+    """
     figure_style.apply()
     figure, axes = figure_style.panels(1, columns, size, **shared)
     return figure, axes[0]

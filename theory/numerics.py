@@ -1,6 +1,7 @@
-"""What every theory needs once: Chebyshev series and loops in jax.
+"""Numerical tools in jax that several theories use: Chebyshev series, loops, LAPACK threads.
 
-Checks of arguments and quadrature need no jax and have files of their own; they are shown here too.
+Argument checks (`theory.checks`) and quadrature (`theory.quadrature`) are re-exported; those two
+modules do not import jax.
 """
 
 import contextlib
@@ -13,7 +14,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from theory.checks import check_count, check_range, is_concrete
-from theory.quadrature import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
+from theory.quadrature import (
+    chebyshev_basis,
+    chebyshev_end_slopes,
+    chebyshev_fit,
+    chebyshev_nodes,
+    normal_nodes,
+    trapezoid,
+)
 
 __all__ = [
     "Array",
@@ -33,25 +41,37 @@ __all__ = [
 ]
 
 Array = jax.Array | np.ndarray
-Numbers = Array | float  # one number, or an array of them
+Numbers = Array | float
 
 
 @contextlib.contextmanager
 def one_lapack_thread() -> Iterator[None]:
-    """LAPACK works on one thread inside: for loops over small matrices, one step after the other.
+    """Limits LAPACK to one thread inside the context: for sequential loops over small matrices.
 
-    With more threads, which wait for each other at every step, a gradient of a posterior given 100
-    examples takes a third longer on two idle cores, and took 39 times as long on two busy ones
-    (benchmarks/attention_paths_speed.py). Results must be read inside.
+    Several threads would wait for each other at every step. A gradient of a posterior given 100
+    examples then takes a third longer on two idle cores, and took 39 times as long on two busy
+    cores (benchmarks/attention_paths_speed.py). Arrays must be computed inside the context: block
+    on them before it ends.
     """
-    import scipy.linalg.cython_lapack  # noqa: F401 (JAX loads it late; what is not there has no limit)
+    # JAX loads this library late, and only libraries that are already loaded can be limited.
+    import scipy.linalg.cython_lapack  # noqa: F401
 
     with threadpool_limits(1, user_api="blas"):
         yield
 
 
 def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -> Any:
-    """read(state) after each of the increasing numbers of steps; state <- advance(step, state)."""
+    """Runs state <- advance(step, state) and reads the state after given numbers of steps.
+
+    Args:
+      stops: (S,) increasing numbers of steps.
+      advance: function (step, state) -> state.
+      start: initial state, a pytree.
+      read: function state -> pytree of arrays.
+
+    Returns:
+      The pytree read(state) with a leading axis of S stops.
+    """
 
     def until(state, segment):
         state = jax.lax.fori_loop(segment[0], segment[1], advance, state)
@@ -61,31 +81,23 @@ def states_at(stops: jax.Array, advance: Callable, start: Any, read: Callable) -
     return jax.lax.scan(until, start, bounds)[1]
 
 
-def chebyshev_basis(x: jax.Array, n: int) -> list[jax.Array]:
-    """T_0 .. T_{n-1} of 2x - 1, for x in [0, 1].
-
-    By products, T_{2k} = 2 T_k^2 - 1 and T_{2k+1} = 2 T_k T_{k+1} - T_1: chains of length log n,
-    because XLA repeats the links of a long chain (Clenshaw's sum can exhaust its memory), and
-    exact gradients (cos(k arccos x) has none at the ends).
-    """
-    first = 2 * x - 1
-    terms = [jnp.ones_like(first), first]
-    for k in range(2, n):
-        terms.append(2 * terms[k // 2] * terms[(k + 1) // 2] - (first if k % 2 else 1))
-    return terms[:n]
-
-
 def chebyshev_sum(x: jax.Array, coefficients: np.ndarray) -> jax.Array:
-    """sum_k c_k T_k(2x - 1) for numbers c_k."""
-    basis = chebyshev_basis(x, len(coefficients))
+    """Returns sum_k c_k T_k(2x - 1) in the shape of x, for constant coefficients c (n,)."""
+    basis = chebyshev_basis(x, len(coefficients), jnp)
     return sum((float(c) * term for c, term in zip(coefficients, basis)), jnp.zeros_like(x))
 
 
 def chebyshev_sum_2d(x: jax.Array, y: jax.Array, coefficients_MxN: np.ndarray) -> jax.Array:
-    """sum_mn c_mn T_m(2x - 1) T_n(2y - 1), y in [0, 1]; beyond x = 1 along the tangent in x."""
+    """Returns sum_mn c_mn T_m(2x - 1) T_n(2y - 1).
+
+    Args:
+      x: array of numbers of at least 0. Beyond x = 1 the sum continues linearly.
+      y: array of numbers in [0, 1]; x and y broadcast.
+      coefficients_MxN: constant coefficients c.
+    """
     m, n = coefficients_MxN.shape
-    slopes_N = 2 * np.arange(m, dtype=float) ** 2 @ coefficients_MxN
+    slopes_N = chebyshev_end_slopes(m) @ coefficients_MxN
     rows = np.concatenate([coefficients_MxN, slopes_N[None]])
-    in_y = jnp.tensordot(jnp.asarray(rows, y.dtype), jnp.stack(chebyshev_basis(y, n)), axes=1)
-    inside = chebyshev_basis(jnp.minimum(x, 1), m)
+    in_y = jnp.tensordot(jnp.asarray(rows, y.dtype), jnp.stack(chebyshev_basis(y, n, jnp)), axes=1)
+    inside = chebyshev_basis(jnp.minimum(x, 1), m, jnp)
     return sum((in_y[k] * term for k, term in enumerate(inside)), jnp.maximum(x - 1, 0) * in_y[m])

@@ -1,11 +1,16 @@
-"""Nodes, weights and series in numpy: trapezoid rules, Chebyshev and Hermite polynomials."""
+"""Quadrature nodes and weights, Chebyshev and Hermite polynomials. Importing this needs no jax."""
+
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 
 def trapezoid(low: float, high: float, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """n equidistant nodes on [low, high] and their weights: spectrally exact for a smooth
-    integrand that has died out at both ends."""
+    """Returns the nodes and weights of the trapezoid rule on [low, high], two arrays (n,).
+
+    The rule is spectrally accurate for a smooth integrand that vanishes at both ends.
+    """
     nodes = np.linspace(low, high, n)
     weights = np.full(n, (high - low) / (n - 1))
     weights[[0, -1]] /= 2
@@ -13,27 +18,58 @@ def trapezoid(low: float, high: float, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normal_nodes(n: int, reach: float = 12.0) -> tuple[np.ndarray, np.ndarray]:
-    """Trapezoid nodes and weights of a standard normal average, |z| <= reach."""
+    """Returns trapezoid nodes in [-reach, reach] and weights (n,) of a standard normal average."""
     z, weights = trapezoid(-reach, reach, n)
     weights = weights * np.exp(-(z**2) / 2)
     return z, weights / weights.sum()
 
 
 def chebyshev_nodes(n: int) -> np.ndarray:
-    """The n zeros of T_n, moved to (0, 1)."""
+    """Returns the n zeros of the Chebyshev polynomial T_n, moved from (-1, 1) to (0, 1)."""
     return (1 + np.cos(np.pi * (np.arange(n) + 0.5) / n)) / 2
 
 
 def chebyshev_fit(values: np.ndarray) -> np.ndarray:
-    """Coefficients along axis 0 of the interpolant through `values` at chebyshev_nodes(n)."""
+    """Returns the Chebyshev coefficients of an interpolating polynomial, along axis 0.
+
+    Args:
+      values: (n, ...) values at `chebyshev_nodes(n)`.
+    """
     n = len(values)
     transform = np.cos(np.pi * np.arange(n)[:, None] * (np.arange(n) + 0.5)[None] / n) * (2 / n)
     transform[0] /= 2
     return np.tensordot(transform, values, axes=1)
 
 
+def chebyshev_basis(x: Any, n: int, xp: ModuleType = np) -> list[Any]:
+    """Returns T_0 .. T_{n-1} of 2x - 1, each in the shape of x, for x in [0, 1].
+
+    Products, T_{2k} = 2 T_k^2 - 1 and T_{2k+1} = 2 T_k T_{k+1} - T_1, give chains of length log n
+    and exact gradients. XLA repeats the links of a long chain, so Clenshaw's sum can exhaust its
+    memory; cos(k arccos x) has no gradient at the ends.
+
+    Args:
+      x: array of numbers in [0, 1].
+      n: number of polynomials.
+      xp: array namespace, numpy or jax.numpy.
+    """
+    first = 2 * x - 1
+    terms = [xp.ones_like(first), first]
+    for k in range(2, n):
+        terms.append(2 * terms[k // 2] * terms[(k + 1) // 2] - (first if k % 2 else 1))
+    return terms[:n]
+
+
+def chebyshev_end_slopes(n: int) -> np.ndarray:
+    """Returns the derivatives (n,) of T_0 .. T_{n-1} of 2x - 1 at x = 1."""
+    return 2 * np.arange(n, dtype=float) ** 2
+
+
 def hermite(z: np.ndarray, n: int) -> np.ndarray:
-    """(nodes, n): h_0 .. h_{n-1} at z, orthonormal under the standard normal."""
+    """Returns the Hermite polynomials h_0 .. h_{n-1} at z, (nodes, n).
+
+    They are orthonormal under the standard normal distribution.
+    """
     h = [np.ones_like(z), z]
     for k in range(2, n):
         h.append((z * h[-1] - np.sqrt(k - 1) * h[-2]) / np.sqrt(k))

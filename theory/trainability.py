@@ -1,14 +1,16 @@
-"""Draws the cosine of two tokens after L layers over (beta, alpha_SA), and the two boundaries.
+"""Draws the cosine of two tokens after L layers over (beta, alpha_SA), with two boundaries.
 
     python -m theory.trainability --layers 60 --length 128 --out trainability.png
 
-Rank collapse below alpha_c(beta), entropy collapse right of beta_c(0) = sqrt(2), trainable between.
-The default variances are the paper's (figure 1c). Writes a figure and an npz of its numbers.
+Below alpha_c(beta) is rank collapse, right of beta_c(0) = sqrt(2) entropy collapse; networks
+between them can train. The default variances are those of arXiv 2505.24333, figure 1c. The command
+writes a png, pdf or svg, and an npz file with the numbers.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,45 +20,56 @@ from jaxformer.runtime.command_line import Parser, command
 from theory.checks import check_count, check_range
 from theory.command_output import (
     COLUMN,
-    ENDINGS,
-    MOST_POINTS,
-    MOST_TOKENS,
+    MAX_POINTS,
+    MAX_TOKENS,
     RED,
     SKY,
-    check_writable,
+    check_figure_and_arrays,
     new_figure,
     save_figure,
 )
-from theory.signal.phase_diagram import OVERLAPS, Encoders, Overlaps
+from theory.signal.encoder_block import OVERLAPS, Block
+from theory.signal.phase_diagram import GridOverlaps, critical_alpha, final_cosine
+
+BETA_C = 2**0.5  # of orthogonal tokens
 
 
 @command
 def main(argv: Sequence[str]) -> int:
+    args = _parse(argv)
+    beta = np.linspace(0, args.beta_max, args.points)
+    alpha = np.linspace(0, args.alpha_max, args.points)
+    sigmas = args.sigma_v2, args.sigma_w2, args.sigma_b2
+    block = Block(beta[:, None], alpha[None], args.alpha_mlp, *sigmas, args.activation)
+    overlaps = GridOverlaps(args.length, args.overlaps)
+    cosine = final_cosine(block, args.layers, overlaps)
+    edge = critical_alpha(block.replace(beta=beta), args.layers, args.epsilon, overlaps)
+    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
+    save_figure(_figure(args, cosine, edge), args.out, arrays)
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> Any:
     parser = Parser(prog="python -m theory.trainability", description=__doc__)
-    parser.add_argument("--layers", type=int, default=60, help="depth L (60)")
-    parser.add_argument("--length", type=int, default=128, help="tokens T (128)")
-    parser.add_argument(
-        "--overlaps",
-        choices=OVERLAPS,
-        default="exact",
-        help="exact at T tokens, the limit, the paper's heuristic",
-    )
-    parser.add_argument("--epsilon", type=float, default=0.01, help="collapse: rho > 1 - epsilon")
-    parser.add_argument("--beta-max", type=float, default=2.5, help="largest beta (2.5)")
-    parser.add_argument("--alpha-max", type=float, default=3.0, help="largest alpha_SA (3)")
-    parser.add_argument("--alpha-mlp", type=float, default=1.0, help="residual of the MLP (1)")
-    parser.add_argument("--sigma-v2", type=float, default=0.2, help="value variance x fan-in")
-    parser.add_argument("--sigma-w2", type=float, default=0.2, help="MLP variance x fan-in")
-    parser.add_argument("--sigma-b2", type=float, default=4e-4, help="MLP bias variance")
-    parser.add_argument("--activation", default="relu", help="of the MLP (relu)")
-    parser.add_argument("--points", type=int, default=200, help="grid points a side (200)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("trainability.png"), help="png, pdf or svg"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite")
+    add = parser.add_argument
+    add("--layers", type=int, default=60, help="depth L (60)")
+    add("--length", type=int, default=128, help="tokens T (128)")
+    overlaps_help = "exact at T tokens, the limit, the paper's heuristic"
+    add("--overlaps", choices=OVERLAPS, default="exact", help=overlaps_help)
+    add("--epsilon", type=float, default=0.01, help="collapse: rho > 1 - epsilon")
+    add("--beta-max", type=float, default=2.5, help="largest beta (2.5)")
+    add("--alpha-max", type=float, default=3.0, help="largest alpha_SA (3)")
+    add("--alpha-mlp", type=float, default=1.0, help="residual weight of the MLP (1)")
+    add("--sigma-v2", type=float, default=0.2, help="value variance x fan-in")
+    add("--sigma-w2", type=float, default=0.2, help="MLP variance x fan-in")
+    add("--sigma-b2", type=float, default=4e-4, help="MLP bias variance")
+    add("--activation", default="relu", help="activation of the MLP (relu)")
+    add("--points", type=int, default=200, help="grid points per axis (200)")
+    add("--out", type=Path, default=Path("trainability.png"), help="png, pdf or svg")
+    add("--force", action="store_true", help="overwrite existing files")
     args = parser.parse_args(argv)
-    check_count("--points", args.points, 2, MOST_POINTS)
-    check_count("--length", args.length, 2, MOST_TOKENS)
+    check_count("--points", args.points, 2, MAX_POINTS)
+    check_count("--length", args.length, 2, MAX_TOKENS)
     check_count("--layers", args.layers, 1, 10_000)
     if not 0 < args.epsilon < 1:
         raise UserError(f"--epsilon must be between 0 and 1, got {args.epsilon}.")
@@ -64,51 +77,44 @@ def main(argv: Sequence[str]) -> int:
         check_range(f"--{name.replace('_', '-')}", getattr(args, name), 0, 1e6)
     check_range("--beta-max", args.beta_max, 0.1, 20)
     check_range("--alpha-max", args.alpha_max, 0.01, 1000)
-    check_writable(args.out, ENDINGS, args.force)
-    check_writable(args.out.with_suffix(".npz"), (".npz",), args.force)
+    check_figure_and_arrays(args.out, args.force)
+    return args
 
-    beta = np.linspace(0, args.beta_max, args.points)
-    alpha = np.linspace(0, args.alpha_max, args.points)
-    sigmas = args.sigma_v2, args.sigma_w2, args.sigma_b2
-    overlaps = Overlaps(args.length, args.overlaps)
-    encoders = Encoders(overlaps, args.alpha_mlp, *sigmas, args.activation)
-    cosine = encoders.cosine(beta[:, None], alpha[None], args.layers)
-    edge = encoders.critical_alpha(beta, args.layers, args.epsilon)
+
+def _figure(args: Any, cosine_BxA: np.ndarray, edge_B: np.ndarray) -> Any:
     figure, (axis,) = new_figure(1, (COLUMN, 2.5))
-    look = {
-        "origin": "lower",
-        "aspect": "auto",
-        "cmap": f"{figure_style.AMOUNT}_r",
-        "vmin": -4,
-        "vmax": 0,
-    }
-    apart = np.log10(np.maximum(1 - cosine, 1e-6))
-    image = axis.imshow(apart.T, extent=(0, args.beta_max, 0, args.alpha_max), **look)
-    axis.plot(beta, edge, color=RED, lw=1.8, label=rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$")
-    axis.axvline(2**0.5, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
+    look = {"cmap": f"{figure_style.AMOUNT}_r", "vmin": -4, "vmax": 0}
+    log_distance = np.log10(np.maximum(1 - cosine_BxA, 1e-6))
+    extent = (0, args.beta_max, 0, args.alpha_max)
+    image = axis.imshow(log_distance.T, extent=extent, origin="lower", aspect="auto", **look)
+    label = rf"$\alpha_c$: $\rho_L = {1 - args.epsilon:g}$"
+    axis.plot(np.linspace(0, args.beta_max, args.points), edge_B, color=RED, lw=1.8, label=label)
+    axis.axvline(BETA_C, color=SKY, lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     axis.set(xlim=(0, args.beta_max), ylim=(0, args.alpha_max))
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual of attention, $\alpha_{SA}$")
-    label = {"ha": "center", "va": "center", "fontsize": figure_style.SMALL}
-    label["bbox"] = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
-    middle = 2**0.5 / 2 if args.beta_max > 2**0.5 else args.beta_max / 2
-    low = float(np.clip(edge[0], 0, args.alpha_max))
-    if low > 0.1 * args.alpha_max:
-        axis.text(middle, low / 2, "rank collapse", **label)
-    if low < 0.8 * args.alpha_max:
-        axis.text(middle, (low + args.alpha_max) / 2, "trainable", **label)
-    if args.beta_max > 1.2 * 2**0.5:
-        right = (2**0.5 + args.beta_max) / 2
-        axis.text(right, 0.65 * args.alpha_max, "entropy\ncollapse", **label)
-    words = r"distance to collapse, $\log_{10}(1-\rho_L)$"
-    figure_style.bar(figure, image, axis, words, extend="min")
-    beware = f"{args.layers} layers at initialisation, {args.overlaps} theory, $T={args.length}$."
-    figure_style.headed(figure, _finding(edge[0]), beware, axis)
-    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
-    save_figure(figure, args.out, arrays)
-    return 0
+    _name_regions(axis, args.beta_max, args.alpha_max, edge_B[0])
+    bar_label = r"distance to collapse, $\log_{10}(1-\rho_L)$"
+    figure_style.bar(figure, image, axis, bar_label, extend="min")
+    note = f"{args.layers} layers at initialisation, {args.overlaps} theory, $T={args.length}$."
+    figure_style.headed(figure, _headline(edge_B[0]), note, axis)
+    return figure
 
 
-def _finding(edge: float) -> str:
+def _name_regions(axis: Any, beta_max: float, alpha_max: float, edge: float) -> None:
+    """Writes the names of the three regions where they are large enough for them."""
+    look = {"ha": "center", "va": "center", "fontsize": figure_style.SMALL}
+    look["bbox"] = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
+    beta = BETA_C / 2 if beta_max > BETA_C else beta_max / 2
+    low = float(np.clip(edge, 0, alpha_max))
+    if low > 0.1 * alpha_max:
+        axis.text(beta, low / 2, "rank collapse", **look)
+    if low < 0.8 * alpha_max:
+        axis.text(beta, (low + alpha_max) / 2, "trainable", **look)
+    if beta_max > 1.2 * BETA_C:
+        axis.text((BETA_C + beta_max) / 2, 0.65 * alpha_max, "entropy\ncollapse", **look)
+
+
+def _headline(edge: float) -> str:
     if edge == 0:
         return "At low $\\beta$ no residual is needed"
     if not np.isfinite(edge):

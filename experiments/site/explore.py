@@ -14,7 +14,7 @@ import numpy as np
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.site.arrays import arrays_of
-from theory.rem.interpolated_tables import shipped
+from theory.rem.interpolated_tables import load_tables
 
 SCRIPTS = ("charts.js", "phase.js", "explore.js")
 ORDER = Path(__file__).with_name("order.json")
@@ -52,7 +52,7 @@ def embedded(name: str, value: Any) -> str:
 
 def series() -> dict[str, Any]:
     """The leading coefficients of the overlaps in length, spread and cosine."""
-    held = shipped()
+    held = load_tables()
     kept = {n: held[n][:LENGTHS, :SPREADS] for n in ("overlap", "entropy")}
     kept["pair"] = held["pair"][:LENGTHS, :SPREADS, :COSINES]
     return {name: np.round(values, 5).tolist() for name, values in kept.items()}

@@ -13,7 +13,7 @@ import pytest
 from tests.theory import config_json
 from tests.theory.commands import run
 from theory import advise, phase_map, trainability
-from theory.advise import draw
+from theory.advise import report
 from theory.advise.question import parse
 from theory.signal import effective_beta
 from theory.signal.measurement import measure
@@ -172,7 +172,9 @@ def test_solve_beta_and_what_is_met(tmp_path, capsys):
     found = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
     assert found["keys"] == pytest.approx(40, rel=1e-4) and found["factor"] < 1
     met = config_answer(tmp_path, capsys, config_json.BERT, "--solve", "beta")["solved"]
-    assert met["factor"] == 1 and met["lines"] == {"nothing": "the target is met as it is"}
+    assert met["factor"] == 1 and met["lines"] == {
+        "nothing": "the present network meets the target"
+    }
 
 
 def test_the_networks_of_a_check_are_float64(capsys):
@@ -190,8 +192,8 @@ def test_the_picture_says_how_many_networks_were_measured(tmp_path, monkeypatch,
     found = answer(capsys, "--layers", "2", "--length", "8")
     found["checked"] = {"seeds": 5, "cosine_by_layer": [0.1, 0.2, 0.3]}
     drawn = []
-    monkeypatch.setattr(draw, "save_figure", lambda figure, *_, **__: drawn.append(figure))
-    draw.draw(found, tmp_path / "a.png", quiet=True)
+    monkeypatch.setattr(report, "save_figure", lambda figure, *_, **__: drawn.append(figure))
+    report.plot_answer(found, tmp_path / "a.png", quiet=True)
     labels = [line.get_label() for line in drawn[0].axes[0].lines]
     assert "measured, 5 networks" in labels
 
@@ -234,7 +236,7 @@ SMALL = [*PAPER, "--layers", "2", "--length", "8"]
         (advise.main, ["MAMBA"], "unknown model_type 'mamba'"),
         (advise.main, ["FOLDER"], "cannot read 'FOLDER'"),
         (advise.main, ["BINARY"], "is not JSON"),
-        (advise.main, ["BERT", "--causal"], "--causal: the config.json says this itself"),
+        (advise.main, ["BERT", "--causal"], "--causal: the config.json already has this"),
         (advise.main, ["BERT", "--length", "1" + 25 * "0"], "--length must be a whole number from"),
         (advise.main, ["BERT", "--rho0", "1.1"], r"--rho0 must be in \[0, 1\]"),
         (advise.main, ["BERT", "--tokens", "nowhere.txt"], "No such file"),

@@ -14,7 +14,7 @@ from theory.signal.recursion import forward
 def read(tmp_path, config, length=None):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    return huggingface.read(path, length)
+    return huggingface.read_config(path, length)
 
 
 @pytest.mark.parametrize("name", ["gelu_new", "swish", "tanh", "linear"])
@@ -26,7 +26,7 @@ def test_an_activation_that_is_judged_is_one_that_is_built(tmp_path, name):
 
 def test_models_people_know(tmp_path):
     bert = read(tmp_path, config_json.BERT)
-    assert bert.length == 512 and bert.architecture.start() == pytest.approx((1, 1 / 3))
+    assert bert.length == 512 and bert.architecture.input_moments() == pytest.approx((1, 1 / 3))
     assert (
         bert.architecture.describe() == "post-norm, bidirectional, LayerNorm, W_O, hidden 4d, gelu"
     )
@@ -34,15 +34,15 @@ def test_models_people_know(tmp_path):
         other = read(tmp_path, config_json.BERT | {"model_type": kind, "type_vocab_size": 1})
         assert other.architecture == bert.architecture
     no_types = read(tmp_path, config_json.BERT | {"type_vocab_size": 0})
-    assert no_types.architecture.start()[1] == 0
-    assert read(tmp_path, config_json.DISTILBERT).architecture.start()[1] == 0
+    assert no_types.architecture.input_moments()[1] == 0
+    assert read(tmp_path, config_json.DISTILBERT).architecture.input_moments()[1] == 0
     small = config_json.BERT | {
         "model_type": "electra",
         "embedding_size": 128,
         "hidden_size": 256,
     }
     small |= {"num_attention_heads": 4}
-    assert read(tmp_path, small).architecture.start()[0] == pytest.approx(128 * 0.02**2)
+    assert read(tmp_path, small).architecture.input_moments()[0] == pytest.approx(128 * 0.02**2)
 
     gpt2 = read(tmp_path, config_json.GPT2).architecture
     assert gpt2.std_o == gpt2.std_2 == pytest.approx(0.02 / 24**0.5) and gpt2.std_v == 0.02
@@ -60,7 +60,7 @@ def test_models_people_know(tmp_path):
     assert pythia.parallel and pythia.rotary == 0.25 and pythia.causal
 
     vit = read(tmp_path, config_json.VIT)
-    assert vit.length == 197 and vit.architecture.start()[0] == pytest.approx(0.02**2 * 769)
+    assert vit.length == 197 and vit.architecture.input_moments()[0] == pytest.approx(0.02**2 * 769)
 
     t5 = read(tmp_path, config_json.T5).architecture
     assert t5.score_variance == pytest.approx(1) and t5.sigma_v2 == pytest.approx(1)
@@ -99,7 +99,7 @@ def test_windows(tmp_path):
         ("BERT", {"type_vocab_size": -1}, "type_vocab_size must be"),
         ("BERT", {"position_embedding_type": "relative_key"}, "position_embedding_type: 'relative"),
         ("BERT", {"is_decoder": "yes"}, "is_decoder must be true or false"),
-        ("BERT", {"add_cross_attention": True}, "add_cross_attention: True is not judged"),
+        ("BERT", {"add_cross_attention": True}, "add_cross_attention: True is not supported"),
         ("DISTILBERT", {"sinusoidal_pos_embds": True}, "sinusoidal_pos_embds: True is not"),
         ("GPT2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
         ("T5", {"feed_forward_proj": "gated-"}, "unknown feed_forward_proj"),

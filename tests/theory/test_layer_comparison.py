@@ -20,7 +20,7 @@ from jaxformer.models.pretrained import Pretrained, describe, hub, save_folder, 
 from tests.theory import config_json
 from tests.theory.commands import run
 from theory import advise
-from theory.advise import layer_comparison, model_architecture, simulation, table
+from theory.advise import layer_comparison, model_architecture, report, simulation
 from theory.advise.question import Question
 from theory.advise.solve import solve
 from theory.signal import Block, huggingface, predict
@@ -37,9 +37,9 @@ def test_a_decoder_at_its_start_is_what_was_predicted(factors):
     model = decoder(vocab_size=500, length=12, width=128, layers=2, heads=2, mlp_width=256, **stds)
     tokens = jax.random.randint(jax.random.key(0), (16, 12), 0, 500)
     params = model.init(jax.random.key(1), tokens)["params"]
-    found = layer_comparison.measured(model, params, tokens)
-    net = model_architecture.architecture(model.spec, 12)
-    theory = layer_comparison.predicted(net, 12, rho0=max(found["cosine"][0], 0))
+    found = layer_comparison.measure_layers(model, params, tokens)
+    net = model_architecture.architecture_of(model.spec)
+    theory = layer_comparison.predict_layers(net, 12, rho0=max(found["cosine"][0], 0))
     np.testing.assert_allclose(found["cosine"], theory["cosine"], atol=0.03)
     np.testing.assert_allclose(found["keys"], theory["keys"], rtol=0.05)
     np.testing.assert_allclose(found["beta"], theory["beta"], rtol=0.05)
@@ -53,7 +53,7 @@ def test_a_published_model_is_measured(kind):
     """By the addresses that it shares with ours: of its own arrays, computed by hand."""
     model, params, _ = tiny.tiny(kind, 24)
     tokens = jax.random.randint(jax.random.key(0), (4, 6), 0, 24)
-    found = layer_comparison.measured(model, params, tokens)
+    found = layer_comparison.measure_layers(model, params, tokens)
     name = "block_1/attn/weights"
     rows = np.asarray(capture.capture(model, params, tokens, names=[name])[name], float)
     entropy = -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1).mean()
@@ -65,7 +65,7 @@ def test_a_published_model_is_measured(kind):
 def test_an_encoder_is_the_papers():
     spec = EncoderSpec(50, 64, 96, 5, 4, 1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
     block = Block(1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
-    found = forward(model_architecture.architecture(spec, 64), 64, 0.1)
+    found = forward(model_architecture.architecture_of(spec), 64, 0.1)
     np.testing.assert_allclose(found.cosine, predict(block, 5, 64, 0.1).cosine, atol=1e-6)
 
 
@@ -84,14 +84,14 @@ def test_an_encoder_is_the_papers():
 def test_what_was_solved_for_is_measured(tmp_path, name, what, target):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(getattr(config_json, name)))
-    reading = huggingface.read(path)
+    reading = huggingface.read_config(path)
     net = reading.architecture.replace(layers=8)
     question = Question(net, 64, init_std=reading.init_std, model_type=reading.model_type)
     solved = solve(question, what, target, 8.0)
     met = (name, target) == ("LLAMA", 0.5)
     goal = solved["cosine"] if met else target
     assert goal <= target and (solved["factor"] == 1) is met
-    found = simulation.measured(question, solved["architecture"])
+    found = simulation.check(question, solved["architecture"])
     assert abs(found["cosine"] - goal) < 0.05
     assert found["keys"] == pytest.approx(solved["keys"], rel=0.02)
     assert found["gradient_ratio"] == pytest.approx(solved["gradient_ratio"], rel=0.1)
@@ -116,7 +116,9 @@ def test_the_width_check_names_what_drifts(tmp_path, name, changes):
     """Deviations that do not know the width: scores and norms drift, unless a norm ends a block."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(getattr(config_json, name) | changes))
-    found = simulation.widths(Question(huggingface.read(path, init_std=0.1).architecture, 32))
+    found = simulation.check_widths(
+        Question(huggingface.read_config(path, init_std=0.1).architecture, 32)
+    )
     assert [row["width"] for row in found["rows"]] == [32, 64, 128, 256]
     assert "beta" in found["drifts"] and ("norm" in found["drifts"]) == (name != "BERT")
     for row in found["rows"][1:]:
@@ -126,8 +128,8 @@ def test_the_width_check_names_what_drifts(tmp_path, name, changes):
 
 def test_what_it_does_not_judge():
     mixit = DecoderSpec(50, 8, 16, 1, 2, 32, mixer="mixit")
-    with pytest.raises(UserError, match="softmax decoders with norms, got 'mixit'"):
-        model_architecture.architecture(mixit, 8)
+    with pytest.raises(UserError, match="softmax decoder with norms, got 'mixit'"):
+        model_architecture.architecture_of(mixit)
 
 
 # A run ------------------------------------------------------------------------------------------
@@ -161,18 +163,18 @@ def test_the_start_of_a_run_is_its_own(finished, capsys):
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), start, still)
         assert max(jax.tree.leaves(moved)) < 1e-7
         assert loaded.member == 1 and loaded.step == 20
-        found = layer_comparison.of_run(finished)
+        found = layer_comparison.compare_run(finished)
         inputs = layer_comparison._test_inputs(loaded)
-        assert found["start"] == layer_comparison.measured(loaded.model, start, inputs)
-        assert found["now"] == layer_comparison.measured(loaded.model, loaded.params, inputs)
+        assert found["start"] == layer_comparison.measure_layers(loaded.model, start, inputs)
+        assert found["now"] == layer_comparison.measure_layers(loaded.model, loaded.params, inputs)
         other = loaded.model.init(jax.random.key(0), inputs)["params"]
         assert (
             found["start"]["cosine"]
-            != layer_comparison.measured(loaded.model, other, inputs)["cosine"]
+            != layer_comparison.measure_layers(loaded.model, other, inputs)["cosine"]
         )
-    shown = table.text(found)
-    assert "start is member 1 (seed 3, learning rate 0.01) before its first step" in shown
-    assert "now is its checkpoint of step 20, the newest that is whole" in shown
+    shown = report.comparison_text(found)
+    assert "start: member 1 (seed 3, learning rate 0.01) before its first step" in shown
+    assert "now: its checkpoint of step 20, the newest complete one" in shown
     assert len(found["predicted"]["cosine"]) == len(found["now"]["gradient"]) == 2
 
 
@@ -224,7 +226,7 @@ def test_a_published_model_at_its_start_is_what_its_config_predicts(tmp_path, ca
     run(advise.main, ["--model", str(folder), "--length", "32", "--json"])
     found = json.loads(capsys.readouterr().out)
     now, plan = found["now"], found["predicted"]
-    assert found["length"] == 32 and "drawn at random" in found["said"][1]
+    assert found["length"] == 32 and "drawn at random" in found["notes"][1]
     np.testing.assert_allclose(now["cosine"], plan["cosine"], atol=0.05)
     np.testing.assert_allclose(now["keys"], plan["keys"], rtol=0.05)
     np.testing.assert_allclose(now["beta"], plan["beta"], rtol=0.1)

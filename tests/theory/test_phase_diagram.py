@@ -8,8 +8,8 @@ import pytest
 
 from jaxformer.core.errors import UserError
 from theory import phase_map
-from theory.signal import Block, critical_alpha, propagate
-from theory.signal.phase_diagram import Encoders, Overlaps
+from theory.signal import Block, critical_alpha, phase_diagram, propagate
+from theory.signal.phase_diagram import GridOverlaps
 
 SIGMAS = (0.2, 0.2, 4e-4)
 BETA, ALPHA = np.array([0.0, 0.3, 1.2, 2.5]), np.array([0.0, 0.4, 1.0, 3.0])
@@ -26,48 +26,50 @@ BETA, ALPHA = np.array([0.0, 0.3, 1.2, 2.5]), np.array([0.0, 0.4, 1.0, 3.0])
 def test_a_map_is_that_of_the_theory(overlaps, activation):
     block = Block(BETA[:, None], ALPHA[None], 1.0, *SIGMAS, activation)
     expected = np.asarray(propagate(0.0, block, 60, 128, overlaps)[-1])
-    encoders = Encoders(Overlaps(128, overlaps), 1.0, *SIGMAS, activation)
-    np.testing.assert_allclose(encoders.cosine(BETA[:, None], ALPHA[None], 60), expected, atol=1e-5)
+    grid = GridOverlaps(128, overlaps)
+    np.testing.assert_allclose(phase_diagram.final_cosine(block, 60, grid), expected, atol=1e-5)
     # Eq. 15 jumps at the transition: beyond it the region that collapses has several edges.
     beta = BETA[: 3 if overlaps == "heuristic" else 4]
-    start = Block(0.0, 0.0, 1.0, *SIGMAS, activation)
-    expected = np.asarray(critical_alpha(beta, start, 60, 128, 0.01, overlaps))
-    np.testing.assert_allclose(encoders.critical_alpha(beta, 60, 0.01), expected, rtol=1e-4)
+    block = Block(beta, 0.0, 1.0, *SIGMAS, activation)
+    expected = np.asarray(critical_alpha(beta, block, 60, 128, 0.01, overlaps))
+    found = phase_diagram.critical_alpha(block, 60, 0.01, grid)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_the_ends_of_alpha_c():
     """Without a residual of the MLP no alpha helps; one layer never collapses."""
-    stuck = Encoders(Overlaps(64), 0.0, *SIGMAS)
-    assert np.isinf(stuck.critical_alpha(np.array([0.02]), 60, 0.01)).all()
-    free = Encoders(Overlaps(64), 1.0, *SIGMAS)
-    assert (free.critical_alpha(np.array([0.5, 2.0]), 1, 0.01) == 0).all()
+    overlaps = GridOverlaps(64)
+    no_mlp_residual = Block(np.array([0.02]), 0.0, 0.0, *SIGMAS)
+    assert np.isinf(phase_diagram.critical_alpha(no_mlp_residual, 60, 0.01, overlaps)).all()
+    block = Block(np.array([0.5, 2.0]), 0.0, 1.0, *SIGMAS)
+    assert (phase_diagram.critical_alpha(block, 1, 0.01, overlaps) == 0).all()
 
 
 @pytest.mark.parametrize("T", [512, pytest.param(10**8, marks=pytest.mark.slow)])
 def test_one_layer_of_attention(T):
     beta, rho = np.linspace(0, 8, 9)[:, None], np.linspace(0, 1, 7)[None]
-    y_q, y_p = Overlaps(T)(beta, rho)
-    found = phase_map.cosine_after(rho, y_q, y_p)
+    y_q, y_p = GridOverlaps(T)(beta, rho)
+    found = phase_map.cosine_from_overlaps(rho, y_q, y_p)
     np.testing.assert_allclose(
         found, phase_map.attention_cosine(beta, rho, T), rtol=1e-5, atol=1e-7
     )
-    y_q, y_p = Overlaps(T, "limit")(beta, rho)
-    found = phase_map.cosine_after(rho, y_q, y_p)
+    y_q, y_p = GridOverlaps(T, "limit")(beta, rho)
+    found = phase_map.cosine_from_overlaps(rho, y_q, y_p)
     np.testing.assert_allclose(found, phase_map.attention_cosine(beta, rho), atol=1e-12)
 
 
 def test_names_are_checked():
     with pytest.raises(UserError, match=r"unknown overlaps 'exac'\. Did you mean 'exact'"):
-        Overlaps(64, "exac")
+        GridOverlaps(64, "exac")
     with pytest.raises(UserError, match="unknown activation 'tan'"):
-        Encoders(Overlaps(64), 1.0, *SIGMAS, "tan")
+        phase_diagram.final_cosine(Block(1.0, 1.0, 1.0, *SIGMAS, "tan"), 1, GridOverlaps(64))
 
 
 @pytest.mark.parametrize(("top", "shown"), [(4.0, "1"), (0.4, "0.2")])
 def test_the_headline_of_a_map_names_the_beta_of_its_number(top, shown):
     beta = np.linspace(0, top, 201)
     cosine = np.stack([beta, 0 * beta], 1)  # a cosine that is beta
-    found = phase_map._finding(64, beta, cosine)
+    found = phase_map._headline(64, beta, cosine)
     assert f"64 orthogonal tokens at $\\beta={shown}$ only reach cosine {shown}" in found
 
 

@@ -86,7 +86,7 @@ def test_identities_of_the_integrals(T):
 def test_the_weights_sum_to_one():
     # E sum_s A_s = T int psi_1 psi_0^{T-1}: the columns' averages are consistent.
     for s in SPREADS[1:]:
-        u, du = integrals.trapezoid(*integrals._range(s, 64), 400)
+        u, du = integrals.trapezoid(*integrals._integration_range(s, 64), 400)
         missing, psi_1 = integrals._column_averages(u, s, (1,))
         total = 64 * np.sum(du * psi_1 * (1 - missing) ** 63)
         assert total == pytest.approx(1, rel=1e-7)

@@ -56,7 +56,10 @@ def test_large_numbers_that_are_allowed():
     "flags, words",
     [
         # A network of zeros is not trainable.
-        (["--init-std", "0"], ["regime            no signal", "give the weights a deviation"]),
+        (
+            ["--init-std", "0"],
+            ["regime            no signal", "increase the standard deviation of the weights"],
+        ),
         # Token types are alike for all tokens, and rho0 is part of the answer.
         ([], ["judged            bert: post-norm", "rho0 = 0.3333"]),
     ],

@@ -1,4 +1,4 @@
-"""The judgement: three numbers, each beside its range, and what to change."""
+"""Judges a network at initialisation: three numbers with their ranges, boundaries, advice."""
 
 import math
 from collections.abc import Callable
@@ -9,38 +9,50 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.training.ranges import GRADIENT, least_keys
 from theory.advise.question import Question, with_beta
-from theory.signal.architecture import Architecture
 from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
 
 
 def judge(question: Question) -> dict[str, Any]:
-    """Everything that is printed, by name."""
+    """Returns the answer as a dict that can be written as JSON.
+
+    Args:
+      question: the network and its input.
+
+    Returns:
+      "regime" ("trainable" or the names of what is wrong), the description of the network, the
+      boundaries alpha_c and beta_c, cosine, norm, keys, entropy and gradient by layer with their
+      ranges, and "advice". Infinite boundaries are None.
+
+    Example:
+      >>> args, question = theory.advise.question.parse("", ["config.json", "--length", "128"])
+      >>> judge(question)["regime"]
+      'trainable'
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        answer = _judged(question)
+        answer = _judge(question)
     if not all(np.isfinite(answer["norm"])):
         layer = int(np.flatnonzero(~np.isfinite(answer["norm"]))[0])
         raise UserError(f"the residual stream overflows at layer {layer}: lower its weights.")
     return answer
 
 
-def _judged(question: Question) -> dict[str, Any]:
+def _judge(question: Question) -> dict[str, Any]:
     net, length, epsilon = question.architecture, question.length, question.epsilon
-    at = (length, question.rho0, question.repeat)
-    found = trace(net, *at)
-    layers, gradient = layers_of(*found), gradients(net, *found)
+    path = trace(net, *question.inputs)
+    layers, gradient = layers_of(path), gradients(net, path)
     keys, limit = np.exp(layers.entropy), least_keys(length)
     collapsed = np.flatnonzero(layers.cosine[1:] > 1 - epsilon) + 1
     ratio = gradient.ratio
-    silent = not (layers.norm[0] > 0 and net.sigma_v2 + net.sigma_22 > 0)
+    has_signal = layers.norm[0] > 0 and net.sigma_v2 + net.sigma_22 > 0
     faults = {
-        "no signal": silent,
+        "no signal": not has_signal,
         "rank collapse": bool(layers.cosine[-1] > 1 - epsilon),
         "entropy collapse": bool(keys.min() < limit),
         "vanishing gradients": ratio < 1 / GRADIENT,
         "exploding gradients": ratio > GRADIENT,
     }
-    regimes = [name for name, wrong in faults.items() if wrong]
+    regimes = [name for name, is_present in faults.items() if is_present]
     alpha_c, beta_c = critical_alpha(question), critical_beta(question)
     beta, alpha = net.beta(length), net.alpha_sa
     answer = {
@@ -56,7 +68,7 @@ def _judged(question: Question) -> dict[str, Any]:
         "assumptions": list(question.assumptions),
         "beta": beta,
         "beta_by_the_papers_formula": beta / net.heads,
-        # JSON has no infinity: null says that no value works.
+        # JSON has no infinity: null means that no value works.
         "critical_beta": _finite(beta_c),
         "beta_to_boundary": _finite(beta_c - beta),
         "alpha": alpha,
@@ -83,16 +95,22 @@ def _judged(question: Question) -> dict[str, Any]:
 
 
 def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
-    """What to change, most direct first."""
+    """Returns suggested changes, the most direct first.
+
+    Args:
+      answer: the entries "critical_alpha", "critical_beta", "alpha", "alpha_mlp", "beta" and
+        "collapse_layer" of an answer.
+      faults: whether each regime other than "trainable" applies.
+    """
     lines = []
     if faults["no signal"]:
-        return ["give the weights a deviation: these let no signal through"]
+        return ["increase the standard deviation of the weights: no signal passes"]
     if faults["entropy collapse"]:
         if answer["critical_beta"]:
             scale = (answer["critical_beta"] / answer["beta"]) ** 0.5
             lines.append(f"multiply the query and key weights by less than {scale:.3f} each")
         else:
-            lines.append("no scale of the scores helps: the tokens themselves are too few")
+            lines.append("no scale of the scores helps: there are too few tokens")
     edge, alpha = answer["critical_alpha"], answer["alpha"]
     if faults["rank collapse"]:
         if edge is not None and edge > alpha:
@@ -101,8 +119,10 @@ def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
                 factor = (alpha / edge) ** 2
                 lines.append(f"or multiply the value variance by {factor:.3f}")
         elif answer["alpha_mlp"] > 0:
-            lines.append("no alpha of attention helps: the MLP alone makes tokens alike; lower its")
-            lines[-1] += " variance, or its depth (--solve depth-scale)"
+            lines.append(
+                "no alpha of attention helps: the MLP alone makes tokens alike; lower its "
+                "variance, or its depth (--solve depth-scale)"
+            )
         else:
             lines.append("no alpha helps: give the MLP a residual (--alpha-mlp)")
         if answer["collapse_layer"] and answer["collapse_layer"] > 1:
@@ -113,12 +133,12 @@ def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
 
 
 def critical_alpha(question: Question) -> float:
-    """The smallest alpha_SA without rank collapse, from this rho0; inf if none in [0, 1024]."""
+    """Returns the smallest alpha_SA without rank collapse; inf if there is none in [0, 1024]."""
     net = question.architecture
 
     def excess(alpha: float) -> float:
-        found = forward(net.replace(alpha_sa=alpha), *_at(question))
-        return found.cosine[-1] - (1 - question.epsilon)
+        layers = forward(net.replace(alpha_sa=alpha), *question.inputs)
+        return layers.cosine[-1] - (1 - question.epsilon)
 
     if excess(1.0) <= 0:
         low = next((x for x in (0.5, 0.25, 0.1, 0.01, 0.0) if excess(x) > 0), None)
@@ -128,25 +148,32 @@ def critical_alpha(question: Question) -> float:
 
 
 def critical_beta(question: Question) -> float:
-    """The largest beta with enough keys in every layer, from this rho0; 0 if none, inf if all."""
+    """Returns the largest beta with enough keys in every layer; 0 if there is none, inf if all."""
     limit = math.log(least_keys(question.length))
 
     def lack(beta: float) -> float:
         net = with_beta(question.architecture, beta, question.length)
-        return limit - forward(net, *_at(question)).entropy.min()
+        return limit - forward(net, *question.inputs).entropy.min()
 
     betas = (1.0, 2.0, 4.0, 16.0, 64.0)
-    bad = next((k for k, beta in enumerate(betas) if lack(beta) > 0), None)
-    if bad is None:
+    first_bad = next((k for k, beta in enumerate(betas) if lack(beta) > 0), None)
+    if first_bad is None:
         return math.inf
-    if bad == 0 and lack(0.0) > 0:
+    if first_bad == 0 and lack(0.0) > 0:
         return 0.0
-    return edge_of(lack, betas[bad], betas[bad - 1] if bad else 0.0)
+    return edge_of(lack, betas[first_bad], betas[first_bad - 1] if first_bad else 0.0)
 
 
 def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:
-    """Where `excess` changes sign between `bad` (> 0) and `good` (<= 0): the good side of it, to
-    4e-6. Chandrupatla's method: inverse quadratic steps where they are safe, else halving."""
+    """Returns a point with excess <= 0 next to a change of sign, to a relative precision of 4e-6.
+
+    Chandrupatla's method: inverse quadratic interpolation where it is safe, else bisection.
+
+    Args:
+      excess: the function.
+      bad: a point with excess > 0.
+      good: a point with excess <= 0.
+    """
     a, b, f_a, f_b, t = bad, good, excess(bad), excess(good), 0.5
     for _ in range(60):
         x = a + t * (b - a)
@@ -170,20 +197,5 @@ def edge_of(excess: Callable[[float], float], bad: float, good: float) -> float:
     return b if f_b <= 0 else a
 
 
-def _at(question: Question):
-    return question.length, question.rho0, question.repeat
-
-
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def changed(question: Question, net: Architecture) -> dict[str, float]:
-    """The three numbers of another network, short."""
-    found = trace(net, *_at(question))
-    layers, gradient = layers_of(*found), gradients(net, *found)
-    return {
-        "cosine": float(layers.cosine[-1]),
-        "keys": float(np.exp(layers.entropy.min())),
-        "gradient_ratio": gradient.ratio,
-    }

@@ -1,36 +1,56 @@
-"""What a published model is given to read: your text, or tokens drawn at random."""
+"""The tokens that the advisor gives to a published model, and how often tokens of a text repeat."""
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.models.pretrained.text import Numbers, reader
 
-SEQUENCES = 8
-CHARACTERS = 2**20  # of a file, at most
-
-
-def of_vocabulary(vocabulary: int, length: int) -> np.ndarray:
-    """Tokens drawn at random, the same each time."""
-    return np.random.default_rng(0).integers(vocabulary, size=(SEQUENCES, length))
+MAX_SEQUENCES = 8
+MAX_CHARACTERS = 2**20  # read from a file
 
 
-def sequences(
-    folder: Path, vocabulary: int, file: Path, length: int | None, longest: int
+def random_tokens(vocab_size: int, length: int) -> np.ndarray:
+    """Returns (MAX_SEQUENCES, length) uniform random tokens, the same at every call."""
+    return np.random.default_rng(0).integers(vocab_size, size=(MAX_SEQUENCES, length))
+
+
+def tokens_of_file(
+    folder: Path, vocab_size: int, file: Path, length: int | None, max_length: int
 ) -> np.ndarray:
-    """(B, T): the beginning of a file, in sequences of `length`, or as long as they may be.
+    """Reads the beginning of a file in sequences of one length.
 
-    A file of whole numbers holds token ids; any other is text for the tokenizer of the folder.
+    Args:
+      folder: the model's folder with its tokenizer.
+      vocab_size: size of the model's vocabulary.
+      file: a text for the tokenizer. A file of whole numbers has token ids.
+      length: tokens in a sequence; None takes as many as the file and max_length allow.
+      max_length: largest default length.
+
+    Returns:
+      (B, T) token ids, at most MAX_SEQUENCES sequences.
     """
+    from jaxformer.models.pretrained.text import Numbers, reader
+
     with file.open(errors="replace") as stream:
-        words = stream.read(CHARACTERS)
-    is_ids = all(word.removeprefix("-").isdecimal() for word in words.split())
-    found = (Numbers(vocabulary) if is_ids else reader(folder, vocabulary)).encode(words)
-    if len(found) < 2:
-        raise UserError(f"{str(file)!r} must hold at least two tokens, got {len(found)}.")
-    length = min(longest, len(found)) if length is None else length
-    if len(found) < length:
-        raise UserError(f"{str(file)!r} holds {len(found)} tokens, --length asks for {length}.")
-    rows = min(len(found) // length, SEQUENCES)
-    return np.array(found[: rows * length]).reshape(rows, length)
+        text = stream.read(MAX_CHARACTERS)
+    is_ids = all(part.removeprefix("-").isdecimal() for part in text.split())
+    tokenizer = Numbers(vocab_size) if is_ids else reader(folder, vocab_size)
+    tokens = tokenizer.encode(text)
+    if len(tokens) < 2:
+        raise UserError(f"{str(file)!r} must hold at least two tokens, got {len(tokens)}.")
+    if length is None:
+        length = min(max_length, len(tokens))
+    if len(tokens) < length:
+        raise UserError(f"{str(file)!r} holds {len(tokens)} tokens, --length asks for {length}.")
+    rows = min(len(tokens) // length, MAX_SEQUENCES)
+    return np.array(tokens[: rows * length]).reshape(rows, length)
+
+
+def repeat_probability(tokens: Iterable) -> float:
+    """Returns the probability that two different positions have the same token."""
+    counts = Counter(tokens)
+    n = counts.total()
+    return sum(k * (k - 1) for k in counts.values()) / (n * (n - 1))

@@ -1,12 +1,11 @@
-"""A network as it is, beside the prediction of what its kind is at initialisation.
+"""Compares the signal of a run or a published model, layer by layer, with the prediction.
 
-A run of ours: its own parameters before the first step, and those of its newest checkpoint, on its
-own test sequences; what they make of the embedding, the cosine rho0, is measured and given to the
-theory. A published model: its weights on your text, and what its config.json draws at first.
-Folders are read and never written.
+For a run of jaxformer the networks are its parameters before the first step and those of its newest
+checkpoint, on sequences of its test set. The theory receives the measured cosine of the embedded
+tokens. For a published model the network has its weights, on the user's text; the theory describes
+what its config.json initialises. Folders are read and never written.
 """
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,150 +18,126 @@ from jaxformer.core.errors import UserError
 from jaxformer.loading import Loaded, at_start, load_run, published
 from jaxformer.models.pretrained import is_pretrained, load_folder
 from jaxformer.training.signal import by_layer
-from theory.advise import model_architecture
-from theory.advise.input_tokens import of_vocabulary, sequences
+from theory.advise.input_tokens import random_tokens, repeat_probability, tokens_of_file
+from theory.advise.model_architecture import architecture_of
 from theory.signal import huggingface
 from theory.signal.architecture import Architecture
 from theory.signal.backward import gradients
 from theory.signal.recursion import layers_of, trace
 
-SEQUENCES = 32  # of a run; of a published model those of tokens.py
-LENGTH = 128  # at most, of a published model, unless --length says more
-MEASURED = ("start", "now")
-NUMBERS = ("cosine", "keys", "beta", "gradient")
+MAX_RUN_SEQUENCES = 32  # of a run's test set
+MAX_DEFAULT_LENGTH = 128  # of a published model's inputs without --length
+QUANTITIES = ("cosine", "keys", "beta", "gradient")
 
 
-def of_run(run: Path) -> dict[str, Any]:
-    """By layer: predicted at the start, measured at the start, measured now."""
-    if run.is_dir() and is_pretrained(run):
-        raise UserError(f"{run} is a published model, not a run: give it as --model.")
-    loaded = load_run(run)
+def compare_run(folder: Path) -> dict[str, Any]:
+    """Returns the signal of a run: predicted, measured before the first step, measured now."""
+    if folder.is_dir() and is_pretrained(folder):
+        raise UserError(f"{folder} is a published model, not a run: give it as --model.")
+    loaded = load_run(folder)
     inputs = _test_inputs(loaded)
     length = inputs.shape[1]
-    net = model_architecture.architecture(loaded.model.spec, length)
-    start, now = (
-        measured(loaded.model, params, inputs) for params in (at_start(loaded), loaded.params)
-    )
+    net = architecture_of(loaded.model.spec)
+    start = measure_layers(loaded.model, at_start(loaded), inputs)
+    now = measure_layers(loaded.model, loaded.params, inputs)
     rho0 = float(np.clip(start["cosine"][0], 0, 1))
     seed, rate = build.members(loaded.config).members[loaded.member]
-    who = f"member {loaded.member} (seed {seed}, learning rate {rate:g})"
+    member = f"member {loaded.member} (seed {seed}, learning rate {rate:g})"
     return {
-        "run": str(run),
+        "run": str(folder),
         "judged": net.describe(),
         "length": length,
         "step": loaded.step,
-        "said": [
-            f"start is {who} before its first step, drawn again from its seed",
-            f"now is its checkpoint of step {loaded.step}, the newest that is whole",
+        "notes": [
+            f"start: {member} before its first step, drawn again from its seed",
+            f"now: its checkpoint of step {loaded.step}, the newest complete one",
             f"on {len(inputs)} sequences of its test set",
         ],
-        "predicted": predicted(net, length, rho0),
+        "predicted": predict_layers(net, length, rho0),
         "start": start,
         "now": now,
     }
 
 
-def of_model(source: Path, tokens: Path | None, length: int | None) -> dict[str, Any]:
-    """By layer: what its config.json draws, predicted, and its weights, measured."""
+def compare_model(source: Path, tokens: Path | None, length: int | None) -> dict[str, Any]:
+    """Returns the signal of a published model: predicted from its config.json, and measured now.
+
+    Args:
+      source: a folder, or a name on the Hugging Face hub.
+      tokens: a file of text or token ids; None draws random tokens.
+      length: tokens in a sequence.
+    """
     folder = published(source)
     if folder is None:
         raise UserError(
             f"--model {str(source)!r} is neither a folder with config.json and safetensors nor a "
-            "name on the hub; a run of ours is given as --run."
+            "name on the hub; for a run of jaxformer use --run."
         )
     model, params, _ = load_folder(folder)
-    reading = huggingface.read(folder / "config.json", length)
-    longest = min(reading.length or model.spec.length, model.spec.length)
-    if length is not None and length > longest:
-        raise UserError(f"--length {length} is too long: {source} reads {longest} tokens.")
-    vocabulary = model.spec.vocab_size
+    reading = huggingface.read_config(folder / "config.json", length)
+    max_length = min(reading.length or model.spec.length, model.spec.length)
+    if length is not None and length > max_length:
+        raise UserError(f"--length {length} is too long: {source} reads {max_length} tokens.")
+    vocab_size, default_length = model.spec.vocab_size, min(max_length, MAX_DEFAULT_LENGTH)
     if tokens is None:
-        inputs = of_vocabulary(vocabulary, length or min(longest, LENGTH))
+        inputs = random_tokens(vocab_size, length or default_length)
         text = "tokens drawn at random from its vocabulary (--tokens FILE reads your text)"
     else:
-        inputs = sequences(folder, vocabulary, tokens, length, min(longest, LENGTH))
+        inputs = tokens_of_file(folder, vocab_size, tokens, length, default_length)
         text = f"tokens of {tokens}"
     net, T = reading.architecture, inputs.shape[1]
-    repeat = float(np.mean([_repeats(row) for row in inputs]))
+    repeat = float(np.mean([repeat_probability(row.tolist()) for row in inputs]))
     return {
         "model": str(source),
         "judged": f"{reading.model_type}: {net.describe()}",
         "length": T,
-        "said": [
-            "predicted is a network that its config.json draws, before any training",
+        "notes": [
+            "predicted: the network that its config.json initialises, before any training",
             f"on {len(inputs)} sequences of {text}",
             *reading.assumptions,
         ],
-        "predicted": predicted(net, T, None, repeat),
-        "now": measured(model, params, inputs),
+        "predicted": predict_layers(net, T, None, repeat),
+        "now": measure_layers(model, params, inputs),
     }
 
 
-def measured(model: Any, params: Any, inputs: Any) -> dict[str, list[float]]:
-    """Cosine of different tokens of a sequence, keys, beta and gradient of every layer."""
+def measure_layers(model: Any, params: Any, inputs: Any) -> dict[str, list[float]]:
+    """Returns the measured signal by layer: cosine, keys, beta and gradient.
 
-    found = _look(model, params, np.asarray(inputs))
-    return {name: np.asarray(getattr(found, name), float).tolist() for name in NUMBERS}
+    Args:
+      model: a model with activation addresses (`jaxformer.training.signal`).
+      params: its parameters.
+      inputs: (B, T) tokens.
+    """
+    signal = _by_layer(model, params, np.asarray(inputs))
+    return {name: np.asarray(getattr(signal, name), float).tolist() for name in QUANTITIES}
 
 
 @partial(jax.jit, static_argnums=0)
-def _look(model, params, inputs):
+def _by_layer(model, params, inputs):
     return by_layer(model, params, inputs)
 
 
-def predicted(
+def predict_layers(
     net: Architecture, length: int, rho0: float | None, repeat: float = 0.0
 ) -> dict[str, list[float]]:
-    """What `measured` measures; of the scores the part that differs from token to token."""
-    cells, states, steps = trace(net, length, rho0, repeat)
-    layers = layers_of(cells, states, steps)
+    """Returns the predicted signal by layer, the same quantities as `measure_layers`.
+
+    beta is that of the scores' variance within a row; the mean of a row has no effect.
+    """
+    path = trace(net, length, rho0, repeat)
+    layers, cells = layers_of(path), path.cells
     rows_K = np.where(cells.length_K > 1, cells.count_K, 0)
-    spread = [rows_K @ step.seen.s2 / rows_K.sum() for step in steps]
+    variances = [rows_K @ block.attention.s2 / rows_K.sum() for block in path.blocks]
     return {
         "cosine": layers.cosine.tolist(),
         "keys": np.exp(layers.entropy).tolist(),
-        "beta": np.sqrt(np.array(spread) / np.log(length)).tolist(),
-        "gradient": gradients(net, cells, states, steps).size.tolist(),
+        "beta": np.sqrt(np.array(variances) / np.log(length)).tolist(),
+        "gradient": gradients(net, path).size.tolist(),
     }
-
-
-def not_finite(found: dict[str, Any]) -> list[str]:
-    """Returns the measured numbers of `of_run` or `of_model` that are nan or infinity.
-
-    Each is named with its first layer: "cosine of now from layer 1".
-    """
-    out = []
-    rows = len(found["predicted"]["cosine"])
-    for kind in MEASURED:
-        for name, values in found.get(kind, {}).items():
-            broken = np.flatnonzero(~np.isfinite(values))
-            if len(broken):
-                out.append(f"{name} of {kind} from layer {broken[0] + rows - len(values)}")
-    return out
-
-
-def as_json(found: dict[str, Any], broken: list[str]) -> str:
-    """Returns strict JSON: null in place of nan and infinity, with the list "not_finite"."""
-    answer = dict(found)
-    for kind in ("predicted", *MEASURED):
-        if kind in found:
-            answer[kind] = {
-                name: [value if np.isfinite(value) else None for value in values]
-                for name, values in found[kind].items()
-            }
-    if broken:
-        answer["not_finite"] = broken
-    return json.dumps(answer, allow_nan=False)
 
 
 def _test_inputs(loaded: Loaded) -> np.ndarray:
     task = build.task(loaded.config)
-    held = build.source(loaded.config, task, batch_size=1).heldout()
-    return np.asarray(held.test.inputs[:SEQUENCES])
-
-
-def _repeats(tokens_T: np.ndarray) -> float:
-    """The chance that two tokens of a sequence are the same."""
-    _, counts = np.unique(tokens_T, return_counts=True)
-    T = len(tokens_T)
-    return float(np.sum(counts * (counts - 1)) / (T * (T - 1)))
+    held_out = build.source(loaded.config, task, batch_size=1).heldout()
+    return np.asarray(held_out.test.inputs[:MAX_RUN_SEQUENCES])

@@ -1,4 +1,4 @@
-"""A model of ours as an `Architecture`: what its spec says of the weights that are drawn."""
+"""Converts the spec of a jaxformer model to the `Architecture` that it initialises."""
 
 from typing import Any
 
@@ -8,28 +8,26 @@ from jaxformer.models.encoder import EncoderSpec
 from theory.signal.architecture import Architecture
 
 
-def architecture(spec: Any, length: int) -> Architecture:
-    """The numbers of one of our own networks."""
+def architecture_of(spec: Any) -> Architecture:
+    """Returns the architecture of an encoder, or of a softmax decoder with norms and MLPs.
 
-    def std(value: float | str, inputs: int, base: float) -> float:
-        """Of the entries of a matrix, with the factor that its product has."""
-        drawn = inputs**-0.5 if value == "fan_in" else float(value)
-        return drawn * (base / inputs) ** 0.5 if base else drawn
-
+    Args:
+      spec: the model's spec, such as `EncoderSpec` or `DecoderSpec`; UserError for other models.
+    """
     head_width = spec.width // getattr(spec, "heads", 1) if hasattr(spec, "width") else 1
     if isinstance(spec, EncoderSpec):
-        entry = lambda variance: (variance / spec.width) ** 0.5  # noqa: E731
+        std_w = (spec.sigma_w2 / spec.width) ** 0.5
         return Architecture(
             layers=spec.layers,
             width=spec.width,
             heads=spec.heads,
             head_width=head_width,
             mlp_width=spec.width,
-            std_q=entry(spec.score_std),
-            std_k=entry(spec.score_std),
-            std_v=entry(spec.sigma_v2),
-            std_1=entry(spec.sigma_w2),
-            std_2=entry(spec.sigma_w2),
+            std_q=(spec.score_std / spec.width) ** 0.5,
+            std_k=(spec.score_std / spec.width) ** 0.5,
+            std_v=(spec.sigma_v2 / spec.width) ** 0.5,
+            std_1=std_w,
+            std_2=std_w,
             std_bias=spec.sigma_b2**0.5,
             score_scale=head_width**-0.5,
             alpha_sa=spec.alpha_sa,
@@ -41,24 +39,25 @@ def architecture(spec: Any, length: int) -> Architecture:
             embed_norm=True,
         )
     if not isinstance(spec, DecoderSpec) or spec.mixer != "softmax" or not spec.use_norm:
-        what = getattr(spec, "mixer", type(spec).__name__)
-        raise UserError(f"--run judges encoders and softmax decoders with norms, got {what!r}.")
+        kind = getattr(spec, "mixer", type(spec).__name__)
+        raise UserError(f"--run needs an encoder or a softmax decoder with norms, got {kind!r}.")
     if not spec.use_mlp:
-        raise UserError("--run judges decoders with MLPs, got use_mlp=False.")
-    inside = spec.width, spec.base_width
+        raise UserError("--run needs a decoder with MLPs, got use_mlp=False.")
+    std_qk = _entry_std(spec.qk_init_std, spec.width, spec.base_width)
+    std = _entry_std(spec.init_std, spec.width, spec.base_width)
     return Architecture(
         layers=spec.layers,
         width=spec.width,
         heads=spec.heads,
         head_width=head_width,
         mlp_width=spec.mlp_width,
-        std_q=std(spec.qk_init_std, *inside),
-        std_k=std(spec.qk_init_std, *inside),
-        std_v=std(spec.init_std, *inside),
-        # The last matrix of a branch carries the branch's own factor.
-        std_o=spec.branch * std(spec.init_std, *inside),
-        std_1=std(spec.init_std, *inside),
-        std_2=spec.branch * std(spec.init_std, spec.mlp_width, spec.base_mlp_width),
+        std_q=std_qk,
+        std_k=std_qk,
+        std_v=std,
+        # The last matrix of each branch is multiplied by the factor of the branch.
+        std_o=spec.branch * std,
+        std_1=std,
+        std_2=spec.branch * _entry_std(spec.init_std, spec.mlp_width, spec.base_mlp_width),
         score_scale=head_width**-0.5,
         alpha_sa=spec.residual_scale,
         alpha_mlp=spec.residual_scale,
@@ -72,3 +71,9 @@ def architecture(spec: Any, length: int) -> Architecture:
         std_embed=spec.embed_init_std,
         std_position=spec.embed_init_std if spec.learned_positions else 0.0,
     )
+
+
+def _entry_std(init_std: float | str, fan_in: int, base_fan_in: float) -> float:
+    """Returns the standard deviation of a matrix's entries, with the factor of its base width."""
+    std = fan_in**-0.5 if init_std == "fan_in" else float(init_std)
+    return std * (base_fan_in / fan_in) ** 0.5 if base_fan_in else std

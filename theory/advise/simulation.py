@@ -1,4 +1,4 @@
-"""The network itself: built, measured, and held beside the prediction; needs jax."""
+"""Measures random networks beside the advisor's predictions (--check, --width-check), with jax."""
 
 from typing import Any
 
@@ -11,89 +11,104 @@ from theory.signal.backward import backward
 from theory.signal.measurement import measure
 from theory.signal.recursion import forward
 
-SEEDS = 3
-WIDTHS = (0.5, 1.0, 2.0, 4.0)
-# What must not move with the width, and from where on it does: a quarter of itself.
-DRIFTS = 1.25
+N_SEEDS = 3
+WIDTH_FACTORS = (0.5, 1.0, 2.0, 4.0)
+# A quantity drifts with the width if its largest value exceeds its smallest by a quarter.
+DRIFT_RATIO = 1.25
+DRIFTING = ("norm", "cosine", "keys", "gradient", "beta")
 
 
-def measured(question: Question, net: Architecture) -> dict[str, Any]:
-    """The three numbers of SEEDS networks."""
-    at = question.length, question.rho0, question.repeat
-    layers, gradients = _measured(net, at)
+def check(question: Question, net: Architecture) -> dict[str, Any]:
+    """Returns cosine, keys and gradient ratio of random networks, and the predicted cosine.
+
+    Args:
+      question: the input of the network.
+      net: the network; with --solve the solved one.
+
+    Returns:
+      Means over `seeds` networks, their standard error for the cosine, and the cosine by layer.
+    """
+    layers, gradients = _measure(net, question.inputs)
     cosine = layers.cosine[:, -1]
     return {
-        "seeds": SEEDS,
+        "seeds": N_SEEDS,
         "cosine": float(cosine.mean()),
-        "cosine_error": float(cosine.std(ddof=1) / SEEDS**0.5),
+        "cosine_error": float(cosine.std(ddof=1) / N_SEEDS**0.5),
         "cosine_by_layer": layers.cosine.mean(0).tolist(),
-        "predicted_cosine": float(forward(net, *at).cosine[-1]),
-        "keys": float(np.exp(layers.entropy.mean(0).min())),
+        "predicted_cosine": float(forward(net, *question.inputs).cosine[-1]),
+        "keys": _fewest_keys(layers.entropy),
         "gradient_ratio": gradients.ratio,
     }
 
 
-def widths(question: Question) -> dict[str, Any]:
-    """Predicted and measured at several widths, deviations as they are: muP's coordinate check."""
-    at, rows = (question.length, question.rho0, question.repeat), []
-    for factor in WIDTHS:
+def check_widths(question: Question) -> dict[str, Any]:
+    """Returns predictions and measurements at several widths with the same standard deviations.
+
+    This is muP's coordinate check.
+
+    Returns:
+      "rows", one dict with "width", "predicted" and "measured" per width, and "drifts", the names
+      of the predicted quantities that change with the width.
+    """
+    rows = []
+    for factor in WIDTH_FACTORS:
         net = wider(question.architecture, factor)
-        layers, gradient = forward(net, *at), backward(net, *at)
-        seen, back = _measured(net, at)
+        predicted = _numbers(forward(net, *question.inputs), backward(net, *question.inputs).ratio)
+        layers, gradients = _measure(net, question.inputs)
         rows.append(
             {
                 "width": net.width,
-                "predicted": _numbers(layers, gradient.ratio, net, question.length),
-                "measured": _numbers(seen, back.ratio, None, question.length),
+                "predicted": predicted | {"beta": net.beta(question.length)},
+                "measured": _numbers(layers, gradients.ratio),
             }
         )
-    names = ("norm", "cosine", "keys", "gradient", "beta")
-    drift = [
+    drifts = [
         name
-        for name in names
-        if (values := [row["predicted"][name] for row in rows]) and _ratio(values) > DRIFTS
+        for name in DRIFTING
+        if _largest_over_smallest([row["predicted"][name] for row in rows]) > DRIFT_RATIO
     ]
-    lines = [f"width {row['width']:<12}{_row(row)}" for row in rows]
-    said = f"{', '.join(drift)} drift with the width" if drift else "nothing drifts with the width"
-    return {"rows": rows, "drifts": drift, "lines": [*lines, f"width             {said}"]}
+    return {"rows": rows, "drifts": drifts}
 
 
 def wider(net: Architecture, factor: float) -> Architecture:
-    """The same heads and deviations at another width."""
+    """Returns a network with `factor` times the width, and the same heads and weight deviations."""
     head_width = max(2, 2 * round(net.head_width * factor / 2))
-    scale = (head_width / net.head_width) ** (-0.5)
+    width = max(2, round(net.width * factor))
+    if not net.has_output_projection:  # then the heads must fill the width
+        width = net.heads * head_width
     return net.replace(
-        width=net.heads * head_width if net.std_o is None else max(2, round(net.width * factor)),
+        width=width,
         head_width=head_width,
         mlp_width=max(1, round(net.mlp_width * factor)),
-        score_scale=net.score_scale * scale,
+        # The scale stays proportional to 1 / sqrt(head width).
+        score_scale=net.score_scale * (head_width / net.head_width) ** (-0.5),
     )
 
 
-def _measured(net: Architecture, at: tuple[int, float | None, float]):
-    """(layers, gradients) of SEEDS networks, in float64."""
+def _measure(net: Architecture, inputs: tuple[int, float | None, float]):
     with jax.enable_x64(True):
-        return measure(jax.vmap(jax.random.key)(np.arange(SEEDS)), net, *at)
+        return measure(jax.vmap(jax.random.key)(np.arange(N_SEEDS)), net, *inputs)
 
 
-def _numbers(layers, ratio: float, net: Architecture | None, length: int) -> dict[str, float]:
-    last = {
+def _numbers(layers, gradient_ratio: float) -> dict[str, float]:
+    return {
         "norm": float(np.mean(layers.norm[..., -1])),
         "cosine": float(np.mean(layers.cosine[..., -1])),
-        "keys": float(np.exp(layers.entropy.reshape(-1, layers.entropy.shape[-1]).mean(0).min())),
-        "gradient": ratio,
+        "keys": _fewest_keys(layers.entropy),
+        "gradient": gradient_ratio,
     }
-    return last | ({"beta": net.beta(length)} if net else {})
 
 
-def _ratio(values: list[float]) -> float:
+def _fewest_keys(entropy: np.ndarray) -> float:
+    """Returns the number of keys in the layer with the smallest mean entropy."""
+    by_layer = entropy.reshape(-1, entropy.shape[-1]).mean(0)
+    return float(np.exp(by_layer.min()))
+
+
+def _largest_over_smallest(values: list[float]) -> float:
     low, high = min(values), max(values)
-    return float("inf") if low <= 0 < high else high / low if low > 0 else 1.0
-
-
-def _row(row: dict[str, Any]) -> str:
-    found = row["measured"]
-    return ", ".join(
-        f"{name} {value:.3g}" + (f" ({found[name]:.3g} measured)" if name in found else "")
-        for name, value in row["predicted"].items()
-    )
+    if low > 0:
+        return high / low
+    if low <= 0 < high:
+        return float("inf")
+    return 1.0

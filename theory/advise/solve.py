@@ -1,8 +1,8 @@
-"""The inverse problem: the smallest change after which the target is met, as lines to paste.
+"""Finds the smallest change of a network that meets a target, and prints it as code (--solve).
 
-One number x multiplies what may change. The recursion is cheap, so x is looked for outwards from 1
-on a grid of ratios 2^(1/8), in both directions, and the edge between the last miss and the first
-hit is then found exactly: no slope or monotony is assumed.
+One factor x multiplies the quantity that may change. The search goes outwards from x = 1 in both
+directions on a grid of ratios 2^(1/8), then finds the edge between the last miss and the first hit.
+It assumes neither a slope nor monotonicity.
 """
 
 import math
@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from theory.advise.diagnosis import changed, edge_of
+from theory.advise.diagnosis import edge_of
 from theory.advise.question import Question
 from theory.signal.architecture import Architecture
-from theory.signal.recursion import forward
+from theory.signal.backward import gradients
+from theory.signal.recursion import forward, layers_of, trace
 
-STEPS = 80  # 2^10 either way
+MAX_STEPS = 80  # a factor of 2^10 in both directions
 MATRICES = ("std_q", "std_k", "std_v", "std_o", "std_1", "std_2")
 EMBEDDINGS = ("std_embed", "std_position", "std_type")
-# The names that a model's last matrices of attention and MLP have in PyTorch.
-LAST = {
+# PyTorch names of the last matrices of attention and MLP, then of the query and key matrices.
+LAST_MATRICES = {
     "gpt2": ("attn.c_proj.weight", "mlp.c_proj.weight"),
     "gpt_neox": ("attention.dense.weight", "mlp.dense_4h_to_h.weight"),
     "llama": ("o_proj.weight", "down_proj.weight"),
@@ -29,7 +30,7 @@ LAST = {
     "t5": ("SelfAttention.o.weight", "DenseReluDense.wo.weight"),
     "distilbert": ("out_lin.weight", "ffn.lin2.weight"),
 }
-QUERIES = {
+QUERY_MATRICES = {
     "gpt2": ("c_attn.weight",),
     "gpt_neox": ("query_key_value.weight",),
     "llama": ("q_proj.weight", "k_proj.weight"),
@@ -41,119 +42,140 @@ QUERIES = {
 
 
 def solve(question: Question, what: str, cosine: float, keys: float) -> dict[str, Any]:
-    """The changed architecture, its three numbers, and lines for config.json, Flax and PyTorch."""
+    """Finds the smallest change that meets a target.
+
+    Args:
+      question: the network and its input.
+      what: the quantity to change, one of `question.SOLVES`.
+      cosine: largest allowed cosine after the last layer.
+      keys: smallest allowed number of keys in every layer.
+
+    Returns:
+      "factor" x, the changed "architecture" with its cosine, keys and gradient ratio, and "lines"
+      of code for config.json, Flax and PyTorch. UserError is raised if no factor meets the target.
+    """
     keys = min(keys, question.length)
-    x = (
-        _layers(question, cosine, keys)
-        if what == "layers"
-        else _factor(question, what, cosine, keys)
-    )
+    find = _layers if what == "layers" else _factor
+    x = find(question, what, cosine, keys)
     net = scaled(question.architecture, what, x)
+    path = trace(net, *question.inputs)
+    layers = layers_of(path)
     return {
         "what": what,
         "target_cosine": cosine,
         "target_keys": keys,
         "factor": x,
         "architecture": net,
-        "lines": lines(question, net, what, x),
-        **changed(question, net),
+        "lines": _code_lines(question, net, what, x),
+        "cosine": float(layers.cosine[-1]),
+        "keys": float(np.exp(layers.entropy.min())),
+        "gradient_ratio": gradients(net, path).ratio,
     }
 
 
 def scaled(net: Architecture, what: str, x: float) -> Architecture:
-    """The architecture with the thing named multiplied by x."""
-    names: tuple[str, ...] = {
-        "residual": ("alpha_sa", "alpha_mlp"),
-        "init-std": MATRICES + EMBEDDINGS,
-        "depth-scale": ("std_o", "std_2") if net.std_o is not None else ("std_v", "std_2"),
-        "layers": (),
-        "beta": ("std_q", "std_k"),
-    }[what]
+    """Returns the architecture with the quantity `what` multiplied by x."""
     if what == "layers":
         return net.replace(layers=round(net.layers * x))
-    held = {name: getattr(net, name) for name in names}
+    names = {
+        "residual": ("alpha_sa", "alpha_mlp"),
+        "init-std": MATRICES + EMBEDDINGS,
+        "depth-scale": ("std_o" if net.has_output_projection else "std_v", "std_2"),
+        "beta": ("std_q", "std_k"),
+    }[what]
+    values = {name: getattr(net, name) for name in names}
     power = 0.5 if what == "beta" else 1.0
-    return net.replace(**{k: v * x**power for k, v in held.items() if v is not None})
+    return net.replace(**{k: v * x**power for k, v in values.items() if v is not None})
 
 
 def _factor(question: Question, what: str, cosine: float, keys: float) -> float:
     net = question.architecture
 
     def excess(log_x: float) -> float:
-        """Positive while the target is missed; the worse of the two."""
-        found = forward(
-            scaled(net, what, math.exp(log_x)), question.length, question.rho0, question.repeat
-        )
-        value = max(found.cosine[-1] - cosine, math.log(keys) - found.entropy.min())
+        """Returns the larger violation of the two targets; it is positive if one is missed."""
+        layers = forward(scaled(net, what, math.exp(log_x)), *question.inputs)
+        value = max(layers.cosine[-1] - cosine, math.log(keys) - layers.entropy.min())
         return float(value) if np.isfinite(value) else 1.0
 
     if excess(0.0) <= 0:
         return 1.0
     step = math.log(2) / 8
-    for k in range(1, STEPS + 1):
+    for k in range(1, MAX_STEPS + 1):
         hits = [sign * k * step for sign in (-1, 1) if excess(sign * k * step) <= 0]
         if hits:
             last = hits[0] - math.copysign(step, hits[0])
             return math.exp(edge_of(excess, last, hits[0]))
-    raise _none(question, what, cosine, keys)
+    raise _no_solution(what, cosine, keys)
 
 
-def _layers(question: Question, cosine: float, keys: float) -> float:
-    found = forward(question.architecture, question.length, question.rho0, question.repeat)
-    enough = np.minimum.accumulate(found.entropy) >= math.log(keys)
-    good = np.flatnonzero((found.cosine[1:] <= cosine) & enough)
+def _layers(question: Question, what: str, cosine: float, keys: float) -> float:
+    layers = forward(question.architecture, *question.inputs)
+    has_keys = np.minimum.accumulate(layers.entropy) >= math.log(keys)
+    good = np.flatnonzero((layers.cosine[1:] <= cosine) & has_keys)
     if not len(good):
-        raise _none(question, "layers", cosine, keys)
+        raise _no_solution(what, cosine, keys)
     return float((good[-1] + 1) / question.architecture.layers)
 
 
-def _none(question, what, cosine, keys):
+def _no_solution(what: str, cosine: float, keys: float) -> UserError:
     return UserError(
-        f"--solve {what}: no {what} between 1/1024 and 1024 times today's gives a cosine of at "
+        f"--solve {what}: no {what} between 1/1024 and 1024 times the present gives a cosine of at "
         f"most {cosine:g} and at least {keys:g} keys; "
         "try another of residual, init-std, depth-scale, layers, beta, or a weaker target."
     )
 
 
-def lines(question: Question, net: Architecture, what: str, x: float) -> dict[str, str]:
-    """What to paste, by where."""
-    kind = question.model_type or ""
+def _code_lines(question: Question, net: Architecture, what: str, x: float) -> dict[str, str]:
+    """Returns the change as code for config.json, Flax and PyTorch."""
+    model_type = question.model_type or ""
     if x == 1:
-        return {"nothing": "the target is met as it is"}
+        return {"nothing": "the present network meets the target"}
     if what == "residual":
-        a, m = net.alpha_sa, net.alpha_mlp
         norm = ("", "norm(x)") if net.pre_norm else ("norm", "x")
         update = "x = {}({:.4g} * x + {}({}))"
-        both = "; ".join(
-            update.format(norm[0], w, f, norm[1]) for w, f in ((a, "attn"), (m, "mlp"))
-        )
-        return {"config.json": "has no field for it", "Flax": both, "PyTorch": both}
+        weights = (net.alpha_sa, "attn"), (net.alpha_mlp, "mlp")
+        code = "; ".join(update.format(norm[0], weight, part, norm[1]) for weight, part in weights)
+        return {"config.json": "has no field for it", "Flax": code, "PyTorch": code}
     if what == "layers":
-        name = {"gpt2": "n_layer", "t5": "num_layers", "distilbert": "n_layers"}.get(kind)
-        line = f'"{name or "num_hidden_layers"}": {net.layers}'
-        return {"config.json": line, "Flax": f"layers={net.layers}", "PyTorch": f"{line}"}
+        names = {"gpt2": "n_layer", "t5": "num_layers", "distilbert": "n_layers"}
+        field = f'"{names.get(model_type, "num_hidden_layers")}": {net.layers}'
+        return {"config.json": field, "Flax": f"layers={net.layers}", "PyTorch": field}
     if what == "init-std":
-        std = question.init_std * x
-        name = "initializer_factor" if kind == "t5" else "initializer_range"
-        torch = f"nn.init.normal_(weight, std={std:.4g})"
-        flax = f"kernel_init=nn.initializers.normal({std:.4g}), embedding_init the same"
-        if kind == "t5":
-            torch = f"p.data.mul_({x:.4g}) for every parameter p"
-            flax = f"the deviation of every initialiser times {x:.4g}"
-        return {"config.json": f'"{name}": {std:.4g}', "Flax": flax, "PyTorch": torch}
-    if what == "beta":
-        names = QUERIES.get(kind, ("query.weight", "key.weight"))
-        first, std, x = "query, key", net.std_q, x**0.5
-    else:
-        names, first, std = LAST.get(kind, ("output.dense.weight",)), "W_O", net.std_o or net.std_v
-    ends = repr(names)
-    flax = f"kernel_init=nn.initializers.normal({std:.4g}) of {first}"
-    flax += f", normal({net.std_2:.4g}) of W_2" * (what == "depth-scale")
-    # The rows of queries and keys where one matrix holds the values too.
-    part = {
-        "gpt2": f"[:, : {2 * net.width}]",
-        "gpt_neox": f".view({net.heads}, 3, {net.head_width}, -1)[:, :2]",
+        return _init_std_lines(model_type, question.init_std * x, x)
+    return _matrix_lines(model_type, net, what, x)
+
+
+def _init_std_lines(model_type: str, std: float, x: float) -> dict[str, str]:
+    if model_type == "t5":
+        return {
+            "config.json": f'"initializer_factor": {std:.4g}',
+            "Flax": f"the standard deviation of every initialiser times {x:.4g}",
+            "PyTorch": f"p.data.mul_({x:.4g}) for every parameter p",
+        }
+    return {
+        "config.json": f'"initializer_range": {std:.4g}',
+        "Flax": f"kernel_init=nn.initializers.normal({std:.4g}), embedding_init the same",
+        "PyTorch": f"nn.init.normal_(weight, std={std:.4g})",
     }
-    entries = f"p.data{part.get(kind, '') if what == 'beta' else ''}"
-    loop = f"for n, p in model.named_parameters(): n.endswith({ends}) and {entries}.mul_({x:.4g})"
-    return {"config.json": "has no field for it", "Flax": flax, "PyTorch": loop}
+
+
+def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> dict[str, str]:
+    """Returns the code that scales some matrices ("beta" or "depth-scale")."""
+    part = ""
+    if what == "beta":
+        names = QUERY_MATRICES.get(model_type, ("query.weight", "key.weight"))
+        flax = f"kernel_init=nn.initializers.normal({net.std_q:.4g}) of query, key"
+        factor = x**0.5
+        # The rows of queries and keys, where one matrix also has the values.
+        part = {
+            "gpt2": f"[:, : {2 * net.width}]",
+            "gpt_neox": f".view({net.heads}, 3, {net.head_width}, -1)[:, :2]",
+        }.get(model_type, "")
+    else:
+        names = LAST_MATRICES.get(model_type, ("output.dense.weight",))
+        flax = f"kernel_init=nn.initializers.normal({net.std_o or net.std_v:.4g}) of W_O"
+        flax += f", normal({net.std_2:.4g}) of W_2"
+        factor = x
+    select = f"for n, p in model.named_parameters(): n.endswith({names!r})"
+    torch = f"{select} and p.data{part}.mul_({factor:.4g})"
+    return {"config.json": "has no field for it", "Flax": flax, "PyTorch": torch}

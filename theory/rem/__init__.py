@@ -1,10 +1,17 @@
 """Attention at initialisation as a Random Energy Model (arXiv 2505.24333, eqs. 13 to 15 and B.18).
 
-`self_overlap`, `cross_overlap` and `attention_entropy` are the formulas. Their partner is
-`theory.signal.measure`, which gives the same three numbers of the encoder's own attention, block by
-block. The equations are in `overlaps`, the integrals at finite T in `tables`; `interpolated` has
-the same numbers at every T, from shipped tables. Names are imported when they are used: the last of
-the three needs numpy alone, and a command that needs no more starts in a tenth of the time.
+`self_overlap`, `cross_overlap` and `attention_entropy` are the theory. `theory.signal.measure`
+measures the same three quantities in random encoders, block by block.
+
+    overlaps             the functions of this package, in jax
+    integrals            exact integrals at finite T, and Chebyshev tables of them for one T
+    interpolated_tables  the same averages at every T from precomputed tables, in NumPy
+    limit                the paper's limit and heuristic, in NumPy or jax
+
+Letters: T tokens, rho cosine of two tokens, beta score scale, A attention weights, Y_q and Y_p the
+overlaps of rows of A, s standard deviation of the scores within a row. Suffixes of array names: K
+rows, M and R terms of a Chebyshev series. Names are imported on first use, so that a
+command that needs NumPy alone does not import jax.
 """
 
 import importlib
@@ -13,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from theory.rem.overlaps import (
         attention_entropy as attention_entropy,
-        coordinate_rho as coordinate_rho,
-        coordinate_s as coordinate_s,
         critical_beta as critical_beta,
         cross_overlap as cross_overlap,
         number_of_tokens as number_of_tokens,
@@ -26,8 +31,6 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("integrals", "overlaps", "interpolated_tables"):
-        return importlib.import_module(f"theory.rem.{name}")
     overlaps = importlib.import_module("theory.rem.overlaps")
     if name.startswith("_") or not hasattr(overlaps, name):
         raise AttributeError(f"module 'theory.rem' has no attribute {name!r}")

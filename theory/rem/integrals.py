@@ -1,19 +1,20 @@
-"""The Random Energy Model of softmax attention at finite T: exact integrals and their tables.
+"""Exact integrals of the Random Energy Model of softmax attention at finite T, and their tables.
 
-At initialisation a row of scores is T independent N(0, s^2), s = beta sqrt((1-rho) ln T), after
-the parts that a softmax cannot see are cancelled; two rows are correlated by rho column by column
-(Kronecker covariance of the wide limit, d -> infinity at fixed T). With Z = sum_s e^{y_s}, write
-1/Z^k = int du e^{ku} exp(-e^u Z) / Gamma(k) and the average over columns factorises:
+At initialisation a row of scores is T independent N(0, s^2) with s = beta sqrt((1-rho) ln T), up to
+terms that a softmax cancels. Two rows have correlation rho in each column (Kronecker covariance of
+the wide limit, d -> infinity at fixed T). With Z = sum_s e^{y_s}, write
+1/Z^k = int du e^{ku} exp(-e^u Z) / Gamma(k). The average over columns then factorises:
 
     psi_k(u) = E g_k(u + y),   g_k(y) = e^{ky} exp(-e^y),   y ~ N(0, s^2)
     E sum_s A_s^2     = T int du psi_2 psi_0^{T-1}
     E (sum_s A_s^2)^2 = 1/6 int du [T psi_4 psi_0^{T-1} + T (T-1) psi_2^2 psi_0^{T-2}]
     E sum_s A_s^3     = 1/2 int du T psi_3 psi_0^{T-1}
     E ln Z            = -gamma - u_lo - int_{u_lo} du psi_0^T
-    mean entropy      = E ln Z - s^2 (1 - E sum_s A_s^2)      (Stein; the paper stops at exp(-S))
+    mean entropy      = E ln Z - s^2 (1 - E sum_s A_s^2)      (Stein's lemma)
     E sum_s A_s A'_s  = T int int du dv psi_11 psi_00^{T-1}
 
-All in numpy and float64: this runs once for each T, also while jit is tracing.
+arXiv 2505.24333 defines the model; the integrals at finite T are ours. Everything is NumPy and
+float64: it runs once for each T, also while jit is tracing.
 """
 
 from functools import lru_cache
@@ -23,15 +24,16 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from theory.quadrature import chebyshev_fit, chebyshev_nodes, normal_nodes, trapezoid
-from theory.rem.interpolated_tables import END, SCALE, SOFTEN, shipped
+from theory.rem.coordinates import PAIR_END, cosine_at, spread_at
+from theory.rem.interpolated_tables import load_tables
 
-FLOOR = 1e-9  # s = 0 is the limit s -> 0
-_Y, _DY = trapezoid(-42.0, 4.2, 190)  # g_k lives here for k >= 1
-_TOP = 6.5  # exp(-e^y) = 0 above
+MIN_SPREAD = 1e-9  # stands for s = 0, where the integrals are 0/0
+_Y, _DY = trapezoid(-42.0, 4.2, 190)  # g_k vanishes outside for k >= 1
+_MAX_Y = 6.5  # exp(-e^y) is 0 above
 
 
 class RowStatistics(NamedTuple):
-    """Averages over one row of attention."""
+    """Averages over one row of attention weights A_s, s = 1 .. T."""
 
     self_overlap: float  # E sum_s A_s^2
     second_moment: float  # E (sum_s A_s^2)^2
@@ -41,61 +43,62 @@ class RowStatistics(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Chebyshev coefficients for one T; coordinates in theory.rem."""
+    """Chebyshev coefficients for one T, in the coordinates of `theory.rem.coordinates`."""
 
-    overlap: np.ndarray  # ln(T Y_q) over s in [0, oo)
-    moment: np.ndarray  # ln(T^2 E Y^2) over s in [0, oo)
-    entropy: np.ndarray  # H sqrt(1 + s^2/c^2) over s in [0, oo)
-    pair: np.ndarray  # (s, rho): ln(T Y_p)
+    overlap: np.ndarray  # ln(T Y_q) against the spread
+    moment: np.ndarray  # ln(T^2 E Y^2) against the spread
+    entropy: np.ndarray  # H sqrt(1 + s^2/c^2) against the spread
+    pair: np.ndarray  # ln(T Y_p) against the spread (axis 0) and the cosine (axis 1)
 
 
 @lru_cache(maxsize=16)
 def row_tables(T: float) -> Tables:
-    """The one-row tables alone (a few hundredths of a second); `pair` is empty."""
-    c = SCALE * np.sqrt(np.log(T))
+    """Returns the tables of one row in a few hundredths of a second; `pair` is empty."""
 
     def fit(n, column):
-        stretch = 1 / (1 - chebyshev_nodes(n))
-        s = c * np.sqrt(stretch**2 - 1)
-        return chebyshev_fit(
-            np.array([column(row_statistics(x, T), r) for x, r in zip(s, stretch)])
-        )
+        x = chebyshev_nodes(n)
+        rows = [row_statistics(s, T) for s in spread_at(x) * np.sqrt(np.log(T))]
+        return chebyshev_fit(np.array([column(row, y) for row, y in zip(rows, x)]))
 
     n = 32 if T <= 1024 else 48 if T <= 1e5 else 72
     return Tables(
         fit(n, lambda row, _: np.log(T * row.self_overlap)),
         fit(2 * n, lambda row, _: np.log(T**2 * row.second_moment)),
-        fit(n, lambda row, stretch: row.entropy * stretch),
+        fit(n, lambda row, x: row.entropy * (1 / (1 - x))),
         np.zeros((0, 0)),
     )
 
 
 @lru_cache(maxsize=16)
-def tables(T: float) -> Tables:
-    """All tables of one T; relative error of Y_p at most 5e-7 (T <= 1024), 2e-6 (1e8) for
-    s <= 4 sqrt((1-rho) ln T), of Y_q 3e-8. The pair table takes 0.7 s, unless it is shipped."""
-    pair = shipped().get(f"pair_{T:g}")
-    n_s, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
-    return row_tables(T)._replace(pair=pair_table(T, n_s, n_rho) if pair is None else pair)
+def tables_of_length(T: float) -> Tables:
+    """Returns all tables of one T.
+
+    The relative error of Y_q is 3e-8. That of Y_p is at most 5e-7 for T <= 1024 and 2e-6 for
+    T = 1e8, for s <= 4 sqrt((1-rho) ln T). The pair table takes 0.7 s unless overlaps.npz has it.
+    """
+    pair = load_tables().get(f"pair_{T:g}")
+    n_spread, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
+    return row_tables(T)._replace(pair=pair_table(T, n_spread, n_rho) if pair is None else pair)
 
 
-def pair_table(T: float, n_s: int, n_rho: int) -> np.ndarray:
-    """The coefficients of ln(T Y_p) in n_s spreads and n_rho cosines."""
-    c = SCALE * np.sqrt(np.log(T))
-    s = c * np.sqrt(1 / (1 - END * chebyshev_nodes(n_s)) ** 2 - 1)
-    low, high = np.sqrt(SOFTEN), np.sqrt(1 + SOFTEN)
-    rho = 1 + SOFTEN - (low + (high - low) * chebyshev_nodes(n_rho)) ** 2
-    values = np.log([[T * pair_overlap(x, x, r, T) for r in rho] for x in s])
+def pair_table(T: float, n_spread: int, n_rho: int) -> np.ndarray:
+    """Returns the Chebyshev coefficients (n_spread, n_rho) of ln(T Y_p)."""
+    spreads = spread_at(PAIR_END * chebyshev_nodes(n_spread)) * np.sqrt(np.log(T))
+    rhos = cosine_at(chebyshev_nodes(n_rho))
+    values = np.log([[T * pair_overlap(s, s, rho, T) for rho in rhos] for s in spreads])
     return chebyshev_fit(np.ascontiguousarray(chebyshev_fit(values).T)).T
 
 
 def row_statistics(s: float, T: float) -> RowStatistics:
-    """One row of T scores N(0, s^2), exact to about 1e-11 for every s >= 0."""
-    s = max(float(s), FLOOR)
-    u_lo, u_hi = _range(s, T)
+    """Returns the averages over a row of T scores N(0, s^2), s >= 0, exact to about 1e-11.
+
+    At s > 100 the entropy loses accuracy by cancellation, about 1e-16 s^2.
+    """
+    s = max(float(s), MIN_SPREAD)
+    u_lo, u_hi = _integration_range(s, T)
     u, du = trapezoid(u_lo, u_hi, 224)
     missing, psi_2, psi_3, psi_4 = _column_averages(u, s, (2, 3, 4))
-    # log1p(-E[1 - exp(-e^y)]): psi_0 ** (T-1) would round to 1 where it must not.
+    # psi_0 ** (T-1) would round to 1 where 1 - psi_0 is small: use log1p(-E[1 - exp(-e^y)]).
     log_psi_0 = np.log1p(-np.minimum(missing, 1 - 1e-16))
     overlap = T * np.sum(du * psi_2 * np.exp((T - 1) * log_psi_0))
     four = T * psi_4 * np.exp((T - 1) * log_psi_0)
@@ -107,17 +110,24 @@ def row_statistics(s: float, T: float) -> RowStatistics:
 
 
 def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
-    """E sum_s A_s A'_s of two rows with deviations s_1, s_2 and correlation r a column, |r| <= 1.
+    """Returns E sum_s A_s A'_s of two rows of scores.
 
-    The shared part of a column, z, is integrated last: psi_11 = E_z Phi_1 Phi'_1 and
-    1 - psi_00 = m(u) + m'(v) - E_z om om', two matrix products.
+    The component z that both rows share in a column is integrated last. With
+    om = 1 - Phi_0 and m(u) = E_z om(u, z), two matrix products remain:
+    psi_11 = E_z Phi_1 Phi'_1 and 1 - psi_00 = m(u) + m'(v) - E_z om om'.
+
+    Args:
+      s_1: standard deviation of the first row's scores.
+      s_2: standard deviation of the second row's scores.
+      r: correlation of the two rows in each column, |r| <= 1.
+      T: number of columns.
     """
-    s_1, s_2 = max(float(s_1), FLOOR), max(float(s_2), FLOOR)
+    s_1, s_2 = max(float(s_1), MIN_SPREAD), max(float(s_2), MIN_SPREAD)
     own = np.sqrt(1 - min(abs(r), 1.0))
     shared = np.sqrt(abs(r))
-    # Steps that resolve g_1 (width 1) smeared by the row's own part of the column.
+    # These steps resolve g_1 (width 1) after convolution with the row's own component.
     finest = [0.5 * max(1.0, 1.6 * s * own) for s in (s_1, s_2)]
-    dz = min(0.5, *(step / max(s * shared, FLOOR) for step, s in zip(finest, (s_1, s_2))))
+    dz = min(0.5, *(step / max(s * shared, MIN_SPREAD) for step, s in zip(finest, (s_1, s_2))))
     reach = int(np.ceil(8.5 / dz)) if shared else 0
     z = dz * np.arange(-reach, reach + 1)
     w = np.exp(-(z**2) / 2)
@@ -134,9 +144,9 @@ def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
 
 
 def _smeared_row(s, own, shared, z, finest, T):
-    """du, om(u, z) = 1 - Phi_0 and Phi_1(u, z), Phi_k(u, z) = E g_k(u + s shared z + s own z')."""
-    u_lo, u_hi = _range(s, T)
-    u_lo -= 5  # two rows: the tail left out below u_lo is e^{-24}
+    """Returns du, om = 1 - Phi_0 and Phi_1, Phi_k(u, z) = E g_k(u + s shared z + s own z')."""
+    u_lo, u_hi = _integration_range(s, T)
+    u_lo -= 5  # with two rows the neglected tail below u_lo is e^{-24}
     n = max(160, 2 + int((u_hi - u_lo) / finest))
     step = (u_hi - u_lo) / (n - 1)
     jump = s * shared * abs(z[1] - z[0]) if len(z) > 1 else 0.0
@@ -144,7 +154,7 @@ def _smeared_row(s, own, shared, z, finest, T):
         u, du = trapezoid(u_lo, u_hi, n)
         om, phi = _column_averages(u[:, None] + s * shared * z[None], s * own, (1,))
         return du, om, phi
-    # Make a step in z a whole number m of steps in u: then u + s shared z is one short grid.
+    # If a step in z is a whole number m of steps in u, all u + s shared z lie on one short grid.
     m = int(np.ceil(jump / step))
     step, reach = jump / m, len(z) // 2
     n = 1 + int(np.ceil((u_hi - u_lo) / step))
@@ -158,22 +168,25 @@ def _smeared_row(s, own, shared, z, finest, T):
 
 
 def _column_averages(u: np.ndarray, s: float, powers: tuple[int, ...]) -> list[np.ndarray]:
-    """1 - psi_0(u) and psi_k(u) for k in powers: in z for small s, in y = u + s z for large s."""
+    """Returns 1 - psi_0(u), then psi_k(u) for k in powers, each in the shape of u.
+
+    The integration variable is z for small s and y = u + s z for large s.
+    """
     if s < 1.75:
-        z, w = normal_nodes(97)  # e^{ky} moves the weight to z = k s: reach far
-        y = np.minimum(u[..., None] + s * z, _TOP)
+        z, w = normal_nodes(97)  # e^{ky} moves the weight to z = k s, far from 0
+        y = np.minimum(u[..., None] + s * z, _MAX_Y)
         energy = np.exp(y)
         weight = np.exp(-energy)
         return [-np.expm1(-energy) @ w] + [(energy**k * weight) @ w for k in powers]
     deviation = (_Y - u[..., None]) / s
     density = np.exp(-(deviation**2) / 2) / (s * np.sqrt(2 * np.pi))
     g = [np.exp(k * _Y - np.exp(_Y)) * _DY for k in (1, *powers)]
-    # By parts: 1 - exp(-e^y) has the derivative g_1.
+    # Integration by parts: g_1 is the derivative of 1 - exp(-e^y).
     return [ndtr(-deviation) @ g[0]] + [density @ g_k for g_k in g[1:]]
 
 
-def _range(s: float, T: float) -> tuple[float, float]:
-    """u where psi_0^T goes from 1 to 0."""
+def _integration_range(s: float, T: float) -> tuple[float, float]:
+    """Returns the interval of u in which psi_0^T falls from 1 to 0."""
     log_T = np.log(T)
     if s < np.sqrt(2 * log_T):
         low = -(log_T + s**2 / 2 + 19)

@@ -1,9 +1,9 @@
-"""The averages of theory.rem at every length T from 2 to 2^24, in numpy alone.
+"""Overlaps of attention rows at every length T from 2 to 2^24, from precomputed tables.
 
-`theory.rem.integrals` computes Chebyshev coefficients in the spread of the scores for one T. They
-are smooth in ln ln T, so a third Chebyshev series joins them: `rows_of_length` sums it once, and
-gives the overlaps of rows of these lengths. Beside the integrals they err by 1e-7 for T up to 1e5.
-The numbers are in overlaps.npz; `python -m theory.rem.make_tables` makes it anew.
+`theory.rem.integrals` computes Chebyshev series in the spread of the scores for one T. Their
+coefficients are smooth in ln ln T, so a third Chebyshev series interpolates them. The relative
+error against the integrals is 1e-7 for T up to 1e5. The coefficients are in overlaps.npz, which
+`python -m theory.rem.make_tables` computes. Importing this module does not import jax.
 """
 
 from dataclasses import dataclass
@@ -12,21 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-SCALE = 0.5  # c / sqrt(ln T) in the coordinate 1 - 1/sqrt(1 + s^2/c^2): even in s, finite at s = oo
-REACH = 6.0  # the pair table ends at s = 6 sqrt(ln T)
-SOFTEN = 0.02  # the pair table is smooth in sqrt(1 - rho + SOFTEN)
-END = 1 - 1 / np.sqrt(1 + (REACH / SCALE) ** 2)
-LONGEST = 2.0**24
+from theory.quadrature import chebyshev_basis, chebyshev_end_slopes
+from theory.rem.coordinates import (
+    PAIR_END,
+    cosine_coordinate,
+    length_coordinate,
+    spread_coordinate,
+)
+
 FILE = Path(__file__).with_name("overlaps.npz")
-_LOW, _HIGH = np.log(np.log(2.0)), np.log(np.log(LONGEST))
-SOFT_LOW, SOFT_HIGH = SOFTEN**0.5, (1 + SOFTEN) ** 0.5
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of attention of K lengths; coefficients of the series in the spread, one row a length.
+    """Attention rows of K lengths: Chebyshev coefficients (M terms in the spread, R in rho).
 
-    A length of 1 sees itself alone: its overlaps are 1 and its entropy is 0, whatever the spread.
+    A row of length 1 attends to its own token: its overlaps are 1 and its entropy is 0.
     """
 
     length_K: np.ndarray
@@ -34,68 +35,77 @@ class Rows:
     moment_KxM: np.ndarray  # ln(T^2 E (sum A^2)^2)
     cube_KxM: np.ndarray  # ln(T^2 E sum A^3)
     entropy_KxM: np.ndarray  # H sqrt(1 + s^2/c^2)
-    pair_KxMxR: np.ndarray  # ln(T E sum A A'), in the spread and in rho
+    pair_KxMxR: np.ndarray  # ln(T E sum A A')
 
-    def statistics(self, s2_K: np.ndarray) -> tuple[np.ndarray, ...]:
-        """E sum A^2, E (sum A^2)^2, E sum A^3 and the entropy of rows whose scores have the
-        variance s2 between tokens."""
+    def statistics(self, s2_K: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Returns averages over one row of each length.
+
+        Args:
+          s2_K: variance of the scores within each row.
+
+        Returns:
+          E sum A^2, E (sum A^2)^2, E sum A^3 and the mean entropy in nats, each (K,).
+        """
         T, x = self.length_K, self._spread(s2_K)
-        basis = basis_of(x, self.overlap_KxM.shape[1])
-        one = self.length_K <= 1
+        basis = basis_on_last_axis(x, self.overlap_KxM.shape[1])
+        is_single = self.length_K <= 1
 
         def series(table_KxM):
             return np.sum(basis * table_KxM, -1)
 
-        y = np.where(one, 1.0, np.exp(series(self.overlap_KxM)) / T)
-        y2 = np.where(one, 1.0, np.exp(series(self.moment_KxM)) / T**2)
-        y3 = np.where(one, 1.0, np.exp(series(self.cube_KxM)) / T**2)
-        return y, y2, y3, np.where(one, 0.0, series(self.entropy_KxM) * (1 - x))
+        overlap = np.where(is_single, 1.0, np.exp(series(self.overlap_KxM)) / T)
+        moment = np.where(is_single, 1.0, np.exp(series(self.moment_KxM)) / T**2)
+        cube = np.where(is_single, 1.0, np.exp(series(self.cube_KxM)) / T**2)
+        entropy = np.where(is_single, 0.0, series(self.entropy_KxM) * (1 - x))
+        return overlap, moment, cube, entropy
 
     def cross_overlap(self, s2_K: np.ndarray, rho_KxK: np.ndarray) -> np.ndarray:
-        """E sum_s A_ts A_us over what both rows see, of rows of lengths k and l whose queries have
-        cosine rho: of the longer row only the part that the shorter one sees counts,
-        (T_short / T_long) Y_p(T_short)."""
+        """Returns E sum_s A_ts A_us over the tokens s that both rows see.
+
+        The longer row counts only by the part that the shorter row sees:
+        (T_short / T_long) Y_p(T_short).
+
+        Args:
+          s2_K: variance of the scores within each row.
+          rho_KxK: cosine of the two queries.
+
+        Returns:
+          (K, K) overlaps of rows of lengths k and l.
+        """
         T, n_s, n_rho = self.length_K, *self.pair_KxMxR.shape[1:]
-        x_K = self._spread(s2_K) / END
-        rows_KxR = np.einsum("...km,kmr->...kr", basis_of(np.minimum(x_K, 1), n_s), self.pair_KxMxR)
-        # Beyond the table it goes on along its tangent; T_n'(1) = n^2 on [-1, 1].
-        slope_KxR = np.einsum("m,kmr->kr", 2 * np.arange(n_s, dtype=float) ** 2, self.pair_KxMxR)
+        x_K = self._spread(s2_K) / PAIR_END
+        basis = basis_on_last_axis(np.minimum(x_K, 1), n_s)
+        rows_KxR = np.einsum("...km,kmr->...kr", basis, self.pair_KxMxR)
+        # Beyond the end of the table the logarithm continues linearly in the spread.
+        slope_KxR = np.einsum("m,kmr->kr", chebyshev_end_slopes(n_s), self.pair_KxMxR)
         rows_KxR = rows_KxR + np.maximum(x_K - 1, 0)[..., None] * slope_KxR
-        soft = (np.sqrt(1 - np.clip(rho_KxK, 0, 1) + SOFTEN) - SOFT_LOW) / (SOFT_HIGH - SOFT_LOW)
-        own_KxK = np.exp(np.einsum("...kr,...klr->...kl", rows_KxR, basis_of(soft, n_rho)))
-        own_KxK = np.where(T[:, None] <= 1, 1.0, own_KxK / T[:, None])
-        shorter = T[:, None] <= T[None]
-        own_KxK = np.where(shorter, own_KxK, np.swapaxes(own_KxK, -1, -2))
-        return own_KxK * np.minimum(T[:, None], T[None]) / np.maximum(T[:, None], T[None])
+        basis = basis_on_last_axis(cosine_coordinate(np.clip(rho_KxK, 0, 1)), n_rho)
+        pair_KxK = np.exp(np.einsum("...kr,...klr->...kl", rows_KxR, basis))
+        pair_KxK = np.where(T[:, None] <= 1, 1.0, pair_KxK / T[:, None])
+        is_shorter = T[:, None] <= T[None]
+        pair_KxK = np.where(is_shorter, pair_KxK, np.swapaxes(pair_KxK, -1, -2))
+        return pair_KxK * np.minimum(T[:, None], T[None]) / np.maximum(T[:, None], T[None])
 
     def _spread(self, s2_K):
-        log_T = np.log(np.maximum(self.length_K, 2))
-        return 1 - 1 / np.sqrt(1 + np.maximum(s2_K, 0) / (SCALE**2 * log_T))
+        return spread_coordinate(np.maximum(s2_K, 0) / np.log(np.maximum(self.length_K, 2)))
 
 
 def rows_of_length(length_K: np.ndarray) -> Rows:
-    """The rows of these lengths, numbers from 1 to 2^24, but none between 1 and 2."""
+    """Returns the rows of K lengths, each 1 or a number from 2 to 2^24."""
     length_K = np.asarray(length_K, float)
-    held = shipped()
-    log = np.log(np.log(np.clip(length_K, 2, LONGEST)))
-    basis_KxN = basis_of((log - _LOW) / (_HIGH - _LOW), len(held["overlap"]))
+    tables = load_tables()
+    basis_KxN = basis_on_last_axis(length_coordinate(length_K), len(tables["overlap"]))
     names = ("overlap", "moment", "cube", "entropy", "pair")
-    return Rows(length_K, *(np.tensordot(basis_KxN, held[name], 1) for name in names))
+    return Rows(length_K, *(np.tensordot(basis_KxN, tables[name], 1) for name in names))
 
 
 @lru_cache(maxsize=1)
-def shipped() -> dict[str, np.ndarray]:
-    """Every array of overlaps.npz."""
+def load_tables() -> dict[str, np.ndarray]:
+    """Returns every array of overlaps.npz."""
     with np.load(FILE) as file:
         return dict(file)
 
 
-def length_at(y: np.ndarray) -> np.ndarray:
-    """The T at the place y of [0, 1] in ln ln T."""
-    return np.exp(np.exp(_LOW + (_HIGH - _LOW) * y))
-
-
-def basis_of(x: np.ndarray, n: int) -> np.ndarray:
-    """T_0 .. T_{n-1} of 2x - 1 on a new last axis, for x in [0, 1]."""
-    angle = np.arccos(np.clip(2 * np.asarray(x) - 1, -1, 1))
-    return np.cos(angle[..., None] * np.arange(n))
+def basis_on_last_axis(x: np.ndarray, n: int) -> np.ndarray:
+    """Returns T_0 .. T_{n-1} of 2x - 1, (*x.shape, n), for x in [0, 1]."""
+    return np.stack(chebyshev_basis(np.asarray(x), n), -1)

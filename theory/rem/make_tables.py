@@ -1,48 +1,57 @@
-"""Computes overlaps.npz, the tables that theory.rem.interpolated_tables reads: about six minutes.
+"""Computes overlaps.npz, the tables of theory.rem.interpolated_tables, in about six minutes.
 
     python -m theory.rem.make_tables
 
-Beside the series in the length it holds the pair tables of a few lengths as they are, because
-`theory.rem.integrals` needs most of a second for one.
+Besides the series in the length, the file has complete pair tables of seven lengths: computing one
+takes most of a second (`theory.rem.integrals.pair_table`).
 """
 
 import io
 
 import numpy as np
 
-from jaxformer.io.run_folder import write_atomically
+from jaxformer.io.atomic_files import write_atomically
 from theory.quadrature import chebyshev_fit, chebyshev_nodes
+from theory.rem.coordinates import length_at, spread_at
 from theory.rem.integrals import pair_table, row_statistics
-from theory.rem.interpolated_tables import FILE, SCALE, length_at
+from theory.rem.interpolated_tables import FILE
 
-LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
-N_LENGTHS, N_ROW, N_PAIR, N_RHO = 20, 48, 32, 20
+TABULATED_T = (16, 32, 64, 128, 256, 512, 1024)
+N_LENGTH, N_SPREAD, N_PAIR_SPREAD, N_RHO = 20, 48, 32, 20
+# A table of one length needs fewer terms than the series in the length.
+N_PAIR_SPREAD_ONE, N_RHO_ONE = 24, 16
 
 
-def lengths() -> np.ndarray:
-    """Where the series in the length is fitted."""
-    return length_at(chebyshev_nodes(N_LENGTHS))
+def length_nodes() -> np.ndarray:
+    """Returns the lengths (N_LENGTH,) at which the series in the length interpolates."""
+    return length_at(chebyshev_nodes(N_LENGTH))
 
 
 def row_table(T: float) -> np.ndarray:
-    """(4, n): the coefficients of the four series of `Rows` in the spread."""
-    stretch = 1 / (1 - chebyshev_nodes(N_ROW))
-    rows = [row_statistics(s, T) for s in SCALE * np.sqrt(np.log(T) * (stretch**2 - 1))]
+    """Returns Chebyshev coefficients (4, N_SPREAD) in the spread for rows of T tokens.
+
+    The four series are ln(T E sum A^2), ln(T^2 E (sum A^2)^2), ln(T^2 E sum A^3) and
+    H sqrt(1 + s^2/c^2), as in `Rows`.
+    """
+    x = chebyshev_nodes(N_SPREAD)
+    rows = [row_statistics(s, T) for s in spread_at(x) * np.sqrt(np.log(T))]
     overlap, moment, cube, entropy = (
         np.array([getattr(row, name) for row in rows])
         for name in ("self_overlap", "second_moment", "cube", "entropy")
     )
     logs = np.log(T * overlap), np.log(T**2 * moment), np.log(T**2 * cube)
-    return np.stack([chebyshev_fit(column) for column in (*logs, entropy * stretch)])
+    return np.stack([chebyshev_fit(column) for column in (*logs, entropy / (1 - x))])
 
 
 def main() -> None:
-    rows = chebyshev_fit(np.stack([row_table(T) for T in lengths()]))
+    lengths = length_nodes()
+    rows = chebyshev_fit(np.stack([row_table(T) for T in lengths]))
+    pairs = np.stack([pair_table(T, N_PAIR_SPREAD, N_RHO) for T in lengths])
     arrays: dict[str, np.ndarray] = dict(
         zip(("overlap", "moment", "cube", "entropy"), np.swapaxes(rows, 0, 1))
     )
-    arrays["pair"] = chebyshev_fit(np.stack([pair_table(T, N_PAIR, N_RHO) for T in lengths()]))
-    arrays |= {f"pair_{T}": pair_table(T, 24, 16) for T in LENGTHS}
+    arrays["pair"] = chebyshev_fit(pairs)
+    arrays |= {f"pair_{T}": pair_table(T, N_PAIR_SPREAD_ONE, N_RHO_ONE) for T in TABULATED_T}
     np.savez_compressed(buffer := io.BytesIO(), **arrays)  # type: ignore
     write_atomically(FILE, buffer.getvalue())
 

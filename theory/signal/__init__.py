@@ -1,14 +1,19 @@
-"""The signal of a transformer at initialisation.
+"""Signal propagation: how alike tokens are, layer by layer, in a transformer at initialisation.
 
-`predict` and `measure` are the pair for the post-norm encoder of arXiv 2505.24333; both give a
-`Signal`, the second from the encoder blocks of `jaxformer.models.encoder`. `propagate` and
-`critical_alpha` are the cosines alone and the boundary of rank collapse; the equations are in
-`propagation`.
+Two theories, each with a measurement in random networks:
 
-For transformers as they are (pre-norm, causal, gated, ...) the pair is `recursion.forward` and
-`backward.backward` beside `measurement.measure`, of an `architecture.Architecture`, which
-`huggingface.read` makes of a config.json. These predictions need numpy
-alone: names are imported when they are used.
+    the post-norm encoder of arXiv 2505.24333
+        `predict` and `measure` return a `Signal`. `propagate` gives the cosines alone and
+        `critical_alpha` the boundary of rank collapse. Equations: `encoder_block`.
+    any transformer (pre-norm, causal, gated, ...), described by an `Architecture`
+        `recursion.forward` and `backward.backward`; `measurement.measure` builds the network.
+        `huggingface.read_config` makes an Architecture from a config.json. NumPy alone.
+
+Letters: T tokens, d width, L layers, rho cosine of two tokens, beta score scale, alpha_SA and
+alpha_MLP residual weights, sV2, sw2, sb2 variances times fan-in, Y_q and Y_p the overlaps of
+`theory.rem`. Suffixes of array names: K and J cells of positions, B betas, A alphas; as in
+jaxformer, B batch, T tokens, N width, H heads, L layers. Names are imported on first use, so that a
+command that needs NumPy alone does not import jax.
 """
 
 import importlib
@@ -17,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from theory.signal.architecture import Architecture as Architecture
     from theory.signal.encoder import Signal as Signal, measure as measure, predict as predict
+    from theory.signal.encoder_block import OVERLAPS as OVERLAPS
     from theory.signal.propagation import (
-        LARGEST_ALPHA as LARGEST_ALPHA,
-        OVERLAPS as OVERLAPS,
         Block as Block,
         FixedPoints as FixedPoints,
         block_map as block_map,
@@ -32,30 +36,19 @@ if TYPE_CHECKING:
     )
     from theory.signal.recursion import Layers as Layers, forward as forward
 
-_PLACES = {
-    "architecture": ("Architecture",),
-    "encoder": ("Signal", "measure", "predict"),
-    "propagation": (
-        "LARGEST_ALPHA",
-        "OVERLAPS",
-        "Block",
-        "FixedPoints",
-        "block_map",
-        "critical_alpha",
-        "effective_beta",
-        "effective_beta_paper",
-        "fixed_points",
-        "overlap_pair",
-        "propagate",
-    ),
-    "recursion": ("Layers", "forward"),
+# Block comes from `propagation`, which registers it as a jax pytree.
+_MODULE_OF = {
+    "Architecture": "architecture",
+    **dict.fromkeys(("Signal", "measure", "predict"), "encoder"),
+    "OVERLAPS": "encoder_block",
+    **dict.fromkeys(("Block", "FixedPoints", "block_map", "critical_alpha"), "propagation"),
+    **dict.fromkeys(("effective_beta", "effective_beta_paper"), "propagation"),
+    **dict.fromkeys(("fixed_points", "overlap_pair", "propagate"), "propagation"),
+    **dict.fromkeys(("Layers", "forward"), "recursion"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for place, names in _PLACES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"theory.signal.{place}"), name)
-    if name in _PLACES:
-        return importlib.import_module(f"theory.signal.{name}")
-    raise AttributeError(f"module 'theory.signal' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'theory.signal' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"theory.signal.{_MODULE_OF[name]}"), name)

@@ -1,11 +1,11 @@
-"""What signal propagation needs to know about a transformer at initialisation: every number of it.
+"""The sizes, variances and switches of a transformer that its signal at initialisation depends on.
 
     pre-norm     X <- alpha_SA X + SA(N(X)),    X <- alpha_MLP X + MLP(N(X))
     parallel     X <- alpha_SA X + SA(N(X)) + MLP(N'(X))
     post-norm    X <- N(alpha_SA X + SA(X)),    X <- N(alpha_MLP X + MLP(X))
 
-N divides by sqrt(mean(x^2) + eps). LayerNorm and RMSNorm are one here: subtracting the mean of
-`width` entries changes averages by 1/width. Deviations are those of the entries of a matrix.
+N divides by sqrt(mean(x^2) + eps). LayerNorm and RMSNorm give the same predictions: subtracting the
+mean of `width` entries changes averages by 1/width only.
 """
 
 import math
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice
+from theory.activation_moments import ACTIVATIONS
+from theory.checks import check_count
 
-# The names of jaxformer.models.activations, without importing jax.
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "linear")
 NORMS = ("layer", "rms")
 COUNTS = ("layers", "width", "heads", "kv_heads", "head_width", "mlp_width")
 DEVIATIONS = ("std_q", "std_k", "std_v", "std_o", "std_1", "std_2")
@@ -25,23 +25,28 @@ WEIGHTS = ("score_scale", "alpha_sa", "alpha_mlp")
 
 @dataclass(frozen=True)
 class Architecture:
-    """A transformer at initialisation. The defaults are those of a plain post-norm encoder."""
+    """A transformer at initialisation. The defaults describe a post-norm encoder.
+
+    Every `std_*` is the standard deviation of the entries of one matrix or vector.
+    """
 
     layers: int  # L
     width: int  # d
     heads: int  # H
     head_width: int  # entries of one query
-    mlp_width: int  # m
+    mlp_width: int  # hidden units of the MLP
     std_q: float
     std_k: float
     std_v: float
-    std_1: float  # W_1, of a gated MLP both W_gate and W_up
+    std_1: float  # W_1; in a gated MLP both W_gate and W_up
     std_2: float
-    score_scale: float  # scores are score_scale q.k: 1/sqrt(head_width), muP 1/head_width, T5 1
-    kv_heads: int = 0  # grouped queries: fewer heads of keys and values; 0: as many as heads
+    score_scale: (
+        float  # scores are score_scale q.k: 1/sqrt(head_width), in muP 1/head_width, in T5 1
+    )
+    kv_heads: int = 0  # heads of keys and values in grouped-query attention; 0: as many as heads
     std_o: float | None = None  # None: no output projection after attention
-    std_bias: float = 0.0  # of both biases of the MLP
-    alpha_sa: float = 1.0  # weights of the residuals
+    std_bias: float = 0.0  # both biases of the MLP
+    alpha_sa: float = 1.0  # residual weights
     alpha_mlp: float = 1.0
     pre_norm: bool = False
     norm: str = "layer"
@@ -50,22 +55,17 @@ class Architecture:
     parallel: bool = False  # attention and MLP read the same input (GPT-NeoX)
     gated: bool = False  # W_2 (phi(W_gate x) * W_up x)
     activation: str = "gelu"
-    rotary: float = 0.0  # the fraction of a head that turns
+    rotary: float = 0.0  # rotated fraction of each head
     rotary_base: float = 10_000.0
     std_embed: float = 1.0
     std_position: float = 0.0
-    std_type: float = 0.0  # one vector that all tokens of a segment share
+    std_type: float = 0.0  # segment vector, which all tokens of a segment share
     embed_norm: bool = False
     embed_gain: float = 1.0  # variance x fan-in of a projection after the embedding (ELECTRA)
 
     def __post_init__(self):
         for name in COUNTS:
-            value = getattr(self, name)
-            least = 0 if name == "kv_heads" else 1
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UserError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}."
-                )
+            check_count(name, getattr(self, name), 0 if name == "kv_heads" else 1)
         for name in (*DEVIATIONS, *WEIGHTS, "eps", "embed_gain"):
             value = getattr(self, name)
             if value is None and name == "std_o":
@@ -84,40 +84,45 @@ class Architecture:
             raise UserError("without an output projection the heads must fill the width.")
 
     def replace(self, **changes: Any) -> "Architecture":
+        """Returns a copy with some fields changed."""
         return replace(self, **changes)
 
     @property
+    def has_output_projection(self) -> bool:
+        return self.std_o is not None
+
+    @property
     def score_variance(self) -> float:
-        """Var(a_ts) of normalised tokens."""
-        one = self.width * self.std_q * self.width * self.std_k
-        return one * one and self.score_scale**2 * self.head_width * self.width**2 * (
-            self.std_q**2 * self.std_k**2
-        )
+        """Variance of the scores a_ts of normalised tokens."""
+        weights = self.std_q**2 * self.std_k**2
+        return self.score_scale**2 * self.head_width * self.width**2 * weights
 
     @property
     def sigma_v2(self) -> float:
-        """The variance of what attention adds when it looks at one token."""
-        out = 1.0 if self.std_o is None else self.heads * self.head_width * self.std_o**2
-        return self.width * self.std_v**2 * out
+        """Variance of the output of attention that attends to one token."""
+        output = 1.0 if self.std_o is None else self.heads * self.head_width * self.std_o**2
+        return self.width * self.std_v**2 * output
 
     @property
     def sigma_12(self) -> float:
-        """Variance of the hidden layer before the activation."""
+        """Variance of the MLP's hidden layer before the activation."""
         return self.width * self.std_1**2
 
     @property
     def sigma_22(self) -> float:
+        """Variance of the MLP's output for hidden units of variance 1."""
         return self.mlp_width * self.std_2**2
 
     def beta(self, length: int) -> float:
-        """Scores have variance beta^2 ln T."""
+        """Returns the score scale beta: scores have variance beta^2 ln T, T = length."""
         return math.sqrt(self.score_variance / math.log(length))
 
-    def start(self, rho0: float | None = None, repeat: float = 0.0) -> tuple[float, float]:
-        """(q, p) of the tokens as they enter the first block.
+    def input_moments(self, rho0: float | None = None, repeat: float = 0.0) -> tuple[float, float]:
+        """Returns q and p of the tokens that enter the first block.
 
-        `repeat` is the chance that two tokens are the same word. `rho0`, the cosine of two tokens
-        of the embedding, replaces what the config says of it.
+        Args:
+          rho0: cosine of two embedded tokens; None computes it from the embedding's variances.
+          repeat: probability that two tokens are the same symbol.
         """
         q = self.std_embed**2 + self.std_position**2 + self.std_type**2
         p = repeat * self.std_embed**2 + self.std_type**2
@@ -128,7 +133,7 @@ class Architecture:
         return q * self.embed_gain, p * self.embed_gain
 
     def describe(self) -> str:
-        """The architecture in one line."""
+        """Returns a one-line description, such as "post-norm, causal, LayerNorm, W_O, ..."."""
         mlp = f"{self.mlp_width / self.width:g}d"
         gate = "gated " if self.gated else ""
         names = [

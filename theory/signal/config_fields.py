@@ -1,37 +1,44 @@
-"""The fields of a config.json, each checked as it is read; a mistake names the field."""
+"""Access to the fields of a config.json that checks types and ranges."""
 
 from typing import Any
 
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.hub_names import ACTIVATIONS
+from theory.checks import check_count
 
 
-class Fields:
-    """The fields of one config.json, each checked as it is read."""
+class ConfigFields:
+    """The fields of one config.json. Error messages name the field.
 
-    def __init__(self, held: dict[str, Any]):
-        self.held = held
+    Each method takes one or several names of a field and reads the first that is present. A field
+    that is absent or null has the default.
+    """
 
-    def count(self, *names: str, default: int | None = None) -> int:
-        """A whole number of at least 1, under the first of these names that is there."""
+    def __init__(self, values: dict[str, Any]):
+        self.values = values
+
+    def count(self, *names: str, default: int | None = None, least: int = 1) -> int:
+        """Returns a whole number of at least `least`."""
         name, value = self._first(names, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        return value
+        check_count(name, value, least)
+        return int(value)
 
     def number(self, *names: str, default: float) -> float:
+        """Returns a number in [0, 1e6]."""
         name, value = self._first(names, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
             raise UserError(f"{name} must be a number in [0, 1e6], got {value!r}.")
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:
+        """Returns true or false."""
         _, value = self._first((name,), default)
         if not isinstance(value, bool):
             raise UserError(f"{name} must be true or false, got {value!r}.")
         return value
 
     def activation(self, *names: str, default: str) -> str:
+        """Returns the name of an activation in `jaxformer.models.activations`."""
         name, value = self._first(names, default)
         if not isinstance(value, str):
             raise UserError(f"{name} must be the name of an activation, got {value!r}.")
@@ -39,14 +46,14 @@ class Fields:
             raise unknown(name, value, ACTIVATIONS)
         return ACTIVATIONS[value]
 
-    def rule_out(self, name: str, *allowed: Any, why: str) -> None:
-        """Raises if the field is there and is none of these values."""
-        value = self.held.get(name)
+    def require(self, name: str, *allowed: Any, reason: str) -> None:
+        """Raises UserError if the field is present with a value that is not allowed."""
+        value = self.values.get(name)
         if value is not None and value not in allowed:
-            raise UserError(f"{name}: {value!r} is not judged: {why}.")
+            raise UserError(f"{name}: {value!r} is not supported: {reason}.")
 
     def _first(self, names, default):
         for name in names:
-            if self.held.get(name) is not None:
-                return name, self.held[name]
+            if self.values.get(name) is not None:
+                return name, self.values[name]
         return names[0], default

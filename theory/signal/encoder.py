@@ -1,4 +1,7 @@
-"""The signal of an encoder at initialisation: predicted, and measured in finite random networks."""
+"""The signal of a post-norm encoder at initialisation, predicted and measured in random networks.
+
+The encoder is that of arXiv 2505.24333 (`jaxformer.models.encoder`).
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -14,22 +17,37 @@ from jaxformer.models.encoder import STRENGTHS, EncoderBlock, EncoderSpec
 from jaxformer.models.layers import rms_normalise
 from theory import rem
 from theory.numerics import check_count, check_range
+from theory.signal.measurement import attention_averages, mean_cosine
 from theory.signal.propagation import Block, overlap_pair, propagate
 
 
 class Signal(NamedTuple):
-    """By depth; `measure` adds a leading axis of seeds."""
+    """The signal by depth. `measure` adds a leading axis of seeds."""
 
-    cosine: jax.Array  # (depth+1,) mean cosine of two tokens, entry 0 is the input
+    cosine: jax.Array  # (depth+1,) mean cosine of two tokens; entry 0 is the input
     self_overlap: jax.Array  # (depth,) mean of sum_s A_ts^2 in each block
-    cross_overlap: jax.Array  # (depth,) mean of sum_s A_ts A_t's, t != t'
-    entropy: jax.Array  # (depth,) mean entropy of a row in nats
+    cross_overlap: jax.Array  # (depth,) mean of sum_s A_ts A_t's over t != t'
+    entropy: jax.Array  # (depth,) mean entropy of an attention row in nats
 
 
 def predict(
     block: Block, depth: int, T: float, rho0: float = 0.0, overlaps: str = "exact"
 ) -> Signal:
-    """Scalar block fields. With overlaps="limit" the entropy is ln T (1 - beta^2/beta_c^2)^+."""
+    """Predicts the signal of an encoder.
+
+    Args:
+      block: the block, with scalar fields.
+      depth: number of blocks.
+      T: number of tokens.
+      rho0: cosine of two input tokens.
+      overlaps: one of `OVERLAPS`. Except with "exact" the entropy is ln T (1 - beta^2/beta_c^2)^+.
+
+    Example:
+      >>> block = Block(1.2, 0.7, 1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=4e-4)
+      >>> predicted = predict(block, depth=6, T=16)
+      >>> measured = measure(jax.random.split(jax.random.key(0), 8), block, 6, T=16, width=128)
+      >>> measured.cosine.mean(0) - predicted.cosine  # of order 1/width
+    """
     cosine = propagate(rho0, block, depth, T, overlaps)
     rho, beta = cosine[:-1], block.beta
     y_q, y_p = overlap_pair(beta, rho, T, overlaps)
@@ -50,61 +68,61 @@ def measure(
     rho0: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Signal:
-    """The same from one random network and one random input a key (seeds on the leading axis).
+    """Measures one random encoder with one random input for each key.
 
-    Tokens are random directions in `width` dimensions with mean cosine rho0, so pairs differ by
-    width^-1/2. Blocks are drawn one at a time inside a scan: 60 layers compile as fast as one.
-    Default precision: that of jax.
+    Input tokens are random directions in `width` dimensions with mean cosine rho0; the cosines of
+    pairs scatter by width^-1/2. Blocks are initialised one after another inside a scan, so that 60
+    layers compile as fast as one.
+
+    Args:
+      keys: (S,) random keys.
+      block: the block, with scalar fields; sigma_u2 must be None.
+      depth: number of blocks.
+      T: number of tokens.
+      width: width N of the encoder.
+      heads: number of heads, a divisor of width.
+      rho0: mean cosine of two input tokens.
+      dtype: precision; the default is that of jax.
+
+    Returns:
+      A `Signal` whose arrays have a leading axis of S seeds.
     """
     for name, count in (("depth", depth), ("width", width), ("heads", heads)):
         check_count(name, count)
     check_count("T", T, 2)
     check_range("rho0", rho0, 0, 1)
     if block.sigma_u2 is not None or not isinstance(block.activation, str):
-        raise UserError("measure builds both MLP matrices alike and takes activations by name.")
+        raise UserError("measure needs sigma_u2=None and the name of an activation.")
     dtype = jnp.dtype(dtype or jnp.result_type(float))
     strengths = {name: float(getattr(block, name)) for name in STRENGTHS}
-    looks: dict[str, Any] = {"activation": block.activation, "dtype": dtype, "param_dtype": dtype}
+    settings: dict[str, Any] = {"activation": block.activation}
+    settings |= {"dtype": dtype, "param_dtype": dtype}
     sizes = (0, T, width, depth, heads)
-    EncoderSpec(*sizes, **strengths, **looks)  # raises if a number is impossible
+    EncoderSpec(*sizes, **strengths, **settings)  # raises UserError for invalid values
     traced = {name: jnp.asarray(number, dtype) for name, number in strengths.items()}
-    return _measure(keys, rho0, traced, EncoderSpec(*sizes, beta=0.0, **looks))
+    return _measure(keys, rho0, traced, EncoderSpec(*sizes, beta=0.0, **settings))
 
 
 @partial(jax.jit, static_argnames="spec")
 def _measure(keys, rho0, strengths, spec: EncoderSpec):
-    """One compiled function for all strengths: a diagram has dozens of networks of one size."""
+    # The strengths are traced: one compiled function serves all networks of a diagram.
     spec = replace(spec, **strengths)
     layer, T, width = EncoderBlock(spec), spec.length, spec.width
 
-    def one(key):
+    def measure_network(key):
         key, *draws = jax.random.split(key, 3)
         shared = jax.random.normal(draws[0], (1, 1, width), spec.dtype)
-        own = jax.random.normal(draws[1], (1, T, width), spec.dtype)
-        mixed = jnp.sqrt(rho0) * shared + jnp.sqrt(1 - rho0) * own
+        independent = jax.random.normal(draws[1], (1, T, width), spec.dtype)
+        mixed = jnp.sqrt(rho0) * shared + jnp.sqrt(1 - rho0) * independent
         x_1xTxN = rms_normalise(mixed.astype(spec.dtype))
 
         def step(x_1xTxN, key):
             parameters = layer.init(key, x_1xTxN)["params"]
             out, state = layer.apply({"params": parameters}, x_1xTxN, mutable=["intermediates"])
             weights_HxTxT = state["intermediates"]["attn"]["weights"][0]
-            return out, (_mean_cosine(out[0]), *_overlaps(weights_HxTxT))
+            return out, (mean_cosine(out[0]), *attention_averages(weights_HxTxT))
 
         _, (cosine, *rest) = jax.lax.scan(step, x_1xTxN, jax.random.split(key, spec.layers))
-        return Signal(jnp.append(_mean_cosine(x_1xTxN[0])[None], cosine), *rest)
+        return Signal(jnp.append(mean_cosine(x_1xTxN[0])[None], cosine), *rest)
 
-    return jax.lax.map(one, keys)
-
-
-def _mean_cosine(x_TxN):
-    """Over the pairs t != t'; x is normalised to |x|^2 = N."""
-    T, width = x_TxN.shape
-    return (jnp.sum(jnp.sum(x_TxN, 0) ** 2) / width - T) / (T * (T - 1))
-
-
-def _overlaps(weights_HxTxT):
-    T = weights_HxTxT.shape[-1]
-    same = jnp.mean(jnp.sum(weights_HxTxT**2, -1))
-    columns = jnp.mean(jnp.sum(jnp.sum(weights_HxTxT, -2) ** 2, -1))
-    entropy = jnp.mean(jnp.sum(jax.scipy.special.entr(weights_HxTxT), -1))
-    return same, (columns - T * same) / (T * (T - 1)), entropy
+    return jax.lax.map(measure_network, keys)

@@ -1,6 +1,7 @@
-"""The signal of random transformers, forward and backward: the partner of the recursion.
+"""Measures the signal of random transformers, forward and backward.
 
-The networks are built by jaxformer.models, with exactly the numbers of an `Architecture`.
+The predictions are `recursion.forward` and `backward.backward`. The networks are blocks of
+`jaxformer.models.transformer` with the sizes and variances of an `Architecture`.
 """
 
 from dataclasses import fields
@@ -26,20 +27,32 @@ def measure(
     repeat: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Layers, Gradients]:
-    """One random network and one random input a key; seeds on the leading axis.
+    """Measures one random network with one random input for each key.
 
-    Tokens are what the embedding gives: a part of their own and a part that all share, with the
-    variances of `arch.start`. The gradient is that of a random direction at the last layer. Blocks
-    are drawn inside a scan and drawn again on the way back, so depth costs no memory for weights.
+    Input tokens are the sum of an independent vector and a vector that all tokens share, with the
+    variances of `arch.input_moments`. The loss is a random direction of the last layer. Blocks are
+    initialised inside a scan, and again in the backward pass, so that memory for weights does not
+    grow with depth.
+
+    Args:
+      keys: (S,) random keys.
+      arch: the network.
+      length: number of tokens.
+      rho0: cosine of two input tokens; None computes it from the embedding's variances.
+      repeat: probability that two input tokens are the same symbol.
+      dtype: precision; the default is that of jax.
+
+    Returns:
+      `Layers` and `Gradients` whose arrays have a leading axis of S seeds.
     """
     check_length(length)
     dtype = jnp.dtype(dtype or jnp.result_type(float))
-    given = {f.name: getattr(arch, f.name) for f in fields(BlockSpec) if hasattr(arch, f.name)}
-    given["kv_heads"] = arch.kv_heads or arch.heads
-    spec = BlockSpec(**given, dtype=dtype, param_dtype=dtype)
-    start = arch.start(rho0, repeat)
-    found = _measure(keys, *start, spec, arch.layers, length, arch.embed_norm)
-    cosine, norm, overlap, entropy, gradient = (np.asarray(x, float) for x in found)
+    settings = {f.name: getattr(arch, f.name) for f in fields(BlockSpec) if hasattr(arch, f.name)}
+    settings["kv_heads"] = arch.kv_heads or arch.heads
+    spec = BlockSpec(**settings, dtype=dtype, param_dtype=dtype)
+    q0, p0 = arch.input_moments(rho0, repeat)
+    measured = _measure(keys, q0, p0, spec, arch.layers, length, arch.embed_norm)
+    cosine, norm, overlap, entropy, gradient = (np.asarray(x, float) for x in measured)
     return Layers(cosine, norm, overlap, entropy), Gradients(gradient)
 
 
@@ -48,31 +61,33 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
     layer = TransformerBlock(spec)
 
     @jax.checkpoint
-    def step(x_1xTxN, turn):
-        key, nudge_TxN = turn
-        x_1xTxN = x_1xTxN + nudge_TxN[None]
+    def step(x_1xTxN, inputs):
+        # The gradient with respect to a shift by zero is the gradient of the residual stream.
+        key, shift_TxN = inputs
+        x_1xTxN = x_1xTxN + shift_TxN[None]
         parameters = layer.init(key, x_1xTxN)["params"]
         out, state = layer.apply({"params": parameters}, x_1xTxN, mutable=["intermediates"])
         weights_HxTxT = state["intermediates"]["attn"]["weights"][0]
-        return out, (*_state(out[0]), *_attention(weights_HxTxT))
+        overlap, _, entropy = attention_averages(weights_HxTxT)
+        return out, (*_stream_averages(out[0]), overlap, entropy)
 
-    def one(key):
+    def measure_network(key):
         draws = jax.random.split(key, layers + 3)
         shape = (1, length, spec.width)
         shared = jax.random.normal(draws[0], (1, 1, spec.width), spec.dtype)
-        own = jax.random.normal(draws[1], shape, spec.dtype)
-        x_1xTxN = (jnp.sqrt(p0) * shared + jnp.sqrt(q0 - p0) * own).astype(spec.dtype)
+        independent = jax.random.normal(draws[1], shape, spec.dtype)
+        x_1xTxN = (jnp.sqrt(p0) * shared + jnp.sqrt(q0 - p0) * independent).astype(spec.dtype)
         if embed_norm:
             x_1xTxN = (jnp.sqrt(q0) * rms_normalise(x_1xTxN)).astype(spec.dtype)
 
-        def network(nudges_LxTxN):
-            return jax.lax.scan(step, x_1xTxN, (draws[3:], nudges_LxTxN))
+        def network(shifts_LxTxN):
+            return jax.lax.scan(step, x_1xTxN, (draws[3:], shifts_LxTxN))
 
-        nudges = jnp.zeros((layers, *shape[1:]), spec.dtype)
-        out, back, seen = jax.vjp(network, nudges, has_aux=True)
-        (gradients_LxTxN,) = back(jax.random.normal(draws[2], out.shape, spec.dtype))
-        cosine, norm, overlap, entropy = seen
-        first = _state(x_1xTxN[0])
+        shifts = jnp.zeros((layers, *shape[1:]), spec.dtype)
+        out, pull_back, averages = jax.vjp(network, shifts, has_aux=True)
+        (gradients_LxTxN,) = pull_back(jax.random.normal(draws[2], out.shape, spec.dtype))
+        cosine, norm, overlap, entropy = averages
+        first = _stream_averages(x_1xTxN[0])
         size_L = jnp.sqrt(jnp.mean(jnp.square(gradients_LxTxN), (1, 2)))
         return (
             jnp.append(first[0][None], cosine),
@@ -82,19 +97,31 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
             jnp.append(size_L, jnp.ones(1, size_L.dtype)),
         )
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(measure_network, keys)
 
 
-def _state(x_TxN):
-    """The mean cosine of the pairs t != t', and the mean of |x|^2 / N."""
+def _stream_averages(x_TxN):
+    """Returns the mean cosine of two tokens, and the mean of |x|^2 / N."""
     square_T = jnp.mean(jnp.square(x_TxN), -1)
     tiny = jnp.finfo(x_TxN.dtype).tiny
     unit_TxN = x_TxN * jax.lax.rsqrt(jnp.maximum(square_T, tiny))[:, None]
+    return mean_cosine(unit_TxN), jnp.mean(square_T)
+
+
+def mean_cosine(x_TxN: jax.Array) -> jax.Array:
+    """Returns the mean cosine of the pairs t != t' of tokens with |x_t|^2 = N."""
     T, width = x_TxN.shape
-    cosine = (jnp.sum(jnp.sum(unit_TxN, 0) ** 2) / width - T) / (T * (T - 1))
-    return cosine, jnp.mean(square_T)
+    return (jnp.sum(jnp.sum(x_TxN, 0) ** 2) / width - T) / (T * (T - 1))
 
 
-def _attention(weights_HxTxT):
-    overlap = jnp.mean(jnp.sum(weights_HxTxT**2, -1))
-    return overlap, jnp.mean(jnp.sum(jax.scipy.special.entr(weights_HxTxT), -1))
+def attention_averages(weights_HxTxT: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns the mean overlaps of attention rows with themselves and in pairs, and the entropy.
+
+    They are the means over heads and rows of sum_s A_ts^2, of sum_s A_ts A_t's over t != t', and of
+    the entropy of a row in nats.
+    """
+    T = weights_HxTxT.shape[-1]
+    same = jnp.mean(jnp.sum(weights_HxTxT**2, -1))
+    columns = jnp.mean(jnp.sum(jnp.sum(weights_HxTxT, -2) ** 2, -1))
+    entropy = jnp.mean(jnp.sum(jax.scipy.special.entr(weights_HxTxT), -1))
+    return same, (columns - T * same) / (T * (T - 1)), entropy

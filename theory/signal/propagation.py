@@ -1,22 +1,13 @@
-"""Signal propagation through a post-norm encoder at initialisation (arXiv 2505.24333).
+"""Cosine of tokens after any number of post-norm encoder blocks, in jax (arXiv 2505.24333).
 
-    X <- LN(SA(X) + alpha_SA X),   X <- LN(MLP(X) + alpha_MLP X),   LN(x) = x sqrt(d) / |x|
-
-All pairs of tokens have one cosine rho. One block maps it by
-
-    r0  = (sV2 [(1-rho) Y_p + rho] + alpha_SA^2 rho) / (sV2 [(1-rho) Y_q + rho] + alpha_SA^2)
-    q1  = sw2 + sb2,  p1 = sw2 r0 + sb2,  c = p1 / q1
-    q2  = sw2 E phi(u)^2 + sb2,  p2 = sw2 E phi(u) phi(v) + sb2     (u, v ~ N(0, q1), corr. c)
-    rho'= (p2 + alpha_MLP^2 r0) / (q2 + alpha_MLP^2)
-
-with the overlaps Y_q, Y_p of theory.rem: "limit" (the paper, T -> infinity), "heuristic" (its
-finite-size rule) or "exact" (finite T, width d -> infinity; a finite width adds a bias of order
-1/d of the other sign, so compare at d >= 600). sV2 must be in the residual step: with the sV2 = 1
-of the paper's algebra its own trainable networks would collapse.
+The map of one block is `theory.signal.encoder_block.cosine_map`. Here it is iterated, inverted
+(`critical_alpha`) and solved for fixed points. Everything broadcasts and is differentiable in all
+fields of the block, also at rho = 1. `theory.signal.phase_diagram` is the NumPy version for large
+grids.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,52 +15,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, unknown
+from jaxformer.core.errors import UserError, check_choice
 from theory import rem
-from theory.activations import activation_function, second_moments
-from theory.formulas import ratio
+from theory.activations import activation_function
 from theory.numerics import Numbers, check_count, check_range
-from theory.signal.phase_diagram import LARGEST_ALPHA, OVERLAPS
+from theory.signal.encoder_block import MAX_ALPHA, OVERLAPS, Block, cosine_map
 
-LARGEST = 1e100  # of a variance or a residual: their squares are numbers
+MAX_STRENGTH = 1e100  # of variances and residual weights: their squares stay finite
 
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Block:
-    """One encoder block at initialisation; numbers or arrays that broadcast.
-
-    beta: scores have variance beta^2 ln T.  sigma_v2, sigma_w2, sigma_b2: variances times fan-in of
-    the values, of both MLP matrices, and of the MLP biases.  A network with an output projection
-    after attention takes the product of the two variances as sigma_v2.  sigma_u2: like sigma_w2,
-    for the second MLP matrix alone (None: equal).
-    """
-
-    beta: jax.Array | float
-    alpha_sa: jax.Array | float
-    alpha_mlp: jax.Array | float
-    sigma_v2: jax.Array | float
-    sigma_w2: jax.Array | float
-    sigma_b2: jax.Array | float
-    activation: str | Callable = field(default="relu", metadata={"static": True})
-    sigma_u2: jax.Array | float | None = None
-
-    def replace(self, **changes: Any) -> "Block":
-        return Block(**{f.name: getattr(self, f.name) for f in fields(self)} | changes)
+jax.tree_util.register_dataclass(Block)
 
 
 class FixedPoints(NamedTuple):
-    """Cosines that a block leaves as they are, ascending; rho = 1 is always the last."""
+    """Fixed points of one block in ascending order; rho = 1 is always the last."""
 
-    rho: np.ndarray
-    slope: np.ndarray
-    stable: np.ndarray  # |slope| < 1
+    rho: np.ndarray  # (F,) cosines with rho' = rho
+    slope: np.ndarray  # (F,) d rho' / d rho
+    stable: np.ndarray  # (F,) |slope| < 1
 
 
 def propagate(
     rho0: Numbers, block: Block, depth: int, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
-    """(depth+1, *broadcast shape) cosines, entry 0 is rho0."""
+    """Returns the cosine of two tokens before the first block and after every block.
+
+    Args:
+      rho0: cosine of two input tokens, in [0, 1].
+      block: the block, the same at every depth.
+      depth: number of blocks.
+      T: number of tokens; None is the limit T -> infinity.
+      overlaps: one of `OVERLAPS`. The default is "limit" for T=None and "exact" otherwise.
+
+    Returns:
+      (depth+1, ...) cosines; the other axes are the broadcast shape of rho0 and block's fields.
+
+    Example:
+      >>> block = Block(0.02, 1.5, 1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=4e-4)
+      >>> round(float(propagate(0.0, block, depth=60, T=64)[-1]), 4)
+      0.944
+    """
     T, overlaps = _checked(block, T, overlaps, rho0=rho0)
     check_count("depth", depth)
     rho0, block = _broadcast(rho0, block)
@@ -79,7 +63,7 @@ def propagate(
 def block_map(
     rho: Numbers, block: Block, T: float | None = None, overlaps: str | None = None
 ) -> jax.Array:
-    """The cosine after one block: propagate(rho, block, 1)[1], differentiable also at rho = 1."""
+    """Returns the cosine after one block; arguments as in `propagate`."""
     T, overlaps = _checked(block, T, overlaps, rho=rho)
     return _block_map(*_broadcast(rho, block), T, overlaps)
 
@@ -92,11 +76,26 @@ def critical_alpha(
     epsilon: Numbers = 0.01,
     overlaps: str | None = None,
 ) -> jax.Array:
-    """The smallest alpha_SA for which tokens that start orthogonal have not collapsed at `depth`.
+    """Returns the smallest alpha_SA for which orthogonal input tokens do not collapse.
 
-    beta and the alpha searched replace block.beta and block.alpha_sa; collapse is rho_depth > 1 -
-    epsilon. By bisection in [0, 1000]: inf when no alpha works, 0 when it never collapses. The
-    gradient is that of the implicit function.
+    It is found by bisection in [0, 1000]; its gradient is that of the implicit function.
+
+    Args:
+      beta: score scale, in place of block.beta.
+      block: the block; block.alpha_sa is ignored.
+      depth: number of blocks.
+      T: number of tokens; None is the limit T -> infinity.
+      epsilon: tokens have collapsed if rho_depth > 1 - epsilon.
+      overlaps: as in `propagate`.
+
+    Returns:
+      alpha_SA in the broadcast shape of beta, epsilon and block's fields: 0 if tokens never
+      collapse, inf if no alpha_SA prevents it.
+
+    Example:
+      >>> block = Block(0.02, 1.5, 1.0, sigma_v2=0.2, sigma_w2=0.2, sigma_b2=4e-4)
+      >>> round(float(critical_alpha(0.02, block, depth=60, T=64)), 3)
+      1.255
     """
     block = block.replace(beta=beta, alpha_sa=0.0)
     T, overlaps = _checked(block, T, overlaps)
@@ -108,9 +107,17 @@ def critical_alpha(
 def fixed_points(
     block: Block, T: float | None = None, overlaps: str | None = None, grid: int = 2001
 ) -> FixedPoints:
-    """All fixed points of one block (scalar fields) and their stability; not for traced values."""
+    """Returns all fixed points of one block and their stability.
+
+    Args:
+      block: the block; its fields are concrete numbers.
+      T: number of tokens; None is the limit T -> infinity.
+      overlaps: as in `propagate`.
+      grid: number of points in [0, 1]; roots are bisected between points of opposite sign.
+    """
     rho = np.linspace(0, 1, grid)
     excess = np.asarray(block_map(rho, block, T, overlaps)) - rho
+    # The last grid point, rho = 1, is always a root: it is appended below.
     left = np.flatnonzero((excess[:-2] == 0) | (excess[:-2] * excess[1:-1] < 0))
     low, high, sign = rho[left], rho[left + 1], np.sign(excess[left])
     for _ in range(50 if len(left) else 0):
@@ -123,10 +130,14 @@ def fixed_points(
 
 
 def effective_beta(init_std: Numbers, width: int, length: int) -> jax.Array:
-    """beta of query and key matrices with entries of deviation init_std and fan-in `width`.
+    """Returns beta = init_std^2 width / sqrt(ln T), whatever the number of heads.
 
-    A score q.k / sqrt(d_head) of normalised tokens has deviation init_std^2 width whatever the
-    number of heads, so beta = init_std^2 width / sqrt(ln T): 0.123 for BERT at T = 512.
+    It is 0.123 for BERT at T = 512.
+
+    Args:
+      init_std: standard deviation of the entries of the query and key matrices.
+      width: their fan-in. A score q.k / sqrt(d_head) then has standard deviation init_std^2 width.
+      length: number of tokens T.
     """
     check_range("init_std", init_std, 0)
     check_count("width", width)
@@ -135,7 +146,7 @@ def effective_beta(init_std: Numbers, width: int, length: int) -> jax.Array:
 
 
 def effective_beta_paper(init_std: Numbers, d_head: int, length: int) -> jax.Array:
-    """The paper's B.1: init_std^2 d_head / sqrt(ln T), too low by the number of heads."""
+    """Returns init_std^2 d_head / sqrt(ln T) (the paper's B.1), too low by the number of heads."""
     return effective_beta(init_std, d_head, length)
 
 
@@ -144,10 +155,10 @@ def effective_beta_paper(init_std: Numbers, d_head: int, length: int) -> jax.Arr
 
 @partial(jax.jit, static_argnames=("depth", "T", "overlaps"))
 def _propagate(rho0, block, depth, T, overlaps):
-    block_of = _step(block, T, overlaps)
+    next_cosine = _step(block, T, overlaps)
 
     def step(rho, _):
-        rho = block_of(rho)
+        rho = next_cosine(rho)
         return rho, rho
 
     return jnp.concatenate([rho0[None], jax.lax.scan(step, rho0, None, depth)[1]])
@@ -164,19 +175,20 @@ def _critical_alpha(epsilon, block, depth, T, overlaps):
         step = _step(block.replace(alpha_sa=alpha), T, overlaps)
         return jax.lax.scan(lambda r, _: (step(r), None), jnp.zeros_like(epsilon), None, depth)[0]
 
-    def collapsed(alpha):
+    def has_collapsed(alpha):
         return cosine(alpha, block) > 1 - epsilon
 
     def halve(_, bracket):
         low, high = bracket
         middle = (low + high) / 2
-        inside = collapsed(middle)
-        return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
+        is_low = has_collapsed(middle)
+        return jnp.where(is_low, middle, low), jnp.where(is_low, high, middle)
 
-    zero, largest = jnp.zeros_like(epsilon), jnp.full_like(epsilon, LARGEST_ALPHA)
-    always, never = collapsed(largest), ~collapsed(zero)
+    zero, largest = jnp.zeros_like(epsilon), jnp.full_like(epsilon, MAX_ALPHA)
+    always, never = has_collapsed(largest), ~has_collapsed(zero)
     alpha = jax.lax.stop_gradient(jax.lax.fori_loop(0, 52, halve, (zero, largest))[1])
-    # The value stays; d alpha = (d epsilon-threshold - d rho_depth) / (d rho_depth / d alpha).
+    # alpha keeps its value and gets the derivative of the implicit function rho_depth(alpha) =
+    # 1 - epsilon: d alpha = (-d epsilon - d rho_depth) / (d rho_depth / d alpha).
     _, slope = jax.jvp(
         partial(cosine, block=jax.lax.stop_gradient(block)), (alpha,), (alpha * 0 + 1,)
     )
@@ -187,22 +199,12 @@ def _critical_alpha(epsilon, block, depth, T, overlaps):
 
 
 def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array], jax.Array]:
-    """rho -> rho' of one block; everything that does not depend on rho is computed here."""
-    sigma_u2 = block.sigma_w2 if block.sigma_u2 is None else block.sigma_u2
-    q1 = jnp.asarray(block.sigma_w2 + block.sigma_b2, float)
-    square, kernel = second_moments(block.activation, q1)
-    q2 = sigma_u2 * square + block.sigma_b2
-    alpha_sa2, alpha_mlp2 = block.alpha_sa**2, block.alpha_mlp**2
+    next_cosine = cosine_map(block, partial(overlap_pair, T=T, overlaps=overlaps), jnp)
 
-    @partial(jax.checkpoint, prevent_cse=False)  # else every layer keeps its Chebyshev terms
+    # Without the checkpoint reverse mode would store every layer's Chebyshev polynomials.
+    @partial(jax.checkpoint, prevent_cse=False)
     def step(rho):
-        y_q, y_p = overlap_pair(block.beta, rho, T, overlaps)
-        q = block.sigma_v2 * ((1 - rho) * y_q + rho) + alpha_sa2
-        p = block.sigma_v2 * ((1 - rho) * y_p + rho) + alpha_sa2 * rho
-        r0 = ratio(p, q, jnp)
-        c = ratio(block.sigma_w2 * r0 + block.sigma_b2, q1, jnp)
-        p2 = sigma_u2 * kernel(c) + block.sigma_b2
-        out = ratio(p2 + alpha_mlp2 * r0, q2 + alpha_mlp2, jnp)
+        out = next_cosine(rho)
         return out - jax.lax.stop_gradient(jnp.maximum(out - 1, 0))  # rounding may give more than 1
 
     return step
@@ -211,7 +213,7 @@ def _step(block: Block, T: float | None, overlaps: str) -> Callable[[jax.Array],
 def overlap_pair(
     beta: Numbers, rho: Numbers, T: Any, overlaps: str
 ) -> tuple[jax.Array, jax.Array | float]:
-    """Y_q, Y_p by the theory named."""
+    """Returns Y_q and Y_p by one of the theories in `OVERLAPS`; Y_p is 0.0 in the paper's two."""
     if overlaps == "exact":
         return rem.self_overlap(beta, rho, T), rem.cross_overlap(beta, rho, T)
     if overlaps == "heuristic":
@@ -223,25 +225,25 @@ def overlap_pair(
 
 
 def _checked(block: Block, T: float | None, overlaps: str | None, **cosines) -> tuple[Any, str]:
-    """T as a float or None, and the name of the overlaps, after every check."""
+    """Checks all arguments and returns T as a float or None, and the name of the overlaps."""
     for name, value in cosines.items():
         check_range(name, value, 0, 1)
     for f in fields(block):
         value = getattr(block, f.name)
         if f.name != "activation" and value is not None:
+            # The first check has the clearer message for negative values.
             check_range(f.name, value, 0)
-            check_range(f.name, value, 0, LARGEST)
+            check_range(f.name, value, 0, MAX_STRENGTH)
     activation_function(block.activation)
     overlaps = overlaps or ("limit" if T is None else "exact")
-    if overlaps not in OVERLAPS:
-        raise unknown("overlaps", overlaps, OVERLAPS)
+    check_choice("overlaps", overlaps, OVERLAPS)
     if T is None and overlaps != "limit":
         raise UserError(f'overlaps="{overlaps}" needs the number of tokens T; got T=None.')
     return None if T is None else rem.number_of_tokens(T), overlaps
 
 
 def _broadcast(first, block: Block) -> tuple[jax.Array, Block]:
-    """`first` in the shape of everything; the block's fields with its rank, not its shape."""
+    """Returns `first` in the common shape, and the block's fields reshaped to its rank."""
     leaves, tree = jax.tree.flatten(block)
     arrays = [jnp.asarray(x, float) for x in (first, *leaves)]
     try:

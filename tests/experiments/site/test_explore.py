@@ -10,7 +10,8 @@ from experiments.cli.flags import ROOT
 from experiments.ledger.record import Record
 from experiments.site import explore
 from theory.rem.interpolated_tables import rows_of_length
-from theory.signal.phase_diagram import Encoders, Overlaps
+from theory.signal.encoder_block import Block
+from theory.signal.phase_diagram import GridOverlaps, critical_alpha, final_cosine
 
 PAGE = Path(explore.__file__).parent
 POINTS = [(0.0, 1.0, 60), (0.5, 1.1, 60), (1.8, 1.0, 12), (2.5, 2.0, 150), (1.2, 0.0, 3)]
@@ -36,11 +37,14 @@ def test_the_browser_computes_what_the_theory_says():
     done = node(["-e", script], return_completed_process=True, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for T, found in zip((64, 2048, None), json.loads(done.stdout), strict=True):
-        overlaps = Overlaps(T, "exact") if T else Overlaps(2, "limit")
-        encoders = Encoders(overlaps, 1.0, 0.2, 0.2, 4e-4)
-        ours = [float(encoders.cosine(np.array(b), np.array(a), n)) for b, a, n in POINTS]
+        overlaps = GridOverlaps(T, "exact") if T else GridOverlaps(2, "limit")
+        sigmas = (0.2, 0.2, 4e-4)
+        ours = [
+            float(final_cosine(Block(np.array(b), np.array(a), 1.0, *sigmas), n, overlaps))
+            for b, a, n in POINTS
+        ]
         np.testing.assert_allclose(found["cosine"], ours, atol=2e-3)
-        edge = encoders.critical_alpha(np.array([0.5]), 60, 0.01)[0]
+        edge = critical_alpha(Block(np.array([0.5]), 0.0, 1.0, *sigmas), 60, 0.01, overlaps)[0]
         assert abs(found["critical"] - edge) < 5e-3
         if T:
             rows = rows_of_length(np.array([float(T)]))
