@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from theory.quadrature import hermite, normal_nodes
+from theory.quadrature import arc_cosine, hermite, normal_nodes
 
 N_TERMS = 160
 _Z, _WEIGHTS = normal_nodes(641)
@@ -46,15 +46,6 @@ PHI: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": lambda x: x,
 }
 ACTIVATIONS = ("relu", *PHI)
-
-
-def arc_cosine(c: Any, xp: ModuleType = np) -> Any:
-    """Returns f(c) = (sqrt(1-c^2) + c (pi - arccos c)) / pi; f(0) = 1/pi and f(1) = 1.
-
-    Two Gaussians of variance q and correlation c have E relu(u) relu(v) = f(c) q / 2.
-    """
-    c = xp.clip(c, -1, 1)
-    return (xp.sqrt(1 - c**2) + c * (xp.pi - xp.arccos(c))) / xp.pi
 
 
 def second_moments(

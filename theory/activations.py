@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.models.activations import ACTIVATIONS
-from theory.activation_moments import arc_cosine
+from theory.quadrature import arc_cosine
 
 
 def activation_function(activation: str | Callable) -> Callable:

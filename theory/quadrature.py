@@ -1,4 +1,7 @@
-"""Quadrature nodes and weights, Chebyshev and Hermite polynomials. Importing this needs no jax."""
+"""Quadrature rules, Chebyshev and Hermite polynomials, and the arc-cosine kernel.
+
+Importing this module does not import jax.
+"""
 
 from types import ModuleType
 from typing import Any
@@ -74,3 +77,12 @@ def hermite(z: np.ndarray, n: int) -> np.ndarray:
     for k in range(2, n):
         h.append((z * h[-1] - np.sqrt(k - 1) * h[-2]) / np.sqrt(k))
     return np.stack(h[:n], -1)
+
+
+def arc_cosine(c: Any, xp: ModuleType = np) -> Any:
+    """Returns f(c) = (sqrt(1-c^2) + c (pi - arccos c)) / pi; f(0) = 1/pi and f(1) = 1.
+
+    Two Gaussians of variance q and correlation c have E relu(u) relu(v) = f(c) q / 2.
+    """
+    c = xp.clip(c, -1, 1)
+    return (xp.sqrt(1 - c**2) + c * (xp.pi - xp.arccos(c))) / xp.pi

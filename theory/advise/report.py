@@ -189,7 +189,7 @@ def comparison_json(comparison: dict[str, Any]) -> str:
 
 
 def not_finite_quantities(comparison: dict[str, Any]) -> list[str]:
-    """Returns the measured quantities with nan or infinity, such as "cosine of now from layer 1"."""
+    """Returns measured quantities with nan or infinity, such as "cosine of now from layer 1"."""
     n_rows = len(comparison["predicted"]["cosine"])
     names = []
     for kind in ("start", "now"):
