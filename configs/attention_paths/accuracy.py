@@ -10,10 +10,10 @@ paper  10 datasets, sampled at 7 widths              3 CPU minutes    GP .841, N
 The paper claims that a finite network is better than its GP limit because it learns which paths to
 use and how to combine them. Expected (10 datasets): GP .841 +- .007, N=1000 .851, 300 .872, 100
 .912, 30 .947, 10 .954 +- .002; the good path alone .925, good + denoising in the GP limit .958 +-
-.002. The paper says that the other paths alone are at chance level. Denoising (.504 +- .003) and a2
-(.499 +- .006) are, a1 is not (.595 +- .008). The exact posterior agrees with the theory within
-.004. 'Alone' keeps the prefactor 1/4 of the four-path kernel. Readout: the last token, as in the
-authors' code; the text says the first (--config.figure.task.readout=first; both work).
+.002. The paper claims that the other paths alone are at chance level. Denoising (.504 +- .003) and
+a2 (.499 +- .006) are; a1 is not (.595 +- .008). The exact posterior agrees with the theory within
+.004. Paths alone keep the prefactor 1/4 of the four-path kernel. The readout is the last token, as
+in the authors' code; the text has the first (--config.figure.task.readout=first; both work).
 """
 
 from configs import common

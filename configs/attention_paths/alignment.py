@@ -9,7 +9,7 @@ paper  10 datasets                           12 CPU seconds   five leading: .21 
 
 The paper claims that the finite network's kernel is better aligned with the task. Expected (10
 datasets): the five leading components carry .211 of the labels in the GP limit, .347 at N=100, .659
-at N=30, .810 at N=10. The first component is the mean of the data and carries none of them.
+at N=30, .810 at N=10. The first component is the mean of the data and carries none.
 """
 
 from configs import common

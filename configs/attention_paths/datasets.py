@@ -9,9 +9,9 @@ paper  30 data sets                                      5 CPU minutes     see b
 
 The paper claims that N = 10 beats the GP limit and the good path alone, that good and denoising
 help each other in the GP limit already and that "the boost is even higher in the renormalized
-regime", that adversarial paths are suppressed as N falls, and that all of this is plainer with
-noisier data. Every number is a mean over data sets that no other config uses (the seeds from 100
-on), and every gain a difference on the same data, so that an error is that of the difference.
+regime", that adversarial paths are suppressed as N falls, and that all this is clearer with
+noisier data. Every number is a mean over data sets that no other config uses (seeds from 100 on).
+Every gain is a difference on the same data, so its error is that of the difference.
 """
 
 from configs import common

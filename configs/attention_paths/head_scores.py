@@ -1,4 +1,4 @@
-r"""Head scores of the hidden Markov network, and what pruning each head costs.
+r"""Head scores of the hidden Markov network, and the accuracy lost by pruning each head.
 
     python experiments/run.py --config=configs/attention_paths/head_scores.py:scale=small
 
@@ -8,12 +8,13 @@ small  the paper's task, 3 datasets          5 CPU seconds    N=10: .80 .57 1 .1
 paper  10 datasets                           15 CPU seconds   N=10: .80 .59 1 .10
 
 The score of a head is the sum of |U^{pi pi'}| over pairs of which a path passes it, divided by the
-largest. The paper claims that it says what can be pruned. Expected at N=10 (10 datasets): .80 .59 1
-.10 for (1)1 (1)2 (2)1 (2)2; at N=1000 .96 .95 1 .92, where the scores say nothing. Pruning sets
-rows and columns of U to zero; U is not solved anew. For trained networks see oneshot.py.
+largest. The paper claims that it predicts which heads can be pruned. Expected at N=10 (10
+datasets): .80 .59 1 .10 for (1)1 (1)2 (2)1 (2)2; at N=1000 .96 .95 1 .92, where scores hardly
+differ. Pruning sets rows and columns of U to zero and does not solve for U again. For trained
+networks see oneshot.py.
 
-Data of one's own: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
-`labels`, or `tokens`, `attention_1` .. and `labels`; what else such a file may hold is said in
+Your own data: --config.data.file=my.npz, with `attentioned` (examples, paths, n), `heads` and
+`labels`, or with `tokens`, `attention_1` .. and `labels`. All arrays of such a file are listed in
 experiments/papers/attention_paths/user_problem.py.
 """
 

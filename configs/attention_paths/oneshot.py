@@ -13,12 +13,12 @@ data.images: glyphs (default of tiny) | folder (data.paths: folders or zips) | o
 fashion_mnist; data.ood: the same names. Deeper and wider: --config.model.heads=3,3,3 or 8,8.
 
 The paper claims that the Bayesian network of finite width is better than its GP limit on held-out
-classes, that its order parameter is like that of the trained network, and that head scores say
-which heads can be pruned. Expected at small scale (5 seeds): gradient descent .800 +- .005, GP
-limit .766 +- .010, N=10 .774 +- .008 on held-out classes: a paired difference of +.7 +- .5 points,
-which five seeds do not decide (at T=.1 the GP limit is better). The five leading components of the
-kernel carry 38 +- 3 % of the labels at N=10, 25 +- 3 % in the GP limit. Scores and accuracy lost
-correlate at .40 +- .08; three heads pruned in score order leave .757, in reverse order .676.
+classes, that its order parameter resembles that of the trained network, and that head scores
+predict which heads can be pruned. Expected at small scale (5 seeds): gradient descent .800 +- .005,
+GP limit .766 +- .010, N=10 .774 +- .008 on held-out classes: a paired difference of +.7 +- .5
+points, which five seeds cannot decide (at T=.1 the GP limit is better). The five leading components
+of the kernel carry 38 +- 3 % of the labels at N=10, 25 +- 3 % in the GP limit. Scores and accuracy
+lost correlate at .40 +- .08; three heads pruned in score order leave .757, in reverse order .676.
 Nearest pixels reach .703.
 
 Omniglot is split 1028 / 172 / 423 classes (the paper prints 432; the total is 1623). The Bayesian
@@ -61,7 +61,7 @@ def get_config(arg: str = ""):
     )
     config.bayes = dict(
         examples=300,
-        widths=(10, 100),  # the first one's order parameter gives the head scores
+        widths=(10, 100),  # the order parameter of the first width gives the head scores
         temperatures=(0.1, 0.3, 1.0, 3.0, 10.0),
         draws=0,  # of the exact posterior at the first width, for each network; 0: none
     )

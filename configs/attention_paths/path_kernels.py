@@ -1,4 +1,4 @@
-r"""The kernels of single paths, and what the network makes of them.
+r"""The kernels of single paths, and their combination in the network.
 
     python experiments/run.py --config=configs/attention_paths/path_kernels.py:scale=small
 

@@ -1,4 +1,4 @@
-r"""Two paths against perpendicular noise: the second path removes what the first one lets through.
+r"""Two paths against perpendicular noise: the second path removes the noise that the first passes.
 
     python experiments/run.py --config=configs/attention_paths/robustness.py:scale=small
 
@@ -11,7 +11,7 @@ The paper claims that the denoising path makes the network robust: with perpendi
 good path alone fails and the combination does not. Expected (8 datasets, noise 5, uniform second
 head): good alone .564 +- .007, GP limit .825, N=10 .946, 100 .892, 1000 .832, correlation of the
 two paths -.85 at N=10; with a random second head GP .750, N=10 .918, correlation -.81. The authors'
-two-path script has a uniform second head where the text says random; both are shown.
+two-path script has a uniform second head where the text has a random one; both are shown.
 """
 
 from configs import common

@@ -12,12 +12,12 @@ small  4 digits, n=64, H=16, 3 seeds        1 to 4 CPU min     Standard, Frozen-
 paper  10 digits, n=512, L=8, H=64          hours on a GPU     98.6 % Standard, 100 % Frozen-QK,
                                                                100 % MixiT
 
-Chance is not zero: naming the commonest token at each position scores 19.3 %, knowing the current
-token as well 24.6 % (10 digits). The published 22.9 and 23.5 % of random transformers are that.
+Chance is not zero: the commonest token at each position scores 19.3 %, and with the current token
+as well 24.6 % (10 digits). The published 22.9 and 23.5 % of random transformers are chance level.
 MixiT needs many random mixing matrices: with 4 heads instead of 16 one seed of three stays at 65 %.
-They must be large enough, too: with mixing_scale=theory it ends at 70 %.
-`accuracy/carries=2` is the score of sums with two carries.
-task.scored=strict scores the units digit too, which the authors neither train nor score.
+The matrices must be large enough: with mixing_scale=theory MixiT ends at 70 %. `accuracy/carries=2`
+is the score of sums with two carries. task.scored=strict also scores the units digit, which the
+authors neither train nor score.
 """
 
 from configs import common

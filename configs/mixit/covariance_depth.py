@@ -2,9 +2,9 @@ r"""Covariance of the last layer's tokens against depth (MixiT paper, version B,
 
     python experiments/run.py --config=configs/mixit/covariance_depth.py:scale=small
 
-when    initialisation | trained (each depth for 600 steps on text, then measured on held-out text)
+when    initialisation | trained (each depth for 600 steps on text, measured on held-out text)
 trains  all (what MixiT trains: everything but the mixing) | embeddings (as the random transformer)
-preset  paper (the text) | branches (the same with branches times 4/L) | authors (their code, with
+preset  paper (the text) | branches (the text with branches times 4/L) | authors (their code, with
         skips of 1/sqrt(2)) | authors_deep (their script for text: branches times 4/L, and more)
 
 scale  what                                            time             expected verdicts
@@ -15,15 +15,16 @@ tiny   when=trained: n=16, L = 2, 4, 10 steps          40 CPU seconds   it runs
 small  when=trained: n=32, L = 2 to 32, 3 seeds        20 CPU minutes   see below
 paper  when=trained: n=512, 5,000 steps of 512         GPU hours        not yet run
 
-The paper claims that tokens grow similar with depth, more so in a random transformer than in
-MixiT. The verdict is growth from L=2 to 32 and MixiT below the random transformer at every L; the
-printed row itself is not monotone. `covariance` (raw) mixes scale with similarity, `cosine` does
-not. At initialisation, before the final norm, Zipf tokens.
+The paper claims that tokens become similar with depth, more in a random transformer than in MixiT.
+The verdict has two parts: growth from L=2 to 32, and MixiT below the random transformer at every L.
+The printed row itself is not monotone. `covariance` (raw) depends on scale and similarity, `cosine`
+on similarity only. At initialisation tokens follow Zipf's law and are measured before the final
+norm.
 
-Table 6 is of trained networks, on Wikitext; here on `figure.text`, by default the packaged chain,
-on which no model can be better than the bigram. A network that ends above the unigram's loss has
-learned nothing that is about depth: the run says so, and its record. The two by two of what is
-trained and of whether branches shrink with the depth tells what the claim hangs on (docs/sde.md).
+Table 6 has trained networks on Wikitext. Here the text is `figure.text`, by default the packaged
+chain, on which no model can be better than the bigram. A network that ends above the unigram loss
+has learned nothing about depth; the run prints this and its record has it. Two choices, what is
+trained and whether branches shrink with the depth, are crossed: docs/sde.md has the result.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-"""Dyck-1, balanced parentheses (MixiT papers, Table 1): counting, or knowing the order?
+"""Dyck-1, balanced parentheses (MixiT papers, Table 1): is counting enough, or does order matter?
 
     python experiments/run.py --config=configs/mixit/dyck.py:variant=mixit,scale=small
 
@@ -12,12 +12,12 @@ small  K=20 pairs, n=64, H=16, 3 seeds      1 to 3 CPU min     Standard, Frozen-
 paper  K=40 pairs, n=512, L=4, H=64         hours on a GPU     95.8, 97.4, 96.2 % (Standard,
                                                                Frozen-QK, MixiT)
 
-Comparing the counts of "(" and ")" scores 93.5 %, looking at the two ends as well 97.8 % (K = 40):
-the published 95.8 to 97.4 % need no more than that. `accuracy_hard` is the score on strings with
-equal counts that are not balanced, where the heuristic is always wrong. The paper's "length 40" is
-K = 20 if it counts parentheses: --config.task.pairs=20. With the authors' split, data.split=redraw,
-short strings are in the test set alone and Frozen-QK ends at 95 +- 2 % (docs/mixit.md); the scores
-by length, such as `accuracy/length=1-2`, say where.
+Comparing the counts of "(" and ")" scores 93.5 %, and with the two ends 97.8 % (K = 40), as much as
+the published 95.8 to 97.4 %. `accuracy_hard` is the score on strings with equal counts that are not
+balanced, where this heuristic is always wrong. The paper's "length 40" is K = 20 if it counts
+parentheses: --config.task.pairs=20. With the authors' split, data.split=redraw, short strings occur
+in the test set only and Frozen-QK ends at 95 +- 2 % (docs/mixit.md). Scores by length, such as
+`accuracy/length=1-2`, show on which strings.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-"""k-hop induction (MixiT papers, Table 2): following what came after the last time.
+"""k-hop induction (MixiT papers, Table 2): repeatedly finding what followed an earlier occurrence.
 
     python experiments/run.py --config=configs/mixit/hops.py:variant=frozen_qk,scale=small
 
@@ -8,15 +8,16 @@ preset   paper (the text) | authors | authors_deep (their code; see configs/comm
 scale  what                                 time               expected accuracy
 tiny   k <= 1, T=20, n=32                   20 CPU seconds     above chance
 small  k <= 1, T=40, n=64, 3 seeds          some CPU minutes   Standard 99.9 %, Frozen-QK 99.5 %,
-                                                               MixiT 76 % (the trivial 69 %); 86 %
+                                                               MixiT 76 % (trivial: 69 %); 86 %
                                                                with --config.train.steps=8000
 paper  k <= 16, T=99, n=512, L=5            hours on a GPU     99.99, 99.89, 96.73, 48.58 %
 
-All positions are scored, so chance is high: at the paper's setting the best constant at each hop
-count and position scores 42.2 %, knowing the current letter too 49.3 %. The published 48.58 % of
-MixiT lies between them: it is chance level. `accuracy_existing` leaves out "no such letter". With
-k <= 1 one step of induction is enough; --config.task.max_hops=4 --config.model.layers=4
---config.train.steps=6000 needs attention that is composed with itself (`accuracy_existing/hops=4`).
+All positions are scored, so chance is high: at the paper's setting the best constant for each hop
+count and position scores 42.2 %, and with the current letter 49.3 %. The published 48.58 % of MixiT
+lies between them and is chance level. `accuracy_existing` leaves out the answer "no such letter".
+With k <= 1 one step of induction is enough. Composed attention is needed with
+--config.task.max_hops=4 --config.model.layers=4 --config.train.steps=6000; its score is
+`accuracy_existing/hops=4`.
 """
 
 from configs import common

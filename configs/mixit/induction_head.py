@@ -10,11 +10,11 @@ small  n=64, M=8, 3 seeds, 2 rates           40 CPU seconds    the strongest hea
                                                                .58 +- .02 and .923 +- .010 (8 seeds)
 paper  n=1024, M=30, V=256                   hours on a GPU    the claim
 
-Trains on retrieval as configs/mixit/retrieval.py does, then looks at the attention of the chosen
-members on the test set. An induction head needs two numbers, each of the strongest head of a layer:
-`pairing/layer 1`, from the answer in the context to its key, and `induction/layer 2`, from the
-query to the answer. Uniform attention has `pairing_by_chance` and `induction_by_chance`. The maps
-of one sequence are the figure. Any finished run of a decoder shows the same with look.py.
+Trains on retrieval as in configs/mixit/retrieval.py, then measures the attention of the chosen
+members on the test set. An induction head has two numbers, each of the strongest head of a layer:
+`pairing/layer 1`, attention from the answer in the context to its key, and `induction/layer 2`,
+from the query to the answer. Uniform attention has `pairing_by_chance` and `induction_by_chance`.
+The figure shows the maps of one sequence. look.py shows the same for any finished decoder run.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""Attention and token similarity at initialisation: what does a frozen part start from?
+r"""Attention and token similarity at initialisation, which frozen parts keep.
 
     python experiments/run.py --config=configs/mixit/initialisation.py:variant=frozen_qk,scale=small
     python experiments/run.py --config=configs/mixit/initialisation.py \
@@ -13,9 +13,9 @@ small    L=8, n=64, 10 seeds             1 CPU minute   cosine of tokens grows w
 paper    L=12, n=512, T=256, 10 seeds    minutes
 
 `attention_entropy` is 1 for uniform attention. With qk_init_std = 0.02 at n = 64 it is 1.00: frozen
-queries and keys then cannot tell tokens apart, which is why Frozen-QK fails at that scale (40 %
-instead of 99.9 % on retrieval). `token_covariance` is version B's Table 6 (raw), `token_cosine` the
-same without the scale.
+queries and keys then cannot tell tokens apart, so Frozen-QK fails at that scale (40 % instead of
+99.9 % on retrieval). `token_covariance` is that of version B's Table 6 (raw); `token_cosine` does
+not depend on the scale.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-"""Memorisation (MixiT papers, Table 1): which parts are enough to learn a table by heart?
+"""Memorisation (MixiT papers, Table 1): which parts are enough to memorise a table?
 
     python experiments/run.py --config=configs/mixit/memorization.py:variant=mixit,scale=small
 
@@ -10,12 +10,12 @@ tiny   16 x 16 entries, n=64           15 CPU seconds       Standard 100 %, Mixi
 small  64 x 64 entries, n=64, 3 seeds  2 to 3 CPU minutes   MixiT above 90 %
 paper  512 x 512 entries, n=1024      hours on a GPU       100 % for all three (Table 1)
 
-The number is the accuracy on the table itself. `bits_per_parameter` counts it as the paper does,
-size^2 log2(size) accuracy / trained parameters; `bits_per_parameter_by_loss` takes the
-cross-entropy instead, which is what a code for the table would save. The published table asks .07
-bits of each trained parameter, the small one .17 to .50: every variant but random_mixit learns
-it, and the bits say how large the table was, not how much a variant could hold. That is
-configs/mixit/capacity.py (Table 4). --config.model.width=24 --config.model.mlp_width=96 asks more.
+The accuracy is that on the table itself. `bits_per_parameter` is the paper's measure, size^2
+log2(size) accuracy / trained parameters. `bits_per_parameter_by_loss` uses the cross-entropy
+instead, the bits that a code for the table would save. The published table needs .07 bits of each
+trained parameter, the small one .17 to .50. Every variant but random_mixit learns it, so the bits
+measure the size of the table and not the capacity, which configs/mixit/capacity.py measures
+(Table 4). --config.model.width=24 --config.model.mlp_width=96 needs more bits per parameter.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-"""Modular addition (MixiT papers, Table 1): a + b mod p for pairs never seen.
+"""Modular addition (MixiT papers, Table 1): a + b mod p for pairs outside the training set.
 
     python experiments/run.py --config=configs/mixit/modular_addition.py:variant=mixit,scale=small
 
@@ -11,12 +11,12 @@ small  p=97, n=64, 4000 steps, 3 seeds      2 to 5 CPU min     Standard, Frozen-
                                             (MixiT 10)         99.9 %
 paper  p=599, 40,000 sampled pairs, n=512   hours on a GPU     100 % for all three
 
-At p = 31, where 860 pairs are left for training, all variants memorise them and most seeds know
-nothing else; at p = 97 they generalise, with a decay of 0.1 and high rates, from 93 % of all pairs.
---config.data.train_size=1034 leaves 11 %, as the paper has. p need not be prime.
-The paper's 40,000 pairs with p = 599 are 11 % of all 358,801; the authors' code has p = 199 by
-default, whose 39,601 pairs are about as many: --config.task.p=199 --config.data.train_size=0 with a
-test set of 5 % is their setting.
+At p = 31 there are 860 training pairs: all variants memorise them, and most seeds do not
+generalise. At p = 97 they generalise from 93 % of all pairs, with a weight decay of 0.1 and high
+learning rates. --config.data.train_size=1034 trains on 11 %, as in the paper. p need not be prime.
+The paper's 40,000 pairs with p = 599 are 11 % of all 358,801. The authors' code has p = 199 by
+default, with 39,601 pairs; their setting is --config.task.p=199 --config.data.train_size=0 with a
+test set of 5 %.
 """
 
 from configs import common

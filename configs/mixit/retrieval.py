@@ -1,4 +1,4 @@
-"""Needle retrieval (MixiT papers, Table 2 and Figure 2): which parts must learn to look things up?
+"""Needle retrieval (MixiT papers, Table 2 and Figure 2): which parts must be trained for it?
 
     python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=small
 
@@ -13,12 +13,11 @@ small  n=64, M=8, V=64, 3 seeds, 2 rates    1 to 2 CPU minutes  Standard, Frozen
 paper  n=1024, M=30, V=256, 40,000 examples hours on a GPU      100, 100, 97.0 and 11.2 %
                                                                 (Table 2, the same order)
 
-Beside every number stands `in_context_guess`, the score of naming any value of the context: 44.5 %,
-37.4 % and 13.3 % for M = 6, 8, 30. A model between that and 100 % copies but does not retrieve;
-`accuracy/pairs=4` is the score of contexts of four pairs. MixiT's published 11.2 % is below the
-guess.
-Frozen-QK wants a higher learning rate than Standard (1e-2 against 3e-3), so one shared rate can
-turn the order of the models around: the rate is chosen for each variant on validation data.
+The baseline `in_context_guess` is the score of a guess among the values of the context: 44.5 %,
+37.4 % and 13.3 % for M = 6, 8, 30. A model at the guess copies but does not retrieve. MixiT's
+published 11.2 % is below it. `accuracy/pairs=4` is the score of contexts with four pairs. Frozen-QK
+needs a higher learning rate than Standard (1e-2 against 3e-3), and one shared rate can reverse the
+order of the models, so the rate is chosen for each variant on validation data.
 """
 
 from configs import common

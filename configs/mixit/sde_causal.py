@@ -7,10 +7,10 @@ tiny   m=4, n=32, 300 paths                     5 CPU seconds    z_rms near 1
 small  m=12, n=200, 5,000 paths                 20 CPU seconds   z_rms 1; first pair .42, last .29
 paper  m=32, n=500, 20,000 paths, 300 steps     CPU hours        the same pattern
 
-Theorem 2.1 is stated without a mask. It survives causal masking with coefficients that depend on
-the position: token a is centred over the a tokens it sees, so that the first token has no drift and
-only value noise, and the last one has the unmasked drift. The heat map shows what that does to
-E[rho_ab]; all correlations start at 0.5.
+Theorem 2.1 has no mask. With a causal mask it holds with coefficients that depend on the position:
+token a is centred over the a tokens that it sees. The first token has no drift and only value
+noise, the last one has the unmasked drift. The heat map shows the effect on E[rho_ab]; all
+correlations start at 0.5.
 """
 
 from configs import common

@@ -8,8 +8,8 @@ small  m=4, n=20, a million samples, causal too   11 CPU seconds   the same
 paper  m=4, 6, 8, n=100, a million samples        minutes          the same
 
 The paper's (2.4) prints the drift without the identity, and its limit keeps the leading order in
-1/n. With the identity and the finite-n covariance (theory.covariance_sde.coefficients) nothing is
-left but noise; the leading order alone is wrong by about 1/n, `covariance_error_leading_order`.
+1/n. With the identity and the finite-n covariance (theory.covariance_sde.coefficients) the
+difference is noise. The leading order has an error of about 1/n, `covariance_error_leading_order`.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""The covariance SDE beside finite networks: paths, bands and densities (MixiT, Theorem 2.1).
+r"""The covariance SDE compared with finite networks: paths, densities (MixiT, Theorem 2.1).
 
     python experiments/run.py --config=configs/mixit/sde_paths.py:scale=small
 
@@ -8,9 +8,9 @@ small  m=4, widths 50, 200, 500, 5,000 paths             20 CPU seconds   KS bel
 paper  the same with 20,000 paths of 300 steps           35 CPU seconds   KS .005 to .009 at n=200
 
 log-trace, correlation of two tokens and the two largest eigenvalues at tau = .25, .5 and 1, from
-Phi_0 = .5 I + .5. The paper claims that the law of Phi converges to the SDE as n and depth grow at
-a fixed ratio; already n = 50 is within the sampling noise. Raw entries of Phi are heavy-tailed, so
-their variances are not compared.
+Phi_0 = .5 I + .5. The paper claims that the distribution of Phi converges to the SDE as n and depth
+grow at a fixed ratio; already n = 50 is within the sampling noise. Raw entries of Phi are
+heavy-tailed, so their variances are not compared.
 """
 
 from configs import common

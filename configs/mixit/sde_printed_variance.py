@@ -7,8 +7,8 @@ tiny   m=4, n=64, 16 layers               5 CPU seconds    printed far above 1/(
 small  m=8, n=256, 64 layers, 500         7 CPU seconds    1.47 at layer 16, 6.8 at 64; else 0
 paper  the same with 5,000 samples        1 CPU minute     the same
 
-The paper's text gives W the variance 1/sqrt(nm). It is a misprint of 1/(nm): with it the trace
-grows without bound at fixed depth/width, with 1/(nm) it has the limit of Theorem 2.1.
+The paper's text gives W the variance 1/sqrt(nm), a misprint of 1/(nm). With the printed variance
+the trace grows without bound at fixed depth/width; with 1/(nm) it has the limit of Theorem 2.1.
 """
 
 from configs import common

@@ -1,18 +1,18 @@
-"""When do queries and keys have to learn? Retrieval with parts that thaw during training.
+"""Retrieval with queries and keys that are frozen until some step of training.
 
     python experiments/run.py --config=configs/mixit/unfreezing.py:thaw=at_200,scale=small
 
 thaw     never (Frozen-QK) | at_100 | at_200 | at_300 | always (Standard)
 
 scale  what                           time               expected number
-tiny   n=64, M=6, V=32, 400 steps     20 CPU seconds     expected accuracy 95 % and more
-small  n=64, M=12, V=64, 3 seeds      90 CPU seconds     not recorded: never below the
-                                                         others, which learn it
+tiny   n=64, M=6, V=32, 400 steps     20 CPU seconds     expected accuracy 95 % or more
+small  n=64, M=12, V=64, 3 seeds      90 CPU seconds     not recorded: `never` is below
+                                                         the others, which learn it
 paper  n=1024, M=30, V=256            hours on a GPU     an open question of the papers
 
 The papers leave "hybrid training schedules" open. Here the queries and keys are frozen at
-initialisation until a step, then trained under a label of their own, `late`, so that their Adam
-moments start fresh. `trained_share` is the mean over steps of trained over all parameters.
+initialisation until a step, then trained under the label `late`, so that their Adam moments start
+fresh. `trained_share` is the share of trained parameters, averaged over steps.
 """
 
 from configs import common

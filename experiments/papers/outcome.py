@@ -4,7 +4,7 @@ A figure has two functions. `measure_x` computes an `Outcome`, `draw_x` draws it
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ class Outcome:
             gaps[theory] = np.asarray(line_K) - np.mean(measured_SxK, axis=0)
         return gaps
 
-    def grid(self, name: str, values: np.ndarray, *labels: Sequence[Any]) -> None:
+    def grid(self, name: str, values: np.ndarray, *labels: Iterable[Any]) -> None:
         """Adds a metric for each cell of an array: the mean over its last axis, the seeds.
 
             outcome.grid("accuracy/{}/noise={:g}", accuracy_DxNxS, designs, noises)

@@ -14,7 +14,13 @@ import jax
 
 from experiments.cli import describe
 from experiments.papers.attention_paths.oneshot import draw
-from experiments.papers.attention_paths.study import Study, keep, kept, study, summarise
+from experiments.papers.attention_paths.study import (
+    Study,
+    read_study,
+    study,
+    summarise,
+    write_study,
+)
 from experiments.recipes import finish_run, posterior_draws
 from jaxformer import build
 from jaxformer.core.errors import UserError, check_range
@@ -106,7 +112,7 @@ def _study(model, network, data, place: Path, interrupt: Interrupt) -> Study | N
     """That of one network, from its file if it was made before; its draws are saved on the way."""
     file = place.with_suffix(".npz")
     if file.exists():
-        return kept(file)
+        return read_study(file)
 
     def collect(sampler, each: int):
         asked = posterior_draws.Chains(sampler, each)
@@ -114,7 +120,7 @@ def _study(model, network, data, place: Path, interrupt: Interrupt) -> Study | N
 
     found = study(model, network, data, collect)
     if found is not None:
-        keep(file, found)
+        write_study(file, found)
         shutil.rmtree(place, ignore_errors=True)
     return found
 

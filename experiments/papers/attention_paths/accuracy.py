@@ -1,7 +1,7 @@
 """Attention paths on the hidden Markov task: accuracy and order parameter against width and noise.
 
-Nothing is trained: the order parameter is solved for, and its posterior is sampled. N is the width
-of every layer. The GP limit is N to infinity.
+Nothing is trained: the theory solves for the order parameter U, and NUTS samples its posterior. N
+is the width of every layer, and the GP limit is N to infinity.
 """
 
 import math
@@ -21,48 +21,51 @@ from theory import attention_paths
 from theory.attention_paths.diagnostics import LEAST_DRAWS, monte_carlo_error
 
 CHAINS = 2  # of a sampled posterior
-TOGETHER = ("good", "denoising")  # paths that the paper combines in the GP limit
+COMBINED = ("good", "denoising")  # paths that the paper combines in the GP limit
 
 
 def measure_accuracy(
     widths: Sequence[int], sampled_widths: Sequence[int], draws: int, warmup: int, sets: Datasets
 ) -> Outcome:
-    """Test accuracy against N: theory, exact posterior, GP limit and single paths."""
+    """Measures test accuracy against N: theory, exact posterior, GP limit and single paths."""
     temperature, examples = sets.temperature, sets.examples()
     names, n_sets = examples[0].names, len(examples)
+    # Predictors of the GP limit, by the paths that they use.
     alone: dict[str, Sequence[str]] = {"GP limit": names, names[0]: names[:1]}
-    if {*TOGETHER} < {*names}:
-        alone[" + ".join(TOGETHER)] = TOGETHER
+    if {*COMBINED} < {*names}:
+        alone[" + ".join(COMBINED)] = COMBINED
     alone |= {name: (name,) for name in names[1:]}
     fixed = np.zeros((len(alone), n_sets))
     theory, sampled = np.zeros((2, n_sets, len(widths))), np.zeros((n_sets, len(sampled_widths)))
     chains: dict[str, Any] = {}
     for i, data in enumerate(examples):
-        for k, used in enumerate(alone.values()):
-            fixed[k, i] = data.accuracy_at(data.only(*used), temperature)
+        for k, paths in enumerate(alone.values()):
+            fixed[k, i] = data.accuracy_at(data.only(*paths), temperature)
         for k, width in enumerate(widths):
-            found = data.solve(width, temperature)
-            theory[:, i, k] = data.accuracy_at(found.U, temperature), found.action
+            solved = data.solve(width, temperature)
+            theory[:, i, k] = data.accuracy_at(solved.U, temperature), solved.action
         for k, width in enumerate(sampled_widths):
             posterior = _sample(data, width, temperature, draws, warmup, sets.seed + i)
             sampled[i, k] = data.accuracy(posterior.mean(data.attentioned_test))
             chains[f"N={width}, dataset {i}"] = posterior.diagnostics
 
-    metrics = {f"accuracy/N={n}": over_seeds(x) for n, x in zip(widths, theory[0].T)}
-    for width, values in zip(sampled_widths, sampled.T):
-        found = {name: held for name, held in chains.items() if name.startswith(f"N={width},")}
-        mean = over_seeds(values)
-        metrics[f"accuracy_sampled/N={width}"] = mean._replace(sem=_error(mean.sem, found))
-        if width in widths:
-            gap = over_seeds(values - theory[0][:, list(widths).index(width)])
-            gap = gap._replace(sem=_error(gap.sem, found))
-            metrics[f"accuracy_sampled_minus_theory/N={width}"] = gap
-    metrics |= {f"action/N={n}": over_seeds(x) for n, x in zip(widths, theory[1].T)}
-    metrics |= {f"accuracy/{name}": over_seeds(fixed[k]) for k, name in enumerate(alone)}
     arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}
     arrays |= {"sampled_widths": sampled_widths, "accuracy_sampled": sampled}
     arrays |= {"alone": [*alone], "accuracy_alone": fixed}
-    return Outcome(arrays, metrics, {"chance": sets.chance(examples)}, chains)
+    outcome = Outcome(arrays, {}, {"chance": sets.chance(examples)}, chains)
+    outcome.grid("accuracy/N={}", theory[0].T, widths)
+    for width, values in zip(sampled_widths, sampled.T):
+        of_width = {name: x for name, x in chains.items() if name.startswith(f"N={width},")}
+        numbers = {f"accuracy_sampled/N={width}": values}
+        if width in widths:
+            gaps = values - theory[0][:, list(widths).index(width)]
+            numbers[f"accuracy_sampled_minus_theory/N={width}"] = gaps
+        for name, by_set in numbers.items():
+            mean = over_seeds(by_set)
+            outcome.metrics[name] = mean._replace(sem=_trusted_error(mean.sem, of_width))
+    outcome.grid("action/N={}", theory[1].T, widths)
+    outcome.grid("accuracy/{}", fixed, alone)
+    return outcome
 
 
 def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
@@ -75,14 +78,13 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     for name, value in alone.items():
         colour, dashes = ("black", "--") if name == "GP limit" else ("0.55", ":")
         axis.axhline(value, lw=0.8, color=colour, ls=dashes)
-    (bottom, top), place = axis.get_ylim(), -1.0
+    (bottom, top), height = axis.get_ylim(), -1.0
+    look = {"fontsize": plots.figure_style.SMALLEST, "va": "center"}
     for name, value in sorted(alone.items(), key=lambda item: item[1]):
-        place = max(value, place + 0.055 * (top - bottom))  # labels must not overlap
-        at, is_one = ("axes fraction", "data"), name != "GP limit" and "+" not in name
-        text = f"{name} alone" if is_one else name
-        axis.annotate(
-            text, (1.02, place), xycoords=at, fontsize=plots.figure_style.SMALLEST, va="center"
-        )
+        height = max(value, height + 0.055 * (top - bottom))  # labels must not overlap
+        is_single_path = name != "GP limit" and "+" not in name
+        text = f"{name} alone" if is_single_path else name
+        axis.annotate(text, (1.02, height), xycoords=("axes fraction", "data"), **look)
     axis.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     best, limit = int(theory.mean(0).argmax()), alone["GP limit"]
     top = theory[:, best].mean()
@@ -114,7 +116,7 @@ def measure_order_parameter(
     warmup: int,
     seed: int,
 ) -> Outcome:
-    """Heat maps of U: theory, posterior mean (A), and (B), the Gram matrix of V_eff."""
+    """Measures U three ways: theory, its posterior mean, and the Gram matrix of V_eff."""
     data = problem.example(seed, **task)
     names, metrics, chains = data.names, {}, {}
     arrays: dict[str, Any] = {"widths": widths, "names": names}
@@ -124,8 +126,9 @@ def measure_order_parameter(
         posterior = _sample(data, width, temperature, draws, warmup, seed)
         chains[f"N={width}"] = posterior.diagnostics
         by_chain = posterior.U.reshape(CHAINS, -1, *posterior.U.shape[1:])
-        known = _error(1.0, {f"N={width}": posterior.diagnostics})
-        sampled, errors = posterior.U.mean(0), known * monte_carlo_error(by_chain[:, :, *upper])
+        errors = monte_carlo_error(by_chain[:, :, *upper])
+        errors *= _trusted_error(1.0, {f"N={width}": posterior.diagnostics})
+        sampled = posterior.U.mean(0)
         arrays |= {f"theory/N={width}": theory.U, f"sampled/N={width}": sampled}
         arrays[f"effective/N={width}"] = posterior.gram_effective()
         for i, j, error in zip(*upper, errors):
@@ -141,17 +144,17 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
     figure, axes = plots.grid(3, len(widths), (plots.PAGE, 5.6), sharex=True, sharey=True)
     names = arrays["names"].tolist()
     shown = {(k, n): arrays[f"{k}/N={n}"] for k in kinds for n in widths}
-    most = max(np.abs(U).max() for U in shown.values())
+    limit = max(np.abs(U).max() for U in shown.values())
     for (kind, title), row in zip(kinds.items(), axes, strict=True):
         row[0].set_ylabel(title)
         for axis, width in zip(row, widths, strict=True):
-            image = plots.heat(axis, shown[kind, width], names, most)
+            image = plots.heat(axis, shown[kind, width], names, limit)
     for axis, width in zip(axes[0], widths, strict=True):
         axis.set_title(f"N = {width}")
     plots.bar(figure, image, axes, "entry of the order parameter", aspect=40)
     narrow, wide = (shown["theory", n] for n in (min(widths), max(widths)))
-    first, second = two = np.argsort(-np.diagonal(narrow))[:2]
-    correlation, rest = problem.correlation(narrow, *two), np.diagonal(wide)
+    first, second = np.argsort(-np.diagonal(narrow))[:2]
+    correlation, rest = problem.correlation(narrow, first, second), np.diagonal(wide)
     others = "; a1, a2 are adversarial: they lead to the wrong class" * ("a1" in names)
     plots.headed(
         figure,
@@ -168,43 +171,41 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
 def measure_robustness(
     designs: Sequence[str], widths: Sequence[int], noises: Sequence[float], sets: Datasets
 ) -> Outcome:
-    """Two paths: accuracy against the perpendicular noise, and the correlation that removes it."""
+    """Measures accuracy and the correlation of two paths against the perpendicular noise."""
     lines = _lines(widths)
     accuracies = np.zeros((len(designs), len(lines), len(noises), sets.n_seeds))
     correlations = np.zeros((len(designs), len(widths), len(noises), sets.n_seeds))
     for d, k in np.ndindex(len(designs), len(noises)):
         examples = sets.examples(design=designs[d], sigma_perp=float(noises[k]))
         for i, data in enumerate(examples):
-            found = [data.solve(width, sets.temperature).U for width in widths]
-            for line, U in enumerate((data.only("good"), np.eye(2), *found)):
+            solved = [data.solve(width, sets.temperature).U for width in widths]
+            for line, U in enumerate((data.only("good"), np.eye(2), *solved)):
                 accuracies[d, line, k, i] = data.accuracy_at(U, sets.temperature)
-            correlations[d, :, k, i] = [problem.correlation(U, 0, 1) for U in found]
+            correlations[d, :, k, i] = [problem.correlation(U, 0, 1) for U in solved]
     arrays = {"noises": noises, "accuracy": accuracies, "correlation": correlations}
-    metrics = {}
-    for kind, labels in (("accuracy", lines), ("correlation", lines[2:])):
-        for d, l, k in np.ndindex(arrays[kind].shape[:3]):
-            name = f"{kind}/{designs[d]}/{labels[l]}/sigma_perp={noises[k]:g}"
-            metrics[name] = over_seeds(arrays[kind][d, l, k])
-    return Outcome(arrays, metrics, {"chance": 0.5})
+    outcome = Outcome(arrays, baselines={"chance": 0.5})
+    outcome.grid("accuracy/{}/{}/sigma_perp={:g}", accuracies, designs, lines, noises)
+    outcome.grid("correlation/{}/{}/sigma_perp={:g}", correlations, designs, lines[2:], noises)
+    return outcome
 
 
 def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noises: Sequence[float]):
     size, shared = (plots.PAGE, 3.8), {"sharex": True, "sharey": "row"}
     figure, axes = plots.grid(2, len(designs), size, **shared)
-    lines = dict(zip(_lines(widths), plots.COLOURS))
+    lines = _lines(widths)
     for d, (design, (top, bottom)) in enumerate(zip(designs, axes.T, strict=True)):
         accuracies, correlations = arrays["accuracy"][d], arrays["correlation"][d]
-        for (label, colour), by_noise in zip(lines.items(), accuracies):
-            plots.means(top, noises, by_noise.T, color=colour, marker=".", label=label)
-        for colour, by_noise in zip([*lines.values()][2:], correlations):
-            plots.means(bottom, noises, by_noise.T, color=colour, marker=".")
+        by_line = dict(zip(lines, accuracies.swapaxes(1, 2), strict=True))
+        plots.curves(top, noises, by_line, marker=".")
+        by_line = dict(zip(lines[2:], correlations.swapaxes(1, 2), strict=True))
+        plots.curves(bottom, noises, by_line, plots.COLOURS[2:], marker=".", label=None)
         last = accuracies[:, -1].mean(-1)
         best = 2 + int(np.argmax(last[2:]))
         uniform = design == "two_paths_uniform"
-        words = "uniform attention as second head" if uniform else "random second head"
+        second_head = "uniform attention as second head" if uniform else "random second head"
         plots.titled(
             top,
-            f"{words}: at noise {noises[-1]:g} {[*lines][best]} keeps {100 * last[best]:.1f} %, "
+            f"{second_head}: at noise {noises[-1]:g} {lines[best]} keeps {100 * last[best]:.1f} %, "
             f"the good path alone {100 * last[0]:.1f} %",
         )
         bottom.set_xlabel("perpendicular noise")
@@ -227,14 +228,14 @@ def _lines(widths: Sequence[int]) -> list[str]:
 
 
 def _sample(data: problem.Example, width, temperature, draws, warmup, seed: int):
-    given = (data.attentioned, data.labels, width, temperature, data.heads)
-    return attention_paths.sample(jax.random.key(seed), *given, draws, warmup, CHAINS)
+    inputs = (data.attentioned, data.labels, width, temperature, data.heads)
+    return attention_paths.sample(jax.random.key(seed), *inputs, draws, warmup, CHAINS)
 
 
-def _error(sem: float, chains: Mapping[str, Any]) -> float:
-    """The error; unknown, so that it decides nothing, where chains are not to be trusted."""
-    for name, found in chains.items():
-        if against := attention_paths.doubts(found):
-            print(f"{name}: the chains are not to be trusted: {'; '.join(against)}.", flush=True)
+def _trusted_error(sem: float, chains: Mapping[str, Any]) -> float:
+    """Returns the standard error, or nan, which decides no rule, if any chain is not trusted."""
+    for name, diagnostics in chains.items():
+        if doubts := attention_paths.doubts(diagnostics):
+            print(f"{name}: the chains are not trusted: {'; '.join(doubts)}.", flush=True)
             sem = math.nan
     return sem

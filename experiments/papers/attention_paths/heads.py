@@ -1,4 +1,4 @@
-"""Head scores and pruning by theory, and networks of more heads and more layers."""
+"""Head scores and pruning in theory, and networks with more heads or more layers."""
 
 from collections.abc import Sequence
 
@@ -13,24 +13,23 @@ from theory import attention_paths
 
 
 def measure_head_scores(widths: Sequence[int], sets: Datasets) -> Outcome:
-    """The score of each head against N, and the accuracy that is lost by pruning it."""
+    """Measures the score of each head against N, and the accuracy lost by pruning the head."""
     examples = sets.examples()
-    places = all_heads(examples[0].heads)
-    scores, drops = np.zeros((2, len(widths), len(examples), len(places)))
+    positions = all_heads(examples[0].heads)
+    scores, drops = np.zeros((2, len(widths), len(examples), len(positions)))
     for i, data in enumerate(examples):
         for k, width in enumerate(widths):
             U = data.solve(width, sets.temperature).U
             scores[k, i] = np.concatenate(attention_paths.head_scores(U, data.heads))
             whole = data.accuracy_at(U, sets.temperature)
-            for h, (layer, head) in enumerate(places):
+            for h, (layer, head) in enumerate(positions):
                 pruned = attention_paths.prune(U, data.heads, layer, head)
                 drops[k, i, h] = whole - data.accuracy_at(pruned, sets.temperature)
-    names, metrics = [head_name(*place) for place in places], {}
-    for what, values in (("score", scores), ("drop", drops)):
-        for k, h in np.ndindex(len(widths), len(names)):
-            metrics[f"{what}/N={widths[k]}/{names[h]}"] = over_seeds(values[k, :, h])
-    arrays = {"widths": widths, "scores": scores, "drops": drops, "names": names}
-    return Outcome(arrays, metrics)
+    names = [head_name(*position) for position in positions]
+    outcome = Outcome({"widths": widths, "scores": scores, "drops": drops, "names": names})
+    outcome.grid("score/N={}/{}", scores.swapaxes(1, 2), widths, names)
+    outcome.grid("drop/N={}/{}", drops.swapaxes(1, 2), widths, names)
+    return outcome
 
 
 def draw_head_scores(arrays, widths: Sequence[int]):
@@ -56,7 +55,7 @@ def draw_head_scores(arrays, widths: Sequence[int]):
 
 
 def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
-    """More heads or layers, good heads among random ones: U, accuracy against N, head scores."""
+    """Measures U, accuracy against N and head scores of networks with more heads or layers."""
     examples, temperature = sets.examples(), sets.temperature
     n_sets = len(examples)
     heads, names = examples[0].heads, examples[0].names
@@ -68,15 +67,15 @@ def measure_networks(widths: Sequence[int], sets: Datasets) -> Outcome:
         theory[i] = [data.accuracy_at(U, temperature) for U in solved]
         shown[i] = solved[0]
         scores[i] = np.concatenate(attention_paths.head_scores(solved[0], heads))
-    metrics = {f"accuracy/N={n}": over_seeds(theory[:, k]) for k, n in enumerate(widths)}
-    metrics["accuracy/GP_limit"] = over_seeds(gp)
-    for i in _largest(shown):
-        metrics[f"U/N={widths[0]}/{names[i]},{names[i]}"] = over_seeds(shown[:, i, i])
-    for h, place in enumerate(all_heads(heads)):
-        metrics[f"score/{head_name(*place)}"] = over_seeds(scores[:, h])
     arrays = {"widths": widths, "accuracy": theory, "gp": gp, "U": shown, "scores": scores}
     arrays |= {"names": names, "heads": heads}
-    return Outcome(arrays, metrics, {"chance": sets.chance(examples)})
+    outcome = Outcome(arrays, baselines={"chance": sets.chance(examples)})
+    outcome.grid("accuracy/N={}", theory.T, widths)
+    outcome.metrics["accuracy/GP_limit"] = over_seeds(gp)
+    for i in _largest(shown):
+        outcome.metrics[f"U/N={widths[0]}/{names[i]},{names[i]}"] = over_seeds(shown[:, i, i])
+    outcome.grid("score/{}", scores.T, [head_name(*head) for head in all_heads(heads)])
+    return outcome
 
 
 def draw_networks(arrays, widths: Sequence[int]):
@@ -90,22 +89,22 @@ def draw_networks(arrays, widths: Sequence[int]):
     middle.axhline(gp, color="black", ls="--", lw=1, label="GP limit")
     middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
     plots.name(middle, columns=1)
-    places = all_heads(arrays["heads"])
+    positions = all_heads(arrays["heads"])
     for layer in range(len(arrays["heads"])):
-        mine = [i for i, (of, _) in enumerate(places) if of == layer]
-        values = arrays["scores"][:, mine]
+        of_layer = [i for i, position in enumerate(positions) if position[0] == layer]
+        values = arrays["scores"][:, of_layer]
         error = values.std(0) / max(len(values) - 1, 1) ** 0.5
         look = {"color": plots.COLOURS[layer], "error_kw": {"elinewidth": 0.8}}
-        right.bar(mine, values.mean(0), 0.8, yerr=error, label=f"layer {layer + 1}", **look)
-    step = 1 if len(places) <= 9 else 2
-    labels = [str(head + 1) for _, head in places]
-    right.set_xticks(range(0, len(places), step), labels[::step])
+        right.bar(of_layer, values.mean(0), 0.8, yerr=error, label=f"layer {layer + 1}", **look)
+    step = 1 if len(positions) <= 9 else 2
+    labels = [str(head + 1) for _, head in positions]
+    right.set_xticks(range(0, len(positions), step), labels[::step])
     right.set(xlabel="head of the layer", ylabel=f"head score at N = {widths[0]}")
     plots.name(right)
-    best, both = theory.mean(0).argmax(), " and ".join(names[_largest(arrays["U"])])
+    best, largest = theory.mean(0).argmax(), " and ".join(names[_largest(arrays["U"])])
     plots.headed(
         figure,
-        f"{' x '.join(map(str, arrays['heads']))} heads: the paths {both} count most; "
+        f"{' x '.join(map(str, arrays['heads']))} heads: the paths {largest} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
         f"{100 * gp:.1f} % in the GP limit",
         f"Theory on {problem.over(len(theory))} A path is named by its heads, from 1.",
@@ -114,15 +113,15 @@ def draw_networks(arrays, widths: Sequence[int]):
 
 
 def _largest(U_SxDxD: np.ndarray) -> np.ndarray:
-    """The two paths with the largest diagonal entries of U."""
+    """Returns the two paths with the largest diagonal entries of U."""
     return np.argsort(-np.diagonal(U_SxDxD.mean(0)))[:2]
 
 
 def all_heads(heads: Sequence[int]) -> list[tuple[int, int]]:
-    """(layer, head) of every head, layer by layer, from 0."""
+    """Returns (layer, head) of every head, layer by layer, counted from 0."""
     return [(layer, head) for layer, count in enumerate(heads) for head in range(count)]
 
 
 def head_name(layer: int, head: int) -> str:
-    """ "(1)2": layer 1, head 2, as the paper writes it."""
+    """Returns a name like "(1)2" for layer 1, head 2, as in the paper."""
     return f"({layer + 1}){head + 1}"

@@ -1,4 +1,4 @@
-"""Path kernels and how well their combination is aligned with the task."""
+"""Path kernels, and the alignment of their combination with the task."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,11 @@ from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
 from experiments.papers.outcome import Outcome, exact
-from jaxformer.training.metrics import over_seeds
 from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap, total_kernel
 
 
 def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) -> Outcome:
-    """|e_k . Y| / sqrt(P) of the leading principal components of K, the GP limit first."""
+    """Measures |e_k . Y| / sqrt(P) of the leading principal components of K, GP limit first."""
     labels = ("GP limit", *(f"N = {n}" for n in widths[::-1]))
     problems = [(data, *data.of_one_output()) for data in sets.examples()]
     components = min(components, len(problems[0][2]))
@@ -27,18 +26,18 @@ def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) ->
             kernel, labels_P = total_kernel(inputs, U), jnp.asarray(values)
             overlaps[k, i] = np.asarray(kernel_task_overlap(kernel, labels_P))[:components]
             aligned[k, i] = kernel_alignment(kernel, labels_P)
-    captured, top, metrics = np.cumsum(overlaps**2, axis=-1), min(5, components), {}
-    for k, label in enumerate(labels):
-        name = label.replace(" = ", "=").replace(" ", "_")
-        metrics[f"top{top}_overlap/{name}"] = over_seeds(captured[k, :, top - 1])
-        metrics[f"alignment/{name}"] = over_seeds(aligned[k])
-    return Outcome({"overlap": overlaps, "alignment": aligned, "labels": labels}, metrics)
+    captured, top = np.cumsum(overlaps**2, axis=-1), min(5, components)
+    names = [label.replace(" = ", "=").replace(" ", "_") for label in labels]
+    outcome = Outcome({"overlap": overlaps, "alignment": aligned, "labels": labels})
+    outcome.grid(f"top{top}_overlap/{{}}", captured[:, :, top - 1], names)
+    outcome.grid("alignment/{}", aligned, names)
+    return outcome
 
 
 def draw_alignment(arrays, components: int):
     figure, (left, right) = plots.row(2, (plots.PAGE, 2.1))
     labels, overlaps = arrays["labels"], arrays["overlap"]
-    components = overlaps.shape[-1]  # as many as there are examples at most
+    components = overlaps.shape[-1]  # at most the number of examples
     ranks = np.arange(1, components + 1)
     captured = np.cumsum(overlaps**2, axis=-1)
     for k, (label, colour) in enumerate(zip(labels, plots.COLOURS[::-1])):
@@ -60,7 +59,7 @@ def draw_alignment(arrays, components: int):
 def measure_path_kernels(
     task: dict[str, Any], widths: Sequence[int], temperature: float, seed: int
 ) -> Outcome:
-    """The P x P kernels C of every path, of the two best together, and K at two widths."""
+    """Measures the P x P kernels of each path and of two paths, and K in the limit and at N."""
     data = problem.example(seed, **task)
     inputs, labels = data.of_one_output()
     order = np.argsort(-labels, kind="stable")
@@ -91,7 +90,7 @@ def draw_path_kernels(arrays, widths: Sequence[int]):
     for axis, (name, value) in zip(axes.flat, aligned.items()):
         kernel = arrays[name.replace(" ", "")]
         off = kernel[~np.eye(len(kernel), dtype=bool)]
-        # The diagonal, a sum of squares, would hide everything else.
+        # The diagonal is a sum of squares and would hide everything else.
         shown = (kernel - off.mean()) / off.std()
         image = axis.imshow(shown, cmap="RdBu_r", vmin=-2.5, vmax=2.5)
         axis.set(xticks=[], yticks=[])

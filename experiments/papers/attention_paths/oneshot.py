@@ -1,6 +1,6 @@
-"""The figure of the recipe `oneshot`: eight panels over the trained networks of all seeds.
+"""The figure of the recipe `oneshot`: eight panels about the trained networks of all seeds.
 
-Arrays are those of `study.summarise`: each has a leading axis of networks, S.
+The arrays come from `study.summarise` and have a leading axis S of networks.
 """
 
 import numpy as np
@@ -14,9 +14,10 @@ from jaxformer.training.metrics import Mean, over_seeds
 
 
 def draw(arrays, heads: tuple[int, ...]):
-    """Above: accuracy, temperature scan, head scores, overlap with the labels.
+    """Draws eight panels.
 
-    Below: U of the trained network, U of the theory, pruning, both head scores against each other.
+    Upper four: accuracy, temperature scan, head scores, overlap with the labels. Lower four: U of
+    the trained network, U of the theory, pruning, and both head scores against each other.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -29,25 +30,25 @@ def draw(arrays, heads: tuple[int, ...]):
     _scores(axes[1, 0], arrays, sets)
     _overlap(axes[1, 1], arrays["overlap"], widths)
     names = path_names(heads)
-    for axis, U, words in (
+    for axis, U, title in (
         (axes[2, 0], arrays["U_learned"][0], "trained U = v v'"),
         (axes[2, 1], arrays["U_theory"][0, 1], f"theory's U, {widths[1]}"),
     ):
-        # Below, since beside it would make every panel of the column narrower.
+        # A colour bar at the side would make every panel of the column narrower.
         look = {"location": "bottom", "ticks": MaxNLocator(4, symmetric=True)}
         plots.bar(figure, plots.heat(axis, U, names), axis, "entry of U", **look)
-        plots.titled(axis, f"{words}, first network")
+        plots.titled(axis, f"{title}, first network")
         axis.set(xlabel=f"path, {len(names)} of them", ylabel="path")
     _pruning(axes[3, 0], arrays, sets)
     _both_scores(axes[3, 1], arrays, widths[1])
     test = accuracies["test"]
     gap, trained = over_seeds(test[widths[1]] - test["GP"]), test["gradient_descent"].mean()
-    sure = half_width([(gap.sem, gap.n)], 0.0)  # as the ledger judges
-    words = "beats" if gap.mean > sure else "cannot be told from"
-    words = "is worse than" if gap.mean < -sure else words
+    error = half_width([(gap.sem, gap.n)], 0.0)  # as in the ledger
+    verb = "beats" if gap.mean > error else "cannot be told from"
+    verb = "is worse than" if gap.mean < -error else verb
     plots.headed(
         figure,
-        f"On held-out classes {widths[1]} {words} the GP limit: "
+        f"On held-out classes {widths[1]} {verb} the GP limit: "
         f"{100 * gap.mean:+.1f} ± {100 * gap.sem:.1f} points over {gap.n} seeds; gradient "
         f"descent {100 * trained:.1f} %",
         "Bars and bands: standard errors over networks; classes and test episodes are one draw. "
@@ -57,17 +58,20 @@ def draw(arrays, heads: tuple[int, ...]):
 
 
 def _accuracies(arrays, name: str, widths: list[str]) -> dict[str, np.ndarray]:
-    """The accuracy of gradient descent, and of each width at the temperature validation chose."""
+    """Returns the accuracy of gradient descent, and of each width at its chosen temperature."""
     best_SxW = arrays["validation"].argmax(2)
     chosen_SxW = np.take_along_axis(arrays[f"{name}/scan"], best_SxW[..., None], 2)[..., 0]
     trained_S = arrays[f"{name}/low_first"][:, 0]
     return {"gradient_descent": trained_S} | dict(zip(widths, chosen_SxW.T, strict=True))
 
 
+def _title(name: str) -> str:
+    return "held-out classes" if name == "test" else name
+
+
 def _bars(axis, accuracies) -> None:
     groups = {
-        "held-out classes" if name == "test" else name: np.stack([*found.values()], 1)
-        for name, found in accuracies.items()
+        _title(name): np.stack([*by_kind.values()], 1) for name, by_kind in accuracies.items()
     }
     plots.bars(axis, groups)
     axis.axhline(0.5, color="0.3", ls=":", lw=1)
@@ -79,8 +83,8 @@ def _bars(axis, accuracies) -> None:
 
 def _temperatures(axis, arrays, widths: list[str]) -> None:
     temperatures, rows_SxWxT = arrays["temperatures"][0], arrays["test/scan"]
-    for k, (width, colour) in enumerate(zip(widths, ("black", *plots.COLOURS))):
-        plots.means(axis, temperatures, rows_SxWxT[:, k], color=colour, marker=".", label=width)
+    by_width = dict(zip(widths, rows_SxWxT.swapaxes(0, 1), strict=True))
+    plots.curves(axis, temperatures, by_width, ("black", *plots.COLOURS), marker=".")
     axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy, held-out classes")
     axis.set_xticks(temperatures, [f"{t:g}" for t in temperatures])
     axis.minorticks_off()
@@ -91,23 +95,21 @@ def _temperatures(axis, arrays, widths: list[str]) -> None:
 def _scores(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         scores, drops = arrays["scores"].ravel(), arrays[f"{name}/drops"].ravel()
-        label = "held-out classes" if name == "test" else name
-        axis.plot(scores, 100 * drops, "o", ms=3, color=colour, alpha=0.7, label=label)
-    found = _correlations(arrays["scores"], arrays["test/drops"])
+        axis.plot(scores, 100 * drops, "o", ms=3, color=colour, alpha=0.7, label=_title(name))
+    correlations = _correlations(arrays["scores"], arrays["test/drops"])
     axis.axhline(0, color="0.6", lw=0.8)
     axis.set(xlabel="head score of the theory", ylabel="accuracy lost (%)")
-    plots.name(
-        axis, f"accuracy lost without a head: correlation, held-out classes, {found.mean:.2f}"
-    )
+    title = "accuracy lost without a head: correlation, held-out classes"
+    plots.name(axis, f"{title}, {correlations.mean:.2f}")
 
 
 def _correlations(one_SxH, other_SxH) -> Mean:
-    """The correlation of two scores of a network's heads, as a mean over networks."""
+    """Returns the correlation of two scores of a network's heads, as a mean over networks."""
     return over_seeds([correlation(one, other).mean for one, other in zip(one_SxH, other_SxH)])
 
 
 def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
-    """Figure 3d of the paper: how much of the labels lies in the leading components of K."""
+    """Draws Figure 3d of the paper: the share of the labels in the leading components of K."""
     carried = np.cumsum(overlap_SxWxP**2, -1)
     ranks = np.arange(1, carried.shape[-1] + 1)
     for k, (width, colour) in enumerate(zip(widths, ("black", *plots.COLOURS))):
@@ -125,22 +127,22 @@ def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
 
 
 def _both_scores(axis, arrays, width: str) -> None:
-    """Figure 3e: each dot is a head of a network."""
+    """Draws Figure 3e: each dot is a head of a network."""
     theory, learned = arrays["scores"], arrays["scores_learned"]
     for one, other, colour in zip(theory, learned, plots.COLOURS * len(theory)):
         axis.plot(one, other, "o", ms=3, color=colour)
-    found = _correlations(learned, theory)
+    correlations = _correlations(learned, theory)
     axis.set(xlabel=f"head score, theory at {width}", ylabel="head score of the trained U")
-    error = "" if np.isnan(found.sem) else f" ± {found.sem:.2f}"
-    plots.titled(axis, f"correlation {found.mean:.2f}{error}; a colour a network")
+    error = "" if np.isnan(correlations.sem) else f" ± {correlations.sem:.2f}"
+    plots.titled(axis, f"correlation {correlations.mean:.2f}{error}; a colour a network")
 
 
 def _pruning(axis, arrays, sets: list[str]) -> None:
     for name, colour in zip(sets, plots.COLOURS):
         for order, dashes in (("low_first", "-"), ("high_first", ":")):
             rows = arrays[f"{name}/{order}"]
-            who = "held-out" if name == "test" else name
-            look = {"color": colour, "ls": dashes, "label": f"{who}, {order.replace('_', ' ')}"}
+            label = f"{'held-out' if name == 'test' else name}, {order.replace('_', ' ')}"
+            look = {"color": colour, "ls": dashes, "label": label}
             plots.means(axis, range(rows.shape[1]), rows, **look)
     axis.axhline(0.5, color="0.3", ls=":", lw=1)
     axis.set(xlabel="heads pruned, in the order of their scores", ylabel="accuracy")

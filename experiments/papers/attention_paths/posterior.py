@@ -1,12 +1,14 @@
-"""The figure of the recipe `posterior`: E[U] as a map, against theory, and as traces."""
+"""The figure of the recipe `posterior`: E[U] as a heat map, against the theory, and as traces."""
 
 import numpy as np
 
 from experiments.papers import plots
 
+MAX_ENTRIES = 10  # of U in the middle panel
+
 
 def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
-    """What the figure shows besides the draws: names, errors of E[U], diagnostics."""
+    """Returns the arrays of the figure besides the draws: names, errors of E[U], diagnostics."""
     labels = [f"{names[i]},{names[j]}" for i, j in zip(*np.triu_indices(len(names)))]
     numbers = ("r_hat", "ess", "divergences", "accuracy")
     return {
@@ -19,7 +21,7 @@ def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
 
 
 def draw(arrays):
-    """Three panels: E[U]; its entries beside the theory's; the largest entry by draw."""
+    """Draws three panels: E[U], its entries next to the theory's, and the largest entry by draw."""
     figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.6), width_ratios=(1.3, 1, 1))
     names, mean, theory = arrays["names"], arrays["U"].mean(0), np.asarray(arrays["U_theory"])
     plots.bar(figure, plots.heat(left, mean, names), left, "E[U], sampled", location="bottom")
@@ -27,14 +29,14 @@ def draw(arrays):
 
     rows, columns = np.triu_indices(len(names))
     chosen = np.arange(len(rows))
-    if len(rows) > 10:  # The ten largest entries are enough to see.
-        chosen = np.argsort(-np.abs(mean[rows, columns]))[:10]
-    rows, columns, places = rows[chosen], columns[chosen], np.arange(len(chosen))
-    middle.bar(places, theory[rows, columns], color="0.8", label="theory (saddle point)")
+    if len(rows) > MAX_ENTRIES:  # only the largest
+        chosen = np.argsort(-np.abs(mean[rows, columns]))[:MAX_ENTRIES]
+    rows, columns, x = rows[chosen], columns[chosen], np.arange(len(chosen))
+    middle.bar(x, theory[rows, columns], color="0.8", label="theory (saddle point)")
     look = {"fmt": "o", "color": plots.COLOURS[0], "label": "sampled (exact N)"} | plots.DOT
-    middle.errorbar(places, mean[rows, columns], arrays["U_error"][chosen], **look)
+    middle.errorbar(x, mean[rows, columns], arrays["U_error"][chosen], **look)
     labels = [f"{names[i]},{names[j]}" for i, j in zip(rows, columns)]
-    middle.set_xticks(places, labels, rotation=60, ha="right", fontsize=plots.figure_style.SMALLEST)
+    middle.set_xticks(x, labels, rotation=60, ha="right", fontsize=plots.figure_style.SMALLEST)
     middle.axhline(0, color="0.4", lw=0.8)
     middle.set_ylabel("entry of U")
     plots.name(middle, columns=1)
@@ -51,11 +53,11 @@ def draw(arrays):
     )
     ratio = mean[largest, largest] / theory[largest, largest]
     widths = ", ".join(map(str, np.unique(arrays["widths"])))
-    found = (
+    title = (
         f"N = {widths}: the {names[largest]} path counts most, its E[U] is {ratio:.2f} of the "
         f"theory's; accuracy {100 * arrays['accuracy']:.1f} %"
     )
     if len(arrays["doubts"]):
-        found = f"NOT TRUSTED: {', '.join(arrays['doubts'].tolist())}\n{found}"
-    plots.headed(figure, found, "Bars: Monte Carlo errors of the mean; a colour is a chain.")
+        title = f"NOT TRUSTED: {', '.join(arrays['doubts'].tolist())}\n{title}"
+    plots.headed(figure, title, "Bars: Monte Carlo errors of the mean; a colour is a chain.")
     return figure

@@ -1,4 +1,7 @@
-"""The hidden Markov problem of the attention-path figures, and the names of its paths."""
+"""The problems of the attention-path figures: the hidden Markov task, or data from a file.
+
+P examples, D paths, n token dimension.
+"""
 
 import itertools
 import math
@@ -22,30 +25,34 @@ NAMES = {
 
 
 class Example(NamedTuple):
-    """Training and test set after fixed attention; P examples, D paths, n token dimension."""
+    """A training and a test set after fixed attention."""
 
     attentioned: np.ndarray  # (P, D, n)
     labels: np.ndarray
     attentioned_test: np.ndarray
     labels_test: np.ndarray
     heads: tuple[int, ...]
-    names: tuple[str, ...]  # of the paths
+    names: tuple[str, ...]  # one for each path
 
     @property
     def is_classes(self) -> bool:
-        """Are all labels +1 or -1?"""
+        """True if all labels are +1 or -1."""
         return bool(np.all(np.abs(self.labels_test) == 1))
 
     def accuracy(self, mean) -> float:
-        """Of the signs; of other labels than +1 and -1, 1 - residual over total sum of squares."""
+        """Returns the share of correct signs, or R^2 if the labels are not all +1 and -1."""
         labels = np.asarray(self.labels_test)
         if self.is_classes:
             return float(np.mean(np.sign(mean) == labels))
-        rest, all_ = ((x**2).sum() for x in (labels - mean, labels - labels.mean(0)))
-        return float(1 - rest / all_) if all_ else math.nan
+        residual = ((labels - mean) ** 2).sum()
+        total = ((labels - labels.mean(0)) ** 2).sum()
+        return float(1 - residual / total) if total else math.nan
 
     def accuracy_at(self, U, temperature: float) -> float:
-        """Accuracy of the Gaussian-process predictor with this U; the GP limit is U = 1."""
+        """Returns the accuracy of the Gaussian-process predictor with this U.
+
+        U = 1 is the GP limit.
+        """
         mean, _ = attention_paths.predict_at(
             U, self.attentioned, self.labels, temperature, self.attentioned_test
         )
@@ -57,23 +64,26 @@ class Example(NamedTuple):
         )
 
     def chance(self) -> float:
-        """The accuracy of the best constant answers: of the larger class, or of the mean."""
+        """Returns the accuracy of the best constant answer: the larger class, or the mean label."""
         means = np.asarray(self.labels_test).mean(0)
         constant = np.where(means < 0, -1.0, 1.0) if self.is_classes else means
         return self.accuracy(np.broadcast_to(constant, self.labels_test.shape))
 
     def of_one_output(self) -> tuple[np.ndarray, np.ndarray]:
-        """(attentioned, labels) with each output an example: as many paths as there are names."""
+        """Returns (attentioned, labels) with each output as an example of its own.
+
+        There are then as many paths as names.
+        """
         m = multiple_outputs.count(self.labels)
         return np.asarray(multiple_outputs.expand(self.attentioned, m)), self.labels.reshape(-1)
 
     def only(self, *names: str) -> np.ndarray:
-        """U = 1 on the diagonal for the named paths and 0 elsewhere."""
+        """Returns U with 1 on the diagonal for the named paths and 0 elsewhere."""
         return np.diag([float(name in names) for name in self.names])
 
 
 class Datasets(NamedTuple):
-    """The problems of a figure: one for each seed, or that of a file, all at one temperature."""
+    """The problems of a figure at one temperature: one for each seed, or one from a file."""
 
     task: dict[str, Any]
     temperature: float
@@ -81,26 +91,29 @@ class Datasets(NamedTuple):
     n_seeds: int
 
     def examples(self, **change) -> list[Example]:
-        """All of them; `change` replaces fields of the task. A file holds one, for any seeds."""
+        """Returns all problems, with fields of the task replaced by `change`.
+
+        A file has one problem, whatever the number of seeds.
+        """
         if "file" in self.task:
             return [example(self.seed, **self.task)]
         return [example(self.seed + i, **self.task | change) for i in range(self.n_seeds)]
 
     def chance(self, examples: Sequence[Example]) -> float:
-        """The accuracy of guessing: 1/2 in the task, whose classes are equal; that of a file."""
+        """Returns the accuracy of guessing: 1/2 in the task, whose classes are equally frequent."""
         return examples[0].chance() if "file" in self.task else 0.5
 
 
 def example(seed: int, file: str = "", **task: Any) -> Example:
-    """The problem of a file, or the hidden Markov task of a seed."""
+    """Returns the problem of a file, or the hidden Markov task of a seed."""
     if not file:
         return hidden_markov_example(seed, **task)
-    held = user_problem.read(file)
-    names = held.pop("names") or path_names(held["heads"])
-    if held["labels"].ndim == 2:  # U has a row for each path and output
-        m = multiple_outputs.count(held["labels"])
+    fields = user_problem.read(file)
+    names = fields.pop("names") or path_names(fields["heads"])
+    if fields["labels"].ndim == 2:  # U has a row for each path and output
+        m = multiple_outputs.count(fields["labels"])
         names = tuple(f"{name}:{c}" for name in names for c in range(1, m + 1))
-    return Example(**held, names=names)
+    return Example(**fields, names=names)
 
 
 def hidden_markov_example(
@@ -115,7 +128,10 @@ def hidden_markov_example(
     hardness: float,
     readout: str,
 ) -> Example:
-    """Data seed `seed`, test data 10000 + seed, random heads 1 + seed."""
+    """Returns the hidden Markov task.
+
+    Training data have the seed `seed`, test data 10000 + seed, random heads 1 + seed.
+    """
     forms = hidden_markov.bilinear_forms(1 + seed, design, length, features)
 
     def draw(data_seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -131,21 +147,24 @@ def hidden_markov_example(
 
 
 def check(design: Any, readout: str) -> None:
-    """Raises if nobody knows the heads or the readout."""
+    """Raises if the heads of the design or the readout are unknown."""
     hidden_markov.bilinear_forms(1, design, length=2, features=4)
     check_choice("readout", readout, READOUTS)
 
 
 def over(count: int) -> str:
-    """What a figure says of its data sets."""
+    """Returns a figure's phrase about its data sets."""
     return f"{count} data sets; bars: standard errors over them." if count > 1 else "one data set."
 
 
 def path_names(heads: Sequence[int]) -> tuple[str, ...]:
-    """ "11", "12", ..: the heads of each path from 1, h_1 first and slowest."""
-    joint = "" if max(heads, default=0) < 10 else "-"
+    """Returns the name of each path: its heads counted from 1, layer 1 first ("11", "12", ..).
+
+    The head of layer 1 changes slowest.
+    """
+    separator = "" if max(heads, default=0) < 10 else "-"
     return tuple(
-        joint.join(str(h + 1) for h in path) for path in itertools.product(*map(range, heads))
+        separator.join(str(h + 1) for h in path) for path in itertools.product(*map(range, heads))
     )
 
 

@@ -1,8 +1,8 @@
-"""How much two order parameters of a network's paths have in common, beyond what is trivial.
+"""Measures of the resemblance of two order parameters U, beyond what is trivial.
 
-Any order parameter is large on its diagonal, so that the identity correlates with it as well. What
-tells is the part off the diagonal, its signs, its blocks of paths through one head of the first
-layer, and whether the theory of this network fits better than that of another one.
+Any order parameter is large on its diagonal, so the identity correlates with it too. These are not
+trivial: entries off the diagonal, their signs, blocks of paths through one head of the first layer,
+and a better fit than the theory of another network has.
 """
 
 import math
@@ -14,7 +14,7 @@ from jaxformer.training.metrics import Mean
 
 
 def correlation(one, other) -> Mean:
-    """Pearson's correlation of two lists of numbers; it has no standard error."""
+    """Returns Pearson's correlation of two lists of numbers, without a standard error."""
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     spread = one.std() * other.std()
     value = ((one - one.mean()) * (other - other.mean())).mean() / spread if spread else math.nan
@@ -22,18 +22,18 @@ def correlation(one, other) -> Mean:
 
 
 def lower(U_DxD: np.ndarray) -> np.ndarray:
-    """The entries on and below the diagonal."""
+    """Returns the entries on and below the diagonal."""
     return U_DxD[np.tril_indices(len(U_DxD))]
 
 
 def resemblance(learned: np.ndarray, theory: np.ndarray, heads: Sequence[int]) -> dict[str, float]:
-    """What the learned order parameter shares with that of the theory, and not with the identity.
+    """Compares the learned order parameter with the theory's and with the identity.
 
-    U_over_identity   by how much the theory correlates better with it than the identity does
-    U_off_diagonal    the correlation below the diagonal alone
-    U_signs           the share of equal signs there, above one half
-    U_blocks/..       the mean |U| off the diagonal of paths that share the head of the first layer,
-                      minus that of paths that do not, in units of the mean of the diagonal
+    Returns:
+      U_over_identity: the theory's correlation with the learned U, minus the identity's.
+      U_off_diagonal: the correlation of the entries below the diagonal.
+      U_signs: the share of equal signs below the diagonal, minus one half.
+      U_blocks/learned, U_blocks/theory: see `blocks`.
     """
     off = np.tril_indices(len(learned), -1)
     whole = correlation(lower(learned), lower(theory)).mean
@@ -49,7 +49,11 @@ def resemblance(learned: np.ndarray, theory: np.ndarray, heads: Sequence[int]) -
 
 
 def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
-    """The contrast of the blocks; paths are numbered with the head of the first layer slowest."""
+    """Returns the contrast of the blocks of paths that share the head of the first layer.
+
+    It is the mean |U| off the diagonal of paths that share it, minus that of paths that do not, in
+    units of the mean of the diagonal. The head of the first layer changes slowest over paths.
+    """
     first_D = np.arange(len(U_DxD)) // (len(U_DxD) // heads[0])
     same_DxD = first_D[:, None] == first_D[None]
     off_DxD = ~np.eye(len(U_DxD), dtype=bool)
@@ -60,11 +64,15 @@ def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
     return float(gap / np.diagonal(size_DxD).mean())
 
 
-def own_minus_others(learned_SxDxD: np.ndarray, theory_SxDxD: np.ndarray) -> np.ndarray:
-    """(S,): the correlation with the own network's theory, minus the mean with those of others."""
+def matched_minus_others(learned_SxDxD: np.ndarray, theory_SxDxD: np.ndarray) -> np.ndarray:
+    """Returns each network's correlation with its theory minus the mean with others', (S,)."""
     S = len(learned_SxDxD)
     table_SxS = np.array(
         [[correlation(lower(a), lower(b)).mean for b in theory_SxDxD] for a in learned_SxDxD]
     )
-    own_S = np.diagonal(table_SxS)
-    return own_S - (table_SxS.sum(1) - own_S) / max(S - 1, 1) if S > 1 else np.full(S, math.nan)
+    matched_S = np.diagonal(table_SxS)
+    return (
+        matched_S - (table_SxS.sum(1) - matched_S) / max(S - 1, 1)
+        if S > 1
+        else np.full(S, math.nan)
+    )

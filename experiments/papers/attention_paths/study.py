@@ -1,4 +1,4 @@
-"""What the theory says of one trained attention-path network, and what pruning its heads does."""
+"""The study of one trained attention-path network: the theory of it, and pruning of its heads."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from experiments.papers.attention_paths.heads import all_heads
 from experiments.papers.attention_paths.resemblance import (
     correlation,
     lower,
-    own_minus_others,
+    matched_minus_others,
     resemblance,
 )
 from experiments.papers.outcome import exact
@@ -26,26 +26,34 @@ from theory.attention_paths.kernel import kernel_task_overlap, total_kernel
 
 LIMIT = math.inf  # the width of the GP limit
 LEADING = 5  # principal components of a kernel
-CHAINS, WARMUP = 2, 300  # of the sampled points
-SAID = "said"  # the array with everything of a kept study that is no array
+CHAINS, WARMUP = 2, 300  # of the sampled posterior
+METADATA = "said"  # the array of a saved study with its metrics and temperatures, as JSON
 
 
 class Study(NamedTuple):
-    """metrics {name: Mean}; chosen {width: temperature}; arrays by name."""
+    """The results for one network."""
 
     metrics: dict[str, Mean]
-    chosen: dict[str, float]
+    chosen: dict[str, float]  # width -> temperature chosen on validation classes
     arrays: dict[str, np.ndarray]
 
 
-# (sampler, draws a chain) -> all chunks of draws, or None if it was asked to stop
+# (sampler, draws per chain) -> all chunks of draws, or None if sampling was stopped
 Collect = Callable[[attention_paths.Sampler, int], list[dict] | None]
 
 
 def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study | None:
-    """One network: its own accuracy, the Bayesian network with its queries and keys, its heads.
+    """Studies one network: its accuracy, the Bayesian network with its queries and keys, its heads.
 
-    None if it was asked to stop while it sampled.
+    Args:
+      model: The network.
+      params: Its trained parameters.
+      data: "train", "validation" and "test" batches; "ood", other test batches by name; "widths",
+        "temperatures" and "draws" of the Bayesian network.
+      collect: Samples a posterior.
+
+    Returns:
+      The study, or None if sampling was stopped.
     """
     sets: dict[str, Batch] = {"test": data["test"]} | data["ood"]
     scan = _scan(model, params, data, sets)
@@ -54,7 +62,7 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     chosen = {name: float(data["temperatures"][t]) for name, t in zip(names, best)}
     metrics = {}
     for name, accuracy in scan["accuracy"].items():
-        # The GP limit is compared at the temperature that validation chose for it.
+        # Each width is scored at the temperature that validation chose for it.
         for k, width in enumerate(names):
             metrics[f"{name}/{width}"] = _proportion(accuracy[k, best[k]], sets[name])
         for k, width in enumerate(names[1:], 1):
@@ -109,29 +117,36 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     return Study(metrics, chosen, arrays)
 
 
-def keep(file: Path, found: Study) -> None:
-    """Writes the study of a network, so that it need not be made again."""
-    said = {name: tuple(value) for name, value in found.metrics.items()}
-    text = json.dumps({"metrics": said, "chosen": found.chosen})
-    npz_store.write(file, found.arrays | {SAID: np.array(text)})
+def write_study(file: Path, study: Study) -> None:
+    """Writes the study of a network to a file, from which a resumed run reads it."""
+    metrics = {name: tuple(value) for name, value in study.metrics.items()}
+    text = json.dumps({"metrics": metrics, "chosen": study.chosen})
+    npz_store.write(file, study.arrays | {METADATA: np.array(text)})
 
 
-def kept(file: Path) -> Study:
+def read_study(file: Path) -> Study:
+    """Reads the study of a network from a file."""
     arrays = npz_store.read(file)
-    said = json.loads(str(arrays.pop(SAID)))
-    metrics = {name: Mean(*value) for name, value in said["metrics"].items()}
-    return Study(metrics, said["chosen"], arrays)
+    metadata = json.loads(str(arrays.pop(METADATA)))
+    metrics = {name: Mean(*value) for name, value in metadata["metrics"].items()}
+    return Study(metrics, metadata["chosen"], arrays)
 
 
-def summarise(studied: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarray]]:
-    """Over the seeds; `accuracy` is the trained network's on held-out classes."""
+def summarise(studies: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarray]]:
+    """Returns the metrics over the seeds, and the arrays with a leading axis of seeds.
+
+    `accuracy` is that of the trained network on held-out classes.
+    """
     metrics = {
-        name: over_seeds([one.metrics[name].mean for one in studied]) for name in studied[0].metrics
+        name: over_seeds([study.metrics[name].mean for study in studies])
+        for name in studies[0].metrics
     }
     metrics = {"accuracy": metrics["test/gradient_descent"]} | metrics
-    arrays = {name: np.stack([one.arrays[name] for one in studied]) for name in studied[0].arrays}
-    own = own_minus_others(arrays["U_learned"], arrays["U_theory"][:, 1])
-    return metrics | {"U_over_other_networks": over_seeds(own)}, arrays
+    arrays = {
+        name: np.stack([study.arrays[name] for study in studies]) for name in studies[0].arrays
+    }
+    over_others_S = matched_minus_others(arrays["U_learned"], arrays["U_theory"][:, 1])
+    return metrics | {"U_over_other_networks": over_seeds(over_others_S)}, arrays
 
 
 def width_name(width: float) -> str:
@@ -139,8 +154,12 @@ def width_name(width: float) -> str:
 
 
 def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
-    """Accuracies, U and the overlap of the kernel's components with the labels, at every width (the
-    GP limit first) and temperature: (widths, temperatures)."""
+    """Scans all widths, the GP limit first, and all temperatures.
+
+    Returns:
+      Accuracies, U, and the overlap of the kernel's components with the labels. The leading axes of
+      each array are (widths, temperatures).
+    """
     attend = jax.jit(lambda p, x: model.apply({"params": p}, x, method="attentioned_input"))
 
     def attentioned(batch: Batch) -> np.ndarray:
@@ -149,15 +168,18 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
 
     train, labels = attentioned(data["train"]), _targets(data["train"])
     tests = {name: attentioned(batch) for name, batch in sets.items()}
-    held, held_labels = attentioned(data["validation"]), _targets(data["validation"])
+    validation_inputs, validation_labels = (
+        attentioned(data["validation"]),
+        _targets(data["validation"]),
+    )
     widths, temperatures = (LIMIT, *data["widths"]), data["temperatures"]
     shape, paths = (len(widths), len(temperatures)), train.shape[1]
     validation, U = np.zeros(shape), np.zeros((*shape, paths, paths))
     overlap = np.zeros((*shape, len(labels)))
     accuracy = {name: np.zeros(shape) for name in sets}
     with jax.enable_x64(True):
-        together = np.concatenate([held, *tests.values()])
-        stops = np.cumsum([len(held), *(len(x) for x in tests.values())])[:-1]
+        together = np.concatenate([validation_inputs, *tests.values()])
+        stops = np.cumsum([len(validation_inputs), *(len(x) for x in tests.values())])[:-1]
         for t, temperature in enumerate(temperatures):
             for k, width in enumerate(widths):
                 U[k, t] = np.eye(paths)
@@ -169,7 +191,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                 overlap[k, t] = kernel_task_overlap(kernel, jnp.asarray(labels))
                 mean, _ = attention_paths.predict_at(U[k, t], train, labels, temperature, together)
                 first, *others = np.split(np.asarray(mean), stops)
-                validation[k, t] = np.mean((first > 0) == (held_labels > 0))
+                validation[k, t] = np.mean((first > 0) == (validation_labels > 0))
                 for (name, batch), f in zip(sets.items(), others):
                     accuracy[name][k, t] = np.mean((f > 0) == (_targets(batch) > 0))
     numbers = dict(widths=widths, validation=validation, accuracy=accuracy, U=U, overlap=overlap)
@@ -177,19 +199,23 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
 
 
 def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch], collect: Collect):
-    """(accuracies and what the chains say of themselves, E[U]) of the posterior of exact width."""
+    """Samples the posterior at the exact width.
+
+    Returns:
+      Accuracies and diagnostics of the chains, and E[U]; or None if sampling was stopped.
+    """
     width = data["widths"][0]
     with jax.enable_x64(True):
-        given = (scan["train"], scan["labels"], width, temperature, heads)
-        sampler = attention_paths.Sampler.build(*given, WARMUP, CHAINS)
+        inputs = (scan["train"], scan["labels"], width, temperature, heads)
+        sampler = attention_paths.Sampler.build(*inputs, WARMUP, CHAINS)
         chunks = collect(sampler, math.ceil(data["draws"] / CHAINS))
         if chunks is None:
             return None
         posterior = sampler.posterior(chunks, data["draws"])
         means = {name: posterior.mean(scan["tests"][name]) for name in sets}
-    trusted = 1.0
+    trusted = 1.0  # or nan: numbers of chains that are not trusted decide no rule
     if posterior.doubts:
-        print(f"the chains are not to be trusted: {'; '.join(posterior.doubts)}.", flush=True)
+        print(f"the chains are not trusted: {'; '.join(posterior.doubts)}.", flush=True)
         trusted = math.nan
     metrics = {}
     for name, f in means.items():
@@ -201,9 +227,9 @@ def _sampled(scan, data, heads, temperature: float, sets: dict[str, Batch], coll
 
 
 def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
-    """Theory scores of U, and the trained network's accuracy with heads dropped, no retraining."""
+    """Returns the theory's head scores, and the network's accuracy with heads dropped."""
     heads = model.spec.heads
-    places = all_heads(heads)
+    positions = all_heads(heads)
     scores = np.concatenate([np.asarray(s) for s in attention_paths.head_scores(U, heads)])
 
     @jax.jit
@@ -213,19 +239,19 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
     def accuracy(batch: Batch, dropped: set[int]) -> float:
         kept = [np.ones(count, np.float32) for count in heads]
         for index in dropped:
-            layer, head = places[index]
+            layer, head = positions[index]
             kept[layer][head] = 0
         parts = np.array_split(np.asarray(batch.inputs), -(-len(batch.inputs) // 250))
         f = np.concatenate([np.asarray(answer(params, part, kept)) for part in parts])
         return float(np.mean((f > 0) == (_targets(batch) > 0)))
 
     def one_by_one(batch: Batch, order) -> np.ndarray:
-        """Each layer keeps its last head: without any it is silent."""
-        dropped, row, left = set(), [accuracy(batch, set())], list(heads)
+        """Returns the accuracy as heads are dropped in this order, except a layer's last one."""
+        dropped, row, remaining = set(), [accuracy(batch, set())], list(heads)
         for index in order:
-            layer = places[index][0]
-            if left[layer] > 1:
-                left[layer] -= 1
+            layer = positions[index][0]
+            if remaining[layer] > 1:
+                remaining[layer] -= 1
                 dropped.add(int(index))
                 row.append(accuracy(batch, dropped))
         return np.array(row)
@@ -236,7 +262,7 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
         "whole": whole,
         "scores": scores,
         "drops": {
-            name: np.array([whole[name] - accuracy(batch, {h}) for h in range(len(places))])
+            name: np.array([whole[name] - accuracy(batch, {h}) for h in range(len(positions))])
             for name, batch in sets.items()
         },
         "low_first": {name: one_by_one(batch, ascending) for name, batch in sets.items()},
@@ -245,7 +271,7 @@ def _prune(model, params, U, sets: dict[str, Batch]) -> dict[str, Any]:
 
 
 def _gram(model, params, n: int) -> np.ndarray:
-    """The empirical order parameter: v v^T, the input projection left out, not normalised."""
+    """Returns the empirical order parameter v v^T, without input projection and normalisation."""
     v_DxN, _ = model.apply({"params": jax.tree.map(jnp.asarray, params)}, n, method="path_weights")
     return np.asarray(v_DxN @ v_DxN.T, np.float64)
 

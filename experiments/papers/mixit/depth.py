@@ -1,4 +1,4 @@
-"""Table 6 of the MixiT paper (version B): how similar are the last layer's tokens, by depth?"""
+"""Table 6 of the MixiT paper (version B): similarity of the last layer's tokens against depth."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from experiments.papers.outcome import Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.interp import observables
 from jaxformer.models.decoder import Block, DecoderSpec
-from jaxformer.training.metrics import Mean, over_seeds
+from jaxformer.training.metrics import over_seeds
 from theory.numerics import states_at
 
 STATISTICS = {"covariance": observables.token_covariance, "cosine": observables.token_cosine}
@@ -23,7 +23,7 @@ NAMES = {"mixit": "MixiT", "random": "Random transformer"}
 LABELS = (
     "mean covariance of two tokens",
     "mean cosine of two tokens",
-    "dimensions filled by tokens",  # of trained networks alone
+    "dimensions filled by tokens",  # only in trained networks
 )
 
 
@@ -36,24 +36,33 @@ def measure_covariance_depth(
     seed: int,
     n_seeds: int,
 ) -> Outcome:
-    """Covariance and cosine of the last layer's tokens against depth, at initialisation.
+    """Measures covariance and cosine of the last layer's tokens against depth, at initialisation.
 
-    `models` maps "random" and "mixit" to the fields of a decoder. Tokens follow Zipf's law. Layer L
-    of one deep network is the last layer of a network of depth L, so each seed draws one network;
-    if branches are scaled by the depth, the layers of that one are scaled anew for each depth.
+    Tokens follow Zipf's law. Layer L of a deep network is the last layer of a network of depth L,
+    so each seed draws one network. If the depth scales the branches, the layers of this network
+    are scaled again for each depth.
+
+    Args:
+      models: The decoder fields of "random" and "mixit".
+      depths: Increasing numbers of layers L.
+      sequences: The number of sequences.
+      length: Tokens per sequence.
+      vocab: The number of symbols.
+      seed: The first seed.
+      n_seeds: The number of networks.
     """
     specs = check_covariance_depth(models, depths, sequences, length, vocab)
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
         runs = []
-        for some in [(L,) for L in depths] if spec.depth_alpha else [tuple(depths)]:
-            sized = dataclasses.replace(spec, layers=some[-1])
-            runs.append(jax.jit(functools.partial(_by_depth, sized, some, sequences)))
+        for group in [(L,) for L in depths] if spec.depth_alpha else [tuple(depths)]:
+            sized = dataclasses.replace(spec, layers=group[-1])
+            runs.append(jax.jit(functools.partial(_by_depth, sized, group, sequences)))
         values[name] = np.stack([np.concatenate([run(key) for run in runs]) for key in keys])
-    metrics = numbers(values, depths)
-    metrics |= {f"verdict/{name}": exact(value) for name, value in verdict(values).items()}
-    return Outcome({"depths": depths, **values}, metrics)
+    outcome = Outcome({"depths": depths, **values})
+    add_numbers(outcome, values, depths)
+    return outcome
 
 
 def check_covariance_depth(
@@ -63,14 +72,14 @@ def check_covariance_depth(
     length: int,
     vocab: int,
 ) -> dict[str, DecoderSpec]:
-    """One block of each model; raises if it cannot be built, or the depths make no sense."""
+    """Returns the spec of one block of each model; raises if it cannot be built."""
     check(depths, sequences=sequences, length=length, vocab=vocab)
     sizes: dict[str, Any] = {"vocab_size": vocab, "length": length, "layers": 1}
     return {name: DecoderSpec(**fields, **sizes) for name, fields in models.items()}
 
 
 def check(depths: Sequence[int], **counts: int) -> None:
-    """Increasing depths and positive counts, or one line that says which is not."""
+    """Raises unless the depths increase and the counts are positive."""
     if not depths or depths[0] < 1 or any(b <= a for a, b in pairwise(depths)):
         raise UserError(f"figure.depths must increase from at least 1, got {tuple(depths)}.")
     for name, value in counts.items():
@@ -79,39 +88,48 @@ def check(depths: Sequence[int], **counts: int) -> None:
             raise UserError(f"figure.{name} must be at least {least}, got {value}.")
 
 
-def numbers(values: Mapping[str, np.ndarray], depths: Sequence[int], where: str = "") -> dict:
-    """Over seeds: each statistic, its growth from the first depth to the last, and MixiT's lack.
+def add_numbers(
+    outcome: Outcome, values: Mapping[str, np.ndarray], depths: Sequence[int], prefix: str = ""
+) -> None:
+    """Adds the metrics of Table 6 to an outcome.
 
-    Growth is that of the logarithm; `below` is the least of ln(random / MixiT) over the depths,
-    seeds paired. A statistic that is not positive has no logarithm: nan.
+    For each statistic and model: its value at each depth, and the growth of its logarithm from the
+    first depth to the last. For each statistic: ln(random / MixiT), seeds paired, at the depth
+    where it is smallest, and the verdicts. Logarithms of numbers that are not positive are nan.
+
+    Args:
+      outcome: The outcome to extend.
+      values: (seeds, depths, statistics) of each model.
+      depths: Numbers of layers.
+      prefix: The beginning of each metric's name.
     """
-    metrics: dict[str, Mean] = {}
+    metrics = outcome.metrics
     with np.errstate(invalid="ignore", divide="ignore"):
-        logs = {name: np.log(found) for name, found in values.items()}
+        logs = {name: np.log(values_SxLxK) for name, values_SxLxK in values.items()}
     for s, statistic in enumerate(STATISTICS):
-        for name, found in values.items():
-            for k, L in enumerate(depths):
-                metrics[f"{where}{statistic}/{name}/L={L}"] = over_seeds(found[:, k, s])
+        for name, values_SxLxK in values.items():
+            outcome.grid(f"{prefix}{statistic}/{name}/L={{}}", values_SxLxK[:, :, s].T, depths)
             growth_S = logs[name][:, -1, s] - logs[name][:, 0, s]
-            metrics[f"{where}log_growth/{statistic}/{name}"] = over_seeds(growth_S)
-        below_SxL = logs["random"][:, :, s] - logs["mixit"][:, :, s]
-        least = int(np.argmin(below_SxL.mean(0)))
-        metrics[f"{where}log_random_over_mixit/{statistic}"] = over_seeds(below_SxL[:, least])
-    return metrics
+            metrics[f"{prefix}log_growth/{statistic}/{name}"] = over_seeds(growth_S)
+        ratio_SxL = logs["random"][:, :, s] - logs["mixit"][:, :, s]
+        smallest = int(np.argmin(ratio_SxL.mean(0)))
+        metrics[f"{prefix}log_random_over_mixit/{statistic}"] = over_seeds(ratio_SxL[:, smallest])
+    for name, value in verdict(values).items():
+        metrics[f"verdict/{prefix}{name}"] = exact(value)
 
 
 def verdict(values: Mapping[str, np.ndarray]) -> dict[str, bool]:
-    """Growth from the first to the last depth, and MixiT below the random one at every depth."""
-    found = {}
+    """Returns for each statistic if it grows with depth, and if MixiT's is below at every depth."""
+    verdicts = {}
     for s, statistic in enumerate(STATISTICS):
         random, mixit = (values[name][:, :, s].mean(0) for name in ("random", "mixit"))
-        found[f"{statistic}_grows"] = bool(random[-1] > random[0] and mixit[-1] > mixit[0])
-        found[f"{statistic}_mixit_below"] = bool((mixit < random).all())
-    return found
+        verdicts[f"{statistic}_grows"] = bool(random[-1] > random[0] and mixit[-1] > mixit[0])
+        verdicts[f"{statistic}_mixit_below"] = bool((mixit < random).all())
+    return verdicts
 
 
 def _by_depth(spec: DecoderSpec, depths: tuple[int, ...], sequences: int, key) -> jax.Array:
-    """(depths, statistics) of a network drawn from `key`, one block after the other."""
+    """Returns the (depths, statistics) of one random network, computed block by block."""
     key_data, key_embed, key = jax.random.split(key, 3)
     logits_V = -jnp.log(jnp.arange(1, spec.vocab_size + 1, dtype=float))  # Zipf: rank r has 1/r
     tokens_BxT = jax.random.categorical(key_data, logits_V, shape=(sequences, spec.length))
@@ -137,7 +155,7 @@ def draw_covariance_depth(arrays):
 
 
 def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
-    """Each statistic against depth; `before`, the same before training, in dashes."""
+    """Draws each statistic against depth; `before` is drawn dashed, as values before training."""
     figure, axes = plots.row(values["mixit"].shape[-1], (plots.PAGE, 2.1))
     for s, axis in enumerate(axes):
         for colour, (name, label) in zip(plots.COLOURS, NAMES.items()):
@@ -149,17 +167,17 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
         axis.set(xscale="log", yscale="log", xlabel="layers L", ylabel=LABELS[s])
         axis.set_xticks(depths, [str(L) for L in depths])
         axis.set_xticks([], minor=True)
-    grows = []
+    growth = []
     for name in ("random", "mixit"):
         first, *_, last = values[name].swapaxes(0, 1)
         covariance, cosine, *_ = last.mean(0) / first.mean(0)
-        grows.append(f"{NAMES[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}")
-    found = verdict(values)
-    below = all(found[f"{statistic}_mixit_below"] for statistic in STATISTICS)
+        growth.append(f"{NAMES[name]} covariance x{covariance:.3g}, cosine x{cosine:.2g}")
+    verdicts = verdict(values)
+    below = all(verdicts[f"{statistic}_mixit_below"] for statistic in STATISTICS)
     when = "At initialisation" if before is None else "After training"
     plots.headed(
         figure,
-        f"{when}, from L = {depths[0]} to {depths[-1]}: {'; '.join(grows)}. "
+        f"{when}, from L = {depths[0]} to {depths[-1]}: {'; '.join(growth)}. "
         f"MixiT is {'' if below else 'not '}below the random transformer at every depth",
         f"Tokens of the last layer. Bars: standard errors over {len(values['mixit'])} seeds.",
         axes[0],

@@ -1,4 +1,4 @@
-"""Table 6 of the MixiT paper (version B) after a short training on text: how similar are tokens?"""
+"""Table 6 of the MixiT paper (version B) after a short training on text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.papers.fitting import fitted
 from experiments.papers.mixit import depth
-from experiments.papers.outcome import Outcome, Training, exact
+from experiments.papers.outcome import Outcome, Training
 from jaxformer.capture import capture
 from jaxformer.core import optim
 from jaxformer.core.partition import Partition
@@ -31,12 +31,21 @@ def measure_covariance_trained(
     text: str,
     training: Training,
 ) -> Outcome:
-    """Covariance and cosine of the last layer's tokens against depth, before and after training.
+    """Measures covariance and cosine of tokens against depth, before and after training.
 
-    One network a depth and seed, trained under `rules` to name the next symbol of the text, or the
-    next token if `text` is a folder of experiments/prepare.py; of several learning rates the one
-    with the lowest final loss counts. Measured on held-out text. `dimensions` are the directions
-    that the tokens' states fill: few where a network works in a subspace of its width.
+    Each depth and seed has its own network, which learns to predict the next token of the text. Of
+    several learning rates the one with the lowest final loss is used. All statistics are those of
+    the last layer on held-out text. `dimensions` counts the directions that the tokens' states
+    fill: they are few if a network works in a subspace of its width.
+
+    Args:
+      models: The decoder fields of "random" and "mixit".
+      rules: The partition rules of each model.
+      depths: Increasing numbers of layers L.
+      sequences: The number of held-out sequences.
+      length: Tokens per sequence.
+      text: A packaged text, or a folder of experiments/prepare.py.
+      training: Learning rates, steps and seeds.
     """
     _, batch_size, steps, _, n_seeds = training
     depth.check(depths, steps=steps, batch_size=batch_size, sequences=sequences, length=length)
@@ -49,7 +58,7 @@ def measure_covariance_trained(
     factor = optim.schedule("cosine", steps, min(20, steps))
     shape = (n_seeds, len(depths), len(depth.STATISTICS) + 1)
     values = {when: {name: np.empty(shape) for name in models} for when in ("before", "after")}
-    metrics, baselines, alarms = {}, {}, []
+    outcome = Outcome({"depths": depths})
     for name, fields in models.items():
         partition = Partition([(pattern, label) for pattern, label in rules[name]])
         tx = optim.optimizer(partition, {"train": optim.AdamW()}, 1.0, factor)
@@ -61,38 +70,35 @@ def measure_covariance_trained(
             best, last_S = training.best(run.losses_RxSxT, f"{name} with {L} layers")
             chosen = slice(best * n_seeds, (best + 1) * n_seeds)
             for when, params in (("before", run.initial), ("after", run.params)):
-                mine = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
-                values[when][name][:, k] = _measure(model, L, mine, run.test.inputs)
-            metrics[f"loss/{name}/L={L}"] = over_seeds(last_S)
-            baselines = task.baselines(run.test)
+                of_chosen = jax.tree.map(lambda x, chosen=chosen: x[chosen], params)
+                values[when][name][:, k] = _measure(model, L, of_chosen, run.test.inputs)
+            outcome.metrics[f"loss/{name}/L={L}"] = over_seeds(last_S)
+            outcome.baselines = task.baselines(run.test)
             losses = dict(enumerate(last_S, training.seed))
-            what = f"{name} with {L} layers: the loss"
-            alarms += filter(None, [above_unigram(what, losses, baselines["unigram_loss"])])
+            title, unigram = f"{name} with {L} layers: the loss", outcome.baselines["unigram_loss"]
+            outcome.alarms += filter(None, [above_unigram(title, losses, unigram)])
             raw, cosine, filled = values["after"][name][:, k].mean(0)
-            words = f"loss {last_S.mean():.3f}, covariance {raw:.4g}, cosine {cosine:.3f}"
-            words += f", {filled:.3g} dimensions"
-            print(f"{name}, L = {L}: {words}", flush=True)
-    arrays = {"depths": depths}
-    for when, found in values.items():
-        arrays |= {f"{when}/{name}": array for name, array in found.items()}
-        where = "" if when == "after" else "before/"
-        filled = {name: array[:, :, -1] for name, array in found.items()}
-        metrics |= dimensions(filled, depths, where)
-        metrics |= depth.numbers(found, depths, where)
-        verdict = depth.verdict(found)
-        metrics |= {f"verdict/{where}{name}": exact(value) for name, value in verdict.items()}
-    return Outcome(arrays, metrics, baselines, alarms=alarms)
+            print(
+                f"{name}, L = {L}: loss {last_S.mean():.3f}, covariance {raw:.4g}, "
+                f"cosine {cosine:.3f}, {filled:.3g} dimensions",
+                flush=True,
+            )
+    for when, by_model in values.items():
+        outcome.arrays |= {f"{when}/{name}": array for name, array in by_model.items()}
+        prefix = "" if when == "after" else "before/"
+        for name, values_SxLxK in by_model.items():
+            add_dimensions(outcome, name, values_SxLxK[:, :, -1], depths, prefix)
+        depth.add_numbers(outcome, by_model, depths, prefix)
+    return outcome
 
 
-def dimensions(filled: Mapping[str, np.ndarray], depths: Sequence[int], where: str) -> dict:
-    """Over seeds: the directions filled at each depth, and the growth of their logarithm."""
-    metrics = {}
-    for name, filled_SxL in filled.items():
-        for L, filled_S in zip(depths, filled_SxL.T, strict=True):
-            metrics[f"{where}dimensions/{name}/L={L}"] = over_seeds(filled_S)
-        growth_S = np.log(filled_SxL[:, -1]) - np.log(filled_SxL[:, 0])
-        metrics[f"{where}log_growth/dimensions/{name}"] = over_seeds(growth_S)
-    return metrics
+def add_dimensions(
+    outcome: Outcome, name: str, filled_SxL: np.ndarray, depths: Sequence[int], prefix: str
+) -> None:
+    """Adds the dimensions that tokens fill at each depth, and the growth of their logarithm."""
+    outcome.grid(f"{prefix}dimensions/{name}/L={{}}", filled_SxL.T, depths)
+    growth_S = np.log(filled_SxL[:, -1]) - np.log(filled_SxL[:, 0])
+    outcome.metrics[f"{prefix}log_growth/dimensions/{name}"] = over_seeds(growth_S)
 
 
 def draw_covariance_trained(arrays):
@@ -103,13 +109,13 @@ def draw_covariance_trained(arrays):
 
 
 def _measure(model, layers: int, params, tokens_BxT) -> np.ndarray:
-    """(members, statistics and dimensions) of the last block's states."""
+    """Returns the (members, statistics and dimensions) of the last block's states."""
     name = f"block_{layers - 1}/states"
 
-    def one(params):
+    def of_member(params):
         states = capture(model, params, tokens_BxT, names=[name])[name]
         pairs = [f(states).mean() for f in depth.STATISTICS.values()]
         return jnp.stack([*pairs, observables.dimensions(states)])
 
     with jax.enable_x64(False):
-        return np.asarray(jax.jit(lambda p: jax.lax.map(one, p))(params))
+        return np.asarray(jax.jit(lambda p: jax.lax.map(of_member, p))(params))

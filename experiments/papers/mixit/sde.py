@@ -1,6 +1,6 @@
-"""The covariance SDE (Theorem 2.1 of the MixiT paper) beside finite networks.
+"""The covariance SDE (Theorem 2.1 of the MixiT paper) compared with finite random networks.
 
-Phi = h^T h / n of m tokens, n the width, tau = depth/n. Random networks; nothing is trained.
+Phi = h^T h / n is the covariance of m tokens, n is the width, tau = depth/n. Nothing is trained.
 """
 
 from collections.abc import Sequence
@@ -12,51 +12,52 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.outcome import Outcome, exact
-from jaxformer.training.metrics import Mean, over_seeds
+from jaxformer.training.metrics import over_seeds
 from theory import covariance_sde as cs
 
 BLUE, ORANGE, GREEN = plots.COLOURS[:3]
-CHUNK = 100_000  # samples at once
+CHUNK_SAMPLES = 100_000  # at once in memory
 
 
 def measure_one_step(
     lengths: Sequence[int], width: int, samples: int, causal_too: bool, seed: int
 ) -> Outcome:
-    """The mean and the covariance of Phi after one layer against their exact formulas."""
-    metrics: dict[str, Mean] = {}
-    arrays: dict[str, Any] = {}
+    """Compares the mean and the covariance of Phi after one layer with their exact formulas."""
+    outcome = Outcome()
     for name, m, causal in _cases(lengths, causal_too):
-        found = _moments(m, width, samples, causal, seed)
-        metrics[f"drift_z/{name}"] = exact(np.abs(found["drift_z"]).max())
-        metrics[f"covariance_z_rms/{name}"] = exact(np.sqrt((found["z"] ** 2).mean()))
-        metrics[f"covariance_error/{name}"] = exact(found["error"])
-        metrics[f"covariance_error_leading_order/{name}"] = exact(found["error_leading"])
-        metrics[f"covariance_noise/{name}"] = exact(found["noise"])
-        arrays |= {f"{key}/{name}": value for key, value in found.items()}
-    return Outcome(arrays, metrics)
+        moments = _moments(m, width, samples, causal, seed)
+        numbers = {
+            "drift_z": np.abs(moments["drift_z"]).max(),
+            "covariance_z_rms": np.sqrt((moments["z"] ** 2).mean()),
+            "covariance_error": moments["error"],
+            "covariance_error_leading_order": moments["error_leading"],
+            "covariance_noise": moments["noise"],
+        }
+        outcome.metrics |= {f"{key}/{name}": exact(value) for key, value in numbers.items()}
+        outcome.arrays |= {f"{key}/{name}": value for key, value in moments.items()}
+    return outcome
 
 
 def _cases(lengths: Sequence[int], causal_too: bool) -> list[tuple[str, int, bool]]:
-    """(name, m, causal) of each measurement."""
+    """Returns the (name, m, causal) of each measurement."""
     kinds = (False, True) if causal_too else (False,)
     return [(f"m={m}{',causal' * causal}", m, causal) for m in lengths for causal in kinds]
 
 
 def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[str, Any]:
-    """One layer's drift and covariance, measured and predicted, with standard errors."""
+    """Returns one layer's drift and covariance, measured and predicted, with standard errors."""
     x = np.random.default_rng(seed).normal(size=(m, m + 2))
     phi = jnp.asarray(x @ x.T / (m + 2))
     upper = np.triu_indices(m)
     centre = np.asarray(cs.one_step_mean(phi, width, cs.Mixing(causal)))[upper]
     p = len(centre)
-    first, second, fourth, done = np.zeros(p), np.zeros((p, p)), np.zeros((p, p)), 0
-    while done < samples:
-        n = min(CHUNK, samples - done)
-        key = jax.random.fold_in(jax.random.key(seed), done)
-        found = cs.measure(key, phi, width, 1, n, mixing=cs.Mixing(causal))
-        x = np.asarray(found)[:, *upper] - centre
+    first, second, fourth = np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
+    for start in range(0, samples, CHUNK_SAMPLES):
+        n = min(CHUNK_SAMPLES, samples - start)
+        key = jax.random.fold_in(jax.random.key(seed), start)
+        phis = cs.measure(key, phi, width, 1, n, mixing=cs.Mixing(causal))
+        x = np.asarray(phis)[:, *upper] - centre
         first, second, fourth = first + x.sum(0), second + x.T @ x, fourth + (x**2).T @ (x**2)
-        done += n
     mean, cov = first / samples, second / samples
     error = np.sqrt((fourth / samples - cov**2) / samples)
     predicted = np.asarray(cs.one_step_covariance(phi, width, cs.Mixing(causal)))
@@ -83,19 +84,21 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
 def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
     figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.0))
     bins = np.linspace(-4, 4, 33)
-    low, high, z, rms = np.inf, -np.inf, [], []
+    low, high, largest_z, rms_z = np.inf, -np.inf, [], []
     for i, (name, m, _) in enumerate(_cases(lengths, causal_too)):
-        found = {key: arrays[f"{key}/{name}"] for key in ("drift", "covariance", "z", "drift_z")}
+        drift, covariance, z, drift_z = (
+            arrays[f"{key}/{name}"] for key in ("drift", "covariance", "z", "drift_z")
+        )
         look = {"color": plots.COLOURS[i % 7]}
         tokens, label = np.arange(1, m + 1), name.replace("=", " = ").replace(",", ", ")
         measured, error = arrays[f"drift_measured/{name}"], 2 * arrays[f"drift_error/{name}"]
         left.errorbar(tokens, measured, error, fmt="o", ms=3, capsize=2, label=label, **look)
-        left.plot(tokens, found["drift"], lw=1, **look)
-        middle.plot(found["covariance"], arrays[f"covariance_measured/{name}"], ".", ms=4, **look)
-        right.hist(found["z"], bins, density=True, histtype="step", **look)
-        low, high = min(low, found["covariance"].min()), max(high, found["covariance"].max())
-        z.append(np.abs(found["drift_z"]).max())
-        rms.append(np.sqrt((found["z"] ** 2).mean()))
+        left.plot(tokens, drift, lw=1, **look)
+        middle.plot(covariance, arrays[f"covariance_measured/{name}"], ".", ms=4, **look)
+        right.hist(z, bins, density=True, histtype="step", **look)
+        low, high = min(low, covariance.min()), max(high, covariance.max())
+        largest_z.append(np.abs(drift_z).max())
+        rms_z.append(np.sqrt((z**2).mean()))
     middle.plot([low, high], [low, high], color="0.4", lw=1)
     right.plot(bins, np.exp(-(bins**2) / 2) / np.sqrt(2 * np.pi), color="black", label="N(0, 1)")
     left.set(xlabel="token", ylabel=r"drift $n\,(E[\Phi']-\Phi)^{aa}$")
@@ -104,8 +107,8 @@ def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
     plots.name(right)
     plots.headed(
         figure,
-        f"One layer of width {width} has the predicted mean (largest |z| {max(z):.1f}) and "
-        f"covariance (rms z {min(rms):.2f} to {max(rms):.2f}, noise would give 1)",
+        f"One layer of width {width} has the predicted mean (largest |z| {max(largest_z):.1f}) and "
+        f"covariance (rms z {min(rms_z):.2f} to {max(rms_z):.2f}, noise would give 1)",
         "Left: dots measured with two standard errors, lines predicted. Middle and right: every "
         "entry of the covariance.",
         left,
@@ -116,14 +119,14 @@ def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
 def measure_printed_variance(
     length: int, width: int, layers: int, samples: int, seed: int
 ) -> Outcome:
-    """log Tr(Phi)/m by layer with mixing variance 1/(nm) and with the printed 1/sqrt(nm)."""
+    """Measures log Tr(Phi)/m by layer with mixing variance 1/(nm) and the printed 1/sqrt(nm)."""
     phi, at = _start(length), np.unique(np.linspace(0, layers, 17).astype(int))
     std = {"1/(nm)": (width * length) ** -0.5, "1/sqrt(nm)": (width * length) ** -0.25}
     keys = jax.random.split(jax.random.key(seed), 2)
     curves = {}
     for key, (name, value) in zip(keys, std.items(), strict=True):
-        found = cs.measure(key, phi, width, layers, samples, at.tolist(), cs.Mixing(scale=value))
-        curves[name] = np.asarray(cs.log_trace(found))
+        phis = cs.measure(key, phi, width, layers, samples, at.tolist(), cs.Mixing(scale=value))
+        curves[name] = np.asarray(cs.log_trace(phis))
     key = jax.random.fold_in(keys[0], 1)
     paths = cs.predict(key, phi, layers / width, samples, 2 * layers, at / width)
     sde = np.asarray(cs.log_trace(paths)).mean(0)
@@ -157,7 +160,7 @@ def draw_printed_variance(arrays, length: int, width: int):
 def measure_causal(
     length: int, width: int, tau: float, paths: int, samples: int, steps: int, seed: int
 ) -> Outcome:
-    """Mean correlations of all pairs of tokens under causal mixing: SDE, networks, difference."""
+    """Compares mean correlations of all pairs of tokens under causal mixing: SDE and networks."""
     phi, keys = _start(length), jax.random.split(jax.random.key(seed), 2)
     depth = round(tau * width)
     solved = cs.predict(keys[0], phi, depth / width, paths, steps, mixing=cs.Mixing(causal=True))

@@ -1,4 +1,4 @@
-"""Trajectories and distributions of the covariance SDE beside networks of several widths."""
+"""Paths and distributions of the covariance SDE, compared with networks of several widths."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,7 +11,6 @@ import numpy as np
 from experiments.papers import plots
 from experiments.papers.outcome import Outcome, exact
 from jaxformer.core.errors import UserError
-from jaxformer.training.metrics import Mean
 from theory import covariance_sde as cs
 
 QUANTITIES = {
@@ -20,7 +19,7 @@ QUANTITIES = {
     "log_eigenvalue_1": r"eigenvalue: log $\lambda_1$",
     "log_eigenvalue_2": r"the next: log $\lambda_2$",
 }
-SHOWN = 6  # sample paths
+SHOWN_PATHS = 6
 
 
 def measure_paths(
@@ -32,13 +31,13 @@ def measure_paths(
     samples: int,
     seed: int,
 ) -> Outcome:
-    """log-trace, correlation and eigenvalues: the SDE's law against that of networks.
+    """Compares the SDE's distributions of log-trace, correlation and eigenvalues with networks'.
 
-    A width n has whole layers only, so it is compared with the SDE at round(tau n)/n.
+    A network has whole layers only: width n is compared with the SDE at round(tau n)/n.
     """
     if not times or not widths or any(late <= early for early, late in pairwise(times)):
         raise UserError(
-            "figure.widths must name one at least and figure.times increase, got "
+            "figure.widths must have at least one width and figure.times must increase, got "
             f"{tuple(widths)} and {tuple(times)}."
         )
     phi = 0.5 * jnp.eye(length) + 0.5
@@ -46,10 +45,10 @@ def measure_paths(
     stops = sorted({l / n for n, ls in layers.items() for l in ls} | set(times))
     keys = jax.random.split(jax.random.key(seed), len(widths) + 3)
     solved = quantities(cs.predict(keys[0], phi, stops[-1], paths, steps, stops))
-    # Two samples of one law are farther apart than `ks_noise` in 1 % of the cases.
+    # Two samples of one distribution are farther apart than `ks_noise` in 1 % of the cases.
     noise = 1.63 * (1 / paths + 1 / samples) ** 0.5
     arrays: dict[str, Any] = {"ks_noise": noise}
-    metrics: dict[str, Mean] = {"ks_noise": exact(noise)}
+    metrics = {"ks_noise": exact(noise)}
     for key, (n, ls) in zip(keys[3:], layers.items(), strict=True):
         for name, values in quantities(cs.measure(key, phi, n, ls[-1], samples, ls)).items():
             theory = [solved[name][:, stops.index(l / n)] for l in ls]
@@ -66,28 +65,31 @@ def measure_paths(
         "sde": (grid, cs.predict(keys[1], phi, grid[-1], bundle, steps, grid)),
         "networks": (ls / widest, cs.measure(keys[2], phi, widest, ls[-1], bundle, ls.tolist())),
     }
-    for who, (taus, found) in walks.items():
-        arrays[f"walk/{who}/times"] = taus
-        for name, values in quantities(found).items():
-            arrays[f"walk/{who}/band/{name}"] = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
-            arrays[f"walk/{who}/some/{name}"] = values[:SHOWN]
+    for source, (taus, phis) in walks.items():
+        arrays[f"walk/{source}/times"] = taus
+        for name, values in quantities(phis).items():
+            arrays[f"walk/{source}/band/{name}"] = np.quantile(values, (0.05, 0.5, 0.95), axis=0)
+            arrays[f"walk/{source}/some/{name}"] = values[:SHOWN_PATHS]
     return Outcome(arrays | {"times": times}, metrics)
 
 
 def quantities(phi) -> dict[str, np.ndarray]:
-    """{name: (paths, times)} of Phi (paths, times, m, m)."""
+    """Returns the arrays (paths, times) of each quantity of Phi (paths, times, m, m)."""
     eigenvalues = np.linalg.eigvalsh(np.asarray(phi))
     return {
         "log_trace": np.asarray(cs.log_trace(phi)),
         "correlation": np.asarray(cs.correlation(phi)),
-        # Far below the largest one an eigenvalue is rounding.
+        # An eigenvalue far below the largest one is rounding.
         "log_eigenvalue_1": np.log(eigenvalues[..., -1]),
         "log_eigenvalue_2": np.log(np.maximum(eigenvalues[..., -2], 1e-14 * eigenvalues[..., -1])),
     }
 
 
 def ks(x: np.ndarray, y: np.ndarray) -> float:
-    """The Kolmogorov-Smirnov distance of two samples; scipy.stats takes seconds to import."""
+    """Returns the Kolmogorov-Smirnov distance of two samples.
+
+    scipy.stats has it too, but takes seconds to import.
+    """
     both = np.concatenate([x, y])
     shares = [np.searchsorted(np.sort(sample), both, "right") / len(sample) for sample in (x, y)]
     return float(np.abs(shares[0] - shares[1]).max())
@@ -102,7 +104,7 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         low, high = np.quantile(theory, (0.001, 0.999))
         bins = np.linspace(low, high, 41)
         column[1].hist(theory, bins, density=True, color="0.8", label="SDE")
-        # The widest networks, which are also those above, have the same colour in both rows.
+        # The widest networks have the same colour in both rows.
         for colour, n in zip(plots.COLOURS[1:], sorted(widths, reverse=True)):
             look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
             column[1].hist(arrays[f"n={n}/{name}"][:, -1], bins, density=True, **look)
@@ -116,8 +118,8 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         figure,
         f"Networks of width {max(widths)} follow the SDE: the largest KS distance, {largest:.3f}, "
         f"{verdict} two samples of one law ({arrays['ks_noise']:.3f})",
-        f"Above: median, the band from 5 to 95 %, and {SHOWN} paths each of the SDE (blue) and of "
-        f"networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
+        f"Above: median, the band from 5 to 95 %, and {SHOWN_PATHS} paths each of the SDE (blue) "
+        f"and of networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
         f"{', '.join(map(str, widths))}; the largest is that of all quantities at "
         rf"$\tau$ = {', '.join(f'{tau:g}' for tau in times)}.",
         axes[1, 0],
@@ -126,10 +128,10 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
 
 
 def _walks(axis, arrays, name: str, networks: str) -> None:
-    """The SDE's paths and those of networks: some of each, their median and their band."""
-    for colour, who, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks)):
-        taus = arrays[f"walk/{who}/times"]
-        low, middle, high = arrays[f"walk/{who}/band/{name}"]
+    """Draws some paths of the SDE and of networks, with their median and band."""
+    for colour, source, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks)):
+        taus = arrays[f"walk/{source}/times"]
+        low, middle, high = arrays[f"walk/{source}/band/{name}"]
         axis.fill_between(taus, low, high, color=colour, alpha=0.15, lw=0)
         axis.plot(taus, middle, color=colour, lw=1.6, label=label)
-        axis.plot(taus, arrays[f"walk/{who}/some/{name}"].T, color=colour, lw=0.4, alpha=0.7)
+        axis.plot(taus, arrays[f"walk/{source}/some/{name}"].T, color=colour, lw=0.4, alpha=0.7)

@@ -1,4 +1,4 @@
-"""How fast each variant trains as a language model, measured by the training loop (Appendix C)."""
+"""The training speed of each variant as a language model, by the training loop (Appendix C)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ BASE = "standard"
 
 @dataclass(frozen=True)
 class Padded(CausalText):
-    """The packaged chain with a larger vocabulary, of which the text uses some symbols."""
+    """The packaged text with a larger vocabulary; the text uses only its first symbols."""
 
     vocab: int = 0
 
@@ -49,11 +49,11 @@ def measure_speed(
     loss_chunk: int,
     seed: int,
 ) -> Outcome:
-    """Tokens a second of each variant; in every round each has one turn of `steps` steps.
+    """Measures the tokens per second of each variant, relative to Standard.
 
-    Each round begins with another variant: a machine that slows down slows all of them. `speed` is
-    that over Standard's of the same round, and `products` what the matrix products that a variant
-    does not compute would allow.
+    In every round each variant trains for `steps` steps. Each round begins with another variant, so
+    a machine that slows down affects all of them. `speed` compares with Standard in the same
+    round. `products` is the ratio of matrix products, the speed that their saving would allow.
     """
     check_speed(models, rules, vocab, steps)
     settings = TrainSettings(
@@ -65,10 +65,10 @@ def measure_speed(
     tokens, flops = {name: np.empty(rounds) for name in names}, {}
     for r in range(rounds):
         for name in map(str, np.roll(names, -r)):
-            heard = _turn(setups[name], settings)
-            tokens[name][r] = heard.numbers()["tokens_per_second"]
-            flops[name] = heard.flops
-            rate = f"{tokens[name][r]:,.0f} tokens a second"
+            throughput = _turn(setups[name], settings)
+            tokens[name][r] = throughput.numbers()["tokens_per_second"]
+            flops[name] = throughput.flops
+            rate = f"{tokens[name][r]:,.0f} tokens per second"
             print(f"round {r + 1}/{rounds}  {name}: {rate}", flush=True)
     speed = {name: tokens[name] / tokens[BASE] for name in names}
     allowed = {name: flops[BASE] / flops[name] for name in names}
@@ -86,7 +86,7 @@ def measure_speed(
 def check_speed(
     models: Mapping[str, Any], rules: Mapping[str, Any], vocab: int, steps: int
 ) -> None:
-    """Raises unless each model has its rules, the text its symbols and a turn a step to measure."""
+    """Raises unless models and rules match and the sizes allow a measurement."""
     if not models or models.keys() != rules.keys():
         raise UserError(
             f"figure.models and figure.rules must name the same variants, got {[*models]} and "
@@ -97,11 +97,11 @@ def check_speed(
     least = CausalText().vocab_size
     if vocab < least:
         raise UserError(f"figure.vocab must be at least {least}, the text's symbols, got {vocab}.")
-    check_range("figure.steps", steps, 2)  # the first ones compile and do not count
+    check_range("figure.steps", steps, 2)  # the first step compiles and is not measured
 
 
 def draw_speed(arrays, models):
-    """Measured speed beside what the matrix products allow."""
+    """Draws the measured speed and the speed that the matrix products allow."""
     figure, (axis,) = plots.row(1, (plots.PAGE, 2.3))
     speed_VxR, products_V = np.asarray(arrays["speed"]), np.asarray(arrays["products"])
     names = [name.replace("_", " ") for name in _order(models)]
@@ -113,12 +113,12 @@ def draw_speed(arrays, models):
     axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axis.set_xticks(x, names)
     axis.set(ylabel="speed over Standard's", xlim=(-0.5, len(names) - 0.5))
-    found = ", ".join(
+    speeds = ", ".join(
         f"{name} {mean:.2f}" for name, mean in zip(names[1:], speed_VxR[1:].mean(1), strict=True)
     )
     plots.headed(
         figure,
-        f"Tokens a second over Standard's: {found}",
+        f"Tokens per second over Standard's: {speeds}",
         f"Bars: standard errors over {speed_VxR.shape[1]} rounds, all have a turn in each.",
         axis,
     )
@@ -126,7 +126,7 @@ def draw_speed(arrays, models):
 
 
 def _order(models: Mapping[str, Any]) -> list[str]:
-    """Standard first: a config sorts its names."""
+    """Returns the variants with Standard first; a config sorts them by name."""
     return sorted(models, key=lambda name: (name != BASE, name))
 
 
@@ -139,8 +139,8 @@ def _setup(fields: Mapping[str, Any], rules, settings: TrainSettings, seed: int)
         sizes = DataSettings(test_size=1, validation_size=1)
         data = make_source(task, sizes, settings.batch_size)
         model = decoder(**fields, dtype=jnp.float32, param_dtype=jnp.float32)
-        nouns = (task, model, partition, tx, data, population(seed, 1, (1e-3,)))
-        return make_setup(*nouns, settings, DeviceSettings())
+        parts = (task, model, partition, tx, data, population(seed, 1, (1e-3,)))
+        return make_setup(*parts, settings, DeviceSettings())
 
 
 def _turn(setup: Setup, settings: TrainSettings) -> Throughput:

@@ -1,4 +1,7 @@
-"""Theorem 5.1 of version B: one layer of random attention as a basis of causal functions."""
+"""Theorem 5.1 of version B: one layer of random attention as a basis of causal functions.
+
+B sequences, T tokens, D numbers per token, H heads, F features, C readouts.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -12,7 +15,6 @@ from experiments.papers import plots
 from experiments.papers.outcome import Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.models import attention
-from jaxformer.training.metrics import over_seeds
 
 ARMS = {
     "frozen_qk": "Frozen-QK, (B.1): no positions",
@@ -26,18 +28,18 @@ TARGETS = {
     "pointwise": "sin of the token itself",
 }
 READOUTS = {"linear": "linear readout, as in the proof", "mlp": "and a ReLU layer"}
-CHUNK = 250  # sequences at once: all heads' features of all sequences would not fit
+CHUNK_SEQUENCES = 250  # at once: the features of all sequences would not fit into memory
 
 
 class Problem(NamedTuple):
-    """Sequences of `length` tokens, `dim` numbers each; how many; the heads' law; the penalty."""
+    """The data and the readout: sequences, the heads' distribution, and the penalty."""
 
-    length: int
-    dim: int
-    train: int
+    length: int  # tokens per sequence
+    dim: int  # numbers per token
+    train: int  # sequences
     test: int
-    qk_std: float
-    ridge: float
+    qk_std: float  # standard deviation of query and key weights
+    ridge: float  # penalty of the ridge regression
 
 
 def measure_universality(
@@ -48,19 +50,19 @@ def measure_universality(
     seed: int,
     n_seeds: int,
 ) -> Outcome:
-    """Error of the best readout of random heads against their number, for four causal targets.
+    """Measures the error of the best readout of random heads, for four causal targets.
 
     Head i gives a sequence u in [-1, 1]^(m x d) the feature g_i(u) = A_i(u) u, with A_i a causal
     softmax under fixed random W_i^Q, W_i^K (B.1), or MixiT's fixed matrix. The prediction is linear
-    in (1, u_t, g_1,t, .., g_H,t), which is what trained value and output weights can do; with the
-    ReLU layer, `relu_features` random units of that vector stand beside it. Readouts are ridge
-    regressions on `train` sequences; the error is the mean square on `test` others over the
-    target's variance. Both counts are rounded up to whole chunks of 250 where they are larger.
+    in (1, u_t, g_1,t, .., g_H,t): trained value and output weights can compute no more. The
+    "mlp" readout adds `relu_features` random ReLU units of that vector. Readouts are ridge
+    regressions on `train` sequences. The error is the mean square on `test` other sequences over
+    the target's variance. Both counts are rounded up to whole chunks if they exceed one chunk.
     """
     counts = {"linear": heads, "mlp": mlp_heads}
-    for name, found in (("heads", heads), ("mlp_heads", mlp_heads)):
-        if len(found) < 2 or min(found) < 1 or sorted(set(found)) != list(found):
-            raise UserError(f"figure.{name} must be at least two growing numbers, got {found}.")
+    for name, numbers in (("heads", heads), ("mlp_heads", mlp_heads)):
+        if len(numbers) < 2 or min(numbers) < 1 or sorted(set(numbers)) != list(numbers):
+            raise UserError(f"figure.{name} must be at least two growing numbers, got {numbers}.")
     if min(*problem[:4], relu_features) < 1:
         raise UserError("figure.length, dim, train, test and relu_features must be at least 1.")
     keys = jax.random.split(jax.random.key(seed), n_seeds)
@@ -70,34 +72,35 @@ def measure_universality(
         errors[f"linear_{arm}"] = np.stack([np.asarray(run(key)) for key in keys])
         run = jax.jit(functools.partial(_with_mlp, arm, tuple(mlp_heads), relu_features, problem))
         errors[f"mlp_{arm}"] = np.stack([np.asarray(run(key)) for key in keys])
-    metrics = {
-        f"error/{readout}/{arm}/{target}/H={H}": over_seeds(errors[f"{readout}_{arm}"][:, h, k])
-        for readout in READOUTS
-        for arm in ARMS
-        for k, target in enumerate(TARGETS)
-        for h, H in enumerate(counts[readout])
-    }
-    metrics |= {f"verdict/{name}": exact(value) for name, value in _verdict(errors).items()}
-    return Outcome({"heads": heads, "mlp_heads": mlp_heads, **errors}, metrics)
+    outcome = Outcome({"heads": heads, "mlp_heads": mlp_heads, **errors})
+    for readout in READOUTS:
+        for arm in ARMS:
+            name = f"error/{readout}/{arm}/{{}}/H={{}}"
+            outcome.grid(name, errors[f"{readout}_{arm}"].T, TARGETS, counts[readout])
+    outcome.metrics |= {f"verdict/{name}": exact(v) for name, v in _verdict(errors).items()}
+    return outcome
 
 
 def targets(u_BxTxD: jax.Array) -> jax.Array:
-    """(B, T, targets, D): four continuous causal functions, in the order of TARGETS."""
+    """Returns four continuous causal functions in the order of TARGETS, (B, T, targets, D)."""
     length = u_BxTxD.shape[1]
     past_TxT = jnp.tril(jnp.ones((length, length), bool), -1)
     scores_BxTxT = 4 * jnp.einsum("btd,bsd->bts", u_BxTxD, u_BxTxD)
     scores_BxTxT = jnp.where(past_TxT[None], scores_BxTxT, -1e9)
     weights_BxTxT = jnp.where(past_TxT[None], jax.nn.softmax(scores_BxTxT), 0)
-    lookup = weights_BxTxT @ u_BxTxD  # of earlier tokens: the first one finds nothing, 0
+    lookup = weights_BxTxT @ u_BxTxD  # among earlier tokens; 0 for the first token
     maximum = jax.lax.cummax(u_BxTxD, axis=1)
     previous = jnp.concatenate([jnp.zeros_like(u_BxTxD[:, :1]), u_BxTxD[:, :-1]], axis=1)
     return jnp.stack([lookup, maximum, previous, jnp.sin(jnp.pi * u_BxTxD)], axis=2)
 
 
 def features(arm: str, heads: int, qk_std: float, key: jax.Array, u_BxTxD: jax.Array) -> jax.Array:
-    """(B, T, 1 + D + heads D): 1, the token and every head's mix; more heads append columns."""
+    """Returns 1, the token and the output of every head, (B, T, 1 + D + heads D).
+
+    More heads append columns and leave the first ones as they are.
+    """
     B, T, D = u_BxTxD.shape
-    # A key a head: the first heads of a wider layer are those of a narrower one.
+    # One key per head, so a wider layer begins with the heads of a narrower one.
     keys_H = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(heads))
     if arm == "mixit":
         draw = functools.partial(attention.mixing_matrix, heads=1, length=T, std=T**-0.5)
@@ -116,7 +119,7 @@ def features(arm: str, heads: int, qk_std: float, key: jax.Array, u_BxTxD: jax.A
 
 
 def _nested(arm, heads, problem: Problem, key) -> jax.Array:
-    """(heads, targets) errors of the linear readout, by one Gram matrix of all heads' features."""
+    """Returns the (heads, targets) errors of the linear readout, from one Gram matrix."""
     dim = problem.dim
     phi = functools.partial(features, arm, heads[-1], problem.qk_std, jax.random.fold_in(key, 0))
     columns_C = 1 + dim + dim * jnp.array(heads)
@@ -125,7 +128,7 @@ def _nested(arm, heads, problem: Problem, key) -> jax.Array:
 
 
 def _with_mlp(arm, heads, units, problem: Problem, key) -> jax.Array:
-    """(heads, targets) errors with `units` random ReLU features of the same vector."""
+    """Returns the (heads, targets) errors with `units` random ReLU features added."""
     w_key, b_key = jax.random.split(jax.random.fold_in(key, 1))
     dim = problem.dim
     columns = 1 + dim + dim * heads[-1]
@@ -147,24 +150,26 @@ def _with_mlp(arm, heads, units, problem: Problem, key) -> jax.Array:
 
 
 def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
-    """(C, targets): ridge regression on the features that each row of `used_CxF` lets through."""
+    """Returns the (C, targets) errors of ridge regressions on the features in `used_CxF`."""
     length, dim, train, test, _, ridge = problem
-    most = used_CxF.shape[1]
+    F = used_CxF.shape[1]
 
     def draw(name, n):
         key_ = jax.random.fold_in(key, name)
-        return jax.random.uniform(key_, (-(-n // CHUNK), min(n, CHUNK), length, dim), minval=-1.0)
+        return jax.random.uniform(
+            key_, (-(-n // CHUNK_SEQUENCES), min(n, CHUNK_SEQUENCES), length, dim), minval=-1.0
+        )
 
     def add(total, u_BxTxD):
-        x, y = phi(u_BxTxD).reshape(-1, most), targets(u_BxTxD).reshape(-1, len(TARGETS) * dim)
+        x, y = phi(u_BxTxD).reshape(-1, F), targets(u_BxTxD).reshape(-1, len(TARGETS) * dim)
         return (total[0] + x.T @ x, total[1] + x.T @ y), None
 
-    zeros = jnp.zeros((most, most)), jnp.zeros((most, len(TARGETS) * dim))
+    zeros = jnp.zeros((F, F)), jnp.zeros((F, len(TARGETS) * dim))
     (gram, cross), _ = jax.lax.scan(add, zeros, draw(2, train))
 
-    def fit(used_F):  # unused features get the unit matrix and no target
+    def fit(used_F):  # unused features have a unit matrix and target 0
         both = used_F[:, None] & used_F[None]
-        penalty_F = jnp.where(used_F, ridge * jnp.trace(gram) / most, 1.0)
+        penalty_F = jnp.where(used_F, ridge * jnp.trace(gram) / F, 1.0)
         matrix = jnp.where(both, gram, 0) + jnp.diag(penalty_F)
         return jax.scipy.linalg.solve(matrix, jnp.where(used_F[:, None], cross, 0), assume_a="pos")
 
@@ -182,7 +187,7 @@ def _errors(phi, used_CxF, problem: Problem, key) -> jax.Array:
 
 
 def _verdict(errors) -> dict[str, bool]:
-    """What the theorem says, and what its proof leaves out; h = -1 is the most heads."""
+    """Returns the statements of the theorem, and those that its proof leaves out."""
     at = functools.partial(_at, errors)
 
     def falls(arm, target):  # over the last doubling of the heads
@@ -191,21 +196,21 @@ def _verdict(errors) -> dict[str, bool]:
     return {
         "frozen_qk_learns_lookup": falls("frozen_qk", "lookup")
         and at("linear", "frozen_qk", "lookup") < 0.5 * at("linear", "frozen_qk", "lookup", 0),
-        # Features linear in u: once the heads span the causal maps, more of them add nothing.
+        # Features are linear in u: once they span the causal maps, more heads add nothing.
         "mixit_stops_at_linear": not falls("mixit", "lookup")
         and at("linear", "mixit", "lookup") > 1.25 * at("linear", "frozen_qk", "lookup"),
-        # Without positions a layer is blind to the order of the past, with or without an MLP.
+        # Without positions a layer cannot see the order of earlier tokens, even with an MLP.
         "order_needs_positions": not falls("frozen_qk", "previous")
         and all(at(readout, "frozen_qk", "previous") > 0.5 for readout in READOUTS)
         and falls("frozen_qk_rotary", "previous"),
-        # With an MLP, MixiT too passes the best causal linear map.
+        # With an MLP, MixiT too is better than the best causal linear map.
         "mixit_with_mlp_is_not_linear": at("mlp", "mixit", "maximum")
         < 0.5 * at("linear", "mixit", "maximum"),
     }
 
 
 def _at(errors, readout: str, arm: str, target: str, h: int = -1) -> float:
-    """The mean error over seeds; h = -1 is the most heads."""
+    """Returns the mean error over seeds; h = -1 is the largest number of heads."""
     return float(errors[f"{readout}_{arm}"].mean(0)[h, list(TARGETS).index(target)])
 
 
@@ -213,17 +218,16 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
     size, shared = (plots.PAGE, 3.9), {"sharex": True, "sharey": True}
     figure, axes = plots.grid(2, len(TARGETS), size, **shared)
     counts = {"linear": heads, "mlp": mlp_heads}
-    for row, (readout, how) in zip(axes, READOUTS.items(), strict=True):
+    for row, (readout, title) in zip(axes, READOUTS.items(), strict=True):
         for k, (axis, label) in enumerate(zip(row, TARGETS.values(), strict=True)):
-            for colour, (arm, name) in zip(plots.COLOURS, ARMS.items()):
-                found = arrays[f"{readout}_{arm}"][:, :, k]
-                plots.means(axis, counts[readout], found, fmt="o-", color=colour, label=name)
+            errors = {name: arrays[f"{readout}_{arm}"][:, :, k] for arm, name in ARMS.items()}
+            plots.curves(axis, counts[readout], errors, fmt="o-")
             axis.set(xscale="log", yscale="log")
             axis.set_xticks(heads[::2], [str(H) for H in heads[::2]])
             axis.minorticks_off()
             if readout == "linear":
                 plots.titled(axis, label)
-        row[0].set_ylabel(f"{how}\nerror / variance of target")
+        row[0].set_ylabel(f"{title}\nerror / variance of target")
     for axis in axes[-1]:
         axis.set_xlabel("random heads H")
     at = functools.partial(_at, arrays)

@@ -11,7 +11,7 @@ import pytest
 from experiments.papers import fitting
 from experiments.papers.associations import allocation
 from experiments.papers.mixit import depth, depth_trained
-from experiments.papers.outcome import Training
+from experiments.papers.outcome import Outcome, Training
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
@@ -96,7 +96,9 @@ def test_the_verdict_of_table_6():
         "cosine_grows": False,
         "cosine_mixit_below": False,
     }
-    numbers = depth.numbers(values, (2, 32))
+    outcome = Outcome()
+    depth.add_numbers(outcome, values, (2, 32))
+    numbers = outcome.metrics
     assert numbers["log_growth/covariance/random"].mean == pytest.approx(np.log(4))
     assert numbers["log_random_over_mixit/covariance"].mean == pytest.approx(np.log(10))
     assert numbers["log_random_over_mixit/cosine"].mean == pytest.approx(0)
@@ -112,10 +114,12 @@ def test_dimensions_count_the_directions_that_states_fill():
     assert observables.dimensions(line) == pytest.approx(1, rel=1e-5)
     assert observables.dimensions(np.ones((2, 3, 8))) == 0
 
-    filled = {"random": np.array([[8.0, 2.0], [16.0, 4.0]])}
-    found = depth_trained.dimensions(filled, (2, 32), "before/")
-    assert found["before/dimensions/random/L=32"].mean == 3
-    assert found["before/log_growth/dimensions/random"].mean == pytest.approx(-np.log(4))
+    outcome = Outcome()
+    filled_SxL = np.array([[8.0, 2.0], [16.0, 4.0]])
+    depth_trained.add_dimensions(outcome, "random", filled_SxL, (2, 32), "before/")
+    assert outcome.metrics["before/dimensions/random/L=32"].mean == 3
+    growth = outcome.metrics["before/log_growth/dimensions/random"]
+    assert growth.mean == pytest.approx(-np.log(4))
 
 
 @pytest.mark.slow

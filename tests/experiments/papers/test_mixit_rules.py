@@ -1,10 +1,9 @@
-"""Each rule of the MixiT rows rejects a wrong alternative of what its sentence says."""
+"""Rules of the MixiT items hold for a true sentence and reject a wrong alternative."""
 
 import math
 
-import pytest
-
-from experiments.ledger.rules import HELD, NOT_HELD
+from experiments.ledger.item import Item
+from experiments.ledger.rules import HELD, NOT_HELD, Rule
 from experiments.ledger.statistics import Number
 from experiments.papers import PAPERS
 
@@ -12,26 +11,36 @@ ITEMS = {item.name: item for name in ("mixit", "random_attention") for item in P
 ERROR = 0.002  # between seeds, and of the test set
 
 
-def judged(item: str, words: str, *numbers: float) -> str:
-    """The verdict of the only rule or check that has these words, its sides having these numbers.
+def judged(item: Item, fragment: str, *numbers: float) -> str:
+    """Returns the verdict of the only rule or check whose sentence contains the fragment.
 
-    A number goes to each side that names a cell, left side first.
+    The numbers are those of the sides that name a cell, left side first.
     """
-    asked = ITEMS[item].rules | ITEMS[item].checks
-    (text,) = [text for text in asked if words in text]
-    left = iter(numbers)
+    rules = item.rules | item.checks
+    (sentence,) = [sentence for sentence in rules if fragment in sentence]
+    remaining = iter(numbers)
 
     def read(side):
         if not side.metric:
             return Number(side.value)
-        return Number(next(left), ERROR, 3, ERROR) if not side.is_baseline else Number(next(left))
+        value = next(remaining)
+        return Number(value) if side.is_baseline else Number(value, ERROR, 3, ERROR)
 
-    verdict = asked[text].judge(text, read).verdict
-    assert not [*left], "more numbers than sides"
+    verdict = rules[sentence].judge(sentence, read).verdict
+    assert not [*remaining], "more numbers than sides"
     return verdict
 
 
-# item, words of its rule, numbers for which the sentence is true, and numbers for which it is not
+def failures(cases) -> list[str]:
+    """Returns the cases (item, fragment, right, wrong) whose two verdicts are not held, failed."""
+    verdicts = {
+        (item.name, fragment): (judged(item, fragment, *right), judged(item, fragment, *wrong))
+        for item, fragment, right, wrong in cases
+    }
+    return [f"{case}: {pair}" for case, pair in verdicts.items() if pair != (HELD, NOT_HELD)]
+
+
+# item, fragment of its rule's sentence, numbers that make the sentence true, and false
 CASES = [
     ("Equation (2.3), retrieval", "text's scale is as good", (0.36, 0.36), (0.03, 0.36)),
     ("Equation (2.3), retrieval", "is no better than with spread", (0.36, 0.03), (0.03, 0.36)),
@@ -131,12 +140,12 @@ CASES = [
     ("Section 5, subspace selection", "fill more dimensions", (15.0, 4.0), (4.0, 4.5)),
     ("Section 5, subspace selection", "cosine at L = 32 is lower", (0.9, 0.2), (0.2, 0.9)),
 ]
-OF_DEPTH = [
+DEPTH_CASES = [
     ("MixiT of 8 layers is within", (0.99, 1.0), (0.6, 1.0)),
     ("the random transformer of 2 layers reaches", (0.99,), (0.504,)),
     ("8 layers is .1 below", (0.99, 0.4), (0.504, 0.489)),
 ]
-OF_TABLE_6 = [
+TABLE_6_CASES = [
     ("trained whole: MixiT's grows by less", (0.1,), (math.log(11),)),
     ("trained whole: MixiT's is below", (1.0,), (-2.0,)),
     ("trained whole, branches 4/L: MixiT's grows", (0.1,), (math.log(11),)),
@@ -146,44 +155,34 @@ OF_TABLE_6 = [
 ]
 
 
-@pytest.mark.parametrize("item, words, right, wrong", CASES)
-def test_a_rule_rejects_what_is_wrong(item, words, right, wrong):
-    assert judged(item, words, *right) == HELD
-    assert judged(item, words, *wrong) == NOT_HELD
+def test_rules_reject_wrong_alternatives():
+    assert not failures((ITEMS[name], *case) for name, *case in CASES)
 
 
-@pytest.mark.parametrize(
-    "paper, cases",
-    [("mixit", OF_DEPTH), ("random_attention", OF_TABLE_6)],
-    ids=["depth", "Table 6"],
-)
-def test_a_rule_of_a_table_6_rejects_what_is_wrong(paper, cases, monkeypatch):
-    monkeypatch.setitem(ITEMS, "6", next(i for i in PAPERS[paper].items if i.name == "Table 6"))
-    for words, right, wrong in cases:
-        assert judged("6", words, *right) == HELD, words
-        assert judged("6", words, *wrong) == NOT_HELD, words
+def test_rules_of_both_tables_6_reject_wrong_alternatives():
+    for paper, cases in (("mixit", DEPTH_CASES), ("random_attention", TABLE_6_CASES)):
+        (item,) = [item for item in PAPERS[paper].items if item.name == "Table 6"]
+        assert not failures((item, *case) for case in cases)
 
 
-EVERY = [
-    pytest.param(rule, id=f"{paper.key} {item.name}: {text}")
-    for paper in PAPERS.values()
-    for item in paper.items
-    for text, rule in (item.rules | item.checks).items()
-]
+def verdict_at(rule: Rule, gap: float) -> str:
+    """Returns the verdict of a rule whose left side is `gap` above its right side."""
+    right = 0.4 if rule.right.metric else rule.right.value
+    left = (right * rule.right.times + gap) / rule.left.times
+    if not rule.left.metric:  # a given number on the left, the measured one on the right
+        left = rule.left.value
+        right = (left * rule.left.times - gap) / rule.right.times
+    numbers = iter((Number(left), Number(right)))
+    return rule.judge("", lambda side: next(numbers)).verdict
 
 
-@pytest.mark.parametrize("rule", EVERY)
-def test_every_rule_of_every_paper_can_hold_and_can_fail(rule):
-    """For some numbers it holds and for others it does not: no rule is always right."""
-
-    def verdict(gap):
-        right = 0.4 if rule.right.metric else rule.right.value
-        left = (right * rule.right.times + gap) / rule.left.times
-        if not rule.left.metric:  # the number stands on the left, the measured one on the right
-            left, right = rule.left.value, (rule.left.value * rule.left.times - gap)
-            right /= rule.right.times
-        numbers = iter((Number(left), Number(right)))
-        return rule.judge("", lambda side: next(numbers)).verdict
-
-    assert verdict(0.0 if rule.within else rule.by + 0.3) == HELD
-    assert verdict(rule.by + 0.3 if rule.within else rule.by - 0.3) == NOT_HELD
+def test_every_rule_of_every_paper_can_hold_and_can_fail():
+    wrong = []
+    for paper in PAPERS.values():
+        for item in paper.items:
+            for sentence, rule in (item.rules | item.checks).items():
+                holds = verdict_at(rule, 0.0 if rule.within else rule.by + 0.3)
+                fails = verdict_at(rule, rule.by + 0.3 if rule.within else rule.by - 0.3)
+                if (holds, fails) != (HELD, NOT_HELD):
+                    wrong.append(f"{paper.key} {item.name}: {sentence}: {holds}, {fails}")
+    assert not wrong

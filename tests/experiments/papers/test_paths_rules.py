@@ -1,4 +1,4 @@
-"""Rules of the two papers: each rejects what is known to be wrong, and holds for what is right."""
+"""Rules of two papers hold for a true sentence and reject a known wrong alternative."""
 
 import math
 
@@ -13,13 +13,13 @@ from experiments.papers.attention_paths import resemblance as shared
 from jaxformer.tasks.task import Batch
 
 
-def judged(paper, item, text, found, sem=0.001):
-    """The verdict of a rule, or of a check, where the one measured number is `found`."""
-    (held,) = (x for x in PAPERS[paper].items if x.name == item)
-    rule = (held.rules | held.checks)[text]
+def judged(paper, name, text, value, sem=0.001):
+    """Returns the verdict of a rule or check with one measured number."""
+    (item,) = (item for item in PAPERS[paper].items if item.name == name)
+    rule = (item.rules | item.checks)[text]
 
     def read(side):
-        return Number(found, sem, 30) if side.metric else Number(side.value)
+        return Number(value, sem, 30) if side.metric else Number(side.value)
 
     return rule.judge(text, read).verdict
 
@@ -143,13 +143,16 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("paper, item, text, right, wrong", CASES)
-def test_a_rule_rejects_a_known_wrong_alternative(paper, item, text, right, wrong):
-    assert judged(paper, item, text, right, sem=1e-17) == HELD
-    assert judged(paper, item, text, wrong, sem=1e-17) == NOT_HELD
-    assert (
-        judged(paper, item, text, wrong, sem=math.nan) == OPEN
-    )  # an unknown error decides nothing
+def test_rules_reject_known_wrong_alternatives():
+    failures = []
+    for *rule, right, wrong in CASES:
+        # The last verdict: an unknown error decides nothing.
+        verdicts = [
+            judged(*rule, v, sem) for v, sem in ((right, 1e-17), (wrong, 1e-17), (wrong, math.nan))
+        ]
+        if verdicts != [HELD, NOT_HELD, OPEN]:
+            failures.append((*rule, verdicts))
+    assert not failures
 
 
 def test_a_sampled_entry_is_compared_with_the_theory_of_its_width():
@@ -184,8 +187,10 @@ def test_what_order_parameters_share_beyond_their_diagonal():
     assert found["U_off_diagonal"] > 0.95 and found["U_signs"] >= 0.3
     trivial = shared.resemblance(np.eye(4) + 0.1 * root[1], np.eye(4), (2, 2))
     assert trivial["U_over_identity"] == pytest.approx(0)
-    own = shared.own_minus_others(learned, theory)
-    assert (own > 0).all() and (shared.own_minus_others(learned[::-1], theory) < 0).sum() > 1
+    matched = shared.matched_minus_others(learned, theory)
+    assert (matched > 0).all() and (
+        shared.matched_minus_others(learned[::-1], theory) < 0
+    ).sum() > 1
     assert shared.blocks(np.eye(4) + 0.5 * (blocks == 0), (2, 2)) < 0
 
 

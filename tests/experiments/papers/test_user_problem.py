@@ -1,4 +1,4 @@
-"""A problem of one's own from a file: what it may hold, and every way of holding it wrongly."""
+"""A user's problem from a file: its arrays, and the error for each mistake in them."""
 
 import json
 
@@ -25,8 +25,8 @@ BY_PATHS = {"attentioned": XI, "heads": np.array([2, 2]), "labels": Y}
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(**held):
-        np.savez(tmp_path / "my.npz", **held)
+    def save(**arrays):
+        np.savez(tmp_path / "my.npz", **arrays)
         return str(tmp_path / "my.npz")
 
     return save
@@ -34,19 +34,19 @@ def saved(tmp_path):
 
 def test_maps_and_paths_are_the_same_problem(saved):
     with jax.enable_x64(True):
-        one, other = (problem.example(0, file=saved(**held)) for held in (BY_MAPS, BY_PATHS))
+        one, other = (problem.example(0, file=saved(**arrays)) for arrays in (BY_MAPS, BY_PATHS))
     np.testing.assert_allclose(one.attentioned, other.attentioned, atol=1e-12)
     assert one.heads == other.heads == (2, 2) and one.names == ("11", "12", "21", "22")
     np.testing.assert_array_equal(one.attentioned_test, one.attentioned)  # there is no test set
 
 
 def test_a_test_set_names_and_outputs(saved):
-    held = BY_PATHS | {"labels": np.stack([Y, TOKENS[:, 0, 0]], 1), "names": list("abcd")}
-    held |= {"attentioned_test": XI[:3], "labels_test": held["labels"][:3]}
-    found = problem.example(0, file=saved(**held))
-    assert found.labels_test.shape == (3, 2) and found.names[:3] == ("a:1", "a:2", "b:1")
-    assert not found.is_classes and found.accuracy(found.labels_test) == 1
-    assert found.accuracy(found.labels_test.mean(0)) == pytest.approx(0)
+    arrays = BY_PATHS | {"labels": np.stack([Y, TOKENS[:, 0, 0]], 1), "names": list("abcd")}
+    arrays |= {"attentioned_test": XI[:3], "labels_test": arrays["labels"][:3]}
+    example = problem.example(0, file=saved(**arrays))
+    assert example.labels_test.shape == (3, 2) and example.names[:3] == ("a:1", "a:2", "b:1")
+    assert not example.is_classes and example.accuracy(example.labels_test) == 1
+    assert example.accuracy(example.labels_test.mean(0)) == pytest.approx(0)
 
 
 def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
@@ -58,19 +58,19 @@ def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
         s = variances.prod()
         smaller = problem.example(0, file=saved(**BY_PATHS | {"labels": Y / s**0.5}))
         one, other = scaled.solve(5, 0.5), smaller.solve(5, 0.5 / s)
-        plain = problem.example(0, file=saved(**BY_PATHS)).solve(5, 0.5)
+        unscaled = problem.example(0, file=saved(**BY_PATHS)).solve(5, 0.5)
     np.testing.assert_allclose(one.U, other.U, atol=1e-8)
-    assert np.abs(np.asarray(one.U) - np.asarray(plain.U)).max() > 0.01
+    assert np.abs(np.asarray(one.U) - np.asarray(unscaled.U)).max() > 0.01
 
 
 @pytest.mark.parametrize(
-    ("held", "words"),
+    ("arrays", "message"),
     [
         ({"labels": Y}, "needs 'attentioned' with 'heads', or 'tokens' with 'attention_1'"),
         ({"attentioned": XI, "heads": [2, 2]}, "has no array 'labels'; it has attentioned, heads"),
         ({"attentioned": XI, "labels": Y}, "no 'heads'"),
-        (BY_PATHS | {"lables": Y}, "has an array 'lables'; known are attentioned"),
-        (BY_PATHS | {"names": ["a"]}, r"names 1 paths, its heads \(2, 2\) have 4"),
+        (BY_PATHS | {"lables": Y}, "has an array 'lables'; expected attentioned"),
+        (BY_PATHS | {"names": ["a"]}, r"names for 1 paths; its heads \(2, 2\) have 4"),
         (BY_PATHS | {"variances": [1.0, 2.0]}, "'variances' must be 4 numbers"),
         (BY_PATHS | {"variances": [1.0, 0.0, 1.0, 1.0]}, "smallest of 'variances'"),
         (
@@ -88,9 +88,9 @@ def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line(held, words, saved):
-    with pytest.raises(UserError, match=words) as error:
-        user_problem.read(saved(**held))
+def test_a_mistake_in_a_file_is_one_line(arrays, message, saved):
+    with pytest.raises(UserError, match=message) as error:
+        user_problem.read(saved(**arrays))
     assert "\n" not in str(error.value)
 
 
@@ -127,15 +127,15 @@ def test_a_figure_that_draws_its_own_data_refuses_a_file(job, saved, tmp_path, c
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_file_is_one_data_set_whatever_the_seeds(seeds, saved):
-    """Its numbers are those of one problem, without an error bar."""
+    """The numbers are those of one problem and have no error bar."""
     one_path = {"attentioned": XI[:, :1], "heads": np.array([1, 1]), "labels": Y}
     with jax.enable_x64(True):
         sets = problem.Datasets({"file": saved(**BY_PATHS)}, 0.1, 0, seeds)
         (data,) = sets.examples()
         U = data.solve(5, 0.1).U
         expected = data.accuracy_at(U, 0.1)
-        found = accuracy.measure_accuracy((5,), (), 0, 0, sets)
-        metrics, baselines = found.metrics, found.baselines
+        measured = accuracy.measure_accuracy((5,), (), 0, 0, sets)
+        metrics, baselines = measured.metrics, measured.baselines
         metrics |= {f"net/{k}": v for k, v in heads.measure_networks((5,), sets).metrics.items()}
         aligned = kernels.measure_alignment((5,), 99, sets)
         lone = problem.Datasets({"file": saved(**one_path)}, 0.1, 0, seeds)
@@ -147,7 +147,7 @@ def test_a_file_is_one_data_set_whatever_the_seeds(seeds, saved):
     assert metrics["accuracy/N=5"].mean == metrics["net/accuracy/N=5"].mean
     assert metrics["accuracy/N=5"].mean == expected
     assert {metric.n for metric in metrics.values()} == {1} and baselines == {"chance": 0.5}
-    assert aligned.arrays["overlap"].shape == (2, 1, P)  # of as many components as examples
+    assert aligned.arrays["overlap"].shape == (2, 1, P)  # as many components as examples
 
 
 def test_the_record_of_a_file_has_one_seed(saved):
@@ -159,9 +159,9 @@ def test_the_record_of_a_file_has_one_seed(saved):
 
 def test_kernels_of_several_outputs_are_of_every_path_and_output(saved):
     """The labels, one column after the other, are aligned with a kernel of two equal blocks."""
-    held = BY_PATHS | {"labels": np.stack([Y, -Y], 1)}
+    arrays = BY_PATHS | {"labels": np.stack([Y, -Y], 1)}
     with jax.enable_x64(True):
-        sets = problem.Datasets({"file": saved(**held)}, 0.1, 0, 1)
+        sets = problem.Datasets({"file": saved(**arrays)}, 0.1, 0, 1)
         metrics = kernels.measure_alignment((5,), 4, sets).metrics
         drawn = kernels.measure_path_kernels(sets.task, (5,), 0.1, 0)
     K = np.einsum("pan,qan->pq", XI, XI)
@@ -173,10 +173,10 @@ def test_kernels_of_several_outputs_are_of_every_path_and_output(saved):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
-def test_a_job_runs_on_data_of_ones_own(job, saved, tmp_path):
-    held = BY_PATHS | {"labels": np.stack([TOKENS[:, 0, 0], TOKENS[:, 1, 0]], 1)}
+def test_a_job_runs_on_user_data(job, saved, tmp_path):
+    arrays = BY_PATHS | {"labels": np.stack([TOKENS[:, 0, 0], TOKENS[:, 1, 0]], 1)}
     command = f"--config=configs/attention_paths/{job}.py:scale=tiny"
-    file = f"--config.data.file={saved(**held)}"
+    file = f"--config.data.file={saved(**arrays)}"
     assert main([command, file, f"--workdir={tmp_path}/run"]) == 0
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert any(value["mean"] is not None for value in result["metrics"].values())
