@@ -1,4 +1,4 @@
-"""A command as a shell runs it, where nobody has asked for float64."""
+"""Runs a command with the default precision of a shell, float32."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import jax
 
 
-def run(main: Callable[[Sequence[str]], int], words: Sequence[str]) -> None:
-    """Ends with SystemExit where the command ends with another code than 0."""
+def run(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> None:
+    """Raises SystemExit if the exit code is not 0."""
     with jax.enable_x64(False):
-        code = main(words)
+        code = main(argv)
     if code:
         sys.exit(code)

@@ -1,4 +1,4 @@
-"""config.json of models people know, with the fields that matter."""
+"""The relevant fields of the config.json of well-known models."""
 
 BERT = {
     "model_type": "bert",

@@ -1,4 +1,4 @@
-"""The recursion of any architecture: the paper's encoder, limits, real initialisations."""
+"""Tests the recursion: the paper's encoder as a special case, limits, real initialisations."""
 
 import dataclasses
 
@@ -15,8 +15,8 @@ from theory.signal.architecture import Architecture
 from theory.signal.recursion import cells_of, forward, trace
 
 
-def plain(layers=6, width=64, heads=4, std=0.1, **changes):
-    """Matrices of one deviation; embeddings of words and positions alike."""
+def network(layers=6, width=64, heads=4, std=0.1, **changes):
+    """Returns a network whose matrices and embeddings have one standard deviation."""
     names = ("std_q", "std_k", "std_v", "std_o", "std_1", "std_2", "std_embed", "std_position")
     head_width = width // heads
     sizes = {"head_width": head_width, "mlp_width": 4 * width, "score_scale": head_width**-0.5}
@@ -24,11 +24,11 @@ def plain(layers=6, width=64, heads=4, std=0.1, **changes):
     return Architecture(layers=layers, width=width, heads=heads, **given)
 
 
-def paper(block, depth, T, width=600):
-    """theory.signal.Block as an Architecture."""
+def encoder_of(block, depth, T, width=600):
+    """Returns the Architecture of a post-norm encoder block."""
     entry = lambda variance: (variance / width) ** 0.5  # noqa: E731
     score = entry(block.beta * np.log(T) ** 0.5)
-    return plain(
+    return network(
         depth,
         width,
         6,
@@ -52,7 +52,7 @@ def paper(block, depth, T, width=600):
 def test_the_papers_encoder_is_a_special_case():
     block, rho0 = signal.Block(1.2, 0.7, 0.9, 0.2, 0.6, 0.01, "gelu"), 0.2
     expected = signal.predict(block, 12, 64, rho0)
-    found = forward(paper(block, 12, 64), 64, rho0)
+    found = forward(encoder_of(block, 12, 64), 64, rho0)
     np.testing.assert_allclose(found.cosine, expected.cosine, atol=2e-7)
     np.testing.assert_allclose(found.self_overlap, expected.self_overlap, rtol=1e-6)
     np.testing.assert_allclose(found.entropy, expected.entropy, atol=1e-6)
@@ -60,8 +60,8 @@ def test_the_papers_encoder_is_a_special_case():
 
 
 def test_berts_initialisation():
-    # Measured once in numpy by other hands: two networks, d = 768, T = 128.
-    bert = plain(48, 768, 12, 0.02, std_type=0.02, embed_norm=True, eps=1e-12)
+    # Measured once by an independent NumPy implementation: two networks, d = 768, T = 128.
+    bert = network(48, 768, 12, 0.02, std_type=0.02, embed_norm=True, eps=1e-12)
     layers = np.array([0, 1, 6, 12, 24, 36, 48])
     measured = np.array([0.317, 0.351, 0.487, 0.601, 0.817, 0.923, 0.969])
     cosine = forward(bert, 128).cosine
@@ -69,13 +69,13 @@ def test_berts_initialisation():
     # Without the type vector that all tokens share the prediction is far off.
     assert abs(forward(bert.replace(std_type=0.0), 128).cosine[1] - 0.351) > 0.3
     # Pre-norm, bidirectional: one network.
-    gpt = plain(24, 768, 12, 0.02)
+    gpt = network(24, 768, 12, 0.02)
     layers = np.array([1, 2, 4, 8, 12, 24])
     measured = np.array([0.473, 0.612, 0.692, 0.757, 0.803, 0.835])
     assert np.all(abs(forward(gpt.replace(pre_norm=True), 128).cosine[layers] - measured) < 0.025)
 
 
-def test_moments_are_those_of_the_models_activations():
+def test_moments_match_the_models_activations():
     assert set(activation_moments.ACTIVATIONS) == set(ACTIVATIONS)
     x, q, c = np.linspace(-4, 4, 41), np.array([0.3, 1.7]), 0.6
     cross = c * np.sqrt(0.3 * 1.7)
@@ -106,9 +106,9 @@ def test_positions_in_cells():
     np.testing.assert_allclose(grouped.seen_KxJ.sum(1), grouped.length_K)
 
 
-def test_uniform_attention_is_an_average_of_those_before():
-    # Without queries row t is 1/t over the first t tokens: the covariance is a product of matrices.
-    net = plain(pre_norm=True, causal=True, std_q=0.0, std_2=0.0, layers=2)
+def test_uniform_attention_averages_earlier_tokens():
+    # With std_q = 0 row t is 1/t over the first t tokens: the covariance is a matrix product.
+    net = network(pre_norm=True, causal=True, std_q=0.0, std_2=0.0, layers=2)
     rows = np.tril(np.ones((8, 8))) / np.arange(1, 9)[:, None]
     covariance = 0.02 * np.eye(8)
     _, states, _ = trace(net, 8)
@@ -119,7 +119,7 @@ def test_uniform_attention_is_an_average_of_those_before():
         scale = 1 / np.sqrt(np.diagonal(covariance))
         normalised = covariance * scale[:, None] * scale[None]
         covariance = covariance + net.sigma_v2 * rows @ normalised @ rows.T
-    # 100 positions, most of them in cells, by the same matrices.
+    # The same matrices for 100 positions, most of which share a cell.
     rows, covariance = np.tril(np.ones((100, 100))) / np.arange(1, 101)[:, None], 0.02 * np.eye(100)
     for cosine in forward(net, 100).cosine:
         scale = 1 / np.sqrt(np.diagonal(covariance))
@@ -128,8 +128,8 @@ def test_uniform_attention_is_an_average_of_those_before():
         covariance = covariance + net.sigma_v2 * rows @ normalised @ rows.T
 
 
-def test_what_changes_nothing_and_what_does():
-    net = plain(pre_norm=True, causal=True)
+def test_only_relevant_fields_change_the_signal():
+    net = network(pre_norm=True, causal=True)
     base = forward(net, 64)
     for same in (
         net.replace(kv_heads=2),
@@ -149,7 +149,7 @@ def test_what_changes_nothing_and_what_does():
         net.replace(rotary=1.0, std_q=0.3),
     ):
         assert abs(forward(other, 64).cosine[-1] - base.cosine[-1]) > 1e-4
-    # Words that repeat make tokens alike from the start.
+    # Repeated tokens raise the cosine of the input.
     assert forward(net, 64, repeat=0.2).cosine[0] == pytest.approx(0.1)
     assert forward(net, 64, rho0=0.7).cosine[0] == pytest.approx(0.7)
     # muP's 1/d scores are smaller: rows of attention are flatter.
@@ -159,13 +159,13 @@ def test_what_changes_nothing_and_what_does():
 
 
 def test_zeros_stay_zeros():
-    found = forward(plain(std=0.0), 16)
+    found = forward(network(std=0.0), 16)
     assert not found.norm.any() and np.isfinite(found.cosine).all()
 
 
-def test_every_number_of_a_block_is_an_architectures():
-    ours = {f.name for f in dataclasses.fields(Architecture)}
-    assert {f.name for f in dataclasses.fields(BlockSpec)} - ours == {"dtype", "param_dtype"}
+def test_an_architecture_has_every_field_of_a_block():
+    names = {f.name for f in dataclasses.fields(Architecture)}
+    assert {f.name for f in dataclasses.fields(BlockSpec)} - names == {"dtype", "param_dtype"}
 
 
 @pytest.mark.parametrize(
@@ -182,4 +182,4 @@ def test_every_number_of_a_block_is_an_architectures():
 )
 def test_bad_numbers(changes, message):
     with pytest.raises(UserError, match=message):
-        plain(**changes)
+        network(**changes)

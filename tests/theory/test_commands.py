@@ -1,4 +1,4 @@
-"""The commands of signal propagation: what they say, what they write, how they fail."""
+"""Tests the commands of signal propagation: output, files and errors."""
 
 import json
 import re
@@ -23,7 +23,7 @@ PAPER += ["--sigma-b2", "0.0004"]
 
 
 def answer(capsys, *arguments):
-    """The answer to these flags; those of the paper stand where they say nothing else."""
+    """Returns the JSON answer to these flags, with the paper's flags as defaults."""
     flags = dict(zip(PAPER[::2], PAPER[1::2], strict=True))
     others = [word for flag in flags if flag not in arguments for word in (flag, flags[flag])]
     run(advise.main, [*others, "--json", *arguments])
@@ -82,7 +82,7 @@ def test_advise_reads_a_config(tmp_path, capsys):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_maps_are_written_whole(tmp_path, capsys):
+def test_maps_write_a_figure_and_its_arrays(tmp_path, capsys):
     out = tmp_path / "map.png"
     run(phase_map.main, ["--length", "64", "--points", "20", "--out", str(out)])
     arrays = np.load(tmp_path / "map.npz")
@@ -167,7 +167,7 @@ def test_solved_settings_meet_their_target(tmp_path, capsys, what):
         assert after["cosine"][-1] == pytest.approx(0.4, abs=1e-3)
 
 
-def test_solve_beta_and_what_is_met(tmp_path, capsys):
+def test_solve_beta_and_a_target_that_is_already_met(tmp_path, capsys):
     flags = ["--length", "64", "--solve", "beta", "--target-keys", "40", "--beta", "1.5"]
     found = config_answer(tmp_path, capsys, config_json.BERT, *flags)["solved"]
     assert found["keys"] == pytest.approx(40, rel=1e-4) and found["factor"] < 1
@@ -178,7 +178,7 @@ def test_solve_beta_and_what_is_met(tmp_path, capsys):
 
 
 def test_the_networks_of_a_check_are_float64(capsys):
-    """The numbers of the command are those of its functions in float64, to the last digit."""
+    """The command prints the numbers of its functions in float64, to the last digit."""
     flags = ["--layers", "2", "--width", "16", "--length", "8", "--check"]
     found = answer(capsys, *flags, "--heads", "2")["checked"]
     _, question = parse("", [*flags, "--heads", "2", *PAPER[4:]])
@@ -188,7 +188,7 @@ def test_the_networks_of_a_check_are_float64(capsys):
     assert found["cosine_by_layer"] == layers.cosine.mean(0).tolist()
 
 
-def test_the_picture_says_how_many_networks_were_measured(tmp_path, monkeypatch, capsys):
+def test_the_figure_names_the_number_of_measured_networks(tmp_path, monkeypatch, capsys):
     found = answer(capsys, "--layers", "2", "--length", "8")
     found["checked"] = {"seeds": 5, "cosine_by_layer": [0.1, 0.2, 0.3]}
     drawn = []
@@ -199,7 +199,7 @@ def test_the_picture_says_how_many_networks_were_measured(tmp_path, monkeypatch,
 
 
 def test_advise_is_quick(tmp_path):
-    # Importing jax alone takes as long as the whole answer may.
+    # Importing jax alone would take longer than the whole command.
     path = written(tmp_path, config_json.GPT2)
     program = (
         "import sys; from theory.advise import main; main([sys.argv[1]]); "
@@ -279,7 +279,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, 
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
 
-def test_the_example_of_the_page_about_signals_is_what_is_printed(tmp_path, capsys):
+def test_the_gpt2_example_of_the_signal_page_is_printed(tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(config_json.GPT2))
     advise.main([str(tmp_path / "config.json"), "--length", "1024"])
     printed = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""config.json -> Architecture: the deviations that transformers draws, and what is refused."""
+"""Tests the Architecture of config.json files, and the errors for unsupported ones."""
 
 import json
 
@@ -18,13 +18,13 @@ def read(tmp_path, config, length=None):
 
 
 @pytest.mark.parametrize("name", ["gelu_new", "swish", "tanh", "linear"])
-def test_an_activation_that_is_judged_is_one_that_is_built(tmp_path, name):
+def test_theory_and_model_read_the_same_activation(tmp_path, name):
     config = tiny.CONFIGS["gpt2"] | {"activation_function": name}
     judged = read(tmp_path, config).architecture.activation
     assert describe(config | {"vocab_size": 20}).act == judged
 
 
-def test_models_people_know(tmp_path):
+def test_well_known_models(tmp_path):
     bert = read(tmp_path, config_json.BERT)
     assert bert.length == 512 and bert.architecture.input_moments() == pytest.approx((1, 1 / 3))
     assert (
@@ -75,7 +75,7 @@ def test_a_bert_that_is_a_decoder_is_causal(tmp_path):
     assert forward(net, 64).entropy[0] < forward(net.replace(causal=False), 64).entropy[0] - 0.5
 
 
-def test_windows(tmp_path):
+def test_sliding_windows(tmp_path):
     mistral = config_json.LLAMA | {"model_type": "mistral", "sliding_window": 512}
     assert read(tmp_path, mistral).length == 512
     with pytest.raises(UserError, match=r"sliding_window: 512 .* --length 512 is possible"):
@@ -108,7 +108,7 @@ def test_windows(tmp_path):
         ("BERT", {"model_type": ["bert"]}, "unknown model_type"),
     ],
 )
-def test_refused_in_one_line(tmp_path, base, changes, message):
+def test_unsupported_configs_give_one_line_errors(tmp_path, base, changes, message):
     with pytest.raises(UserError, match=message) as error:
         read(tmp_path, getattr(config_json, base) | changes)
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""The shipped tables are the integrals."""
+"""The precomputed tables agree with the integrals."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from theory.rem.interpolated_tables import basis_on_last_axis, load_tables, rows
 from theory.signal.recursion import check_length
 
 
-def test_rows_of_any_length_are_the_integrals():
+def test_rows_of_any_length_agree_with_the_integrals():
     for T, beta in ((2, 0.5), (3.5, 2.0), (17, 0.05), (100, 3.9), (700, 1.2), (1e5, 0.5), (5e6, 2)):
         s = beta * np.sqrt(np.log(T))
         exact = integrals.row_statistics(s, T)

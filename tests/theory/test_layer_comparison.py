@@ -1,4 +1,4 @@
-"""--run and --model: a network as it is, beside the prediction."""
+"""--run and --model: the measured signal of existing networks and its prediction."""
 
 import json
 import shutil
@@ -31,8 +31,8 @@ FACTORS |= {"base_mlp_width": 100.0, "residual_scale": 0.8}
 
 
 @pytest.mark.parametrize("factors", [{}, FACTORS], ids=["plain", "factors"])
-def test_a_decoder_at_its_start_is_what_was_predicted(factors):
-    # Large weights: a small error would show.
+def test_an_initialised_decoder_matches_the_prediction(factors):
+    # With large weights a small error of the theory is visible.
     stds = {"init_std": "fan_in", "qk_init_std": 0.1, "embed_init_std": 1.0} | factors
     model = decoder(vocab_size=500, length=12, width=128, layers=2, heads=2, mlp_width=256, **stds)
     tokens = jax.random.randint(jax.random.key(0), (16, 12), 0, 500)
@@ -50,7 +50,7 @@ def test_a_decoder_at_its_start_is_what_was_predicted(factors):
 @pytest.mark.slow  # eager, and a gradient of every weight
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
 def test_a_published_model_is_measured(kind):
-    """By the addresses that it shares with ours: of its own arrays, computed by hand."""
+    """The number of keys equals the one computed here from the captured attention weights."""
     model, params, _ = tiny.tiny(kind, 24)
     tokens = jax.random.randint(jax.random.key(0), (4, 6), 0, 24)
     found = layer_comparison.measure_layers(model, params, tokens)
@@ -62,7 +62,7 @@ def test_a_published_model_is_measured(kind):
     assert found["gradient"][-1] == pytest.approx(1) and found["gradient"][0] > 0
 
 
-def test_an_encoder_is_the_papers():
+def test_the_architecture_of_an_encoder_gives_the_papers_prediction():
     spec = EncoderSpec(50, 64, 96, 5, 4, 1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
     block = Block(1.2, 0.8, 0.9, 0.3, 0.4, 0.01, "gelu")
     found = forward(model_architecture.architecture_of(spec), 64, 0.1)
@@ -81,7 +81,7 @@ def test_an_encoder_is_the_papers():
         ("PYTHIA", "depth-scale", 0.3),
     ],
 )
-def test_what_was_solved_for_is_measured(tmp_path, name, what, target):
+def test_solved_networks_meet_their_target_when_measured(tmp_path, name, what, target):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(getattr(config_json, name)))
     reading = huggingface.read_config(path)
@@ -113,7 +113,7 @@ NARROW |= {"intermediate_size": 256}
     ],
 )
 def test_the_width_check_names_what_drifts(tmp_path, name, changes):
-    """Deviations that do not know the width: scores and norms drift, unless a norm ends a block."""
+    """With fixed standard deviations scores and norms drift, unless a norm ends each block."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(getattr(config_json, name) | changes))
     found = simulation.check_widths(
@@ -126,7 +126,7 @@ def test_the_width_check_names_what_drifts(tmp_path, name, changes):
         assert row["measured"]["keys"] == pytest.approx(row["predicted"]["keys"], rel=0.1)
 
 
-def test_what_it_does_not_judge():
+def test_unsupported_models_are_refused():
     mixit = DecoderSpec(50, 8, 16, 1, 2, 32, mixer="mixit")
     with pytest.raises(UserError, match="softmax decoder with norms, got 'mixit'"):
         model_architecture.architecture_of(mixit)
@@ -145,7 +145,7 @@ RUN = (
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Two rates, the larger of which is chosen: the member that is read is not the first."""
+    """A run with two rates whose chosen member is the second."""
     folder = tmp_path_factory.mktemp("advised") / "run"
     words = (*RUN, "--config.optim.learning_rate=1e-9,0.01", "--config.seed=3")
     with jax.enable_x64(False):
@@ -154,11 +154,11 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_start_of_a_run_is_its_own(finished, capsys):
+def test_the_start_of_a_run_has_its_own_initial_parameters(finished, capsys):
     with jax.enable_x64(False):
         loaded = jaxformer.loading.load_run(finished)
         start = jaxformer.loading.at_start(loaded)
-        # With a rate of 1e-9 and 20 steps nothing has moved by more than that.
+        # At a learning rate of 1e-9 no parameter moves by more than 1e-7 in 20 steps.
         still = jaxformer.load(finished, member=0)[1]
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), start, still)
         assert max(jax.tree.leaves(moved)) < 1e-7
@@ -179,8 +179,8 @@ def test_the_start_of_a_run_is_its_own(finished, capsys):
 
 
 @pytest.mark.slow  # runs are trained and read back
-def test_the_parameters_at_the_start_have_the_very_bits(tmp_path):
-    """Of a run of a notebook too, whose seeds are named."""
+def test_initial_parameters_are_restored_bit_by_bit(tmp_path):
+    """This also holds for a run of `jaxformer.train` with explicit seeds."""
     from jaxformer.core.settings import DataSettings
     from jaxformer.tasks.retrieval import Retrieval
 
@@ -214,11 +214,11 @@ KINDS = [k if k == "gpt2" else pytest.param(k, marks=pytest.mark.slow) for k in 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_published_model_at_its_start_is_what_its_config_predicts(tmp_path, capsys, kind):
+def test_an_initialised_published_model_matches_its_config(tmp_path, capsys, kind):
     config = tiny.CONFIGS[kind] | WIDE[kind] | {"vocab_size": 300, "initializer_range": 0.05}
     model = Pretrained(replace(describe(config), init_std=0.05))
     params = model.init(jax.random.key(0), jnp.zeros((1, 2), int))["params"]
-    if kind == "gpt2":  # transformers scales its last matrices down with the depth
+    if kind == "gpt2":  # transformers scales the last matrices down with depth
         for block in ("block_0", "block_1"):
             for part in ("attn", "mlp"):
                 params[block][part]["out"]["kernel"] *= 1 / (2 * 2) ** 0.5
@@ -246,7 +246,7 @@ def test_a_published_model_on_a_text(gpt2, tmp_path, capsys):
     assert shown[0].startswith(f"judged            {gpt2}: gpt2: pre-norm, causal, LayerNorm")
     assert any(f"sequences of tokens of {words}" in line for line in shown)
     assert [line.split()[0] for line in shown[-4:-1]] == ["0", "1", "2"] and picture.exists()
-    # Token ids: the same words give the same numbers.
+    # The token ids of the same text give the same numbers.
     ids = " ".join(map(str, tiny_text(gpt2).encode(words.read_text())))
     (tmp_path / "ids.txt").write_text(ids)
     numbers = []
@@ -262,7 +262,7 @@ def tiny_text(folder):
     return reader(folder, 10**6)
 
 
-def test_what_cannot_be_read_is_one_line(gpt2, tmp_path, capsys, monkeypatch):
+def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypatch):
     def refused(words, *flags):
         with pytest.raises(SystemExit) as stop:
             run(advise.main, [*flags])

@@ -1,4 +1,4 @@
-"""The maps in numpy are those of the theory in jax, and their commands need no jax."""
+"""The NumPy phase diagrams agree with the theory in jax, and their commands need no jax."""
 
 import subprocess
 import sys
@@ -23,12 +23,12 @@ BETA, ALPHA = np.array([0.0, 0.3, 1.2, 2.5]), np.array([0.0, 0.4, 1.0, 3.0])
         pytest.param("heuristic", "tanh", marks=pytest.mark.slow),
     ],
 )
-def test_a_map_is_that_of_the_theory(overlaps, activation):
+def test_a_diagram_agrees_with_propagate(overlaps, activation):
     block = Block(BETA[:, None], ALPHA[None], 1.0, *SIGMAS, activation)
     expected = np.asarray(propagate(0.0, block, 60, 128, overlaps)[-1])
     grid = GridOverlaps(128, overlaps)
     np.testing.assert_allclose(phase_diagram.final_cosine(block, 60, grid), expected, atol=1e-5)
-    # Eq. 15 jumps at the transition: beyond it the region that collapses has several edges.
+    # Eq. 15 jumps at beta_c: above it the collapsed region has several edges.
     beta = BETA[: 3 if overlaps == "heuristic" else 4]
     block = Block(beta, 0.0, 1.0, *SIGMAS, activation)
     expected = np.asarray(critical_alpha(beta, block, 60, 128, 0.01, overlaps))
@@ -36,7 +36,7 @@ def test_a_map_is_that_of_the_theory(overlaps, activation):
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_the_ends_of_alpha_c():
+def test_alpha_c_can_be_infinite_or_zero():
     """Without a residual of the MLP no alpha helps; one layer never collapses."""
     overlaps = GridOverlaps(64)
     no_mlp_residual = Block(np.array([0.02]), 0.0, 0.0, *SIGMAS)

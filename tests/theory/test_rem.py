@@ -1,4 +1,4 @@
-"""The REM of attention: identities, limits, Monte Carlo, and the rows of the reference file."""
+"""Tests the REM of attention: identities, limits, Monte Carlo, the rows of the reference file."""
 
 import json
 from pathlib import Path
@@ -26,13 +26,13 @@ def columns(name, T):
 
 
 def mean_log_partition(beta, rho, T):
-    """E ln sum_s e^{a_ts} = H + s^2 (1 - Y_q); the part a whole row of scores shares has mean 0."""
+    """Returns E ln sum_s e^{a_ts} = H + s^2 (1 - Y_q), without the mean of the row of scores."""
     variance = beta**2 * (1 - rho) * np.log(T)
     entropy = rem.attention_entropy(beta, rho, T)
     return entropy + variance * (1 - rem.self_overlap(beta, rho, T))
 
 
-# Every length compiles anew: most stand with the long checks.
+# Every length compiles a new function: two of four are slow tests.
 @pytest.mark.parametrize(
     "T", [pytest.param(T, marks=[pytest.mark.slow] * (T in (2, 512))) for T in LENGTHS]
 )
@@ -156,7 +156,7 @@ def test_monte_carlo():
     ):
         z = (samples.mean() - float(predicted)) / (samples.std() / n**0.5)
         assert abs(z) < 4
-    # and it would see the paper's rule
+    # The samples reject the paper's rule.
     assert abs(y.mean() - float(rem.self_overlap_heuristic(beta, rho, T))) > 20 * y.std() / n**0.5
 
 

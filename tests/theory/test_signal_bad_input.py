@@ -1,4 +1,4 @@
-"""What signal propagation is given by mistake: one line that names it."""
+"""Wrong arguments of signal propagation give one-line errors that name them."""
 
 import json
 
@@ -39,7 +39,7 @@ def after(rho0=0.0, depth=2, T=None, **changes):
         (lambda: after(depth="3"), "depth must be a whole number"),
     ],
 )
-def test_functions(call, message):
+def test_wrong_arguments(call, message):
     with pytest.raises(UserError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
@@ -64,14 +64,14 @@ def test_large_numbers_that_are_allowed():
         ([], ["judged            bert: post-norm", "rho0 = 0.3333"]),
     ],
 )
-def test_what_the_advisor_says_of_odd_networks(tmp_path, capsys, flags, words):
+def test_the_report_on_unusual_networks(tmp_path, capsys, flags, words):
     (tmp_path / "config.json").write_text(json.dumps(config_json.BERT))
     run(advise.main, [str(tmp_path / "config.json"), "--length", "64", *flags])
     shown = capsys.readouterr().out
     assert all(word in shown for word in words), shown
 
 
-def test_a_residual_that_is_there_already_is_not_advised():
+def test_an_existing_mlp_residual_is_not_advised():
     faults = dict.fromkeys(("no signal", "entropy collapse", "vanishing gradients"), False)
     faults |= {"exploding gradients": False, "rank collapse": True}
     answer = {"critical_alpha": None, "alpha": 1.0, "collapse_layer": None}

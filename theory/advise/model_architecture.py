@@ -16,6 +16,7 @@ def architecture_of(spec: Any) -> Architecture:
     """
     head_width = spec.width // getattr(spec, "heads", 1) if hasattr(spec, "width") else 1
     if isinstance(spec, EncoderSpec):
+        std_qk = float((spec.score_std / spec.width) ** 0.5)
         std_w = (spec.sigma_w2 / spec.width) ** 0.5
         return Architecture(
             layers=spec.layers,
@@ -23,8 +24,8 @@ def architecture_of(spec: Any) -> Architecture:
             heads=spec.heads,
             head_width=head_width,
             mlp_width=spec.width,
-            std_q=(spec.score_std / spec.width) ** 0.5,
-            std_k=(spec.score_std / spec.width) ** 0.5,
+            std_q=std_qk,
+            std_k=std_qk,
             std_v=(spec.sigma_v2 / spec.width) ** 0.5,
             std_1=std_w,
             std_2=std_w,

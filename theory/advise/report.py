@@ -203,7 +203,7 @@ def not_finite_quantities(comparison: dict[str, Any]) -> list[str]:
 def plot_comparison(comparison: dict[str, Any], path: Path, quiet: bool) -> None:
     """Writes a figure of cosine, keys and gradient by layer for each of `KINDS`."""
     figure, axes = new_figure(3, (PAGE, 1.9))
-    looks = dict(zip(KINDS, ((BLUE, "-"), (ORANGE, "o"), (RED, "s"))))
+    looks: dict[str, Any] = dict(zip(KINDS, ((BLUE, "-"), (ORANGE, "o"), (RED, "s"))))
     kinds = [kind for kind in KINDS if kind in comparison]
     n_rows = len(comparison["predicted"]["cosine"])
     for axis, (quantity, label) in zip(axes, LABELS.items()):

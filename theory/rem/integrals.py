@@ -13,8 +13,8 @@ the wide limit, d -> infinity at fixed T). With Z = sum_s e^{y_s}, write
     mean entropy      = E ln Z - s^2 (1 - E sum_s A_s^2)      (Stein's lemma)
     E sum_s A_s A'_s  = T int int du dv psi_11 psi_00^{T-1}
 
-arXiv 2505.24333 defines the model; the integrals at finite T are ours. Everything is NumPy and
-float64: it runs once for each T, also while jit is tracing.
+arXiv 2505.24333 defines the model; it has no integrals at finite T. Everything is NumPy
+and float64: it runs once for each T, also while jit is tracing.
 """
 
 from functools import lru_cache
@@ -123,28 +123,28 @@ def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
       T: number of columns.
     """
     s_1, s_2 = max(float(s_1), MIN_SPREAD), max(float(s_2), MIN_SPREAD)
-    own = np.sqrt(1 - min(abs(r), 1.0))
+    private = np.sqrt(1 - min(abs(r), 1.0))
     shared = np.sqrt(abs(r))
-    # These steps resolve g_1 (width 1) after convolution with the row's own component.
-    finest = [0.5 * max(1.0, 1.6 * s * own) for s in (s_1, s_2)]
+    # These steps resolve g_1 (width 1) after convolution with the component of one row alone.
+    finest = [0.5 * max(1.0, 1.6 * s * private) for s in (s_1, s_2)]
     dz = min(0.5, *(step / max(s * shared, MIN_SPREAD) for step, s in zip(finest, (s_1, s_2))))
     reach = int(np.ceil(8.5 / dz)) if shared else 0
     z = dz * np.arange(-reach, reach + 1)
     w = np.exp(-(z**2) / 2)
     w /= w.sum()
     sign = 1 if r >= 0 else -1
-    du, om, phi = _smeared_row(s_1, own, shared, z, finest[0], T)
+    du, om, phi = _smeared_row(s_1, private, shared, z, finest[0], T)
     dv, om_2, phi_2 = du, om, phi
     if s_1 != s_2 or sign == -1:
-        dv, om_2, phi_2 = _smeared_row(s_2, own, shared, sign * z, finest[1], T)
+        dv, om_2, phi_2 = _smeared_row(s_2, private, shared, sign * z, finest[1], T)
     missing = (om @ w)[:, None] + (om_2 @ w)[None] - (om * w) @ om_2.T
     log_psi_00 = np.log1p(-np.clip(missing, 0, 1 - 1e-16))
     psi_11 = (phi * w) @ phi_2.T
     return T * (du @ (psi_11 * np.exp((T - 1) * log_psi_00)) @ dv)
 
 
-def _smeared_row(s, own, shared, z, finest, T):
-    """Returns du, om = 1 - Phi_0 and Phi_1, Phi_k(u, z) = E g_k(u + s shared z + s own z')."""
+def _smeared_row(s, private, shared, z, finest, T):
+    """Returns du, om = 1 - Phi_0 and Phi_1, Phi_k(u, z) = E g_k(u + s shared z + s private z')."""
     u_lo, u_hi = _integration_range(s, T)
     u_lo -= 5  # with two rows the neglected tail below u_lo is e^{-24}
     n = max(160, 2 + int((u_hi - u_lo) / finest))
@@ -152,14 +152,14 @@ def _smeared_row(s, own, shared, z, finest, T):
     jump = s * shared * abs(z[1] - z[0]) if len(z) > 1 else 0.0
     if jump < step / 2:
         u, du = trapezoid(u_lo, u_hi, n)
-        om, phi = _column_averages(u[:, None] + s * shared * z[None], s * own, (1,))
+        om, phi = _column_averages(u[:, None] + s * shared * z[None], s * private, (1,))
         return du, om, phi
     # If a step in z is a whole number m of steps in u, all u + s shared z lie on one short grid.
     m = int(np.ceil(jump / step))
     step, reach = jump / m, len(z) // 2
     n = 1 + int(np.ceil((u_hi - u_lo) / step))
     line = u_lo + step * np.arange(-m * reach, n + m * reach)
-    om, phi = _column_averages(line, s * own, (1,))
+    om, phi = _column_averages(line, s * private, (1,))
     order = np.arange(len(z)) if z[0] < z[-1] else np.arange(len(z))[::-1]
     index = np.arange(n)[:, None] + m * order[None]
     du = np.full(n, step)

@@ -21,7 +21,7 @@ class ConfigFields:
         """Returns a whole number of at least `least`."""
         name, value = self._first(names, default)
         check_count(name, value, least)
-        return int(value)
+        return int(value or 0)
 
     def number(self, *names: str, default: float) -> float:
         """Returns a number in [0, 1e6]."""

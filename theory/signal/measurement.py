@@ -6,6 +6,7 @@ The predictions are `recursion.forward` and `backward.backward`. The networks ar
 
 from dataclasses import fields
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -114,7 +115,7 @@ def mean_cosine(x_TxN: jax.Array) -> jax.Array:
     return (jnp.sum(jnp.sum(x_TxN, 0) ** 2) / width - T) / (T * (T - 1))
 
 
-def attention_averages(weights_HxTxT: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def attention_averages(weights_HxTxT: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the mean overlaps of attention rows with themselves and in pairs, and the entropy.
 
     They are the means over heads and rows of sum_s A_ts^2, of sum_s A_ts A_t's over t != t', and of

@@ -14,8 +14,8 @@ and A the rows of attention, wide networks map them by
 
 For the post-norm encoder of arXiv 2505.24333 these are its eqs. 16 to 19 (`encoder_block`).
 
-Positions are grouped in cells. The first 8 positions are cells of their own; each later cell is a
-quarter longer than all before it. Two cells stand for two tokens at their middle positions. A
+Positions are grouped in cells. Each of the first 8 positions is a cell; each later cell is a
+quarter as long as all cells before it. Two cells stand for two tokens at their middle positions. A
 bidirectional network is one cell.
 """
 
