@@ -63,15 +63,45 @@ def accuracy_of(task: str) -> Callable[[str], Side]:
     return unseen if task in HAVE_SEEN_EXAMPLES else of
 
 
-def as_good_as(variant: str, other: str, by: float = 0.02, metric: str = "accuracy") -> Rule:
-    """Returns the rule that a variant is at most `by` below another one."""
-    return above(of(variant, metric), of(other, metric), -by)
+def variant_of(cell: str) -> str:
+    """Returns the name of a cell's variant; a cell is called "frozen_qk" or "frozen_qk, M=8"."""
+    return label(cell.split(",")[0])
 
 
-def as_good_as_standard(*variants: str, metric: str = "accuracy") -> dict[str, Rule]:
+def as_good_as_standard(*cells: str, metric: str = "accuracy", when: str = "") -> dict[str, Rule]:
+    """Returns the rules that cells are at most .02 below Standard."""
     return {
-        f"{label(name)} is as good as Standard": as_good_as(name, "standard", metric=metric)
-        for name in variants
+        f"{when}{variant_of(cell)} is as good as Standard": above(
+            of(cell, metric), of("standard", metric), -0.02
+        )
+        for cell in cells
+    }
+
+
+def on_par_with_standard(*cells: str, metric: str, when: str = "") -> dict[str, Rule]:
+    """Returns the rules that cells are at most .05 below Standard."""
+    return {
+        f"{when}{variant_of(cell)} is on par with Standard": above(
+            of(cell, metric), of("standard", metric), -0.05
+        )
+        for cell in cells
+    }
+
+
+def below(
+    cell: str, other: str, by: float, metric: str = "accuracy", when: str = ""
+) -> dict[str, Rule]:
+    """Returns the rule that a cell is more than `by` below another one."""
+    sentence = f"{when}{variant_of(cell)} is {f'{by:g}'[1:]} below {variant_of(other)}"
+    return {sentence: above(of(other, metric), of(cell, metric), by)}
+
+
+def reaches(cell: str, share: float, metric: str = "accuracy", when: str = "") -> dict[str, Rule]:
+    """Returns the rule that a cell's accuracy is above a share."""
+    return {
+        f"{when}{variant_of(cell)} reaches {share:.0%}".replace("%", " %"): above(
+            of(cell, metric), share
+        )
     }
 
 

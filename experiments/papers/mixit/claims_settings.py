@@ -20,9 +20,10 @@ from experiments.papers.mixit.claims_common import (
     UNSEEN,
     UNSEEN_NOTE,
     accuracy_of,
-    as_good_as,
+    below,
+    on_par_with_standard,
+    reaches,
     small,
-    unseen,
 )
 
 LATE_TASKS = ("retrieval", "dyck", "addition")  # results were seen before their rules were written
@@ -109,21 +110,11 @@ KEY_AS_QUERY = Item(
             TEXT_FORMAT | {"train.steps": "4000", "optim.learning_rate": "(1e-2,)"},
         )
     },
-    {
-        "after 4,000 steps Frozen-QK retrieves at least 95 %": above(unseen(LONG_RUN), 0.95),
-        "after 4,000 steps Frozen-QK is on par with Standard": as_good_as(
-            LONG_RUN, "standard", 0.05, UNSEEN
-        ),
-        "after 4,000 steps MixiT is .2 below Frozen-QK": above(
-            unseen(LONG_RUN), unseen("mixit"), by=0.2
-        ),
-    },
-    checks={
-        "after 1,000 steps Frozen-QK retrieves at least 95 %": above(unseen("frozen_qk"), 0.95),
-        "after 1,000 steps Frozen-QK is on par with Standard": as_good_as(
-            "frozen_qk", "standard", 0.05, UNSEEN
-        ),
-    },
+    reaches(LONG_RUN, 0.95, UNSEEN, "after 4,000 steps ")
+    | on_par_with_standard(LONG_RUN, metric=UNSEEN, when="after 4,000 steps ")
+    | below("mixit", LONG_RUN, 0.2, UNSEEN, "after 4,000 steps "),
+    checks=reaches("frozen_qk", 0.95, UNSEEN, "after 1,000 steps ")
+    | on_par_with_standard("frozen_qk", metric=UNSEEN, when="after 1,000 steps "),
     baseline="in_context_guess",
     note="The paper's text describes this format. In the code that made the numbers a query has "
     "its own symbol, as in the row on retrieval, where MixiT has four times the steps. Frozen-QK "

@@ -6,8 +6,11 @@ from experiments.ledger.rules import Rule, above, near, no_better_than_chance, o
 from experiments.papers.mixit.claims_common import (
     LONGER,
     TRAINED,
+    UNSEEN,
     UNSEEN_NOTE,
     as_good_as_standard,
+    below,
+    reaches,
     small,
     solved,
     unseen,
@@ -24,6 +27,13 @@ def with_pairs(variant: str, pairs: int, **train: str) -> Cell:
     """Returns the cell of a variant that is trained with up to so many key-value pairs."""
     changes = {"task.max_pairs": str(pairs)} | {f"train.{name}": n for name, n in train.items()}
     return small("retrieval", variant, FIGURE_2_SETTINGS | changes)
+
+
+def at_48_pairs(other: str, steps: int) -> dict[str, Rule]:
+    """Returns the rule that Frozen-QK is .1 below another variant with 48 pairs."""
+    cell = f"M=48, {steps:,} steps"
+    when = f"at M=48, after {steps:,} steps "
+    return below(f"frozen_qk, {cell}", f"{other}, {cell}", 0.1, when=when)
 
 
 FIGURE_2 = Item(
@@ -55,7 +65,7 @@ FIGURE_2 = Item(
         ),
     }
     | {
-        f"at M=8 {label(name)} is .2 above MixiT with 6,000 steps": above(
+        f"at M=8 MixiT with 6,000 steps is .2 below {label(name)} with 1,500": above(
             unseen(f"{name}, M=8"), unseen("mixit, M=8, 6,000 steps"), 0.2
         )
         for name in ("frozen_qk", "frozen_mlp")
@@ -65,20 +75,16 @@ FIGURE_2 = Item(
             unseen("mixit, M=4, 6,000 steps"), unseen("mixit, M=8, 6,000 steps"), 0.2
         ),
     }
-    | {
-        f"with 24,000 steps Frozen-QK is .1 below {label(name)} at M=48": above(
-            of(f"{name}, M=48, 24,000 steps"), of("frozen_qk, M=48, 24,000 steps"), 0.1
-        )
-        for name in ("standard", "frozen_mlp")
-    },
+    | at_48_pairs("standard", 24000)
+    | at_48_pairs("frozen_mlp", 24000),
     checks={
         "with 1,500 steps MixiT loses more than .2 between M=4 and 8": above(
             unseen("mixit, M=4"), unseen("mixit, M=8"), 0.2
         ),
-        "with 1,500 steps Frozen-QK is .1 below Standard at M=16": above(
-            unseen("standard, M=16"), unseen("frozen_qk, M=16"), 0.1
-        ),
-        "with 1,500 steps Frozen-QK reaches 90 % at M=12": above(unseen("frozen_qk, M=12"), 0.9),
+    }
+    | below("frozen_qk, M=16", "standard, M=16", 0.1, UNSEEN, "at M=16, after 1,500 steps ")
+    | reaches("frozen_qk, M=12", 0.9, UNSEEN, "at M=12, after 1,500 steps ")
+    | {
         "with 1,500 steps Standard is .1 below Standard with 6,000 steps at M=24": above(
             of("standard, M=24, 6,000 steps"), of("standard, M=24"), 0.1
         ),
@@ -92,20 +98,16 @@ FIGURE_2 = Item(
         "with 6,000 steps Standard is at most .02 above a guess at M=48": no_better_than_chance(
             "standard, M=48, 6,000 steps", "in_context_guess"
         ),
-        "with 6,000 steps Frozen-QK is .1 below Standard at M=48": above(
-            of("standard, M=48, 6,000 steps"), of("frozen_qk, M=48, 6,000 steps"), 0.1
-        ),
     }
+    | at_48_pairs("standard", 6000)
     | solved(
         "with 24,000 steps {} reaches 100 % at M=48, within .02",
         ("standard",),
         "{}, M=48, 24,000 steps",
     )
+    | reaches("frozen_qk, M=24", 0.5, "accuracy/pairs=1-2", "trained with M=24, on 1 or 2 pairs ")
     | {
-        "Frozen-QK trained with M=24 is above 50 % on one or two pairs": above(
-            of("frozen_qk, M=24", "accuracy/pairs=1-2"), 0.5
-        ),
-        "Frozen-QK trained with M=24 is below 20 % on 23 or 24 pairs": above(
+        "trained with M=24, on 23 or 24 pairs Frozen-QK is below 20 %": above(
             0.2, of("frozen_qk, M=24", "accuracy/pairs=23-24")
         ),
         "MixiT is at most .02 above a guess at M=12": no_better_than_chance(
@@ -231,12 +233,8 @@ FEW_PAIRS = Item(
 )
 
 FOUR_HOPS = {"task.max_hops": "4", "model.layers": "4", "train.steps": "6000"}
+EXISTING = "accuracy_existing/hops={}"  # accuracy on questions whose answer exists
 FOURFOLD_STEPS = {"train.steps": "24000", "optim.learning_rate": "(1e-3,)"}
-
-
-def existing(cell: str, hops: int):
-    """Returns the accuracy on questions of so many hops whose answer exists."""
-    return of(cell, f"accuracy_existing/hops={hops}")
 
 
 COMPOSITION = Item(
@@ -244,19 +242,19 @@ COMPOSITION = Item(
     "Frozen-QK answers questions of several hops (k up to 16); MixiT is far behind.",
     {name: small("hops", name, FOUR_HOPS) for name in TRAINED}
     | {LONGER: small("hops", "mixit", FOUR_HOPS | FOURFOLD_STEPS)},
-    {
-        "Standard reaches 90 % on four hops": above(existing("standard", 4), 0.9),
-        "Frozen-QK reaches 80 % on four hops": above(existing("frozen_qk", 4), 0.8),
-        "after 24,000 steps MixiT is .2 below Frozen-QK": above(of("frozen_qk"), of(LONGER), 0.2),
-    },
-    checks={
-        "after 6,000 steps MixiT is .2 below Frozen-QK": above(of("frozen_qk"), of("mixit"), 0.2),
+    reaches("standard", 0.9, EXISTING.format(4), "on four hops ")
+    | reaches("frozen_qk", 0.8, EXISTING.format(4), "on four hops ")
+    | below(LONGER, "frozen_qk", 0.2, when="after 24,000 steps "),
+    checks=below("mixit", "frozen_qk", 0.2, when="after 6,000 steps ")
+    | {
         "MixiT is at most .02 above the predictor from hop count, position and letter": (
             no_better_than_chance(LONGER, "by_hops_position_and_letter")
         ),
-        "Frozen-QK reaches 80 % on two hops": above(existing("frozen_qk", 2), 0.8),
-        "MixiT is below 60 % on two hops": above(0.6, existing(LONGER, 2)),
-        "MixiT is below 60 % on one hop": above(0.6, existing(LONGER, 1)),
+    }
+    | reaches("frozen_qk", 0.8, EXISTING.format(2), "on two hops ")
+    | {
+        "on two hops MixiT is below 60 %": above(0.6, of(LONGER, EXISTING.format(2))),
+        "on one hop MixiT is below 60 %": above(0.6, of(LONGER, EXISTING.format(1))),
     },
     baseline="by_hops_position_and_letter",
     note="At small scale the row of Table 2 has k <= 1, which needs no composition. This row has "
@@ -271,8 +269,7 @@ MORE_DIGITS = Item(
     "Table 1, decimal addition, more digits",
     "All three solve ten-digit addition (here six digits).",
     {name: small("addition", name, {"task.digits": "6"}) for name in TRAINED},
-    as_good_as_standard("frozen_qk", "mixit")
-    | {"Standard reaches 95 % on six digits": above(of("standard"), 0.95)},
+    as_good_as_standard("frozen_qk", "mixit") | reaches("standard", 0.95, when="on six digits "),
     baseline="by_position_and_token",
     note="The paper has ten digits, our runs six.",
 )
@@ -286,7 +283,7 @@ FULL_TABLE = Item(
     {name: small("memorization", name, FULL) for name in TRAINED}
     | {"frozen_mlp": small("memorization", "frozen_mlp", FULL | FULL_RATES)},
     solved("{} memorises 100 %, within .02"),
-    checks={"Frozen-MLP is .05 below Standard": above(of("standard"), of("frozen_mlp"), 0.05)},
+    checks=below("frozen_mlp", "standard", 0.05),
     baseline="best_constant",
     note="This table holds one bit for each trained parameter of Standard, which stores two here "
     "(Table 4). The published table holds .07 bits, that of the row of Table 1 .17.",

@@ -15,10 +15,11 @@ from experiments.papers.mixit.claims_common import (
     SMALL,
     STILL_IMPROVING,
     TASK_NAMES,
+    UNSEEN,
     UNSEEN_NOTE,
     accuracy_of,
+    below,
     longer_mixit,
-    unseen,
 )
 
 
@@ -148,19 +149,9 @@ LITMUS = Item(
         for task, name in TASK_NAMES.items()
         if task not in IN_CONTEXT
     }
-    | {
-        "MixiT is .2 below Standard in retrieval": above(
-            unseen("standard, retrieval"), unseen("mixit, retrieval"), 0.2
-        ),
-        "MixiT is .2 below Standard in k-hop, on questions of one hop": above(
-            of("standard, k-hop", ONE_HOP), of("mixit, k-hop", ONE_HOP), 0.2
-        ),
-    },
-    checks={
-        "MixiT is .2 below Standard in k-hop, over all questions": above(
-            of("standard, k-hop"), of("mixit, k-hop"), 0.2
-        )
-    },
+    | below("mixit, retrieval", "standard, retrieval", 0.2, UNSEEN, "in retrieval ")
+    | below("mixit, k-hop", "standard, k-hop", 0.2, ONE_HOP, "in k-hop, on one-hop questions "),
+    checks=below("mixit, k-hop", "standard, k-hop", 0.2, when="in k-hop, over all questions "),
     note="The paper decides which tasks need in-context reasoning. `experiments/litmus.py` runs "
     "this test for your own task. The paper's third example, the sentiment of reviews, needs the "
     f"Yelp data. {LONGER_NOTE} {UNSEEN_NOTE}",
