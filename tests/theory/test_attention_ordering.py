@@ -1,4 +1,4 @@
-"""One gradient step of the simplified model: lemmas, margins, Theorem 2 and B.3."""
+"""Theorem 2 (which token the attention learns to prefer) and Appendix B.3."""
 
 import json
 from pathlib import Path
@@ -30,16 +30,16 @@ def test_attention_logits_equal_the_sampled_gradient(exclude):
 
 @pytest.mark.parametrize("values", ["paper", "exact"])
 def test_signs_of_theorem_2(values):
-    """(3) holds; (4) has the claimed sign iff the trigger is no target (or alpha is large)."""
+    """(3) holds. (4) has the claimed sign if the trigger is never a target or alpha is large."""
     N, T = 64, 1024
     sizes = (2 / N**2, 1 / N**2) if values == "paper" else (1.0, 1.0)
     any_target, no_trigger = (one_step.Setting(values, sizes, x) for x in (False, True))
     negative = {"paper": {0.1, 0.3}, "exact": {0.1, 0.3, 0.5}}[values]
     for alpha in (0.1, 0.3, 0.5):
-        plain = one_step.attention_logits(N, T, alpha, any_target)
+        included = one_step.attention_logits(N, T, alpha, any_target)
         excluded = one_step.attention_logits(N, T, alpha, no_trigger)
-        assert plain.after_trigger > 0 and excluded.after_trigger > 0
-        assert (plain.over_noise < 0) == (alpha in negative)
+        assert included.after_trigger > 0 and excluded.after_trigger > 0
+        assert (included.over_noise < 0) == (alpha in negative)
         assert excluded.over_noise > 0
         limit = one_step.attention_logits_limit(N, alpha, no_trigger)
         np.testing.assert_allclose(excluded.over_noise, limit.over_noise, rtol=0.12)
@@ -59,7 +59,7 @@ def test_theorem_2_against_the_reference(values, exclude):
 
 
 def test_both_phases_write_the_same_diagonal():
-    """beta1 = beta2: (1-alpha)^2/N^2 in either phase and either half, against (27) and (28)."""
+    """The diagonal is (1-alpha)^2/N^2 in both phases and halves, unlike (27) and (28)."""
     from theory.one_step.attention_ordering import value_matrix
 
     N, T, alpha = 128, 1024, 0.3

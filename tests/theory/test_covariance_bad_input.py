@@ -42,7 +42,7 @@ def test_bad_input_of_measure():
         "layers must be increasing": {"layers": [2, 9]},
         "unknown mixing scale": {"mixing": cs.Mixing(scale="thoery")},
         "the scale of mixing must be": {"mixing": cs.Mixing(scale=-0.1)},
-        r"say Mixing\(causal=True": {"network": cs.Decoder()},
+        r"use Mixing\(causal=True": {"network": cs.Decoder()},
     }
     for message, change in bad.items():
         with pytest.raises(UserError, match=message):

@@ -1,8 +1,13 @@
-"""Linear associative memory with noise (the associations paper: Theorem 3 and Figure 18).
+"""Linear associative memory with noisy labels: Theorem 3 and Figure 18.
 
-The pair is `predict`, from three logits, and `measure`, from the whole matrix W; both give a
-`Memory` along the flow. `random_embedding` measures Figure 18, for which there is no formula. The
-memory is one matrix and is not built from the models' lines. The equations are in `flow`.
+The paper is "Distributional associations vs in-context reasoning" (arXiv 2406.03068, Section 4.3
+and Appendices G and H). `predict` follows three logits, `measure` follows the whole matrix W, and
+both return a `Memory` along the gradient flow. `random_embedding` measures Figure 18, for which
+there is no formula. The memory is one matrix, so nothing here uses the library's models.
+
+Letters of the paper: n inputs, labels 1 .. n and the noise label n + 1; alpha the probability of
+the noise; e and u input and output embeddings; W the memory. Shape letters: N inputs, J = N + 1
+labels, D embedding dimension.
 """
 
 from theory.associative_memory.flow import (

@@ -1,24 +1,39 @@
-"""Linear associative memory with noise (Theorem 3): gradient flow and what a low rank keeps.
+"""Gradient flow of the linear associative memory, and its low-rank approximations: Theorem 3.
 
-x is uniform on n inputs, y = x with probability 1 - alpha and n + 1 (the noise) otherwise; the
-logits are U W E e_x with orthonormal embeddings (Assumption G.1), W(0) = 0 (G.2), and t is the time
-of dW/dt = -grad of the MEAN cross-entropy. By symmetry three logits remain; a is that of a wrong
-label and b that of the noise, both minus that of the correct one. With S = 1 + (n-1) e^a + e^b,
+**Setting** (arXiv 2406.03068, Assumptions G.1 and G.2). The input x is uniform over n values. The
+label y is x with probability 1 - alpha, and the noise label n + 1 otherwise. The logits of x are
+u W e_x with orthonormal embeddings. W starts at zero and follows dW/dt = -grad of the mean
+cross-entropy.
 
-    weights:      n a' = [1 - e^a]/S - (1 - alpha),    n b' = [1 - e^b]/S - (1 - 2 alpha)
-    coordinates:    a' = 2 [(alpha - 2) e^a + (alpha - 1) e^b + alpha]/S                    (45)
-     (n = 2)        b' = 10 [(alpha - 1/5) e^a + (alpha - 1) e^b + alpha]/S
+**Reduction.** By symmetry two numbers describe W: a is the logit of a wrong label and b that of the
+noise, both minus the logit of the correct label. With S = 1 + (n-1) e^a + e^b the flow of W is
 
-The paper's (44), (45) are the flow in the coordinates (beta1, beta2) of W = beta1 B1 + beta2 B2,
-not of W: the squared norms 4 and 12 of B1 and B2 make the relative speed wrong by 3. In both, b
-goes to log(alpha/(1-alpha)) quasi-statically: (alpha-1) e^b + alpha is of the order of e^a and not
-0 as in Lemma H.3, so that the constant of e^a ~ C/t is not its 1/((1-alpha)(4-2 alpha)) but
+    kind "weights":       n a' = [1 - e^a]/S - (1 - alpha)
+                          n b' = [1 - e^b]/S - (1 - 2 alpha).
 
-    weights: C = 2n/((n+1)(1-alpha)), 4/(3(1-alpha)) at n = 2;   coordinates: C = 5/(18(1-alpha)).
+The paper's (44) and (45) are the flow of the coordinates of W = beta1 B1 + beta2 B2, for n = 2:
 
-Singular values of W: sigma_signal = -a, n - 1 times, and sigma_noise = |n b - (n-1) a|/sqrt(n+1),
-once. For n >= 4 the noise ends up first (n - 1 > sqrt(n + 1)): "easy to extend to any N > 2" fails.
-To first order it overtakes at t = C exp(n |b|/(n - 1 - sqrt(n + 1))), b = log(alpha/(1-alpha)).
+    kind "coordinates":   a' =  2 [(alpha - 2) e^a + (alpha - 1) e^b + alpha]/S
+                          b' = 10 [(alpha - 1/5) e^a + (alpha - 1) e^b + alpha]/S.
+
+It differs from the flow of W: the squared norms of B1 and B2 are 4 and 12, so the relative speed of
+the coordinates is wrong by a factor 3.
+
+**Late times.** b approaches log(alpha/(1-alpha)) quasi-statically, and e^a ~ C/t. Lemma H.3 sets
+(alpha-1) e^b + alpha to 0, but this term is of the order of e^a. The constant is therefore
+
+    weights      C = 2n/((n+1)(1-alpha))
+    coordinates  C = 5/(18 (1-alpha))
+
+and not the paper's 1/((1-alpha)(4 - 2 alpha)).
+
+**Singular values of W.** sigma_signal = -a occurs n - 1 times, and
+sigma_noise = |n b - (n-1) a|/sqrt(n+1) once. For n >= 4 the noise is the largest at late times,
+because n - 1 > sqrt(n + 1). The paper's extension to any n fails there. To first order the noise
+becomes the largest at t = C exp(n |b|/(n - 1 - sqrt(n + 1))) with b = log(alpha/(1-alpha)).
+
+diffrax is a dependency because the flow is stiff: it needs an implicit solver that jit and vmap
+accept, and SciPy's accept neither.
 """
 
 import functools
@@ -36,17 +51,21 @@ KINDS = ("weights", "coordinates")
 
 
 class Flow(NamedTuple):
-    """Logit of a wrong label (a) and of the noise (b), minus that of the correct label."""
+    """Logits of a wrong label (a) and of the noise (b), minus the logit of the correct label."""
 
     a: jax.Array
     b: jax.Array
 
 
 class Memory(NamedTuple):
-    """Along the flow: logits, singular values, probabilities of the full and the truncated W.
+    """The memory along the flow; each field has shape (*alpha, *times).
 
-    A truncation that cuts through the n - 1 equal signal directions depends on the basis: nan in
-    `predict`; `measure` gives the mean over inputs of whatever its SVD chose.
+    a, b: logits as in `Flow`. sigma_signal, sigma_noise: singular values of W. correct, noise:
+    probabilities of the correct and of the noise label. truncated_correct, truncated_noise: the
+    same after truncation of W to a low rank.
+
+    A truncation that keeps some of the n - 1 equal signal directions depends on their basis. There
+    `predict` has nan, and `measure` has the mean over inputs for the basis that its SVD returned.
     """
 
     a: jax.Array
@@ -62,8 +81,23 @@ class Memory(NamedTuple):
 def gradient_flow(
     alpha: Numbers, times: Numbers | Sequence[float], n: int = 2, kind: str = "weights"
 ) -> Flow:
-    """a(t), b(t) of shape (*alpha, *times); the flow is stiff: an implicit solver in log time."""
-    _check(alpha, times, n, kind)
+    """Solves the reduced flow with an implicit solver in log(1 + t).
+
+    Args:
+        alpha: probabilities of the noise label, of any shape.
+        times: times of the flow, of any shape and order; the unit is one step of rate 1.
+        n: number of inputs, at least 2.
+        kind: "weights" (the flow of W) or "coordinates" (the paper's (45), n = 2 only).
+
+    Returns:
+        a(t) and b(t), (*alpha.shape, *times.shape) each.
+
+    Example:
+        >>> a, b = gradient_flow(0.3, [1e4, 1e6])
+        >>> jnp.exp(a) * jnp.array([1e4, 1e6])  # 4/(3 (1 - alpha)) = 1.9048
+        Array([1.9052, 1.9048])
+    """
+    _check_arguments(alpha, times, n, kind)
     alpha, times = jnp.asarray(alpha, float), jnp.asarray(times, float)
     flat = _solve_logits(alpha.reshape(-1), times.reshape(-1), n, kind == "weights")
     return Flow(*(x.reshape(alpha.shape + times.shape) for x in flat))
@@ -76,9 +110,13 @@ def predict(
     rank: int | None = None,
     kind: str = "weights",
 ) -> Memory:
-    """The reduced flow and the closed forms of W's best approximation of `rank` (default n - 1)."""
-    rank = n - 1 if rank is None else rank
-    check_count("rank", rank, 0)
+    """Returns the memory from the reduced flow and closed forms of its truncation.
+
+    Args:
+        alpha, times, n, kind: as in `gradient_flow`.
+        rank: rank of the truncation, n - 1 by default.
+    """
+    rank = _checked_rank(rank, n)
     a, b = gradient_flow(alpha, times, n, kind)
     signal, noise = singular_values(a, b, n)
     return Memory(a, b, signal, noise, *probabilities(a, b, n), *truncated(a, b, n, rank))
@@ -92,64 +130,71 @@ def measure(
     rank: int | None = None,
     kind: str = "weights",
 ) -> Memory:
-    """The same from the matrix itself: autodiff of the cross-entropy, SVD, random orthonormal
-    embeddings in dimension n + 2; kind "coordinates" flows in (beta1, beta2)."""
-    rank = n - 1 if rank is None else rank
-    check_count("rank", rank, 0)
-    _check(alpha, times, n, kind)
+    """Returns the memory from the flow of the whole matrix W, by automatic differentiation and SVD.
+
+    The embeddings are random orthonormal vectors in dimension n + 2, drawn from `key`. The kind
+    "coordinates" follows (beta1, beta2) instead of W. Other arguments as in `predict`.
+    """
+    rank = _checked_rank(rank, n)
+    _check_arguments(alpha, times, n, kind)
     alpha, times = jnp.asarray(alpha, float), jnp.asarray(times, float)
     flat = _solve_matrix(key, alpha.reshape(-1), times.reshape(-1), n, rank, kind)
     return Memory(*(x.reshape(alpha.shape + times.shape) for x in flat))
 
 
 def asymptotic_constant(alpha: Numbers, n: int = 2, kind: str = "weights") -> jax.Array:
-    """C of e^a ~ C/t: 2n/((n+1)(1-alpha)), or 5/(18(1-alpha)) for the paper's coordinates."""
-    _check(alpha, 0.0, n, kind)
+    """Returns C of e^a ~ C/t at late times. Args as in `gradient_flow`."""
+    _check_arguments(alpha, 0.0, n, kind)
     constant = 2 * n / (n + 1) if kind == "weights" else 5 / 18
     return constant / (1 - jnp.asarray(alpha, float))
 
 
 def singular_values(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
-    """sigma_signal (n - 1 times) and sigma_noise (once) of W."""
+    """Returns the singular values sigma_signal (n - 1 times) and sigma_noise (once) of W."""
     return -jnp.asarray(a), jnp.abs(n * b - (n - 1) * a) / (n + 1) ** 0.5
 
 
 def probabilities(a: Numbers, b: Numbers, n: int) -> tuple[jax.Array, jax.Array]:
-    """P(correct) and P(noise) of the full W."""
+    """Returns the probabilities of the correct and of the noise label for the whole W."""
     total = 1 + (n - 1) * jnp.exp(a) + jnp.exp(b)
     return 1 / total, jnp.exp(b) / total
 
 
 def truncated(a: Numbers, b: Numbers, n: int, rank: int) -> tuple[jax.Array, jax.Array]:
-    """P(correct) and P(noise) after truncation to `rank`; nan where it depends on the basis.
+    """Returns P(correct) and P(noise) after truncation of W to `rank`.
 
-    Signal alone (rank n - 1, noise last): logits -a (1 - 1/n), a/n, .., and 0 for the noise.
-    Noise alone (rank 1, noise first): logits z for the noise and -z/n, z = (n b - (n-1) a)/(n+1).
+    Both are nan where the result depends on the basis of the equal signal directions. Two other
+    cases keep a part of W:
+
+    * rank n - 1 and sigma_noise the smallest: the signal alone remains. The logits are -a (1 - 1/n)
+      for the correct label, a/n for a wrong one and 0 for the noise.
+    * rank 1 and sigma_noise the largest: the noise alone remains. The logits are
+      z = (n b - (n-1) a)/(n+1) for the noise and -z/n for all others.
     """
-    signal, noise = singular_values(a, b, n)
     zero = jnp.zeros_like(a)
-    alone_signal = probabilities(a, a * (1 - 1 / n), n)
-    z = (n * b - (n - 1) * a) / (n + 1)
-    alone_noise = probabilities(zero, z * (1 + 1 / n), n)
-    nowhere = (jnp.full_like(a, jnp.nan),) * 2
     if rank == 0:
         return probabilities(zero, zero, n)
     if rank >= n:
         return probabilities(a, b, n)
-    first = alone_noise if rank == 1 else nowhere
-    last = alone_signal if rank == n - 1 else nowhere
-    correct, wrong = (jnp.where(noise > signal, x, y) for x, y in zip(first, last))
+    signal, noise = singular_values(a, b, n)
+    z = (n * b - (n - 1) * a) / (n + 1)
+    undefined = (jnp.full_like(a, jnp.nan),) * 2
+    noise_largest = probabilities(zero, z * (1 + 1 / n), n) if rank == 1 else undefined
+    noise_smallest = probabilities(a, a * (1 - 1 / n), n) if rank == n - 1 else undefined
+    correct, wrong = (
+        jnp.where(noise > signal, x, y) for x, y in zip(noise_largest, noise_smallest)
+    )
     return correct, wrong
 
 
 def cross_entropy(logits_JxN: jax.Array, alpha: Numbers) -> jax.Array:
-    """Mean over inputs of -sum_y p(y|x) log softmax."""
+    """Returns the mean over inputs of -sum_y p(y|x) log softmax; the noise is the last row."""
     log_p = jax.nn.log_softmax(logits_JxN, axis=0)
     return -((1 - alpha) * jnp.diagonal(log_p) + alpha * log_p[-1]).mean()
 
 
 def _speeds(state: Flow, alpha, n, of_weights) -> Flow:
-    """(a', b') as in the module's equations, without the cancellation of 1/S - (1 - alpha)."""
+    """Returns (a', b') of the module's equations, without the cancellation in 1/S - (1 - alpha)."""
     wrong, noise = jnp.exp(state.a), jnp.exp(state.b)
     total = 1 + (n - 1) * wrong + noise
     a_weights = (alpha - (1 - alpha) * ((n - 1) * wrong + noise) - wrong) / n
@@ -163,7 +208,7 @@ def _speeds(state: Flow, alpha, n, of_weights) -> Flow:
 
 
 def _implicit_flow(speed, start, times):
-    """y(times) of dy/dt = speed(y), solved in s = log(1 + t), where the slow flow is smooth."""
+    """Solves dy/dt = speed(y) at `times` in s = log(1 + t), in which the late flow is smooth."""
     import diffrax
 
     order = jnp.argsort(times)
@@ -186,13 +231,14 @@ def _implicit_flow(speed, start, times):
     return jax.tree.map(lambda x: x[jnp.argsort(order)], solution.ys)
 
 
-@jax.jit  # n and the kind are traced: an implicit solver takes seconds to compile
+# n and the kind are traced, because an implicit solver takes seconds to compile.
+@jax.jit
 def _solve_logits(alpha, times, n, of_weights):
-    def one(alpha):
+    def solve(alpha):
         start = Flow(jnp.zeros(()), jnp.zeros(()))
         return _implicit_flow(lambda y: _speeds(y, alpha, n, of_weights), start, times)
 
-    return jax.vmap(one)(alpha)
+    return jax.vmap(solve)(alpha)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4, 5))
@@ -201,7 +247,7 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
     key_e, key_u = jax.random.split(key)
     e_DxN = jax.random.orthogonal(key_e, d)[:, :n]
     u_JxD = jax.random.orthogonal(key_u, d)[: n + 1]
-    # (43) in the given embeddings; used by kind "coordinates" only, where n = 2.
+    # B1 and B2 of (43) in these embeddings, for kind "coordinates" (n = 2).
     b1 = u_JxD.T @ (jnp.eye(n + 1, n) * 2 - jnp.pad(jnp.ones((n, n)), ((0, 1), (0, 0)))) @ e_DxN.T
     last_J = jnp.ones(n + 1).at[-1].set(-float(n))
     b2 = u_JxD.T @ jnp.outer(last_J, jnp.ones(n)) @ e_DxN.T
@@ -209,7 +255,7 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
     def matrix(state):
         return state if kind == "weights" else state[0] * b1 + state[1] * b2
 
-    def one(alpha):
+    def solve(alpha):
         def loss(state):
             return cross_entropy(u_JxD @ matrix(state) @ e_DxN, alpha)
 
@@ -221,19 +267,27 @@ def _solve_matrix(key, alpha, times, n, rank, kind):
         w_DxD = matrix(state)
         logits = u_JxD @ w_DxD @ e_DxN
         left, sigma, right = jnp.linalg.svd(w_DxD)
-        low = (left[:, :rank] * sigma[None, :rank]) @ right[:rank]
-        # The noise direction is the one that answers the sum of all inputs.
+        truncated_DxD = (left[:, :rank] * sigma[None, :rank]) @ right[:rank]
+        # The input of the noise direction is the sum of all inputs.
         noise_sigma = jnp.linalg.norm(w_DxD @ e_DxN.sum(1)) / n**0.5
         signal_sigma = jnp.linalg.norm(w_DxD @ (e_DxN[:, 0] - e_DxN[:, 1])) / 2**0.5
-        full, cut = jax.nn.softmax(logits, 0), jax.nn.softmax(u_JxD @ low @ e_DxN, 0)
-        gaps = logits[1, 0] - logits[0, 0], logits[n, 0] - logits[0, 0]
-        means = [x for p in (full, cut) for x in (jnp.diagonal(p).mean(), p[n].mean())]
-        return Memory(*gaps, signal_sigma, noise_sigma, *means)
+        a, b = logits[1, 0] - logits[0, 0], logits[n, 0] - logits[0, 0]
+        means = []
+        for logits_JxN in (logits, u_JxD @ truncated_DxD @ e_DxN):
+            p_JxN = jax.nn.softmax(logits_JxN, 0)
+            means += [jnp.diagonal(p_JxN).mean(), p_JxN[n].mean()]
+        return Memory(a, b, signal_sigma, noise_sigma, *means)
 
-    return jax.vmap(one)(alpha)
+    return jax.vmap(solve)(alpha)
 
 
-def _check(alpha, times, n: int, kind: str) -> None:
+def _checked_rank(rank: int | None, n: int) -> int:
+    rank = n - 1 if rank is None else rank
+    check_count("rank", rank, 0)
+    return rank
+
+
+def _check_arguments(alpha, times, n: int, kind: str) -> None:
     check_count("n", n, 2)
     check_range("alpha", alpha, 0.0, 1.0)
     check_range("times", times, 0.0)

@@ -1,8 +1,9 @@
-"""Figure 18: the associative memory with random embeddings, full and cut to a low rank.
+"""Figure 18: the associative memory with random embeddings, whole and truncated to a low rank.
 
-The labels are those of `flow`: y = x with probability 1 - alpha, else the noise. The
-embeddings e, u are random instead of orthonormal, W is trained whole and cut only for the loss on
-pure labels, where the full W ends at -log(1 - alpha) and rank n - 1 below it.
+Labels are those of `theory.associative_memory.flow`: y = x with probability 1 - alpha, else the
+noise. The embeddings e and u are random vectors on the sphere instead of orthonormal ones. W is
+trained whole and truncated only to evaluate the loss on labels without noise. There the whole W
+ends at -log(1 - alpha), and rank n - 1 below it.
 """
 
 import functools
@@ -26,10 +27,26 @@ def random_embedding(
     learning_rate: float = 1.0,
     ranks: tuple[int, ...] = (1, 2, 3, 4),
 ) -> jax.Array:
-    """Figure 18: pure-label loss of truncations, (len(record), len(ranks) + 1), the full W last.
+    """Trains W by gradient descent and returns the loss of its truncations on noiseless labels.
 
-    Gradient descent on the mean cross-entropy of noisy labels; e and u iid on the sphere, W(0) iid
-    N(0, 1/d). The paper gives no learning rate and no number of steps. vmap over keys for seeds.
+    W(0) has iid entries N(0, 1/d). The paper gives neither the learning rate nor the number of
+    steps. Use vmap over keys for seeds.
+
+    Args:
+        key: PRNG key of the embeddings and of W(0).
+        record: increasing numbers of steps at which to evaluate.
+        alpha: probability of the noise label in training.
+        n: number of inputs.
+        dimension: embedding dimension d.
+        learning_rate: step size on the mean cross-entropy.
+        ranks: ranks of the truncations.
+
+    Returns:
+        Losses, (len(record), len(ranks) + 1); the last column is the whole W.
+
+    Example:
+        >>> random_embedding(jax.random.key(0), [0, 2000]).shape
+        (2, 5)
     """
     check_range("alpha", alpha, 0.0, 1.0)
     check_count("n", n, 2)
@@ -58,8 +75,8 @@ def _random_embedding(key, record, alpha, n, d, learning_rate, ranks):
 
     def losses(w_DxD):
         left, sigma, right = jnp.linalg.svd(w_DxD)
-        cuts = [(left[:, :k] * sigma[None, :k]) @ right[:k] for k in ranks]
-        return jnp.stack([loss(w, 0.0) for w in (*cuts, w_DxD)])
+        truncations = [(left[:, :k] * sigma[None, :k]) @ right[:k] for k in ranks]
+        return jnp.stack([loss(w, 0.0) for w in (*truncations, w_DxD)])
 
     start = jax.random.normal(key_w, (d, d)) / d**0.5
     return states_at(record, descend, start, losses)

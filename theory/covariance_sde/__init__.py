@@ -1,9 +1,22 @@
-"""The covariance SDE of MixiT (arXiv 2506.01115, Theorem 2.1): the signal of a random network.
+"""The covariance SDE of MixiT: the token covariance of a random network as depth grows with width.
 
-The pair is `predict`, which solves the SDE whose coefficients are `drift` and `covariance`, and
-`measure`, which runs finite networks built from the model's mixing functions (`Wishart` by default,
-`Network`, or the whole `Decoder`). Both give Phi at tau = depth/width. `Mixing` says which variant
-of MixiT is meant. The equations are in `coefficients`, the solver's in `solver`.
+The paper is "Attention Retrieves, MLP Memorizes" (arXiv 2506.01115, Theorem 2.1). `predict` solves
+the SDE whose coefficients are `drift` and `covariance`. `measure` runs finite networks that are
+built from the model's mixing functions: `Wishart` (the default), `Network`, or the whole `Decoder`.
+Both return the covariance Phi at tau = depth/width. `Mixing` selects the variant of MixiT.
+`coefficients` states the equations, and `solver` the numerical scheme.
+
+Letters of the paper:
+
+    n, m      width and number of tokens
+    h         hidden states, (n, m): one column for each token
+    Phi       hidden covariance h^T h / n, (m, m); Phi^ab is the entry of tokens a and b
+    tau       depth divided by width
+    W^v, W^o  value and output matrix
+    A         random mixing matrix, (m, m)
+    kappa     variance of the mixing in units of the theory's 1/(n m)
+
+Shape letters: M = m tokens, N = n, p = m(m+1)/2 entries of the upper triangle, P paths, H heads.
 """
 
 from theory.covariance_sde.coefficients import (

@@ -1,20 +1,27 @@
 """The coefficients of the covariance SDE and the exact moments of one layer.
 
-MixiT without skips, norms and MLPs: h' = W^v h (I + A), A = s (W - Wbar), with h in R^{n x m} (one
-column a token), W^v iid N(0, 1/n), W iid N(0, 1), Wbar the mean of a column of W, and the variance
-s^2 = 1/(n m). The hidden covariance is Phi = h^T h / n. In law, Phi' | G ~ Wishart_m(n, G)/n with
-G = (I + A)^T Phi (I + A), and for n -> inf at tau = l/n (Theorem 2.1 of the MixiT paper)
+**One layer.** MixiT without skips, norms and MLPs is (arXiv 2506.01115)
 
-    dPhi = b(Phi) I_m dtau + [Sigma^v(Phi) + Sigma^M(Phi)]^{1/2} dB                     (Ito)
+    h' = W^v h (I + A),     A = s (W - Wbar),     s^2 = 1/(n m)
 
-The paper's (2.4) omits the identity after b and its (A.7) has I_n. One projection a token describes
-every variant: column a of A is s P_a w_a, with P_a = I - 11^T/m, or, causal, I - 11^T/a on the
-first a entries and 0 elsewhere.
+with h of shape (n, m), W^v iid N(0, 1/n), W iid N(0, 1), and Wbar the mean of each column of W. For
+the covariance Phi = h^T h / n this means in law
 
-`Mixing` says which variant is meant. All functions take leading axes, (.., m, m).
+    Phi' | G ~ Wishart_m(n, G)/n,     G = (I + A)^T Phi (I + A).
+
+**Limit.** For n -> inf at tau = l/n (Theorem 2.1, Ito)
+
+    dPhi = b(Phi) I_m dtau + [Sigma^v(Phi) + Sigma^M(Phi)]^{1/2} dB.
+
+The paper's (2.4) omits the identity after b, and its (A.7) has I_n.
+
+**Variants.** One projection for each token describes them all: column a of A is s P_a w_a, where
+P_a = I - 11^T/m. With causal masking P_a is I - 11^T/a on the first a entries and 0 elsewhere.
+
+`Mixing` selects the variant. All functions accept leading axes, (.., m, m).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -27,12 +34,13 @@ from theory.numerics import check_count, check_range, is_concrete
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a layer mixes its tokens.
+    """The variant of MixiT: how a layer mixes its tokens.
 
-    causal: a token sees itself and those before it. heads: blocks of n/H rows of W^v h are mixed
-    independently. output_projection: a second W^o multiplies after mixing. scale: that of
-    `jaxformer.models.attention.mixing_std`, which enters the SDE as kappa = m n s^2: "theory" is 1,
-    "head" is H; a number is s itself, and then the SDE needs the width n too.
+    causal: whether a token sees only itself and earlier tokens. heads: number H of blocks of n/H
+    rows of W^v h that are mixed independently. output_projection: whether W^o multiplies after
+    mixing. scale: standard deviation s of the mixing, as in
+    `jaxformer.models.attention.mixing_std`. It enters the SDE as kappa = m n s^2, which is 1 for
+    "theory" and H for "head". A number is s itself, and then the SDE needs the width n too.
     """
 
     causal: bool = False
@@ -44,7 +52,7 @@ class Mixing:
         check_count("heads", self.heads)
 
     def rate(self, length: int, width: int | None) -> float | jax.Array:
-        """kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
+        """Returns kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
         if isinstance(self.scale, str):
             if self.scale not in ("theory", "head"):
                 raise unknown("mixing scale of the SDE", self.scale, ("theory", "head", "a number"))
@@ -57,56 +65,83 @@ class Mixing:
         check_range("the scale of mixing", self.scale, 0.0)
         return length * width * self.scale**2
 
+    def without_scale(self) -> "Mixing":
+        """Returns the variant with the default scale, for functions that get the number traced.
 
-PLAIN = Mixing()
+        The variant is a static argument of jit, so a new scale would compile again.
+        """
+        return replace(self, scale="theory")
 
 
-def drift(phi: jax.Array, mixing: Mixing = PLAIN, width: int | None = None) -> jax.Array:
-    """diag_a(kappa tr(P_a Phi)/m), (.., m, m). Unmasked it is kappa b I with, (2.4) corrected,
+UNMASKED = Mixing()
 
-        b = Tr(Phi)/m - M(Phi),   M = (1/m^2) sum_ab Phi^ab.
 
-    Causal: token a has (1/m)[Tr(Phi_{<=a}) - sum(Phi_{<=a})/a], 0 for the first. The output
-    projection does not change it.
+def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -> jax.Array:
+    """Returns the drift of the SDE, diag_a(kappa tr(P_a Phi)/m), (.., m, m).
+
+    Without masking it is kappa b I with (Equation (2.4), corrected)
+
+        b = Tr(Phi)/m - (1/m^2) sum_ab Phi^ab.
+
+    With causal masking token a has (kappa/m) [Tr(Phi_{<=a}) - sum(Phi_{<=a})/a], which is 0 for the
+    first token. The output projection does not change the drift.
+
+    Args:
+        phi: covariance, (.., m, m).
+        mixing: variant of MixiT.
+        width: n, needed if the scale of `mixing` is a number.
+
+    Example:
+        >>> drift(jnp.eye(2))
+        Array([[0.5, 0. ], [0. , 0.5]])
     """
     phi = check_covariance("phi", phi)
     kappa = mixing.rate(phi.shape[-1], width)
     diagonal = kappa * mean_quadratic(phi, mixing.causal) / phi.shape[-1]
-    return jnp.where(_lift(np.eye(phi.shape[-1], dtype=bool), phi), diagonal[..., None], 0)
+    return jnp.where(
+        _with_leading_axes(np.eye(phi.shape[-1], dtype=bool), phi), diagonal[..., None], 0
+    )
 
 
-def covariance(phi: jax.Array, mixing: Mixing = PLAIN, width: int | None = None) -> jax.Array:
-    """(1 or 2) Sigma^v + (kappa/H) Sigma^M on the upper triangle, (.., p, p), p = m(m+1)/2.
+def covariance(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -> jax.Array:
+    """Returns the covariance of the noise of the SDE, c Sigma^v + (kappa/H) Sigma^M, (.., p, p).
+
+    c is 2 with the output projection and 1 without. Rows and columns are the upper triangle of Phi
+    in the order of np.triu_indices(m). With the Kronecker delta d (Equations (A.8) to (A.12))
 
         Sigma^v_{ab,cd} = Phi^ac Phi^bd + Phi^ad Phi^bc
         Sigma^M_{ab,cd} = d_ac C_a(b,d) + d_ad C_a(b,c) + d_bc C_b(a,d) + d_bd C_b(a,c)
-        C_a(b,d) = (1/m) Phi^{.b T} P_a Phi^{.d}
+        C_a(b,d) = (1/m) Phi^{.b T} P_a Phi^{.d}.
 
-    Rows and columns in the order of np.triu_indices(m), diagonal included ((A.8) to (A.12)).
+    Args as in `drift`.
     """
     phi = check_covariance("phi", phi)
-    a, b, c, d = pairs(phi.shape[-1])
+    a, b, c, d = upper_triangle_pairs(phi.shape[-1])
     value = phi[..., a, c] * phi[..., b, d] + phi[..., a, d] * phi[..., b, c]
     rate = mixing.rate(phi.shape[-1], width) / mixing.heads
     mixed = _mixing_covariance(mixing_kernel(phi, mixing.causal), a, b, c, d)
     return (2.0 if mixing.output_projection else 1.0) * value + rate * mixed
 
 
-def one_step_mean(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> jax.Array:
-    """E[Phi'] = Phi + drift(Phi)/n, exact at every width n."""
+def one_step_mean(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -> jax.Array:
+    """Returns the mean of one layer, E[Phi'] = Phi + drift(Phi)/n, exact at every width n."""
     check_width(width, mixing)
     return jnp.asarray(phi) + drift(phi, mixing, width) / width
 
 
-def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> jax.Array:
-    """Cov(Phi') of one layer, exact at every width n, (.., p, p). With E = E[Phi'],
+def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -> jax.Array:
+    """Returns the covariance Cov(Phi') of one layer, exact at every width n, (.., p, p).
+
+    With E = E[Phi'] and K the covariance of G for one head,
 
         K_{ab,cd} = kappa Sigma^M_{ab,cd}/n
-                    + (d_ac d_bd + d_ad d_bc) (kappa/(n m))^2 tr(P_a Phi P_b Phi)     (of one head)
-        Cov_{ab,cd} = [E^ac E^bd + E^ad E^bc + K_{ac,bd} + K_{ad,bc}]/n + K_{ab,cd}/H
+                    + (d_ac d_bd + d_ad d_bc) (kappa/(n m))^2 tr(P_a Phi P_b Phi)
+        Cov_{ab,cd} = [E^ac E^bd + E^ad E^bc + K_{ac,bd} + K_{ad,bc}]/n + K_{ab,cd}/H,
 
-    so n Cov = Sigma^v + Sigma^M + O(1/n). The output projection applies the Wishart map again: with
-    C the expression above, [E^ac E^bd + E^ad E^bc + C_{ac,bd} + C_{ad,bc}]/n + C_{ab,cd}.
+    so n Cov = Sigma^v + Sigma^M + O(1/n). The output projection applies the Wishart map again. With
+    C the covariance above, the result is
+
+        [E^ac E^bd + E^ad E^bc + C_{ac,bd} + C_{ad,bc}]/n + C_{ab,cd}.
     """
     phi = check_covariance("phi", phi)
     check_width(width, mixing)
@@ -121,7 +156,10 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> j
     def one_head(a, b, c, d):
         same = ((a == c) & (b == d)).astype(int) + ((a == d) & (b == c)).astype(int)
         linear = kappa / n * _mixing_covariance(kernel, a, b, c, d)
-        return linear + _lift(same, linear) * (kappa / (n * m)) ** 2 * trace_AxB[..., a, b]
+        return (
+            linear
+            + _with_leading_axes(same, linear) * (kappa / (n * m)) ** 2 * trace_AxB[..., a, b]
+        )
 
     def wishart(cov, a, b, c, d):
         value = mean[..., a, c] * mean[..., b, d] + mean[..., a, d] * mean[..., b, c]
@@ -130,18 +168,25 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = PLAIN) -> j
     def mixed_heads(a, b, c, d):
         return wishart(one_head, a, b, c, d) + one_head(a, b, c, d) / mixing.heads
 
-    abcd = pairs(m)
+    abcd = upper_triangle_pairs(m)
     mixed = mixed_heads(*abcd)
     return wishart(mixed_heads, *abcd) + mixed if mixing.output_projection else mixed
 
 
 def mean(
-    phi0: jax.Array, tau: float | jax.Array, mixing: Mixing = PLAIN, width: int | None = None
+    phi0: jax.Array, tau: float | jax.Array, mixing: Mixing = UNMASKED, width: int | None = None
 ) -> jax.Array:
-    """E[Phi_tau] of the SDE, (m, m): off-diagonal means stay, the diagonal obeys a linear ODE.
+    """Returns the mean E[Phi_tau] of the SDE, (m, m).
 
-    Unmasked, with t = Tr/m, f = 1 - 1/m: t - M = (t0 - M0) e^{kappa f tau}, and every diagonal
-    entry gains (t0 - M0)(e^{kappa f tau} - 1)/f. Causal: the exponential of a triangular matrix.
+    Off-diagonal means are constant and the diagonal obeys a linear ODE, solved by a matrix
+    exponential. Without masking every diagonal entry gains (t0 - M0)(e^{kappa f tau} - 1)/f, with
+    t = Tr(Phi)/m, M the mean of all entries and f = 1 - 1/m.
+
+    Args:
+        phi0: covariance at tau = 0, (m, m).
+        tau: depth divided by width.
+        mixing: variant of MixiT.
+        width: n, needed if the scale of `mixing` is a number.
     """
     phi = check_covariance("phi0", phi0)
     check_range("tau", tau, 0.0)
@@ -159,10 +204,19 @@ def mean(
 def mean_trace(
     phi0: jax.Array, tau: float | jax.Array, width: int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """E[Tr(Phi)/m] and E[M] of the unmasked theory scale, in closed form; tau broadcasts.
+    """Returns E[t] and E[M] in closed form, for no masking and the theory's scale.
 
-    SDE: t - M = (t0 - M0) e^{f tau}, f = 1 - 1/m, and M gains 1/m of what t gains. With a width n:
-    exact after l = tau n layers, (t - M)_l = (t0 - M0)(1 + f/n)^l.
+    t = Tr(Phi)/m and M is the mean of all entries of Phi. With f = 1 - 1/m,
+
+        SDE                            t - M = (t0 - M0) e^{f tau}
+        l = tau n layers of width n    t - M = (t0 - M0) (1 + f/n)^l,
+
+    and M gains 1/m of what t gains.
+
+    Args:
+        phi0: covariance at tau = 0, (m, m).
+        tau: depth divided by width, of any shape.
+        width: n for layers of finite width; the SDE if it is left out.
     """
     phi = check_covariance("phi0", phi0)
     m = phi.shape[-1]
@@ -174,20 +228,20 @@ def mean_trace(
 
 
 def mean_quadratic(phi: jax.Array, causal: bool) -> jax.Array:
-    """tr(P_a Phi) for each token a, (.., m)."""
+    """Returns tr(P_a Phi) for each token a, (.., m)."""
     projections = _projections(phi.shape[-1], causal, phi.dtype)
     return jnp.einsum("aij,...ij->...a", projections, phi)
 
 
 def mixing_kernel(phi: jax.Array, causal: bool) -> jax.Array:
-    """C_a(b, d) = (1/m) Phi^{.b T} P_a Phi^{.d}, (.., m, m, m)."""
+    """Returns C_a(b, d) = (1/m) Phi^{.b T} P_a Phi^{.d}, (.., m, m, m)."""
     m = phi.shape[-1]
     projections = _projections(m, causal, phi.dtype)
     return jnp.einsum("...ib,aij,...jd->...abd", phi, projections, phi) / m
 
 
-def pairs(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Indices a, b (p, 1) and c, d (1, p) of the upper triangle, diagonal included."""
+def upper_triangle_pairs(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the indices a, b of each row and c, d of each column of a (p, p) covariance."""
     first, second = np.triu_indices(m)
     shape = (len(first), len(first))
     a, b = (np.broadcast_to(x[:, None], shape) for x in (first, second))
@@ -195,13 +249,13 @@ def pairs(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def square_root(phi: jax.Array) -> jax.Array:
-    """H with H^T H = Phi for a positive semi-definite Phi of any rank."""
+    """Returns H with H^T H = Phi for a positive semi-definite Phi of any rank."""
     eigenvalues, vectors = jnp.linalg.eigh(phi)
     return jnp.sqrt(jnp.maximum(eigenvalues, 0))[..., :, None] * jnp.swapaxes(vectors, -1, -2)
 
 
 def check_covariance(name: str, phi: Any) -> jax.Array:
-    """`phi` as floats, or an error unless it is square, m >= 2, finite, symmetric and PSD."""
+    """Returns `phi` as floats after checking shape, m >= 2, finiteness, symmetry and positivity."""
     if is_concrete(phi):
         phi = np.asarray(phi, float)
     shape = phi.shape
@@ -210,7 +264,7 @@ def check_covariance(name: str, phi: Any) -> jax.Array:
     if is_concrete(phi):
         if not np.isfinite(phi).all():
             raise UserError(f"{name} must be finite, got {phi[~np.isfinite(phi)].flat[0]}.")
-        # Round-off of the working precision is allowed, a wrong matrix is not.
+        # Allow the round-off of the working precision.
         slack = np.sqrt(jnp.finfo(jnp.result_type(float)).eps) * max(np.abs(phi).max(), 1e-300)
         asymmetry = np.abs(phi - np.swapaxes(phi, -1, -2)).max()
         if asymmetry > slack:
@@ -224,7 +278,7 @@ def check_covariance(name: str, phi: Any) -> jax.Array:
 
 
 def _projections(m: int, causal: bool, dtype) -> jax.Array:
-    """P_a, (m, m, m): identity minus mean over the entries that token a sees."""
+    """Returns P_a, (m, m, m): the identity minus the mean over the entries that token a sees."""
     visible = np.tril(np.ones((m, m))) if causal else np.ones((m, m))
     outer = visible[:, :, None] * visible[:, None, :]
     p_AxMxM = np.eye(m)[None] * visible[:, :, None] - outer / visible.sum(-1)[:, None, None]
@@ -232,17 +286,17 @@ def _projections(m: int, causal: bool, dtype) -> jax.Array:
 
 
 def _mixing_covariance(kernel, a, b, c, d) -> jax.Array:
-    """Sigma^M_{ab,cd} from C; the subscript of C is the shared index."""
+    """Returns Sigma^M_{ab,cd} from C, whose subscript is the shared index."""
     terms = ((a == c, a, b, d), (a == d, a, b, c), (b == c, b, a, d), (b == d, b, a, c))
     total = 0.0
     for same, i, j, k in terms:
         value = kernel[..., i, j, k]
-        total += jnp.where(_lift(same, value), value, 0)
+        total += jnp.where(_with_leading_axes(same, value), value, 0)
     return jnp.asarray(total)
 
 
-def _lift(index: np.ndarray, like: jax.Array) -> np.ndarray:
-    """`index` (p, p) with the leading axes of `like`."""
+def _with_leading_axes(index: np.ndarray, like: jax.Array) -> np.ndarray:
+    """Adds axes of length 1 in front of `index` until it has as many axes as `like`."""
     return np.reshape(index, (1,) * (like.ndim - index.ndim) + index.shape)
 
 

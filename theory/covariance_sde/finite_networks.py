@@ -1,15 +1,16 @@
-"""The hidden covariance of finite random mixing networks, to hold against the covariance SDE.
+"""The hidden covariance of finite random mixing networks, to compare with the covariance SDE.
 
     h_{l+1} = W^v_l h_l (I + A_l)        Phi_l = h_l^T h_l / n
 
-`Network` is this recursion itself, built from the mixing functions of the MixiT model. `Wishart`
-has the same law and needs no h: Phi' | G ~ Wishart_m(n, G)/n, and only the m x m factor of Phi is
-kept. `Decoder` is the MixiT decoder at initialisation, see `theory.covariance_sde.decoder`.
+* `Network` computes this recursion with the mixing functions of the MixiT model.
+* `Wishart` has the same law and needs no h. With G = (I + A)^T Phi (I + A) it draws
+  Phi' ~ Wishart_m(n, G)/n, and stores only the m x m factor of Phi.
+* `Decoder` is the MixiT decoder at initialisation (`theory.covariance_sde.decoder`).
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -18,31 +19,34 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.models.attention import mix, mixing_matrix, mixing_std
 from theory.covariance_sde.coefficients import (
-    PLAIN,
+    UNMASKED,
     Mixing,
     check_covariance,
     check_width,
     square_root,
 )
-from theory.covariance_sde.decoder import WEIGHTS, Decoder, Ensemble, check_wide
+from theory.covariance_sde.decoder import Decoder
+from theory.covariance_sde.ensemble import Ensemble, check_at_least_m_wide, networks_at_once
 from theory.numerics import check_count, check_range, states_at
 
 
 @dataclass(frozen=True)
 class Wishart:
-    """Any width, also below m; a layer costs O(m^3)."""
+    """The recursion of the factor of Phi: any width, also below m, at O(m^3) a layer."""
 
     def sample(self, ensemble: Ensemble) -> jax.Array:
+        """Returns Phi at each recorded depth, (samples, layers, m, m)."""
         m = ensemble.phi0.shape[-1]
         return _recursion(ensemble, m, _wishart_layer, ensemble.mixing.heads * m * m)
 
 
 @dataclass(frozen=True)
 class Network:
-    """At least m wide, because h starts as sqrt(n) [Phi0^{1/2}; 0]; a layer costs O(n^2 m)."""
+    """The recursion of h, which starts as sqrt(n) [Phi0^{1/2}; 0]: n >= m, O(n^2 m) a layer."""
 
     def sample(self, ensemble: Ensemble) -> jax.Array:
-        check_wide("a network", ensemble)
+        """Returns Phi at each recorded depth, (samples, layers, m, m)."""
+        check_at_least_m_wide("a network", ensemble)
         width = ensemble.width
         return _recursion(ensemble, width, _network_layer, width * width)
 
@@ -57,12 +61,28 @@ def measure(
     depth: int,
     samples: int,
     layers: Sequence[int] | None = None,
-    mixing: Mixing = PLAIN,
+    mixing: Mixing = UNMASKED,
     network: Wishart | Network | Decoder = WISHART,
 ) -> jax.Array:
-    """Phi after `depth` layers of independent networks, (samples, m, m), at tau = depth/width.
+    """Samples the covariance of independent finite networks at tau = depth/width.
 
-    With `layers`, an increasing list of depths in [0, depth]: (samples, len(layers), m, m).
+    Args:
+        key: PRNG key.
+        phi0: covariance of the input tokens, (m, m).
+        width: n, a multiple of the heads.
+        depth: number of layers.
+        samples: number of networks.
+        layers: increasing depths in [0, depth] at which to record; only `depth` by default.
+        mixing: variant of MixiT.
+        network: `Wishart`, `Network` or `Decoder`.
+
+    Returns:
+        Phi after `depth` layers, (samples, m, m), or (samples, len(layers), m, m) with `layers`.
+
+    Example:
+        >>> phi0 = jnp.array([[1.0, 0.5], [0.5, 1.0]])
+        >>> measure(jax.random.key(0), phi0, width=50, depth=25, samples=1000).shape
+        (1000, 2, 2)
     """
     phi0 = check_covariance("phi0", phi0)
     check_width(width, mixing)
@@ -74,21 +94,21 @@ def measure(
 
 
 def _recursion(ensemble: Ensemble, rows: int, layer: Callable, weights: int) -> jax.Array:
-    """Over h with so many rows; a layer holds so many weights."""
+    """Runs the recursion of an h with `rows` rows. A layer has `weights` weights."""
     key, phi0, width, layers, samples, mixing = ensemble
     std = None
-    if not isinstance(mixing.scale, str):  # traced, so that a new number compiles nothing
+    if not isinstance(mixing.scale, str):
         check_range("the scale of mixing", mixing.scale, 0.0)
         std = jnp.full((mixing.heads,), mixing.scale, phi0.dtype)
-        mixing = replace(mixing, scale="theory")
-    batch = max(1, min(samples, WEIGHTS // weights))
+        mixing = mixing.without_scale()
+    batch = networks_at_once(samples, weights)
     stops = jnp.asarray(layers, int)
     return _run(key, phi0, stops, width, std, samples, mixing, rows, layer, batch)
 
 
 @functools.partial(jax.jit, static_argnums=(5, 6, 7, 8, 9))
 def _run(key, phi0, stops, width, std, samples, mixing: Mixing, rows, layer: Callable, batch):
-    # The width is static only as the shape of h: one compilation serves every Wishart recursion.
+    # `width` is traced, so one compilation serves the Wishart recursion at every width.
     m = phi0.shape[-1]
     start_RxM = jnp.zeros((rows, m), phi0.dtype).at[:m].set(square_root(phi0))
 
@@ -107,9 +127,9 @@ def _run(key, phi0, stops, width, std, samples, mixing: Mixing, rows, layer: Cal
 
 
 def _network_layer(key, h_NxM, width, std_H, mixing: Mixing):
-    """h' = [W^o] concat_h(W^v_h h (I + A_h)), h in units of sqrt(n) so that Phi = h^T h."""
+    """Returns [W^o] concat_h(W^v_h h (I + A_h)), with h divided by sqrt(n) so that Phi = h^T h."""
     key_v, key_a, key_o = jax.random.split(key, 3)
-    heads, (width, m) = len(std_H), h_NxM.shape  # here the width is a shape, not a traced number
+    heads, (width, m) = len(std_H), h_NxM.shape  # shapes need the static width
     w_v_NxN = jax.random.normal(key_v, (width, width), h_NxM.dtype) / width**0.5
     v_TxHxK = (w_v_NxN @ h_NxM).T.reshape(m, heads, width // heads)
     mixed_TxHxK = mix(mixing_matrix(key_a, heads, m, std_H, mixing.causal), v_TxHxK)
@@ -120,7 +140,7 @@ def _network_layer(key, h_NxM, width, std_H, mixing: Mixing):
 
 
 def _wishart_layer(key, f_MxM, width, std_H, mixing: Mixing):
-    """F' with F'^T F' ~ sum_h Wishart_m(n_h, G_h)/n, G_h = (F (I + A_h))^T (F (I + A_h))."""
+    """Returns F' with F'^T F' ~ sum_h Wishart_m(n/H, G_h)/n, G_h = (F (I + A_h))^T F (I + A_h)."""
     key_b, key_a, key_o = jax.random.split(key, 3)
     heads, m = len(std_H), f_MxM.shape[-1]
     # The model's A acts on rows of tokens; here tokens are columns.
@@ -136,7 +156,7 @@ def _wishart_layer(key, f_MxM, width, std_H, mixing: Mixing):
 
 
 def _bartlett(key, heads: int, m: int, n, dtype) -> jax.Array:
-    """B with B^T B ~ Wishart_m(n, I): upper triangular when n >= m, else n Gaussian rows."""
+    """Returns B with B^T B ~ Wishart_m(n, I): upper triangular if n >= m, else n Gaussian rows."""
     key_normal, key_chi = jax.random.split(key)
     normal_HxMxM = jax.random.normal(key_normal, (heads, m, m), dtype)
     index_M = jnp.arange(m)

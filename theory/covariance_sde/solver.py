@@ -1,20 +1,23 @@
-"""A solver of the covariance SDE (Theorem 2.1), whose coefficients are in `coefficients`.
+"""The solver of the covariance SDE (Theorem 2.1), whose coefficients are in `coefficients`.
 
-It evolves a factor, Phi = H^T H, by two products with Gaussian matrices a step:
+**Scheme.** A path is a factor H with Phi = H^T H. A step multiplies it by two Gaussian matrices,
 
-    A = sqrt(kappa dt/m) (W - Wbar),   H <- (I + c Z) H (I + A) / sqrt(1 + m c^2)
+    A = sqrt(kappa dt/m) (W - Wbar),     H <- (I + c Z) H (I + A) / sqrt(1 + m c^2)
 
-with W, Z iid N(0, 1) (m x m) and W centred per column over the entries its token sees. Then
-E[Phi'] = Phi + drift dt exactly, masked or not, because E[A^T Phi A] is the drift. To first order
-c^2 = dt/2; 1 + m c^2 = (1 - m dt)^{-1/2} makes the value noise dt (Phi^ac Phi^bd + Phi^ad Phi^bc)
-exactly, so that a step has the mean and the covariance of one layer of width 1/dt, and the weak
-error, of order 1, is about a fifth of that of c^2 = dt/2. A step costs O(m^3), and H^T H is
-positive semi-definite whatever dt is. Twice the variance of Z gives the output projection.
+with W, Z iid N(0, 1), (m, m), and W centred in each column over the entries that its token sees.
+A step costs O(m^3), and H^T H is positive semi-definite for every dt.
 
-Why not a library solver: diffrax solves dy = f dt + g(y) dB with an explicit g, which here is the
-square root of a p x p matrix, p = m(m+1)/2, hence O(m^6) a step; and its additive updates leave the
-cone of positive semi-definite matrices. The equation is Ito: diffrax.EulerHeun and .Heun would
-solve another one. diffrax.Euler serves as the cross-check (tests, benchmarks/sde_order.py).
+**Moments.** E[A^T Phi A] is the drift times dt, so E[Phi'] = Phi + drift dt exactly. The choice
+1 + m c^2 = (1 - m dt)^{-1/2} makes the value noise dt (Phi^ac Phi^bd + Phi^ad Phi^bc) exactly; to
+first order it is c^2 = dt/2. A step then has the mean and the covariance of one layer of width
+1/dt. The weak order is 1, with about a fifth of the error of c^2 = dt/2. Twice the variance of Z
+gives the output projection.
+
+**Why not a library solver?** diffrax solves dy = f dt + g(y) dB with an explicit g. Here g is the
+square root of a p x p matrix with p = m(m+1)/2, which costs O(m^6) a step. Its additive updates
+also leave the cone of positive semi-definite matrices. The equation is Ito, so diffrax.EulerHeun
+and diffrax.Heun would solve another equation. diffrax.Euler is the cross-check in
+benchmarks/sde_order.py.
 """
 
 import functools
@@ -28,7 +31,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from theory.covariance_sde.coefficients import (
-    PLAIN,
+    UNMASKED,
     Mixing,
     check_covariance,
     covariance,
@@ -44,13 +47,22 @@ def factor_step(
     w_MxM: jax.Array,
     z_MxM: jax.Array,
     dt: float | jax.Array,
-    mixing: Mixing = PLAIN,
+    mixing: Mixing = UNMASKED,
     kappa: float | jax.Array = 1.0,
 ) -> jax.Array:
-    """One step of the factor H from iid N(0, 1) matrices W (mixing) and Z (value); vmap over paths.
+    """Advances the factor of one path by a step; use vmap for several paths.
 
-    With H heads the mixing noise has 1/H of the variance, so E[A^T Phi A] is only 1/H of the drift.
-    The rest, a non-negative diagonal, is added to Phi, which costs a Cholesky factorisation.
+    With several heads the mixing noise has 1/heads of the variance, so E[A^T Phi A] is only that
+    part of the drift. The remainder is a non-negative diagonal. It is added to Phi at the cost of
+    a Cholesky factorisation.
+
+    Args:
+        h_MxM: factor H with Phi = H^T H.
+        w_MxM: iid N(0, 1) entries, the noise of the mixing.
+        z_MxM: iid N(0, 1) entries, the noise of the values.
+        dt: step of tau.
+        mixing: variant of MixiT.
+        kappa: mixing variance in units of 1/(n m).
     """
     m = h_MxM.shape[-1]
     heads = mixing.heads
@@ -58,17 +70,17 @@ def factor_step(
     h_MxM = h_MxM + h_MxM @ a_MxM
     if heads > 1:
         phi = h_MxM.T @ h_MxM
-        rest = (1 - 1 / heads) * kappa * dt / m * mean_quadratic(phi, mixing.causal)
-        h_MxM = jnp.linalg.cholesky(phi + jnp.diag(rest)).T
+        remainder = (1 - 1 / heads) * kappa * dt / m * mean_quadratic(phi, mixing.causal)
+        h_MxM = jnp.linalg.cholesky(phi + jnp.diag(remainder)).T
     variance = 2 * dt if mixing.output_projection else dt
-    # Too large a step has no exact variance: there c^2 = dt/2, a first-order step like any other.
+    # A step with m dt > 0.75 uses the first-order c^2 = dt/2, because 1 - m dt must be positive.
     exact = jax.lax.rsqrt(1 - jnp.minimum(m * variance, 0.75))
     growth = jnp.where(m * variance <= 0.75, exact, 1 + m * variance / 2)  # 1 + m c^2
     return (h_MxM + jnp.sqrt((growth - 1) / m) * (z_MxM @ h_MxM)) / jnp.sqrt(growth)
 
 
 def centre(w_MxM: jax.Array, causal: bool) -> jax.Array:
-    """W - Wbar: column a loses its mean over the entries (<= a when causal) that token a sees."""
+    """Returns W - Wbar: subtracts from column a its mean over the entries that token a sees."""
     m = w_MxM.shape[-1]
     if not causal:
         return w_MxM - w_MxM.mean(-2, keepdims=True)
@@ -81,8 +93,8 @@ def centre(w_MxM: jax.Array, causal: bool) -> jax.Array:
 class Factor:
     """The step of this module's docstring.
 
-    keep_root: `predict` returns H instead of Phi. At large m or tau the condition number of Phi
-    passes 1e16, and eigenvalues must come from the singular values of H.
+    keep_root: whether `predict` returns H instead of Phi. At large m or tau the condition number of
+    Phi exceeds 1e16. Its eigenvalues must then be computed from the singular values of H.
     """
 
     keep_root: bool = False
@@ -96,18 +108,19 @@ class Factor:
 
 @dataclass(frozen=True)
 class Euler:
-    """Euler-Maruyama with the square root of the p x p covariance, O(m^6) a step.
+    """The Euler-Maruyama step with the square root of the p x p covariance, O(m^6) a step.
 
-    For comparison only: it leaves the cone (negative eigenvalues, biased correlations at tau ~ 1).
+    It is for comparison only: it leaves the cone of positive semi-definite matrices, and its
+    correlations are biased at tau ~ 1.
     """
 
-    start = read = staticmethod(jnp.asarray)  # the state of a path is Phi itself
+    start = read = staticmethod(jnp.asarray)  # a path is Phi itself
 
     def step(self, phi_MxM, unused_w_MxM, z_MxM, dt, mixing: Mixing, kappa) -> jax.Array:
-        """Phi + drift dt + sqrt(dt) (covariance)^{1/2} xi."""
+        """Returns Phi + drift dt + sqrt(dt) (covariance)^{1/2} xi, with xi from Z alone."""
         m = phi_MxM.shape[-1]
         upper = np.triu_indices(m)
-        mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # the s of kappa = m n s^2 at n = 1
+        mixing = replace(mixing, scale=jnp.sqrt(kappa / m))  # s of kappa = m n s^2 at n = 1
         root = square_root(covariance(phi_MxM, mixing, 1))
         noise = jnp.zeros_like(phi_MxM).at[upper].set(root.T @ z_MxM[upper])
         noise = noise + jnp.triu(noise, 1).T
@@ -124,77 +137,95 @@ def predict(
     paths: int,
     steps: int,
     times: Sequence[float] | np.ndarray | None = None,
-    mixing: Mixing = PLAIN,
+    mixing: Mixing = UNMASKED,
     width: int | None = None,
     solver: Factor | Euler = FACTOR,
 ) -> jax.Array:
-    """Paths of Phi at tau, (paths, m, m), or at `times` in [0, tau], (paths, len(times), m, m).
+    """Samples paths of Phi from the covariance SDE.
 
-    `steps` is the number of equal steps of size tau/steps; a requested time between two of them
-    splits the step there. `width` is only needed when the scale of `mixing` is a number. A path
-    that overflows keeps its inf or nan and, outside of jit, is announced by a warning; `overflowed`
-    counts them.
+    A path that overflows has inf or nan entries in the result. Outside of jit a warning reports
+    how many paths did; `overflowed` counts them.
+
+    Args:
+        key: PRNG key.
+        phi0: covariance of the input tokens, (m, m).
+        tau: end of the paths, depth divided by width.
+        paths: number of paths.
+        steps: number of steps of size tau/steps. A requested time between two steps splits one.
+        times: increasing times in [0, tau] to return; only `tau` by default.
+        mixing: variant of MixiT.
+        width: n, needed if the scale of `mixing` is a number.
+        solver: `Factor` or `Euler`.
+
+    Returns:
+        Phi at tau, (paths, m, m), or at `times`, (paths, len(times), m, m).
+
+    Example:
+        >>> phi0 = jnp.array([[1.0, 0.5], [0.5, 1.0]])
+        >>> predict(jax.random.key(0), phi0, tau=0.5, paths=1000, steps=50).shape
+        (1000, 2, 2)
     """
     phi0 = check_covariance("phi0", phi0)
     check_range("tau", tau, 0.0)
     check_count("paths", paths)
     check_count("steps", steps)
     kappa = mixing.rate(phi0.shape[-1], width)
-    mixing = replace(mixing, scale="theory")  # kappa is traced: a new number compiles nothing
-    steps_dt, stops = _grid(tau, steps, times)
-    out = _solve(key, phi0, steps_dt, stops, kappa, paths, mixing, solver)
-    if is_concrete(out) and (bad := int(overflowed(out))):
+    step_sizes, stops = _time_grid(tau, steps, times)
+    phi = _solve(key, phi0, step_sizes, stops, kappa, paths, mixing.without_scale(), solver)
+    if is_concrete(phi) and (count := int(overflowed(phi))):
         warnings.warn(
-            f"{bad} of {paths} paths overflowed (inf or nan) before tau = {float(tau):g}; "
-            "they are returned as they are, leave them out of no mean unseen.",
+            f"{count} of {paths} paths overflowed (inf or nan) before tau = {float(tau):g}. "
+            "The result contains them: exclude them from averages.",
             RuntimeWarning,
             stacklevel=2,
         )
-    return out[:, 0] if times is None else out
+    return phi[:, 0] if times is None else phi
 
 
 def overflowed(phi: jax.Array) -> jax.Array:
-    """How many paths (the leading axis) hold an inf or a nan."""
+    """Returns the number of paths (the leading axis) with an inf or a nan."""
     return (~jnp.isfinite(phi)).any(axis=tuple(range(1, jnp.ndim(phi)))).sum()
 
 
 def log_trace(phi: jax.Array) -> jax.Array:
-    """log(Tr(Phi)/m)."""
+    """Returns log(Tr(Phi)/m)."""
     return jnp.log(jnp.trace(phi, axis1=-2, axis2=-1) / phi.shape[-1])
 
 
 def correlation(phi: jax.Array, a: int = 0, b: int = 1) -> jax.Array:
-    """rho_ab = Phi^ab / sqrt(Phi^aa Phi^bb)."""
+    """Returns the correlation Phi^ab / sqrt(Phi^aa Phi^bb) of tokens a and b."""
     return phi[..., a, b] / jnp.sqrt(phi[..., a, a] * phi[..., b, b])
 
 
 @functools.partial(jax.jit, static_argnums=(5, 6, 7))
-def _solve(key, phi0, steps_dt, stops, kappa, paths, mixing: Mixing, solver: Factor | Euler):
+def _solve(key, phi0, step_sizes, stops, kappa, paths, mixing: Mixing, solver: Factor | Euler):
     m = phi0.shape[-1]
 
     def advance(k, state_PxMxM):
         normals = _two_normals(jax.random.fold_in(key, k), (paths, m, m), phi0.dtype)
-        step = jax.vmap(lambda x, w, z: solver.step(x, w, z, steps_dt[k], mixing, kappa))
+        step = jax.vmap(lambda x, w, z: solver.step(x, w, z, step_sizes[k], mixing, kappa))
         return step(state_PxMxM, *normals)
 
     start_PxMxM = jnp.broadcast_to(solver.start(phi0)[None], (paths, m, m))
-    # Only the requested times are stored: 300 states of 1,000 paths at m = 64 are 10 GB.
+    # Store the requested times only: 300 states of 1,000 paths at m = 64 need 10 GB.
     saved_SxPxMxM = states_at(stops, advance, start_PxMxM, lambda state_PxMxM: state_PxMxM)
     return solver.read(jnp.swapaxes(saved_SxPxMxM, 0, 1))
 
 
 def _two_normals(key, shape, dtype) -> tuple[jax.Array, jax.Array]:
-    """Two arrays of N(0, 1), drawn in float32 and cast: the state stays float64.
+    """Returns two arrays of N(0, 1), drawn in float32 and cast to `dtype`.
 
-    Noise is most of a step. In float64, one block of the generator holds two float32 draws, and
-    jax.random.normal uses half of it: this takes 0.55 of its CPU time, and a fifth of float64's.
+    Noise is most of the cost of a step. One block of the generator has bits for two float32 draws,
+    of which jax.random.normal uses one. Using both takes 0.55 of its CPU time, and a fifth of the
+    time of float64 draws.
     """
     if dtype != jnp.float64:
         return tuple(jax.random.normal(key, (2, *shape), dtype))
     bits = jax.random.bits(key, shape, jnp.uint64)
     halves = (bits >> 32).astype(jnp.uint32), bits.astype(jnp.uint32)
 
-    def normal(half):  # 23 bits of mantissa: a midpoint of 2^23 cells of (-1, 1)
+    # 23 bits of mantissa select the midpoint of one of 2^23 cells of (-1, 1).
+    def normal(half):
         exponent_one = (half >> 9) | jnp.uint32(0x3F800000)
         in_1_to_2 = jax.lax.bitcast_convert_type(exponent_one, jnp.float32)
         cells = 2 * (in_1_to_2 - 1) - jnp.float32(1 - 2**-23)
@@ -203,8 +234,8 @@ def _two_normals(key, shape, dtype) -> tuple[jax.Array, jax.Array]:
     return normal(halves[0]), normal(halves[1])
 
 
-def _grid(tau, steps: int, times) -> tuple[jax.Array, jax.Array]:
-    """Step sizes, and for every requested time the number of steps that lead to it."""
+def _time_grid(tau, steps: int, times) -> tuple[jax.Array, jax.Array]:
+    """Returns the step sizes, and for each requested time the number of steps that lead to it."""
     if times is None:
         return jnp.full((steps,), tau / steps), jnp.array([steps])
     if not (is_concrete(times) and is_concrete(tau)):
@@ -214,7 +245,7 @@ def _grid(tau, steps: int, times) -> tuple[jax.Array, jax.Array]:
         raise UserError(f"times must be an increasing list of numbers, got {times.tolist()}.")
     check_range("times", times, 0.0, float(tau))
     uniform = np.linspace(0.0, float(tau), steps + 1)
-    # A requested time that is a grid point up to round-off must not add a step of size 1e-17.
+    # A requested time that equals a grid point up to round-off adds no step of size 1e-17.
     nearest = np.abs(uniform[:, None] - times[None, :]).min(-1)
     grid = np.union1d(uniform[nearest > 1e-9 * float(tau)], np.append(times, 0.0))
     grid = grid[grid <= times[-1]]

@@ -1,16 +1,56 @@
-"""One gradient step of the simplified model (2) from zero: Theorem 1 and its corrections.
+"""Margins of the noise token after one gradient step: Theorem 1 and its corrections.
 
-    x_t = E(z_t) [+ E~(z_{t-1})],  xi = U W_V sum_t a_t x_t + U W_F x_T,  a = softmax(x_T W_QK x_t)
+Model (2) of the paper (arXiv 2406.03068), with orthonormal embeddings and U = 1:
 
-All W start at zero, the embeddings are orthonormal (one-hot here, U = 1), E~(z_0) = 0. With the
-residual r_i = e_{y_i} - 1/(N+1) and xbar_i the mean of the x_{i,t},
+    x_t = E(z_t) + E~(z_{t-1}),   E~(z_0) = 0
+    a   = softmax_t(x_T^T W_QK x_t)
+    xi  = W_V sum_t a_t x_t + W_F x_T
 
-    -grad W_F = mean_i r_i x_{i,T}^T,    -grad W_V = mean_i r_i xbar_i^T,    grad W_QK = 0.
+All weights start at zero. Then a_t = 1/T, and the prediction is uniform over the S = N + 1 tokens.
+Sequence i of m has the target y_i, the mean input xbar_i = (1/T) sum_t x_{i,t} and the residual
+r_i = e_{y_i} - 1/(N+1). The first gradients are
 
-inputs "current" is x_t = E(z_t), which the proof of Theorem 1 uses; "current_and_previous" is (2)
-as stated, and there the attention margin is twice the theorem's: the E~ half contributes the same
-again. The margin is xi_tau - max_{j <= N} xi_j on fresh sequences, over the step size.
-The lemmas behind are in `trigger_process`, Theorem 2 and B.3 in `attention_ordering`.
+    -grad W_F = (1/m) sum_i r_i x_{i,T}^T
+    -grad W_V = (1/m) sum_i r_i xbar_i^T
+     grad W_QK = 0.
+
+The margin of a fresh sequence x' is xi_tau - max_{j < N} xi_j after a step of W_F or of W_V alone,
+divided by the step size. tau is token N and the trigger q is token 0.
+
+**Feed-forward margin.** The logits after the step are
+
+    xi_j = (1/m) sum_i r_{i,j} <x_{i,T}, x'_T>.
+
+Every sequence ends with q, so <x_{i,T}, x'_T> is 1. With E~ the previous tokens add a match that
+has probability about 1/N, so the mean is s = 1 + 1/N. Let c_j be the number of samples with
+y_i = j. The constant 1/(N+1) cancels in the difference, and the number of samples with y = tau is
+m alpha on average. Hence
+
+    margin_F = s (alpha - E[max_j c_j] / m),     c_j ~ Binomial(m, (1-alpha)/N).
+
+For m -> inf this is s (alpha - (1-alpha)/N). At finite m the maximum over N noisy counts is larger
+than their mean, which explains nearly all of the difference from that limit.
+
+**Attention margin.** The logits weigh each sample by the overlap of the two mean inputs:
+
+    xi_j = (1/m) sum_i r_{i,j} g_i,     g_i = <xbar_i, xbar'>.
+
+Let kappa = E[g] (about 1/N, or 2/N with E~) and v = Var[g]. The sum of g_i over the samples with
+y_i = j is not a count. It has nearly the mean and the variance of `unit` times a count of `share` m
+samples, if
+
+    unit  = E[g^2] / E[g]   = kappa + v / kappa,
+    share = E[g]^2 / E[g^2] = kappa / unit.
+
+Hence
+
+    margin_V = alpha kappa - unit E[max_j c'_j] / m,     c'_j ~ Binomial(share m, (1-alpha)/N).
+
+kappa and v are computed exactly from `pair_moments`.
+
+**Two variants.** inputs="current_and_previous" is the model as stated. inputs="current" has
+x_t = E(z_t), which the proof of Theorem 1 uses. The attention margin of the stated model is twice
+the theorem's, because E~ contributes as much as E.
 """
 
 import functools
@@ -21,22 +61,31 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import unknown
 from theory.numerics import Numbers, check_count
-from theory.one_step.trigger_process import check_process, pair_moments, sample
+from theory.one_step.trigger_process import PairMoments, check_process, pair_moments, sample
 
 INPUTS = ("current", "current_and_previous")
 
 
 class Margins(NamedTuple):
-    """Margin of the noise token after one step, over the step size."""
+    """Margins of the noise token after one step, divided by the step size."""
 
     feed_forward: Numbers
     attention: Numbers
 
 
 class Weights(NamedTuple):
-    W_F: jax.Array  # (N + 1, d)
-    W_V: jax.Array  # (N + 1, d)
-    W_QK: jax.Array  # (d, d)
+    """Weights of model (2), or their gradients. D is N + 1, or 2(N + 1) with previous tokens."""
+
+    W_F: jax.Array  # (N + 1, D)
+    W_V: jax.Array  # (N + 1, D)
+    W_QK: jax.Array  # (D, D)
+
+
+class Features(NamedTuple):
+    """The two vectors of a sequence that enter the first gradients."""
+
+    mean: jax.Array  # xbar, (B, D)
+    last: jax.Array  # x_T, (B, D)
 
 
 def margins(
@@ -48,22 +97,37 @@ def margins(
     inputs: str = "current_and_previous",
     trials: int = 8,
 ) -> tuple[Margins, Margins]:
-    """Predicted margins, and measured ones of shape (trials,)."""
+    """Returns the predicted and the measured margins of Theorem 1.
+
+    Args:
+        key: PRNG key of the measurement.
+        N: number of ordinary tokens, at least 3.
+        T: length of a sequence, at least 3.
+        samples: number m of training sequences of the step.
+        alpha: probability of the noise after a trigger.
+        inputs: "current_and_previous" (the model as stated) or "current" (as in the proof).
+        trials: number of independent steps.
+
+    Returns:
+        Predicted margins (scalars) and measured margins, (trials,) each.
+
+    Example:
+        >>> predicted, measured = margins(jax.random.key(0), 32, 64, 512, alpha=0.5)
+        >>> float(predicted.feed_forward), float(measured.feed_forward.mean())
+        (0.4798, 0.4819)
+    """
     setting = (N, T, samples, alpha, inputs)
     return predict(*setting), measure(key, *setting, trials)
 
 
-def predict(N: int, T: int, samples: int, alpha: float, inputs: str = INPUTS[1]) -> Margins:
-    """Mean margins over samples and fresh sequences, to leading order in 1/N.
+def predict(
+    N: int, T: int, samples: int, alpha: float, inputs: str = "current_and_previous"
+) -> Margins:
+    """Returns the mean margins over samples and fresh sequences, to leading order in 1/N.
 
-    Feed-forward: alpha - E[max_j c_j]/m, c_j the number of samples with y = j, taken as N
-    independent Binomial(m, (1-alpha)/N): for m -> inf this is alpha - (1-alpha)/N, and at finite m
-    the maximum over N noisy logits accounts for nearly all of the gap. E~(z_{T-1}) adds 1/N.
-    Attention: the same with each sample weighed by g = <xbar_i, xbar_test>: kappa = E g is close to
-    1/N (2/N with E~), its variance widens the counts; both are exact, by dynamic programming.
+    The module docstring derives them. Args as in `margins`.
     """
-    _check(N, T, samples, inputs)
-    check_process(N, T, alpha)
+    _check_setting(N, T, samples, alpha, inputs)
     return _predict(N, T, samples, alpha, inputs)
 
 
@@ -73,141 +137,161 @@ def measure(
     T: int,
     samples: int,
     alpha: float,
-    inputs: str = INPUTS[1],
+    inputs: str = "current_and_previous",
     trials: int = 8,
     tests: int = 256,
 ) -> Margins:
-    """Margins of `trials` independent steps on `samples` sequences, each a mean over `tests`."""
-    _check(N, T, samples, inputs)
-    check_process(N, T, alpha)
+    """Returns the margins of `trials` independent steps, each a mean over `tests` sequences.
+
+    Args as in `margins`. Both margins have shape (trials,).
+    """
+    _check_setting(N, T, samples, alpha, inputs)
     check_count("trials", trials)
-    keys = jax.random.split(key, trials)
-    return _measure(keys, alpha, N, T, samples, tests, inputs == INPUTS[1])
+    return _measure(jax.random.split(key, trials), alpha, N, T, samples, tests, inputs)
 
 
-def theorem_1(N: int, alpha: Numbers, noise_fraction: Numbers, inputs: str = INPUTS[1]) -> Margins:
-    """Theorem 1 corrected, N, T, m -> inf: alpha - (1-alpha)/N, and alpha_hat/N or, for (2) as
-    stated, 2 alpha_hat/N, with alpha_hat = alpha^2 qhat + alpha (1 - qhat), qhat the fraction of
-    noise tokens in the test sequence."""
-    _check(N, 3, 1, inputs)
+def theorem_1(
+    N: int, alpha: Numbers, noise_fraction: Numbers, inputs: str = "current_and_previous"
+) -> Margins:
+    """Returns the corrected margins of Theorem 1 to leading order in 1/N, for large T and m:
+
+        margin_F = alpha - (1-alpha)/N
+        margin_V = c alpha_hat/N,     alpha_hat = alpha^2 qhat + alpha (1 - qhat)
+
+    with c = 1 for "current" and c = 2 for "current_and_previous".
+
+    Args:
+        N: number of ordinary tokens.
+        alpha: probability of the noise after a trigger.
+        noise_fraction: qhat, the fraction of noise tokens in the test sequence.
+        inputs: "current_and_previous" or "current".
+    """
+    _check_setting(N, 3, 1, 0.0, inputs)
     alpha_hat = alpha**2 * noise_fraction + alpha * (1 - noise_fraction)
     return Margins(alpha - (1 - alpha) / N, (1 + INPUTS.index(inputs)) * alpha_hat / N)
 
 
-def embed(tokens_BxT: jax.Array, N: int, inputs: str) -> jax.Array:
-    """x_t, one-hot, (B, T, d): d = N + 1, or 2(N + 1) with the previous token."""
-    x_BxTxD = jax.nn.one_hot(tokens_BxT, N + 1, dtype=float)
-    if inputs == "current":
-        return x_BxTxD
-    previous = jnp.pad(x_BxTxD, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-    return jnp.concatenate([x_BxTxD, previous], axis=-1)
-
-
 def loss(weights: Weights, x_BxTxD: jax.Array, y_B: jax.Array) -> jax.Array:
-    """Mean cross-entropy of model (2)."""
-    last = x_BxTxD[:, -1]
-    scores = jnp.einsum("bd,de,bte->bt", last, weights.W_QK, x_BxTxD)
-    mixed = jnp.einsum("bt,btd->bd", jax.nn.softmax(scores, -1), x_BxTxD)
-    logits = mixed @ weights.W_V.T + last @ weights.W_F.T
-    return -jnp.take_along_axis(jax.nn.log_softmax(logits), y_B[:, None], 1).mean()
+    """Returns the mean cross-entropy of model (2) on embedded sequences and their targets."""
+    last_BxD = x_BxTxD[:, -1]
+    scores_BxT = jnp.einsum("bd,de,bte->bt", last_BxD, weights.W_QK, x_BxTxD)
+    mixed_BxD = jnp.einsum("bt,btd->bd", jax.nn.softmax(scores_BxT, -1), x_BxTxD)
+    logits_BxS = mixed_BxD @ weights.W_V.T + last_BxD @ weights.W_F.T
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits_BxS), y_B[:, None], 1).mean()
 
 
-def negative_gradients(x_BxTxD: jax.Array, y_B: jax.Array, N: int) -> Weights:
-    """The closed forms above, at zero weights."""
-    residual = jax.nn.one_hot(y_B, N + 1, dtype=float) - 1 / (N + 1)
-    count, d = len(y_B), x_BxTxD.shape[-1]
-    w_f = residual.T @ x_BxTxD[:, -1] / count
-    w_v = residual.T @ x_BxTxD.mean(1) / count
-    return Weights(w_f, w_v, jnp.zeros((d, d)))
+def sequence_features(tokens_BxT: jax.Array, N: int, inputs: str) -> Features:
+    """Returns xbar and x_T of each sequence in one-hot coordinates.
+
+    They are computed from token counts, so that the (B, T, D) array of all x_t is never built.
+    With previous tokens the first N + 1 coordinates are those of E and the others those of E~.
+    """
+    count, T = tokens_BxT.shape
+    rows_Bx1 = jnp.arange(count)[:, None]
+    zero_BxS = jnp.zeros((count, N + 1))
+    mean_BxD = zero_BxS.at[rows_Bx1, tokens_BxT].add(1 / T)
+    last_BxD = jax.nn.one_hot(tokens_BxT[:, -1], N + 1, dtype=float)
+    if inputs == "current_and_previous":
+        previous_BxS = zero_BxS.at[rows_Bx1, tokens_BxT[:, :-1]].add(1 / T)
+        mean_BxD = jnp.concatenate([mean_BxD, previous_BxS], -1)
+        before_last_BxS = jax.nn.one_hot(tokens_BxT[:, -2], N + 1, dtype=float)
+        last_BxD = jnp.concatenate([last_BxD, before_last_BxS], -1)
+    return Features(mean_BxD, last_BxD)
+
+
+def negative_gradients(features: Features, y_B: jax.Array, N: int) -> Weights:
+    """Returns minus the gradients of `loss` at zero weights, in the module's closed form."""
+    count, D = features.last.shape
+    residual_BxS = jax.nn.one_hot(y_B, N + 1, dtype=float) - 1 / (N + 1)
+    W_F, W_V = (residual_BxS.T @ x_BxD / count for x_BxD in (features.last, features.mean))
+    return Weights(W_F, W_V, jnp.zeros((D, D)))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 4))
 def _predict(N, T, samples, alpha, inputs):
-    at_trigger, at_token = pair_moments(N, T, alpha, 0), pair_moments(N, T, alpha, 1)
-    kappa, variance = _overlap(at_trigger, at_token, N, T, inputs)
-    share = 1.0 + (1 / N if inputs == INPUTS[1] else 0.0)
-    feed_forward = share * (alpha - _largest_count(samples, (1 - alpha) / N, N) / samples)
-    # A sum of weights g is about a count times E g^2/E g, of m (E g)^2/E g^2 samples.
+    kappa, variance = _overlap_moments(N, T, alpha, inputs)
+    token_probability = (1 - alpha) / N
+    match = 1.0 + (1 / N if inputs == "current_and_previous" else 0.0)
+    largest_count = _expected_maximum(samples, token_probability, N)
+    feed_forward = match * (alpha - largest_count / samples)
     unit = kappa + variance / kappa
-    largest = unit * _largest_count(samples, (1 - alpha) / N, N, kappa / unit)
-    return Margins(feed_forward, alpha * kappa - largest / samples)
+    largest_sum = unit * _expected_maximum(samples, token_probability, N, kappa / unit)
+    return Margins(feed_forward, alpha * kappa - largest_sum / samples)
 
 
-def _largest_count(samples: int, p, N: int, share: float | jax.Array = 1.0) -> jax.Array:
-    """E max of N independent Binomial(share * samples, p) = sum_k 1 - F(k)^N, share in (0, 1]."""
+def _expected_maximum(samples: int, p, N: int, share: float | jax.Array = 1.0) -> jax.Array:
+    """Returns E[max] of N independent Binomial(share * samples, p): sum_k 1 - F(k)^N."""
     k = jnp.arange(samples + 1, dtype=float)
     left = share * samples - k
     cdf = jax.scipy.special.betainc(jnp.maximum(left, 1e-9), k + 1, 1 - p)
     return jnp.where(left > 0, 1 - cdf**N, 0).sum()
 
 
-def _overlap(at_trigger, at_token, N: int, T: int, inputs: str):
-    """Mean and variance over i of <xbar_i, xbar_test>, averaged over the test sequence."""
-    mean = (at_trigger.mean + (N - 1) * _symmetric(at_token.mean, N)) / N
-    second = (at_trigger.second + (N - 1) * _symmetric_pairs(at_token.second, N)) / N
-    e_q = jnp.zeros(N + 1).at[0].set(1)
-    halves = [(mean, second)]
-    if inputs == INPUTS[1]:  # the counts of z_1 .. z_{T-1} have one trigger less
-        less = second - e_q[:, None] * mean[None] - mean[:, None] * e_q[None]
-        halves.append((mean - e_q, less + e_q[:, None] * e_q[None]))
-    kappa = sum((first**2).sum() for first, _ in halves) / T**2
-    # The two halves of a sequence are nearly the same counts: their variances add as deviations.
+def _overlap_moments(N: int, T: int, alpha, inputs: str) -> tuple[jax.Array, jax.Array]:
+    """Returns kappa = E[g] and v = Var[g] of g = <xbar_i, xbar'>, exact for each half of x_t.
+
+    With the counts n of sample i and n' of the test sequence, the half E gives
+
+        E[g] = |E n|^2 / T^2,     E' Var_i[g] = sum_{k,b} Cov[n_k, n_b] E[n_k n_b] / T^4.
+
+    The half E~ has the counts n - e_q. The two halves are almost perfectly correlated, so their
+    standard deviations add.
+    """
+    at_trigger, at_token = pair_moments(N, T, alpha, 0), pair_moments(N, T, alpha, 1)
+    at_token = _over_tokens(at_token, N)
+    mean_S = (at_trigger.mean + (N - 1) * at_token.mean) / N
+    second_SxS = (at_trigger.second + (N - 1) * at_token.second) / N
+    halves = [(mean_S, second_SxS)]
+    if inputs == "current_and_previous":
+        e_q = jnp.zeros(N + 1).at[0].set(1)
+        cross_SxS = second_SxS - e_q[:, None] * mean_S[None] - mean_S[:, None] * e_q[None]
+        halves.append((mean_S - e_q, cross_SxS + e_q[:, None] * e_q[None]))
+    kappa = sum((mean**2).sum() for mean, _ in halves) / T**2
     deviations = [
-        jnp.sqrt(((pair - first[:, None] * first[None]) * pair).sum()) / T**2
-        for first, pair in halves
+        jnp.sqrt(((second - mean[:, None] * mean[None]) * second).sum()) / T**2
+        for mean, second in halves
     ]
     return kappa, sum(deviations) ** 2
 
 
-def _symmetric(mean, N: int):
-    """A mean given ybar = 1, averaged over ybar in 1 .. N-1."""
-    return mean.at[1:N].set(mean[1:N].mean())
+def _over_tokens(moments: PairMoments, N: int) -> PairMoments:
+    """Averages moments that were computed for ybar = 1 over ybar = 1 .. N-1.
 
-
-def _symmetric_pairs(second, N: int):
-    """The same for pairs: by symmetry only diagonal, off-diagonal and (q | tau) entries differ."""
+    By symmetry the mean has one value for all tokens. The second moment has one value on the
+    diagonal, one off it, and one for each pair of a token with q or tau.
+    """
+    mean, second = moments.mean, moments.second
+    mean = mean.at[1:N].set(mean[1:N].mean())
     block = second[1:N, 1:N]
     diagonal = jnp.trace(block) / (N - 1)
-    rest = (block.sum() - jnp.trace(block)) / ((N - 1) * (N - 2))
+    off_diagonal = (block.sum() - jnp.trace(block)) / ((N - 1) * (N - 2))
     identity = jnp.eye(N - 1)
-    second = second.at[1:N, 1:N].set(diagonal * identity + rest * (1 - identity))
-    for other in (0, N):
-        average = second[other, 1:N].mean()
-        second = second.at[other, 1:N].set(average).at[1:N, other].set(average)
-    return second
+    second = second.at[1:N, 1:N].set(diagonal * identity + off_diagonal * (1 - identity))
+    for q_or_tau in (0, N):
+        average = second[q_or_tau, 1:N].mean()
+        second = second.at[q_or_tau, 1:N].set(average).at[1:N, q_or_tau].set(average)
+    return moments._replace(mean=mean, second=second)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4, 5, 6))
-def _measure(keys, alpha, N, T, samples, tests, with_previous):
-    def counts(tokens, y, ybar):
-        rows = jnp.arange(len(y))[:, None]
-        zero = jnp.zeros((len(y), N + 1))
-        xbar = zero.at[rows, tokens].add(1 / T)
-        last = jnp.zeros((len(y), N + 1)).at[:, 0].set(1.0)
-        if with_previous:
-            before = zero.at[rows, tokens[:, :-1]].add(1 / T)
-            xbar = jnp.concatenate([xbar, before], -1)
-            last = jnp.concatenate([last, jax.nn.one_hot(tokens[:, -2], N + 1, dtype=float)], -1)
-        return xbar, last
-
-    def one(key):
+def _measure(keys, alpha, N, T, samples, tests, inputs):
+    def one_step(key):
         key_train, key_test = jax.random.split(key)
         train = sample(key_train, N, T, alpha, samples)
-        residual = jax.nn.one_hot(train.y, N + 1, dtype=float) - 1 / (N + 1)
-        xbar, last = counts(*train)
-        xbar_test, last_test = counts(*sample(key_test, N, T, alpha, tests))
-        margins = []
-        for inputs, inputs_test in ((last, last_test), (xbar, xbar_test)):
-            logits = inputs_test @ (inputs.T @ residual) / samples
-            margins.append((logits[:, N] - logits[:, :N].max(-1)).mean())
-        return Margins(*margins)
+        test = sample(key_test, N, T, alpha, tests)
+        step = negative_gradients(sequence_features(train.tokens, N, inputs), train.y, N)
+        features = sequence_features(test.tokens, N, inputs)
+        return Margins(_margin(features.last @ step.W_F.T), _margin(features.mean @ step.W_V.T))
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one_step, keys)
 
 
-def _check(N: int, T: int, samples: int, inputs: str) -> None:
-    check_count("N", N, 3)
-    check_count("T", T, 3)
+def _margin(logits_BxS: jax.Array) -> jax.Array:
+    return (logits_BxS[:, -1] - logits_BxS[:, :-1].max(-1)).mean()
+
+
+def _check_setting(N: int, T: int, samples: int, alpha: Numbers, inputs: str) -> None:
+    check_process(N, T, alpha)
     check_count("samples", samples)
     if inputs not in INPUTS:
         raise unknown("inputs", inputs, INPUTS)

@@ -1,13 +1,20 @@
-"""The trigger process with uniform statistics: samples, exact moments, the lemmas' tables.
+"""The trigger process with uniform statistics: samples, exact moments and the lemmas' tables.
 
-Tokens 0 .. N-1, the trigger q = 0, the noise tau = N. ybar ~ U[N] (or without q), z_1 ~ U[N]; after
-the trigger comes ybar with probability 1 - alpha and tau with alpha, after any other token U[N].
-At last z_T := q and y = ybar or tau as after a trigger. The moments are exact, by dynamic
-programming over t; the lemmas' counts are those of the chain without the forced z_T.
+One sequence z_1 .. z_T with its target y (arXiv 2406.03068, Section 2):
 
-This is the law of `jaxformer.tasks.recall.Recall` with statistics="uniform", scored="last", one
-trigger and a noise of its own. `sample` draws it in theory's numbering and float64, many sequences
-at once; tests/theory/test_one_step.py holds both samplers to the same exact probabilities.
+    ybar     uniform over the tokens 0 .. N-1, or over those other than the trigger q = 0
+    z_1      uniform over 0 .. N-1
+    z_{t+1}  after z_t = q: tau = N with probability alpha, else ybar
+             after any other token: uniform over 0 .. N-1
+    z_T      q, whatever precedes it
+    y        drawn like a token after the trigger
+
+The moments of token counts are exact, by dynamic programming over t. The counts of the lemmas and
+of Table 3 are those of the chain whose last token is not forced to be q.
+
+The law is that of `jaxformer.tasks.recall.Recall` with statistics="uniform", scored="last", one
+trigger and a noise token outside the vocabulary of the text. `sample` uses this package's token
+numbers, and tests/theory/test_one_step.py compares both samplers with the same exact probabilities.
 """
 
 import functools
@@ -19,37 +26,56 @@ import jax.numpy as jnp
 from theory.numerics import Numbers, check_count, check_range
 
 TRIGGER = 0
-# The cases (ybar, k) of Lemmas E.1 to E.7; "j" is ybar when it is not q, "k" another token.
+# Cases (ybar, k) of Lemmas E.1 to E.7: "j" is a ybar other than q, "k" is a token other than ybar.
 LEMMAS = ("q,q", "q,tau", "q,k", "j,q", "j,tau", "j,j", "j,k")
+# Cases (j, k) of Gamma(j, k), in the order of Table 3.
 TABLE_3 = ("tau,tau", "tau,q", "tau,k", "q,tau", "q,q", "q,k", "j,tau", "j,q", "j,k", "j,j")
 
 
 class Sequences(NamedTuple):
-    tokens: jax.Array  # (count, T)
-    y: jax.Array  # (count,)
-    ybar: jax.Array  # (count,)
+    """Sampled sequences with their targets and the tokens that follow the trigger."""
+
+    tokens: jax.Array  # (B, T)
+    y: jax.Array  # (B,)
+    ybar: jax.Array  # (B,)
 
 
-class Moments(NamedTuple):
-    """Mean and second moment (or variance, for Table 3), one entry a case."""
+class CountMoments(NamedTuple):
+    """E n_k and E n_k^2, an entry for each case of `LEMMAS`."""
 
     mean: jax.Array
     second: jax.Array
+
+
+class GradientMoments(NamedTuple):
+    """Mean and variance of Gamma(j, k), an entry for each case of `TABLE_3`."""
+
+    mean: jax.Array
+    variance: jax.Array
 
 
 class PairMoments(NamedTuple):
-    """For one ybar, z_T = q: E n_k (S,), E n_k n_b (S, S), E #{t: z_{t-1}=k, z_t=b} (S, S)."""
+    """Moments of the token counts of a sequence that ends with q, for one ybar."""
 
-    mean: jax.Array
-    second: jax.Array
-    follow: jax.Array
+    mean: jax.Array  # E n_k, (S,)
+    second: jax.Array  # E n_k n_b, (S, S)
+    follow: jax.Array  # E #{t: z_{t-1} = k, z_t = b}, (S, S)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
 def sample(
     key: jax.Array, N: int, T: int, alpha: Numbers, count: int, exclude_trigger: bool = False
 ) -> Sequences:
-    """`count` sequences with z_T = q and their targets; `exclude_trigger`: ybar is never q."""
+    """Draws `count` sequences with their targets.
+
+    Args:
+        key: PRNG key.
+        N: number of ordinary tokens.
+        T: length of a sequence.
+        alpha: probability of the noise after a trigger.
+        count: number of sequences B.
+        exclude_trigger: whether ybar is never the trigger.
+    """
     key_bar, key_y, key_1, key_t = jax.random.split(key, 4)
     ybar = jax.random.randint(key_bar, (count,), int(exclude_trigger), N, jnp.int32)
 
@@ -69,38 +95,46 @@ def sample(
     return Sequences(tokens, after_trigger(key_y), ybar)
 
 
-def check_process(N: int, T: int, alpha: Numbers, least: int = 3) -> None:
-    check_count("N", N, least)
+def check_process(N: int, T: int, alpha: Numbers, least_N: int = 3) -> None:
+    check_count("N", N, least_N)
     check_count("T", T, 3)
     check_range("alpha", alpha, 0.0, 1.0)
 
 
-def lemma_counts(N: int, T: int, alpha: Numbers) -> Moments:
-    """E n_k and E n_k^2, n_k = #{t <= T: z_t = k}, in the order of LEMMAS, exact.
+def lemma_counts(N: int, T: int, alpha: Numbers) -> CountMoments:
+    """Returns the exact moments of n_k = #{t <= T: z_t = k}, in the order of `LEMMAS`.
 
-    The chain is lumped to the five states q, tau, j, k, the rest.
+    The chain is lumped to five states: q, tau, j, k and all other tokens.
     """
-    check_process(N, T, alpha, least=4)
+    check_process(N, T, alpha, least_N=4)
     return _lemma_counts(jnp.asarray(N, float), jnp.asarray(alpha, float), T)
 
 
-def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> Moments:
-    """N, T >> 1, with x = T/N. Corrected E.1: a compound Poisson number of geometric runs,
+def lemma_counts_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> CountMoments:
+    """Returns the moments of Lemmas E.1 to E.7 for N, T >> 1.
 
-    E[n^2] = (x/alpha)(2/alpha - 1) + x^2/alpha^2     (the paper prints 2/alpha^2 - 1)
+    Lemma E.1 is corrected. Runs of q are geometric and their number is Poisson, so with x = T/N
+
+        E[n^2] = (x/alpha)(2/alpha - 1) + x^2/alpha^2.
+
+    Args:
+        N: number of ordinary tokens.
+        T: length of a sequence.
+        alpha: probability of the noise after a trigger.
+        printed: whether to use the paper's 2/alpha^2 - 1 for 2/alpha - 1 in Lemma E.1.
     """
     alpha = jnp.asarray(alpha, float)
     x, one = T / N * jnp.ones_like(alpha), jnp.ones_like(alpha)
     rate = jnp.stack([1 / alpha, one, one, one, alpha, 2 - alpha, one]) * x[None]
     run = 2 / alpha**2 - 1 if printed else 2 / alpha - 1
     poisson = jnp.stack([run] + 6 * [one]) * rate
-    return Moments(rate, poisson + rate**2)
+    return CountMoments(rate, poisson + rate**2)
 
 
-def first_step_table(N: int, T: int, alpha: Numbers) -> Moments:
-    """Table 3: mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T, exact.
+def first_step_table(N: int, T: int, alpha: Numbers) -> GradientMoments:
+    """Returns the exact mean and variance of Gamma(j,k) = (1/(N+1) - 1{y=j}) n_k/T (Table 3).
 
-    A sum over ybar in {q, j, k, the others}; y = tau with alpha, else ybar.
+    They are sums over the classes q, j, k and "other" of ybar, and over y = tau or y = ybar.
     """
     counts = lemma_counts(N, T, alpha)
     means, variances = [], []
@@ -120,12 +154,17 @@ def first_step_table(N: int, T: int, alpha: Numbers) -> Moments:
                 second += weight * factor**2 * counts.second[count] / T**2
         means.append(first)
         variances.append(second - first**2)
-    return Moments(jnp.stack(means), jnp.stack(variances))
+    return GradientMoments(jnp.stack(means), jnp.stack(variances))
 
 
-def first_step_table_limit(N: int, T: int, alpha: Numbers, printed: bool = False) -> Moments:
-    """Table 3 for N, T >> 1, corrected: rows 4 to 10 have E[(1/(N+1) - 1{y=j})^2 | y != j] =
-    1/(N+1)^2, where the paper puts 1/(N+1); mu(j,j) is (-alpha^2 + 3 alpha - 1)/N^2."""
+def first_step_table_limit(
+    N: int, T: int, alpha: Numbers, printed: bool = False
+) -> GradientMoments:
+    """Returns Table 3 for N, T >> 1, with two corrections or as printed.
+
+    Rows 4 to 10 use E[(1/(N+1) - 1{y=j})^2 | y != j] = 1/(N+1)^2, where the paper has 1/(N+1).
+    The mean of row (j,j) is (-alpha^2 + 3 alpha - 1)/N^2, where the paper negates the bracket.
+    """
     a = jnp.asarray(alpha, float)
     b = 1 / (T * N**2) + 1 / N**3
     mean = jnp.stack(
@@ -143,20 +182,21 @@ def first_step_table_limit(N: int, T: int, alpha: Numbers, printed: bool = False
         rows += [(a**3 - a**2 - a + 2) / a**3 * once + shared / a**2 * thrice]
         rows += [(2 - a) * b, (2 - a) * (a * once + a**2 * thrice), (2 - a) * b, (2 - a) * b]
         rows += [(1 + keep * (2 - a)) * once + (1 + keep * (2 - a) ** 2) * thrice]
-        return Moments(mean, jnp.stack(rows))
+        return GradientMoments(mean, jnp.stack(rows))
     rows += [rest, (1 - a) * ((2 / a - 1) / (a * T * N**2) + 1 / (a**2 * N**3)), rest]
     rows += [(1 - a) * (a / (T * N**2) + a**2 / N**3), rest, rest]
     rows += [(1 - a) * ((2 - a) / (T * N**2) + (2 - a) ** 2 / N**3)]
-    return Moments(mean, jnp.stack(rows))
+    return GradientMoments(mean, jnp.stack(rows))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairMoments:
-    """Exact moments of all pairs of counts given ybar, with z_T = q; S = N + 1 states."""
+    """Returns the exact moments of all pairs of counts given ybar, for sequences with z_T = q."""
     free = jnp.ones(N + 1).at[N].set(0) / N
     trigger = jnp.zeros(N + 1).at[N].set(alpha).at[ybar].add(1 - alpha)
 
-    def forward(x):  # x P: every row of P is U[N], but that of the trigger
+    # Multiplies by the transition matrix: all of its rows are uniform, except the trigger's.
+    def forward(x):
         from_trigger = x[..., TRIGGER, None]
         lift = (1,) * (x.ndim - 1) + (N + 1,)
         others = x.sum(-1, keepdims=True) - from_trigger
@@ -168,7 +208,7 @@ def pair_moments(N: int, T: int, alpha: Numbers, ybar: int | jax.Array) -> PairM
         return advance(carry, forward(p), forward(with_last), second, follow + pairs), None
 
     def advance(carry, p, cross, second, follow):
-        # with_last[k, b] = E[n_k 1{z_t = b}], the only memory that the second moments need.
+        # with_last[k, b] = E[n_k 1{z_t = b}] is all that the second moments need of the past.
         return p, cross + jnp.diag(p), second + cross + cross.T + jnp.diag(p), follow
 
     start = (free, jnp.diag(free), jnp.diag(free), jnp.zeros((N + 1, N + 1)))
@@ -189,16 +229,16 @@ def _lemma_counts(N, alpha, T):
     for ybar_state, tracked in ((0, (0, 1, 3)), (2, (0, 1, 2, 3))):
         trigger = jnp.zeros(5).at[1].set(alpha).at[ybar_state].add(1 - alpha)
         transition = jnp.broadcast_to(free[None], (5, 5)).at[0].set(trigger)
-        inside = jnp.eye(5)[jnp.array(tracked)]  # (K, states): is the state token k?
+        is_k_KxS = jnp.eye(5)[jnp.array(tracked)]  # one row for each counted state
 
-        def step(carry, _, transition=transition, inside=inside):
+        def step(carry, _, transition=transition, is_k_KxS=is_k_KxS):
             p, first, second = carry
             p, first, second = p @ transition, first @ transition, second @ transition
-            p_KxS = inside * p[None]
-            return (p, first + p_KxS, second + 2 * inside * first + p_KxS), None
+            p_KxS = is_k_KxS * p[None]
+            return (p, first + p_KxS, second + 2 * is_k_KxS * first + p_KxS), None
 
-        start = (free, inside * free[None], inside * free[None])
+        start = (free, is_k_KxS * free[None], is_k_KxS * free[None])
         (_, first, second), _ = jax.lax.scan(step, start, None, length=T - 1)
         means.append(first.sum(1))
         seconds.append(second.sum(1))
-    return Moments(jnp.concatenate(means), jnp.concatenate(seconds))
+    return CountMoments(jnp.concatenate(means), jnp.concatenate(seconds))

@@ -121,7 +121,7 @@ def _lemmas_d(key, alpha, delta, sizes: Sizes) -> list[Row]:
             rows.append(Row("Lemma D.1, with the exact mean: gap over the bound", "<", 1.0, worst))
     exact_ = one_step.first_step_table(sizes.counts_N, sizes.counts_T, alpha)
     printed = one_step.first_step_table_limit(sizes.counts_N, sizes.counts_T, alpha, printed=True)
-    ratio = np.asarray(printed.second / exact_.second)
+    ratio = np.asarray(printed.variance / exact_.variance)
     least = float(ratio.min())
     rows.append(Row("Lemma D.2: printed over exact variance, least", ">", 1 - PRINTED, least))
     for case, value in zip(TABLE_3, ratio):

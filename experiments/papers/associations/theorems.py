@@ -101,7 +101,7 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
         values = (x.mean[i] * N**2 for x in (printed, ours, measured))
         rows.append(_judge(name, values, tolerance))
         # Rows 4 to 10 print 1/(N+1) for 1/(N+1)^2.
-        values = (x.second[i] * N**3 for x in (printed, ours, measured))
+        values = (x.variance[i] * N**3 for x in (printed, ours, measured))
         rows.append(_judge(f"Table 3 ({case}): sigma^2 N^3", values, tolerance))
     return rows
 
