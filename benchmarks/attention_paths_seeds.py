@@ -18,10 +18,10 @@ import numpy as np
 from jaxformer.data import hidden_markov
 from theory import attention_paths
 from theory.attention_paths.kernel import (
-    gram,
     kernel_alignment,
+    kernel_of_factor,
     kernel_task_overlap,
-    path_kernel,
+    store_examples,
 )
 from theory.attention_paths.predictor import psd_factor
 
@@ -140,7 +140,7 @@ def four_paths(seed: int) -> dict:
 
 @jax.jit
 def overlap(xi, labels, U):
-    kernel = gram(path_kernel(xi), psd_factor(U))
+    kernel = kernel_of_factor(store_examples(xi), psd_factor(U))
     return kernel_task_overlap(kernel, labels), kernel_alignment(kernel, labels)
 
 

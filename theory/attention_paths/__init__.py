@@ -1,9 +1,29 @@
-"""The Bayesian transformer with fixed attention, solved and sampled (arXiv 2405.15926).
+"""The Bayesian transformer with fixed attention: solved, sampled and pruned.
 
-`order_parameter` solves the limit of wide networks and `predict` gives its mean and variance of f
-on test inputs (eqs. 5 to 12). Their partner is `sample`, which draws from the posterior of finite
-networks: its `Posterior` has the same U, `.mean` and `.variance`, and with method="weights" it
-samples the weights of `jaxformer.models.attention_paths`.
+The paper is "Dissecting the Interplay of Attention Paths in a Statistical Mechanics Theory of
+Transformers" (arXiv 2405.15926); equation numbers are its own. `order_parameter` solves the limit
+of wide networks, and `predict` returns its mean and variance of f on test inputs (Equations 5 to
+12). `sample` draws from the exact posterior of finite networks. Its `Posterior` has the same U,
+`.mean` and `.variance`. With method="weights" it samples the weights of
+`jaxformer.models.attention_paths`.
+
+Letters of the paper:
+
+    L, H_l    attention layers, and heads of layer l
+    pi        attention path: one head in each layer, (h_1, .., h_L) with h_1 slowest
+    D         number of paths, H_1 .. H_L
+    xi^pi     attentioned input of path pi: the tokens after the fixed attention of its heads
+    n         dimension of a token vector
+    N_l       width of hidden layer l = 1 .. L+1; N is the largest
+    V_eff     effective weights, one row of n for each path: f = sum_pi V_eff^pi . xi^pi / sqrt(D n)
+    U^(l)     order parameter of layer l; U = U^(1) is (D, D), and u = U^(L+1) is a number
+    chain     the order parameters u, U^(L), .., U^(1); other chains are Markov chains
+    K         kernel of f given U, (P, P)
+    T, Y      temperature (variance of the label noise) and labels
+    S         action
+
+Shape letters: P training examples, B test examples, D or E paths, r rank of U, S draws, C Markov
+chains, m outputs.
 """
 
 from theory.attention_paths.diagnostics import doubts as doubts

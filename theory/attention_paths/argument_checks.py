@@ -1,4 +1,4 @@
-"""What a caller can get wrong, said before anything long starts."""
+"""Checks of the arguments of the attention-path theory, before anything is compiled."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from theory.numerics import Array, Numbers, check_count, check_range, is_concret
 def check_problem(
     attentioned: Array, labels: Array, temperature: Numbers, heads: Sequence[int]
 ) -> tuple[jax.Array, jax.Array]:
-    """The attentioned input and the labels as arrays, after every check of issue and shape."""
+    """Returns the attentioned inputs and the labels as arrays after checking all arguments."""
     for head_count in heads:
         check_count("every entry of heads", head_count)
     attentioned = check_attentioned("attentioned", attentioned, heads)
@@ -35,29 +35,29 @@ def check_problem(
 def check_attentioned(
     name: str, attentioned: Array, heads: Sequence[int], n: int | None = None
 ) -> jax.Array:
-    """(P, H_1 .. H_L, n), finite; with n given, the token dimension of the training set."""
+    """Returns `attentioned` as a finite (P, D, n) array; n is checked if it is given."""
     attentioned = jnp.asarray(attentioned)
     if not jnp.issubdtype(attentioned.dtype, jnp.floating):
         attentioned = attentioned.astype(float)
     paths = math.prod(heads)
-    wanted = f"(examples, {paths} = product of heads {tuple(heads)}, {n or 'n'})"
-    wrong = attentioned.ndim != 3 or attentioned.shape[1] != paths
-    if wrong or n not in (None, attentioned.shape[2]):
-        raise UserError(f"{name} must have shape {wanted}, got {attentioned.shape}.")
+    shape = attentioned.shape
+    expected = f"(examples, {paths} = product of heads {tuple(heads)}, {n or 'n'})"
+    if len(shape) != 3 or shape[1] != paths or n not in (None, shape[2]):
+        raise UserError(f"{name} must have shape {expected}, got {shape}.")
     if not attentioned.size:
-        raise UserError(f"{name} must hold at least one example, got shape {attentioned.shape}.")
+        raise UserError(f"{name} must have at least one example, got shape {shape}.")
     if is_concrete(attentioned):
         bad = np.argwhere(~np.isfinite(np.asarray(attentioned)).all((1, 2)))
         if bad.size:
             raise UserError(
-                f"{name} must be finite; {len(bad)} of {len(attentioned)} examples hold NaN or "
+                f"{name} must be finite; {len(bad)} of {len(attentioned)} examples have NaN or "
                 f"infinity, the first is number {bad[0, 0]}."
             )
     return attentioned
 
 
 def check_widths(width: Any, heads: Sequence[int]) -> tuple:
-    """(N_1 .. N_{L+1}) from a number or one number a layer."""
+    """Returns (N_1 .. N_{L+1}) from one number, or from a number for each hidden layer."""
     layers = len(heads) + 1
     widths = tuple(width) if np.ndim(width) else (width,) * layers
     if len(widths) != layers:
@@ -70,8 +70,8 @@ def check_widths(width: Any, heads: Sequence[int]) -> tuple:
     return widths
 
 
-def whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
-    """Like check_widths, for samplers: the widths of real networks."""
+def check_whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
+    """Returns (N_1 .. N_{L+1}) as whole numbers, which samplers of real networks need."""
     widths = check_widths(width, heads)
     for value in widths:
         check_count("width", value)
@@ -79,7 +79,7 @@ def whole_widths(width: Any, heads: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_labels(labels: np.ndarray) -> None:
-    """Finite, of more than one value, and classes as +1 and -1."""
+    """Checks that labels are finite, have more than one value, and are not 0 and 1."""
     bad = np.argwhere(~np.isfinite(labels))
     if bad.size:
         raise UserError(
@@ -94,7 +94,10 @@ def _check_labels(labels: np.ndarray) -> None:
 
 
 def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
-    """Equal examples make K singular, and then the temperature alone carries the inverse."""
+    """Checks that the temperature is positive and that K + T can be inverted accurately.
+
+    Duplicate examples make K singular. Then the condition number depends on the temperature alone.
+    """
     if not is_concrete(temperature):
         return
     values = np.asarray(temperature, float)
@@ -108,8 +111,8 @@ def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
     flat_PxF = np.asarray(attentioned_PxDxn).reshape(len(attentioned_PxDxn), -1)
     kernel_PxP = flat_PxF @ flat_PxF.T / flat_PxF.shape[1]
     eigenvalues = np.linalg.eigvalsh(kernel_PxP)
-    coldest = float(np.min(values))
-    condition = (eigenvalues[-1] + coldest) / (max(eigenvalues[0], 0.0) + coldest)
+    lowest = float(np.min(values))
+    condition = (eigenvalues[-1] + lowest) / (max(eigenvalues[0], 0.0) + lowest)
     limit = 0.01 / np.finfo(flat_PxF.dtype).eps
     if condition <= limit:
         return
@@ -120,7 +123,7 @@ def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
     if cosines_PxP.max() > 1 - 1e-9:
         cause = f"examples {first} and {second} are duplicates"
     raise UserError(
-        f"K + T has condition number {condition:.1e} at temperature {coldest:g}, at most "
+        f"K + T has condition number {condition:.1e} at temperature {lowest:g}, at most "
         f"{limit:.0e} keeps {flat_PxF.dtype} exact: {cause}. Remove them or raise the "
         "temperature."
     )

@@ -1,4 +1,4 @@
-"""Draws in the format that other tools read."""
+"""Conversion of posterior draws to ArviZ's InferenceData."""
 
 import inspect
 from collections.abc import Mapping
@@ -8,29 +8,36 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 
-# What ArviZ calls the numbers of NUTS.
-NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
+ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
 def inference_data(
     U: np.ndarray, theta: np.ndarray | None, statistics: Mapping[str, np.ndarray]
 ) -> Any:
-    """ArviZ's InferenceData: U and theta by chain, and what NUTS says of itself."""
+    """Returns the draws of U and theta and the statistics of NUTS as ArviZ's InferenceData.
+
+    Args:
+        U: order parameters, (chains * draws, D, D), one Markov chain after the other.
+        theta: Bartlett coordinates, (chains * draws, size), or None.
+        statistics: arrays of shape (chains, draws).
+    """
     try:
         import arviz
     except ImportError:
-        raise UserError("InferenceData needs the package arviz: pip install arviz.") from None
+        raise UserError(
+            "InferenceData needs ArviZ: pip install arviz, or pip install 'jaxformer[diagnostics]'."
+        ) from None
     chains, draws = statistics["energy"].shape
     if len(U) != chains * draws:
         raise UserError(
             f"InferenceData needs all draws of every chain, {chains} x {draws}; got {len(U)}."
         )
-    held = {"U": U} if theta is None else {"U": U, "theta": theta}
+    variables = {"U": U} if theta is None else {"U": U, "theta": theta}
     groups = {
-        "posterior": {n: x.reshape(chains, draws, *x.shape[1:]) for n, x in held.items()},
-        "sample_stats": {NAMES.get(n, n): np.asarray(x) for n, x in statistics.items()},
+        "posterior": {n: x.reshape(chains, draws, *x.shape[1:]) for n, x in variables.items()},
+        "sample_stats": {ARVIZ_NAMES.get(n, n): np.asarray(x) for n, x in statistics.items()},
     }
-    # Until version 1 the groups were arguments; since then they are one.
+    # Before version 1 each group is an argument; since then all groups are one argument.
     if "posterior" in inspect.signature(arviz.from_dict).parameters:
         return arviz.from_dict(**groups)
     return arviz.from_dict(groups)

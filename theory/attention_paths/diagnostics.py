@@ -1,18 +1,18 @@
-"""Are the chains to be trusted? What they say of themselves, and what speaks against them.
+"""Diagnostics of the Markov chains, and the limits beyond which they are not trusted.
 
-    r_hat        1 if every half of every chain has one mean; the worst entry of U
-    r_hat_rank   1 if they have one law: the worse of two, on ranks and on ranks of the distance to
-                 the median, the worst entry of U
-    ess          effective draws of the mean, the smallest over the entries of U
-    ess_bulk     the same on ranks
-    ess_tail     the same of the 5 % and the 95 % quantile
-    bfmi         E (E_(t+1) - E_t)^2 / Var E of the energy, the smallest chain: low if the momenta
-                 do not reach the tails
-    at_max_depth the share of draws whose trajectory was cut at the largest tree
+    r_hat        split r-hat: 1 if the halves of all chains have one mean; the worst entry of U
+    r_hat_rank   1 if the halves have one law: the worse of r-hat on ranks and r-hat on ranks of the
+                 distance to the median; the worst entry of U
+    ess          effective draws of the mean; the worst entry of U
+    ess_bulk     effective draws of the ranks; the worst entry of U
+    ess_tail     effective draws of the 5 % and the 95 % quantile; the worst entry of U
+    bfmi         E (E_(t+1) - E_t)^2 / Var E of the energy E, the worst chain; low if the momenta do
+                 not reach the tails
+    at_max_depth share of draws whose trajectory stopped at the maximal tree depth
     divergences  draws whose trajectory left the energy surface
 
-The limits are the usual ones (arXiv 1903.08008, 1604.00695), but r-hat's: 1.01 is passed by chance
-at the fewest draws that `ess` admits. Chains beyond a limit are not trusted.
+The limits are the usual ones (arXiv 1903.08008, 1604.00695), except that of r-hat: the usual 1.01
+is exceeded by chance at the fewest draws that the limit of `ess` admits.
 """
 
 from collections.abc import Mapping
@@ -22,34 +22,41 @@ import numpy as np
 
 from jaxformer.core.errors import check_choice
 
-LEAST_DRAWS = 4  # of a chain, else nothing can be said
-PER_ENTRY = ("r_hat_rank", "ess_bulk", "ess_tail")
+MIN_DRAWS = 4  # of a chain; with fewer no diagnostic is defined
+ENTRY_DIAGNOSTICS = ("r_hat_rank", "ess_bulk", "ess_tail")
 
 
 class Limit(NamedTuple):
-    """What a diagnostic may be at most (or at least, `least`), and what it is called."""
+    """The largest trusted value of a diagnostic, or the smallest (`is_minimum`), and its label."""
 
     bound: float
-    words: str
-    least: bool = False
+    label: str
+    is_minimum: bool = False
 
 
 LIMITS = {
     "r_hat": Limit(1.02, "r-hat"),
     "r_hat_rank": Limit(1.02, "r-hat of ranks"),
-    "ess": Limit(100, "effective draws a chain", least=True),
-    "ess_bulk": Limit(100, "effective draws a chain in the bulk", least=True),
-    "ess_tail": Limit(100, "effective draws a chain in the tails", least=True),
+    "ess": Limit(100, "effective draws a chain", is_minimum=True),
+    "ess_bulk": Limit(100, "effective draws a chain in the bulk", is_minimum=True),
+    "ess_tail": Limit(100, "effective draws a chain in the tails", is_minimum=True),
     "divergences": Limit(0.001, "share of divergent draws"),
     "at_max_depth": Limit(0.01, "share of trajectories cut at the largest tree"),
-    "bfmi": Limit(0.3, "energy (BFMI)", least=True),
+    "bfmi": Limit(0.3, "energy (BFMI)", is_minimum=True),
 }
 
 
 def diagnose(
     U_CxSxDxD: np.ndarray, statistics: Mapping[str, np.ndarray], max_tree_depth: int = 10
 ) -> dict[str, Any]:
-    """The record of a run from draws by chain and NUTS's own numbers (chains, draws)."""
+    """Returns the diagnostics of a run as numbers for its record.
+
+    Args:
+        U_CxSxDxD: draws of U by chain.
+        statistics: arrays of NUTS, (chains, draws): num_steps, diverging, accept_prob, step_size
+            and energy.
+        max_tree_depth: maximal tree depth of NUTS.
+    """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     steps = statistics["num_steps"]
@@ -64,72 +71,76 @@ def diagnose(
         "accept_prob": float(statistics["accept_prob"].mean()),
         "step_size": [float(size) for size in statistics["step_size"][:, -1]],
         "bfmi": bfmi(statistics["energy"]),
-    } | dict.fromkeys(("r_hat", "ess", *PER_ENTRY), float("nan"))
-    if U_CxSxDxD.shape[1] >= LEAST_DRAWS:
+    } | dict.fromkeys(("r_hat", "ess", *ENTRY_DIAGNOSTICS), float("nan"))
+    if U_CxSxDxD.shape[1] >= MIN_DRAWS:
         entries_CxSxE = U_CxSxDxD[:, :, *np.triu_indices(U_CxSxDxD.shape[-1])]
-        with np.errstate(invalid="ignore", divide="ignore"):  # a chain that stands still: nan
+        with np.errstate(invalid="ignore", divide="ignore"):  # nan for a chain that does not move
             record["r_hat"] = float(np.max(split_gelman_rubin(entries_CxSxE)))
             record["ess"] = float(np.min(effective_sample_size(entries_CxSxE)))
-        record |= {name: worst(name, entries_CxSxE) for name in PER_ENTRY}
+        record |= {name: worst_entry(name, entries_CxSxE) for name in ENTRY_DIAGNOSTICS}
     return record
 
 
-def worst(name: str, values_CxSxE: np.ndarray) -> float:
-    """The worst entry of a diagnostic; nan if one of them is."""
-    by_entry = per_entry(name, values_CxSxE)
+def worst_entry(name: str, values_CxSxE: np.ndarray) -> float:
+    """Returns the worst entry of a diagnostic, and nan if any entry is nan."""
+    by_entry = entry_diagnostic(name, values_CxSxE)
     return float(np.max(by_entry) if name == "r_hat_rank" else np.min(by_entry))
 
 
-def per_entry(name: str, values_CxSxE: np.ndarray) -> np.ndarray:
-    """One of PER_ENTRY for every entry of the last axis, from (chains, draws, entries)."""
+def entry_diagnostic(name: str, values_CxSxE: np.ndarray) -> np.ndarray:
+    """Returns one of `ENTRY_DIAGNOSTICS` for each entry, (E,), of (chains, draws, entries)."""
     from numpyro.diagnostics import effective_sample_size, gelman_rubin
 
-    check_choice("diagnostic of an entry of U", name, PER_ENTRY)
+    check_choice("diagnostic of an entry of U", name, ENTRY_DIAGNOSTICS)
     halves = _halves(np.asarray(values_CxSxE, np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
         if name == "ess_bulk":
             return effective_sample_size(_normal_scores(halves))
         if name == "ess_tail":
             low, high = np.quantile(halves, (0.05, 0.95), axis=(0, 1))
-            beyond = [(halves <= edge) * 1.0 for edge in (low, high)]
-            return np.minimum(*(effective_sample_size(values) for values in beyond))
+            indicators = [(halves <= quantile) * 1.0 for quantile in (low, high)]
+            return np.minimum(*(effective_sample_size(values) for values in indicators))
         folded = np.abs(halves - np.median(halves, axis=(0, 1)))
         return np.maximum(*(gelman_rubin(_normal_scores(x)) for x in (halves, folded)))
 
 
 def bfmi(energy_CxS: np.ndarray) -> float:
-    """The smallest over the chains of the mean squared step of the energy over its variance."""
+    """Returns the mean squared step of the energy over its variance, for the worst chain."""
     energy_CxS = np.asarray(energy_CxS, np.float64)
-    if energy_CxS.shape[1] < LEAST_DRAWS:
+    if energy_CxS.shape[1] < MIN_DRAWS:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
         steps_C = np.mean(np.diff(energy_CxS, axis=1) ** 2, 1)
         return float(np.min(steps_C / np.var(energy_CxS, 1)))
 
 
-def doubts(found: Mapping[str, Any]) -> list[str]:
-    """What speaks against chains with these diagnostics, a few words each; trusted if nothing.
+def doubts(diagnostics: Mapping[str, Any]) -> list[str]:
+    """Returns the diagnostics beyond their limits, a phrase each; chains without any are trusted.
 
-    Older records lack some of them: these are not asked for. A number that is not finite, as those
-    of a chain that stands still are, speaks against its chain.
+    Diagnostics that an older record lacks are skipped. A number that is not finite, such as that
+    of a chain that does not move, is beyond its limit.
+
+    Args:
+        diagnostics: what `diagnose` returned, or the same part of a record.
     """
-    chains = _number(found.get("chains")) or len(found.get("step_size", ())) or 1
-    share: dict[str, float] = dict.fromkeys(("ess", "ess_bulk", "ess_tail"), chains)
-    share["divergences"] = _number(found.get("draws")) or 1
-    against = []
+    step_sizes = diagnostics.get("step_size", ())
+    chains = _number(diagnostics.get("chains")) or len(step_sizes) or 1
+    divisor: dict[str, float] = dict.fromkeys(("ess", "ess_bulk", "ess_tail"), chains)
+    divisor["divergences"] = _number(diagnostics.get("draws")) or 1
+    phrases = []
     for name, limit in LIMITS.items():
-        if name not in found:
+        if name not in diagnostics:
             continue
-        value = _number(found[name])
-        value = np.nan if value is None else value / share.get(name, 1)
-        if not (value >= limit.bound if limit.least else value <= limit.bound):
-            asked = "at least" if limit.least else "at most"
-            against.append(f"{limit.words} {value:.3g} ({asked} {limit.bound:g})")
-    return against
+        value = _number(diagnostics[name])
+        value = np.nan if value is None else value / divisor.get(name, 1)
+        if not (value >= limit.bound if limit.is_minimum else value <= limit.bound):
+            bound = f"{'at least' if limit.is_minimum else 'at most'} {limit.bound:g}"
+            phrases.append(f"{limit.label} {value:.3g} ({bound})")
+    return phrases
 
 
 def monte_carlo_error(values_CxSx: np.ndarray) -> np.ndarray:
-    """The standard error of the mean over chains and draws: sd / sqrt(ESS)."""
+    """Returns the standard error of the mean over chains and draws, sd / sqrt(ESS)."""
     from numpyro.diagnostics import effective_sample_size
 
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -137,13 +148,13 @@ def monte_carlo_error(values_CxSx: np.ndarray) -> np.ndarray:
 
 
 def _halves(values_CxSxE: np.ndarray) -> np.ndarray:
-    """Every chain as two: a drift along a chain looks like a difference between chains."""
+    """Splits each chain in two, so that a drift appears as a difference between chains."""
     half = values_CxSxE.shape[1] // 2
     return np.concatenate([values_CxSxE[:, :half], values_CxSxE[:, -half:]])
 
 
 def _normal_scores(values_CxSxE: np.ndarray) -> np.ndarray:
-    """The quantiles of a normal at the ranks over all chains, so that no tail is too heavy."""
+    """Returns the normal quantiles of the ranks over all chains, which have no heavy tails."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 

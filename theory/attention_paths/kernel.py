@@ -1,16 +1,15 @@
-"""Path kernels, their energy and its gradient (arXiv 2405.15926, eqs. 7-9).
+"""The kernel of all attention paths, its energy and its gradient (arXiv 2405.15926, Equations 7-9).
 
-    K(x, x') = (1/D) sum_{pi pi'} U^{pi pi'} C_{pi pi'}(x, x'), C_{pi pi'} = xi^pi(x).xi^pi'(x') / n
-    energy   = ln det(K + T) + Y^T (K + T)^-1 Y            (a Gaussian likelihood of variance T)
+    K(x, x') = (1/D) sum_{pi pi'} U^{pi pi'} C_{pi pi'}(x, x')
+    C_{pi pi'}(x, x') = xi^pi(x) . xi^pi'(x') / n
+    energy = ln det(K + T) + Y^T (K + T)^-1 Y
 
-with D = H_1 .. H_L paths. U enters through a factor, U = C C^T with C of shape (D, r). Two forms
-give the same numbers:
+The energy is that of a Gaussian likelihood of variance T. U enters through a factor, U = C C^T with
+C of shape (D, r). The training examples are stored once and used with many U. Two forms give the
+same numbers:
 
-    packed    the pairs C_ij + C_ji, i <= j, are stored: D^2 P^2 / 2 numbers, fast for few paths
-    features  K = sum_pi xi^pi (U xi)^pi / (D n), some paths at a time: P D n numbers, nothing of
-              size D^2 P^2
-
-Shape letters: P examples, D (E) paths, n token dimension, r rank of C.
+    packed    the pairs C_ij + C_ji, i <= j: D^2 P^2 / 2 numbers, faster for few paths
+    features  xi itself, P D n numbers: K = sum_pi xi^pi (U xi)^pi / (D n), in blocks of paths
 """
 
 from typing import NamedTuple
@@ -23,114 +22,122 @@ from jax.scipy.linalg import solve_triangular
 from jaxformer.core.errors import unknown
 from theory.numerics import Array, Numbers, is_concrete
 
-PACKED_PATHS = 8  # above, features are both smaller and faster
+MAX_PACKED_PATHS = 8  # with more paths the features are both smaller and faster
 FORMS = ("auto", "packed", "features")
 
 
-class PathKernel(NamedTuple):
-    """The training examples in one of the two forms; the field of the other is None."""
+class StoredExamples(NamedTuple):
+    """The training examples in one of the two forms; the field of the other form is None."""
 
     pairs_QxPxP: jax.Array | None
     features_DxPxn: jax.Array | None
 
 
 class Fit(NamedTuple):
-    """A factorised K + T: the Cholesky factor and alpha = (K + T)^-1 Y."""
+    """The Cholesky factor of K + T, and alpha = (K + T)^-1 Y."""
 
     cholesky_PxP: jax.Array
     alpha_P: jax.Array
 
 
-def path_kernel(attentioned_PxDxn: jax.Array, form: str = "auto") -> PathKernel:
-    """The form that suits the number of paths, or the one asked for."""
+def store_examples(attentioned_PxDxn: jax.Array, form: str = "auto") -> StoredExamples:
+    """Returns the examples in a stored form; "auto" selects it by the number of paths."""
     paths = attentioned_PxDxn.shape[1]
     if form not in FORMS:
         raise unknown("kernel form", form, FORMS)
-    if form == "features" or (form == "auto" and paths > PACKED_PATHS):
-        return PathKernel(None, jnp.moveaxis(jnp.asarray(attentioned_PxDxn), 1, 0))
+    if form == "features" or (form == "auto" and paths > MAX_PACKED_PATHS):
+        return StoredExamples(None, jnp.moveaxis(jnp.asarray(attentioned_PxDxn), 1, 0))
     rows, columns = np.triu_indices(paths)
-    scaled_PxDxn = scale(attentioned_PxDxn)
+    scaled_PxDxn = scale_inputs(attentioned_PxDxn)
     pairs_QxPxP = jnp.einsum("pqn,rqn->qpr", scaled_PxDxn[:, rows], scaled_PxDxn[:, columns])
     weights_Q = jnp.asarray(np.where(rows == columns, 0.5, 1.0), pairs_QxPxP.dtype)
-    return PathKernel((pairs_QxPxP + pairs_QxPxP.swapaxes(1, 2)) * weights_Q[:, None, None], None)
+    return StoredExamples(
+        (pairs_QxPxP + pairs_QxPxP.swapaxes(1, 2)) * weights_Q[:, None, None], None
+    )
 
 
-def fixed_kernel(attentioned_PxDxn: Array) -> PathKernel:
-    """That of examples which stay while U moves: of many paths in few coordinates, to rounding."""
-    if attentioned_PxDxn.shape[1] > PACKED_PATHS and is_concrete(attentioned_PxDxn):
-        attentioned_PxDxn = in_few_coordinates(attentioned_PxDxn)
-    return _path_kernel(attentioned_PxDxn)
+def store_compressed_examples(attentioned_PxDxn: Array) -> StoredExamples:
+    """Returns the examples in the stored form for use with many U.
+
+    With many paths they are first rotated into fewer coordinates, which is exact up to rounding.
+    """
+    if attentioned_PxDxn.shape[1] > MAX_PACKED_PATHS and is_concrete(attentioned_PxDxn):
+        attentioned_PxDxn = compress_coordinates(attentioned_PxDxn)
+    return _store_examples(attentioned_PxDxn)
 
 
-def in_few_coordinates(attentioned_PxDxn: Array) -> np.ndarray:
-    """(P, D, k), k <= n, in their principal axes: inner products stay, to rounding.
+def compress_coordinates(attentioned_PxDxn: Array) -> np.ndarray:
+    """Returns the inputs in their principal axes, (P, D, k) with k <= n.
 
-    The axes left out have a share of all squares that is lost in the rounding of a sum. Images with
-    blank corners need fewer coordinates than they have pixels.
+    Inner products are the same up to rounding. Axes whose share of the squared norm is below
+    rounding (50 eps) are dropped: images with blank corners need fewer coordinates than pixels.
     """
     attentioned_PxDxn = np.asarray(attentioned_PxDxn)
     _, paths, n = attentioned_PxDxn.shape
     flat_Fxn = attentioned_PxDxn.reshape(-1, n)
-    squares_n, axes_nxn = np.linalg.eigh(flat_Fxn.T @ flat_Fxn)  # the smallest first
-    up_to_n = np.cumsum(np.maximum(squares_n, 0))
+    squares_n, axes_nxn = np.linalg.eigh(flat_Fxn.T @ flat_Fxn)  # in increasing order
+    cumulative_n = np.cumsum(np.maximum(squares_n, 0))
     rounding = 50 * np.finfo(flat_Fxn.dtype).eps
-    kept = max(1, int((up_to_n > rounding * up_to_n[-1]).sum()))
-    rotated_PxDxk = (flat_Fxn @ axes_nxn[:, n - kept :]).reshape(-1, paths, kept)
-    return rotated_PxDxk * (kept / n) ** 0.5  # a kernel is divided by how many there are
+    k = max(1, int((cumulative_n > rounding * cumulative_n[-1]).sum()))
+    rotated_PxDxk = (flat_Fxn @ axes_nxn[:, n - k :]).reshape(-1, paths, k)
+    return rotated_PxDxk * (k / n) ** 0.5  # kernels divide by the number of coordinates, now k
 
 
-def gram(kernel: PathKernel, factor_Dxr: jax.Array) -> jax.Array:
-    """K between the training examples, (P, P), without the temperature."""
+def kernel_of_factor(stored: StoredExamples, factor_Dxr: jax.Array) -> jax.Array:
+    """Returns K between the stored examples, (P, P), for U = C C^T and without the temperature."""
     U_DxD = factor_Dxr @ factor_Dxr.T
-    if kernel.pairs_QxPxP is not None:
-        pairs_QxPxP = kernel.pairs_QxPxP
-        # As a product of a vector and a matrix, which is a third faster than over three axes.
+    if stored.pairs_QxPxP is not None:
+        pairs_QxPxP = stored.pairs_QxPxP
+        # A product of a vector and a matrix is a third faster than a sum over three axes.
         flat_PP = U_DxD[np.triu_indices(len(U_DxD))] @ pairs_QxPxP.reshape(len(pairs_QxPxP), -1)
         return flat_PP.reshape(pairs_QxPxP.shape[1:])
-    assert kernel.features_DxPxn is not None
-    return _gram_by_features(kernel.features_DxPxn, U_DxD)
+    assert stored.features_DxPxn is not None
+    return _kernel_from_features(stored.features_DxPxn, U_DxD)
 
 
-def scale(attentioned_PxDxn: jax.Array) -> jax.Array:
-    """xi / sqrt(D n)."""
+def scale_inputs(attentioned_PxDxn: jax.Array) -> jax.Array:
+    """Returns xi / sqrt(D n)."""
     _, paths, n = attentioned_PxDxn.shape
     return jnp.asarray(attentioned_PxDxn) * (paths * n) ** -0.5
 
 
 def feature_map(attentioned_PxDxn: jax.Array, factor_Dxr: jax.Array) -> jax.Array:
-    """Phi = xi C / sqrt(D n), (P, n r): K = Phi Phi^T also between two sets of examples."""
-    features_Pxnxr = jnp.einsum("pdn,dr->pnr", scale(attentioned_PxDxn), factor_Dxr)
+    """Returns Phi = xi C / sqrt(D n), (P, n r). K between two sets of examples is Phi Phi'^T."""
+    features_Pxnxr = jnp.einsum("pdn,dr->pnr", scale_inputs(attentioned_PxDxn), factor_Dxr)
     return features_Pxnxr.reshape(len(attentioned_PxDxn), -1)
 
 
 def energy(
-    kernel: PathKernel, labels_P: jax.Array, temperature: Numbers, factor_Dxr: jax.Array
+    stored: StoredExamples, labels_P: jax.Array, temperature: Numbers, factor_Dxr: jax.Array
 ) -> jax.Array:
-    """ln det(K + T) + Y^T (K + T)^-1 Y, not divided by P: -2 ln p(Y | U) up to P ln 2 pi.
+    """Returns ln det(K + T) + Y^T (K + T)^-1 Y, which is -2 ln p(Y | U) - P ln(2 pi).
 
-    A rule for reverse mode makes the gradient 2.6 times cheaper than through the factorisation.
+    A custom rule for reverse mode is 2.6 times cheaper than the gradient of the factorisation.
     """
-    return _gaussian_energy(add_temperature(gram(kernel, factor_Dxr), temperature), labels_P)
+    noisy_PxP = add_temperature(kernel_of_factor(stored, factor_Dxr), temperature)
+    return _gaussian_energy(noisy_PxP, labels_P)
 
 
 def energy_gradient(
-    kernel: PathKernel, labels_P: jax.Array, temperature: Numbers, factor_Dxr: jax.Array
+    stored: StoredExamples, labels_P: jax.Array, temperature: Numbers, factor_Dxr: jax.Array
 ) -> jax.Array:
-    """G = d energy / dU, (D, D): G_pi,pi' = Tr M C_pi,pi' / D, M = (K + T)^-1 - alpha alpha^T.
+    """Returns G = d energy / dU, (D, D).
 
-    C is symmetrised over pi <-> pi', so that dE = sum_{pi pi'} G dU for symmetric dU.
+    G_{pi pi'} is Tr[M C_{pi pi'}] / D with M = (K + T)^-1 - alpha alpha^T. C is symmetrised over
+    pi and pi', so that the energy changes by sum_{pi pi'} G dU for a symmetric dU.
     """
-    fit = fit_labels(gram(kernel, factor_Dxr), labels_P, temperature)
+    fit = fit_labels(kernel_of_factor(stored, factor_Dxr), labels_P, temperature)
     M_PxP = _inverse(fit.cholesky_PxP) - fit.alpha_P[:, None] * fit.alpha_P[None, :]
-    if kernel.pairs_QxPxP is None:
-        return _features_backward(kernel.features_DxPxn, M_PxP)[1]
+    if stored.pairs_QxPxP is None:
+        return _features_backward(stored.features_DxPxn, M_PxP)[1]
     rows, columns = np.triu_indices(len(factor_Dxr))
-    pairs_Q = jnp.tensordot(kernel.pairs_QxPxP, M_PxP, 2) / 2
+    pairs_Q = jnp.tensordot(stored.pairs_QxPxP, M_PxP, 2) / 2
     G_DxD = jnp.zeros((len(factor_Dxr),) * 2, pairs_Q.dtype).at[rows, columns].add(pairs_Q)
     return G_DxD + G_DxD.T
 
 
 def fit_labels(kernel_PxP: jax.Array, labels_P: jax.Array, temperature: Numbers) -> Fit:
+    """Returns the Cholesky factor of K + T and alpha = (K + T)^-1 Y."""
     cholesky_PxP = jnp.linalg.cholesky(add_temperature(kernel_PxP, temperature))
     half_P = solve_triangular(cholesky_PxP, labels_P, lower=True)
     return Fit(cholesky_PxP, solve_triangular(cholesky_PxP, half_P, lower=True, trans=1))
@@ -140,8 +147,8 @@ def add_temperature(kernel_PxP: jax.Array, temperature: Numbers) -> jax.Array:
     return kernel_PxP + temperature * jnp.eye(len(kernel_PxP), dtype=kernel_PxP.dtype)
 
 
-def total_kernel(attentioned_PxDxn: Array, U_DxD: Array) -> jax.Array:
-    """K between the examples, (P, P), from U itself, which may be of any rank."""
+def kernel_of_U(attentioned_PxDxn: Array, U_DxD: Array) -> jax.Array:
+    """Returns K between the examples, (P, P), for a U of any rank and sign."""
     _, paths, n = attentioned_PxDxn.shape
     combined_PxDxn = jnp.einsum("pdn,de->pen", attentioned_PxDxn, U_DxD)
     flat_PxF, combined_PxF = (x.reshape(len(x), -1) for x in (attentioned_PxDxn, combined_PxDxn))
@@ -149,13 +156,13 @@ def total_kernel(attentioned_PxDxn: Array, U_DxD: Array) -> jax.Array:
 
 
 def kernel_task_overlap(kernel_PxP: jax.Array, labels_P: jax.Array) -> jax.Array:
-    """|e_k . Y| / sqrt(P) for every principal component of K, the leading one first."""
+    """Returns |e_k . Y| / sqrt(P) for each principal component e_k of K, the leading one first."""
     _, vectors_PxK = jnp.linalg.eigh(kernel_PxP)
     return jnp.abs(labels_P @ vectors_PxK)[::-1] / len(labels_P) ** 0.5
 
 
 def kernel_alignment(kernel_PxP: jax.Array, labels_P: jax.Array) -> jax.Array:
-    """Y^T K Y / (P |K|_F)."""
+    """Returns the alignment of K with the labels, Y^T K Y / (P |K|_F)."""
     norm = len(labels_P) * jnp.linalg.norm(kernel_PxP)
     return labels_P @ kernel_PxP @ labels_P / norm
 
@@ -209,16 +216,16 @@ def _features_backward(features_DxPxn, M_PxP):
     return None, G_DxD
 
 
-# K is linear in U; its own backward rule keeps every temporary as small as a block of paths.
-_gram_by_features = jax.custom_vjp(_sum_blocks)
-_gram_by_features.defvjp(lambda xi, U: (_sum_blocks(xi, U), xi), _features_backward)
+# K is linear in U. The custom backward rule needs no temporary larger than a block of paths.
+_kernel_from_features = jax.custom_vjp(_sum_blocks)
+_kernel_from_features.defvjp(lambda xi, U: (_sum_blocks(xi, U), xi), _features_backward)
 
 
-_path_kernel = jax.jit(path_kernel)
+_store_examples = jax.jit(store_examples)
 
 
 def _blocks(by_path_Dx):
-    """(D, ..) as (blocks, paths a block, ..), the largest block of at most 16 paths."""
+    """Reshapes (D, ..) to (blocks, paths, ..) with the largest divisor of D up to 16 as paths."""
     paths = len(by_path_Dx)
     size = max(size for size in range(1, 17) if paths % size == 0)
     return by_path_Dx.reshape(paths // size, size, *by_path_Dx.shape[1:])

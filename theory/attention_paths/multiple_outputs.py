@@ -1,10 +1,12 @@
-"""Several outputs as one: an output is one more step of every path, and an example one for each.
+"""Networks with several outputs, written as networks with one output.
 
-f_c(x) = sum_pi V_eff^(pi c) . xi^pi(x) / sqrt(D n). With rows (x, c) and paths (pi, c), c fastest,
+Output c is f_c(x) = sum_pi V_eff^(pi c) . xi^pi(x) / sqrt(D n). It equals the only output of a
+network whose examples are the pairs (x, c) and whose paths are the pairs (pi, c), with c fastest:
 
-    xi^(pi c')((x, c)) = sqrt(m) 1{c = c'} xi^pi(x),      K = (1/(D m)) sum U^(pi c, pi' c') C
+    xi^(pi c')((x, c)) = sqrt(m) 1{c = c'} xi^pi(x)
+    K = (1/(D m)) sum U^(pi c, pi' c') C
 
-is the kernel of all outputs together, and nothing else of the theory changes.
+K is the kernel of all outputs together. The rest of the theory is unchanged.
 """
 
 from typing import Any
@@ -16,25 +18,27 @@ from theory.numerics import Array
 
 
 def count(labels: Array) -> int:
-    """m of labels (P,) or (P, m)."""
+    """Returns the number of outputs of labels (P,) or (P, m)."""
     return 1 if labels.ndim == 1 else labels.shape[1]
 
 
 def expand(attentioned_PxDxn: Array, outputs: int) -> jax.Array:
-    """(P m, D m, n); itself for one output."""
+    """Returns the inputs of the network with one output, (P m, D m, n)."""
     attentioned = jnp.asarray(attentioned_PxDxn)
     if outputs == 1:
         return attentioned
     P, D, n = attentioned.shape
-    same_mxm = outputs**0.5 * jnp.eye(outputs, dtype=attentioned.dtype)
-    return jnp.einsum("pdn,ce->pcden", attentioned, same_mxm).reshape(P * outputs, D * outputs, n)
+    identity_mxm = outputs**0.5 * jnp.eye(outputs, dtype=attentioned.dtype)
+    return jnp.einsum("pdn,ce->pcden", attentioned, identity_mxm).reshape(
+        P * outputs, D * outputs, n
+    )
 
 
 def contract(expanded_PxDxn: jax.Array, outputs: int) -> jax.Array:
-    """The inverse."""
+    """Returns the inputs of the network with several outputs: the inverse of `expand`."""
     return expanded_PxDxn[::outputs, ::outputs] / outputs**0.5
 
 
 def by_output(values_P: Any, labels: Array) -> Any:
-    """(P m,) as (P, m) where the labels have outputs."""
+    """Reshapes values of (example, output) pairs to (P, m) if the labels have an output axis."""
     return values_P if labels.ndim == 1 else values_P.reshape(-1, labels.shape[1])

@@ -1,12 +1,12 @@
-"""The paths through the attention heads of a trained network: decoder, encoder, loaded model.
+"""Attention paths of a trained network: a decoder, an encoder or a loaded model.
 
-    attentioned, heads = attentioned_of(model, params, tokens, layers=(0, 1), readout="last")
-    found = attention_paths.order_parameter(attentioned, labels, 10, 0.01, heads)
+    xi, heads = attentioned_of(model, params, tokens, layers=(0, 1), readout="last")
+    solution = attention_paths.order_parameter(xi, labels, 10, 0.01, heads)
 
-Of the network only the attention maps and the vectors that enter its first block are taken, as the
-theory has it: one head of each layer after the other, linear in the values. What lies between
-(MLPs, norms, other layers) is left out; `skip=True` adds to each layer a head that looks at its own
-token, so that paths may pass a layer by, as the residual stream lets them.
+The theory uses the attention maps of the network and the vectors that enter its first block. A path
+passes one head of each chosen layer and is linear in the values. MLPs, norms and other layers are
+left out. With skip=True each layer has one more head that attends to its own token, so a path may
+bypass the layer like the residual stream.
 """
 
 from collections.abc import Sequence
@@ -30,46 +30,64 @@ def attentioned_of(
     readout: str = "last",
     skip: bool = False,
 ) -> tuple[jax.Array, tuple[int, ...]]:
-    """(attentioned, heads): (P, H_1 .. H_L, n) of the chosen layers, from 0; all by default."""
-    known = [name for name in capture.names(model) if name.endswith("/attn/weights")]
-    chosen = [f"block_{i}/attn/weights" for i in layers] or known
-    for name in chosen:
-        if name not in known:
-            raise UserError(
-                f"the model has no {name}: it has {len(known)} layers of attention maps, from 0."
-            )
-    if not known:
+    """Returns the attentioned inputs of a network's paths and the heads of its layers.
+
+    Args:
+        model: a decoder, an encoder or a loaded model.
+        params: its parameters.
+        tokens: input tokens, (P, T).
+        layers: layers of the paths, from 0; all layers with attention maps by default.
+        readout: the token that is read, "first", "last" or "mean".
+        skip: whether each layer has one more head that attends to its own token.
+
+    Returns:
+        xi, (P, D, n), and (H_1 .. H_L).
+    """
+    available = [name for name in capture.names(model) if name.endswith("/attn/weights")]
+    if not available:
         raise UserError("the model forms no attention maps, so it has no paths through heads.")
-    found = capture.capture(model, params, tokens, names=["embedded", *chosen])
-    maps = [found[name] for name in chosen]
+    chosen = [f"block_{i}/attn/weights" for i in layers] or available
+    for name in chosen:
+        if name not in available:
+            raise UserError(
+                f"the model has no {name}: it has {len(available)} layers of attention maps, "
+                "from 0."
+            )
+    activations = capture.capture(model, params, tokens, names=["embedded", *chosen])
+    maps = [activations[name] for name in chosen]
     if skip:
-        maps = [_with_skip(map_BxHxTxS) for map_BxHxTxS in maps]
-    return from_maps(found["embedded"], maps, readout), tuple(m.shape[1] for m in maps)
+        maps = [_with_skip_head(map_BxHxTxS) for map_BxHxTxS in maps]
+    heads = tuple(map_BxHxTxS.shape[1] for map_BxHxTxS in maps)
+    return from_maps(activations["embedded"], maps, readout), heads
 
 
 def from_maps(tokens_BxTxn: Array, maps: Sequence[Array], readout: str = "last") -> jax.Array:
-    """xi^pi, (B, D, n), from token vectors and the attention weights of each layer, (B, H, T, S):
-    a row for each query, its weights over the keys."""
+    """Returns the attentioned inputs xi, (B, D, n), of token vectors and attention maps.
+
+    Args:
+        tokens_BxTxn: token vectors.
+        maps: attention weights of each layer, (B, H, T, S): a row over the keys for each query.
+        readout: the token that is read, "first", "last" or "mean".
+    """
     tokens = jnp.asarray(tokens_BxTxn)
     if tokens.ndim != 3:
         raise UserError(f"tokens must be (examples, length, n) vectors, got shape {tokens.shape}.")
     P, T, _ = tokens.shape
-    turned = []
+    keys_first = []
     for l, map_BxHxTxS in enumerate(map(jnp.asarray, maps), 1):
         if map_BxHxTxS.ndim != 4 or map_BxHxTxS.shape[::2] != (P, T) or map_BxHxTxS.shape[3] != T:
             raise UserError(
                 f"the attention maps of layer {l} must be ({P}, heads, {T}, {T}), got shape "
                 f"{map_BxHxTxS.shape}."
             )
-        turned.append(map_BxHxTxS.swapaxes(2, 3))
-    if turned:
-        queries_first = readout_queries(jnp.moveaxis(turned[-1], 3, 1), readout)
-        turned[-1] = jnp.moveaxis(queries_first, 1, 3)
-    return attentioned_input(tokens, turned)
+        keys_first.append(map_BxHxTxS.swapaxes(2, 3))
+    if keys_first:
+        queries_first = readout_queries(jnp.moveaxis(keys_first[-1], 3, 1), readout)
+        keys_first[-1] = jnp.moveaxis(queries_first, 1, 3)
+    return attentioned_input(tokens, keys_first)
 
 
-def _with_skip(map_BxHxTxS: jax.Array) -> jax.Array:
-    """One more head, which looks at the query's own token."""
+def _with_skip_head(map_BxHxTxS: jax.Array) -> jax.Array:
     B, _, T, S = map_BxHxTxS.shape
-    own_BxTxS = jnp.broadcast_to(jnp.eye(T, S, dtype=map_BxHxTxS.dtype), (B, 1, T, S))
-    return jnp.concatenate([map_BxHxTxS, own_BxTxS], 1)
+    identity_Bx1xTxS = jnp.broadcast_to(jnp.eye(T, S, dtype=map_BxHxTxS.dtype), (B, 1, T, S))
+    return jnp.concatenate([map_BxHxTxS, identity_Bx1xTxS], 1)

@@ -1,15 +1,16 @@
-"""The order parameter: the chain that minimises the action (arXiv 2405.15926, eqs. 10-12).
+"""The order parameter: the chain that minimises the action (arXiv 2405.15926, Equations 10-12).
 
     S = sum_{l=1}^{L+1} (N_l/N) [-ln det U^(l) + ln det Ut^(l) + Tr Ut^(l)-1 U^(l)]
-        + (1/N) [ln det(K + T) + Y^T (K + T)^-1 Y],        p(chain | Y) ~ exp(-N S / 2),
+        + (1/N) [ln det(K + T) + Y^T (K + T)^-1 Y]
 
-N the largest width. In Bartlett coordinates (bartlett.py) the entropy decouples, every theta is a
-positive definite chain, and the Hessian at the GP limit theta = 0 is 4 and 2: L-BFGS needs some
-tens of evaluations where Adam on U needs thousands. It stops at the round-off of its line search
-(1e-6); Newton steps, their linear systems solved by conjugate gradients from Hessian-vector
-products, polish the stationarity to 1e-10, for 14 parameters and for 2117 alike.
+N is the largest width, and p(chain | Y) ~ exp(-N S / 2). The theory assumes P, N -> infinity at
+fixed P/N; `sampling` samples the exact law at finite N.
 
-Limit assumed: P, N -> infinity at fixed P/N (the exact finite-N law is sampled in sampling.py).
+In Bartlett coordinates theta (`bartlett`) the first bracket is a sum over entries, every theta is a
+positive definite chain, and the Hessian of that bracket at the GP limit theta = 0 is 4 and 2.
+L-BFGS then needs some tens of evaluations, where Adam on U needs thousands. L-BFGS stops at the
+round-off of its line search, 1e-6. Newton steps reduce the gradient to 1e-10, for 14 coordinates
+and for 2117 alike; conjugate gradients with Hessian-vector products solve their linear systems.
 """
 
 import functools
@@ -24,12 +25,16 @@ import optax
 from jaxformer.core.errors import UserError
 from theory.attention_paths import bartlett, multiple_outputs
 from theory.attention_paths.argument_checks import check_problem, check_widths
-from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel
+from theory.attention_paths.kernel import StoredExamples, energy, store_compressed_examples
 from theory.numerics import Array, Numbers, is_concrete, one_lapack_thread
 
 
 class OrderParameter(NamedTuple):
-    """chain [u, U^(L), .., U^(1)]; action S; gradient_norm max |dS/dtheta|; widths N_l."""
+    """The minimum of the action.
+
+    chain: [u, U^(L), .., U^(1)]. action: S at the minimum. gradient_norm: max |dS/dtheta|.
+    width: (N_1 .. N_{L+1}). outputs: number m of outputs.
+    """
 
     chain: list[jax.Array]
     action: jax.Array
@@ -41,7 +46,7 @@ class OrderParameter(NamedTuple):
 
     @property
     def U(self) -> jax.Array:
-        """U^(1), (D, D): which paths the network uses, and how it combines them."""
+        """U^(1), (D, D): which paths the network uses and how it combines them."""
         return jnp.atleast_2d(self.chain[-1])
 
 
@@ -53,12 +58,22 @@ def order_parameter(
     heads: Sequence[int],
     start: Array | None = None,
 ) -> OrderParameter:
-    """Minimises the action.
+    """Minimises the action over the chain of order parameters.
 
-    attentioned (P, H^L, n), path index row-major with h_1 slowest; labels (P,) of +-1 or real, or
-    (P, m) of m outputs, whose U has rows (path, output); heads (H_1 .. H_L), () for a network
-    without attention; width a number or (N_1 .. N_{L+1}).
-    start: Bartlett coordinates to begin at; default the GP limit U = I.
+    Args:
+        attentioned: inputs xi, (P, D, n); the path index is row-major with h_1 slowest.
+        labels: +1 and -1 or real numbers, (P,); or (P, m) for m outputs, where the rows of U are
+            the pairs (path, output).
+        width: N, or (N_1 .. N_{L+1}).
+        temperature: T, above 0.
+        heads: (H_1 .. H_L); () for a network without attention.
+        start: Bartlett coordinates at which to start; the GP limit U = I by default.
+
+    Example:
+        >>> xi = jax.random.normal(jax.random.key(0), (20, 4, 50))
+        >>> labels = jnp.sign(xi[:, 0, 0])
+        >>> order_parameter(xi, labels, width=10, temperature=0.1, heads=(2, 2)).U.shape
+        (4, 4)
     """
     heads = tuple(int(h) for h in heads)
     attentioned, labels = check_problem(attentioned, labels, temperature, heads)
@@ -67,17 +82,17 @@ def order_parameter(
     attentioned, labels = multiple_outputs.expand(attentioned, m), labels.reshape(-1)
     layout = bartlett.full_layout(heads, m)
     start = jnp.zeros(layout.size, labels.dtype) if start is None else jnp.asarray(start)
-    kernel = fixed_kernel(attentioned)
-    del attentioned  # for many paths it is the largest array, and the kernel has its own
-    # As arrays of one type: 10 and 10.0 share a compiled program.
-    arrays = [jnp.asarray(number, labels.dtype) for number in (*widths, temperature)]
+    stored = store_compressed_examples(attentioned)
+    del attentioned  # the largest array for many paths; `stored` has what is needed of it
+    # Arrays of one type, so that 10 and 10.0 share a compiled program.
+    *width_arrays, T = (jnp.asarray(number, labels.dtype) for number in (*widths, temperature))
     with one_lapack_thread():
-        chain, value, norm = _minimise(layout, kernel, labels, arrays[:-1], arrays[-1], start)
-        failed = is_concrete(norm) and not bool(norm <= _accepted(labels.dtype))
+        chain, value, norm = _minimise(layout, stored, labels, width_arrays, T, start)
+        failed = is_concrete(norm) and not bool(norm <= _max_gradient_norm(labels.dtype))
     if failed:
         raise UserError(
             f"the order parameter did not converge: |gradient| {float(norm):.1e} of the action, "
-            f"expected at most {_accepted(labels.dtype):.0e}. Raise the temperature "
+            f"expected at most {_max_gradient_norm(labels.dtype):.0e}. Raise the temperature "
             f"({float(temperature):g}), or use float64 (jax.enable_x64)."
         )
     return OrderParameter(chain, value, norm, temperature, heads, widths, m)
@@ -85,24 +100,24 @@ def order_parameter(
 
 def action(
     layout: bartlett.Layout,
-    kernel: PathKernel,
+    stored: StoredExamples,
     labels_P: jax.Array,
     widths: Sequence,
     temperature: Numbers,
     theta: jax.Array,
 ) -> jax.Array:
-    """S of the module docstring at the Bartlett coordinates theta; widths (N_1 .. N_{L+1})."""
+    """Returns the action S at the Bartlett coordinates theta, for widths (N_1 .. N_{L+1})."""
     largest = functools.reduce(jnp.maximum, widths)
     ratios = [width / largest for width in widths]
-    factor_DxD = bartlett.factors(layout, theta)[-1]
-    fit = energy(kernel, labels_P, temperature, factor_DxD)
+    factor_DxD = bartlett.order_parameter_factors(layout, theta)[-1]
+    fit = energy(stored, labels_P, temperature, factor_DxD)
     return bartlett.neg_entropy(layout, theta, ratios) + fit / largest
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _minimise(layout, kernel, labels_P, widths, temperature, start):
+def _minimise(layout, stored, labels_P, widths, temperature, start):
     def loss(theta):
-        return action(layout, kernel, labels_P, widths, temperature, theta)
+        return action(layout, stored, labels_P, widths, temperature, theta)
 
     theta = _lbfgs(loss, start)
     theta, norm = _newton(loss, theta)
@@ -110,7 +125,7 @@ def _minimise(layout, kernel, labels_P, widths, temperature, start):
 
 
 def _lbfgs(loss, theta, memory: int = 20, steps: int = 500):
-    """Until the gradient is small or the line search finds no descent above round-off."""
+    """Runs L-BFGS until the gradient is small or two steps gain no more than round-off."""
     solver = optax.lbfgs(
         memory_size=memory, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=20)
     )
@@ -135,7 +150,7 @@ def _lbfgs(loss, theta, memory: int = 20, steps: int = 500):
 
 
 def _newton(loss, theta, steps: int = 8):
-    """Newton steps, accepted when the gradient shrinks: S itself is at round-off."""
+    """Takes Newton steps while the gradient shrinks; the decrease of S is below round-off."""
     target = 1e-11 if theta.dtype == jnp.float64 else 1e-6
 
     def unfinished(carry):
@@ -146,14 +161,15 @@ def _newton(loss, theta, steps: int = 8):
         theta, best, smallest, step, _ = carry
         gradient = jax.grad(loss)(theta)
 
-        def hessian_times(vector):  # jax.linearize would keep copies of all the features
+        # jax.linearize would store copies of all the features.
+        def hessian_times(vector):
             return jax.jvp(jax.grad(loss), (theta,), (vector,))[1]
 
         norm = jnp.abs(gradient).max()
         improved = norm < smallest
 
         def solve(right_side):
-            # An inexact step is enough: each still divides the gradient by a thousand.
+            # An inexact solution suffices: each step still divides the gradient by a thousand.
             return jax.scipy.sparse.linalg.cg(hessian_times, right_side, tol=1e-3, maxiter=200)[0]
 
         shift = jax.lax.cond(improved & (norm > target), solve, jnp.zeros_like, gradient)
@@ -166,5 +182,5 @@ def _newton(loss, theta, steps: int = 8):
     return best, smallest
 
 
-def _accepted(dtype) -> float:
+def _max_gradient_norm(dtype) -> float:
     return 1e-8 if np.dtype(dtype) == np.float64 else 1e-2

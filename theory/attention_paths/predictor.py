@@ -1,8 +1,9 @@
-"""The Gaussian-process predictor at a given U, and what the order parameter says of the network.
+"""The Gaussian-process predictor at a given U, and quantities computed from the order parameter.
 
-    <f*> = k^T (K + T)^-1 Y,   Var = K(x*, x*) - k^T (K + T)^-1 k       (arXiv 2405.15926, eqs. 5-6)
+    mean = k^T (K + T)^-1 Y
+    variance = K(x*, x*) - k^T (K + T)^-1 k       (arXiv 2405.15926, Equations 5-6)
 
-k, K and K(x*, x*) without the temperature, which is added only where K is inverted.
+k, K and K(x*, x*) exclude the temperature, which is added only where K is inverted.
 """
 
 import functools
@@ -18,18 +19,37 @@ from jax.scipy.linalg import solve_triangular
 from jaxformer.core.errors import UserError
 from theory.attention_paths import multiple_outputs
 from theory.attention_paths.argument_checks import check_attentioned, check_problem
-from theory.attention_paths.kernel import Fit, feature_map, fit_labels, gram, path_kernel
+from theory.attention_paths.kernel import (
+    Fit,
+    feature_map,
+    fit_labels,
+    kernel_of_factor,
+    store_examples,
+)
 from theory.attention_paths.order_parameter import OrderParameter
 from theory.numerics import Array, Numbers
 
-TEST_CHUNK = 200
+TESTS_AT_ONCE = 200
 
 
 def predict(
     order_parameter: OrderParameter, attentioned: Array, labels: Array, attentioned_test: Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of f on the test inputs at the order parameter's U: (P*,) each, or (P*, m)
-    of labels (P, m)."""
+    """Returns the mean and the variance of f on test inputs, in the limit of wide networks.
+
+    Args:
+        order_parameter: result of `order_parameter`.
+        attentioned: training inputs xi, (P, D, n).
+        labels: training labels, (P,) or (P, m).
+        attentioned_test: test inputs, (B, D, n).
+
+    Returns:
+        Mean and variance, (B,) each, or (B, m) each for labels (P, m).
+
+    Example:
+        >>> solution = order_parameter(xi, labels, width=10, temperature=0.1, heads=(2, 2))
+        >>> mean, variance = predict(solution, xi, labels, xi_test)
+    """
     heads, temperature = order_parameter.heads, order_parameter.temperature
     attentioned, labels = check_problem(attentioned, labels, temperature, heads)
     return predict_at(order_parameter.U, attentioned, labels, temperature, attentioned_test)
@@ -38,7 +58,11 @@ def predict(
 def predict_at(
     U: Array, attentioned: Array, labels: Array, temperature: Numbers, attentioned_test: Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Like predict, at any U: the identity is the GP limit, a masked U a pruned network."""
+    """Returns the mean and the variance of f on test inputs at any U.
+
+    The identity is the GP limit, and the result of `prune` a network without a head. Other
+    arguments and results as in `predict`.
+    """
     U, labels = jnp.asarray(U), jnp.asarray(labels)
     m = multiple_outputs.count(labels)
     paths, n = (len(U) // m,), attentioned.shape[2]
@@ -50,7 +74,7 @@ def predict_at(
 
 
 def mean_weights(attentioned_PxDxn: jax.Array, fit: Fit, U_DxD: jax.Array) -> jax.Array:
-    """W, (D, n), with <f*> = sum_pi W^pi . xi*^pi: the mean predictor is one linear map."""
+    """Returns the linear map W of the mean predictor, (D, n): mean = sum_pi W^pi . xi*^pi."""
     paths, n = attentioned_PxDxn.shape[1:]
     evidence_Dxn = jnp.tensordot(fit.alpha_P, attentioned_PxDxn, 1)
     return U_DxD @ evidence_Dxn / (paths * n)
@@ -62,27 +86,31 @@ def variances(
     cholesky_PxP: jax.Array,
     test_BxDxn: jax.Array,
 ) -> jax.Array:
-    """Var, (B,), some test inputs at a time."""
+    """Returns the variance of f on the test inputs, (B,), `TESTS_AT_ONCE` at a time."""
     phi_PxF = feature_map(attentioned_PxDxn, factor_Dxr)
 
-    def one(test_Dxn):
+    def of_test(test_Dxn):
         phi_F = feature_map(test_Dxn[None], factor_Dxr)[0]
         half_P = solve_triangular(cholesky_PxP, phi_PxF @ phi_F, lower=True)
         return phi_F @ phi_F - half_P @ half_P
 
-    return jax.lax.map(one, test_BxDxn, batch_size=TEST_CHUNK)
+    return jax.lax.map(of_test, test_BxDxn, batch_size=TESTS_AT_ONCE)
 
 
 def psd_factor(U_DxD: jax.Array) -> jax.Array:
-    """C with U = C C^T, also for a singular U."""
+    """Returns C with U = C C^T, also for a singular U."""
     values_D, vectors_DxD = jnp.linalg.eigh(U_DxD)
     return vectors_DxD * jnp.sqrt(jnp.maximum(values_D, 0))[None, :]
 
 
 def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
-    """ln p(Y | X) in the thermodynamic limit: -N (S - S_prior) / 2 - P ln(2 pi) / 2.
+    """Returns ln p(Y | X) at leading order in N: -N (S - S_prior) / 2 - P ln(2 pi) / 2.
 
-    S_prior = sum_l (N_l / N) H_l .. H_L is the action without data. At leading order in N.
+    S_prior = sum_l (N_l / N) H_l .. H_L is the action without data.
+
+    Args:
+        order_parameter: result of `order_parameter`.
+        examples: number P of training examples.
     """
     widths, heads = order_parameter.width, order_parameter.heads
     sizes = [math.prod(heads[l:]) * order_parameter.outputs for l in range(len(heads) + 1)]
@@ -93,15 +121,19 @@ def log_evidence(order_parameter: OrderParameter, examples: int) -> jax.Array:
 
 
 def gram_hidden(order_parameter: OrderParameter) -> jax.Array:
-    """<v^(1) v^(1)T> / N_1, the input projection left out: U itself, exact for E[U] at any N."""
+    """Returns the Gram matrix without the input projection, <v^(1) v^(1)T> / N_1, which is U."""
     return order_parameter.U
 
 
 def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
-    """<V_eff V_eff^T> / n, the input projection included: U - (N_1/n) (U - U Ut^-1 U).
+    """Returns the Gram matrix with the input projection, <V_eff V_eff^T> / n.
 
-    The paper equates it with U; that holds for n >> N only. From the exact E[U - U G U / n] and
-    the Ward identity of G at the saddle point.
+    It is U - (N_1/n) (U - U Ut^-1 U), from the exact E[U - U G U / n] and the Ward identity of G at
+    the saddle point. The paper equates it with U, which holds only for n >> N.
+
+    Args:
+        order_parameter: result of `order_parameter`.
+        n: dimension of a token vector.
     """
     U, heads = order_parameter.U, order_parameter.heads
     top = jnp.eye(order_parameter.outputs, dtype=U.dtype)
@@ -111,28 +143,47 @@ def gram_effective(order_parameter: OrderParameter, n: int) -> jax.Array:
 
 
 def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
-    """For every head the sum of |U_pi,pi'| over pairs of which at least one path passes it.
+    """Returns a score for each head: heads with low scores can be pruned.
 
-    One array (H_l,) a layer l = 1 .. L, divided by the largest of all heads: what can be pruned.
+    The score is the sum of |U_{pi pi'}| over the pairs with at least one path through the head,
+    divided by the largest score of all heads.
+
+    Args:
+        U: order parameter, (D, D), or (D m, D m) for m outputs.
+        heads: (H_1 .. H_L).
+
+    Returns:
+        An array (H_l,) for each layer l = 1 .. L.
+
+    Example:
+        >>> head_scores(jnp.eye(4), (2, 2))
+        [Array([1., 1.]), Array([1., 1.])]
     """
-    U = _over_outputs(_check_square(U, heads), heads)
+    U = _sum_over_outputs(_check_square(U, heads), heads)
     total = U.sum()
     scores = []
-    for layer in _passes(heads):
-        avoids_HxD = jnp.asarray(~layer, U.dtype)
+    for passes_HxD in _passes_by_layer(heads):
+        avoids_HxD = jnp.asarray(~passes_HxD, U.dtype)
         scores.append(total - jnp.einsum("hd,de,he->h", avoids_HxD, U, avoids_HxD))
     largest = functools.reduce(jnp.maximum, [score.max() for score in scores])
     return [score / largest for score in scores]
 
 
 def prune(U: Array, heads: Sequence[int], layer: int, head: int) -> jax.Array:
-    """U without the paths through one head, layer and head from 0: rows and columns zeroed."""
+    """Returns U with the rows and columns of all paths through one head set to zero.
+
+    Args:
+        U: order parameter, (D, D), or (D m, D m) for m outputs.
+        heads: (H_1 .. H_L).
+        layer: layer of the head, from 0.
+        head: the head, from 0.
+    """
     U = _check_square(U, heads)
     if not (0 <= layer < len(heads) and 0 <= head < heads[layer]):
         raise UserError(
             f"there is no head {head} in layer {layer} of heads {tuple(heads)}; both count from 0."
         )
-    passes_D = np.repeat(_passes(heads)[layer][head], len(U) // math.prod(heads))
+    passes_D = np.repeat(_passes_by_layer(heads)[layer][head], len(U) // math.prod(heads))
     avoids_D = jnp.asarray(~passes_D, U.dtype)
     return U * avoids_D[:, None] * avoids_D[None, :]
 
@@ -147,14 +198,14 @@ def _check_square(U: Any, heads: Sequence[int]) -> jax.Array:
     return U
 
 
-def _over_outputs(U, heads: Sequence[int]) -> jax.Array:
-    """|U| summed over the outputs, (D, D)."""
+def _sum_over_outputs(U, heads: Sequence[int]) -> jax.Array:
+    """Returns |U| summed over the outputs, (D, D)."""
     paths = math.prod(heads)
     return jnp.abs(U).reshape(paths, len(U) // paths, paths, -1).sum((1, 3))
 
 
-def _passes(heads: Sequence[int]) -> list[np.ndarray]:
-    """For every layer (H_l, D) booleans: does the path pass through the head."""
+def _passes_by_layer(heads: Sequence[int]) -> list[np.ndarray]:
+    """Returns for each layer whether a path passes a head, (H_l, D)."""
     choices_LxD = np.indices(heads).reshape(len(heads), -1)
     return [np.arange(h)[:, None] == choice_D[None] for h, choice_D in zip(heads, choices_LxD)]
 
@@ -162,7 +213,8 @@ def _passes(heads: Sequence[int]) -> list[np.ndarray]:
 @jax.jit
 def _predict(U_DxD, attentioned_PxDxn, labels_P, temperature, test_BxDxn):
     factor_Dxr = psd_factor(U_DxD)
-    fit = fit_labels(gram(path_kernel(attentioned_PxDxn), factor_Dxr), labels_P, temperature)
+    kernel_PxP = kernel_of_factor(store_examples(attentioned_PxDxn), factor_Dxr)
+    fit = fit_labels(kernel_PxP, labels_P, temperature)
     weights_Dxn = mean_weights(attentioned_PxDxn, fit, U_DxD)
     mean_B = jnp.tensordot(test_BxDxn, weights_Dxn, 2)
     return mean_B, variances(factor_Dxr, attentioned_PxDxn, fit.cholesky_PxP, test_BxDxn)

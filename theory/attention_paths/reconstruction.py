@@ -1,14 +1,15 @@
-"""All weights of the network from one draw of the order parameters: exact, at a cost of O(N^2).
+"""All weights of the network from one draw of the order parameters, exact and at a cost of O(N^2).
 
-The likelihood depends on the weights through the chain only, so given a posterior draw of the chain
-everything else is a draw from the prior conditioned on it:
+The likelihood depends on the weights only through the chain. Given a posterior draw of the chain,
+all other weights are therefore drawn from the prior conditioned on the chain:
 
-    v^(l)   = sqrt(N_l) C_l Q_l^T,  Q_l Haar, N_l x r_l                 (LQ of a Gaussian matrix)
-    V^(l)h  = sqrt(N_{l+1}) v^(l+1)+ v^(l)_h + (1 - Q Q^T) Z
+    v^(l)   = sqrt(N_l) C_l Q_l^T,  Q_l Haar, (N_l, r_l)                (LQ of a Gaussian matrix)
+    V^(l)_h = sqrt(N_{l+1}) v^(l+1)+ v^(l)_h + (1 - Q Q^T) Z
     V_eff   = C_1 Z + (D n)^(-1/2) U Xi (K + T)^-1 (Y - f_0 - sqrt(T) eps)        (Matheron's rule)
     V^(0)   = sqrt(N_1) v^(1)+ V_eff + (1 - Q Q^T) Z
 
-with Z, eps standard normal and f_0 the network at V_eff = C_1 Z.
+Z and eps are standard normal, + is the pseudo-inverse, Xi are the training inputs, and f_0 is the
+network with V_eff = C_1 Z.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from theory.attention_paths import bartlett
-from theory.attention_paths.kernel import fit_labels, gram, path_kernel, scale
+from theory.attention_paths.kernel import fit_labels, kernel_of_factor, scale_inputs, store_examples
 from theory.numerics import Numbers
 
 
@@ -30,8 +31,21 @@ def reconstruct(
     labels_P: jax.Array,
     temperature: Numbers,
 ) -> dict:
-    """Parameters of models.attention_paths.AttentionPaths whose order parameter is theta's."""
-    C = bartlett.factors(layout, theta)[::-1]  # l = 1 .. L+1
+    """Draws all weights of a network whose order parameters have the coordinates theta.
+
+    Args:
+        key: PRNG key.
+        layout: layout of theta.
+        theta: Bartlett coordinates of a posterior draw.
+        widths: (N_1 .. N_{L+1}).
+        attentioned_PxDxn: training inputs xi.
+        labels_P: training labels.
+        temperature: T.
+
+    Returns:
+        Parameters of `jaxformer.models.attention_paths.AttentionPaths`.
+    """
+    C = bartlett.order_parameter_factors(layout, theta)[::-1]  # l = 1 .. L+1
     keys = jax.random.split(key, 2 * len(C) + 2)
     Q = [_haar(k, width, C_l.shape[1], C_l.dtype) for k, width, C_l in zip(keys, widths, C)]
     v = [width**0.5 * C_l @ Q_l.T for width, C_l, Q_l in zip(widths, C, Q)]
@@ -55,20 +69,21 @@ def draw_effective_weights(
     labels_P: jax.Array,
     temperature: Numbers,
 ) -> jax.Array:
-    """V_eff given U = C C^T and the labels, (D, n)."""
-    scaled_PxDxn = scale(attentioned_PxDxn)
+    """Draws the effective weights V_eff, (D, n), given U = C C^T and the labels."""
+    scaled_PxDxn = scale_inputs(attentioned_PxDxn)
     z_key, noise_key = jax.random.split(key)
     Z_rxn = jax.random.normal(z_key, (C_Dxr.shape[1], scaled_PxDxn.shape[2]), scaled_PxDxn.dtype)
     noise_P = jax.random.normal(noise_key, labels_P.shape, scaled_PxDxn.dtype)
     prior_Dxn = C_Dxr @ Z_rxn
     residual_P = labels_P - jnp.tensordot(scaled_PxDxn, prior_Dxn, 2)
     residual_P = residual_P - jnp.sqrt(temperature) * noise_P
-    fit = fit_labels(gram(path_kernel(attentioned_PxDxn), C_Dxr), residual_P, temperature)
+    kernel_PxP = kernel_of_factor(store_examples(attentioned_PxDxn), C_Dxr)
+    fit = fit_labels(kernel_PxP, residual_P, temperature)
     return prior_Dxn + C_Dxr @ (C_Dxr.T @ jnp.tensordot(fit.alpha_P, scaled_PxDxn, 1))
 
 
 def _given_products(key, Q_Oxr, solved_HxrxI) -> jax.Array:
-    """Gaussian matrices (H, O, I) conditioned on Q^T V."""
+    """Draws Gaussian matrices V, (H, O, I), conditioned on Q^T V = `solved`."""
     shape = (len(solved_HxrxI), len(Q_Oxr), solved_HxrxI.shape[2])
     Z_HxOxI = jax.random.normal(key, shape, Q_Oxr.dtype)
     return Z_HxOxI + Q_Oxr[None] @ (solved_HxrxI - Q_Oxr.T[None] @ Z_HxOxI)

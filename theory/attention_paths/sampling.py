@@ -1,18 +1,20 @@
-"""NUTS over the exact finite-width posterior, collapsed onto the order parameters or over weights.
+"""NUTS over the exact finite-width posterior of the order parameters, or of all weights.
 
-Why the collapsed sampler is exact at every N, P, n (not a limit):
-    1. Given v^(l+1), the N_l columns of v^(l) are iid N(0, I_H (x) U^(l+1)), so U^(l) is Wishart
-       and depends on the layers above through U^(l+1) only: u, U^(L), .., U^(1) is Markov.
-    2. Given U^(1), the n columns of V_eff are iid N(0, U^(1)): f is a Gaussian process with kernel
-       K_U, and p(Y | U) = N(Y; 0, K_U + T).
-    3. Hence p(chain | Y) = chain of Wisharts x N(Y; 0, K_U + T), a density in a few coordinates
-       (14 for two layers of two heads) whose cost does not depend on N.
-    4. Given the chain all weights follow by linear algebra (reconstruction.py).
-NUTS moves in Bartlett coordinates divided by their prior standard deviations, of which the log
-density is that of bartlett.log_prior; below N = H^L these are trapezoidal and nothing else changes.
+The collapsed sampler (over the order parameters) is exact at every N, P and n:
 
-A long run is a sequence of `Sampler.advance` calls whose state is a tree of plain arrays: save it
-between any two calls, warm-up included, and go on from it in another process.
+1. Given v^(l+1), the N_l columns of v^(l) are iid N(0, I_H (x) U^(l+1)). So U^(l) is a Wishart
+   matrix that depends on the layers above through U^(l+1) only: u, U^(L), .., U^(1) is Markov.
+2. Given U^(1), the n columns of V_eff are iid N(0, U^(1)). So f is a Gaussian process with kernel
+   K_U, and p(Y | U) = N(Y; 0, K_U + T).
+3. Hence p(chain | Y) = (chain of Wisharts) x N(Y; 0, K_U + T). This is a density in few coordinates
+   (14 for two layers of two heads), and its cost does not depend on N.
+4. Given the chain, all weights follow by linear algebra (`reconstruction`).
+
+NUTS moves in Bartlett coordinates divided by their prior standard deviations. Their log density is
+`bartlett.log_prior`. For N < H^L the Bartlett factors are trapezoidal and nothing else changes.
+
+A long run is a sequence of `Sampler.advance` calls whose state is a tree of plain arrays. It can be
+saved between any two calls, during the warm-up too, and another process resumes from it.
 """
 
 import dataclasses
@@ -28,9 +30,9 @@ import numpy as np
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.models.attention_paths import AttentionPaths, attention_paths
 from theory.attention_paths import bartlett, multiple_outputs
-from theory.attention_paths.argument_checks import check_problem, whole_widths
+from theory.attention_paths.argument_checks import check_problem, check_whole_widths
 from theory.attention_paths.diagnostics import diagnose
-from theory.attention_paths.kernel import PathKernel, energy, fixed_kernel
+from theory.attention_paths.kernel import StoredExamples, energy, store_compressed_examples
 from theory.attention_paths.order_parameter import order_parameter
 from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws
 from theory.attention_paths.reconstruction import reconstruct
@@ -39,10 +41,11 @@ from theory.numerics import Array, check_count, one_lapack_thread
 METHODS = ("collapsed", "weights")
 STATISTICS = ("energy", "diverging", "num_steps", "accept_prob", "step_size")
 CHAIN_METHODS = ("sequential", "vectorized")
-DENSE_MASS = 200  # coordinates up to which the mass matrix is a full one,
-# if the warm-up has so many steps a coordinate: a covariance from fewer draws than coordinates has
-# directions in which nothing moves, and each draw then takes the deepest tree.
-STEPS_A_COORDINATE = 5
+# The mass matrix is dense up to this many coordinates, if the warm-up has enough steps for each. A
+# covariance of fewer draws than coordinates has directions without any motion, and then each draw
+# takes the deepest tree.
+MAX_DENSE_COORDINATES = 200
+MIN_STEPS_PER_COORDINATE = 5
 
 
 def sample(
@@ -60,11 +63,27 @@ def sample(
     on_chunk: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> Posterior:
-    """`draws` posterior draws in all, from `chains` chains after `warmup` steps each.
+    """Draws from the exact posterior of a finite network.
 
-    method: "collapsed" over the order parameters, "weights" over all weights by the path-level
-    forward. chain_method: "sequential" is the faster on one core, "vectorized" on accelerators.
-    on_chunk(steps done, steps in all) is called some times during the run. options: see Sampler.
+    Args:
+        key: PRNG key.
+        attentioned: training inputs xi, (P, D, n).
+        labels: +1 and -1 or real numbers, (P,), or (P, m) for m outputs.
+        width: N, or (N_1 .. N_{L+1}).
+        temperature: T, above 0.
+        heads: (H_1 .. H_L).
+        draws: number of draws of all chains together.
+        warmup: warm-up steps of each chain.
+        chains: number of Markov chains.
+        method: "collapsed" samples the order parameters, "weights" all weights.
+        chain_method: "sequential" is faster on one core, "vectorized" on accelerators.
+        on_chunk: called as on_chunk(steps done, all steps) several times during the run.
+        **options: max_tree_depth, target_accept and chunk of `Sampler`.
+
+    Example:
+        >>> posterior = sample(key, xi, labels, 10, 0.1, (2, 2), draws=100, warmup=100, chains=2)
+        >>> posterior.U.shape, posterior.mean(xi_test).shape
+        ((100, 4, 4), (5,))
     """
     check_count("draws", draws)
     problem = (attentioned, labels, width, temperature, heads)
@@ -81,7 +100,7 @@ def sample(
 
 
 class Spec(NamedTuple):
-    """What the compiled step depends on."""
+    """Static arguments of the compiled functions."""
 
     method: str
     layout: bartlett.Layout
@@ -95,11 +114,14 @@ class Spec(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    """The pieces of `sample`, for runs that are saved on the way.
+    """The steps of `sample`, for runs that are saved on the way.
 
-    state = sampler.start(key);  state, chunk = sampler.advance(state, steps)  again and again;
-    sampler.posterior(chunks). States and chunks are trees of NumPy arrays. A chunk holds the steps
-    after the warm-up only, so the first ones may be empty.
+    state = sampler.start(key)
+    state, chunk = sampler.advance(state, steps)    (repeated; keep every chunk)
+    posterior = sampler.posterior(chunks)
+
+    States and chunks are trees of NumPy arrays. A chunk has only steps after the warm-up, so the
+    first chunks may be empty. `chunk` is the largest number of steps of one call.
     """
 
     problem: Problem
@@ -125,7 +147,7 @@ class Sampler:
         chain_method: str = "sequential",
         **options: Any,
     ) -> "Sampler":
-        """Checks every argument; options: max_tree_depth, target_accept, chunk."""
+        """Checks all arguments of `sample` and returns the sampler."""
         if method not in METHODS:
             raise unknown("sampling method", method, METHODS)
         if chain_method not in CHAIN_METHODS:
@@ -134,7 +156,7 @@ class Sampler:
         check_count("chains", chains)
         heads = tuple(int(h) for h in heads)
         attentioned, labels = check_problem(attentioned, labels, temperature, heads)
-        widths = whole_widths(width, heads)
+        widths = check_whole_widths(width, heads)
         m = multiple_outputs.count(labels)
         if m > 1 and method == "weights":
             raise UserError(f"method 'weights' samples networks of one output, got {m}.")
@@ -149,60 +171,68 @@ class Sampler:
         return cls(problem, warmup, chains, method, chain_method, **options)
 
     def start(self, key: jax.Array) -> Any:
-        """The state before the first step: near the order parameter, jittered by the prior."""
+        """Returns the state before the first step: the order parameter plus prior noise."""
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.key_data(key)
         keys = jax.random.split(key, self.chains)
         with one_lapack_thread():
-            state = _start(self._spec(), self._data(), self._centre(), keys)
+            state = _start(self._spec(), self._data(), self._start_theta(), keys)
             return jax.tree.map(np.asarray, state)
 
     def advance(self, state: Any, steps: int) -> tuple[Any, dict]:
-        """At most `self.chunk` steps of every chain."""
+        """Takes at most `self.chunk` steps of each chain and returns the state and the draws."""
         check_count("steps", steps)
         if steps > self.chunk:
             raise ValueError(f"advance takes at most chunk = {self.chunk} steps, got {steps}.")
-        skipped = min(max(self.warmup - int(state.i[0]), 0), steps)
+        warmup_steps = min(max(self.warmup - int(state.i[0]), 0), steps)
         state = jax.tree.map(jnp.asarray, state)
         with one_lapack_thread():
             state, chunk = _advance(self._spec(), self._data(), state, steps)
-            chunk = jax.tree.map(lambda x: np.asarray(x)[:, skipped:steps], chunk)
+            chunk = jax.tree.map(lambda x: np.asarray(x)[:, warmup_steps:steps], chunk)
             return jax.tree.map(np.asarray, state), chunk
 
     def posterior(self, chunks: Sequence[dict], draws: int | None = None) -> Posterior:
-        """All draws of the chunks, or the first `draws`."""
-        merged = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
-        count = merged["num_steps"].size
-        merged_flat = {k: v.reshape(count, *v.shape[2:])[:draws] for k, v in merged.items()}
-        theta = merged_flat.get("theta")
-        if theta is None:
-            U, linear, U_all = merged_flat["U"], merged_flat["linear"], merged["U"]
+        """Returns all draws of the chunks, or the first `draws`."""
+        by_chain = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *chunks)
+        shape = by_chain["num_steps"].shape
+        flat = {name: x.reshape(-1, *x.shape[2:]) for name, x in by_chain.items()}
+        if self.method == "collapsed":
+            U, linear = collapsed_draws(self.problem, flat["theta"])
+            theta = flat["theta"][:draws]
         else:
-            U, linear = collapsed_draws(self.problem, merged["theta"].reshape(count, -1))
-            U_all = U.reshape(*merged["num_steps"].shape, *U.shape[1:])
-            U, linear = U[:draws], linear[:draws]
-        found = diagnose(U_all, merged, self.max_tree_depth)
-        own = {name: merged[name] for name in STATISTICS}
-        return Posterior(self.problem, self.method, U, linear, theta, found, own)
+            U, linear, theta = flat["U"], flat["linear"], None
+        U_CxSxDxD = U.reshape(*shape, *U.shape[1:])
+        diagnostics = diagnose(U_CxSxDxD, by_chain, self.max_tree_depth)
+        statistics = {name: by_chain[name] for name in STATISTICS}
+        return Posterior(
+            self.problem, self.method, U[:draws], linear[:draws], theta, diagnostics, statistics
+        )
 
     def _spec(self) -> Spec:
-        posterior = (self.method, self.problem.layout, self.problem.widths)
-        nuts = (self.max_tree_depth, self.target_accept, self.chunk)
-        return Spec(*posterior, self.warmup, self.chain_method == "vectorized", *nuts)
+        return Spec(
+            method=self.method,
+            layout=self.problem.layout,
+            widths=self.problem.widths,
+            warmup=self.warmup,
+            vectorized=self.chain_method == "vectorized",
+            max_tree_depth=self.max_tree_depth,
+            target_accept=self.target_accept,
+            chunk=self.chunk,
+        )
 
     def _data(self) -> tuple:
         p = self.problem
-        inputs = self._kernel if self.method == "collapsed" else p.attentioned
+        inputs = self._stored if self.method == "collapsed" else p.attentioned
         return inputs, p.attentioned, p.labels, jnp.asarray(p.temperature, p.labels.dtype)
 
     @functools.cached_property
-    def _kernel(self) -> PathKernel:
-        return fixed_kernel(self.problem.attentioned)
+    def _stored(self) -> StoredExamples:
+        return store_compressed_examples(self.problem.attentioned)
 
-    def _centre(self) -> jax.Array:
+    def _start_theta(self) -> jax.Array:
         p = self.problem
         if p.layout != bartlett.full_layout(p.heads, p.outputs):
-            return jnp.zeros(p.layout.size, p.labels.dtype)  # a singular U: no saddle point
+            return jnp.zeros(p.layout.size, p.labels.dtype)  # a singular U has no saddle point
         attentioned = multiple_outputs.contract(p.attentioned, p.outputs)
         labels = p.by_output(p.labels)
         saddle = order_parameter(attentioned, labels, p.widths, p.temperature, p.heads)
@@ -210,11 +240,14 @@ class Sampler:
 
 
 def potential(spec: Spec, data: tuple, z: Any) -> jax.Array:
-    """-ln p(z | Y) + const: z scaled Bartlett coordinates, or the parameters of AttentionPaths."""
+    """Returns -ln p(z | Y) + const.
+
+    z are Bartlett coordinates over their prior deviations, or the parameters of AttentionPaths.
+    """
     inputs, _, labels_P, temperature = data
     if spec.method == "collapsed":
         theta = z * bartlett.prior_scale(spec.layout, spec.widths).astype(z.dtype)
-        factor_Dxr = bartlett.factors(spec.layout, theta)[-1]
+        factor_Dxr = bartlett.order_parameter_factors(spec.layout, theta)[-1]
         fit = energy(inputs, labels_P, temperature, factor_Dxr)
         return 0.5 * fit - bartlett.log_prior(spec.layout, theta, spec.widths)
     f_P = _network(spec).apply(z, inputs, method="from_attentioned")
@@ -226,61 +259,64 @@ def _network(spec: Spec) -> AttentionPaths:
     return attention_paths(heads=spec.layout.heads, width=spec.widths)
 
 
-def _kernel(spec: Spec, data: tuple, z):
-    """NumPyro's NUTS as functions of its state. It is set up by its own initialisation."""
+def _nuts(spec: Spec, data: tuple, z):
+    """Returns NumPyro's NUTS as (initialise, step). `step` works only after `initialise` ran."""
     from numpyro.infer.hmc import hmc
 
     size = sum(leaf.size for leaf in jax.tree.leaves(z))
-    dense = size <= min(DENSE_MASS, spec.warmup / STEPS_A_COORDINATE)
+    dense = size <= min(MAX_DENSE_COORDINATES, spec.warmup / MIN_STEPS_PER_COORDINATE)
     setup, step = hmc(functools.partial(potential, spec, data), algo="NUTS")
-    start = functools.partial(
+    initialise = functools.partial(
         setup,
         num_warmup=spec.warmup,
         dense_mass=spec.method == "collapsed" and dense,
         max_tree_depth=spec.max_tree_depth,
         target_accept_prob=spec.target_accept,
     )
-    return start, step
+    return initialise, step
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _start(spec: Spec, data: tuple, centre, keys):
+def _start(spec: Spec, data: tuple, start_theta, keys):
     _, attentioned, labels_P, temperature = data
 
-    def one(key):
+    def start_chain(key):
         jitter_key, weights_key, state_key = jax.random.split(key, 3)
-        spread = bartlett.prior_scale(spec.layout, spec.widths).astype(centre.dtype)
-        theta = centre + 0.5 * spread * jax.random.normal(jitter_key, centre.shape, centre.dtype)
+        spread = bartlett.prior_scale(spec.layout, spec.widths).astype(start_theta.dtype)
+        noise = jax.random.normal(jitter_key, start_theta.shape, start_theta.dtype)
+        theta = start_theta + 0.5 * spread * noise
         z = theta / spread
         if spec.method == "weights":
             problem = (spec.widths, attentioned, labels_P, temperature)
             z = reconstruct(weights_key, spec.layout, theta, *problem)
-        start, _ = _kernel(spec, data, z)
-        return start(z, rng_key=state_key)
+        initialise, _ = _nuts(spec, data, z)
+        return initialise(z, rng_key=state_key)
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(start_chain, keys)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _advance(spec: Spec, data: tuple, states, steps):
-    def one(state):
-        start, step = _kernel(spec, data, state.z)
-        start(state.z, rng_key=state.rng_key)  # sets NumPyro's closures; its values are not used
+    def advance_chain(state):
+        initialise, step = _nuts(spec, data, state.z)
+        initialise(state.z, rng_key=state.rng_key)  # sets NumPyro's closures; the result is unused
 
         def body(i, carry):
             state, record = carry
             state = step(state)
-            row = _record(spec, data, state)
-            return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), record, row)
+            row = _row(spec, data, state)
+            return state, jax.tree.map(lambda rows, new: rows.at[i].set(new), record, row)
 
-        shapes = jax.eval_shape(lambda s: _record(spec, data, s), state)
+        shapes = jax.eval_shape(lambda s: _row(spec, data, s), state)
         record = jax.tree.map(lambda x: jnp.zeros((spec.chunk, *x.shape), x.dtype), shapes)
         return jax.lax.fori_loop(0, steps, body, (state, record))
 
-    return jax.vmap(one)(states) if spec.vectorized else jax.lax.map(one, states)
+    if spec.vectorized:
+        return jax.vmap(advance_chain)(states)
+    return jax.lax.map(advance_chain, states)
 
 
-def _record(spec: Spec, data: tuple, state) -> dict:
+def _row(spec: Spec, data: tuple, state) -> dict:
     row = {
         "potential": state.potential_energy,
         "energy": state.energy,

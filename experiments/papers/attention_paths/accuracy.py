@@ -18,7 +18,7 @@ from experiments.papers.outcome import Outcome, exact
 from jaxformer.core.errors import UserError
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
-from theory.attention_paths.diagnostics import LEAST_DRAWS, monte_carlo_error
+from theory.attention_paths.diagnostics import MIN_DRAWS, monte_carlo_error
 
 CHAINS = 2  # of a sampled posterior
 COMBINED = ("good", "denoising")  # paths that the paper combines in the GP limit
@@ -100,7 +100,7 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
 
 
 def check_order_parameter(draws: int) -> None:
-    least = CHAINS * LEAST_DRAWS
+    least = CHAINS * MIN_DRAWS
     if draws % CHAINS or draws < least:
         raise UserError(
             f"figure.draws must be a multiple of {CHAINS}, its number of chains, and at least "

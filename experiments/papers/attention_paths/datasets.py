@@ -12,7 +12,7 @@ from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets, Example
 from experiments.papers.outcome import Outcome
-from theory.attention_paths.kernel import kernel_alignment, total_kernel
+from theory.attention_paths.kernel import kernel_alignment, kernel_of_U
 
 NARROW, WIDE = 10, 1000
 
@@ -61,7 +61,7 @@ def _four_paths(data: Example, temperature: float) -> dict[str, float]:
     numbers["correlation/good,denoising"] = problem.correlation(narrow, 0, 2)
     labels_P = jnp.asarray(data.labels)
     aligned = [
-        float(kernel_alignment(total_kernel(data.attentioned, U), labels_P))
+        float(kernel_alignment(kernel_of_U(data.attentioned, U), labels_P))
         for U in (narrow, limit, alone)
     ]
     numbers["alignment/N=10 over GP limit"] = aligned[0] - aligned[1]

@@ -10,7 +10,7 @@ from experiments.papers import plots
 from experiments.papers.attention_paths import problem
 from experiments.papers.attention_paths.problem import Datasets
 from experiments.papers.outcome import Outcome, exact
-from theory.attention_paths.kernel import kernel_alignment, kernel_task_overlap, total_kernel
+from theory.attention_paths.kernel import kernel_alignment, kernel_of_U, kernel_task_overlap
 
 
 def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) -> Outcome:
@@ -23,7 +23,7 @@ def measure_alignment(widths: Sequence[int], components: int, sets: Datasets) ->
     for i, (data, inputs, values) in enumerate(problems):
         solved = [np.asarray(data.solve(width, sets.temperature).U) for width in widths[::-1]]
         for k, U in enumerate((np.eye(len(data.names)), *solved)):
-            kernel, labels_P = total_kernel(inputs, U), jnp.asarray(values)
+            kernel, labels_P = kernel_of_U(inputs, U), jnp.asarray(values)
             overlaps[k, i] = np.asarray(kernel_task_overlap(kernel, labels_P))[:components]
             aligned[k, i] = kernel_alignment(kernel, labels_P)
     captured, top = np.cumsum(overlaps**2, axis=-1), min(5, components)
@@ -69,10 +69,10 @@ def measure_path_kernels(
     if two := min(2, len(panels) - 1):
         cross = scaled[:, 0] @ scaled[:, two].T
         panels[f"{data.names[0]} x {data.names[two]}"] = (cross + cross.T) / 2
-    panels["K, GP limit"] = np.asarray(total_kernel(inputs, np.eye(len(data.names))))
+    panels["K, GP limit"] = np.asarray(kernel_of_U(inputs, np.eye(len(data.names))))
     for width in widths:
         U = data.solve(width, temperature).U
-        panels[f"K, N = {width}"] = np.asarray(total_kernel(inputs, U))
+        panels[f"K, N = {width}"] = np.asarray(kernel_of_U(inputs, U))
     labels_P = jnp.asarray(labels)
     aligned = {n: float(kernel_alignment(jnp.asarray(K), labels_P)) for n, K in panels.items()}
     arrays = {name.replace(" ", ""): kernel for name, kernel in panels.items()}

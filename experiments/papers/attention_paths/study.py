@@ -22,7 +22,7 @@ from jaxformer.io import npz_store
 from jaxformer.tasks.task import Batch
 from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
-from theory.attention_paths.kernel import kernel_task_overlap, total_kernel
+from theory.attention_paths.kernel import kernel_of_U, kernel_task_overlap
 
 LIMIT = math.inf  # the width of the GP limit
 LEADING = 5  # principal components of a kernel
@@ -187,7 +187,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
                     U[k, t] = attention_paths.order_parameter(
                         train, labels, width, temperature, model.spec.heads
                     ).U
-                kernel = total_kernel(train, U[k, t])
+                kernel = kernel_of_U(train, U[k, t])
                 overlap[k, t] = kernel_task_overlap(kernel, jnp.asarray(labels))
                 mean, _ = attention_paths.predict_at(U[k, t], train, labels, temperature, together)
                 first, *others = np.split(np.asarray(mean), stops)

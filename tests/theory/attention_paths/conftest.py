@@ -1,4 +1,4 @@
-"""The reference problems: the paper's size, and a tiny one for everything else."""
+"""The reference problems: one of the paper's size, and a tiny one for all other tests."""
 
 import json
 from pathlib import Path
@@ -13,6 +13,8 @@ GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json
 
 
 class Example(NamedTuple):
+    """A training and a test set with reference numbers."""
+
     attentioned: np.ndarray
     labels: np.ndarray
     attentioned_test: np.ndarray
@@ -20,21 +22,21 @@ class Example(NamedTuple):
     golden: dict
 
 
-def build(name: str) -> Example:
-    kw = GOLDEN[name]["kw"]
-    size = {"length": kw.get("T", 30), "features": kw.get("n0", 200)}
+def build_example(name: str) -> Example:
+    settings = GOLDEN[name]["kw"]
+    size = {"length": settings.get("T", 30), "features": settings.get("n0", 200)}
     forms = hidden_markov.bilinear_forms(1, **size)
-    tokens, labels = hidden_markov.examples(0, kw.get("P", 100), **size)
-    test, labels_test = hidden_markov.examples(10_000, kw.get("Pt", 1000), **size)
+    tokens, labels = hidden_markov.examples(0, settings.get("P", 100), **size)
+    test, labels_test = hidden_markov.examples(10_000, settings.get("Pt", 1000), **size)
     xi, xi_test = (hidden_markov.attentioned_input(x, forms) for x in (tokens, test))
     return Example(xi, labels, xi_test, labels_test, GOLDEN[name])
 
 
 @pytest.fixture(scope="session")
 def paper() -> Example:
-    return build("paper")
+    return build_example("paper")
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Example:
-    return build("tiny")
+    return build_example("tiny")

@@ -1,4 +1,4 @@
-"""Posteriors of the examples, and how two of them are compared."""
+"""Posterior draws of the reference problems, and the comparison of two samplers."""
 
 import jax
 import numpy as np
@@ -6,12 +6,12 @@ import numpy as np
 from theory import attention_paths
 from theory.attention_paths.diagnostics import monte_carlo_error
 
-# Ten times the paper's temperature: trajectories over weights are three times shorter. The long
-# checks below are at the paper's own.
+# Ten times the paper's temperature makes trajectories over weights three times shorter. The slow
+# tests use the paper's temperature.
 T, N = 0.1, 5
 
 
-def draw(example, draws, chains, method, warmup=300, width=N, temperature=T, **kwargs):
+def draw_posterior(example, draws, chains, method, warmup=300, width=N, temperature=T, **kwargs):
     with jax.enable_x64(True):
         args = (
             example.attentioned,
@@ -26,24 +26,27 @@ def draw(example, draws, chains, method, warmup=300, width=N, temperature=T, **k
         return attention_paths.sample(jax.random.key(0), *args, method=method, **kwargs)
 
 
-def agree(ours, theirs, errors=4.0):
-    """Means of two runs, each (chains, draws, ..), within standard errors of their difference."""
+def check_means_agree(ours, theirs, errors=4.0):
+    """Checks that the means of two runs, (chains, draws, ..), agree within standard errors."""
     gap = ours.mean((0, 1)) - theirs.mean((0, 1))
     error = np.hypot(monte_carlo_error(ours), monte_carlo_error(theirs))
     assert (np.abs(gap) < errors * error).all(), gap / error
 
 
-def compare(ours, theirs, example):
+def check_posteriors_agree(ours, theirs, example):
+    """Compares U, the energy, the predictor and its variance."""
+
     def by_chain(values, count):
         return values.reshape(count, -1, *values.shape[1:])
 
     upper = (slice(None), *np.triu_indices(4))
-    pick = example.attentioned_test[:5]
+    tests = example.attentioned_test[:5]
     for read in (
         lambda p: p.U[upper],
         lambda p: p.energies(),
-        lambda p: np.einsum("sdn,bdn->sb", p.linear, pick),
+        lambda p: np.einsum("sdn,bdn->sb", p.linear, tests),
     ):
-        agree(*(by_chain(read(p), len(p.diagnostics["step_size"])) for p in (ours, theirs)))
-    gap = ours.variance(pick) / theirs.variance(pick)
+        values = (by_chain(read(p), p.diagnostics["chains"]) for p in (ours, theirs))
+        check_means_agree(*values)
+    gap = ours.variance(tests) / theirs.variance(tests)
     assert (np.abs(gap - 1) < 0.35).all()

@@ -7,7 +7,7 @@ from theory.attention_paths import bartlett
 
 
 def draw_prior(key, layout: bartlett.Layout, widths) -> jax.Array:
-    """One theta: A_ii^2 ~ chi^2_{N_l - i + 1} / N_l, and N(0, 1/N_l) below the diagonal."""
+    """Draws theta: A_ii^2 ~ chi^2_{N_l - i + 1} / N_l, and N(0, 1/N_l) below the diagonal."""
     parts = []
     for width, (rows, rank) in zip(widths[::-1], layout.shapes):
         key, chi_key, normal_key = jax.random.split(key, 3)

@@ -1,4 +1,4 @@
-"""Bartlett coordinates: the same numbers as the matrices, and the law of real weights."""
+"""Bartlett coordinates against the matrices themselves and the law of real weights."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,11 @@ def theta():
 def test_number_of_coordinates():
     for heads, size in [((2, 2), 14), ((4, 4), 147), ((3, 3, 3), 430), ((8, 8), 2117), ((), 1)]:
         assert bartlett.full_layout(heads).size == size
-    # The singular count: sum_l [H r_{l+1} r_l - r_l (r_l - 1)/2].
+    # Singular matrices have sum_l [H r_{l+1} r_l - r_l (r_l - 1)/2] coordinates.
     assert bartlett.ranked_layout((2, 2), (3, 3, 3)).size == 1 + (4 - 1) + (4 * 3 - 3)
 
 
-def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
+def test_coordinates_and_matrices_have_the_same_entropy(theta):
     layout, (first, _) = theta
     ratios = [w / 9 for w in WIDTHS]
 
@@ -34,19 +34,19 @@ def test_entropy_of_coordinates_is_that_of_the_matrices(theta):
     def all_of(theta):
         chain = bartlett.order_parameters(layout, theta)
         expected = matrix_neg_entropy(HEADS, chain, ratios)
-        found = bartlett.neg_entropy(layout, theta, ratios)
-        return chain, expected, found, bartlett.coordinates(layout, chain)
+        value = bartlett.neg_entropy(layout, theta, ratios)
+        return chain, expected, value, bartlett.coordinates(layout, chain)
 
-    chain, expected, found, back = all_of(first)
+    chain, expected, value, back = all_of(first)
     assert [np.shape(U) for U in chain] == [(), (3, 3), (6, 6)]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
     np.testing.assert_allclose(back, first, atol=1e-12)
     identity = all_of(np.zeros(layout.size))[2]
     np.testing.assert_allclose(identity, ratios[0] * 6 + ratios[1] * 3 + ratios[2], rtol=1e-12)
 
 
 def matrix_neg_entropy(heads: Sequence[int], chain: Sequence, width_ratios: Sequence) -> jax.Array:
-    """`neg_entropy` from the matrices: sum_l (N_l/N) [-ln det U + ln det Ut + Tr Ut^-1 U]."""
+    """Returns sum_l (N_l/N) [-ln det U + ln det Ut + Tr Ut^-1 U] from the matrices."""
     total = 0.0
     for head_count, ratio, above, U in zip(
         (1, *heads[::-1]),
@@ -62,7 +62,7 @@ def matrix_neg_entropy(heads: Sequence[int], chain: Sequence, width_ratios: Sequ
 
 
 def log_density(heads, chain, widths):
-    """ln p(U-chain) with respect to dU, up to a constant: the Wishart densities themselves."""
+    """Returns ln p(chain) with respect to dU from the Wishart densities, up to a constant."""
     total = 0.0
     for U in map(jnp.atleast_2d, chain):
         total -= (len(U) + 1) / 2 * jnp.linalg.slogdet(U)[1]
@@ -89,7 +89,7 @@ def test_log_prior_is_the_wishart_density_with_its_jacobian(theta):
 
 @pytest.mark.parametrize("N", [2, 6])
 def test_prior_moments(N):
-    """Exact at every width, also below the number of paths, where U is singular."""
+    """Moments are exact at every width, also below the number of paths, where U is singular."""
     layout, draws = bartlett.ranked_layout((2, 2), (N,) * 3), 40_000
     keys = jax.random.split(jax.random.key(N), draws)
 

@@ -1,4 +1,4 @@
-"""Real labels and several outputs: the theory of each, against what must be the same."""
+"""Networks with real labels and several outputs, by exact symmetries and limits."""
 
 import jax
 import jax.numpy as jnp
@@ -22,26 +22,28 @@ def float64():
 
 
 @pytest.fixture(scope="module")
-def found():
+def solution():
     return attention_paths.order_parameter(XI, Y, 5, 0.5, HEADS)
 
 
-def test_turning_the_outputs_turns_the_order_parameter(found):
-    """The prior of the readout vectors does not know which output is which."""
+def test_a_rotation_of_the_outputs_rotates_the_order_parameter(solution):
+    """The prior of the readout vectors is invariant under rotations of the outputs."""
     angle = 0.7
     R = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    turned = attention_paths.order_parameter(XI, Y @ R, 5, 0.5, HEADS)
-    assert found.outputs == 2 and found.U.shape == (8, 8) and found.chain[0].shape == (2, 2)
-    np.testing.assert_allclose(turned.action, found.action, rtol=1e-9)
-    whole = np.kron(np.eye(4), R)
-    np.testing.assert_allclose(turned.U, whole.T @ found.U @ whole, atol=1e-6)
-    mean, variance = attention_paths.predict(found, XI, Y, TESTS)
-    other, _ = attention_paths.predict(turned, XI, Y @ R, TESTS)
-    np.testing.assert_allclose(other, mean @ R, atol=1e-7)
+    rotated = attention_paths.order_parameter(XI, Y @ R, 5, 0.5, HEADS)
+    assert (
+        solution.outputs == 2 and solution.U.shape == (8, 8) and solution.chain[0].shape == (2, 2)
+    )
+    np.testing.assert_allclose(rotated.action, solution.action, rtol=1e-9)
+    rotation = np.kron(np.eye(4), R)
+    np.testing.assert_allclose(rotated.U, rotation.T @ solution.U @ rotation, atol=1e-6)
+    mean, variance = attention_paths.predict(solution, XI, Y, TESTS)
+    rotated_mean, _ = attention_paths.predict(rotated, XI, Y @ R, TESTS)
+    np.testing.assert_allclose(rotated_mean, mean @ R, atol=1e-7)
     assert mean.shape == variance.shape == (7, 2) and (np.asarray(variance) > 0).all()
 
 
-def test_one_output_may_have_an_axis_of_its_own():
+def test_labels_of_one_output_may_have_an_output_axis():
     flat, column = (
         attention_paths.order_parameter(XI, labels, 5, 0.5, HEADS) for labels in (Y[:, 0], Y[:, :1])
     )
@@ -51,32 +53,32 @@ def test_one_output_may_have_an_axis_of_its_own():
     np.testing.assert_allclose(means[0], means[1][:, 0], rtol=1e-12)
 
 
-def test_wide_networks_learn_their_outputs_apart():
+def test_wide_networks_learn_their_outputs_independently():
     eye = np.eye(8)
     mean, variance = attention_paths.predict_at(eye, XI, Y, 0.5, TESTS)
     K = np.einsum("pdn,qdn->pq", XI, XI) / (4 * n) + 0.5 * np.eye(P)
     k = np.einsum("pdn,qdn->pq", TESTS, XI) / (4 * n)
     np.testing.assert_allclose(mean, k @ np.linalg.solve(K, Y), rtol=1e-9)
-    own = np.einsum("pdn,pdn->p", TESTS, TESTS) / (4 * n)
-    expected = own - np.einsum("pq,qp->p", k, np.linalg.solve(K, k.T))
+    prior = np.einsum("pdn,pdn->p", TESTS, TESTS) / (4 * n)
+    expected = prior - np.einsum("pq,qp->p", k, np.linalg.solve(K, k.T))
     np.testing.assert_allclose(variance, np.stack([expected] * 2, 1), rtol=1e-9)
     wide = attention_paths.order_parameter(XI, Y, 1e6, 0.5, HEADS)
     np.testing.assert_allclose(wide.U, eye, atol=1e-4)
 
 
-def test_scores_and_pruning_are_over_all_outputs(found):
-    folded = np.abs(np.asarray(found.U)).reshape(4, 2, 4, 2).sum((1, 3))
-    scores = attention_paths.head_scores(found.U, HEADS)
-    for one, other in zip(scores, attention_paths.head_scores(folded, HEADS), strict=True):
-        np.testing.assert_allclose(one, other)
-    pruned = np.asarray(attention_paths.prune(found.U, HEADS, 0, 1))
+def test_scores_and_pruning_are_over_all_outputs(solution):
+    folded = np.abs(np.asarray(solution.U)).reshape(4, 2, 4, 2).sum((1, 3))
+    scores = attention_paths.head_scores(solution.U, HEADS)
+    for score, expected in zip(scores, attention_paths.head_scores(folded, HEADS), strict=True):
+        np.testing.assert_allclose(score, expected)
+    pruned = np.asarray(attention_paths.prune(solution.U, HEADS, 0, 1))
     assert not pruned[4:].any() and not pruned[:, 4:].any()
-    np.testing.assert_array_equal(pruned[:4, :4], np.asarray(found.U)[:4, :4])
+    np.testing.assert_array_equal(pruned[:4, :4], np.asarray(solution.U)[:4, :4])
 
 
 @pytest.mark.slow
-def test_draws_of_two_outputs_are_those_of_all_weights():
-    """Importance sampling over the prior of a small network, one layer of two heads."""
+def test_draws_of_two_outputs_against_importance_sampling():
+    """The reference weighs prior draws of all weights of one layer of two heads."""
     N, T, draws = 3, 1.0, 400_000
     xi, y, tests = XI[:4, :2], Y[:4], TESTS[:3, :2]
     posterior = attention_paths.sample(jax.random.key(0), xi, y, N, T, (2,), 6000, 500, 2)
@@ -94,39 +96,37 @@ def test_draws_of_two_outputs_are_those_of_all_weights():
     logs = -((f(xi) - y) ** 2).sum((1, 2)) / (2 * T)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    answers = f(tests)
-    expected = np.einsum("s,spc->pc", weights, answers)
-    error = np.sqrt(np.einsum("s,spc->pc", weights**2, (answers - expected) ** 2))
+    predictions = f(tests)
+    expected = np.einsum("s,spc->pc", weights, predictions)
+    error = np.sqrt(np.einsum("s,spc->pc", weights**2, (predictions - expected) ** 2))
     expanded = attention_paths.multiple_outputs.expand(tests, 2)
     means = np.einsum("sdn,pdn->sp", posterior.linear, expanded)
-    own = monte_carlo_error(means.reshape(2, -1, 6)).reshape(3, 2)
+    mc_error = monte_carlo_error(means.reshape(2, -1, 6)).reshape(3, 2)
     gap = np.abs(posterior.mean(tests) - expected)
-    assert (gap < 4 * np.hypot(error, own)).all()
+    assert (gap < 4 * np.hypot(error, mc_error)).all()
     grams = np.einsum("sdm,sem->sde", v, v) / N
     U = np.einsum("s,sde->de", weights, grams)
     U_error = np.sqrt(np.einsum("s,sde->de", weights**2, (grams - U) ** 2))
-    own = monte_carlo_error(posterior.U.reshape(2, -1, 4, 4))
-    assert (np.abs(posterior.U.mean(0) - U) < 4 * np.hypot(U_error, own)).all()
-    # A network whose outputs share nothing would have u = 1: the draws are not its draws.
-    assert (np.abs(posterior.U.mean(0) - np.eye(4)) > 4 * own).any()
+    mc_error = monte_carlo_error(posterior.U.reshape(2, -1, 4, 4))
+    assert (np.abs(posterior.U.mean(0) - U) < 4 * np.hypot(U_error, mc_error)).all()
+    # The draws differ from those of a network whose outputs share nothing, for which U is 1.
+    assert (np.abs(posterior.U.mean(0) - np.eye(4)) > 4 * mc_error).any()
 
 
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
+def test_wrong_labels_are_errors_of_one_line():
+    cases = [
         (np.where(np.arange(P) == 3, np.nan, Y[:, 0]), "1 of 12 are not, .* example 3"),
         (np.ones(P), "all labels are 1: there is one class"),
         (np.arange(P) % 2, r"\+1 or -1, got 0"),
         (Y[:, :0], r"or \(12, outputs\), got \(12, 0\)"),
         (Y[None], r"shape \(12,\)"),
-    ],
-)
-def test_labels_that_say_nothing_are_one_line(labels, words):
-    with pytest.raises(UserError, match=words):
-        attention_paths.order_parameter(XI, labels, 5, 0.5, HEADS)
+    ]
+    for labels, message in cases:
+        with pytest.raises(UserError, match=message):
+            attention_paths.order_parameter(XI, labels, 5, 0.5, HEADS)
 
 
-def test_all_weights_are_sampled_for_one_output():
+def test_weights_are_sampled_for_one_output_only():
     with pytest.raises(UserError, match="networks of one output, got 2"):
         attention_paths.Sampler.build(XI, Y, 5, 0.5, HEADS, 10, 1, "weights")
     for width, size in ((10, 49), (5, 43)):  # with less than 8 hidden units U is singular

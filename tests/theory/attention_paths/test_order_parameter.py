@@ -1,4 +1,4 @@
-"""The minimum of the action: reference numbers, its equations, its limits."""
+"""The minimum of the action: reference numbers, saddle-point equations and limits."""
 
 import jax
 import jax.numpy as jnp
@@ -8,14 +8,14 @@ import pytest
 from theory import attention_paths
 from theory.attention_paths import bartlett
 from theory.attention_paths.kernel import (
+    compress_coordinates,
     energy,
     energy_gradient,
-    fixed_kernel,
-    gram,
-    in_few_coordinates,
     kernel_alignment,
+    kernel_of_factor,
     kernel_task_overlap,
-    path_kernel,
+    store_compressed_examples,
+    store_examples,
 )
 from theory.attention_paths.predictor import psd_factor
 
@@ -42,33 +42,33 @@ def solve(example, width, heads=(2, 2), **kwargs):
 def test_reference_numbers(name, N, request):
     example = request.getfixturevalue(name)
     golden = example.golden[f"N{N}"]
-    found = solve(example, N)
-    np.testing.assert_allclose(found.action, golden["action"], rtol=1e-10)
-    np.testing.assert_allclose(found.U, golden["U1"], atol=1e-8)
-    np.testing.assert_allclose(found.chain[1], golden["U2"], atol=1e-8)
-    np.testing.assert_allclose(found.chain[0], golden["u"], atol=1e-8)
-    assert found.gradient_norm < 1e-10 and stationarity(found, example) < 1e-8
+    solution = solve(example, N)
+    np.testing.assert_allclose(solution.action, golden["action"], rtol=1e-10)
+    np.testing.assert_allclose(solution.U, golden["U1"], atol=1e-8)
+    np.testing.assert_allclose(solution.chain[1], golden["U2"], atol=1e-8)
+    np.testing.assert_allclose(solution.chain[0], golden["u"], atol=1e-8)
+    assert solution.gradient_norm < 1e-10 and stationarity(solution, example) < 1e-8
     mean, variance = attention_paths.predict(
-        found, example.attentioned, example.labels, example.attentioned_test
+        solution, example.attentioned, example.labels, example.attentioned_test
     )
     np.testing.assert_allclose(mean[:3], golden["mean3"], rtol=1e-8)
     np.testing.assert_allclose(variance[:3], golden["var3"], rtol=1e-8)
     assert np.mean(np.sign(mean) == example.labels_test) == pytest.approx(golden["acc"], abs=2e-3)
 
 
-def stationarity(found, example):
-    """max |G - N_1 (U^-1 - Ut^-1)|: the saddle-point equation of U itself."""
-    G = gradient(found.U, example)
+def stationarity(solution, example):
+    """Returns max |G - N_1 (U^-1 - Ut^-1)|, which is 0 at the saddle point of U."""
+    G = gradient(solution.U, example)
     prior = np.eye(1)
-    if found.heads:
-        prior = np.kron(np.eye(found.heads[0]), np.atleast_2d(found.chain[-2]))
-    inverses = np.linalg.inv(found.U) - np.linalg.inv(prior)
-    return np.abs(G - found.width[0] * inverses).max()
+    if solution.heads:
+        prior = np.kron(np.eye(solution.heads[0]), np.atleast_2d(solution.chain[-2]))
+    inverses = np.linalg.inv(solution.U) - np.linalg.inv(prior)
+    return np.abs(G - solution.width[0] * inverses).max()
 
 
 def gradient(U, example):
     def of(xi, labels, U):
-        return energy_gradient(path_kernel(xi), labels, T, psd_factor(U))
+        return energy_gradient(store_examples(xi), labels, T, psd_factor(U))
 
     return np.asarray(jax.jit(of)(example.attentioned, example.labels, U))
 
@@ -79,7 +79,7 @@ def test_gp_limit_of_the_reference(tiny):
     mean, variance = attention_paths.predict_at(np.eye(4), *args)
     np.testing.assert_allclose(mean[:3], golden["mean3"], rtol=1e-10)
     np.testing.assert_allclose(variance[:3], golden["var3"], rtol=1e-10)
-    found = jax.jit(lambda xi, y: energy(path_kernel(xi), y, T, jnp.eye(4)))(*args[:2])
+    found = jax.jit(lambda xi, y: energy(store_examples(xi), y, T, jnp.eye(4)))(*args[:2])
     np.testing.assert_allclose(found, golden["energy"], rtol=1e-10)
 
 
@@ -90,8 +90,8 @@ def test_same_minimum_from_random_starts(name, N, request):
     example = request.getfixturevalue(name)
     rng = np.random.default_rng(0)
     for _ in range(8):
-        found = solve(example, N, start=0.7 * rng.standard_normal(14))
-        np.testing.assert_allclose(found.U, example.golden[f"N{N}"]["U1"], atol=1e-8)
+        solution = solve(example, N, start=0.7 * rng.standard_normal(14))
+        np.testing.assert_allclose(solution.U, example.golden[f"N{N}"]["U1"], atol=1e-8)
 
 
 def test_wide_networks_approach_the_gp_limit_as_one_over_N(tiny):
@@ -108,9 +108,9 @@ def test_permuted_heads_permute_the_order_parameter(tiny):
 
 def test_scalar_in_closed_form_and_one_head(tiny):
     """u = [-(H-1) + sqrt((H-1)^2 + 4 Tr U^(L))] / 2; with one head a layer u^(L+1) = U."""
-    found = solve(tiny, 5)
-    trace = np.trace(found.chain[1])
-    np.testing.assert_allclose(found.chain[0], (-1 + (1 + 4 * trace) ** 0.5) / 2, rtol=1e-9)
+    solution = solve(tiny, 5)
+    trace = np.trace(solution.chain[1])
+    np.testing.assert_allclose(solution.chain[0], (-1 + (1 + 4 * trace) ** 0.5) / 2, rtol=1e-9)
     alone = solve(tiny._replace(attentioned=tiny.attentioned[:, :1]), 5, heads=(1, 1))
     u, U2, U = (np.asarray(U).item() for U in alone.chain)
     np.testing.assert_allclose([u**3, U2**1.5], [U, U], rtol=1e-9)
@@ -118,43 +118,43 @@ def test_scalar_in_closed_form_and_one_head(tiny):
 
 def test_unequal_heads_and_widths(tiny):
     example = tiny._replace(attentioned=tiny.attentioned[:, :3])
-    found = solve(example, (6, 9, 4), heads=(3, 1))
-    assert stationarity(found, example) < 1e-8
+    solution = solve(example, (6, 9, 4), heads=(3, 1))
+    assert stationarity(solution, example) < 1e-8
     layout, ratios = bartlett.full_layout((3, 1)), (6 / 9, 1, 4 / 9)
 
-    @jax.jit  # one program: operation by operation each would be compiled alone
+    @jax.jit
     def action_of(chain, U, xi, labels):
-        fit = energy(path_kernel(xi), labels, T, psd_factor(U))
+        fit = energy(store_examples(xi), labels, T, psd_factor(U))
         return bartlett.neg_entropy(layout, bartlett.coordinates(layout, chain), ratios) + fit / 9
 
-    expected = action_of(found.chain, found.U, example.attentioned, example.labels)
-    np.testing.assert_allclose(found.action, expected, rtol=1e-10)
+    expected = action_of(solution.chain, solution.U, example.attentioned, example.labels)
+    np.testing.assert_allclose(solution.action, expected, rtol=1e-10)
 
 
 def test_no_attention_is_bayesian_linear_regression(tiny):
-    """One hidden layer and no heads: weights of prior variance u on x / sqrt(n), by hand."""
+    """One hidden layer without heads is linear regression on x / sqrt(n) with prior variance u."""
     x, x_test = tiny.attentioned[:, 0], tiny.attentioned_test[:, 0]
     example = tiny._replace(attentioned=x[:, None])
-    found = attention_paths.order_parameter(x[:, None], tiny.labels, 50, T, ())
-    assert stationarity(found, example) < 1e-8
-    mean, variance = attention_paths.predict(found, x[:, None], tiny.labels, x_test[:, None])
-    expected = linear_regression(x, tiny.labels, x_test, float(found.U[0, 0]))
+    solution = attention_paths.order_parameter(x[:, None], tiny.labels, 50, T, ())
+    assert stationarity(solution, example) < 1e-8
+    mean, variance = attention_paths.predict(solution, x[:, None], tiny.labels, x_test[:, None])
+    expected = linear_regression(x, tiny.labels, x_test, float(solution.U[0, 0]))
     np.testing.assert_allclose(mean, expected[0], rtol=1e-8)
     np.testing.assert_allclose(variance, expected[1], rtol=1e-8)
 
 
 def test_one_wide_path_is_bayesian_linear_regression(tiny):
     x, x_test = tiny.attentioned[:, 0], tiny.attentioned_test[:, 0]
-    found = attention_paths.order_parameter(x[:, None], tiny.labels, 1e9, T, (1, 1))
-    mean, _ = attention_paths.predict(found, x[:, None], tiny.labels, x_test[:, None])
+    solution = attention_paths.order_parameter(x[:, None], tiny.labels, 1e9, T, (1, 1))
+    mean, _ = attention_paths.predict(solution, x[:, None], tiny.labels, x_test[:, None])
     expected, _, evidence = linear_regression(x, tiny.labels, x_test, 1.0)
     np.testing.assert_allclose(mean, expected, atol=1e-6)
-    found_evidence = attention_paths.log_evidence(found, len(x))
+    found_evidence = attention_paths.log_evidence(solution, len(x))
     np.testing.assert_allclose(found_evidence, evidence, rtol=1e-4)
 
 
 def linear_regression(x, y, x_test, variance):
-    """In weight space: w ~ N(0, variance / n), y = x w + noise of variance T."""
+    """Returns mean, variance and log evidence for w ~ N(0, variance / n), y = x w + noise."""
     n = x.shape[1]
     precision = x.T @ x / T + n / variance * np.eye(n)
     w = np.linalg.solve(precision, x.T @ y / T)
@@ -166,7 +166,7 @@ def linear_regression(x, y, x_test, variance):
 
 
 def test_forms_of_the_kernel_agree_with_the_definition(tiny):
-    """K, its energy and G = dE/dU from a dense tensor C, which the code never builds."""
+    """K, its energy and G = dE/dU against the dense tensor C, which the package never builds."""
     xi, labels = jnp.asarray(tiny.attentioned), jnp.asarray(tiny.labels)
     root = np.random.default_rng(0).standard_normal((4, 4))
     U = root @ root.T
@@ -180,9 +180,9 @@ def test_forms_of_the_kernel_agree_with_the_definition(tiny):
     slope = np.asarray(slope + slope.T) / 2
 
     def by_factor(root, form):
-        kernel = path_kernel(xi, form)
+        kernel = store_examples(xi, form)
         both = jax.value_and_grad(lambda root: energy(kernel, labels, T, root))(root)
-        return gram(kernel, root), both, energy_gradient(kernel, labels, T, root)
+        return kernel_of_factor(kernel, root), both, energy_gradient(kernel, labels, T, root)
 
     for form in ("packed", "features"):
         K, (value, by_root), G = jax.jit(by_factor, static_argnums=1)(root, form)
@@ -192,38 +192,41 @@ def test_forms_of_the_kernel_agree_with_the_definition(tiny):
         np.testing.assert_allclose(G, slope, rtol=1e-8)
 
 
-def test_many_paths_need_few_coordinates(tiny):
-    """Their inner products stay; axes that hold nothing are left out, and none that holds some."""
+def test_compression_drops_only_empty_coordinates(tiny):
+    """Inner products are equal up to rounding, and full-rank inputs keep all coordinates."""
     rng, (P, _, n) = np.random.default_rng(0), tiny.attentioned.shape
-    held = rng.standard_normal((P, 9, 5)) * [1, 1, 1e-2, 1e-5, 1e-9]
+    coordinates = rng.standard_normal((P, 9, 5)) * [1, 1, 1e-2, 1e-5, 1e-9]
     mixed, _ = np.linalg.qr(rng.standard_normal((n + 8, n + 8)))
-    xi = held @ mixed[:5]
-    few = in_few_coordinates(xi)
+    xi = coordinates @ mixed[:5]
+    few = compress_coordinates(xi)
     assert few.shape == (P, 9, 4)
     product = np.einsum("pan,qbn->pqab", few, few) / few.shape[2]
     expected = np.einsum("pan,qbn->pqab", xi, xi) / xi.shape[2]
     np.testing.assert_allclose(product, expected, atol=1e-13 * expected.max())
-    assert in_few_coordinates(xi + rng.standard_normal(xi.shape)).shape == xi.shape
+    assert compress_coordinates(xi + rng.standard_normal(xi.shape)).shape == xi.shape
     root = rng.standard_normal((9, 9))
-    K, short = gram(path_kernel(xi), root), gram(fixed_kernel(xi), root)
+    K, short = (
+        kernel_of_factor(store_examples(xi), root),
+        kernel_of_factor(store_compressed_examples(xi), root),
+    )
     np.testing.assert_allclose(short, K, atol=1e-12 * np.abs(K).max())
 
 
 def test_many_paths_give_the_same_order_parameter(tiny):
-    """Above PACKED_PATHS the features are used; equal heads get equal entries of U."""
+    """Above MAX_PACKED_PATHS features are stored. Equal heads have equal entries of U."""
     xi = tiny.attentioned[:, [0, 1, 2, 3, 0, 1, 2, 3, 0]]
-    found = attention_paths.order_parameter(xi, tiny.labels, 20, T, (9,))
-    assert stationarity(found, tiny._replace(attentioned=xi)) < 1e-8
+    solution = attention_paths.order_parameter(xi, tiny.labels, 20, T, (9,))
+    assert stationarity(solution, tiny._replace(attentioned=xi)) < 1e-8
     swapped = np.array([4, 1, 2, 3, 0, 5, 6, 7, 8])
-    U = np.asarray(found.U)
+    U = np.asarray(solution.U)
     np.testing.assert_allclose(U[0], U[4][swapped], atol=1e-7)
 
 
 def test_grams_and_the_exact_correction(tiny):
-    found, n = solve(tiny, 5), tiny.attentioned.shape[2]
-    U = np.asarray(found.U)
+    solution, n = solve(tiny, 5), tiny.attentioned.shape[2]
+    U = np.asarray(solution.U)
     expected = U - U @ gradient(U, tiny) @ U / n
-    np.testing.assert_allclose(attention_paths.gram_effective(found, n), expected, rtol=1e-7)
+    np.testing.assert_allclose(attention_paths.gram_effective(solution, n), expected, rtol=1e-7)
 
 
 def test_head_scores_and_pruning_by_enumeration():
@@ -252,7 +255,7 @@ def test_head_scores_and_pruning_by_enumeration():
 
 def test_overlap_and_alignment(tiny):
     def both(xi, labels):
-        kernel = gram(path_kernel(xi), jnp.eye(4))
+        kernel = kernel_of_factor(store_examples(xi), jnp.eye(4))
         return kernel, kernel_task_overlap(kernel, labels), kernel_alignment(kernel, labels)
 
     kernel, overlaps, alignment = map(np.asarray, jax.jit(both)(tiny.attentioned, tiny.labels))

@@ -1,4 +1,4 @@
-"""The collapsed sampler is exact: against weights, importance sampling and exact identities."""
+"""The collapsed sampler against sampling all weights, importance sampling and exact identities."""
 
 import functools
 import pickle
@@ -9,7 +9,12 @@ import pytest
 
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from tests.optimised import optimised
-from tests.theory.attention_paths.posterior_draws import N, T, compare, draw
+from tests.theory.attention_paths.posterior_draws import (
+    N,
+    T,
+    check_posteriors_agree,
+    draw_posterior,
+)
 from tests.theory.attention_paths.prior_draws import draw_prior
 from theory import attention_paths
 from theory.attention_paths import bartlett
@@ -18,27 +23,29 @@ from theory.attention_paths.reconstruction import reconstruct
 from theory.attention_paths.sampling import _start, potential
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def fast():
-    """Thousands of gradients: here the faster program is worth its compilation."""
+    """Compiles with all optimisations, which pays off for thousands of gradients."""
     with optimised():
         yield
 
 
 @pytest.fixture(scope="module")
 def collapsed(tiny):
-    return draw(tiny, 1600, 2, "collapsed")
+    with optimised():
+        return draw_posterior(tiny, 1600, 2, "collapsed")
 
 
 @pytest.fixture(scope="module")
 def weights(tiny):
-    return draw(tiny, 350, 1, "weights", warmup=150)
+    with optimised():
+        return draw_posterior(tiny, 350, 1, "weights", warmup=150)
 
 
 def test_the_two_log_densities(tiny):
-    """The very functions that NUTS sees, against their definitions in NumPy."""
+    """The functions that NUTS samples from, against their definitions in NumPy."""
     xi, labels, rng = tiny.attentioned, tiny.labels, np.random.default_rng(0)
-    found, expected = [], []
+    differences, expected = [], []
     for method in ("collapsed", "weights"):
         args = (xi, labels, (6, 7, 8), T, (2, 2), 10, 1, method)
         sampler = attention_paths.Sampler.build(*args)
@@ -52,21 +59,22 @@ def test_the_two_log_densities(tiny):
             )
             z = [jax.tree.map(lambda s: rng.standard_normal(s.shape), shapes) for _ in range(2)]
         value = jax.jit(lambda z, spec=spec, data=data: potential(spec, data, z))
-        found.append(float(value(z[1]) - value(z[0])))
-        expected.append(np.subtract(*[by_hand(method, x, xi, labels) for x in z[::-1]]))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+        differences.append(float(value(z[1]) - value(z[0])))
+        expected.append(np.subtract(*[potential_in_numpy(method, x, xi, labels) for x in z[::-1]]))
+    np.testing.assert_allclose(differences, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("warmup", "shape"), [(70, (1, 14, 14)), (69, (1, 14))])
-def test_a_full_mass_matrix_needs_draws_to_be_estimated(tiny, warmup, shape):
+def test_the_mass_matrix_is_dense_if_the_warmup_is_long_enough(tiny):
     problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
-    sampler = attention_paths.Sampler.build(*problem, warmup, 1)
-    given = sampler._spec(), sampler._data(), np.zeros(14), jax.random.split(jax.random.key(0), 1)
-    state = jax.eval_shape(functools.partial(_start, given[0]), *given[1:])
-    assert state.adapt_state.inverse_mass_matrix.shape == shape
+    keys = jax.random.split(jax.random.key(0), 1)
+    for warmup, shape in ((70, (1, 14, 14)), (69, (1, 14))):
+        sampler = attention_paths.Sampler.build(*problem, warmup, 1)
+        start = functools.partial(_start, sampler._spec())
+        state = jax.eval_shape(start, sampler._data(), np.zeros(14), keys)
+        assert state.adapt_state.inverse_mass_matrix.shape == shape
 
 
-def by_hand(method, z, xi, labels):
+def potential_in_numpy(method, z, xi, labels):
     widths = np.array([6, 7, 8])
     if method == "weights":
         p = z["params"]
@@ -89,16 +97,16 @@ def by_hand(method, z, xi, labels):
 
 @pytest.mark.slow
 def test_collapsed_agrees_with_sampling_all_weights(collapsed, weights, tiny):
-    compare(collapsed, weights, tiny)
+    check_posteriors_agree(collapsed, weights, tiny)
     assert collapsed.U.shape == (1600, 4, 4) and weights.U.shape == (350, 4, 4)
 
 
 def check_diagnostics(posterior, depth, divergent):
-    found = posterior.diagnostics
-    assert found["divergences"] <= divergent * len(posterior.U)
-    assert found["r_hat"] < 1.05 and found["ess"] > 40
-    assert 1 < found["num_steps"] <= found["num_steps_max"] < 2 ** found["tree_depth_max"]
-    assert found["tree_depth_max"] <= depth
+    record = posterior.diagnostics
+    assert record["divergences"] <= divergent * len(posterior.U)
+    assert record["r_hat"] < 1.05 and record["ess"] > 40
+    assert 1 < record["num_steps"] <= record["num_steps_max"] < 2 ** record["tree_depth_max"]
+    assert record["tree_depth_max"] <= depth
 
 
 def test_diagnostics(collapsed):
@@ -123,7 +131,7 @@ def test_ward_identities(collapsed):
         assert (np.abs(gap.mean((0, 1))) < 4 * monte_carlo_error(gap)).all()
 
 
-def test_reconstructed_weights_carry_the_draw(collapsed):
+def test_reconstructed_weights_have_the_order_parameter_of_the_draw(collapsed):
     params = collapsed.weights(jax.random.key(1), 7)
     model = AttentionPaths(AttentionPathsSpec((2, 2), N))
     v_DxN, _ = jax.jit(lambda p: model.apply(p, 29, method="path_weights"))(params)
@@ -131,11 +139,11 @@ def test_reconstructed_weights_carry_the_draw(collapsed):
 
 
 @pytest.mark.slow
-def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
+def test_reconstructed_weights_are_posterior_draws(fast, collapsed, tiny):
     """f is homogeneous of degree L + 2: E|w|^2 = #weights - (L + 2) / T E[(f - y) . f].
 
-    The right side is exact given U, the left is over reconstructed weights. V_eff's Gram matrix
-    and the mean squared residual are compared likewise.
+    The right side is exact given U, and the left side is a mean over reconstructed weights. The
+    Gram matrix of V_eff and the mean squared residual are compared in the same way.
     """
     labels, model = tiny.labels, AttentionPaths(AttentionPathsSpec((2, 2), N))
     thetas = collapsed.theta[::2]
@@ -162,8 +170,8 @@ def test_reconstructed_weights_are_posterior_draws(collapsed, tiny):
 
     expected = np.array([given_U(U) for U in collapsed.U[::2]])
     residuals = ((f - labels[None]) ** 2).sum(1)
-    for found, column in ((squares, 0), (residuals, 1)):
-        gap = (found - expected[:, column])[None]
+    for values, column in ((squares, 0), (residuals, 1)):
+        gap = (values - expected[:, column])[None]
         assert abs(gap.mean()) < 4 * monte_carlo_error(gap)
     grams = np.einsum("sdn,sen->sde", V_eff, V_eff) / 29
     exact = collapsed.U - collapsed.U @ collapsed.gradients() @ collapsed.U / 29
@@ -185,8 +193,8 @@ def test_reconstruction_at_any_heads_widths_and_rank():
         v_DxN, _ = model.apply(params, 8, method="path_weights")
         return v_DxN @ v_DxN.T, bartlett.order_parameters(layout, theta)[-1], params
 
-    found, expected, params = jax.jit(both)(jax.random.key(0))
-    np.testing.assert_allclose(found, expected, atol=1e-10)
+    from_weights, expected, params = jax.jit(both)(jax.random.key(0))
+    np.testing.assert_allclose(from_weights, expected, atol=1e-10)
     assert np.linalg.matrix_rank(expected) == layout.shapes[-1][1] == 4
     assert params["params"]["block_0"]["attn"]["value"]["kernel"].shape == (
         widths[0],
@@ -195,10 +203,10 @@ def test_reconstruction_at_any_heads_widths_and_rank():
     )
 
 
-def test_singular_posterior_against_importance_sampling():
-    """N = 2 under four paths, with weights drawn from the prior in NumPy and weighted by the data.
+def test_singular_posterior_against_importance_sampling(fast):
+    """N = 2 with four paths. NumPy draws weights from the prior and weighs them by the data.
 
-    Four examples at T = 0.3 leave importance sampling some thousand effective draws.
+    With four examples at T = 0.3 importance sampling has some thousand effective draws.
     """
     rng, width, temperature, samples = np.random.default_rng(0), 2, 0.3, 200_000
     xi, labels = rng.standard_normal((4, 4, 3)), np.array([1.0, 1.0, -1.0, -1.0])
@@ -221,12 +229,12 @@ def test_singular_posterior_against_importance_sampling():
     )  # fmt: skip
     assert posterior.diagnostics["r_hat"] < 1.02
     rows, columns = np.triu_indices(4)
-    for found, draws in (
+    for prior_values, draws in (
         (U[:, rows, columns], posterior.U[:, rows, columns]),
         (f[:, 4:], np.einsum("sdn,bdn->sb", posterior.linear, xi_test)),
     ):
-        mean = weight @ found
-        error = np.sqrt(weight**2 @ (found - mean) ** 2)
+        mean = weight @ prior_values
+        error = np.sqrt(weight**2 @ (prior_values - mean) ** 2)
         by_chain = draws.reshape(2, -1, draws.shape[1])
         gap = by_chain.mean((0, 1)) - mean
         assert (np.abs(gap) < 4 * np.hypot(error, monte_carlo_error(by_chain))).all()
@@ -234,9 +242,9 @@ def test_singular_posterior_against_importance_sampling():
     np.testing.assert_allclose(posterior.variance(xi_test), spread, rtol=0.1)
 
 
-@pytest.mark.slow  # tests/experiments/test_posterior.py kills the command that does this
-def test_a_run_resumes_from_its_saved_state(tiny):
-    """Saved in the warm-up and after it, by pickle, into a new sampler: the same bits."""
+@pytest.mark.slow  # tests/experiments/recipes/test_posterior.py kills the command that does this
+def test_a_run_resumes_from_its_saved_state(fast, tiny):
+    """A state saved in the warm-up or after it gives the same bits in a new sampler."""
     args = (tiny.attentioned, tiny.labels, N, T, (2, 2), 300, 2)
     whole = attention_paths.Sampler.build(*args)
     state, chunks = whole.start(jax.random.key(0)), []
@@ -254,16 +262,16 @@ def test_a_run_resumes_from_its_saved_state(tiny):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [10, 100])
-def test_paper_size_agreement(width, paper):
-    ours = draw(paper, 4000, 2, "collapsed", width=width, temperature=0.01)
-    theirs = draw(paper, 200, 1, "weights", warmup=150, width=width, temperature=0.01)
-    compare(ours, theirs, paper)
+def test_paper_size_agreement(fast, width, paper):
+    ours = draw_posterior(paper, 4000, 2, "collapsed", width=width, temperature=0.01)
+    theirs = draw_posterior(paper, 200, 1, "weights", warmup=150, width=width, temperature=0.01)
+    check_posteriors_agree(ours, theirs, paper)
 
 
 @pytest.mark.slow
-def test_paper_size_singular(paper):
-    """N = 3 under four paths; reference means with their errors (13 coordinates)."""
-    ours = draw(paper, 8000, 2, "collapsed", width=3, temperature=0.01, target_accept=0.9)
+def test_paper_size_singular(fast, paper):
+    """N = 3 with four paths has 13 coordinates; the reference means have errors."""
+    ours = draw_posterior(paper, 8000, 2, "collapsed", width=3, temperature=0.01, target_accept=0.9)
     assert ours.theta.shape[1] == 13
     reference = {(0, 0): (25.01, 0.14), (2, 2): (10.49, 0.05), (0, 2): (-11.49, 0.09)}
     for (i, j), (mean, error) in reference.items():

@@ -1,4 +1,4 @@
-"""LAPACK works on one thread inside of a sampler: threads that wait for each other are dear."""
+"""LAPACK uses one thread inside a sampler, where several threads would wait for each other."""
 
 import collections
 import subprocess
@@ -14,7 +14,7 @@ from theory.attention_paths import sampling
 
 
 def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
-    """With two, which wait for each other at every step, draws took 39 times as long."""
+    """With two threads on a busy machine, draws took 39 times as long."""
     State = collections.namedtuple("State", "i")
     monkeypatch.setattr(sampling, "_advance", lambda *args: (State(np.ones(1)), {"x": threads()}))
     problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
@@ -25,8 +25,8 @@ def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
     assert chunk["x"].size and set(chunk["x"].flat) == {1}
 
 
-def test_the_first_block_of_a_process_has_one_thread_too():
-    """JAX loads SciPy's LAPACK with the first factorisation, which may be inside of the block."""
+def test_the_first_factorisation_of_a_process_uses_one_thread():
+    """JAX loads SciPy's LAPACK with the first factorisation, which may be inside the block."""
     script = """
 import jax.numpy as jnp
 from theory.numerics import one_lapack_thread
@@ -35,12 +35,12 @@ with one_lapack_thread():
     jnp.linalg.cholesky(jnp.eye(2))
     print(threads().max())
 """
-    words = [sys.executable, "-c", script]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == "1"
 
 
 def threads():
-    """Of every library of linear algebra, (1, libraries)."""
+    """Returns the number of threads of each linear-algebra library, (1, libraries)."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     return np.asarray([[pool["num_threads"] for pool in pools]])
