@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import jax
-from jaxformer.errors import UserError
+from jaxformer.core.errors import UserError
 
 from theory.covariance_sde.coefficients import Mixing
 
