@@ -1,4 +1,4 @@
-"""A figure of the covariance SDE, from the command to its record."""
+"""Figures about depth and the covariance SDE, from the command to the record."""
 
 import json
 
@@ -10,7 +10,7 @@ from experiments.papers.mixit.sde_paths import ks
 from tests.experiments.papers import drawing
 
 
-def test_tokens_of_a_random_transformer_grow_alike_with_depth(tmp_path, monkeypatch):
+def test_tokens_of_a_random_transformer_become_similar_with_depth(tmp_path, monkeypatch):
     config = "--config=configs/mixit/covariance_depth.py:scale=tiny"
     sizes = ("--config.figure.sequences=4", "--config.figure.length=16")
     drawing.measured_then_drawn([config, *sizes], tmp_path / "run", monkeypatch)
@@ -23,8 +23,8 @@ def test_tokens_of_a_random_transformer_grow_alike_with_depth(tmp_path, monkeypa
         assert arrays["random"].shape == (2, 3, 2)
 
 
-@pytest.mark.parametrize("decimals", [9, 1])  # 1: many numbers are equal
-def test_the_distance_of_two_samples_is_that_of_scipy(decimals):
+@pytest.mark.parametrize("decimals", [9, 1])  # with one decimal many numbers are equal
+def test_the_distance_of_two_samples_equals_scipys(decimals):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=300).round(decimals), rng.normal(0.2, 1.3, size=170).round(decimals)
     assert ks(x, y) == pytest.approx(ks_2samp(x, y).statistic, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Figures of the attention paths against the reference numbers; the one-shot recipe end to end."""
+"""Figures of the attention paths against reference numbers, and the one-shot recipe."""
 
 import json
 import os
@@ -22,10 +22,10 @@ from theory.attention_paths.sampling import Sampler
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "reference/attention_paths.json").read_text())
 TASK = hidden_markov("tiny")  # the reference's tiny problem
-OTHER_RECIPES = [f"configs/attention_paths/{name}.py" for name in ("oneshot", "posterior")]
+RECIPE_CONFIGS = [f"configs/attention_paths/{name}.py" for name in ("oneshot", "posterior")]
 
 
-def test_theory_figures_claim_the_reference_numbers():
+def test_figures_of_theory_have_the_reference_numbers():
     golden = GOLDEN["tiny"]
     with jax.enable_x64(True):
         sets = problem.Datasets(TASK, temperature=0.01, seed=0, n_seeds=1)
@@ -85,72 +85,72 @@ ONESHOT = (
 
 
 @pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
-def test_oneshot_is_a_whole_record_also_after_a_crash(tmp_path, monkeypatch):
+def test_oneshot_writes_a_complete_record_after_a_crash(tmp_path, monkeypatch):
     workdir = tmp_path / "run"
-    words = [*ONESHOT, f"--workdir={workdir}"]
+    options = [*ONESHOT, f"--workdir={workdir}"]
     save = Session.save
 
-    def and_crash(self, state, step):
+    def save_and_crash(self, state, step):
         save(self, state, step)
         if step == 20:
             self.checkpoints.wait()
             raise RuntimeError("the power went")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power"):
-        patch.setattr(Session, "save", and_crash)
-        main(words)
-    assert main(words) == 0
+        patch.setattr(Session, "save", save_and_crash)
+        main(options)
+    assert main(options) == 0
     result = json.loads((workdir / "result.json").read_text())
     assert [row["step"] for row in Workdir(workdir).rows()] == [10, 20, 20, 30, 40, 40]
     metrics = result["metrics"]
     for name in ("accuracy", "test/GP", "test/N=10", "glyphs/gradient_descent"):
         assert 0 <= metrics[name]["mean"] <= 1 and metrics[name]["n"] == 2
     for member in result["members"]:
-        mine = member["metrics"]
-        gap = mine["test/N=10"]["mean"] - mine["test/GP"]["mean"]
-        assert mine["test/N=10_minus_GP"]["mean"] == pytest.approx(gap)
+        of_member = member["metrics"]
+        gap = of_member["test/N=10"]["mean"] - of_member["test/GP"]["mean"]
+        assert of_member["test/N=10_minus_GP"]["mean"] == pytest.approx(gap)
         assert set(member["temperature"]) == {"GP", "N=10"}
-    with np.load(workdir / "arrays.npz") as held:
-        assert held["U_theory"].shape == (2, 2, 4, 4) and held["U_learned"].shape == (2, 4, 4)
-        best = held["validation"].argmax(2)
-        np.testing.assert_allclose((held["overlap"] ** 2).sum(-1), 1, rtol=1e-9)
-        five = (held["overlap"][0, :, :5] ** 2).sum(-1)
-        mine = result["members"][0]["metrics"]["top5_overlap/N=10_minus_GP"]["mean"]
-        assert mine == pytest.approx(five[1] - five[0])
+    with np.load(workdir / "arrays.npz") as arrays:
+        assert arrays["U_theory"].shape == (2, 2, 4, 4) and arrays["U_learned"].shape == (2, 4, 4)
+        best = arrays["validation"].argmax(2)
+        np.testing.assert_allclose((arrays["overlap"] ** 2).sum(-1), 1, rtol=1e-9)
+        five = (arrays["overlap"][0, :, :5] ** 2).sum(-1)
+        gain = result["members"][0]["metrics"]["top5_overlap/N=10_minus_GP"]["mean"]
+        assert gain == pytest.approx(five[1] - five[0])
         for i, member in enumerate(result["members"]):
-            chosen = held["test/scan"][i, 1, best[i, 1]]
+            chosen = arrays["test/scan"][i, 1, best[i, 1]]
             assert member["metrics"]["test/N=10"]["mean"] == pytest.approx(chosen)
-            first = held["test/low_first"][i][0]
+            first = arrays["test/low_first"][i][0]
             assert member["metrics"]["test/gradient_descent"]["mean"] == pytest.approx(first)
     assert {"constant", "nearest_pixels"} < set(result["baselines"])
     assert (workdir / "figure.png").exists() and (workdir / "curves.png").exists()
 
 
 @pytest.mark.slow  # two networks whose posteriors are sampled, three times
-def test_oneshot_saves_its_networks_and_its_draws_on_the_way(tmp_path, monkeypatch, capsys):
-    words, whole, stopped = instead(ONESHOT, FEW), tmp_path / "whole", tmp_path / "stopped"
-    assert main([*words, f"--workdir={whole}"]) == 0
+def test_oneshot_resumes_from_saved_networks_and_draws(tmp_path, monkeypatch, capsys):
+    options, whole, stopped = instead(ONESHOT, FEW), tmp_path / "whole", tmp_path / "stopped"
+    assert main([*options, f"--workdir={whole}"]) == 0
     assert not (whole / "studies").exists()
     monkeypatch.setattr(posterior_draws, "SAVE_SECONDS", 0.0)
     advance, calls = Sampler.advance, []
 
-    def and_stop(self, state, steps):
+    def advance_and_stop(self, state, steps):
         calls.append(steps)
-        if len(calls) == 4:  # of the first network; then one that is killed in the second
+        if len(calls) == 4:  # in the first network; the second process dies in the second
             os.kill(os.getpid(), signal.SIGTERM)
         if (stopped / "studies/000000.npz").exists() and len(calls) > 9:
             raise RuntimeError("the power went")
         return advance(self, state, steps)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sampler, "advance", and_stop)
-        assert main([*words, f"--workdir={stopped}"]) == 128 + signal.SIGTERM
+        patch.setattr(Sampler, "advance", advance_and_stop)
+        assert main([*options, f"--workdir={stopped}"]) == 128 + signal.SIGTERM
         assert len(calls) == 4 and "the same command goes on" in capsys.readouterr().out
         with pytest.raises(RuntimeError, match="power"):
-            main([*words, f"--workdir={stopped}"])
+            main([*options, f"--workdir={stopped}"])
         assert "resuming from step" in capsys.readouterr().out
         assert (stopped / "studies/000001/state.npz").exists()
-    assert main([*words, f"--workdir={stopped}"]) == 0
+    assert main([*options, f"--workdir={stopped}"]) == 0
     assert "resuming from step" in capsys.readouterr().out
     with np.load(whole / "arrays.npz") as one, np.load(stopped / "arrays.npz") as other:
         assert {*one} == {*other}
@@ -161,7 +161,7 @@ def test_oneshot_saves_its_networks_and_its_draws_on_the_way(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    ("option", "message"),
     [
         ("--config.data.images=glyps", "Did you mean 'glyphs'"),
         ("--config.data.images=folder", "no folder or zip of images at"),
@@ -173,14 +173,14 @@ def test_oneshot_saves_its_networks_and_its_draws_on_the_way(tmp_path, monkeypat
         ("--config.model.heads=(2,0)", "heads"),
     ],
 )
-def test_oneshot_mistakes_are_one_line(word, message, tmp_path, capsys):
-    extra = ["--config.data.paths=('nowhere',)"] if "folder" in word else []
-    assert main([*instead(ONESHOT, word, *extra), f"--workdir={tmp_path}/x"]) == 2
+def test_a_mistake_in_a_oneshot_option_is_one_line(option, message, tmp_path, capsys):
+    extra = ["--config.data.paths=('nowhere',)"] if "folder" in option else []
+    assert main([*instead(ONESHOT, option, *extra), f"--workdir={tmp_path}/x"]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 
 
-def test_paper_scale_without_its_data_says_what_to_install(monkeypatch):
+def test_paper_scale_without_its_data_names_the_extra_to_install(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
@@ -190,7 +190,7 @@ def test_paper_scale_without_its_data_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", OTHER_RECIPES)
+@pytest.mark.parametrize("file", RECIPE_CONFIGS)
 def test_every_config_runs_at_tiny(file, tmp_path):
     assert main([f"--config={file}:scale=tiny", f"--workdir={tmp_path / 'run'}"]) == 0
     assert (tmp_path / "run/figure.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""Tokens a second of the variants: turns, ratios, and what the matrix products would allow."""
+"""Training speed of the variants: turns, ratios, and ratios of matrix products."""
 
 from types import SimpleNamespace
 
@@ -30,7 +30,7 @@ def test_speeds_are_compared_within_a_round_and_products_are_counted(monkeypatch
         )
 
     def turn(setup, settings):
-        """The machine is half as fast in the second round; MixiT is always 1.5 times as fast."""
+        """Simulates a machine that halves its speed in round two; MixiT is 1.5 times as fast."""
         mixer, labels, real = setup
         turns.append((mixer, *labels))
         slow = 1 + (len(turns) > 5)
@@ -55,13 +55,13 @@ def test_the_training_loop_measures_a_turn():
     fields = dict(kinds, vocab_size=128, length=16)
     rules = solve.setup(flags.configured(TINY, {}))[1]["rules"]
     settings = speed.TrainSettings(batch_size=2, steps=8, log_every=8, eval_every=0)
-    heard = {
+    throughputs = {
         name: speed._turn(speed._setup(fields, rules[name], settings, 0), settings)
         for name in ("standard", "frozen_qk")
     }
-    assert all(h.numbers()["tokens_per_second"] > 0 and h.steps == 7 for h in heard.values())
-    # Two gradients of 16 x 16 weights less, over 2 x 16 tokens.
-    saved = heard["standard"].flops - heard["frozen_qk"].flops
+    assert all(t.numbers()["tokens_per_second"] > 0 and t.steps == 7 for t in throughputs.values())
+    # Frozen-QK saves two gradients of 16 x 16 weights, over 2 x 16 tokens.
+    saved = throughputs["standard"].flops - throughputs["frozen_qk"].flops
     assert saved == 2 * 2 * 32 * 16 * 16
 
 
@@ -75,13 +75,13 @@ def test_the_training_loop_measures_a_turn():
         ({"rules": {"standard": []}}, "must name the same variants"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(change, message):
+def test_models_that_cannot_be_compared_raise(change, message):
     with pytest.raises(UserError, match=message):
         measured(**change)
 
 
-def test_the_figure_says_who_is_faster():
+def test_the_title_of_the_figure_has_the_speeds():
     arrays = {"speed": np.array([[1.0, 1.0], [1.2, 1.3]]), "products": np.array([1.0, 1.1])}
     figure = speed.draw_speed(arrays, {"mixit": {}, "standard": {}})
-    words = " ".join(text.get_text() for text in figure.texts)
-    assert "mixit 1.25" in words.replace("\n", " ")
+    title = " ".join(text.get_text() for text in figure.texts)
+    assert "mixit 1.25" in title.replace("\n", " ")

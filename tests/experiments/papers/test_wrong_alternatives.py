@@ -1,4 +1,4 @@
-"""Rules that a known wrong alternative of the claim must not pass."""
+"""Rules that reject a known wrong alternative of their claim."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from experiments.papers.mixit.claims_theory import of_one_law
 from experiments.papers.mixit.sde_paths import ks, quantities
 from theory import covariance_sde as cs
 
-NOISE = Number(1.63 * (2 / 4000) ** 0.5)  # two samples of one law are farther apart in 1 of 100
+NOISE = Number(1.63 * (2 / 4000) ** 0.5)  # exceeded by two samples of one distribution in 1 %
 
 
 @dataclass(frozen=True)
 class Printed(cs.Euler):
-    """Theorem 2.1 as it is printed: the drift, a number, is added to every entry of Phi."""
+    """Theorem 2.1 as printed: the drift is a number that is added to every entry of Phi."""
 
     def step(self, phi_MxM, unused_w_MxM, z_MxM, dt, mixing, kappa):
         corrected = super().step(phi_MxM, unused_w_MxM, z_MxM, dt, mixing, kappa)
@@ -25,7 +25,7 @@ class Printed(cs.Euler):
         return corrected + b * dt * (1 - jnp.eye(len(phi_MxM)))
 
 
-def test_the_printed_drift_fails_theorem_2_1_by_the_correlation_alone():
+def test_the_printed_drift_fails_theorem_2_1_in_the_correlation_only():
     with jax.enable_x64(True):
         phi = jnp.eye(4) * 0.7 + 0.3
         keys = jax.random.split(jax.random.key(0), 3)
@@ -33,15 +33,15 @@ def test_the_printed_drift_fails_theorem_2_1_by_the_correlation_alone():
             cs.predict(key, phi, 1.0, 4000, 25, solver=solver)[:, None]
             for key, solver in zip(keys, (cs.Euler(), cs.Euler(), Printed()), strict=True)
         ]
-        with np.errstate(invalid="ignore"):  # a few paths leave the cone; how far, rounding decides
+        with np.errstate(invalid="ignore"):  # a few paths leave the cone by rounding
             law, corrected, printed = map(quantities, paths)
-    found = {}  # Euler's steps on all sides, so only the drift differs
+    verdicts = {}  # Euler's steps on all sides, so only the drift differs
     for name in ("log_trace", "correlation"):
-        for who, other in (("corrected", corrected), ("printed", printed)):
+        for drift, other in (("corrected", corrected), ("printed", printed)):
             distance = Number(ks(*(v[name][np.isfinite(v[name])] for v in (law, other))))
-            judged = of_one_law(name).judge(
+            finding = of_one_law(name).judge(
                 "", lambda side, d=distance: NOISE if side.metric == "ks_noise" else d
             )
-            found[who, name] = judged.verdict
-    assert found["corrected", "log_trace"] == found["corrected", "correlation"] == HELD
-    assert found["printed", "correlation"] == NOT_HELD
+            verdicts[drift, name] = finding.verdict
+    assert verdicts["corrected", "log_trace"] == verdicts["corrected", "correlation"] == HELD
+    assert verdicts["printed", "correlation"] == NOT_HELD
