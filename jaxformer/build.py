@@ -212,7 +212,7 @@ def reads_tokens(config: Mapping[str, Any]) -> bool:
 
 def tokens_of(task: Task) -> dict[str, str]:
     """{"tokens": which prepared text a task reads}, or nothing: config.json holds it."""
-    return {"tokens": task.held.fingerprint} if isinstance(task, PreparedText) else {}
+    return {"tokens": task.prepared.fingerprint} if isinstance(task, PreparedText) else {}
 
 
 def said(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ Decimal: two numbers with exactly `digits` digits and their sum, then a stop.
     authors   4321+8765=2096.     least significant digit first (1234 + 5678 = 6912 here)
     paper     1234+5678=6912.     as the paper's example prints it
 
-Answer digits have their own tokens 20..29. The authors score a position if its INPUT is an answer
-token: the first answer digit, predicted from "=", is neither trained nor scored, and stop -> pad is
-(when the sum does not carry over). scored="strict" scores every answer digit and the stop instead.
+Answer digits have the tokens 20..29. The authors score a position if its input is an answer token.
+So the first answer digit, predicted from "=", is neither trained nor scored, and stop -> pad is
+scored when the sum does not carry over. scored="strict" scores every answer digit and the stop.
 """
 
 import math
@@ -65,7 +65,7 @@ class DecimalAddition(Task):
         for i in range(n):
             total.append((a[i] + b[i] + carry) % 10)
             carry = (a[i] + b[i] + carry) // 10
-        answer = jnp.stack([*total, carry])  # n + 1 digits, the last one 0 if nothing is carried
+        answer = jnp.stack([*total, carry])  # n + 1 digits; the last is the final carry
         n_answer = n + carry
         if self.format == "paper":
             a, b = a[::-1], b[::-1]
@@ -80,7 +80,7 @@ class DecimalAddition(Task):
         return Batch(inputs, targets, scored * 1.0)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """The best constant a position, and the best answer to a position and its token."""
+        """Returns accuracies of the best answer by position, and by position and token."""
         fit = trivial.fresh(self)
         return {
             "by_position": trivial.best_by(lambda b: _groups(b)[:1], fit, batch),
@@ -89,7 +89,7 @@ class DecimalAddition(Task):
         }
 
     def groups(self, batch: Batch) -> dict[str, jax.Array]:
-        """By how many digits carry over."""
+        """Returns groups by the number of digits that carry over."""
         n = self.digits
         a, b = batch.inputs[:, :n], batch.inputs[:, n + 1 : 2 * n + 1]
         if self.format == "paper":
@@ -107,7 +107,7 @@ class DecimalAddition(Task):
 
 @dataclass(frozen=True)
 class ModularAddition(OneAnswer):
-    """a, b -> (a + b) mod p over all p^2 ordered pairs; p need not be prime."""
+    """Modular addition a, b -> (a + b) mod p over all p^2 ordered pairs; p need not be prime."""
 
     p: int = 199
 
@@ -117,9 +117,10 @@ class ModularAddition(OneAnswer):
 
     @property
     def remark(self) -> str:
-        divisors = (d for d in range(2, int(self.p**0.5) + 1) if self.p % d == 0)
-        found = [f"p = {self.p} is not prime ({d} divides it); the papers' is." for d in divisors]
-        return found[0] if found else ""
+        divisor = next((d for d in range(2, int(self.p**0.5) + 1) if self.p % d == 0), None)
+        if divisor is None:
+            return ""
+        return f"p = {self.p} is not prime ({divisor} divides it); the papers' p is prime."
 
     @property
     def vocab_size(self) -> int:
@@ -138,7 +139,7 @@ class ModularAddition(OneAnswer):
         return True
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
-        del key  # enumerated
+        del key  # the index enumerates the pairs
         index = jnp.asarray(index, jnp.int32)
         a, b = index // self.p, index % self.p
         answer = (a + b) % self.p
@@ -146,7 +147,8 @@ class ModularAddition(OneAnswer):
         return Batch(jnp.stack([a, b]), targets, jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        zeros = np.asarray(batch.targets)[:, -1] == 0  # all sums are as frequent, over all pairs
+        # Over all pairs every sum is equally frequent, so that 0 is a best constant.
+        zeros = np.asarray(batch.targets)[:, -1] == 0
         return {
             "best_constant": float(zeros.mean()),
             "uniform": 1 / self.p,
@@ -159,13 +161,13 @@ class ModularAddition(OneAnswer):
 
 
 def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
-    """(position, token) of every token."""
+    """Returns the position and the token at each position."""
     inputs = np.asarray(batch.inputs)
     return np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape), inputs
 
 
 def _number(key: jax.Array, digits: int) -> jax.Array:
-    """Digits of a number with exactly that many, least significant first."""
+    """Returns the digits of a random number without leading zero, least significant first."""
     draws = jax.random.uniform(key, (digits,), jnp.float32)
-    low = jnp.where(jnp.arange(digits) == digits - 1, 1, 0)  # the leading digit is not zero
+    low = jnp.where(jnp.arange(digits) == digits - 1, 1, 0)  # no leading zero
     return low + jnp.floor(draws * (10 - low)).astype(jnp.int32)

@@ -1,10 +1,9 @@
-"""Logits that are never held whole: what the head reads, and the head, multiplied chunk by chunk.
+"""The cross-entropy of a large vocabulary, computed in chunks of positions.
 
     logits = h W,  nats = logsumexp(logits) - logits[target]
 
-A chunk is a number of positions. The backward pass computes each chunk's logits again, so that at
-any time one chunk of them is in memory, whatever the vocabulary and the batch are. The gradient of
-W is summed in W's own precision, also where products are taken in less.
+Only the logits of one chunk are in memory at a time. The backward pass computes them again. The
+gradient of W is summed in the precision of W, even if products have a lower one.
 """
 
 import functools
@@ -17,44 +16,44 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError
 
 
-class LateLogits(NamedTuple):
-    """Stands for the logits h W of shape (B, K, V)."""
+class DeferredLogits(NamedTuple):
+    """Logits h W of shape (B, K, V) that are not computed yet."""
 
     h_BxKxN: jax.Array
     kernel_NxV: jax.Array
-    chunk: int  # positions at once
+    chunk: int  # positions computed at a time
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (*self.h_BxKxN.shape[:2], self.kernel_NxV.shape[1])
 
     def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
-        """(B, K) nats of each target in `dtype`, (B, K) the most likely token."""
+        """Returns the (B, K) nats of each target in `dtype` and the (B, K) most likely tokens."""
         n = targets_BxK.size
         chunk = min(self.chunk, n)
         width, padding = self.h_BxKxN.shape[2], -n % chunk
         h_CxPxN = jnp.pad(self.h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
         targets_CxP = jnp.pad(targets_BxK.reshape(n), (0, padding)).reshape(-1, chunk)
         h_CxPxN = h_CxPxN.reshape(-1, chunk, width)
-        found: Any = _scores(jnp.dtype(dtype), h_CxPxN, self.kernel_NxV, targets_CxP)
-        nats_BxK, best_BxK = (x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in found)
+        scores: Any = _scores(jnp.dtype(dtype), h_CxPxN, self.kernel_NxV, targets_CxP)
+        nats_BxK, best_BxK = (x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in scores)
         return nats_BxK, best_BxK
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _scores(dtype: Any, h_CxPxN: jax.Array, kernel_NxV: jax.Array, targets_CxP: jax.Array) -> Any:
-    """(C, P) nats and (C, P) most likely tokens."""
+    """Returns (C, P) nats and (C, P) most likely tokens of C chunks of P positions."""
     return _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP)[0]
 
 
 def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
-    # A product in half precision is summed in that of the loss.
+    # Products in half precision are summed in the precision of the loss.
     return jnp.matmul(h_PxN, kernel_NxV.astype(h_PxN.dtype), preferred_element_type=dtype)
 
 
 def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
-    def score(one):
-        h_PxN, targets_P = one
+    def score(chunk):
+        h_PxN, targets_P = chunk
         logits_PxV = _logits(dtype, h_PxN, kernel_NxV)
         taken_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
         total_P = jax.nn.logsumexp(logits_PxV, -1)
@@ -64,19 +63,19 @@ def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
     return (nats_CxP, best_CxP), (h_CxPxN, kernel_NxV, targets_CxP, total_CxP)
 
 
-def _backward(dtype, kept, given):
-    """d nats / d logits = softmax - (1 at the target), a chunk at a time."""
-    h_CxPxN, kernel_NxV, targets_CxP, total_CxP = kept
+def _backward(dtype, residuals, cotangents):
+    """Applies d nats / d logits = softmax - onehot(target) chunk by chunk."""
+    h_CxPxN, kernel_NxV, targets_CxP, total_CxP = residuals
 
-    def back(sum_NxV, one):
-        h_PxN, targets_P, total_P, given_P = one
-        share_PxV = jnp.exp(_logits(dtype, h_PxN, kernel_NxV) - total_P[:, None])
+    def back(sum_NxV, chunk):
+        h_PxN, targets_P, total_P, cotangent_P = chunk
+        p_PxV = jnp.exp(_logits(dtype, h_PxN, kernel_NxV) - total_P[:, None])
         is_target_PxV = targets_P[:, None] == jnp.arange(kernel_NxV.shape[1])[None]
-        d_PxV = (given_P[:, None] * (share_PxV - is_target_PxV)).astype(h_PxN.dtype)
+        d_PxV = (cotangent_P[:, None] * (p_PxV - is_target_PxV)).astype(h_PxN.dtype)
         sum_NxV += jnp.matmul(h_PxN.T, d_PxV, preferred_element_type=sum_NxV.dtype)
         return sum_NxV, d_PxV @ kernel_NxV.T.astype(h_PxN.dtype)
 
-    parts = (h_CxPxN, targets_CxP, total_CxP, given[0])
+    parts = (h_CxPxN, targets_CxP, total_CxP, cotangents[0])
     kernel_gradient, h_gradient = jax.lax.scan(back, jnp.zeros_like(kernel_NxV), parts)
     return h_gradient, kernel_gradient, None
 
@@ -84,16 +83,16 @@ def _backward(dtype, kept, given):
 _scores.defvjp(_forward, _backward)
 
 
-def late_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> LateLogits:
-    """The logits of a model with a linear head called `unembed`."""
+def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> DeferredLogits:
+    """Returns the deferred logits of a model whose head is a linear layer named `unembed`."""
     h_BxKxN = model.apply({"params": params}, *inputs, head=False)
-    return LateLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
+    return DeferredLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
 
 
 def check_head(model: Any) -> None:
-    """Raises unless the model can leave its head to others."""
+    """Raises UserError unless the model's call takes head=False."""
     if "head" not in inspect.signature(model.__call__).parameters:
         raise UserError(
-            f"train.loss_chunk needs a model that takes head=False and has a linear `unembed`, as "
-            f"the decoder does; {type(model).__name__} has not: leave it at 0."
+            f"train.loss_chunk needs a model that takes head=False and has a linear `unembed`, "
+            f"such as the decoder; {type(model).__name__} does not: set train.loss_chunk=0."
         )

@@ -1,6 +1,6 @@
-"""Which class a document of prepared text is of: sentiment, or which way round it is written.
+"""Classification of documents of a prepared text, for example by sentiment.
 
-tokens="" is the packaged chain in two classes, forwards and backwards, which needs no file.
+tokens="" is the packaged chain, whose two classes are written forwards and backwards.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from jaxformer.data.tokens import Tokens
 from jaxformer.tasks.language import PreparedText
 from jaxformer.tasks.task import TRAIN, Batch, most_frequent
 
-COUNTED = 20_000  # training documents that the bag of words is fitted on, at most
+MAX_BAG_OF_WORDS_DOCUMENTS = 20_000
 
 
 @dataclass(frozen=True)
 class DocumentClass(PreparedText):
-    """The class of a document, of which the first `window` tokens are shown, padded with ends."""
+    """Predicts the class of a document from its first `window` tokens, padded with end tokens."""
 
     documents: bool = True
 
@@ -28,13 +28,13 @@ class DocumentClass(PreparedText):
         super().__post_init__()
         if not self.documents:
             raise UserError("a class belongs to a document: leave task.documents at True.")
-        if len(self.held.labels) < 2:
+        if len(self.prepared.labels) < 2:
             raise UserError(
                 f"the documents of {self.tokens} have no classes: prepare them with --label=FIELD."
             )
 
     @property
-    def two_ways(self) -> bool:
+    def has_reversed_chain(self) -> bool:
         return True
 
     @property
@@ -43,22 +43,22 @@ class DocumentClass(PreparedText):
 
     @property
     def answers(self) -> int:
-        return len(self.held.labels)
+        return len(self.prepared.labels)
 
     @property
     def sizes(self) -> dict[str, int]:
-        return super().sizes | {"classes": self.answers, "pad": self.held.end}
+        return super().sizes | {"classes": self.answers, "pad": self.prepared.end}
 
     @property
     def _row(self) -> int:
         return self.window
 
     def rows(self, part: int, index_B: np.ndarray, shift_B: np.ndarray) -> np.ndarray:
-        """The tokens of documents, the length of each, its class."""
+        """Returns the tokens of each document, its length and its class."""
         rows = super().rows(part, index_B, shift_B)
-        first = self.held.part(("train", "validation", "test")[part]).first
-        labels_B = self.held.labels_of(first + index_B)
-        if (labels_B < 0).any():  # of a text that was prepared before such rows were refused
+        first = self.prepared.part(("train", "validation", "test")[part]).first
+        labels_B = self.prepared.labels_of(first + index_B)
+        if (labels_B < 0).any():  # texts prepared by older versions may hold them
             raise UserError(
                 f"{(labels_B < 0).sum()} of {len(labels_B)} documents of {self.tokens} have no "
                 "class: leave them out and prepare the text again."
@@ -70,7 +70,7 @@ class DocumentClass(PreparedText):
         return Batch(rows_BxR[:, : self.window], label_Bx1, jnp.ones(label_Bx1.shape))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """The most frequent class, and naive Bayes on how often each token occurs."""
+        """Returns the accuracies of the most frequent class and of naive Bayes on token counts."""
         targets = np.asarray(batch.targets)[:, 0]
         scores = bag_of_words(self)[np.asarray(batch.inputs)].sum(1)
         return {
@@ -81,14 +81,14 @@ class DocumentClass(PreparedText):
 
 @cache
 def bag_of_words(task: DocumentClass) -> np.ndarray:
-    """(V, C) log p(token | class), smoothed by one; padding says nothing."""
-    held: Tokens = task.held
-    n = min(task.count(TRAIN), COUNTED)
+    """Returns (V, C) log p(token | class) with add-one smoothing; padding contributes 0."""
+    prepared: Tokens = task.prepared
+    n = min(task.count(TRAIN), MAX_BAG_OF_WORDS_DOCUMENTS)
     rows = task.rows(TRAIN, np.arange(n) * task.count(TRAIN) // n, np.zeros(n, np.int64))
     tokens, labels = rows[:, : task.window], rows[:, -1]
-    counts = np.ones((held.vocab_size, task.answers))
+    counts = np.ones((prepared.vocab_size, task.answers))
     for c in range(task.answers):
-        counts[:, c] += np.bincount(tokens[labels == c].ravel(), minlength=held.vocab_size)
-    counts[held.end] = 0
+        counts[:, c] += np.bincount(tokens[labels == c].ravel(), minlength=prepared.vocab_size)
+    counts[prepared.end] = 0
     p = counts / counts.sum(0)
     return np.log(np.where(p > 0, p, 1))

@@ -1,13 +1,12 @@
-"""Dyck-1: is this string of parentheses balanced?
+"""Dyck-1: classification of strings of parentheses as balanced or not.
 
     ( ( ) ) ?  -> ")" if balanced, else "("        tokens: 0 pad, 1 "(", 2 ")", 3 "?"
 
-`pairs` = K is the longest half: strings have up to 2K parentheses. The paper's "length 40" is
-K = 20 if it counts parentheses and K = 40 if it counts as the authors' examples do. One string in
-three is coin flips of uniform length; the others are balanced, t ~ U{1..K} pairs, and half of those
-are kept as they are; everything else is mutated by swaps and flips and labelled anew. Counting "("
-and ")" scores 93 %, so `accuracy_hard` is the score on strings with equal counts that are not
-balanced.
+Strings have up to 2K parentheses, K = `pairs`. The paper's "length 40" means K = 20 if it counts
+parentheses, and K = 40 if it counts as the authors' examples do. A third of the strings are coin
+flips of uniform length. The others are balanced, with t ~ U{1..K} pairs; half of them stay balanced
+and half are mutated by swaps and flips. Labels are computed at the end. Comparing the counts of "("
+and ")" scores 93 %. So `accuracy_hard` scores unbalanced strings with equal counts.
 """
 
 import math
@@ -21,7 +20,7 @@ import numpy as np
 from jaxformer.core.errors import check_range
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import (
-    FEW,
+    MIN_EXAMPLES_OF_A_KIND,
     TOKEN_SCORES,
     Batch,
     Declared,
@@ -32,7 +31,7 @@ from jaxformer.tasks.task import (
 )
 
 OPEN, CLOSE, ASK = 1, 2, 3
-MOST_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
+MAX_SWAPS = 16  # a geometric count exceeds it once in 65,536 examples
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class Dyck(OneAnswer):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         K = self.pairs
         grow_key, draw_key = jax.random.split(key)
-        u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MOST_SWAPS,), jnp.float32)
-        kind, coins, places = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MOST_SWAPS)
+        u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MAX_SWAPS,), jnp.float32)
+        kind, coins, places = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
         mode = jnp.floor(kind[4] * 4).astype(jnp.int32)
 
         is_coin = kind[0] < 1 / 3
@@ -69,10 +68,10 @@ class Dyck(OneAnswer):
         flips = jnp.where(flip, _geometric(kind[7]) * doubled, 0)
         first, second = (jnp.floor(p * n).astype(jnp.int32) for p in places[:2])
         s = jax.lax.fori_loop(
-            0, MOST_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
+            0, MAX_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
         )
         flipped = jnp.floor(places[2:].ravel() * n).astype(jnp.int32)
-        counted = (jnp.arange(2 * MOST_SWAPS) < flips).astype(jnp.int32)
+        counted = (jnp.arange(2 * MAX_SWAPS) < flips).astype(jnp.int32)
         times = jnp.zeros(2 * K, jnp.int32).at[flipped].add(counted)
         s = s ^ (times % 2 == 1)
 
@@ -80,11 +79,14 @@ class Dyck(OneAnswer):
         tokens = jnp.where(place < n, jnp.where(jnp.append(s, False), OPEN, CLOSE), 0)
         tokens = jnp.where(place == n, ASK, tokens).astype(jnp.int32)
         answer = jnp.where(is_balanced(tokens), CLOSE, OPEN)
-        asked = tokens == ASK
-        return Batch(tokens, jnp.where(asked, answer, 0).astype(jnp.int32), asked * 1.0)
+        is_query = tokens == ASK
+        return Batch(tokens, jnp.where(is_query, answer, 0).astype(jnp.int32), is_query * 1.0)
 
     def is_common(self, example: Batch) -> jax.Array:
-        """Of n symbols there are 2^n strings, C(n, n/2) with equal counts, and fewer balanced."""
+        """Returns True for lengths n with few strings of the example's kind.
+
+        There are 2^n strings, C(n, n/2) with equal counts, and C(n, n/2)/(n/2 + 1) balanced ones.
+        """
         tokens = example.inputs
         n = (tokens == ASK).argmax()
         equal = (tokens == OPEN).sum() == (tokens == CLOSE).sum()
@@ -104,7 +106,7 @@ class Dyck(OneAnswer):
         return scores | {"accuracy_hard": Scores(accuracy.value, accuracy.weight * hard)}
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Always the commoner answer; equal counts; equal counts and the right ends."""
+        """Returns accuracies of the majority answer, of equal counts, and of counts and ends."""
         inputs, targets, weights = map(np.asarray, batch)
         balanced = (targets * (weights > 0)).sum(-1) == CLOSE
         n = (inputs == ASK).argmax(-1)
@@ -120,7 +122,7 @@ class Dyck(OneAnswer):
         }
 
     def groups(self, batch: Batch) -> dict[str, jax.Array]:
-        """By the number of parentheses: 1-2, 3-4, 5-8, and so on."""
+        """Returns groups by the number of parentheses: 1-2, 3-4, 5-8, and so on."""
         lows = [1, *(2**i + 1 for i in range(1, self.pairs.bit_length() + 1))]
         bounds = [(low, min(max(2, 2 * (low - 1)), 2 * self.pairs)) for low in lows]
         bounds = [(low, high) for low, high in bounds if low <= high]
@@ -128,26 +130,27 @@ class Dyck(OneAnswer):
 
     @property
     def declared(self) -> Declared:
-        known = ("majority", "equal_counts", "equal_counts_and_ends", "unigram_loss")
-        return Declared((*TOKEN_SCORES, "accuracy_hard"), known)
+        names = ("majority", "equal_counts", "equal_counts_and_ends", "unigram_loss")
+        return Declared((*TOKEN_SCORES, "accuracy_hard"), names)
 
 
 def _longest(count: Callable[[int], int]) -> int:
-    """The length up to which there are few strings of a kind."""
-    return max(n for n in range(40) if count(n) < FEW)
+    """Returns the largest length at which a kind has few strings."""
+    return max(n for n in range(40) if count(n) < MIN_EXAMPLES_OF_A_KIND)
 
 
 def is_balanced(tokens: jax.Array) -> jax.Array:
-    """Depth never below zero and zero at the end."""
+    """Returns True if the nesting depth is never negative and ends at zero."""
     depth = jnp.cumsum((tokens == OPEN) * 1 - (tokens == CLOSE) * 1)
     return (depth >= 0).all() & (depth[-1] == 0)
 
 
 def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
-    """A balanced string: t pairs are "(" (t-1 pairs) ")" or u pairs and t-u pairs, by a coin.
+    """Returns a random balanced string as booleans, True for "(".
 
-    The recursion runs on a stack of pair counts, with -1 for a ")" to be written; two random
-    numbers serve each of the at most 4t - 1 visits.
+    By a coin flip, t pairs become "(" (t-1 pairs) ")", or u pairs followed by t-u pairs. The
+    recursion uses a stack of pair counts, with -1 for a pending ")". It takes at most 4t - 1
+    visits with two random numbers each.
     """
     u = jax.random.uniform(key, (4 * most, 2), jnp.float32)
 
@@ -159,7 +162,7 @@ def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
         left = 1 + jnp.floor(u[i, 1] * jnp.maximum(t - 1, 1)).astype(jnp.int32)
         left = jnp.minimum(left, jnp.maximum(t - 1, 1))
         base = jnp.maximum(top - 1, 0)
-        # Wrapping leaves ")" below the inside; splitting leaves the right part below the left one.
+        # Wrapping pushes ")" below the inside; splitting pushes the right part below the left.
         below, above = jnp.where(wrap, -1, t - left), jnp.where(wrap, t - 1, left)
         grown = stack.at[base].set(below).at[base + 1].set(above)
         stack = jnp.where(idle | (t < 1), stack, grown)
@@ -175,12 +178,12 @@ def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
 
 
 def _geometric(uniform: jax.Array) -> jax.Array:
-    """1 + the number of heads before the first tail: P(count > c) = 2^-c, at most MOST_SWAPS."""
+    """Returns a geometric count with P(count > c) = 2^-c, at most MAX_SWAPS."""
     count = 1 + jnp.floor(-jnp.log2(jnp.maximum(1 - uniform, 1e-9))).astype(jnp.int32)
-    return jnp.minimum(count, MOST_SWAPS)
+    return jnp.minimum(count, MAX_SWAPS)
 
 
 def _swap(s: jax.Array, p: jax.Array, q: jax.Array, wanted: jax.Array) -> jax.Array:
-    """s with places p and q exchanged, if wanted and p < q."""
+    """Exchanges positions p and q of s if `wanted` and p < q."""
     swapped = s.at[p].set(s[q]).at[q].set(s[p])
     return jnp.where(wanted & (p < q), swapped, s)

@@ -1,26 +1,26 @@
-"""Hashes of examples, and orders of a set that need no table. All are pure and jit-safe."""
+"""Hashes of examples and permutations without a table. All functions are pure and jit-safe."""
 
 import jax
 import jax.numpy as jnp
 
 
 def fingerprints(inputs_BxT: jax.Array) -> jax.Array:
-    """A 32-bit hash of each row. A collision only redraws a sample that need not be."""
+    """Returns a 32-bit hash of each row, (B,). A collision only redraws an example needlessly."""
     place_T = _scramble(jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32) + 1)
     tokens_BxT = _scramble(inputs_BxT.astype(jnp.uint32) + 1)
     return _scramble(tokens_BxT + place_T[None]).sum(-1, dtype=jnp.uint32)
 
 
 def unit(fingerprint: jax.Array) -> jax.Array:
-    """A number in [0, 1) from a fingerprint, whose bits are not those that compare sets."""
+    """Returns a number in [0, 1) that is independent of the fingerprint's own bits."""
     return _scramble(fingerprint + jnp.uint32(0x9E3779B9)).astype(jnp.float32) / 2.0**32
 
 
 def shuffled(key: jax.Array, place: jax.Array, size: int) -> jax.Array:
-    """The place-th index of an endless visit to 0..size-1, each epoch in an order of its own.
+    """Returns the index at a place of an endless shuffled stream over 0..size-1.
 
-    A four-round Feistel network permutes the next power of four; values beyond the set are sent
-    through again until they fall inside, so an epoch visits every index once with no table.
+    Every epoch visits each index once, in a new order, without a table: a four-round Feistel
+    network permutes the next power of four, and values beyond the set pass through it again.
     """
     half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
     mask = jnp.uint32(2**half_bits - 1)
@@ -38,7 +38,7 @@ def shuffled(key: jax.Array, place: jax.Array, size: int) -> jax.Array:
 
 
 def _scramble(x: jax.Array) -> jax.Array:
-    """A bijection of 32-bit words that spreads every bit (the finaliser of MurmurHash3)."""
+    """Mixes the bits of 32-bit words bijectively (the finaliser of MurmurHash3)."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)

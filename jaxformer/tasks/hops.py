@@ -1,11 +1,11 @@
-"""k-hop induction (Sanford et al.): follow "what came after the last time I saw this" k times.
+"""k-hop induction (Sanford et al.): follow k references back through a sequence.
 
-    k s_1 s_2 .. s_m        k ~ U{0..K}, letters without immediate repetition
-    blank, then at every position i the letter s_j after k hops j <- 1 + max{j' < j: s_j' = s_j}
-    from j = i, or "~" if there is no such j
+    inputs    k s_1 s_2 .. s_m     k ~ U{0..K}, letters without immediate repetition
+    targets   blank, then for each position i the letter s_j, where j starts at i and hops k times:
+              j <- 1 + max{j' < j: s_j' = s_j}; "~" if there is no such j
 
-Every position is scored, the blank and "~" too, so the plain accuracy has a high floor: read
-`accuracy_existing` (answers that exist) beside it, also by the number of hops.
+Every position is scored, including the blank and "~". So the plain accuracy has a high floor, and
+`accuracy_existing` scores only answers that exist, also by the number of hops.
 """
 
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ from jaxformer.tasks.task import (
 class Hops(Task):
     max_hops: int = 16  # K
     letters: int = 4
-    tokens: int = 99  # input tokens, the hop count included
+    tokens: int = 99  # input tokens, including the hop count
 
     def __post_init__(self):
         check_range("letters of k-hop", self.letters, 2, 100_000)
         check_range("tokens of k-hop", self.tokens, 2, 100_000)
-        # A hop goes back by at least one letter, and each k is a metric of its own.
+        # A hop goes back by at least one letter, and each k has its own metric.
         check_range("max_hops of k-hop", self.max_hops, 1, min(self.tokens - 1, 256))
 
     @property
@@ -71,7 +71,7 @@ class Hops(Task):
 
         place = jnp.arange(m)
         earlier = (s[:, None] == s[None, :]) & (place[None, :] < place[:, None])
-        back = jnp.where(earlier, place[None, :] + 1, -1).max(1)  # one hop from each place
+        back = jnp.where(earlier, place[None, :] + 1, -1).max(1)  # target of one hop
 
         def hop(t, j):
             return jnp.where((t < k) & (j >= 0), back[jnp.maximum(j, 0)], j)
@@ -96,7 +96,7 @@ class Hops(Task):
         return ("accuracy", "accuracy_existing")
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Constants a hop count and position, then also knowing the current letter."""
+        """Returns accuracies of the best answer by hop count and position, and by letter too."""
         fit = trivial.fresh(self)
         return {
             "by_hops_and_position": trivial.best_by(lambda b: _groups(b)[:2], fit, batch),
@@ -107,12 +107,12 @@ class Hops(Task):
 
     @property
     def declared(self) -> Declared:
-        known = ("by_hops_and_position", "by_hops_position_and_letter", "fraction_missing")
-        return Declared((*TOKEN_SCORES, "accuracy_existing"), (*known, "unigram_loss"))
+        names = ("by_hops_and_position", "by_hops_position_and_letter", "fraction_missing")
+        return Declared((*TOKEN_SCORES, "accuracy_existing"), (*names, "unigram_loss"))
 
 
 def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
-    """(hop count, position, letter) of every token."""
+    """Returns the hop count, the position and the letter at each position."""
     inputs = np.asarray(batch.inputs)
     hops, place = inputs[:, :1], np.arange(inputs.shape[1])
     return np.broadcast_to(hops, inputs.shape), np.broadcast_to(place, inputs.shape), inputs

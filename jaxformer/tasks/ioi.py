@@ -1,11 +1,11 @@
-"""Synthetic indirect object identification (Appendix J of the associations paper).
+"""Synthetic indirect object identification (arXiv 2406.03068, Appendix J).
 
-Uniform tokens other than q; then the trigger q at three places of the sequence, at least two apart,
-followed by ybar once and by yD twice in random order; z_T = q, and the answer is tau with
-probability alpha, else
+A sequence has uniform tokens other than q. The trigger q stands at three positions, at least two
+apart, and is followed once by ybar and twice by yD, in random order. The last token z_T is q. The
+answer is the noise token tau with probability alpha, and otherwise
 
-    reading "rarer": ybar, the token that follows q once (as in IOI, and as the construction has it)
-    reading "more":  the token that follows q twice (as the prose says: "which appears more")
+    reading "rarer": ybar, the token that follows q once (as in IOI and in the construction)
+    reading "more":  yD, the token that follows q twice (the text: "which appears more")
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ READINGS = ("rarer", "more")
 
 @dataclass(frozen=True)
 class SyntheticIOI(OneAnswer):
-    n_symbols: int = 32  # N: q is the last of them, tau = N
+    n_symbols: int = 32  # N; token N - 1 is q, token N is tau
     context: int = 32  # T
     alpha: float = 0.5
     reading: str = "rarer"
@@ -59,15 +59,15 @@ class SyntheticIOI(OneAnswer):
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         N, T, q = self.n_symbols, self.context, self.n_symbols - 1
-        # One draw for everything: compiling the generator is what costs, not running it.
-        draws = jax.random.uniform(key, (2 * T,), jnp.float32)  # also under x64
+        # One draw for everything, because compiling the generator is slow.
+        draws = jax.random.uniform(key, (2 * T,), jnp.float32)  # float32 even under x64
         u, places, others = draws[:4], draws[4:T], draws[T:]
         others_T = jnp.floor(others * q).astype(jnp.int32)
-        # Of the N - 1 tokens beside q: ybar, and yD among the rest.
+        # ybar is one of the N - 1 tokens other than q; yD is one of the N - 2 others.
         ybar = jnp.floor(u[0] * (N - 1)).astype(jnp.int32)
         doubled = jnp.floor(u[1] * (N - 2)).astype(jnp.int32)
         doubled = doubled + (doubled >= ybar)
-        # Three of T - 4 places without gaps, spread by 0, 1, 2: uniform over starts two apart.
+        # Choose 3 of T - 4 slots, sort, add 0, 1, 2: uniform over triples at least two apart.
         starts_3 = jnp.sort(jax.lax.top_k(places, 3)[1]) + jnp.arange(3)
         once = jnp.floor(u[3] * 3).astype(jnp.int32)
         answers_3 = jnp.where(jnp.arange(3) == once, ybar, doubled).astype(jnp.int32)

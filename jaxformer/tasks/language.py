@@ -1,11 +1,11 @@
-"""Prepared text (`experiments/prepare.py`): what comes next, and what is masked.
+"""Language modelling on prepared text (`experiments/prepare.py`): next tokens and masked tokens.
 
-tokens=""            the packaged chain of symbols, which needs no file
+tokens=""            the packaged Markov chain of symbols, which needs no file
 tokens="NAME"        a prepared folder: a path, or a folder of runs/data (or $JAXFORMER_DATA)
-documents=False      packed: windows of the whole text, cut anew in each epoch
-documents=True       as the authors of the MixiT papers do: the beginning of a document an
-                     example, padded with ends; what is padded is not scored
-fingerprint          of the tokens that are meant ("" takes any): printed by prepare.py
+documents=False      packed windows of the whole text, shifted in each epoch
+documents=True       the beginning of each document, padded with end tokens that are not scored
+                     (as in the code of the MixiT papers)
+fingerprint          of the expected tokens, printed by prepare.py; "" accepts any
 """
 
 from abc import abstractmethod
@@ -16,19 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_range
 from jaxformer.data import ngrams
 from jaxformer.data.chain import packaged
 from jaxformer.data.tokens import PARTS, Tokens, open_tokens
 from jaxformer.tasks.disk import DiskTask
+from jaxformer.tasks.masking import check_masking, mask_tokens
 from jaxformer.tasks.task import Batch, Scores, most_frequent, token_metrics
-
-MASKINGS = ("plain", "bert")
 
 
 @dataclass(frozen=True)
 class PreparedText(DiskTask):
-    """What the tasks on prepared text share."""
+    """A task on the tokens of a prepared text."""
 
     tokens: str = ""
     window: int = 64
@@ -37,35 +36,35 @@ class PreparedText(DiskTask):
 
     def __post_init__(self):
         check_range("task.window", self.window, 2, 10**6)
-        found = self.held.fingerprint
-        if self.fingerprint and found != self.fingerprint:
+        fingerprint = self.prepared.fingerprint
+        if self.fingerprint and fingerprint != self.fingerprint:
             raise UserError(
-                f"task.tokens {self.tokens!r} has the fingerprint {found}; the one that is meant "
-                f"is {self.fingerprint}. Prepare that text again; a new run takes any text with "
-                "task.fingerprint=''."
+                f"task.tokens {self.tokens!r} has the fingerprint {fingerprint}, expected "
+                f"{self.fingerprint}. Prepare that text again, or start a new run with "
+                "task.fingerprint='', which accepts any text."
             )
         for name in PARTS:
-            here = self.held.part(name)
-            if here.stop - here.start < self._row or here.last == here.first:
+            span = self.prepared.part(name)
+            if span.stop - span.start < self._row or span.last == span.first:
                 raise UserError(
-                    f"the {name} part of {self.tokens or 'the chain'} has {here.stop - here.start} "
-                    f"tokens, and an example takes {self._row}: take a longer text, a larger share "
+                    f"the {name} part of {self.tokens or 'the chain'} has {span.stop - span.start} "
+                    f"tokens, and an example needs {self._row}: use a longer text, a larger share "
                     "of it (prepare.py), or a smaller task.window."
                 )
 
     @property
-    def held(self) -> Tokens:
-        """The tokens, opened."""
-        return opened(self.tokens, self.two_ways)
+    def prepared(self) -> Tokens:
+        """The opened token files."""
+        return open_prepared(self.tokens, self.has_reversed_chain)
 
     @property
-    def two_ways(self) -> bool:
-        """Does the chain come in two classes?"""
+    def has_reversed_chain(self) -> bool:
+        """True if the packaged chain has two classes: forwards and backwards."""
         return False
 
     @property
     def vocab_size(self) -> int:
-        return self.held.vocab_size
+        return self.prepared.vocab_size
 
     @property
     def length(self) -> int:
@@ -78,27 +77,27 @@ class PreparedText(DiskTask):
     @property
     @abstractmethod
     def _row(self) -> int:
-        """Tokens of a row."""
+        """The number of tokens of a row."""
 
     def count(self, part: int) -> int:
-        here = self.held.part(PARTS[part])
+        span = self.prepared.part(PARTS[part])
         if self.documents:
-            return here.last - here.first
-        return max((here.stop - here.start) // self.window - 1, 1)
+            return span.last - span.first
+        return max((span.stop - span.start) // self.window - 1, 1)
 
     def rows(self, part: int, index_B: np.ndarray, shift_B: np.ndarray) -> np.ndarray:
-        """Tokens; of documents as int32, with the length of each behind them."""
-        here = self.held.part(PARTS[part])
+        """Returns windows of tokens, or documents as int32 followed by their lengths."""
+        span = self.prepared.part(PARTS[part])
         if self.documents:
-            tokens, lengths = self.held.documents(here.first + index_B, self._row)
+            tokens, lengths = self.prepared.documents(span.first + index_B, self._row)
             return np.concatenate([tokens.astype(np.int32), lengths[:, None]], 1)
-        # Where the first window begins moves with the epoch, so that other tokens stand at its end.
-        free = here.stop - here.start - self._row - (self.count(part) - 1) * self.window
-        start_B = here.start + shift_B % min(free + 1, self.window) + index_B * self.window
-        return self.held.windows(start_B, self._row)
+        # The start of the first window moves with the epoch, so that windows end elsewhere.
+        free = span.stop - span.start - self._row - (self.count(part) - 1) * self.window
+        start_B = span.start + shift_B % min(free + 1, self.window) + index_B * self.window
+        return self.prepared.windows(start_B, self._row)
 
     def split(self, rows_BxR: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """(B, row) tokens, (B, row) which of them are of the text."""
+        """Returns (B, R) tokens and (B, R) booleans: False for padding."""
         tokens_BxR = rows_BxR[:, : self._row].astype(jnp.int32)
         if not self.documents:
             return tokens_BxR, jnp.ones(tokens_BxR.shape, bool)
@@ -107,9 +106,9 @@ class PreparedText(DiskTask):
 
 @dataclass(frozen=True)
 class NextToken(PreparedText):
-    """The next token at every position. `batch_of` is that of the papers' log perplexity: a mean
-    over batches of that many examples, so that short examples count more; 0 leaves it out."""
+    """Prediction of the next token at every position."""
 
+    # Examples in a batch of the papers' log perplexity, a mean of batch means; 0 omits that score.
     batch_of: int = 0
 
     @property
@@ -125,60 +124,56 @@ class NextToken(PreparedText):
         return {"log_perplexity": ("loss", self.batch_of)} if self.batch_of else {}
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
-        tokens_BxR, real_BxR = self.split(rows_BxR)
-        scored = (real_BxR[:, 1:] & real_BxR[:, :-1]) * 1.0
+        tokens_BxR, is_text_BxR = self.split(rows_BxR)
+        scored = (is_text_BxR[:, 1:] & is_text_BxR[:, :-1]) * 1.0
         return Batch(tokens_BxR[:, :-1], tokens_BxR[:, 1:], scored)
 
     def metrics(self, logits_BxKxV, batch: Batch) -> dict[str, Scores]:
-        """Beside loss and accuracy, bits a byte of text: it compares tokenizers."""
+        """Returns token scores and bits by byte of text, which compare across tokenizers."""
         scores = token_metrics(logits_BxKxV, batch)
         loss, weight = scores["loss"]
-        table = jnp.asarray(self.held.bytes_of_token, batch.weights.dtype)
+        table = jnp.asarray(self.prepared.bytes_of_token, batch.weights.dtype)
         bytes_B = (table[batch.targets] * batch.weights).sum(-1)
         bits_B = loss * weight / jnp.log(2.0).astype(loss.dtype)
         return scores | {"bits_per_byte": Scores(bits_B / jnp.maximum(bytes_B, 1e-9), bytes_B)}
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Predictors that look back no, one or two tokens, fitted on the training text: on its
-        first 5,000,000 tokens (`ngrams.MOST`) if it is longer."""
+        """Returns scores of n-gram predictors of order 1 to 3.
+
+        They are fitted on at most the first 5,000,000 training tokens (`ngrams.MOST`).
+        """
         scored = np.asarray(batch.weights) > 0
         inputs, targets = np.asarray(batch.inputs), np.asarray(batch.targets)
         before = np.concatenate([np.full((len(inputs), 1), -1), inputs[:, :-1]], 1)
-        fitted = fitted_to(self.held)
-        c = targets[scored]
-        p = fitted.probabilities(before[scored], inputs[scored], c)
-        bytes_ = self.held.bytes_of_token[c].sum()
+        fitted = fit_ngrams(self.prepared)
+        targets_N = targets[scored]
+        p = fitted.probabilities(before[scored], inputs[scored], targets_N)
+        n_bytes = self.prepared.bytes_of_token[targets_N].sum()
         return {
-            "best_constant": most_frequent(c, np.ones_like(c)),
-            "bigram_accuracy": float((fitted.best_after()[inputs[scored]] == c).mean()),
-            **{f"{name}_loss": float(-np.log(p_c).mean()) for name, p_c in p.items()},
+            "best_constant": most_frequent(targets_N, np.ones_like(targets_N)),
+            "bigram_accuracy": float((fitted.best_after()[inputs[scored]] == targets_N).mean()),
+            **{f"{name}_loss": float(-np.log(p_N).mean()) for name, p_N in p.items()},
             **{
-                f"{name}_bits_per_byte": float(-np.log2(p_c).sum() / bytes_)
-                for name, p_c in p.items()
+                f"{name}_bits_per_byte": float(-np.log2(p_N).sum() / n_bytes)
+                for name, p_N in p.items()
             },
         }
 
 
 @dataclass(frozen=True)
 class MaskedTokens(PreparedText):
-    """Each token is chosen with probability `rate`, and the model names it.
-
-    masking="plain": every chosen position shows the mask, the last id. "bert": 80 % show the mask,
-    10 % a random token, 10 % their own.
-    """
+    """Prediction of masked tokens; each is masked with probability `rate` (tasks/masking.py)."""
 
     rate: float = 0.15
     masking: str = "plain"
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 < self.rate < 1:
-            raise UserError(f"task.rate must be between 0 and 1, got {self.rate}.")
-        check_choice("masking", self.masking, MASKINGS)
+        check_masking(self.rate, self.masking)
 
     @property
     def vocab_size(self) -> int:
-        return self.held.vocab_size + 1
+        return self.prepared.vocab_size + 1
 
     @property
     def _row(self) -> int:
@@ -189,35 +184,30 @@ class MaskedTokens(PreparedText):
         return "loss"
 
     def batch(self, rows_BxR: jax.Array, keys_B: jax.Array) -> Batch:
-        tokens_BxT, real_BxT = self.split(rows_BxR)
+        tokens_BxT, is_text_BxT = self.split(rows_BxR)
         draws = jax.vmap(lambda key: jax.random.uniform(key, (3, self.window), jnp.float32))(keys_B)
-        chosen_BxT, kind_BxT, other_BxT = jnp.moveaxis(draws, 1, 0)
-        mask = self.held.vocab_size
-        shown_BxT = jnp.full_like(tokens_BxT, mask)
-        if self.masking == "bert":
-            random_BxT = jnp.floor(other_BxT * mask).astype(jnp.int32)
-            kept = jnp.where(kind_BxT < 0.9, random_BxT, tokens_BxT)
-            shown_BxT = jnp.where(kind_BxT < 0.8, mask, kept)
-        scored_BxT = (chosen_BxT < self.rate) & real_BxT
+        draws_3xBxT = jnp.moveaxis(draws, 1, 0)
+        mask = self.prepared.vocab_size
+        shown_BxT, masked_BxT = mask_tokens(tokens_BxT, draws_3xBxT, mask, self.rate, self.masking)
+        scored_BxT = masked_BxT & is_text_BxT
         return Batch(jnp.where(scored_BxT, shown_BxT, tokens_BxT), tokens_BxT, scored_BxT * 1.0)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """The predictor that knows how frequent tokens are (in the same first tokens as the n-grams
-        of `NextToken`) and nothing else."""
-        c = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]
+        """Returns scores of the best constant and of the unigram predictor."""
+        targets_N = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]
         return {
-            "best_constant": most_frequent(c, np.ones_like(c)),
-            "unigram_loss": float(-np.log(fitted_to(self.held).unigram_V[c]).mean()),
+            "best_constant": most_frequent(targets_N, np.ones_like(targets_N)),
+            "unigram_loss": float(-np.log(fit_ngrams(self.prepared).unigram_V[targets_N]).mean()),
         }
 
 
-def opened(name: str, two_ways: bool) -> Tokens:
-    return open_tokens(name) if name else packaged(two_ways)
+def open_prepared(name: str, has_reversed_chain: bool) -> Tokens:
+    return open_tokens(name) if name else packaged(has_reversed_chain)
 
 
 @cache
-def fitted_to(held: Tokens) -> ngrams.Ngrams:
-    """The n-grams of the training part, of its first `ngrams.MOST` tokens if it is longer."""
-    here = held.part("train")
-    tokens = held.tokens(here.start, min(here.stop, here.start + ngrams.MOST))
-    return ngrams.fit(tokens, held.vocab_size)
+def fit_ngrams(prepared: Tokens) -> ngrams.Ngrams:
+    """Fits n-grams to at most the first `ngrams.MOST` training tokens."""
+    span = prepared.part("train")
+    tokens = prepared.tokens(span.start, min(span.stop, span.start + ngrams.MOST))
+    return ngrams.fit(tokens, prepared.vocab_size)

@@ -1,10 +1,10 @@
-"""Memorisation: a random table of size x size entries, learned by heart.
+"""Memorisation of a random table of size x size entries.
 
     (k_1, k_2 + size) -> value ~ U{0..size-1}, one fixed draw for each of the size^2 pairs
 
-There is no test set: the training accuracy is the number. A table entry is log2(size) bits, so a
-model that knows a fraction `acc` of N entries stores N acc log2(size) bits; by cross-entropy
-it stores N max(0, log2(size) - CE/ln 2), which does not credit a lucky guess.
+There is no test set: the training accuracy is reported. A table entry has log2(size) bits, so a
+model that recalls a fraction `acc` of N entries stores N acc log2(size) bits. Measured by
+cross-entropy it stores N max(0, log2(size) - CE/ln 2), which gives no credit to lucky guesses.
 """
 
 import math
@@ -21,8 +21,8 @@ from jaxformer.tasks.task import TOKEN_SCORES, Batch, Declared, OneAnswer
 
 @dataclass(frozen=True)
 class Memorize(OneAnswer):
-    symbols: int = 512  # of each key and of the values
-    table_seed: int = 0  # draws the table, one for all members and variants
+    symbols: int = 512  # number of first keys, second keys and values
+    table_seed: int = 0  # the table is the same for all members and variants
 
     def __post_init__(self):
         check_range("symbols of memorize", self.symbols, 2, 40_000)
@@ -41,7 +41,7 @@ class Memorize(OneAnswer):
         return self.symbols**2
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
-        del key  # enumerated: the index says which entry of the table
+        del key  # the index enumerates the table's entries
         index = jnp.asarray(index, jnp.int32)
         table_key = jax.random.fold_in(jax.random.key(self.table_seed), index)
         value = jax.random.randint(table_key, (), 0, self.symbols, jnp.int32)
@@ -49,7 +49,7 @@ class Memorize(OneAnswer):
         return Batch(inputs, jnp.stack([jnp.zeros_like(value), value]), jnp.array([0.0, 1.0]))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        return {  # fitted on the table, which is all there is, and is what is scored
+        return {  # fitted and scored on the whole table
             "best_constant": trivial.best_constant(batch, batch),
             "uniform_value": 1 / self.symbols,
             "unigram_loss": trivial.unigram_loss(batch, batch),

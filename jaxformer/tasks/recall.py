@@ -1,13 +1,14 @@
-"""Noisy in-context recall: what follows the trigger in this sequence is noise or this one token.
+"""Noisy in-context recall: after a trigger comes a noise token or the token ybar of the sequence.
 
     ybar ~ U[N];  z_1 ~ pi_u;  z_{t+1} ~ pi_b(. | z_t),   but after a trigger q:
     ybar with probability 1 - alpha, the noise token tau with probability alpha
 
-pi_u and pi_b are the statistics of a text, or uniform. The noise is a symbol of its own, after
-which pi_u is drawn (the paper leaves that open), or, as in the authors' code, one of the text: "!".
-Several triggers have a ybar each. scored "repeats" (the code): the token after every trigger from
-its second occurrence in the sequence; "last" (the paper): z_T is set to q and only its successor
-counts.
+pi_u and pi_b are the unigram and bigram statistics of a text, or uniform. The noise token is an
+extra symbol, followed by a draw from pi_u (the paper leaves that open), or a symbol of the text
+such as "!" (authors' code). Each trigger has its own ybar.
+
+    scored "repeats" (code)    the token after each trigger, from its second occurrence on
+    scored "last" (paper)      z_T is set to q, and only its successor is scored
 """
 
 import functools
@@ -19,7 +20,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data.characters import Statistics, alias_tables, statistics
-from jaxformer.tasks.chunked_loss import LateLogits
+from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.task import Batch, Scores, Task, most_frequent, over_scored, token_metrics
 
 SCORED = ("repeats", "last")
@@ -32,13 +33,13 @@ class Recall(Task):
     context: int = 64  # T
     alpha: float = 0.5
     triggers: str = " "  # the symbols that are triggers
-    drawn_triggers: int = 0  # instead: so many a sequence, drawn from pi_u
-    noise: str = ""  # a symbol of the text, or "" for one of its own
-    exclude_triggers: bool = False  # from the possible ybar
+    drawn_triggers: int = 0  # if positive: the number of triggers drawn from pi_u for each sequence
+    noise: str = ""  # a symbol of the text, or "" for an extra symbol
+    exclude_triggers: bool = False  # ybar is never a trigger
     scored: str = "repeats"
     statistics: str = "text"
     text: str = ""  # a file, or "" for the packaged counts
-    max_scored: int = 0  # gathered positions; 0 is half the context (T = 64: the most seen is 30)
+    max_scored: int = 0  # gathered positions; 0 means half the context
 
     def __post_init__(self):
         check_choice("kind of scored positions", self.scored, SCORED)
@@ -83,13 +84,13 @@ class Recall(Task):
 
     @property
     def noise_token(self) -> int:
-        """tau."""
+        """The noise token tau."""
         symbols = self._statistics.symbols
         return symbols.index(self.noise) if self.noise else self.n_symbols
 
     @property
     def trigger_tokens(self) -> tuple[int, ...]:
-        """The fixed triggers; of drawn ones there are none that every sequence shares."""
+        """The fixed triggers; empty if triggers are drawn for each sequence."""
         symbols = self._statistics.symbols
         return () if self.drawn_triggers else tuple(symbols.index(q) for q in self.triggers)
 
@@ -108,9 +109,9 @@ class Recall(Task):
         return min(self.max_scored or self.context // 2, self.context)
 
     def probabilities(self) -> tuple[np.ndarray, np.ndarray]:
-        """pi_u (V,) and pi_b (V, V); nothing but a trigger leads to a noise of its own."""
-        held, N = self._statistics, self.n_symbols
-        unigram, bigram = held.unigram_N, held.bigram_NxN
+        """Returns pi_u (V,) and pi_b (V, V). Only a trigger leads to an extra noise symbol."""
+        text, N = self._statistics, self.n_symbols
+        unigram, bigram = text.unigram_N, text.bigram_NxN
         if self.statistics == "uniform":
             unigram, bigram = np.full(N, 1 / N), np.full((N, N), 1 / N)
         if not self.noise:
@@ -124,15 +125,17 @@ class Recall(Task):
         keep, alias = jnp.asarray(keep_np), jnp.asarray(alias_np)
 
         def draw(row, uniform):
-            """One look-up of the alias tables; the fraction of the cell decides who gets it."""
+            """Draws a symbol with one look-up in the alias tables."""
             place = uniform * V
             cell = jnp.minimum(place.astype(jnp.int32), V - 1)
             return jnp.where(place - cell < keep[row, cell], cell, alias[row, cell])
 
         key_q, key = jax.random.split(key)
-        u = jax.random.uniform(key, (2 * T + 2 + self.n_triggers,), jnp.float32)  # also under x64
+        u = jax.random.uniform(
+            key, (2 * T + 2 + self.n_triggers,), jnp.float32
+        )  # float32 even under x64
         coin_T, step_T, ybar_u = u[: T + 1], u[T + 1 : 2 * T + 2], u[2 * T + 2 :]
-        if self.drawn_triggers:  # the largest of log p + Gumbel: without replacement
+        if self.drawn_triggers:  # Gumbel top-k draws without replacement
             gumbel_N = jax.random.gumbel(key_q, (self.n_symbols,), jnp.float32)
             log_p = jnp.log(jnp.asarray(self.probabilities()[0][: self.n_symbols], jnp.float32))
             triggers_Q = jax.lax.top_k(log_p + gumbel_N, self.drawn_triggers)[1].astype(jnp.int32)
@@ -160,18 +163,18 @@ class Recall(Task):
         if self.scored == "last":
             weights_T = (jnp.arange(T) == T - 1) * 1.0
         else:
-            here_TxQ = inputs_T[:, None] == triggers_Q[None]
-            earlier_TxQ = jnp.cumsum(here_TxQ, axis=0) >= 2
-            weights_T = (here_TxQ & earlier_TxQ).any(-1) * 1.0
+            is_trigger_TxQ = inputs_T[:, None] == triggers_Q[None]
+            is_repeated_TxQ = jnp.cumsum(is_trigger_TxQ, axis=0) >= 2
+            weights_T = (is_trigger_TxQ & is_repeated_TxQ).any(-1) * 1.0
         return Batch(inputs_T, targets_T, weights_T)
 
     def _targets(self, uniform_Q, triggers_Q):
-        """ybar of each trigger, uniform over the symbols, or over those that are no trigger."""
+        """Returns ybar of each trigger, uniform over all symbols or over all but the triggers."""
         free = self.n_symbols - (self.n_triggers if self.exclude_triggers else 0)
         ybar_Q = jnp.floor(uniform_Q * free).astype(jnp.int32)
-        if self.exclude_triggers:  # the ybar-th of the symbols that are left
-            left_N = jnp.ones(self.n_symbols, jnp.int32).at[triggers_Q].set(0)
-            ybar_Q = jnp.searchsorted(jnp.cumsum(left_N), ybar_Q + 1).astype(jnp.int32)
+        if self.exclude_triggers:  # take the ybar-th symbol that is no trigger
+            is_free_N = jnp.ones(self.n_symbols, jnp.int32).at[triggers_Q].set(0)
+            ybar_Q = jnp.searchsorted(jnp.cumsum(is_free_N), ybar_Q + 1).astype(jnp.int32)
         return ybar_Q
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
@@ -185,11 +188,11 @@ class Recall(Task):
 
 
 def noisy_metrics(
-    logits_BxKxV: jax.Array | LateLogits, batch: Batch, noise_token: int
+    logits_BxKxV: jax.Array | DeferredLogits, batch: Batch, noise_token: int
 ) -> dict[str, Scores]:
-    """Those of tokens, and the probabilities p_correct of the target and p_noise of tau."""
+    """Returns the token scores, and the probabilities of the target and of the noise token."""
     dtype = batch.weights.dtype
-    if isinstance(logits_BxKxV, LateLogits):
+    if isinstance(logits_BxKxV, DeferredLogits):
         taus_BxK = jnp.full_like(batch.targets, noise_token)
         correct_BxK, noise_BxK = (
             jnp.exp(-logits_BxKxV.scores(tokens_BxK, dtype)[0])
@@ -207,6 +210,6 @@ def noisy_metrics(
 
 @functools.cache
 def _tables(task: Recall) -> tuple[np.ndarray, np.ndarray]:
-    """Alias tables of pi_b, and of pi_u in the last row."""
+    """Returns the alias tables of pi_b, with pi_u in the last row."""
     unigram, bigram = task.probabilities()
     return alias_tables(np.vstack([bigram, unigram[None]]))

@@ -1,15 +1,15 @@
-"""Where batches come from: held-out sets, endless streams, finite sets. All are functions of a key.
+"""Batches of drawn tasks: held-out sets, endless streams and finite training sets.
 
-Of a task whose examples are drawn, the sets are kept apart in one of two ways.
+All of them are functions of a key and a step. Training and held-out examples are separated by one
+of two methods:
 
-redraw  Held-out sets are drawn first, and a stream redraws every example whose inputs equal one of
-        them. Those of which there are few, such as short strings, are then in the test set alone.
-hash    A hash of the inputs says which set an example belongs to, whatever its length, so that all
-        sets have the law of the task. Examples of which a task says that there are too few to share
-        out (`is_common`) are in every set, each as often as the law wants it.
+redraw  Held-out sets are drawn first. A training stream redraws each example whose inputs equal a
+        held-out one. Rare kinds, such as short strings, then occur in the test set only.
+hash    A hash of the inputs assigns an example to a set, so that all sets have the distribution of
+        the task. Kinds with too few examples to split (`Task.is_common`) occur in every set.
 
-A finite set is visited in a new order each epoch and is scored both whole and on the part of the
-test set that it does not contain.
+A finite training set is visited in a new order each epoch. Scores are reported on the whole test
+set and on its examples that training does not contain.
 """
 
 import math
@@ -28,33 +28,33 @@ from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 
 __all__ = ["Data", "HeldOut", "Source", "batch_places", "examples", "make_source"]
 
-SHUFFLE = 3  # beside the sets: the stream of an order
+SHUFFLE = 3  # random stream of the visiting order; 0 to 2 are TRAIN, VALIDATION and TEST
 MAX_REDRAWS = 64
 SPLITS = ("redraw", "hash")
-LOT = 2**31  # a split of the same key has small numbers, and would give the same bits
+LOT_STREAM = 2**31  # far from the small numbers that example() may fold into the same key
 
 
 @dataclass(frozen=True)
 class Source:
-    """The data of a run. `train_size=0` streams; `key` is common to all members of a population."""
+    """The data of a run for tasks whose examples are drawn or enumerated."""
 
     task: Task
-    key: jax.Array
+    key: jax.Array  # common to all members of a population
     batch_size: int
-    train_size: int
+    train_size: int  # 0: an endless stream
     test_size: int
     validation_size: int
-    shares: tuple[float, float] | None = None  # of validation and test: split by a hash
+    shares: tuple[float, float] | None = None  # validation and test shares of a split by hash
 
     def heldout(self) -> HeldOut:
-        """The test set, and validation examples that are not in it.
+        """Returns the test set, and a validation set without its examples.
 
-        Of an enumerated task both are the whole set, unless it keeps some of its entries back.
+        For enumerated tasks without a held-out part both are the whole set.
         """
-        held = jax.jit(self._heldout)()
+        heldout = jax.jit(self._heldout)()
         if self.shares and not self.task.size:
-            self._check_parts(held)
-        return held
+            self._check_parts(heldout)
+        return heldout
 
     def _heldout(self) -> HeldOut:
         if self.task.size:
@@ -71,19 +71,16 @@ class Source:
             validation = self._of_part(VALIDATION, validation_key, jnp.arange(self.validation_size))
             return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
         test = examples(self.task.part(TEST), test_key, jnp.arange(self.test_size))
-        known = jnp.sort(fingerprints(test.inputs))
+        test_prints = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
-        validation = jax.vmap(lambda place: _fresh(task, validation_key, place, known))(
-            jnp.arange(self.validation_size)
-        )
-        both = jnp.concatenate([known, fingerprints(validation.inputs)])
+        validation = jax.vmap(
+            lambda place: _draw_avoiding(task, validation_key, place, test_prints)
+        )(jnp.arange(self.validation_size))
+        both = jnp.concatenate([test_prints, fingerprints(validation.inputs)])
         return HeldOut(test, validation, jnp.sort(both))
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
-        """The training batch of a step; pure, for use inside jit.
-
-        `avoid` is for what is drawn anew where it equals a held-out example.
-        """
+        """Returns the training batch of a step. Examples that equal one in `avoid` are redrawn."""
         places_B = batch_places(step, self.batch_size)
         key, order_key = (jax.random.fold_in(member_key, i) for i in (TRAIN, SHUFFLE))
         if self.task.size:
@@ -91,7 +88,7 @@ class Source:
             size = min(self.train_size or rest, rest)
             index_B = jax.vmap(lambda place: shuffled(order_key, place, size))(places_B)
             return self._entries(self._kept_back + index_B)
-        if self.train_size:  # the first examples of the stream, in another order each epoch
+        if self.train_size:  # the first examples of the stream, shuffled in each epoch
             places_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
         if self.shares:
             return self._of_part(TRAIN, key, places_B)
@@ -99,18 +96,18 @@ class Source:
 
     @property
     def _kept_back(self) -> int:
-        """How many entries of an enumerated task are for test and validation."""
+        """The number of entries of an enumerated task reserved for test and validation."""
         return self.test_size + self.validation_size if self.task.held_out else 0
 
     def _entries(self, places_B: jax.Array) -> Batch:
-        """Entries of an enumerated task in an order drawn once, so that any split is random."""
+        """Returns entries of an enumerated task in a fixed random order."""
         order_key = jax.random.fold_in(self.key, SHUFFLE)
         places_B = places_B.astype(jnp.uint32)
         index_B = jax.vmap(lambda place: shuffled(order_key, place, self.task.size))(places_B)
         return examples(self.task, self.key, index_B)
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
-        """(B,) booleans: which examples the finite training set does not contain."""
+        """Returns (B,) booleans: True for examples outside the finite training set."""
         if self.shares and not self.task.size:
             return ~jax.vmap(self.task.is_common)(batch)
         if not self.train_size:
@@ -121,28 +118,28 @@ class Source:
         else:
             key, places = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
             train = self._avoiding(key, places, self.heldout().fingerprints)
-        known = jnp.sort(fingerprints(train.inputs))
-        return ~jax.vmap(lambda x: _contains(known, x))(fingerprints(batch.inputs))
+        train_prints = jnp.sort(fingerprints(train.inputs))
+        return ~jax.vmap(lambda x: _contains(train_prints, x))(fingerprints(batch.inputs))
 
     def _avoiding(self, key: jax.Array, places_B: jax.Array, avoid: jax.Array) -> Batch:
-        """The training examples of these places, none of them one to avoid."""
-        return jax.vmap(lambda place: _fresh(self.task, key, place, avoid))(places_B)
+        """Returns the training examples at these places, none of them in `avoid`."""
+        return jax.vmap(lambda place: _draw_avoiding(self.task, key, place, avoid))(places_B)
 
     def _of_part(self, part: int, key: jax.Array, places_B: jax.Array) -> Batch:
-        """Examples that the hash gives to a part, in the law of the task."""
+        """Returns examples of a part of the hash split, with the distribution of the task."""
         task, (low, high) = self.task.part(part), self._bounds(part)
-        # A draw is refused with probability 1 - share: this many leave one in a billion.
+        # A draw is rejected with probability 1 - share: all redraws fail once in a billion.
         redraws = max(MAX_REDRAWS, math.ceil(-math.log(1e-9) / (high - low)))
 
         def draw(place):
-            def refused(example, draw_key):
+            def is_rejected(example, draw_key):
                 u = unit(fingerprints(example.inputs[None])[0])
-                # Were they always taken, common ones would be more frequent than in the law.
-                lot = jax.random.uniform(jax.random.fold_in(draw_key, LOT), (), jnp.float32)
+                # Always accepting common examples would make them too frequent.
+                lot = jax.random.uniform(jax.random.fold_in(draw_key, LOT_STREAM), (), jnp.float32)
                 u = jnp.where(task.is_common(example), lot, u)
                 return (u < low) | (u >= high)
 
-            return _redrawn(task, key, place, refused, redraws)
+            return _redrawn(task, key, place, is_rejected, redraws)
 
         return jax.vmap(draw)(places_B)
 
@@ -154,9 +151,12 @@ class Source:
             TRAIN: (test + validation, 1.0),
         }[part]
 
-    def _check_parts(self, held: HeldOut) -> None:
-        """A task with few examples may have none in a part."""
-        for name, part, batch in (("test", TEST, held.test), ("validation", VALIDATION, held[1])):
+    def _check_parts(self, heldout: HeldOut) -> None:
+        """Raises UserError if the task has no examples in one of the parts."""
+        for name, part, batch in (
+            ("test", TEST, heldout.test),
+            ("validation", VALIDATION, heldout[1]),
+        ):
             low, high = self._bounds(part)
             u = unit(fingerprints(batch.inputs))
             inside = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
@@ -168,71 +168,71 @@ class Source:
 
 
 def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | OnDisk:
-    """The source of a task. The sizes have been checked one by one, not what they are together."""
+    """Returns the data of a task, and checks that the sizes fit together."""
     check_range("train.batch_size", batch_size, 1)
     kept = sizes.test_size + sizes.validation_size
     if task.held_out and kept >= task.size:
         raise UserError(
-            f"data.test_size + data.validation_size = {kept} leave nothing to train on: the task "
-            f"has {task.size} examples."
+            f"data.test_size + data.validation_size = {kept} leave no training examples: "
+            f"the task has {task.size} examples."
         )
     check_choice("data.split", sizes.split, SPLITS)
     shares = (sizes.validation_share, sizes.test_share) if sizes.split == "hash" else None
     if shares and not (min(shares) > 0 and sum(shares) < 1):
         raise UserError(
-            "data.test_share and data.validation_share must be above 0 and leave something to "
-            f"train on, got {sizes.test_share:g} and {sizes.validation_share:g}."
+            "data.test_share and data.validation_share must be positive with a sum below 1, "
+            f"got {sizes.test_share:g} and {sizes.validation_share:g}."
         )
-    held = (sizes.train_size, sizes.test_size, sizes.validation_size)
+    counts = (sizes.train_size, sizes.test_size, sizes.validation_size)
     if isinstance(task, DiskTask):
-        return OnDisk(task, jax.random.key(sizes.seed), batch_size, *held)
-    return Source(task, jax.random.key(sizes.seed), batch_size, *held, shares)
+        return OnDisk(task, jax.random.key(sizes.seed), batch_size, *counts)
+    return Source(task, jax.random.key(sizes.seed), batch_size, *counts, shares)
 
 
 def batch_places(step: jax.Array, batch_size: int) -> jax.Array:
-    """Where the examples of a step's batch stand in the stream."""
+    """Returns the positions in the stream of the examples of a step's batch."""
     places_B = jnp.arange(batch_size, dtype=jnp.uint32)
     return jnp.asarray(step, jnp.uint32) * batch_size + places_B
 
 
 def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
-    """One example for each index, with a key of its own."""
+    """Returns one example for each index. Each has its own key."""
     return jax.vmap(lambda i: task.example(jax.random.fold_in(key, i), i))(index_B)
 
 
-def _fresh(task: Task, key: jax.Array, place: jax.Array, avoid: jax.Array) -> Batch:
-    """The example of a place, drawn again while it equals one to avoid."""
+def _draw_avoiding(task: Task, key: jax.Array, place: jax.Array, avoid: jax.Array) -> Batch:
+    """Returns the example at a place, redrawn while its fingerprint is in `avoid`."""
 
-    def refused(example, _):
+    def is_rejected(example, _):
         return _contains(avoid, fingerprints(example.inputs[None])[0])
 
-    return _redrawn(task, key, place, refused, MAX_REDRAWS)
+    return _redrawn(task, key, place, is_rejected, MAX_REDRAWS)
 
 
 def _redrawn(
     task: Task,
     key: jax.Array,
     place: jax.Array,
-    refused: Callable[[Batch, jax.Array], jax.Array],
+    is_rejected: Callable[[Batch, jax.Array], jax.Array],
     redraws: int,
 ) -> Batch:
-    """The example of a place, drawn again while it is refused."""
+    """Returns the example at a place, redrawn while it is rejected."""
     key = jax.random.fold_in(key, place)
 
     def again(carry):
-        attempt, is_refused, _ = carry
-        return is_refused & (attempt < redraws)
+        attempt, rejected, _ = carry
+        return rejected & (attempt < redraws)
 
     def draw(carry):
         attempt, _, _ = carry
         draw_key = jax.random.fold_in(key, attempt)
         example = task.example(draw_key, place)
-        return attempt + 1, refused(example, draw_key), example
+        return attempt + 1, is_rejected(example, draw_key), example
 
-    # The first draw is in the loop too: an example is traced, and compiled, once.
+    # The first draw is inside the loop too, so that an example is compiled once.
     shapes = jax.eval_shape(lambda: task.example(key, place))
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    start = (jnp.zeros((), jnp.int32), jnp.ones((), bool), nothing)
+    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    start = (jnp.zeros((), jnp.int32), jnp.ones((), bool), empty)
     return jax.lax.while_loop(again, draw, start)[2]
 
 

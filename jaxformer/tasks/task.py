@@ -1,7 +1,8 @@
-"""What a task is: a frozen value that makes one example from a key and an index, and scores it.
+"""The base class of tasks: frozen values that draw examples and score predictions.
 
-Everything is a pure function, so that a batch is made inside the compiled step, a run resumes from
-one integer and all variants see the same data. Draws are int32 whether x64 is on or not.
+A task makes one example from a key and an index. All its methods are pure functions. So a batch is
+made inside the compiled step, a run resumes from one integer, and all variants see the same data.
+Tokens are int32 whether x64 is on or not.
 """
 
 from abc import ABC, abstractmethod
@@ -13,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from jaxformer.tasks.chunked_loss import LateLogits
+from jaxformer.tasks.chunked_loss import DeferredLogits
 
 
 class Batch(NamedTuple):
-    """Tokens, the next token at each position, and how much that position counts.
+    """Tokens, the target at each position, and the weight of each position in the loss.
 
-    Without the leading axis it is one example. Scored at K gathered positions, targets and weights
-    have the shape (B, K).
+    Without the leading axis it is one example. If K scored positions were gathered, targets and
+    weights have the shape (B, K).
     """
 
     inputs: jax.Array  # (B, T) int32
@@ -29,150 +30,158 @@ class Batch(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """One number an example and the weight with which it enters the mean."""
+    """One number for each example and its weight in the mean over examples."""
 
     value: jax.Array  # (B,)
     weight: jax.Array  # (B,)
 
 
-TRAIN, VALIDATION, TEST = range(3)  # the sets that a task has examples for
+TRAIN, VALIDATION, TEST = range(3)  # the parts of a task's data
 
 
 class Declared(NamedTuple):
-    """What a task says it reports: rules of the ledger may ask for these and no others."""
+    """The names of all scores and baselines that a task reports."""
 
     scores: tuple[str, ...]
     baselines: tuple[str, ...]
 
 
 TOKEN_SCORES = ("loss", "accuracy", "exact_match")  # of `token_metrics`
-FEW = 1000  # different examples of one kind: a share of fewer is not of their law
+# A kind with fewer different examples is not split: its parts would not have one distribution.
+MIN_EXAMPLES_OF_A_KIND = 1000
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """The base: subclasses give sizes, `example` and `baselines`, and may add metrics."""
+    """A task. Subclasses define sizes, `example` and `baselines`, and may add metrics."""
 
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """Number of different tokens."""
+        """The number of different tokens."""
 
     @property
     @abstractmethod
     def length(self) -> int:
-        """Tokens of the longest whole sequence, with answer and padding: the size of the model's
-        tables. Inputs may be shorter."""
+        """The length of the longest sequence with answer and padding.
+
+        It is the size of the model's position table. Inputs may be shorter.
+        """
 
     @property
     @abstractmethod
     def n_scored(self) -> int:
-        """The most positions that count in an example: the head is applied only there."""
+        """The largest number of scored positions in an example. Logits are computed only there."""
 
     @property
     def answers(self) -> int:
-        """Logits of an answer: one a token, or one a class of what is classified."""
+        """The number of logits of an answer: one for each token or class."""
         return self.vocab_size
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The numbers of a model that follow from the task."""
+        """The fields of a model's spec that follow from the task."""
         return {"vocab_size": self.vocab_size, "length": self.length}
 
     @property
     def chosen_by(self) -> str:
-        """The score that chooses a learning rate in validation: accuracy, or the lowest loss."""
+        """The validation score that chooses the learning rate: "accuracy" or "loss"."""
         return "accuracy"
 
     @property
     def means_of_batches(self) -> dict[str, tuple[str, int]]:
-        """{name: (score, n)}: the mean over batches of n examples of each batch's mean score."""
+        """Maps a name to (score, n): a mean over the mean scores of batches of n examples."""
         return {}
 
     @property
     def size(self) -> int:
-        """Number of different examples if they are enumerated by the index, else 0."""
+        """The number of examples if the index enumerates them, else 0."""
         return 0
 
     @property
     def held_out(self) -> bool:
-        """Does an enumerated task keep a test set? If not, it is scored on what it trains on."""
+        """True if an enumerated task has a test set. Otherwise it is scored on its training set."""
         return False
 
     def blank(self) -> jax.Array:
-        """An input to initialise a model with; its values do not matter."""
+        """Returns an input for initialising a model; its values do not matter."""
         return jnp.zeros((1, 1), jnp.int32)
 
     @abstractmethod
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
-        """One example; enumerated tasks use the index, sampled ones the key folded with it."""
+        """Returns one example.
+
+        Args:
+            key: the key of the example; enumerated tasks ignore it.
+            index: the number of the example; sampled tasks ignore it.
+        """
 
     @property
     def remark(self) -> str:
-        """What a user should know of these options, or ""; a run prints it."""
+        """A line about these options that a run prints, or ""."""
         return ""
 
     def part(self, stream: int) -> "Task":
-        """The task whose examples are for training, validation or testing (tasks.source).
+        """Returns the task restricted to the TRAIN, VALIDATION or TEST part of its data.
 
-        Most tasks draw all three alike; a text keeps parts of itself for each.
+        Most tasks draw all three alike. A text reserves a part of itself for each.
         """
         return self
 
     def is_common(self, example: Batch) -> jax.Array:
-        """Are there too few examples of this one's kind to share them out among the sets?
+        """Returns True if too few examples of this kind exist to split them between the sets.
 
-        Then every set has them, and scores on what was never seen leave them out.
+        Such examples occur in every set. Scores on unseen examples leave them out.
         """
         return jnp.zeros((), bool)
 
     def metrics(self, logits_BxKxV: jax.Array, batch: Batch) -> dict[str, Scores]:
-        """Per-example scores by name; `batch` may be gathered at the scored positions."""
+        """Returns scores of each example by name. `batch` may be gathered at scored positions."""
         return token_metrics(logits_BxKxV, batch)
 
     def groups(self, batch: Batch) -> dict[str, jax.Array]:
-        """Kinds of examples by name, (B,) booleans each: "pairs=4".
+        """Returns named groups of examples, such as "pairs=4", as (B,) booleans.
 
-        The scores of `grouped` are reported for each of them, as "accuracy/pairs=4".
+        The scores named in `grouped` are also reported by group, as "accuracy/pairs=4".
         """
         return {}
 
     @property
     def grouped(self) -> tuple[str, ...]:
-        """The scores that are reported by group."""
+        """The names of the scores that are reported by group."""
         return ("accuracy",)
 
     @abstractmethod
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Accuracies of trivial predictors on this very set: what chance level means here.
+        """Returns scores of trivial predictors on this batch: the chance levels of the task.
 
-        What they must know of the data they know from examples of their own (tasks.trivial). A name
-        that ends in "_loss" is one in nats; a run that ends above `unigram_loss` says so.
+        Predictors are fitted on separate examples (tasks/trivial.py). Names that end in "_loss"
+        are in nats; other scores are accuracies. A run that ends above `unigram_loss` warns.
         """
 
     @property
     def declared(self) -> Declared | None:
-        """The names of all scores and baselines, known without a run; None: nobody has said."""
+        """The names of all scores and baselines, or None if only a run can tell."""
         return None
 
     def summary(self, means: dict[str, float], trainable: int) -> dict[str, float]:
-        """Numbers that follow from the means and the count of trained parameters, if any."""
+        """Returns numbers derived from mean scores and the number of trained parameters."""
         return {}
 
 
 @dataclass(frozen=True)
 class OneAnswer(Task):
-    """The base of tasks that ask one thing of an example."""
+    """A task with one scored position in each example."""
 
     @property
     def n_scored(self) -> int:
         return 1
 
 
-def token_metrics(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> dict[str, Scores]:
-    """loss (nats) and accuracy a scored token, exact_match a sequence."""
-    # The loss is taken in the precision of the weights, also when the model computes in less.
-    if isinstance(logits_BxKxV, LateLogits):
+def token_metrics(logits_BxKxV: jax.Array | DeferredLogits, batch: Batch) -> dict[str, Scores]:
+    """Returns loss (nats) and accuracy by scored token, and exact_match by sequence."""
+    # The loss has the precision of the weights, even if the model computes in less.
+    if isinstance(logits_BxKxV, DeferredLogits):
         nats_BxK, best_BxK = logits_BxKxV.scores(batch.targets, batch.weights.dtype)
     else:
         logp_BxKxV = jax.nn.log_softmax(logits_BxKxV.astype(batch.weights.dtype))
@@ -188,21 +197,25 @@ def token_metrics(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> dict[st
     }
 
 
-def most_likely(logits_BxKxV: jax.Array | LateLogits, batch: Batch) -> jax.Array:
-    """(B, K) tokens."""
-    if isinstance(logits_BxKxV, LateLogits):
+def most_likely(logits_BxKxV: jax.Array | DeferredLogits, batch: Batch) -> jax.Array:
+    """Returns the (B, K) most likely tokens."""
+    if isinstance(logits_BxKxV, DeferredLogits):
         return logits_BxKxV.scores(batch.targets, batch.weights.dtype)[1]
     return jnp.argmax(logits_BxKxV, -1)
 
 
 def over_scored(x_BxK: jax.Array, weights_BxK: jax.Array) -> Scores:
-    """The mean over the scored tokens of each example."""
+    """Returns the mean over the scored tokens of each example."""
     scored_B = weights_BxK.sum(-1)
     return Scores((x_BxK * weights_BxK).sum(-1) / jnp.maximum(scored_B, 1e-9), scored_B)
 
 
 def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Batch]:
-    """(positions (B, K), the batch gathered there); (None, batch) if every position may count."""
+    """Gathers the scored positions of a batch.
+
+    Returns:
+        (positions (B, K), the gathered batch), or (None, batch) if every position may be scored.
+    """
     if n_scored >= batch.weights.shape[1]:
         return None, batch
     _, positions_BxK = jax.lax.top_k(batch.weights, n_scored)
@@ -211,19 +224,19 @@ def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Bat
 
 
 def most_frequent(targets: npt.ArrayLike, weights: npt.ArrayLike) -> float:
-    """Accuracy of the best constant answer."""
+    """Returns the accuracy of the best constant answer."""
     counts = np.bincount(np.asarray(targets).ravel(), np.asarray(weights, float).ravel())
     return float(counts.max() / counts.sum())
 
 
 def ranges(most: int, least: int = 1, groups: int = 12) -> list[tuple[int, int]]:
-    """least..most in at most `groups` ranges of equal size: (low, high), both included."""
+    """Splits least..most into at most `groups` ranges of equal size: (low, high), inclusive."""
     size = -(-(most - least + 1) // groups)
     return [(low, min(low + size - 1, most)) for low in range(least, most + 1, size)]
 
 
 def by_range(name: str, value_B: jax.Array, bounds: list[tuple[int, int]]) -> dict[str, jax.Array]:
-    """Groups of examples by a number of theirs: "pairs=4", or "pairs=5-8" for a range."""
+    """Returns groups of examples by an integer: "pairs=4", or "pairs=5-8" for a range."""
     return {
         range_name(name, low, high): (low <= value_B) & (value_B <= high) for low, high in bounds
     }

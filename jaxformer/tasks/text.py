@@ -1,8 +1,8 @@
-"""Text, symbol by symbol: fill in what is masked, or name what comes next.
+"""Language modelling of characters: next symbols and masked symbols.
 
-A window is `window` symbols at a random place of the file `text`, or a draw from the packaged
-bigram chain (text=""), which needs no file. Of a file the last tenth is for testing, the tenth
-before it for validation; windows never cross from one part into another.
+An example is a window at a random place of the file `text`, or a draw from the packaged bigram
+chain (text=""), which needs no file. The last tenth of a file is the test part, the tenth before it
+the validation part. Windows never cross the border of a part.
 """
 
 from abc import abstractmethod
@@ -13,35 +13,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.errors import UserError, check_range
 from jaxformer.data.characters import Characters, characters
-from jaxformer.tasks.source import TEST, TRAIN, VALIDATION
-from jaxformer.tasks.task import Batch, Task, most_frequent
+from jaxformer.tasks.masking import check_masking, mask_tokens
+from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task, most_frequent
 
-MASKINGS = ("plain", "bert")
-COMPILED = 2_000_000  # symbols of a file, which is a constant of the compiled program
-# Where the parts of a file begin and end, in tenths of it.
+MAX_TEXT_SYMBOLS = 2_000_000  # the text is a constant of the compiled program
+# Begin and end of the parts, in tenths of the file.
 PARTS = {TRAIN: (0, 8), VALIDATION: (8, 9), TEST: (9, 10)}
 
 
 @dataclass(frozen=True)
 class Text(Task):
-    """What both tasks share: where the characters are from, and the drawing of windows."""
+    """A task on windows of characters."""
 
-    text: str = ""  # a file, or the chain
+    text: str = ""  # a file, or "" for the packaged chain
     window: int = 64
-    stream: int = TRAIN  # which part of the file; set by `part`
+    stream: int = TRAIN  # the part of the file; set by `part`
 
     def __post_init__(self):
         check_range("task.window", self.window, 2, 10**6)
         if self.stream not in PARTS:
             raise UserError(f"task.stream must be one of {[*PARTS]}, got {self.stream}.")
         text = self.characters.text
-        if text is not None and len(text) > COMPILED:
+        if text is not None and len(text) > MAX_TEXT_SYMBOLS:
             raise UserError(
-                f"the text {self.text!r} has {len(text):,} symbols, and up to {COMPILED:,} become "
-                "a part of the program: prepare it (experiments/prepare.py) and take the task "
-                "next_token or masked_tokens."
+                f"the text {self.text!r} has {len(text):,} symbols, at most "
+                f"{MAX_TEXT_SYMBOLS:,} are possible here: prepare it (experiments/prepare.py) and "
+                "use the task next_token or masked_tokens."
             )
         if text is not None and len(text) // 10 < self._drawn:
             raise UserError(
@@ -64,13 +63,13 @@ class Text(Task):
     @property
     @abstractmethod
     def _drawn(self) -> int:
-        """How many symbols an example takes from the text."""
+        """The number of symbols that an example reads from the text."""
 
     def part(self, stream: int) -> "Text":
         return replace(self, stream=stream)
 
     def draw(self, key: jax.Array) -> jax.Array:
-        """(symbols of an example,) int32, from the part of the text or from the chain."""
+        """Returns the int32 symbols of an example, from a part of the file or from the chain."""
         source = self.characters
         if source.text is None:
             return _walk(key, source, self._drawn)
@@ -80,9 +79,9 @@ class Text(Task):
         return window.astype(jnp.int32)
 
     def _unigram(self, batch: Batch) -> dict[str, float]:
-        """The predictor that knows how frequent symbols are and nothing else."""
+        """Returns scores of the best constant and of the unigram predictor."""
         targets = np.asarray(batch.targets)[np.asarray(batch.weights) > 0]
-        counts_V = counted(self.text).counts_V
+        counts_V = training_counts(self.text).counts_V
         p_V = counts_V / counts_V.sum()
         return {
             "best_constant": most_frequent(targets, np.ones_like(targets)),
@@ -92,7 +91,7 @@ class Text(Task):
 
 @dataclass(frozen=True)
 class CausalText(Text):
-    """The next symbol at every position."""
+    """Prediction of the next symbol at every position."""
 
     @property
     def vocab_size(self) -> int:
@@ -107,9 +106,9 @@ class CausalText(Text):
         return Batch(symbols[:-1], symbols[1:], jnp.ones(self.window))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """`bigram`: the best guess from the current symbol; on the chain nothing does better."""
+        """Returns unigram and bigram scores. On the chain no model beats the bigram."""
         inputs, targets = np.asarray(batch.inputs), np.asarray(batch.targets)
-        p_VxV = transitions(counted(self.text))
+        p_VxV = transitions(training_counts(self.text))
         best_V = p_VxV.argmax(1)
         return self._unigram(batch) | {
             "bigram_accuracy": float((best_V[inputs] == targets).mean()),
@@ -119,20 +118,14 @@ class CausalText(Text):
 
 @dataclass(frozen=True)
 class MaskedText(Text):
-    """Each position is chosen with probability `rate`, and the model names its symbol.
-
-    masking="plain": every chosen position shows the mask, the last id. "bert": 80 % show the mask,
-    10 % a random symbol, 10 % their own symbol, as in BERT and in Hugging Face's collator.
-    """
+    """Prediction of masked symbols. Each is masked with probability `rate` (tasks/masking.py)."""
 
     rate: float = 0.15
     masking: str = "plain"
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 < self.rate < 1:
-            raise UserError(f"task.rate must be between 0 and 1, got {self.rate}.")
-        check_choice("masking", self.masking, MASKINGS)
+        check_masking(self.rate, self.masking)
 
     @property
     def vocab_size(self) -> int:
@@ -145,21 +138,17 @@ class MaskedText(Text):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         text_key, mask_key = jax.random.split(key)
         symbols_T, mask = self.draw(text_key), len(self.characters.symbols)
-        chosen_T, kind_T, other_T = jax.random.uniform(mask_key, (3, self.window), jnp.float32)
-        shown_T = jnp.full(self.window, mask, jnp.int32)
-        if self.masking == "bert":
-            random_T = jnp.floor(other_T * mask).astype(jnp.int32)
-            shown_T = jnp.where(kind_T < 0.8, mask, jnp.where(kind_T < 0.9, random_T, symbols_T))
-        scored_T = chosen_T < self.rate
+        draws_3xT = jax.random.uniform(mask_key, (3, self.window), jnp.float32)
+        shown_T, scored_T = mask_tokens(symbols_T, draws_3xT, mask, self.rate, self.masking)
         return Batch(jnp.where(scored_T, shown_T, symbols_T), symbols_T, scored_T * 1.0)
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """`bigram`: the exact posterior under the bigram chain of all that is not chosen.
+        """Returns unigram scores, and the exact posterior under the bigram chain.
 
-        On the chain with plain masking no model does better.
+        On the chain with plain masking no model beats this posterior.
         """
         targets, scored = np.asarray(batch.targets), np.asarray(batch.weights) > 0
-        p_BxTxV = posterior(counted(self.text), targets, scored)
+        p_BxTxV = posterior(training_counts(self.text), targets, scored)
         p_of_target = np.take_along_axis(p_BxTxV, targets[..., None], -1)[..., 0]
         return self._unigram(batch) | {
             "bigram_accuracy": float((p_BxTxV.argmax(-1) == targets)[scored].mean()),
@@ -168,11 +157,11 @@ class MaskedText(Text):
 
 
 @cache
-def counted(text: str) -> Characters:
-    """What trivial predictors know: the chain, or the part of a file that is trained on.
+def training_counts(text: str) -> Characters:
+    """Returns the chain, or the symbol and pair counts of a file's training part.
 
-    What that part lacks is not impossible. Each symbol counts once more, and each row of pairs has
-    one more entry, spread as the symbols are.
+    Counts are smoothed: each symbol counts once more, and each row of pairs gets one more entry,
+    spread in proportion to the symbols.
     """
     source = characters(text)
     if source.text is None:
@@ -186,26 +175,26 @@ def counted(text: str) -> Characters:
 
 
 def transitions(source: Characters) -> np.ndarray:
-    """(V, V) probabilities of the next symbol; a symbol that nothing follows is left evenly."""
+    """Returns (V, V) transition probabilities, uniform after a symbol without successors."""
     totals = source.pairs_VxV.sum(1, keepdims=True)
     return np.where(totals > 0, source.pairs_VxV / np.maximum(totals, 1), 1 / len(totals))
 
 
 def posterior(source: Characters, symbols_BxT: np.ndarray, hidden_BxT: np.ndarray) -> np.ndarray:
-    """(B, T, V): each symbol given those not hidden, under the chain (forward-backward)."""
+    """Returns (B, T, V) posteriors of symbols given the visible ones (forward-backward)."""
     p_VxV, V = transitions(source), len(source.symbols)
-    seen_BxTxV = np.where(hidden_BxT[..., None], 1.0, np.eye(V)[symbols_BxT])
-    forward, backward = np.empty_like(seen_BxTxV), np.ones_like(seen_BxTxV)
+    visible_BxTxV = np.where(hidden_BxT[..., None], 1.0, np.eye(V)[symbols_BxT])
+    forward, backward = np.empty_like(visible_BxTxV), np.ones_like(visible_BxTxV)
     forward[:, 0] = source.counts_V / source.counts_V.sum()
-    for t in range(1, seen_BxTxV.shape[1]):
-        forward[:, t] = _normalised(forward[:, t - 1] * seen_BxTxV[:, t - 1]) @ p_VxV
-    for t in range(seen_BxTxV.shape[1] - 2, -1, -1):
-        backward[:, t] = _normalised((backward[:, t + 1] * seen_BxTxV[:, t + 1]) @ p_VxV.T)
-    return _normalised(forward * seen_BxTxV * backward)
+    for t in range(1, visible_BxTxV.shape[1]):
+        forward[:, t] = _normalised(forward[:, t - 1] * visible_BxTxV[:, t - 1]) @ p_VxV
+    for t in range(visible_BxTxV.shape[1] - 2, -1, -1):
+        backward[:, t] = _normalised((backward[:, t + 1] * visible_BxTxV[:, t + 1]) @ p_VxV.T)
+    return _normalised(forward * visible_BxTxV * backward)
 
 
 def _walk(key: jax.Array, source: Characters, length: int) -> jax.Array:
-    """A stationary walk of the chain, by inverting cumulative probabilities."""
+    """Draws a stationary walk of the chain by inverting cumulative probabilities."""
     rows = np.concatenate([source.counts_V[None], source.pairs_VxV]).astype(float)
     ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)
     ends_ = jnp.asarray(ends[:, :-1], jnp.float32)  # row 0: the first symbol; float32 under x64

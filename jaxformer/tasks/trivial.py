@@ -1,9 +1,8 @@
-"""Trivial predictors: what knowing a little of each example scores.
+"""Trivial predictors: chance levels that use little of each example.
 
-    fit on examples of the task that are drawn for this alone, score on the very set that is scored
-
-Fitted on the scored set itself a predictor learns its noise: on 500 k-hop sequences it seems to
-score .71, on others it scores .69. The draws have a key of their own and are the same in every run.
+Predictors are fitted on examples drawn for this purpose and scored on the set that the network is
+scored on. Fitted on the scored set they would learn its noise: .71 instead of .69 on 500 k-hop
+sequences. The fitting examples are the same in every run.
 """
 
 import functools
@@ -15,65 +14,70 @@ import numpy as np
 
 from jaxformer.tasks.task import Batch, Task
 
-DRAWS = 40_000  # examples that a predictor learns from
-AT_ONCE = 1000
-KEY = 20_26  # of the draws; no stream of a run has it
+N_FITTING_EXAMPLES = 40_000
+DRAW_BATCH_SIZE = 1000
+FITTING_SEED = 20_26  # no data stream of a run uses it
 
 
 @functools.lru_cache(maxsize=2)
 def fresh(task: Task) -> Batch:
-    """Examples to learn from, as numpy arrays; of an enumerated task entries drawn at random."""
+    """Returns the fitting examples as numpy arrays. Entries of enumerated tasks are random."""
 
     def draw(i):
-        key = jax.random.fold_in(jax.random.key(KEY), i)
+        key = jax.random.fold_in(jax.random.key(FITTING_SEED), i)
         index = jax.random.randint(key, (), 0, task.size, jnp.int32) if task.size else i
         return task.example(key, index)
 
     with jax.enable_x64(False):
-        lots = jax.jit(lambda i: jax.lax.map(draw, i, batch_size=AT_ONCE))
-        return jax.device_get(lots(jnp.arange(DRAWS)))
+        draw_all = jax.jit(lambda i: jax.lax.map(draw, i, batch_size=DRAW_BATCH_SIZE))
+        return jax.device_get(draw_all(jnp.arange(N_FITTING_EXAMPLES)))
 
 
 def best_by(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> float:
-    """Accuracy of the answer that is commonest in each group of positions.
+    """Returns the accuracy of the most frequent answer of each group of positions.
 
-    `groups(batch)` gives arrays of whole numbers, one for each token of the batch: positions at
-    which all of them agree are a group. A group that was never met gets the commonest answer.
+    Args:
+        groups: maps a batch to integer arrays of its shape (B, T). Positions where all arrays
+            agree form a group. A group without fitting examples gets the most frequent answer.
+        fit: the fitting examples.
+        test: the scored examples.
     """
     return float(np.mean(_answers(groups, fit, test) == _scored(test, test.targets)))
 
 
 def best_constant(fit: Batch, test: Batch) -> float:
-    """Accuracy of the commonest answer."""
+    """Returns the accuracy of the most frequent answer."""
     return best_by(lambda batch: (), fit, test)
 
 
 def unigram_loss(fit: Batch, test: Batch) -> float:
-    """Nats a scored token of who knows how frequent each answer is, and nothing else."""
-    answers, asked = _scored(fit, fit.targets), _scored(test, test.targets)
-    counts_V = 0.5 + np.bincount(answers, minlength=asked.max() + 1)
-    return float(-np.log(counts_V[asked] / counts_V.sum()).mean())
+    """Returns the nats by scored token of the predictor that knows only answer frequencies."""
+    fit_answers, test_answers = _scored(fit, fit.targets), _scored(test, test.targets)
+    counts_V = 0.5 + np.bincount(fit_answers, minlength=test_answers.max() + 1)
+    return float(-np.log(counts_V[test_answers] / counts_V.sum()).mean())
 
 
 def _answers(groups: Callable[[Batch], tuple], fit: Batch, test: Batch) -> np.ndarray:
-    """The answer to each scored position of the test set."""
+    """Returns the predicted answer at each scored position of the test set."""
     columns = [
-        (_scored(fit, known), _scored(test, asked))
-        for known, asked in zip(groups(fit), groups(test), strict=True)
+        (_scored(fit, fit_values), _scored(test, test_values))
+        for fit_values, test_values in zip(groups(fit), groups(test), strict=True)
     ]
-    known, asked, size = 0, 0, 1  # the number of a position's group
-    for fitted, tested in columns:
-        base = int(max(fitted.max(), tested.max())) + 1
-        known, asked, size = known * base + fitted, asked * base + tested, size * base
+    fit_group, test_group, n_groups = 0, 0, 1
+    for fit_column, test_column in columns:
+        base = int(max(fit_column.max(), test_column.max())) + 1
+        fit_group = fit_group * base + fit_column
+        test_group = test_group * base + test_column
+        n_groups *= base
     targets = _scored(fit, fit.targets)
     n_answers = int(targets.max()) + 1
-    counts = np.bincount(known * n_answers + targets, minlength=size * n_answers)
-    counts_GxV = counts.reshape(size, n_answers)
-    met = counts_GxV.sum(1) > 0
-    best_G = np.where(met, counts_GxV.argmax(1), counts_GxV.sum(0).argmax())
-    return best_G[np.broadcast_to(asked, _scored(test, test.targets).shape)]
+    counts = np.bincount(fit_group * n_answers + targets, minlength=n_groups * n_answers)
+    counts_GxV = counts.reshape(n_groups, n_answers)
+    has_examples_G = counts_GxV.sum(1) > 0
+    best_G = np.where(has_examples_G, counts_GxV.argmax(1), counts_GxV.sum(0).argmax())
+    return best_G[np.broadcast_to(test_group, _scored(test, test.targets).shape)]
 
 
 def _scored(batch: Batch, values) -> np.ndarray:
-    """The values at the scored positions of a batch."""
+    """Returns the values at the scored positions of a batch."""
     return np.asarray(values)[np.asarray(batch.weights) > 0]

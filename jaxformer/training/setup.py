@@ -13,7 +13,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DeviceSettings, TrainSettings
 from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
-from jaxformer.tasks.chunked_loss import check_head, late_logits
+from jaxformer.tasks.chunked_loss import check_head, deferred_logits
 from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task
@@ -42,7 +42,7 @@ class Setup(NamedTuple):
 
     def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> Any:
         if self.loss_chunk:
-            return late_logits(self.model, params, (tokens, positions), self.loss_chunk)
+            return deferred_logits(self.model, params, (tokens, positions), self.loss_chunk)
         return self.model.apply({"params": params}, tokens, positions)
 
     def shapes(self) -> Any:

@@ -75,7 +75,7 @@ def test_a_classifier_mixes_with_rows_that_sum_to_1_or_without_the_identity_to_0
 
 def test_the_task_shows_documents_and_asks_their_class():
     task = DocumentClass(window=20)
-    held, n = task.held, 50
+    held, n = task.prepared, 50
     rows = task.rows(TRAIN, np.arange(n), np.zeros(n, int))
     inputs, targets, weights = task.batch(jnp.asarray(rows), None)
     assert targets.shape == weights.shape == (n, 1) and (targets[:, 0] == np.arange(n) % 2).all()
@@ -92,7 +92,9 @@ def test_the_task_shows_documents_and_asks_their_class():
 def test_a_document_without_a_class_is_refused(monkeypatch):
     """Text that was prepared before has -1 there, which would be read as the last class."""
     task = DocumentClass(window=20)
-    monkeypatch.setattr(type(task.held), "labels_of", lambda self, which: np.where(which, 1, -1))
+    monkeypatch.setattr(
+        type(task.prepared), "labels_of", lambda self, which: np.where(which, 1, -1)
+    )
     with pytest.raises(UserError, match=r"1 of 4 documents of .* have no class"):
         task.rows(TRAIN, np.arange(4), np.zeros(4, int))
 

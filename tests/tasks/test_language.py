@@ -29,8 +29,8 @@ def folder(tmp_path_factory):
 
 
 def part_of(task, part):
-    here = task.held.part(("train", "validation", "test")[part])
-    return task.held.tokens(here.start, here.stop)
+    here = task.prepared.part(("train", "validation", "test")[part])
+    return task.prepared.tokens(here.start, here.stop)
 
 
 def batch_of(task, part, index, shift=0):

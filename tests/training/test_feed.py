@@ -45,9 +45,9 @@ def trained(state, feed, steps):
 
 
 def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
-    monkeypatch.setattr("jaxformer.tasks.disk.STEPS", 3)
+    monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 3)
     feed = SETUP.batch_at(NONE)
-    assert feed.most == 3 and [feed.left(step) for step in range(4)] == [3, 2, 1, 3]
+    assert feed.steps_per_read == 3 and [feed.left(step) for step in range(4)] == [3, 2, 1, 3]
     keys = SETUP.members.data_keys()
     for step in range(7):
         batch = feed.take(feed.read(step), jnp.int32(step))
@@ -62,7 +62,7 @@ def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
 
 
 def test_stopping_anywhere_changes_no_bit(monkeypatch):
-    monkeypatch.setattr("jaxformer.tasks.disk.STEPS", 5)
+    monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 5)
     whole, losses = trained(SETUP.create(), SETUP.batch_at(NONE), 13)
     part, before = trained(SETUP.create(), SETUP.batch_at(NONE), 7)
     again, after = trained(part, SETUP.batch_at(NONE), 13)
@@ -82,7 +82,7 @@ def test_each_row_is_read_once_for_all_members_of_a_seed(monkeypatch):
     monkeypatch.setattr(NextToken, "rows", counted)
     monkeypatch.setattr(feed, "most", 6)
     trained(SETUP.create(), feed, 12)
-    feed.next[2].result()  # what is read ahead of the end
+    feed.pending[2].result()  # what is read ahead of the end
     # 18 steps, two seeds, batches of four; rates share what is read.
     assert sum(read) == 18 * 2 * 4
 

@@ -40,7 +40,7 @@ for devices in (DeviceSettings(data=1), DeviceSettings(data=2, fsdp=2)):
     setup = make_setup(task, model, rules, tx, data, population(0, 2, (1e-2, 1e-3)),
                        TrainSettings(8), devices)
     feed = setup.batch_at(jnp.zeros(1, jnp.uint32))
-    feed.most = 3
+    feed.steps_per_read = 3
     read.clear()
     held = feed.read(4)
     if devices.fsdp == 2:
@@ -72,7 +72,7 @@ tx = optimizer(rules, {"train": AdamW()}, 1.0, schedule("constant", 9, 0))
 setup = make_setup(task, model, rules, tx, make_source(task, DataSettings(), 8),
                    population(0, 1, (1e-2,)), TrainSettings(8), DeviceSettings())
 feed = setup.batch_at(jnp.zeros(1, jnp.uint32))
-feed.most = 5
+feed.steps_per_read = 5
 rows = NextToken.rows
 def counted(self, part, index, shift):
     read.append(len(index))

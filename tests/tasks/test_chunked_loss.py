@@ -8,7 +8,7 @@ import pytest
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.tasks.chunked_loss import LateLogits
+from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics
@@ -32,7 +32,7 @@ def test_scores_and_gradients_are_those_of_all_logits(chunk):
     batch = Batch(targets, targets, jax.random.bernoulli(keys[3], 0.7, (3, 4)) * 1.0)
 
     def scores(late, h, kernel):
-        logits = LateLogits(h, kernel, chunk) if late else h @ kernel
+        logits = DeferredLogits(h, kernel, chunk) if late else h @ kernel
         assert logits.shape == (3, 4, 11)
         found = token_metrics(logits, batch)
         return (found["loss"].value * found["loss"].weight).sum(), found
@@ -52,7 +52,7 @@ def test_tasks_with_scores_of_their_own_have_them_too():
     retrieval = Retrieval(max_pairs=4, vocab=16)
     one = jax.vmap(retrieval.example)(jax.random.split(keys[0], 5), jnp.arange(5))
     for metrics in (retrieval.metrics, lambda logits, batch: noisy_metrics(logits, batch, 3)):
-        late, whole = metrics(LateLogits(h, kernel, 7), one), metrics(h @ kernel, one)
+        late, whole = metrics(DeferredLogits(h, kernel, 7), one), metrics(h @ kernel, one)
         for a, b in zip(jax.tree.leaves(late), jax.tree.leaves(whole), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
