@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     if asked.check:
         tokens = open_tokens(asked.check)
         tokens.verify()
-        print(f"whole: {tokens.words()}")
+        print(f"whole: {tokens.summary()}")
         return 0
     if asked.dataset.startswith("tfds:") and not asked.out:
         name = asked.dataset.removeprefix("tfds:")
@@ -95,12 +95,12 @@ def main(argv: Sequence[str]) -> int:
             kind=asked.tokenizer,
             shares=(asked.validation, asked.test),
             show=lambda text: line.show(text) if line.is_due() else None,
-            said=said,
+            more_settings=said,
             download=asked.download,
         )
     finally:
         line.close()
-    print(tokens.words())
+    print(tokens.summary())
     return 0
 
 

@@ -1,9 +1,10 @@
-"""Tokens that need no file: text drawn from the packaged chain of tiny Shakespeare's symbols.
+"""A prepared text that needs no file: draws from the Markov chain of tiny Shakespeare's symbols.
 
-    packaged()              2,000 documents of 100 symbols
-    packaged(two_ways=True) documents of 10 to 60, of which half are turned round: their class
+    packaged()                       2,000 documents of 100 symbols
+    packaged(reversed_class=True)    documents of 10 to 60 symbols; half of them are reversed
 
-A document that is turned round has the same symbols, so that only their order tells its class.
+Reversed documents form the second class. They have the same symbols, so only order tells classes
+apart.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ DOCUMENTS, LENGTH, SHARES = 2000, 100, (0.8, 0.9, 1.0)
 
 
 class Symbols:
-    """A token is a symbol of the chain, all of them ASCII; the last one ends a document."""
+    """Symbols of the chain as tokens, all ASCII. The last token ends a document."""
 
     end_text = END
 
@@ -30,8 +31,8 @@ class Symbols:
         self.vocab_size, self.end = len(self.symbols) + 1, len(self.symbols)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        known = {symbol: i for i, symbol in enumerate(self.symbols)}
-        return [np.array([known[s] for s in text if s in known], np.int32) for text in texts]
+        ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        return [np.array([ids[s] for s in text if s in ids], np.int32) for text in texts]
 
     def decode(self, tokens: Sequence[int]) -> str:
         return "".join(self.symbols[int(t)] for t in tokens if int(t) < self.end)
@@ -44,7 +45,7 @@ class Symbols:
 
 
 class Drawn(Tokens):
-    """Like a prepared folder, except that its files are in memory."""
+    """A prepared text whose files are in memory."""
 
     def __init__(self, files: dict[str, np.ndarray], index: dict[str, Any]):
         super().__init__(Path("the packaged chain"), index)
@@ -63,20 +64,20 @@ class Drawn(Tokens):
         return Symbols().n_bytes()
 
     def _pieces(self, name: str, offsets: list[int], size: int) -> bytearray:
-        held: bytes = self.contents[name]  # type: ignore[attr-defined]
-        return bytearray(b"".join(held[offset : offset + size] for offset in offsets))
+        content: bytes = self.contents[name]  # type: ignore[attr-defined]
+        return bytearray(b"".join(content[offset : offset + size] for offset in offsets))
 
 
 @cache
-def packaged(two_ways: bool = False) -> Drawn:
-    """The same draws in every process."""
+def packaged(reversed_class: bool = False) -> Drawn:
+    """Draws the packaged text. The draws are the same in every process."""
     rng, end = np.random.default_rng(0), Symbols().end
     text_DxT = _walks(rng, DOCUMENTS, LENGTH)
-    lengths = rng.integers(10, 61, DOCUMENTS) if two_ways else np.full(DOCUMENTS, LENGTH)
-    classes = np.arange(DOCUMENTS) % 2 if two_ways else np.full(DOCUMENTS, -1)
+    lengths = rng.integers(10, 61, DOCUMENTS) if reversed_class else np.full(DOCUMENTS, LENGTH)
+    classes = np.arange(DOCUMENTS) % 2 if reversed_class else np.full(DOCUMENTS, -1)
     documents = []
-    for row, length, turned in zip(text_DxT, lengths, classes, strict=True):
-        document = row[:length][:: -1 if turned == 1 else 1]
+    for row, length, label in zip(text_DxT, lengths, classes, strict=True):
+        document = row[:length][:: -1 if label == 1 else 1]
         documents += [document, [end]]
     ends = np.cumsum(lengths + 1)
     parts, first = {}, 0
@@ -92,11 +93,11 @@ def packaged(two_ways: bool = False) -> Drawn:
         "labels.bin": classes.astype("<i4"),
     }
     index = dict(dtype="uint16", vocab_size=end + 1, end=end, parts=parts)
-    return Drawn(files, index | {"labels": ["forwards", "backwards"] if two_ways else []})
+    return Drawn(files, index | {"labels": ["forwards", "backwards"] if reversed_class else []})
 
 
 def _walks(rng: np.random.Generator, n: int, length: int) -> np.ndarray:
-    """(n, length) stationary walks of the chain, by inverting cumulative probabilities."""
+    """Draws (n, length) stationary walks by inverting cumulative probabilities."""
     chain = characters()
     rows = np.concatenate([chain.counts_V[None], chain.pairs_VxV]).astype(float)
     ends = np.cumsum(rows, 1) / rows.sum(1, keepdims=True)

@@ -1,8 +1,7 @@
-"""Characters to draw text from and their statistics: a file, or the chain of tiny Shakespeare.
+"""Characters of a file, or of the packaged bigram chain of tiny Shakespeare, and their statistics.
 
-The chain is packaged: how often each of the 65 symbols follows each other one, 1,403 counts that
-are not zero. A text drawn from it has the same unigrams and bigrams as the whole text, and its
-conditional entropy is exactly that of the counts.
+The package contains the 1,403 nonzero bigram counts of the 65 symbols. A text drawn from the chain
+has the unigrams and bigrams of the whole text. Its conditional entropy is that of the counts.
 """
 
 import json
@@ -15,12 +14,12 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 
-LARGEST = 100_000_000  # symbols; a text is a constant of the compiled program
+MAX_SYMBOLS = 100_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Characters:
-    """Symbols in the order of their code points, how often they follow each other, the text."""
+    """Symbols in the order of their code points, their pair counts, and the text."""
 
     symbols: tuple[str, ...]
     pairs_VxV: np.ndarray  # (V, V) counts of (symbol, the symbol after it)
@@ -30,13 +29,13 @@ class Characters:
 
 @cache
 def characters(path: str = "") -> Characters:
-    """The file at `path`, or the chain for the empty string."""
+    """Returns the characters of a file, or the chain for the empty string."""
     return _file(path) if path else _chain()
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """The N most frequent symbols in the order of their code points, and their probabilities."""
+    """The N most frequent symbols, in the order of code points, and their probabilities."""
 
     symbols: tuple[str, ...]
     unigram_N: np.ndarray
@@ -45,16 +44,16 @@ class Statistics:
 
 @cache
 def statistics(text: str, n_symbols: int) -> Statistics:
-    """Those of the text (see `characters`), cut to `n_symbols` and renormalised."""
+    """Returns the statistics of the `n_symbols` most frequent symbols of a text, renormalised."""
     source = characters(text)
     symbols, unigram, bigram = source.symbols, source.counts_V, source.pairs_VxV
     if not 2 <= n_symbols <= len(symbols):
         raise UserError(
-            f"the text has {len(symbols)} symbols; n_symbols must be 2 to that, got {n_symbols}."
+            f"n_symbols must be 2 to {len(symbols)}, the symbols of the text, got {n_symbols}."
         )
-    kept = np.sort(np.argsort(-unigram, kind="stable")[:n_symbols])
-    chosen = tuple(symbols[i] for i in kept)
-    unigram, bigram = unigram[kept].astype(float), bigram[np.ix_(kept, kept)].astype(float)
+    indices = np.sort(np.argsort(-unigram, kind="stable")[:n_symbols])
+    chosen = tuple(symbols[i] for i in indices)
+    unigram, bigram = unigram[indices].astype(float), bigram[np.ix_(indices, indices)].astype(float)
     for symbol, total in zip(chosen, bigram.sum(1), strict=True):
         if not total:
             raise UserError(
@@ -65,9 +64,9 @@ def statistics(text: str, n_symbols: int) -> Statistics:
 
 
 def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Walker's alias tables of R distributions: cell i keeps i with probability keep, else alias.
+    """Returns Walker's alias tables of R distributions over N values.
 
-    A draw is then two look-ups whatever N is.
+    Cell i of a row yields i with probability keep[i], else alias[i]. A draw needs two look-ups.
     """
     R, N = p_RxN.shape
     keep, alias = np.ones((R, N)), np.tile(np.arange(N), (R, 1))
@@ -86,12 +85,12 @@ def alias_tables(p_RxN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _chain() -> Characters:
     file = resources.files("jaxformer") / "data" / "shakespeare_bigrams.json"
-    held = json.loads(file.read_text(encoding="utf-8"))
-    following = held["following"]
+    content = json.loads(file.read_text(encoding="utf-8"))
+    following = content["following"]
     symbols = tuple(sorted(following))
     pairs = np.array([[following[a].get(b, 0) for b in symbols] for a in symbols])
     counts = pairs.sum(1)
-    counts[symbols.index(held["last"])] += 1  # nothing follows the last symbol
+    counts[symbols.index(content["last"])] += 1  # nothing follows the last symbol
     return Characters(symbols, pairs, counts)
 
 
@@ -99,26 +98,26 @@ def _file(path: str) -> Characters:
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise UserError(f"the text {path!r} must be a file, not a device: it has no end.")
-        if Path(path).stat().st_size > 4 * LARGEST:
-            raise UserError(f"the text {path!r} is too long: at most {LARGEST:,} symbols.")
+        if Path(path).stat().st_size > 4 * MAX_SYMBOLS:
+            raise UserError(f"the text {path!r} is too long: at most {MAX_SYMBOLS:,} symbols.")
         text = Path(path).read_text(encoding="utf-8")
     except UserError:
         raise
     except (OSError, ValueError) as error:  # a NUL in the name
         if isinstance(error, UnicodeDecodeError):
-            at = f"byte {error.start} is wrong"
+            at = f"byte {error.start} is invalid"
             raise UserError(f"the text {path!r} is not UTF-8: {at}.") from None
-        said = getattr(error, "strerror", error)
-        raise UserError(f"cannot read the text {path!r}: {said}.") from None
+        reason = getattr(error, "strerror", error)
+        raise UserError(f"cannot read the text {path!r}: {reason}.") from None
     if not text:
         raise UserError(f"the text {path!r} is empty.")
-    if len(text) > LARGEST:
-        raise UserError(f"the text {path!r} is too long: at most {LARGEST:,} symbols.")
+    if len(text) > MAX_SYMBOLS:
+        raise UserError(f"the text {path!r} is too long: at most {MAX_SYMBOLS:,} symbols.")
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    known, ids, counts = np.unique(points, return_inverse=True, return_counts=True)
-    V = len(known)
+    code_points, ids, counts = np.unique(points, return_inverse=True, return_counts=True)
+    V = len(code_points)
     if V == 1:
         raise UserError(f"the text {path!r} repeats one symbol; nothing can be learned from it.")
     pairs = np.bincount(ids[:-1].astype(np.int64) * V + ids[1:], minlength=V * V).reshape(V, V)
     small = np.uint8 if V <= 256 else np.int32
-    return Characters(tuple(map(chr, known)), pairs, counts, ids.astype(small))
+    return Characters(tuple(map(chr, code_points)), pairs, counts, ids.astype(small))

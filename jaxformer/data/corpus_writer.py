@@ -1,12 +1,12 @@
-"""What is not prepared yet: the files of FOLDER.partial, and how far they are whole.
+"""Writer of a prepared text: the files of FOLDER.partial, and up to where they are valid.
 
-    with Partial(folder, asked, labels) as partial:    locked; what was written before is kept
-        partial.begin(tokenizer)
-        partial.add(part, place, piece, ids)           one piece after the other
-        partial.save()                                 state.json: from here a later call goes on
-        partial.finish()                               index.json
+    with CorpusWriter(folder, settings, labels) as writer:  takes the lock, keeps earlier output
+        writer.begin(tokenizer)
+        writer.add(part, place, piece, ids)                 one piece after the other
+        writer.save()                                       writes state.json to resume from
+        writer.finish()                                     writes index.json
 
-What was written after the last state.json is cut when the same preparation goes on.
+A resumed preparation truncates what was written after the last state.json.
 """
 
 import contextlib
@@ -37,38 +37,38 @@ from jaxformer.io.atomic_files import (
 )
 from jaxformer.io.partial_folder import own_files
 
-WIDTHS = {"documents": 8, "labels": 4}  # bytes an entry
-KEPT = ("bytes.bin", "documents.bin", "labels.bin", "tokenizer.json", "tokens.bin")
-NAMES = (*KEPT, "index.json", "state.json", ".lock")  # what this program writes there
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+ENTRY_BYTES = {"documents": 8, "labels": 4}
+DATA_FILES = ("bytes.bin", "documents.bin", "labels.bin", "tokenizer.json", "tokens.bin")
+NAMES = (*DATA_FILES, "index.json", "state.json", ".lock")  # all files of the folder
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass
 class State:
-    """How far a preparation is: what was read, and how long the files are."""
+    """The progress of a preparation: what was read, and how long the files are."""
 
-    place: int = 0  # of corpus.places, and
-    after: int = 0  # where to go on in it
-    read: int = 0  # bytes of text
-    counted: int = 0  # the same by the bytes of tokens
+    place: int = 0  # index into corpus.places
+    after: int = 0  # offset in that place where reading resumes
+    read: int = 0  # bytes of text read
+    counted: int = 0  # bytes of text that the written tokens stand for
     tokens: int = 0
     documents: int = 0
-    is_open: bool = False  # has the last document no end yet?
+    is_open: bool = False  # True while the last document has no end token
     part: str = ""
-    parts: dict[str, dict[str, int]] = field(default_factory=dict)  # of jaxformer.data.tokens.Part
+    parts: dict[str, dict[str, int]] = field(default_factory=dict)  # fields of tokens.Part
 
 
-class Partial:
-    """The folder that is being prepared; one process at a time."""
+class CorpusWriter:
+    """The folder of a preparation in progress, locked for one process."""
 
-    def __init__(self, folder: Path, asked: Mapping[str, Any], labels: tuple[str, ...]):
-        self.folder, self.asked, self.labels = folder, asked, labels
+    def __init__(self, folder: Path, settings: Mapping[str, Any], labels: tuple[str, ...]):
+        self.folder, self.settings, self.labels = folder, settings, labels
         self.state, self.files, self.stack = State(), {}, ExitStack()
 
     def __truediv__(self, name: str) -> Path:
         return self.folder / name
 
-    def __enter__(self) -> "Partial":
+    def __enter__(self) -> "CorpusWriter":
         own_files(self.folder, NAMES)
         with naming(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -86,23 +86,24 @@ class Partial:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with contextlib.suppress(OSError):  # a full disk says so again; what counts is on the disk
+        with contextlib.suppress(OSError):  # a full disk may fail again; saved data is safe
             self.stack.close()
-            if [file.name for file in self.folder.iterdir()] == [".lock"]:  # nothing was begun
+            if [file.name for file in self.folder.iterdir()] == [".lock"]:  # nothing was written
                 (self / ".lock").unlink()
                 self.folder.rmdir()
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
             raise UserError(
                 f"{self.folder} cannot grow: {error.strerror}. The preparation is not finished; "
-                "make room, and the same command goes on."
+                "make room and run the same command again: it resumes."
             ) from None
 
-    def begin(self, model: Tokenizer) -> None:
-        """Opens the files, cut to where they are whole."""
-        self.model, self.table = model, model.n_bytes().astype(np.int64)
-        self.kind = np.dtype("<u2" if model.vocab_size <= 2**16 else "<u4")
-        sizes = {"tokens": self.kind.itemsize * self.state.tokens}
-        sizes |= {name: width * self.state.documents for name, width in WIDTHS.items()}
+    def begin(self, tokenizer: Tokenizer) -> None:
+        """Opens the files and truncates them to their valid length."""
+        self.tokenizer = tokenizer
+        self.bytes_of_token = tokenizer.n_bytes().astype(np.int64)
+        self.dtype = np.dtype("<u2" if tokenizer.vocab_size <= 2**16 else "<u4")
+        sizes = {"tokens": self.dtype.itemsize * self.state.tokens}
+        sizes |= {name: width * self.state.documents for name, width in ENTRY_BYTES.items()}
         for name, size in sizes.items():
             file = self / f"{name}.bin"
             with naming(file):
@@ -110,29 +111,29 @@ class Partial:
                 self.files[name].truncate(size)
 
     def add(self, part: str, place: int, piece: Piece, ids: np.ndarray) -> None:
-        """Writes a piece; no document is in two parts."""
+        """Writes the tokens of a piece. A new part ends the open document."""
         state, size = self.state, len(piece.text.encode())
         if part != state.part:
             self.end()
             state.part = part
-            here = dict(start=state.tokens, first=state.documents, bytes=0)
-            state.parts[part] = here | dict(stop=state.tokens, last=state.documents)
-        self._put("tokens", ids, self.kind)
+            begin = dict(start=state.tokens, first=state.documents, bytes=0)
+            state.parts[part] = begin | dict(stop=state.tokens, last=state.documents)
+        self._put("tokens", ids, self.dtype)
         state.tokens += len(ids)
-        state.counted += int(self.table[ids].sum())
+        state.counted += int(self.bytes_of_token[ids].sum())
         state.read += size
         state.parts[part]["bytes"] += size
         state.is_open = True
         if piece.ends:
-            self.end(self._class(piece.label))
+            self.end(self._class_of(piece.label))
         state.place, state.after = place, piece.after
 
     def end(self, label: int = -1) -> None:
-        """Ends the document that is open: its last token, where that is, its class."""
+        """Ends the open document: writes its end token, its offset and its class."""
         state = self.state
         if not state.is_open:
             return
-        self._put("tokens", [self.model.end], self.kind)
+        self._put("tokens", [self.tokenizer.end], self.dtype)
         state.tokens += 1
         state.documents += 1
         self._put("documents", [state.tokens], "<i8")
@@ -141,43 +142,43 @@ class Partial:
         state.parts[state.part].update(stop=state.tokens, last=state.documents)
 
     def save(self) -> None:
-        """All that was added is on the disk, and state.json says so."""
+        """Flushes all files to disk and writes state.json."""
         for name, file in self.files.items():
             with naming(self / f"{name}.bin"):
                 file.flush()
                 os.fsync(file.fileno())
-        said = {"asked": self.asked, "state": vars(self.state)}
-        write_json(self / "state.json", sealed(said))
+        content = {"asked": self.settings, "state": vars(self.state)}
+        write_json(self / "state.json", sealed(content))
 
     def finish(self) -> None:
-        """The index, after everything else; the folder may take its name then."""
+        """Writes the index last. After it the caller may rename FOLDER.partial to FOLDER."""
         self.end()
         state = self.state
         if "train" not in state.parts:
             raise UserError("the data set has no text for training: nothing was prepared.")
         self.save()
-        here = dict(start=state.tokens, stop=state.tokens, bytes=0)
-        here |= dict(first=state.documents, last=state.documents)
+        empty = dict(start=state.tokens, stop=state.tokens, bytes=0)
+        empty |= dict(first=state.documents, last=state.documents)
         labels = self._labels()
-        write_atomically(self / "bytes.bin", self.model.n_bytes().astype("<i4").tobytes())
+        write_atomically(self / "bytes.bin", self.tokenizer.n_bytes().astype("<i4").tobytes())
         (self / "state.json").unlink()
-        kept = [self / name for name in KEPT if (self / name).exists()]
+        files = [self / name for name in DATA_FILES if (self / name).exists()]
         index = {
             "format": FORMAT,
-            "dtype": self.kind.name,
-            "vocab_size": self.model.vocab_size,
-            "end": self.model.end,
+            "dtype": self.dtype.name,
+            "vocab_size": self.tokenizer.vocab_size,
+            "end": self.tokenizer.end,
             "labels": labels,
-            "parts": {name: here | state.parts.get(name, {}) for name in PARTS},
+            "parts": {name: empty | state.parts.get(name, {}) for name in PARTS},
             "bytes_scale": state.read / max(state.counted, 1),
-            "files": {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in kept},
-            "asked": self.asked,
+            "files": {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in files},
+            "asked": self.settings,
         }
         write_json(self / "index.json", sealed(index))
         (self / ".lock").unlink()
 
     def _labels(self) -> tuple[str, ...]:
-        """The names of the classes; the file of classes goes if there are none."""
+        """Returns the names of the classes. Without classes it deletes labels.bin."""
         classes = np.fromfile(self / "labels.bin", "<i4")
         if classes.max() < 0:
             (self / "labels.bin").unlink()
@@ -187,7 +188,7 @@ class Partial:
             raise UserError(f"a class is {classes.max()}, but there are only {len(names)}.")
         return names
 
-    def _class(self, label: Any) -> int:
+    def _class_of(self, label: Any) -> int:
         if label is None:
             return -1
         if label in self.labels:
@@ -201,11 +202,11 @@ class Partial:
             self.files[name].write(np.asarray(values).astype(kind).tobytes())
 
     def _restored(self) -> State:
-        """Where the preparation was; a new state if it was another one, or is damaged."""
+        """Returns the saved state, or a new one if it is damaged or has other settings."""
         try:
-            held = unsealed(json.loads((self / "state.json").read_text()))
-            if not differences(held["asked"], self.asked):
-                return State(**held["state"])
+            saved = unsealed(json.loads((self / "state.json").read_text()))
+            if not differences(saved["asked"], self.settings):
+                return State(**saved["state"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return State()

@@ -1,11 +1,11 @@
-"""What a name of a data set means: which files or records, in which parts, with which fields.
+"""Named data sets as corpora: which files or records, in which parts, with which fields.
 
     text:FILE or text:FOLDER   plain text; *.txt of a folder, in the order of their names
     files:FOLDER               *.parquet or *.jsonl, as Hugging Face keeps data sets
     tfds:BUILDER[/CONFIG]      TensorFlow Datasets, read without TensorFlow
     wikitext103, fineweb_edu, tinystories, yelp    files of the Hugging Face hub, or a copy of them
 
-A `Corpus` is what they all become: places (a file or a split) with a size each, read in pieces.
+All of them become a `Corpus`: places (a file or a split) that are read in pieces.
 """
 
 import re
@@ -21,7 +21,7 @@ from jaxformer.data.tokens import PARTS
 
 
 class Hub(NamedTuple):
-    """Where the Hugging Face hub keeps a data set."""
+    """A data set of the Hugging Face hub."""
 
     repository: str
     folder: str
@@ -37,11 +37,10 @@ HUB = {
     "yelp": Hub("fancyzhx/yelp_polarity", "plain_text", "text", "label", ("negative", "positive")),
 }
 KNOWN = ("text:FILE", "files:FOLDER", "tfds:BUILDER", *HUB)
-# Words of the name of a file, and the part that they say.
-WORDS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
-WORDS |= {word: "validation" for word in ("validation", "valid", "val", "dev")}
-# Pieces of a corpus from a place on, if validation and test have these shares: (part, number of
-# the place, piece).
+# Words in file names, and the part that they stand for.
+PART_OF_WORD = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+PART_OF_WORD |= {word: "validation" for word in ("validation", "valid", "val", "dev")}
+# Maps (corpus, shares of validation and test, first place) to (part, index of the place, piece).
 Pieces = Callable[[Corpus, tuple[float, float], int], Iterator[tuple[str, int, Piece]]]
 
 
@@ -55,7 +54,17 @@ def corpus(
     tfds_dir: str = "",
     download: bool = False,
 ) -> Corpus:
-    """The data set `name`. `files` is a folder with a copy of what the hub would give."""
+    """Opens the data set `name`.
+
+    Args:
+        name: see the top of this module.
+        documents: for plain text: each "file" or each "line" is a document.
+        text: the field with the text.
+        label: the field with the class, or "".
+        files: a folder with a copy of the hub's files.
+        tfds_dir: the folder of TensorFlow Datasets.
+        download: whether files may be downloaded.
+    """
     kind, colon, rest = name.partition(":")
     if colon and not rest:
         raise UserError(f"the data set {name!r} names nothing after the colon.")
@@ -69,16 +78,16 @@ def corpus(
         return tfds.corpus(rest, text, label, tfds_dir, download)
     if name not in HUB:
         raise unknown("data set", name, KNOWN)
-    held = HUB[name]
-    folder = Path(files).expanduser() if files else _from_hub(held, download)
-    return _folder(folder, held.text, label or held.label, held.labels)
+    entry = HUB[name]
+    folder = Path(files).expanduser() if files else _from_hub(entry, download)
+    return _folder(folder, entry.text, label or entry.label, entry.labels)
 
 
 def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> None:
-    """Refuses a share above 0 that leaves its part without text; reads where the parts begin."""
+    """Raises UserError if a positive share leaves its part without text."""
     has = {place.part for place in corpus.places}
-    asked: dict[str, float] = dict(zip(PARTS[1:], shares, strict=True))
-    missing = {part for part, share in asked.items() if share and part not in has}
+    share_of: dict[str, float] = dict(zip(PARTS[1:], shares, strict=True))
+    missing = {part for part, share in share_of.items() if share and part not in has}
     if not missing:
         return
     training = sum(place.bytes for place in corpus.places if place.part == "train")
@@ -86,15 +95,15 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
     for number, place in enumerate(corpus.places):
         if place.part == "train" and before <= (1 - sum(shares)) * training:
             first, before = number, before + place.bytes
-    found = pieces(corpus, shares, first)
+    remaining = pieces(corpus, shares, first)
     while missing:
-        part = next(found, ("",))[0]
+        part = next(remaining, ("",))[0]
         if not part:
             name = min(missing, key=PARTS.index)
             raise UserError(
-                f"--{name}={asked[name]:g} leaves the {name} part without text: no document is in "
-                f"two parts, and all of them have {training:,} bytes. Take a longer "
-                f"text, more documents, a larger --{name}, or --{name}=0."
+                f"--{name}={share_of[name]:g} leaves the {name} part without text: documents are "
+                f"never split, and all of them have {training:,} bytes. Use a longer text, more "
+                f"documents, a larger --{name}, or --{name}=0."
             )
         missing.discard(part)
 
@@ -137,16 +146,16 @@ def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Cor
     places = sorted(map(place, files), key=lambda place: PARTS.index(place.part))
     if places[0].part != "train":
         raise UserError(
-            f"no file of {folder} is for training: the names of {_some(places)} say validation or "
-            "test. Name one train, as in train.jsonl."
+            f"no file of {folder} is for training: the files {_some(places)} are named validation "
+            "or test. Name one of them train, as in train.jsonl."
         )
     return Corpus(tuple(places), labels)
 
 
 def _part(name: str) -> str:
-    """The part that the last such word of a file's name says; what says none is for training."""
-    found = [word for word in re.split(r"[^a-z]+", name.lower()) if word in WORDS]
-    return WORDS[found[-1]] if found else "train"
+    """Returns the part named by the last such word in a file name; "train" without one."""
+    words = [word for word in re.split(r"[^a-z]+", name.lower()) if word in PART_OF_WORD]
+    return PART_OF_WORD[words[-1]] if words else "train"
 
 
 def _some(places: list[Place]) -> str:
@@ -154,11 +163,11 @@ def _some(places: list[Place]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _from_hub(held: Hub, download: bool) -> Path:
-    """The folder with the files: what is there already, or what the hub gives in one attempt."""
+def _from_hub(entry: Hub, download: bool) -> Path:
+    """Returns the folder of files in the hub's cache, downloaded first if allowed."""
     by_hand = (
-        f"download the folder {held.folder} of huggingface.co/datasets/{held.repository} elsewhere "
-        "and say --files=FOLDER"
+        f"download the folder {entry.folder} of huggingface.co/datasets/{entry.repository} "
+        "elsewhere and use --files=FOLDER"
     )
     try:
         from huggingface_hub import snapshot_download
@@ -168,16 +177,16 @@ def _from_hub(held: Hub, download: bool) -> Path:
             f"{by_hand}."
         ) from None
     try:
-        found = snapshot_download(
-            held.repository,
+        snapshot = snapshot_download(
+            entry.repository,
             repo_type="dataset",
-            allow_patterns=f"{held.folder}/*",
+            allow_patterns=f"{entry.folder}/*",
             local_files_only=not download,
             etag_timeout=5,
         )
-    except Exception as error:  # no network, nothing kept, no permission: many kinds
-        hint = "" if download else "say --download to fetch it, or "
+    except Exception as error:  # no network, no cache, no permission: many types
+        hint = "" if download else "use --download to fetch it, or "
         raise UserError(
-            f"{held.repository} is not on this machine ({type(error).__name__}): {hint}{by_hand}."
+            f"{entry.repository} is not on this machine ({type(error).__name__}): {hint}{by_hand}."
         ) from None
-    return Path(found) / held.folder
+    return Path(snapshot) / entry.folder

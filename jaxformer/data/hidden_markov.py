@@ -6,11 +6,11 @@ with v_+ = sqrt(2) (1..1, 0..0), v_- = sqrt(2) (0..0, 1..1) and Par the projecti
 token 0 has zero features. n = features + T + 1.
 
 A head is a bilinear form W: Omega_st = softmax over keys s of hardness * x_s^T W x_t.
-    previous  attends t-1 if its state is that of t, else token 0: what a classifier needs
-    uniform   averages over all tokens: denoises
-    random    Gaussian W; blocks of features, positions and both cross blocks have like sizes
+    previous  attends t-1 if it has the state of t, else token 0; solves the classification
+    uniform   averages over all tokens; removes noise
+    random    Gaussian W whose blocks (features, positions, cross) contribute equally
 
-Everything here is NumPy, float64 and a function of its seeds: the draws are fixed to the bit.
+All functions use NumPy in float64. The draws depend on the seeds only, to the bit.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,12 @@ def examples(
     sigma_par: float = 1.0,
     sigma_perp: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (count, length + 1, features + length + 1) and labels: the first half +1, then -1."""
+    """Draws examples.
+
+    Returns:
+        Tokens (count, length + 1, features + length + 1), and labels (count,): +1 in the first
+        half, -1 in the second.
+    """
     if count < 2 or count % 2 or features < 2 or features % 2 or length < 1:
         raise UserError(
             "the hidden Markov task needs an even count and an even number of features, at least "
@@ -72,7 +77,7 @@ def examples(
 
 
 def state_vectors(features: int) -> np.ndarray:
-    """v_+ and v_-, (2, features): orthogonal, squared norm `features`."""
+    """Returns v_+ and v_-, (2, features): orthogonal with squared norm `features`."""
     return 2**0.5 * np.repeat(np.eye(2), features // 2, axis=1)
 
 
@@ -82,10 +87,16 @@ def bilinear_forms(
     length: int = 30,
     features: int = 200,
 ) -> list[np.ndarray]:
-    """W, key left and query right, one (H_l, n, n) array a layer, without the hardness.
+    """Returns the bilinear forms W of the heads, without the hardness.
 
-    design: a name of DESIGNS, or the kinds of heads layer by layer. Random heads draw from one
-    generator in the order of the layers.
+    Args:
+        head_seed: the seed of random heads, which are drawn in the order of the layers.
+        design: a name of DESIGNS, or the kinds of heads by layer.
+        length: the length T of the chain.
+        features: the number of features of a token.
+
+    Returns:
+        An array (H_l, n, n) for each layer, with the key on the left and the query on the right.
     """
     if isinstance(design, str):
         check_choice("head design", design, DESIGNS)
@@ -102,7 +113,10 @@ def attention_maps(
     readout: str = "last",
     hardness: float = 10.0,
 ) -> list[np.ndarray]:
-    """Omega^(l), (B, H_l, key s, query t); the last map only at the queries that are read."""
+    """Returns the attention Omega^(l), (B, H_l, key s, query t), of each layer.
+
+    The last layer has only the queries of the readout.
+    """
     maps = []
     for layer, form_HxNxN in enumerate(forms):
         last = layer == len(forms) - 1
@@ -123,7 +137,10 @@ def attentioned_input(
     hardness: float = 10.0,
     chunk: int = 200,
 ) -> np.ndarray:
-    """xi, (B, prod_l H_l, n), h_1 slowest: a chunk of examples at a time, for the memory."""
+    """Returns the path inputs xi, (B, prod_l H_l, n), with h_1 as the slowest index.
+
+    Computes `chunk` examples at a time to bound the memory.
+    """
     parts = [tokens_BxTxn[i : i + chunk] for i in range(0, len(tokens_BxTxn), chunk)]
     return np.concatenate(
         [combine(part, attention_maps(part, forms, readout, hardness)) for part in parts]

@@ -1,7 +1,7 @@
-"""Classes of small grey images: generated glyphs, character folders or zips, TensorFlow Datasets.
+"""Classes of small grey images: glyphs, folders or zips of characters, TensorFlow Datasets.
 
-All come as `Images`, uint8 of one size, as many of each class as the class with the fewest has.
-Black ink on white paper is low on high, as in Omniglot; MNIST's are the other way round.
+All become `Images`: uint8 of one size, with equally many images of each class. Ink is dark on white
+as in Omniglot; MNIST is inverted.
 """
 
 import functools
@@ -25,7 +25,7 @@ NORMS = {  # (mean, std) of pixels in [0, 1]
     "mnist": (0.1307, 0.3081),
     "fashion_mnist": (0.286, 0.353),
 }
-MOST_IMAGES, MOST_PIXELS = 10**6, 4 * 10**9
+MAX_IMAGES, MAX_PIXELS = 10**6, 4 * 10**9
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
 
@@ -34,13 +34,13 @@ class Images(NamedTuple):
 
     pixels_CxKxSxS: np.ndarray  # uint8
     classes: tuple[str, ...]
-    mean: float  # of a pixel in [0, 1], over the data set the images are from
+    mean: float  # of pixels in [0, 1], over the whole data set
     std: float
 
-    def take(self, chosen: Sequence[int]) -> "Images":
-        """Some of the classes."""
-        names = tuple(self.classes[i] for i in chosen)
-        return self._replace(pixels_CxKxSxS=self.pixels_CxKxSxS[list(chosen)], classes=names)
+    def take(self, indices: Sequence[int]) -> "Images":
+        """Returns some of the classes."""
+        names = tuple(self.classes[i] for i in indices)
+        return self._replace(pixels_CxKxSxS=self.pixels_CxKxSxS[list(indices)], classes=names)
 
 
 def load(
@@ -52,17 +52,22 @@ def load(
     seed: int = 0,
     prepared: str = "",
 ) -> Images:
-    """The images called `name`; classes and per_class bound their number, 0 takes all there are.
+    """Loads images.
 
-    glyphs          drawn, any number of classes (default 50) and images (default 20)
-    folder          `paths`: folders or zips, any depth; a folder of images is a class
-    omniglot, mnist, fashion_mnist    through TensorFlow Datasets, in the folder `prepared` or in
-                    its own; of fewer classes than there are, the first labels: 0 and 1
+    Args:
+        name: "glyphs" (drawn), "folder" (a folder of images is a class), or "omniglot", "mnist",
+            "fashion_mnist" from TensorFlow Datasets.
+        paths: folders or zips for "folder".
+        classes: the largest number of classes; 0 takes all, or 50 glyphs.
+        per_class: the largest number of images by class; 0 takes all, or 20 glyphs.
+        size: side of the images in pixels.
+        seed: the seed of the glyphs.
+        prepared: the folder of TensorFlow Datasets; "" is its default.
     """
     check_choice("image source", name, NORMS)
     check_range("data.size, in pixels,", size, 1, 4096)
-    check_range("data.classes in all", classes, 0, MOST_IMAGES)
-    check_range("data.per_class", per_class, 0, MOST_IMAGES)
+    check_range("data.classes in all", classes, 0, MAX_IMAGES)
+    check_range("data.per_class", per_class, 0, MAX_IMAGES)
     prepared = os.path.expanduser(prepared)
     if prepared and not os.path.isdir(prepared):
         raise UserError(
@@ -79,7 +84,7 @@ def load(
     few = [label for label, images in by_class.items() if len(images) < 2]
     if few:
         raise UserError(
-            f"every class needs at least 2 images, one to show and one to ask for; {len(few)} of "
+            f"every class needs at least 2 images, one shown and one queried; {len(few)} of "
             f"{len(by_class)} classes have fewer, such as {few[0]!r}."
         )
     count = min(len(images) for images in by_class.values())
@@ -89,24 +94,26 @@ def load(
 
 
 def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
-    """A class is a few strokes through random points; its images jitter them a little."""
+    """Draws glyphs. A class is a few strokes through random points; images jitter the points."""
     if classes < 1 or per_class < 2:
         raise UserError(
             f"glyphs need at least 1 class and 2 images a class, got {classes} and {per_class}."
         )
-    if classes * per_class * size**2 > MOST_PIXELS:
+    if classes * per_class * size**2 > MAX_PIXELS:
         raise UserError(
             f"{classes} classes of {per_class} glyphs of {size} x {size} pixels are more than "
-            f"{MOST_PIXELS:,} bytes; take fewer (data.classes, data.per_class, data.size)."
+            f"{MAX_PIXELS:,} bytes; take fewer (data.classes, data.per_class, data.size)."
         )
     rng = np.random.default_rng(seed)
     strokes, points = 3, 3
     anchors = size * rng.uniform(0.12, 0.88, (classes, 1, strokes, points, 2))
     jittered = anchors + size * rng.normal(0, 0.025, (classes, per_class, strokes, points, 2))
-    jittered += size * rng.normal(0, 0.03, (classes, per_class, 1, 1, 2))  # moved as a whole
+    jittered += size * rng.normal(
+        0, 0.03, (classes, per_class, 1, 1, 2)
+    )  # shift of the whole glyph
     start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
-    along = np.linspace(0, 1, 24)[:, None]
-    ink = start[..., None, :] * (1 - along) + stop[..., None, :] * along
+    position = np.linspace(0, 1, 24)[:, None]
+    ink = start[..., None, :] * (1 - position) + stop[..., None, :] * position
     places = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
     pixels = np.full((classes, per_class, size, size), 255, np.uint8)
     c, k = np.ogrid[:classes, :per_class]
@@ -116,7 +123,7 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
 
 
 def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
-    """Disjoint sets of classes, in an order drawn from the seed."""
+    """Splits the classes at random into disjoint sets."""
     total = len(images.classes)
     if min(counts) < 2 or sum(counts) > total:
         raise UserError(
@@ -138,7 +145,7 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
         if not (place.is_dir() or place.is_file()):
             raise UserError(f"there is no folder or zip of images at {place}.")
         for label, file, content in _files(place, named=len(paths) > 1):
-            if (label, file) in seen:  # the official small sets share two alphabets
+            if (label, file) in seen:  # Omniglot's two small sets share two alphabets
                 continue
             seen.add((label, file))
             by_class[label].append(_open(content, f"{place}:{label}/{file}", read))
@@ -151,10 +158,10 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
 
 
 def _files(place: Path, named: bool) -> Iterator[tuple[str, str, bytes]]:
-    """(class, file name, content) in order; the class is the last two folders above the file.
+    """Yields (class, file name, content) in order. A class is named by the last two folders.
 
-    With `named` the place is one of them where it has fewer inside: of alpha/Greek and alpha/Latin,
-    which both have a folder character01, the classes are Greek/character01 and Latin/character01.
+    With `named`, the name of the place counts as a folder: alpha/Greek and alpha/Latin, which both
+    have a folder character01, yield Greek/character01 and Latin/character01.
     """
     outer = Path(os.path.abspath(place)).with_suffix("" if place.is_file() else place.suffix)
     above = outer.parts[1:] if named else ()
@@ -165,12 +172,12 @@ def _files(place: Path, named: bool) -> Iterator[tuple[str, str, bytes]]:
                 yield "/".join(parts[-3:-1]), file.name, file.read_bytes()
         return
     try:
-        with zipfile.ZipFile(place) as held:
-            for name in sorted(held.namelist()):
+        with zipfile.ZipFile(place) as archive:
+            for name in sorted(archive.namelist()):
                 hidden = name.startswith("__MACOSX")
                 if Path(name).suffix.lower() in ENDINGS and not hidden:
                     parts = (*above, *Path(name).parts)
-                    yield "/".join(parts[-3:-1]), Path(name).name, held.read(name)
+                    yield "/".join(parts[-3:-1]), Path(name).name, archive.read(name)
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
         raise UserError(f"{place} is not a readable zip: {error}.") from None
 
@@ -181,8 +188,8 @@ def _open(content: bytes, name: str, read: Callable) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(content)) as image:
             return read(image)
-    except Exception as error:  # Pillow raises many kinds
-        reason = type(error).__name__  # its words name the buffer, not the file
+    except Exception as error:  # Pillow raises many types
+        reason = type(error).__name__  # its message names a buffer instead of the file
         raise UserError(f"{name} is not a readable image ({reason}).") from None
 
 
@@ -200,7 +207,7 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
 
         place: dict[str, Any] = {"data_dir": prepared} if prepared else {}
         source: Any = tfds.data_source(name, split="train+test", download=False, **place)
-    except Exception as error:  # absent packages, no network, no prepared data: many kinds
+    except Exception as error:  # missing packages, network or data: many types
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}). It needs "

@@ -1,13 +1,12 @@
-"""What unigrams, bigrams and trigrams of the training text say of the next token.
+"""Unigram, bigram and trigram predictors of the next token, with absolute discounting.
 
     p1(c)    = (n_c + 1/2) / (N + V/2)
     p2(c|b)  = max(n_bc - D2, 0) / n_b  +  D2 N(b.) / n_b  p1(c)
     p3(c|ab) = max(n_abc - D3, 0) / n_ab  +  D3 N(ab.) / n_ab  p2(c|b)
 
-N(b.) is the number of different tokens after b: absolute discounting. The discounts D2 and D3 are
-those that describe the last tenth of the training text best, counted on the other nine; then
-everything is counted again on all of it. A context that was never seen leaves the shorter one.
-Of a training text that is longer than MOST tokens only the first MOST are counted.
+N(b.) is the number of different tokens after b. The discounts D2 and D3 are chosen on the last
+tenth of the training text, with counts of the first nine. Then all counts are taken again on the
+whole text. An unseen context falls back to the shorter one. At most MAX_TOKENS tokens are counted.
 """
 
 from typing import NamedTuple
@@ -15,21 +14,21 @@ from typing import NamedTuple
 import numpy as np
 
 DISCOUNTS = np.linspace(0.05, 0.95, 19)
-MOST = 5_000_000
+MAX_TOKENS = 5_000_000
 
 
 class Counts(NamedTuple):
-    """Sorted n-grams as single numbers, how often each occurs, and the same of their contexts."""
+    """Counts of n-grams, each encoded as an integer, and of their contexts."""
 
-    grams: np.ndarray
-    n: np.ndarray
-    contexts: np.ndarray
+    grams: np.ndarray  # sorted
+    n: np.ndarray  # occurrences of each
+    contexts: np.ndarray  # sorted
     total: np.ndarray  # tokens after a context
     kinds: np.ndarray  # different tokens after it
 
 
 class Ngrams(NamedTuple):
-    """The fitted predictor."""
+    """A fitted n-gram predictor."""
 
     unigram_V: np.ndarray
     pairs: Counts
@@ -37,7 +36,7 @@ class Ngrams(NamedTuple):
     discounts: tuple[float, float]
 
     def probabilities(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> dict[str, np.ndarray]:
-        """Of the tokens c after b, and after a b; a = -1 has no token before b."""
+        """Returns p(c), p(c|b) and p(c|ab) by name. a = -1 means that b has no predecessor."""
         V = len(self.unigram_V)
         p1 = self.unigram_V[c]
         p2 = _mixed(self.pairs, b, c, V, self.discounts[0], p1)
@@ -45,7 +44,7 @@ class Ngrams(NamedTuple):
         return {"unigram": p1, "bigram": p2, "trigram": p3}
 
     def best_after(self) -> np.ndarray:
-        """(V,) the most frequent token after each token."""
+        """Returns (V,) the most frequent token after each token."""
         V = len(self.unigram_V)
         best = np.full(V, int(self.unigram_V.argmax()))
         order = np.argsort(self.pairs.n, kind="stable")
@@ -54,20 +53,20 @@ class Ngrams(NamedTuple):
 
 
 def fit(tokens: np.ndarray, V: int) -> Ngrams:
-    """The predictor of a training text, of which the first MOST tokens are counted."""
-    tokens = tokens[:MOST].astype(np.int64)
+    """Fits the predictor to the first MAX_TOKENS tokens of a training text."""
+    tokens = tokens[:MAX_TOKENS].astype(np.int64)
     cut = len(tokens) * 9 // 10
-    known, held = _counted(tokens[:cut], V), tokens[cut:]
-    a, b, c = held[:-2], held[1:-1], held[2:]
+    fitted, validation = _counted(tokens[:cut], V), tokens[cut:]
+    a, b, c = validation[:-2], validation[1:-1], validation[2:]
     if not len(c):
         return _counted(tokens, V)
-    first = min(DISCOUNTS, key=lambda d: _nats(known, (float(d), 0.5), "bigram", a, b, c))
-    second = min(DISCOUNTS, key=lambda d: _nats(known, (first, float(d)), "trigram", a, b, c))
+    first = min(DISCOUNTS, key=lambda d: _nats(fitted, (float(d), 0.5), "bigram", a, b, c))
+    second = min(DISCOUNTS, key=lambda d: _nats(fitted, (first, float(d)), "trigram", a, b, c))
     return _counted(tokens, V)._replace(discounts=(float(first), float(second)))
 
 
-def _nats(known: Ngrams, discounts, name: str, a, b, c) -> float:
-    return -np.log(known._replace(discounts=discounts).probabilities(a, b, c)[name]).mean()
+def _nats(ngrams: Ngrams, discounts, name: str, a, b, c) -> float:
+    return -np.log(ngrams._replace(discounts=discounts).probabilities(a, b, c)[name]).mean()
 
 
 def _counted(tokens: np.ndarray, V: int) -> Ngrams:
@@ -90,7 +89,7 @@ def _count(context: np.ndarray, token: np.ndarray, V: int) -> Counts:
 
 
 def _mixed(counts: Counts, context, token, V: int, discount: float, shorter: np.ndarray):
-    """Absolute discounting: the n-gram where it was seen, and the rest to the shorter context."""
+    """Applies absolute discounting: discounted mass goes to the shorter context."""
     gram = context.astype(np.int64) * V + token
     n = _look_up(counts.grams, counts.n, gram)
     total = _look_up(counts.contexts, counts.total, context)
@@ -99,9 +98,9 @@ def _mixed(counts: Counts, context, token, V: int, discount: float, shorter: np.
     return np.where(total > 0, p, shorter)
 
 
-def _look_up(known: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The values of what is known, 0 of the rest."""
-    if not len(known):
-        return np.zeros(wanted.shape, np.int64)
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[place] == wanted, values[place], 0)
+def _look_up(keys: np.ndarray, values: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """Returns the value of each query in the sorted keys, 0 for a missing key."""
+    if not len(keys):
+        return np.zeros(queries.shape, np.int64)
+    place = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[place] == queries, values[place], 0)

@@ -1,4 +1,4 @@
-"""A corpus becomes a folder of tokens (`jaxformer.data.tokens`): in pieces, whole or absent.
+"""Preparation of a corpus: text becomes a folder of tokens (`jaxformer.data.tokens`).
 
 Writes into FOLDER.partial (`jaxformer.data.corpus_writer`) and renames it when the last byte is
 on the disk. The same command resumes an interrupted preparation.
@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.data import tokenizer as tokenizers
-from jaxformer.data.corpus_writer import NAMES, Partial, State
+from jaxformer.data.corpus_writer import NAMES, CorpusWriter, State
 from jaxformer.data.datasets import Corpus, check_parts
 from jaxformer.data.preparation_settings import differences
 from jaxformer.data.readers import Piece
@@ -23,10 +23,10 @@ from jaxformer.io.atomic_files import naming, write_atomically
 from jaxformer.io.partial_folder import own_files
 from jaxformer.runtime.progress import clock
 
-TRAINED_ON = 2**23  # bytes of the training text that a BPE is trained on, evenly spaced
-BATCH = 2**22  # characters of text that are encoded together
-SAVED = 10.0  # seconds after which state.json is written
-SAMPLED = 2**20  # bytes of text in which documents are counted
+BPE_TRAINING_BYTES = 2**23  # evenly spaced over the training text
+ENCODE_BATCH_CHARACTERS = 2**22
+SAVE_SECONDS = 10.0  # interval between writes of state.json
+COUNT_SAMPLE_BYTES = 2**20  # text in which documents are counted
 Show = Callable[[str], None]
 
 
@@ -37,41 +37,48 @@ def prepare(
     kind: str,
     shares: tuple[float, float],
     show: Show = lambda text: None,
-    said: dict[str, Any] | None = None,
+    more_settings: dict[str, Any] | None = None,
     download: bool = False,
 ) -> Tokens:
-    """The prepared folder; `kind` names the tokenizer, `shares` those of validation and test.
+    """Prepares a corpus, or returns the folder if it was prepared with the same settings.
 
-    `said` is what else was asked for; a folder that was asked for otherwise is refused. Only with
-    `download` may the hub be asked for the tokenizer.
-    Parts that the corpus has are kept; a part that it lacks is the end of its training text.
+    Args:
+        corpus: the text. Its validation and test parts are kept; a missing part is taken from the
+            end of the training text.
+        folder: the folder to write. A folder prepared with other settings is refused.
+        kind: the tokenizer (see `tokenizer.make`).
+        shares: the shares of validation and test for parts that the corpus lacks.
+        show: called with a line of progress.
+        more_settings: further settings, which index.json stores.
+        download: whether the tokenizer may be downloaded from the hub.
     """
     folder = folder.expanduser().absolute()
     for name, share in zip(("validation", "test"), shares, strict=True):
         check_range(f"the share of {name}", share, 0, 0.45)
-    asked = {"corpus": corpus.summary, "tokenizer": kind, "shares": [*shares], **(said or {})}
+    settings = {"corpus": corpus.summary, "tokenizer": kind, "shares": [*shares]}
+    settings |= more_settings or {}
     if _is_taken(folder):
-        return _found(folder, asked)
+        return _open_existing(folder, settings)
     partial = folder.with_name(f"{folder.name}.partial")
     check_space(corpus, partial)
     check_parts(corpus, shares, _pieces)
-    with Partial(partial, asked, corpus.labels) as files:
-        files.begin(_tokenizer(corpus, partial, kind, shares, show, download))
-        _write(corpus, files, shares, show)
+    with CorpusWriter(partial, settings, corpus.labels) as writer:
+        writer.begin(_tokenizer(corpus, partial, kind, shares, show, download))
+        _write(corpus, writer, shares, show)
         show("checksums")
-        files.finish()
+        writer.finish()
     with naming(folder):
         os.rename(partial, folder)
     return open_tokens(str(folder))
 
 
 def check_space(corpus: Corpus, partial: Path) -> None:
-    """Refuses what the disk cannot hold, before anything is written."""
+    """Raises UserError if the disk has too little space. Writes nothing."""
     parent = partial
     while not parent.exists():
         parent = parent.parent
-    have = sum(file.stat().st_size for file in own_files(partial, NAMES))
-    need, free = needed(corpus) - have, shutil.disk_usage(parent).free
+    written = sum(file.stat().st_size for file in own_files(partial, NAMES))
+    need, free = needed(corpus) - written, shutil.disk_usage(parent).free
     if need > free:
         raise UserError(
             f"the tokens need about {_size(need)}, {parent} has {_size(free)} free; make room, or "
@@ -80,24 +87,24 @@ def check_space(corpus: Corpus, partial: Path) -> None:
 
 
 def needed(corpus: Corpus) -> int:
-    """About how many bytes the tokens take, with as many documents as in the first of the text."""
+    """Estimates the bytes of the prepared files from a sample of the text."""
     seen, documents = 0.0, 0
     for place in corpus.places:
         at, unit = 0, place.bytes / max(place.size, 1)
         for piece in place.read(0):
             at, documents = piece.after, documents + piece.ends
-            if seen + unit * at >= SAMPLED:
+            if seen + unit * at >= COUNT_SAMPLE_BYTES:
                 break
         seen += unit * at
-        if seen >= SAMPLED:
+        if seen >= COUNT_SAMPLE_BYTES:
             break
-    # A token is two bytes, of a large vocabulary four; of a BPE it stands for two bytes or more. A
-    # document has an end among the tokens, eight bytes for its place and four for its class.
+    # A token takes two bytes (four in large vocabularies) for each byte of text (BPE: each two).
+    # A document needs an end token, eight bytes for its offset and four for its class.
     return int(2 * corpus.bytes + 16 * documents * corpus.bytes / max(seen, 1)) + 2**20
 
 
 def part_of(official: str, at: float, has: set[str], shares: tuple[float, float]) -> str:
-    """The part of a piece at the fraction `at` of its official part."""
+    """Returns the part of a piece that lies at the fraction `at` of its official part."""
     if official != "train":
         return official
     validation, test = (0 if name in has else s for name, s in zip(PARTS[1:], shares, strict=True))
@@ -109,7 +116,7 @@ def part_of(official: str, at: float, has: set[str], shares: tuple[float, float]
 def _pieces(
     corpus: Corpus, shares: tuple[float, float], place: int = 0, after: int = 0
 ) -> Iterator[tuple[str, int, Piece]]:
-    """(part, number of the place, piece) from a place on."""
+    """Yields (part, index of the place, piece), starting at `after` in `place`."""
     has = {one.part for one in corpus.places}
     totals: dict[str, int] = dict.fromkeys(PARTS, 0)
     before = []
@@ -127,7 +134,7 @@ def _pieces(
 
 
 def _tokenizer(corpus, partial: Path, kind: str, shares, show: Show, download: bool) -> Tokenizer:
-    """The one that was trained before, or a new one."""
+    """Returns the saved tokenizer of an interrupted preparation, or a new one."""
     file = partial / "tokenizer.json"
     if file.exists():
         return tokenizers.from_json(file.read_text(encoding="utf-8"), str(file))
@@ -138,8 +145,8 @@ def _tokenizer(corpus, partial: Path, kind: str, shares, show: Show, download: b
 
 
 def _sample(corpus: Corpus, shares) -> Iterator[str]:
-    """Pieces of the training text, evenly spaced."""
-    every = max(corpus.bytes // TRAINED_ON, 1)
+    """Yields evenly spaced pieces of the training text."""
+    every = max(corpus.bytes // BPE_TRAINING_BYTES, 1)
     taken = 0
     for part, _, piece in _pieces(corpus, shares):
         if part != "train":
@@ -150,29 +157,29 @@ def _sample(corpus: Corpus, shares) -> Iterator[str]:
             yield piece.text
 
 
-def _write(corpus: Corpus, partial: Partial, shares, show: Show) -> None:
-    """Reads from where the state is to the end."""
-    state, saved = partial.state, -SAVED
+def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
+    """Reads the corpus from the saved state to its end and writes its tokens."""
+    state, saved = writer.state, -SAVE_SECONDS
     first, began = _share(corpus, state), time.monotonic()
     for batch in _batches(corpus, shares, state):
-        found = partial.model.encode([piece.text for _, _, piece in batch])
-        for (part, place, piece), ids in zip(batch, found, strict=True):
-            partial.add(part, place, piece, ids)
+        encoded = writer.tokenizer.encode([piece.text for _, _, piece in batch])
+        for (part, place, piece), ids in zip(batch, encoded, strict=True):
+            writer.add(part, place, piece, ids)
         share, now = _share(corpus, state), time.monotonic()
-        words = f"{share:.0%}: {state.read / 1e6:,.1f} MB of text, {state.tokens:,} tokens"
+        line = f"{share:.0%}: {state.read / 1e6:,.1f} MB of text, {state.tokens:,} tokens"
         if first < share < 1:
-            words += f", about {clock((now - began) / (share - first) * (1 - share))} left"
-        show(words)
-        if now - saved >= SAVED:
-            partial.save()
+            line += f", about {clock((now - began) / (share - first) * (1 - share))} left"
+        show(line)
+        if now - saved >= SAVE_SECONDS:
+            writer.save()
             saved = time.monotonic()
 
 
 def _share(corpus: Corpus, state: State) -> float:
-    """How much of the text was read, from 0 to 1."""
+    """Returns the share of the text that was read, from 0 to 1."""
     before = sum(place.bytes for place in corpus.places[: state.place])
-    here = corpus.places[state.place]
-    return (before + here.bytes * state.after / max(here.size, 1)) / max(corpus.bytes, 1)
+    current = corpus.places[state.place]
+    return (before + current.bytes * state.after / max(current.size, 1)) / max(corpus.bytes, 1)
 
 
 def _batches(corpus, shares, state: State) -> Iterator[list[tuple[str, int, Piece]]]:
@@ -180,7 +187,7 @@ def _batches(corpus, shares, state: State) -> Iterator[list[tuple[str, int, Piec
     for entry in _pieces(corpus, shares, state.place, state.after):
         batch.append(entry)
         size += len(entry[2].text)
-        if size >= BATCH:
+        if size >= ENCODE_BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0
     if batch:
@@ -188,28 +195,27 @@ def _batches(corpus, shares, state: State) -> Iterator[list[tuple[str, int, Piec
 
 
 def _is_taken(folder: Path) -> bool:
-    """Does something lie there? An empty folder is as good as none."""
+    """Returns True unless the path is free or an empty folder."""
     is_empty = folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
     return folder.exists() and not is_empty
 
 
-def _found(folder: Path, asked: dict) -> Tokens:
-    """Something is there: it is what was asked for, or an error."""
+def _open_existing(folder: Path, settings: dict) -> Tokens:
+    """Opens the tokens in a folder. Raises UserError if they have other settings."""
     if not folder.is_dir():
-        raise UserError(f"{folder} is a file, no folder; choose another --out.")
+        raise UserError(f"{folder} is a file; choose another --out.")
     if not (folder / "index.json").exists():
         names = sorted(file.name for file in folder.iterdir())
-        words = ", ".join(repr(name) for name in names[:3])
-        words += f" and {len(names) - 3} more" if len(names) > 3 else ""
+        listed = ", ".join(repr(name) for name in names[:3])
+        listed += f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UserError(
-            f"{folder} is there already and holds {words}, no prepared tokens; choose another "
-            "--out."
+            f"{folder} exists and contains {listed}, not prepared tokens; choose another --out."
         )
     tokens = open_tokens(str(folder))
-    if others := differences(tokens.index["asked"], asked):
+    if others := differences(tokens.index["asked"], settings):
         raise UserError(
-            f"{folder} holds tokens of another preparation, with another {', '.join(others)}; give "
-            "another --out, or remove it."
+            f"{folder} contains tokens prepared with another {', '.join(others)}; choose another "
+            "--out, or remove the folder."
         )
     return tokens
 

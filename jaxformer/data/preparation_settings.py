@@ -1,6 +1,6 @@
-"""What was asked of a preparation, and whether tokens that are there were asked for like that.
+"""The settings of a preparation, and whether existing tokens were made with them.
 
-index.json and state.json keep it. What an older one does not say counts as its default.
+index.json and state.json store the settings. A missing setting of an older version has its default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,41 +12,44 @@ from jaxformer.data.readers import READERS
 from jaxformer.data.tokens import sha256_of
 from jaxformer.io.atomic_files import dumps, sha256
 
-CONTENT = 2**30  # bytes of files up to which their content is compared, else size and time
+MAX_HASHED_BYTES = 2**30  # larger sources are compared by size and time
 DEFAULTS = {"text": "text", "label": "", "sources": ""}
-WORDS = {
+NAMES_FOR_USERS = {
     "corpus": "list of files or size of one",
     "sources": "content of the files",
     "shares": "--validation or --test",
 }
 
 
-def differences(held: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """In what the two differ, in a user's words; files that only one knows are no difference."""
-    held, asked = DEFAULTS | dict(held), DEFAULTS | dict(asked)
-    if not (held["sources"] and asked["sources"]):
-        held["sources"] = asked["sources"]
-    names = sorted(held.keys() | asked.keys())
-    others = [name for name in names if dumps(held.get(name)) != dumps(asked.get(name))]
-    return [WORDS.get(name, f"--{name}") for name in others]
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Returns the names of differing settings as users know them.
+
+    Sources are compared only if both name them.
+    """
+    old, new = DEFAULTS | dict(old), DEFAULTS | dict(new)
+    if not (old["sources"] and new["sources"]):
+        old["sources"] = new["sources"]
+    names = sorted(old.keys() | new.keys())
+    others = [name for name in names if dumps(old.get(name)) != dumps(new.get(name))]
+    return [NAMES_FOR_USERS.get(name, f"--{name}") for name in others]
 
 
 def sources(dataset: str, files: str, tokenizer: str) -> list[Path]:
-    """The files here that a user named: those of the text, and that of the tokenizer."""
+    """Returns the local files that a user named: the text and the tokenizer."""
     kind, _, rest = dataset.partition(":")
     named = rest if kind in ("text", "files") else files
     root, ends = Path(named).expanduser(), (".txt",) if kind == "text" else (*READERS,)
-    found = [root] if named and root.is_file() else []
+    text_files = [root] if named and root.is_file() else []
     if named and root.is_dir():
-        found = sorted(f for f in root.rglob("*") if f.suffix in ends and f.is_file())
+        text_files = sorted(f for f in root.rglob("*") if f.suffix in ends and f.is_file())
     model = tokenizers.file_of(tokenizer)
-    return found + ([model] if model else [])
+    return text_files + ([model] if model else [])
 
 
 def stamp(files: Sequence[Path]) -> str:
-    """Twelve digits of what files hold, or of their sizes and times if they are large."""
-    held = [file.stat() for file in files]
-    said: list[Any] = [[one.st_size, one.st_mtime_ns] for one in held]
-    if sum(one.st_size for one in held) <= CONTENT:
-        said = [sha256_of(file) for file in files]
-    return sha256(dumps(said).encode())[:12] if files else ""
+    """Returns twelve digits of a hash of the files, or of sizes and times if they are large."""
+    stats = [file.stat() for file in files]
+    identity: list[Any] = [[stat.st_size, stat.st_mtime_ns] for stat in stats]
+    if sum(stat.st_size for stat in stats) <= MAX_HASHED_BYTES:
+        identity = [sha256_of(file) for file in files]
+    return sha256(dumps(identity).encode())[:12] if files else ""

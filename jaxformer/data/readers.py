@@ -1,7 +1,7 @@
-"""Documents out of files: plain text, JSON lines, parquet. All are read in pieces and can go on.
+"""Readers of documents: plain text, JSON lines and parquet, in pieces.
 
-A reader is a function (file, start, ..) that yields `Piece`s; `after` of a piece is the `start` at
-which a later call goes on. A wrong byte is named by its place in the file.
+A reader is a function (file, start, ..) that yields `Piece`s. A later call resumes with the `after`
+of the last piece as its `start`. Errors name the offset of a wrong byte in the file.
 """
 
 import io
@@ -13,38 +13,37 @@ from typing import Any, NamedTuple
 
 from jaxformer.core.errors import UserError, did_you_mean
 
-# Bytes of a text that are a piece, if there is a good place to cut; of a short text less, so that
-# its parts are of the sizes that were asked for.
-BLOCK, LEAST = 2**16, 2**9
-PATIENCE, LONGEST = 4, 16  # so many of them without a line break, and without any good place
+# Bytes of a piece. Short texts have smaller pieces, so that parts get their requested sizes.
+MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 2**16, 2**9
+BLOCKS_WITHOUT_BREAK, BLOCKS_WITHOUT_SPLIT = 4, 16  # see _split_point
 SPACES = b" \t\r\n\v\f"
 BEFORE_MARK = re.compile(r"[^\W_](?=[,.;:!?…、。，；：！？])")  # a letter or a digit
 
 
 class Piece(NamedTuple):
-    """Some text. `ends`: it is the last piece of its document."""
+    """A piece of a document."""
 
     text: str
-    ends: bool
+    ends: bool  # True for the last piece of a document
     label: Any  # None if documents have no classes
-    after: int  # where the next piece begins: a byte, or the number of a record
+    after: int  # start of the next piece: a byte offset or a record number
 
 
 def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
-    """A file of plain text; `documents`: it is one ("file"), or each line is one ("line").
+    """Reads plain text in which each "file" or each "line" is a document.
 
-    One document is cut where tokenizers begin a token (`_cut`), so that the tokens are those of
-    the whole text. A line is never cut, however long it is; blank lines are no documents.
+    A file is split where tokenizers begin a token (`_split_point`), so that its tokens equal those
+    of the whole text. A line is never split. Blank lines are skipped.
     """
-    with open(file, "rb") as held:
-        held.seek(start)
+    with open(file, "rb") as stream:
+        stream.seek(start)
         rest, at, size = b"", start, _size(file)
-        block_size = min(max(size // 500, LEAST), BLOCK)
+        block_size = min(max(size // 500, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
         while True:
-            if documents == "line":  # one that goes on and on is read in ever larger steps
-                more = held.read(max(block_size, len(rest)))
-            else:  # blocks end at the same places, wherever the reading begins
-                more = held.read(block_size - held.tell() % block_size)
+            if documents == "line":  # long lines are read in growing steps
+                more = stream.read(max(block_size, len(rest)))
+            else:  # blocks end at the same offsets wherever reading begins
+                more = stream.read(block_size - stream.tell() % block_size)
             rest += more
             if not more and not rest:
                 return
@@ -53,7 +52,7 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
             elif documents == "line":
                 cut = rest.rfind(b"\n") + 1
             else:
-                cut = _cut(rest, block_size)
+                cut = _split_point(rest, block_size)
             if not cut:
                 continue
             block, rest = rest[:cut], rest[cut:]
@@ -63,7 +62,7 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
                 yield Piece(text, ends, None, at + cut)
             else:
                 place = at
-                for line in io.StringIO(text, newline="\n"):  # which other signs do not end
+                for line in io.StringIO(text, newline="\n"):  # only \n ends a line
                     place += len(line.encode())
                     if line.strip():
                         yield Piece(line.strip("\r\n"), True, None, place)
@@ -73,14 +72,11 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
 
 
 def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """A JSON object a line, with its text and perhaps its label under these names.
-
-    Rows whose text is blank are no documents.
-    """
-    with open(file, "rb") as held:
-        held.seek(start)
+    """Reads one JSON object by line. Rows with blank text are skipped."""
+    with open(file, "rb") as stream:
+        stream.seek(start)
         at = start
-        for line in held:
+        for line in stream:
             before, at = at, at + len(line)
             if not line.strip():
                 continue
@@ -89,54 +85,54 @@ def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[P
             except ValueError as error:
                 if isinstance(error, UserError):
                     raise
-                raise UserError(f"{file}: what begins at byte {before} is no JSON.") from None
-            words, ends, kind = _fields(row, text, label, f"{file}, byte {before}")
-            if words.strip():
-                yield Piece(words, ends, kind, at)
+                raise UserError(f"{file}: the line at byte {before} is not JSON.") from None
+            content, ends, kind = _fields(row, text, label, f"{file}, byte {before}")
+            if content.strip():
+                yield Piece(content, ends, kind, at)
 
 
 def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """The rows of a parquet file; `start` counts them. Those whose text is blank are left out."""
-    held = _parquet(file)
-    names = held.schema_arrow.names
+    """Reads the rows of a parquet file from row `start`. Rows with blank text are skipped."""
+    table = _parquet(file)
+    names = table.schema_arrow.names
     columns = [name for name in (text, label) if name]
     for name in columns:
         if name not in names:
             raise _no_field(name, names, str(file))
     seen = 0
-    for group in range(held.metadata.num_row_groups):
-        rows = held.metadata.row_group(group).num_rows
+    for group in range(table.metadata.num_row_groups):
+        rows = table.metadata.row_group(group).num_rows
         if seen + rows <= start:
             seen += rows
             continue
-        for batch in held.iter_batches(batch_size=1000, row_groups=[group], columns=columns):
+        for batch in table.iter_batches(batch_size=1000, row_groups=[group], columns=columns):
             for row in batch.to_pylist():
                 seen += 1
                 if seen <= start:
                     continue
-                words, ends, kind = _fields(row, text, label, f"{file}, row {seen - 1}")
-                if words.strip():
-                    yield Piece(words, ends, kind, seen)
+                content, ends, kind = _fields(row, text, label, f"{file}, row {seen - 1}")
+                if content.strip():
+                    yield Piece(content, ends, kind, seen)
 
 
 def parquet_rows(file: Path) -> int:
-    """How many rows the file has."""
+    """Returns the number of rows of a parquet file."""
     return _parquet(file).metadata.num_rows
 
 
 def decoded(content: bytes, file: Path, at: int) -> str:
-    """The text of some bytes; `at` is their place in the file."""
+    """Decodes UTF-8. `at` is the offset of the bytes in the file, for errors."""
     nul = content.find(b"\0")
     if nul >= 0:
         raise UserError(f"{file} is binary, not text: byte {at + nul} is 0.")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8: byte {at + error.start} is wrong.") from None
+        raise UserError(f"{file} is not UTF-8: byte {at + error.start} is invalid.") from None
 
 
 def check_file(file: Path) -> None:
-    """Raises unless this is a file with something in it."""
+    """Raises UserError unless the path is a readable file that is not empty."""
     if not file.exists():
         raise UserError(f"there is no file {file}.")
     if not file.is_file():
@@ -153,19 +149,22 @@ def check_file(file: Path) -> None:
 READERS: dict[str, Callable] = {".jsonl": read_json_lines, ".parquet": read_parquet}
 
 
-def _cut(block: bytes, size: int) -> int:
-    """Where the text can be cut so that its tokens stay the same; 0 if it has to go on first.
+def _split_point(block: bytes, size: int) -> int:
+    """Returns the offset of the last safe split point, or 0 if more text must be read.
 
-    Before the last line break between two signs that are no spaces: GPT-2's pattern, which the BPE
-    that is trained here has too, makes the break a token of its own there. After PATIENCE times
-    `size` bytes without one, also before the last of several breaks, else before a space that a
-    word follows, else before a punctuation mark that follows a letter, as in Chinese.
+    Splitting there does not change the tokens. The candidates, in this order:
 
-    After LONGEST times `size` bytes it is cut between any two signs. There tokens may differ from
-    those of the whole text. With other patterns they may differ elsewhere too: Llama 3's joins a
-    full stop and the line break after it, and SentencePiece marks where each piece begins.
+    1. before a line break between two characters that are no spaces, where GPT-2's pattern and our
+       BPE begin a token;
+    2. after BLOCKS_WITHOUT_BREAK times `size` bytes: before the last of several line breaks, before
+       a space that a word follows, or before a punctuation mark after a letter (as in Chinese);
+    3. after BLOCKS_WITHOUT_SPLIT times `size` bytes: between any two characters. Tokens may differ
+       from those of the whole text.
+
+    Other tokenizers may differ elsewhere too: Llama 3 joins a full stop and the line break after
+    it, and SentencePiece marks the beginning of each piece.
     """
-    is_long, at = len(block) >= PATIENCE * size, len(block) - 1
+    is_long, at = len(block) >= BLOCKS_WITHOUT_BREAK * size, len(block) - 1
     while (at := block.rfind(b"\n", 0, at)) > 0:
         if (is_long or block[at - 1] not in SPACES) and _word_follows(block, at):
             return at
@@ -176,20 +175,20 @@ def _cut(block: bytes, size: int) -> int:
     if not is_long:
         return 0
     text = block.decode(errors="surrogateescape")
-    end = max((found.end() for found in BEFORE_MARK.finditer(text)), default=0)
-    if not end and len(block) >= LONGEST * size:
-        return _whole_signs(block)
+    end = max((match.end() for match in BEFORE_MARK.finditer(text)), default=0)
+    if not end and len(block) >= BLOCKS_WITHOUT_SPLIT * size:
+        return _whole_characters(block)
     return len(text[:end].encode(errors="surrogateescape"))
 
 
 def _word_follows(block: bytes, at: int) -> bool:
-    """Is the sign after a byte known, and no space?"""
-    sign = block[at + 1 : at + 5].decode(errors="ignore")[:1]
-    return bool(sign) and not sign.isspace()
+    """Returns True if the character after a byte is complete and no space."""
+    character = block[at + 1 : at + 5].decode(errors="ignore")[:1]
+    return bool(character) and not character.isspace()
 
 
-def _whole_signs(block: bytes) -> int:
-    """The length without the beginning of a sign of several bytes."""
+def _whole_characters(block: bytes) -> int:
+    """Returns the length without an incomplete last character."""
     cut = len(block)
     while cut > len(block) - 4 and block[cut - 1] & 0xC0 == 0x80:
         cut -= 1
@@ -203,7 +202,7 @@ def _fields(row: Any, text: str, label: str, where: str) -> tuple[str, bool, Any
         if name not in row:
             raise _no_field(name, [*row], where)
     if not isinstance(row[text], str):
-        raise UserError(f"{where}: the field {text!r} holds no text but {str(row[text])[:40]!r}.")
+        raise UserError(f"{where}: the field {text!r} is no text: {str(row[text])[:40]!r}.")
     if label and row[label] is None and row[text].strip():
         raise UserError(f"{where} has no class: {label!r} is null. Leave out rows without a class.")
     return row[text], True, row[label] if label else None
@@ -222,7 +221,7 @@ def _parquet(file: Path) -> Any:
         ) from None
     try:
         return parquet.ParquetFile(file)
-    except Exception as error:  # pyarrow's own kinds
+    except Exception as error:  # pyarrow has its own types
         reason = " ".join(str(error).split())[:120]
         raise UserError(f"{file} is not a readable parquet file: {reason}.") from None
 

@@ -1,13 +1,13 @@
-"""Text to tokens and back: bytes, byte-level BPE trained on the text, any Hugging Face tokenizer.
+"""Tokenizers: bytes, byte-level BPE trained on a text, and any Hugging Face tokenizer.
 
     tokenizer = make("bpe:1024", texts)       trained on an iterable of texts
-    tokenizer = make("bytes")                 a token is a byte, 256 ends a document
-    tokenizer = make("llama/tokenizer.json")  a file, or the folder that it lies in
-    tokenizer = make("gpt2", download=True)   the name of a model on the hub; without `download`
-                                              only what the hub's cache here has
+    tokenizer = make("bytes")                 a token is a byte; 256 ends a document
+    tokenizer = make("llama/tokenizer.json")  a file or its folder
+    tokenizer = make("gpt2", download=True)   a model on the hub; without `download`
+                                              only from the local cache
     tokenizer.encode(["To be"]) -> [[..]]     tokenizer.decode([..]) -> "To be"
 
-Except for bytes they need the package `tokenizers` of the extra [data].
+All but bytes need the package `tokenizers` of the extra [data].
 """
 
 import json
@@ -20,7 +20,7 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_range, did_you_mean
 
 END = "<|endoftext|>"
-ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # how others call the end of a document
+ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # common names of the end token
 FILE = "tokenizer.json"
 KINDS = (
     f"bytes, bpe:SIZE, a {FILE} or its folder, or with --download the name of a model on the "
@@ -29,27 +29,27 @@ KINDS = (
 
 
 class Tokenizer(Protocol):
-    """Whole numbers for text; `end` stands after every document and pads what is short."""
+    """Maps text to integers and back. The end token follows every document and pads."""
 
     vocab_size: int
     end: int
-    end_text: str  # how the end is called
+    end_text: str  # name of the end token
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]: ...
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
     def n_bytes(self) -> np.ndarray:
-        """(V,) how many bytes of text each token stands for; the end stands for none."""
+        """Returns (V,) the number of bytes of text of each token; 0 for the end token."""
         ...
 
     def as_json(self) -> str:
-        """The content of tokenizer.json, in the format of Hugging Face's `tokenizers`."""
+        """Returns the content of tokenizer.json in the format of Hugging Face's `tokenizers`."""
         ...
 
 
 class Bytes:
-    """A token is a byte of UTF-8. Nothing is trained and nothing has to be installed."""
+    """Bytes of UTF-8 as tokens. Needs no training and no package."""
 
     vocab_size, end, end_text = 257, 256, END
 
@@ -67,56 +67,56 @@ class Bytes:
 
 
 class Pieces:
-    """A tokenizer of Hugging Face's package: trained here, or somebody else's."""
+    """A tokenizer of Hugging Face's `tokenizers`, trained here or loaded."""
 
     def __init__(self, model: Any):
         self.model, vocab = model, model.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values()) + 1
-        known = [name for name in ENDS if name in vocab]
-        if not known:
-            raise UserError(
-                f"the tokenizer has no token for the end of a document; one of {', '.join(ENDS)} "
-                "is needed."
-            )
-        self.end_text, self.end = known[0], vocab[known[0]]
+        ends = [name for name in ENDS if name in vocab]
+        if not ends:
+            raise UserError(f"the tokenizer has no end token; expected one of {', '.join(ENDS)}.")
+        self.end_text, self.end = ends[0], vocab[ends[0]]
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        found = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.asarray(one.ids, np.int32) for one in found]
+        encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.asarray(encoding.ids, np.int32) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self.model.decode([int(t) for t in tokens], skip_special_tokens=True)
 
     def n_bytes(self) -> np.ndarray:
-        level, found = set(_signs()), np.zeros(self.vocab_size, np.int32)
+        byte_level, sizes = set(_byte_characters()), np.zeros(self.vocab_size, np.int32)
         special = {t for t, token in self.model.get_added_tokens_decoder().items() if token.special}
         for piece, token in self.model.get_vocab(with_added_tokens=True).items():
             if token in special:
                 continue
-            if set(piece) <= level:  # byte-level: a sign is a byte
-                found[token] = len(piece)
-            elif piece.startswith("<0x"):  # a byte that SentencePiece has no piece for
-                found[token] = 1
+            if set(piece) <= byte_level:  # each character stands for a byte
+                sizes[token] = len(piece)
+            elif piece.startswith("<0x"):  # SentencePiece's fallback for single bytes
+                sizes[token] = 1
             else:
-                found[token] = len(piece.replace("\u2581", " ").encode())
-        return found
+                sizes[token] = len(piece.replace("\u2581", " ").encode())
+        return sizes
 
     def as_json(self) -> str:
         return self.model.to_str()
 
 
 def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokenizer:
-    """The tokenizer that `kind` names; `texts` are what a BPE is trained on.
+    """Makes or loads a tokenizer.
 
-    Nothing uses the network without `download`.
+    Args:
+        kind: see the top of this module.
+        texts: the texts to train a BPE on.
+        download: whether the network may be used.
     """
     if kind == "bytes":
         return Bytes()
     if kind.startswith("bpe:"):
         size = kind.removeprefix("bpe:")
         if not (size.isascii() and size.isdecimal()):
-            raise UserError(f"a BPE needs a size of its vocabulary, as in bpe:1024; got {kind!r}.")
-        return trained(int(size), texts)
+            raise UserError(f"a BPE needs a vocabulary size, as in bpe:1024; got {kind!r}.")
+        return train_bpe(int(size), texts)
     if file := file_of(kind):
         return _opened(file.read_bytes(), str(file))
     if kind.endswith(".json") or kind.startswith((".", "/")) or kind.count("/") > 1:
@@ -125,7 +125,7 @@ def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokeni
 
 
 def file_of(kind: str) -> Path | None:
-    """The file of a tokenizer that lies on this machine; None where `kind` names another."""
+    """Returns the local file of a tokenizer, or None if `kind` names no file."""
     path = Path(kind).expanduser()
     if kind == "bytes" or kind.startswith("bpe:"):
         return None
@@ -136,33 +136,33 @@ def file_of(kind: str) -> Path | None:
 
 
 def from_json(text: str, where: str) -> Tokenizer:
-    """The tokenizer that lies beside tokens; `where` names it in an error."""
+    """Loads a tokenizer from its JSON text. `where` names the source in errors."""
     if text == Bytes().as_json():
         return Bytes()
     return _opened(text.encode(), where)
 
 
-def trained(size: int, texts: Iterable[str]) -> Tokenizer:
-    """A byte-level BPE: every text can be written with it, and comes back as it was."""
+def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
+    """Trains a byte-level BPE. Any text without special tokens round-trips."""
     check_range("the vocabulary of a BPE", size, 257, 10**6)
-    parts = _package()
-    model = parts.Tokenizer(parts.models.BPE())
-    model.pre_tokenizer = parts.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = parts.decoders.ByteLevel()
-    trainer = parts.trainers.BpeTrainer(
+    package = _package()
+    model = package.Tokenizer(package.models.BPE())
+    model.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = package.decoders.ByteLevel()
+    trainer = package.trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=[END],
-        initial_alphabet=sorted(_signs()),
+        initial_alphabet=sorted(_byte_characters()),
         show_progress=False,
     )
     model.train_from_iterator(iter(texts), trainer)
     return Pieces(model)
 
 
-def plain_json(known: Iterable[int], end: int) -> str:
-    """tokenizer.json of a tokenizer whose i-th token is the i-th of these bytes."""
-    signs = _signs()
-    vocab = {signs[byte]: token for token, byte in enumerate(known)} | {END: end}
+def plain_json(byte_values: Iterable[int], end: int) -> str:
+    """Returns the tokenizer.json of a tokenizer whose i-th token is the i-th byte value."""
+    characters = _byte_characters()
+    vocab = {characters[byte]: token for token, byte in enumerate(byte_values)} | {END: end}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     level["use_regex"] = False
     added = {"id": end, "content": END, "special": True}
@@ -183,46 +183,46 @@ def _opened(content: bytes, where: str) -> Tokenizer:
         return Pieces(_package().Tokenizer.from_buffer(content))
     except UserError:
         raise
-    except Exception as error:  # the package raises its own kind of Exception
+    except Exception as error:  # the package raises plain Exceptions
         reason = " ".join(str(error).split())[:120]
-        raise UserError(f"{where} is not a tokenizer of Hugging Face ({reason}).") from None
+        raise UserError(f"{where} is not a Hugging Face tokenizer ({reason}).") from None
 
 
 def _from_hub(name: str, download: bool) -> Tokenizer:
-    """What the hub's cache on this machine has, or what the hub gives."""
+    """Loads a tokenizer from the hub's local cache, downloaded first if allowed."""
     hint = did_you_mean(name, ("bytes", "bpe"))
     try:
         import huggingface_hub as hub
     except ImportError:
         raise UserError(
-            f"the tokenizer {name!r} is no file and no folder here, and the hub needs "
+            f"the tokenizer {name!r} is no local file or folder, and the hub needs "
             f"huggingface_hub.{hint} A tokenizer is {KINDS}."
         ) from None
     try:
-        # Even with local_files_only, hf_hub_download looks for a list of programs on the hub.
+        # hf_hub_download makes requests even with local_files_only.
         file = hub.try_to_load_from_cache(name, FILE)
-    except ValueError:  # no name that the hub could have
+    except ValueError:  # not a valid name of a repository
         file = None
     if not isinstance(file, str):
         if not download:
             raise UserError(
-                f"the tokenizer {name!r} is no file and no folder here, and the cache of the hub "
-                f"does not have it.{hint} A tokenizer is {KINDS}."
+                f"the tokenizer {name!r} is no local file or folder, and not in the hub's "
+                f"local cache.{hint} A tokenizer is {KINDS}."
             )
-        file = _fetched(hub, name)
+        file = _download(hub, name)
     return _opened(Path(file).read_bytes(), name)
 
 
-def _fetched(hub: Any, name: str) -> str:
-    """One attempt with a short patience: without a network this ends in seconds."""
+def _download(hub: Any, name: str) -> str:
+    """Downloads a tokenizer in one attempt, which fails within seconds without a network."""
     try:
-        # This asks once; the download itself would ask six times and wait in between.
+        # hf_hub_download would retry six times; this request fails at once.
         hub.get_hf_file_metadata(hub.hf_hub_url(name, FILE), timeout=5)
         return hub.hf_hub_download(name, FILE, etag_timeout=5)
-    except Exception as error:  # no network, no such model, no permission: many kinds
+    except Exception as error:  # no network, no such model, no permission: many types
         raise UserError(
-            f"the tokenizer {name!r} is no file here, and the hub did not give it "
-            f"({type(error).__name__}). Download its {FILE} elsewhere and name the file."
+            f"the tokenizer {name!r} is no local file, and its download failed "
+            f"({type(error).__name__}). Download its {FILE} elsewhere and give its path."
         ) from None
 
 
@@ -231,14 +231,14 @@ def _package() -> Any:
         import tokenizers
     except ImportError:
         raise UserError(
-            "this tokenizer needs the package `tokenizers`: pip install 'jaxformer[data]'; bytes "
-            "need nothing."
+            "this tokenizer needs the package `tokenizers`: pip install 'jaxformer[data]', or use "
+            "bytes."
         ) from None
     return tokenizers
 
 
-def _signs() -> list[str]:
-    """The printable sign by which byte-level tokenizers write each byte, in the order of bytes."""
-    kept = {*range(33, 127), *range(161, 173), *range(174, 256)}
+def _byte_characters() -> list[str]:
+    """Returns the printable character by which byte-level tokenizers write each byte."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
-    return [chr(byte) if byte in kept else chr(next(others)) for byte in range(256)]
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

@@ -1,14 +1,14 @@
-"""A folder of prepared tokens: written once, whole or absent, read by place and never as a whole.
+"""A prepared text on disk: packed token ids and document boundaries.
 
-index.json       what the folder holds and the sha256 of each file; written last, with its checksum
-tokens.bin       all documents one after the other, each with an end, as uint16 or uint32
-documents.bin    where in tokens.bin each document ends, int64
-labels.bin       a class for each document, int32, if it has one
-bytes.bin        how many bytes of text each token stands for, int32
-tokenizer.json   how text becomes tokens
+index.json       the contents and the sha256 of each file; written last, with its own checksum
+tokens.bin       all documents in sequence, each followed by an end token, as uint16 or uint32
+documents.bin    the end of each document in tokens.bin, int64
+labels.bin       the class of each document, int32, if documents have classes
+bytes.bin        the number of bytes of text of each token, int32
+tokenizer.json   the tokenizer
 
-A part ("train", "validation", "test") is a stretch of whole documents. Rows are read with pread and
-not through a memory map: a large file then costs no memory, and a bad disk is an error.
+A part ("train", "validation" or "test") is a range of whole documents. Rows are read with pread
+instead of a memory map, so that large files need no memory and a bad disk raises an error.
 """
 
 import hashlib
@@ -28,24 +28,24 @@ from jaxformer.io.atomic_files import dumps, sha256, unsealed
 
 FORMAT = 1
 PARTS = ("train", "validation", "test")
-HOME = "JAXFORMER_DATA"  # the folder of prepared folders; else runs/data of the current folder
-CHECKED = 2**26  # a file up to this size is compared with its checksum when it is opened
-BLOCK = 2**24
+HOME = "JAXFORMER_DATA"  # the folder of prepared texts; the default is runs/data
+MAX_CHECKED_BYTES = 2**26  # the checksums of larger files are compared by `verify` only
+HASH_BLOCK_BYTES = 2**24
 
 
 class Part(NamedTuple):
-    """A stretch of tokens.bin, of documents.bin, and the bytes of its text."""
+    """A part of a prepared text."""
 
-    start: int
+    start: int  # range of tokens
     stop: int
-    first: int
+    first: int  # range of documents
     last: int
-    bytes: int
+    bytes: int  # of its text
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """A prepared folder, opened. Nothing of it is in memory but the index."""
+    """An opened prepared text. Only its index is in memory."""
 
     folder: Path
     index: Mapping[str, Any]
@@ -56,17 +56,17 @@ class Tokens:
 
     @property
     def end(self) -> int:
-        """The token after every document."""
+        """The end token that follows every document."""
         return self.index["end"]
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes, if documents have one."""
+        """The names of the classes; empty if documents have none."""
         return tuple(self.index["labels"])
 
     @property
     def fingerprint(self) -> str:
-        """Twelve digits that say which tokens these are."""
+        """Twelve digits that identify these tokens."""
         return fingerprint(self.index)
 
     @property
@@ -84,38 +84,38 @@ class Tokens:
 
     @cached_property
     def bytes_of_token(self) -> np.ndarray:
-        """(V,) bytes of text a token, so scaled that all tokens together have all the bytes."""
+        """(V,) bytes of text by token, scaled so that their sum is the size of the text."""
         table = np.frombuffer((self.folder / "bytes.bin").read_bytes(), "<i4")
         return table * self.index["bytes_scale"]
 
-    def words(self) -> str:
-        """What the folder holds, in one line."""
-        held = [self.part(name) for name in PARTS]
-        tokens = [f"{name} {p.stop - p.start:,}" for name, p in zip(PARTS, held, strict=True)]
-        n_bytes, n = sum(p.bytes for p in held), sum(p.stop - p.start for p in held)
+    def summary(self) -> str:
+        """Returns the contents of the folder in one line."""
+        parts = [self.part(name) for name in PARTS]
+        tokens = [f"{name} {p.stop - p.start:,}" for name, p in zip(PARTS, parts, strict=True)]
+        n_bytes, n = sum(p.bytes for p in parts), sum(p.stop - p.start for p in parts)
         return (
-            f"{self.folder}: tokens {', '.join(tokens)}; {held[-1].last:,} documents, "
+            f"{self.folder}: tokens {', '.join(tokens)}; {parts[-1].last:,} documents, "
             f"{n_bytes / max(n, 1):.3g} bytes a token, vocabulary {self.vocab_size:,}, "
             f"fingerprint {self.fingerprint}"
         )
 
     def windows(self, starts_B: np.ndarray, length: int) -> np.ndarray:
-        """(B, length) the tokens from each start on, in the type of the file."""
+        """Returns (B, length) tokens from each start, in the dtype of the file."""
         width = self.dtype.itemsize
         content = self._pieces("tokens.bin", (starts_B * width).tolist(), length * width)
         out = np.frombuffer(content, self.dtype).reshape(len(starts_B), length)
         if out.size and out.max() >= self.vocab_size:
-            raise _damaged(self.folder, f"tokens.bin has the token {out.max()}")
+            raise _damaged(self.folder, f"tokens.bin contains the token {out.max()}")
         return out.astype(self.dtype.newbyteorder("="), copy=False)
 
     def tokens(self, start: int, stop: int) -> np.ndarray:
-        """A stretch of tokens."""
+        """Returns the tokens start .. stop - 1."""
         return self.windows(np.array([start]), stop - start)[0]
 
     def documents(self, which_B: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """(B, length) the first tokens of documents, ends where they are shorter; (B,) lengths.
+        """Returns (B, length) first tokens of documents, padded with end tokens, and (B,) lengths.
 
-        A document is read without the end that follows it.
+        The end token that follows a document is not part of it.
         """
         out = np.full((len(which_B), length), self.end, self.dtype.newbyteorder("="))
         lengths = np.zeros(len(which_B), np.int32)
@@ -128,14 +128,14 @@ class Tokens:
         return out, lengths
 
     def labels_of(self, which_B: np.ndarray) -> np.ndarray:
-        """(B,) the classes of documents."""
-        held = [self._read("labels.bin", 4 * i, 4, "<i4")[0] for i in which_B.tolist()]
-        return np.array(held, np.int32)
+        """Returns (B,) the classes of documents."""
+        classes = [self._read("labels.bin", 4 * i, 4, "<i4")[0] for i in which_B.tolist()]
+        return np.array(classes, np.int32)
 
     def verify(self) -> None:
-        """Raises unless every file has its checksum; reads all of them."""
-        for name, held in self.index["files"].items():
-            if sha256_of(self.folder / name) != held["sha256"]:
+        """Reads all files and raises UserError if one does not have its checksum."""
+        for name, entry in self.index["files"].items():
+            if sha256_of(self.folder / name) != entry["sha256"]:
                 raise _damaged(self.folder, f"{name} does not have its sha256")
 
     def _end_of(self, document: int) -> int:
@@ -145,7 +145,7 @@ class Tokens:
         return np.frombuffer(self._pieces(name, [offset], size), kind)
 
     def _pieces(self, name: str, offsets: list[int], size: int) -> bytearray:
-        """So many bytes from each offset on, one after the other."""
+        """Returns `size` bytes from each offset, concatenated."""
         number, content = self._open(name), bytearray(len(offsets) * size)
         view = memoryview(content)
         for i, offset in enumerate(offsets):
@@ -168,8 +168,8 @@ class Tokens:
 
 
 def open_tokens(name: str) -> Tokens:
-    """The prepared folder `name`: a path, or a folder of runs/data (or of $JAXFORMER_DATA)."""
-    folder = find(name)
+    """Opens a prepared text: a path, or a folder of runs/data (or of $JAXFORMER_DATA)."""
+    folder = folder_of(name)
     try:
         changed = (folder / "index.json").stat().st_mtime_ns
     except OSError:
@@ -177,8 +177,8 @@ def open_tokens(name: str) -> Tokens:
     return _opened(folder, changed)
 
 
-def find(name: str) -> Path:
-    """Where the folder lies."""
+def folder_of(name: str) -> Path:
+    """Returns the folder of a prepared text; it may not exist."""
     if Path(name).is_dir():
         return Path(name).absolute()
     return (Path(os.environ.get(HOME) or Path("runs") / "data") / name).absolute()
@@ -190,9 +190,9 @@ def _opened(folder: Path, changed: int) -> Tokens:
         index = unsealed(json.loads((folder / "index.json").read_text()))
     except FileNotFoundError:
         partial = folder.with_name(f"{folder.name}.partial")
-        why = f"{folder} holds no prepared tokens"
+        why = f"{folder} contains no prepared tokens"
         if partial.is_dir():
-            why = f"the preparation of {folder} is not finished; the same command goes on"
+            why = f"the preparation of {folder} is not finished; run the same command again"
         raise UserError(
             f"{why}: python experiments/prepare.py --dataset text:FILE --out {folder}."
         ) from None
@@ -201,30 +201,30 @@ def _opened(folder: Path, changed: int) -> Tokens:
     except (ValueError, RecursionError) as error:
         raise _damaged(folder, f"index.json: {error}") from None
     if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise _damaged(folder, "index.json is not of this program")
-    for name, held in index["files"].items():
+        raise _damaged(folder, "index.json was written by another program")
+    for name, entry in index["files"].items():
         file = folder / name
         size = file.stat().st_size if file.is_file() else 0
-        if size != held["bytes"]:
-            raise _damaged(folder, f"{name} has {size:,} bytes of {held['bytes']:,}")
-        if size <= CHECKED and sha256_of(file) != held["sha256"]:
+        if size != entry["bytes"]:
+            raise _damaged(folder, f"{name} has {size:,} bytes of {entry['bytes']:,}")
+        if size <= MAX_CHECKED_BYTES and sha256_of(file) != entry["sha256"]:
             raise _damaged(folder, f"{name} does not have its sha256")
     return Tokens(folder, index)
 
 
 def fingerprint(index: Mapping[str, Any]) -> str:
-    """Twelve digits of the checksums of all files."""
-    sums = {name: held["sha256"] for name, held in index["files"].items()}
+    """Returns twelve digits of a hash over the checksums of all files."""
+    sums = {name: entry["sha256"] for name, entry in index["files"].items()}
     return sha256(dumps(sums).encode())[:12]
 
 
 def sha256_of(file: Path) -> str:
-    """The checksum of a file of any size."""
-    found = hashlib.sha256()
-    with open(file, "rb") as held:
-        while block := held.read(BLOCK):
-            found.update(block)
-    return found.hexdigest()
+    """Returns the checksum of a file of any size."""
+    digest = hashlib.sha256()
+    with open(file, "rb") as stream:
+        while block := stream.read(HASH_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _damaged(folder: Path, why: str) -> UserError:

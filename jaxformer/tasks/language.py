@@ -140,7 +140,7 @@ class NextToken(PreparedText):
     def baselines(self, batch: Batch) -> dict[str, float]:
         """Returns scores of n-gram predictors of order 1 to 3.
 
-        They are fitted on at most the first 5,000,000 training tokens (`ngrams.MOST`).
+        They are fitted on at most the first 5,000,000 training tokens (`ngrams.MAX_TOKENS`).
         """
         scored = np.asarray(batch.weights) > 0
         inputs, targets = np.asarray(batch.inputs), np.asarray(batch.targets)
@@ -207,7 +207,7 @@ def open_prepared(name: str, has_reversed_chain: bool) -> Tokens:
 
 @cache
 def fit_ngrams(prepared: Tokens) -> ngrams.Ngrams:
-    """Fits n-grams to at most the first `ngrams.MOST` training tokens."""
+    """Fits n-grams to at most the first `ngrams.MAX_TOKENS` training tokens."""
     span = prepared.part("train")
-    tokens = prepared.tokens(span.start, min(span.stop, span.start + ngrams.MOST))
+    tokens = prepared.tokens(span.start, min(span.stop, span.start + ngrams.MAX_TOKENS))
     return ngrams.fit(tokens, prepared.vocab_size)

@@ -82,7 +82,7 @@ def test_a_preparation_that_is_stopped_goes_on_with_the_same_bytes(file, tmp_pat
         with pytest.raises(KeyboardInterrupt):
             prepared(file, folder, "bpe:300", show=stop)
         assert not folder.exists()
-        with pytest.raises(UserError, match="is not finished; the same command goes on"):
+        with pytest.raises(UserError, match="is not finished; run the same command again"):
             open_tokens(str(folder))
     again = prepared(file, folder, "bpe:300", show=stop)
     assert again.fingerprint == expected.fingerprint and again.index == expected.index
@@ -93,7 +93,7 @@ def test_a_preparation_that_is_stopped_goes_on_with_the_same_bytes(file, tmp_pat
 def test_a_prepared_folder_is_not_prepared_again(file, tmp_path):
     first = prepared(file, tmp_path / "out")
     assert prepared(file, tmp_path / "out").fingerprint == first.fingerprint
-    with pytest.raises(UserError, match="holds tokens of another preparation"):
+    with pytest.raises(UserError, match="contains tokens prepared with another"):
         prepared(file, tmp_path / "out", shares=(0.2, 0.1))
 
 
@@ -113,7 +113,7 @@ def test_damage_is_noticed(file, tmp_path, name, how):
 
 
 def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("jaxformer.data.tokens.CHECKED", 0)
+    monkeypatch.setattr("jaxformer.data.tokens.MAX_CHECKED_BYTES", 0)
     tokens = prepared(file, tmp_path / "out")
     place = tmp_path / "out" / "tokens.bin"
     content = bytearray(place.read_bytes())
@@ -121,7 +121,7 @@ def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, mo
     place.write_bytes(content)
     assert main([f"--check={tmp_path / 'out'}"]) == 2
     assert "tokens.bin does not have its sha256" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"tokens.bin has the token 18\d\d\."):
+    with pytest.raises(UserError, match=r"tokens.bin contains the token 18\d\d\."):
         tokens.tokens(0, 4)
 
 
@@ -130,8 +130,8 @@ def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, mo
     [
         (None, "there is no file"),
         (b"", "is empty"),
-        (b"abc\n" * 30_000 + b"\xff\xfe", "is not UTF-8: byte 120000 is wrong"),
-        ("é".encode()[:1], "is not UTF-8: byte 0 is wrong"),
+        (b"abc\n" * 30_000 + b"\xff\xfe", "is not UTF-8: byte 120000 is invalid"),
+        ("é".encode()[:1], "is not UTF-8: byte 0 is invalid"),
         (b"abc\n" * 30_000 + b"\0", "is binary, not text: byte 120000 is 0"),
     ],
 )

@@ -126,11 +126,11 @@ def test_another_text_of_the_same_length_is_another_preparation(
 
 def test_another_tokenizer_file_is_another_preparation(file, tmp_path, capsys):
     pytest.importorskip("tokenizers")
-    from jaxformer.data.tokenizer import trained
+    from jaxformer.data.tokenizer import train_bpe
 
     model = tmp_path / "tokenizer.json"
     for size, code in ((300, 0), (300, 0), (301, 2)):
-        model.write_text(trained(size, [TEXT]).as_json())
+        model.write_text(train_bpe(size, [TEXT]).as_json())
         flags = [f"--out={tmp_path / 'out'}", f"--tokenizer={model}"]
         assert main([*flags, f"--dataset=text:{file}"]) == code
     assert "another content of the files" in said(capsys)
@@ -224,7 +224,7 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(
         assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
     line = said(capsys)
     assert f"{tmp_path / 'out.partial'} cannot grow: {os.strerror(number)}" in line
-    assert "make room, and the same command goes on" in line
+    assert "make room and run the same command again: it resumes" in line
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 0
     assert open_tokens(str(tmp_path / "out")).index == open_tokens(str(tmp_path / "whole")).index
 

@@ -148,7 +148,7 @@ def test_the_words_of_a_name_say_the_part(tmp_path, name, part):
 
 def test_files_of_which_none_is_for_training_are_refused(tmp_path):
     (tmp_path / "test-1.jsonl").write_text('{"text": "a"}\n')
-    words = "no file .* is for training: the names of test-1.jsonl say validation or test"
+    words = "no file .* is for training: the files test-1.jsonl are named validation or test"
     with pytest.raises(UserError, match=words):
         datasets.corpus(f"files:{tmp_path}")
 
@@ -195,6 +195,6 @@ def test_shares_that_have_text_are_taken(tmp_path):
 @pytest.mark.parametrize("download, asked", [(False, 0), (True, 1)])
 def test_the_hub_is_asked_for_a_data_set_once_and_only_with_download(no_network, download, asked):
     pytest.importorskip("huggingface_hub")
-    with pytest.raises(UserError, match=r"is not on this machine .*say --files=FOLDER") as error:
+    with pytest.raises(UserError, match=r"is not on this machine .*use --files=FOLDER") as error:
         datasets.corpus("wikitext103", download=download)
     assert asked <= len(no_network) <= 2 * asked and "\n" not in str(error.value)

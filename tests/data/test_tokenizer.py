@@ -7,7 +7,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.data import tokenizer
 
 TEXTS = ["To be, or not to be:\n\n  that", "naïve café 日本 🙂\x00", "", "a  b\t\n"]
-TRAINED = tokenizer.trained(300, ["to be or not to be that is the question\n"] * 50)
+TRAINED = tokenizer.train_bpe(300, ["to be or not to be that is the question\n"] * 50)
 
 
 @pytest.mark.parametrize("made", [tokenizer.Bytes(), TRAINED], ids=["bytes", "bpe"])
@@ -38,7 +38,7 @@ def test_bytes_are_the_same_tokens_in_the_package():
 
 
 def test_training_is_deterministic_and_merges_what_is_frequent():
-    again = tokenizer.trained(300, ["to be or not to be that is the question\n"] * 50)
+    again = tokenizer.train_bpe(300, ["to be or not to be that is the question\n"] * 50)
     assert again.as_json() == TRAINED.as_json()
     assert len(TRAINED.encode([" question"])[0]) == 1
 
@@ -46,7 +46,7 @@ def test_training_is_deterministic_and_merges_what_is_frequent():
 @pytest.mark.parametrize(
     "kind, words",
     [
-        ("bpe:many", "needs a size of its vocabulary, as in bpe:1024; got 'bpe:many'"),
+        ("bpe:many", "needs a vocabulary size, as in bpe:1024; got 'bpe:many'"),
         ("bpe:100", "must be at least 257, got 100"),
         ("/no/tokenizer.json", "there is no tokenizer file .* A tokenizer is bytes, bpe:SIZE"),
     ],
@@ -58,7 +58,7 @@ def test_a_wrong_name_is_one_line(kind, words):
 
 def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatch):
     (tmp_path / "t.json").write_text("{}")
-    with pytest.raises(UserError, match=r"t.json is not a tokenizer of Hugging Face"):
+    with pytest.raises(UserError, match=r"t.json is not a Hugging Face tokenizer"):
         tokenizer.make(str(tmp_path / "t.json"))
     hub = pytest.importorskip("huggingface_hub")
 
@@ -67,14 +67,16 @@ def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatc
 
     monkeypatch.setattr(hub, "hf_hub_download", unreachable)
     monkeypatch.setattr(hub, "get_hf_file_metadata", unreachable)
-    with pytest.raises(UserError, match=r"the hub did not give it .ConnectionError"):
+    with pytest.raises(UserError, match=r"its download failed .ConnectionError"):
         tokenizer.make("someone/model", download=True)
 
 
 @pytest.mark.parametrize("name", ["bte", "nobody/has-this-model", "no such name"])
 def test_nothing_is_asked_of_the_hub_without_download(no_network, name):
     pytest.importorskip("huggingface_hub")
-    with pytest.raises(UserError, match=r"no file and no folder here, and the cache") as error:
+    with pytest.raises(
+        UserError, match=r"is no local file or folder, and not in the hub's"
+    ) as error:
         tokenizer.make(name)
     assert no_network == []
     assert "A tokenizer is bytes, bpe:SIZE" in str(error.value) and "--download" in str(error.value)
@@ -83,7 +85,7 @@ def test_nothing_is_asked_of_the_hub_without_download(no_network, name):
 
 def test_without_a_network_the_hub_is_asked_once(no_network):
     pytest.importorskip("huggingface_hub")
-    with pytest.raises(UserError, match=r"the hub did not give it .ConnectError.*name the file"):
+    with pytest.raises(UserError, match=r"its download failed .ConnectError.*give its path"):
         tokenizer.make("nobody/has-this-model", download=True)
     assert 1 <= len(no_network) <= 2  # the hub's package may ask for a list of its own first
     assert {*no_network} == {"huggingface.co"}

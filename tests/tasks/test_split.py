@@ -107,8 +107,8 @@ def test_a_finite_training_set_holds_no_held_out_example():
     "settings, words",
     [
         (dict(split="hsah"), "unknown data.split 'hsah'. Did you mean 'hash'"),
-        (dict(split="hash", test_share=0.0), "must be above 0"),
-        (dict(split="hash", test_share=0.9, validation_share=0.1), "something to train on"),
+        (dict(split="hash", test_share=0.0), "must be positive"),
+        (dict(split="hash", test_share=0.9, validation_share=0.1), "a sum below 1"),
     ],
 )
 def test_a_split_that_leaves_a_set_empty_is_one_line(settings, words):

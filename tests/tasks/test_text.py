@@ -182,7 +182,7 @@ def test_a_wrong_corpus_is_one_line(tmp_path, content, words):
 def test_a_long_text_is_prepared_and_not_compiled(tmp_path, monkeypatch):
     monkeypatch.setattr("jaxformer.tasks.text.MAX_TEXT_SYMBOLS", 99)
     (tmp_path / "text.txt").write_text("ab" * 50)
-    with pytest.raises(UserError, match=r"has 100 symbols, and up to 99 become a part of the prog"):
+    with pytest.raises(UserError, match=r"has 100 symbols, at most 99 are possible here"):
         CausalText(text=str(tmp_path / "text.txt"), window=4)
 
 

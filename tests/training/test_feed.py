@@ -80,7 +80,7 @@ def test_each_row_is_read_once_for_all_members_of_a_seed(monkeypatch):
 
     feed = SETUP.batch_at(NONE)
     monkeypatch.setattr(NextToken, "rows", counted)
-    monkeypatch.setattr(feed, "most", 6)
+    monkeypatch.setattr(feed, "steps_per_read", 6)
     trained(SETUP.create(), feed, 12)
     feed.pending[2].result()  # what is read ahead of the end
     # 18 steps, two seeds, batches of four; rates share what is read.
@@ -102,7 +102,7 @@ def test_a_finite_set_is_a_part_of_the_rows():
 
 
 def test_a_step_inside_jit_is_refused():
-    with pytest.raises(UserError, match="rows of a disk are not read inside jit"):
+    with pytest.raises(UserError, match="rows on disk cannot be read inside jit"):
         jax.jit(SETUP.batch_at(NONE))(0)
     with pytest.raises(UserError, match="NextToken reads its examples from a disk"):
         SETUP.task.example(jax.random.key(0), jnp.int32(0))
