@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxformer import capture
-from jaxformer.capture import patching
+from jaxformer.interp.capture import patching
 from jaxformer.core.errors import UserError
 from tests.interp.test_capture import DECODER, OTHERS, PARAMS, TOKENS
 

@@ -116,7 +116,7 @@ def test_wrong_settings(tmp_path):
         "nothing follows 'b'": {"text": str(text), "n_symbols": 2, "triggers": "a"},
         "cannot read the text": {"text": "/nowhere"},
         "is empty": {"text": str(empty)},
-        "has 65 symbols; n_symbols must be 2": {"n_symbols": 66},
+        "n_symbols must be 2 to 65": {"n_symbols": 66},
         "unknown kind of scored positions": {"scored": "lats"},
         "needs a trigger": {"triggers": ""},
         "got 2 triggers": {"triggers": " e", "scored": "last"},
