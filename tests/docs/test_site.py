@@ -86,7 +86,7 @@ def test_the_first_page_has_the_findings_and_leads_to_the_papers(site):
 
 
 def test_a_link_out_of_the_site_becomes_the_name_of_the_file(site):
-    text = "[the code](../jaxformer/optim.py), [SDE](../sde.md), ![x](../../results/x.png)"
+    text = "[the code](../jaxformer/core/optim.py), [SDE](../sde.md), ![x](../../results/x.png)"
     made = site.complete("papers/mixit", text.replace("../jax", "../../jax"))
     assert (
         made == "the code (`jaxformer/core/optim.py`), [SDE](../sde.md), ![x](../../results/x.png)"

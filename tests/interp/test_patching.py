@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxformer import capture
-from jaxformer.interp.capture import patching
 from jaxformer.core.errors import UserError
+from jaxformer.interp.capture import patching
 from tests.interp.test_capture import DECODER, OTHERS, PARAMS, TOKENS
 
 PARAMS_ = PARAMS["decoder"]
