@@ -60,21 +60,21 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     names = [width_name(width) for width in scan["widths"]]
     best = scan["validation"].argmax(1)
     chosen = {name: float(data["temperatures"][t]) for name, t in zip(names, best)}
+    # Each width is scored at the temperature that validation chose for it.
+    at_chosen = np.arange(len(names)), best
     metrics = {}
     for name, accuracy in scan["accuracy"].items():
-        # Each width is scored at the temperature that validation chose for it.
-        for k, width in enumerate(names):
-            metrics[f"{name}/{width}"] = _proportion(accuracy[k, best[k]], sets[name])
-        for k, width in enumerate(names[1:], 1):
-            gap = accuracy[k, best[k]] - accuracy[0, best[0]]
-            metrics[f"{name}/{width}_minus_GP"] = exact(gap)
+        accuracy_W = accuracy[at_chosen]
+        for width, share in zip(names, accuracy_W):
+            metrics[f"{name}/{width}"] = _proportion(share, sets[name])
+        metrics |= _over_limit(name, names, accuracy_W)
+    U, overlap = (scan[name][at_chosen] for name in ("U", "overlap"))
+    leading_W = (overlap[:, :LEADING] ** 2).sum(1)
+    metrics |= {f"top{LEADING}_overlap/{n}": exact(x) for n, x in zip(names, leading_W)}
+    metrics |= _over_limit(f"top{LEADING}_overlap", names, leading_W)
+    temperatures_W = np.log10([chosen[name] for name in names])
+    metrics |= _over_limit("log10_temperature", names, temperatures_W)
 
-    U, overlap = (scan[name][np.arange(len(names)), best] for name in ("U", "overlap"))
-    carried = (overlap[:, :LEADING] ** 2).sum(1)
-    for k, width in enumerate(names):
-        metrics[f"top{LEADING}_overlap/{width}"] = exact(carried[k])
-    for k, width in enumerate(names[1:], 1):
-        metrics[f"top{LEADING}_overlap/{width}_minus_GP"] = exact(carried[k] - carried[0])
     pruned = _prune(model, params, U[1], sets)
     for name, accuracy in pruned["whole"].items():
         metrics[f"{name}/gradient_descent"] = _proportion(accuracy, sets[name])
@@ -87,10 +87,6 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     metrics["learned_theory_U_correlation"] = correlation(lower(learned_U), lower(U[1]))
     shared = resemblance(learned_U, U[1], model.spec.heads)
     metrics |= {name: exact(value) for name, value in shared.items()}
-    # Optimal temperatures, on a scale of factors of ten.
-    logs = np.log10([chosen[name] for name in names])
-    for name, log in zip(names[1:], logs[1:]):
-        metrics[f"log10_temperature/{name}_minus_GP"] = exact(log - logs[0])
     for name in sets:
         for k in range(1, len(pruned["low_first"][name])):
             low, high = (pruned[f"{order}_first"][name] for order in ("low", "high"))
@@ -115,6 +111,14 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
         arrays |= {f"{name}/scan": scan["accuracy"][name], f"{name}/drops": drops[name]}
         arrays |= {f"{name}/{order}": pruned[order][name] for order in ("low_first", "high_first")}
     return Study(metrics, chosen, arrays)
+
+
+def _over_limit(name: str, widths: list[str], values_W: np.ndarray) -> dict[str, Mean]:
+    """Returns by how much the value of each finite width exceeds that of the GP limit."""
+    return {
+        f"{name}/{width}_minus_GP": exact(value - values_W[0])
+        for width, value in zip(widths[1:], values_W[1:])
+    }
 
 
 def write_study(file: Path, study: Study) -> None:
