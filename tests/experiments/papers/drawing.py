@@ -1,4 +1,4 @@
-"""A run of a figure, drawn again where everything that measures raises."""
+"""Checks that a figure can be drawn from its file alone."""
 
 import functools
 import sys
@@ -8,28 +8,27 @@ from experiments.run import main
 COMPUTES = ("theory", "jaxformer.models", "jaxformer.tasks", "jaxformer.training")
 
 
-def measured_then_drawn(words, workdir, monkeypatch) -> None:
-    """The figure of a finished run has the same bytes when it is drawn from its file alone."""
-    assert main([*words, f"--workdir={workdir}"]) == 0
+def measured_then_drawn(options, workdir, monkeypatch) -> None:
+    """Runs a figure, then draws it again from its file alone and compares the bytes."""
+    assert main([*options, f"--workdir={workdir}"]) == 0
     figure = workdir / "figure.png"
     first = figure.read_bytes()
     assert first.startswith(b"\x89PNG")
     figure.unlink()
     with monkeypatch.context() as patch:
         forbid(patch)
-        assert main([*words, f"--workdir={workdir}", "--draw"]) == 0
+        assert main([*options, f"--workdir={workdir}", "--draw"]) == 0
     assert figure.read_bytes() == first
 
 
 def forbid(patch) -> None:
-    """Every function of the rooms that compute raises, under every name it was imported by."""
+    """Makes every function that computes raise, under every name by which it is imported."""
 
-    rooms = ("theory", "jaxformer", "experiments")
-    for module in [m for name, m in sys.modules.items() if name.split(".")[0] in rooms]:
+    packages = ("theory", "jaxformer", "experiments")
+    for module in [m for name, m in sys.modules.items() if name.split(".")[0] in packages]:
         for name, value in list(vars(module).items()):
             home = getattr(value, "__module__", None) or ""
-            # A package's __getattr__ only imports; what it hands out raises where it is defined.
-            # A check only looks at numbers.
+            # A package's __getattr__ only imports, and a check computes nothing.
             is_function = callable(value) and not isinstance(value, type)
             if name.startswith(("__", "check_")):
                 continue

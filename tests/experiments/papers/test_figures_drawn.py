@@ -1,4 +1,4 @@
-"""Every figure is measured once, and drawn from its arrays whenever somebody asks."""
+"""Each figure is measured once and can be drawn again from its arrays."""
 
 import functools
 import json
@@ -19,9 +19,14 @@ CONFIGS = {
     for file in flags.known_configs()
     if flags.load_config(file).recipe == "solve"
 }
-# These are run, and drawn again, by the tests of what they say.
-ELSEWHERE = ("covariance_depth", "signal_maps", "associations_allocation", "covariance_trained")
-DEAR = {
+# Other tests run and draw these figures.
+DRAWN_ELSEWHERE = (
+    "covariance_depth",
+    "signal_maps",
+    "associations_allocation",
+    "covariance_trained",
+)
+SLOW_FIGURES = {
     *(
         "associations_theory",
         "associations_lemmas",
@@ -48,22 +53,22 @@ MAPS = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
 
 
 def test_every_figure_has_a_config_and_is_drawn_by_a_test():
-    assert {*CONFIGS, "covariance_trained"} == {*solve.FIGURES} == {*CONFIGS, *ELSEWHERE}
+    assert {*CONFIGS, "covariance_trained"} == {*solve.FIGURES} == {*CONFIGS, *DRAWN_ELSEWHERE}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in DEAR else ())
-        for name in sorted({*CONFIGS} - {*ELSEWHERE})
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW_FIGURES else ())
+        for name in sorted({*CONFIGS} - {*DRAWN_ELSEWHERE})
     ],
 )
 def test_a_figure_is_drawn_from_its_file_alone(name, tmp_path, monkeypatch):
-    words = [f"--config={CONFIGS[name]}:scale=tiny"]
-    drawing.measured_then_drawn(words, tmp_path / "run", monkeypatch)
+    options = [f"--config={CONFIGS[name]}:scale=tiny"]
+    drawing.measured_then_drawn(options, tmp_path / "run", monkeypatch)
 
 
-def test_what_measures_raises_while_a_figure_is_drawn_again(monkeypatch):
+def test_functions_that_compute_raise_while_a_figure_is_drawn_again(monkeypatch):
     config = flags.load_config(MAPS.removeprefix("--config="))
     solve.setup(config)
     with monkeypatch.context() as patch:
@@ -77,13 +82,13 @@ def test_what_measures_raises_while_a_figure_is_drawn_again(monkeypatch):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A folder with the config and the arrays of a figure; what was measured is made up."""
+    """The folder of a finished run of a small figure, and the options of the run."""
     workdir = tmp_path_factory.mktemp("drawn") / "run"
     config = "--config=configs/two_failure_modes/figC1_spectrum.py:scale=tiny"
-    words = [config, "--config.figure.betas=(0.5,)", "--config.figure.length=8"]
-    words += ["--config.figure.width=8", f"--workdir={workdir}"]
-    assert main(words) == 0
-    return workdir, words
+    options = [config, "--config.figure.betas=(0.5,)", "--config.figure.length=8"]
+    options += ["--config.figure.width=8", f"--workdir={workdir}"]
+    assert main(options) == 0
+    return workdir, options
 
 
 @pytest.mark.parametrize(
@@ -96,29 +101,29 @@ def test_a_figure_is_drawn_into_a_file_of_its_ending(ending, begins, run, tmp_pa
 
 
 def test_the_figure_shows_the_arrays_of_the_file(run, tmp_path):
-    workdir, words = run
-    with np.load(workdir / "arrays.npz") as held:
-        arrays = dict(held)
+    workdir, options = run
+    with np.load(workdir / "arrays.npz") as file:
+        arrays = dict(file)
     before = (workdir / "figure.png").read_bytes()
-    kept = (workdir / "arrays.npz").read_bytes()
+    original = (workdir / "arrays.npz").read_bytes()
     np.savez(workdir / "arrays.npz", **arrays | {"theory_radius_beta_0.5": np.array(0.9)})
-    assert main([*words, "--draw"]) == 0
+    assert main([*options, "--draw"]) == 0
     assert (workdir / "figure.png").read_bytes() != before
-    (workdir / "arrays.npz").write_bytes(kept)
-    assert main([*words, "--draw"]) == 0
+    (workdir / "arrays.npz").write_bytes(original)
+    assert main([*options, "--draw"]) == 0
     assert (workdir / "figure.png").read_bytes() == before
 
 
 def test_a_drawing_that_fails_loses_no_measurement(run, tmp_path, monkeypatch):
-    words = [*run[1][:-1], f"--workdir={tmp_path / 'run'}"]
+    options = [*run[1][:-1], f"--workdir={tmp_path / 'run'}"]
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no ink"):
         patch.setattr(attention, "draw_spectrum", _failing(attention.draw_spectrum))
-        main(words)
+        main(options)
     result = (tmp_path / "run/result.json").read_text()
     assert not (tmp_path / "run/figure.png").exists()
     with monkeypatch.context() as patch:
         patch.setattr(attention, "measure_spectrum", _failing(attention.measure_spectrum))
-        assert main(words) == 0
+        assert main(options) == 0
     assert (tmp_path / "run/figure.png").read_bytes() == (run[0] / "figure.png").read_bytes()
     assert (tmp_path / "run/result.json").read_text() == result
 
@@ -132,7 +137,7 @@ def _failing(function):
 
 
 @pytest.mark.parametrize("draws", [7, 6])
-def test_draws_that_two_chains_cannot_share_are_refused(draws, tmp_path, capsys):
+def test_a_number_of_draws_that_two_chains_cannot_share_raises(draws, tmp_path, capsys):
     config = "--config=configs/attention_paths/order_parameter.py:scale=tiny"
     assert main([config, f"--config.figure.draws={draws}", f"--workdir={tmp_path / 'x'}"]) == 2
     error = capsys.readouterr().err
@@ -152,7 +157,7 @@ def test_a_wrong_file_is_one_line(draw, message, run, capsys):
     assert message in error and error.count("\n") == 1
 
 
-def test_a_folder_without_what_is_needed_is_one_line(run, tmp_path, capsys):
+def test_a_folder_without_the_needed_arrays_is_one_line(run, tmp_path, capsys):
     def refused(folder, config=MAPS):
         assert main([config, f"--workdir={folder}", "--draw"]) == 2
         error = capsys.readouterr().err
