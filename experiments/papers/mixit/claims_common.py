@@ -70,20 +70,20 @@ def variant_of(cell: str) -> str:
 
 def as_good_as_standard(*cells: str, metric: str = "accuracy", when: str = "") -> dict[str, Rule]:
     """Returns the rules that cells are at most .02 below Standard."""
-    return {
-        f"{when}{variant_of(cell)} is as good as Standard": above(
-            of(cell, metric), of("standard", metric), -0.02
-        )
-        for cell in cells
-    }
+    return _compared_with_standard(cells, "as good as", 0.02, metric, when)
 
 
 def on_par_with_standard(*cells: str, metric: str, when: str = "") -> dict[str, Rule]:
     """Returns the rules that cells are at most .05 below Standard."""
+    return _compared_with_standard(cells, "on par with", 0.05, metric, when)
+
+
+def _compared_with_standard(
+    cells: tuple[str, ...], words: str, by: float, metric: str, when: str
+) -> dict[str, Rule]:
+    standard = of("standard", metric)
     return {
-        f"{when}{variant_of(cell)} is on par with Standard": above(
-            of(cell, metric), of("standard", metric), -0.05
-        )
+        f"{when}{variant_of(cell)} is {words} Standard": above(of(cell, metric), standard, -by)
         for cell in cells
     }
 
@@ -91,18 +91,16 @@ def on_par_with_standard(*cells: str, metric: str, when: str = "") -> dict[str, 
 def below(
     cell: str, other: str, by: float, metric: str = "accuracy", when: str = ""
 ) -> dict[str, Rule]:
-    """Returns the rule that a cell is more than `by` below another one."""
-    sentence = f"{when}{variant_of(cell)} is {f'{by:g}'[1:]} below {variant_of(other)}"
+    """Returns the rule that a cell is more than `by` below another cell."""
+    gap = f"{by:g}".removeprefix("0")  # ".2"
+    sentence = f"{when}{variant_of(cell)} is {gap} below {variant_of(other)}"
     return {sentence: above(of(other, metric), of(cell, metric), by)}
 
 
 def reaches(cell: str, share: float, metric: str = "accuracy", when: str = "") -> dict[str, Rule]:
     """Returns the rule that a cell's accuracy is above a share."""
-    return {
-        f"{when}{variant_of(cell)} reaches {share:.0%}".replace("%", " %"): above(
-            of(cell, metric), share
-        )
-    }
+    sentence = f"{when}{variant_of(cell)} reaches {100 * share:g} %"
+    return {sentence: above(of(cell, metric), share)}
 
 
 def solved(sentence: str, variants: tuple[str, ...] = TRAINED, cell: str = "{}") -> dict[str, Rule]:
