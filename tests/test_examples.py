@@ -79,7 +79,7 @@ def test_the_lines_of_the_readme_about_real_models(tmp_path, monkeypatch):
     exec(block, names | {"metric": lambda logits: logits[0, -1, 3]}, names)
     assert names["maps"]["block_1/attn/weights"].shape == (1, 2, 4, 4)
     assert names["logits"].shape == (1, 4, names["model"].spec.vocab_size)
-    assert {x.shape for x in names["by_place"].values()} == {(4,)}
+    assert {x.shape for x in names["by_position"].values()} == {(4,)}
     kernel = names["cut"]["block_1"]["mlp"]["in"]["kernel"]
     assert np.linalg.matrix_rank(kernel, tol=1e-4) == 1
     for saved in (tmp_path / "here").iterdir():

@@ -19,7 +19,7 @@ from jaxformer.core.errors import UserError, one_line
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
 # "[Table 2, retrieval](RESULTS.md#mixit-table-2-retrieval), at small scale: **held**"
-VERDICT = re.compile(r"(\[([^]]+)\]\(RESULTS\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*")
+VERDICT = re.compile(r"(\[([^]]+)\]\((?:\.\./)?RESULTS\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*")
 # What a table of records shows first; everything else stays in the record.
 MARKUP = {"<": "&lt;", ">": "&gt;", "`": "'", "!": "\\!"}
 SHOWN = ("accuracy", "accuracy_existing", "accuracy_hard", "bits_per_parameter", "trained_share")

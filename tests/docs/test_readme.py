@@ -1,4 +1,4 @@
-"""What README.md says of the findings is what the ledger and the records say."""
+"""The findings in README.md and docs/findings.md agree with the ledger and the records."""
 
 import re
 
@@ -12,14 +12,17 @@ from tests.docs.blocks import ROOT
 from tests.test_docs_numbers import NUMBER, between, is_one_of, numbers_of
 
 TEXT = (ROOT / "README.md").read_text()
-FINDINGS = TEXT[TEXT.index("## Five findings") : TEXT.index("## Run one")]
+DETAILS = (ROOT / "docs/findings.md").read_text()
+CARDS = TEXT[TEXT.index("## Five findings") : TEXT.index("## Run one")]
+FINDINGS = DETAILS[DETAILS.index("## Findings") : DETAILS.index("## The table of variants")]
 PLAIN = re.compile(r"(?<![\w.,/])(\d*\.\d+|\d+(?= %))(?![\w/])( %)?")  # 3.35, .98, 37 %
 
 
 def test_every_finding_has_a_picture_a_verdict_and_a_command():
-    found = FINDINGS.split("\n### ")[1:]
-    assert len(found) == 5
-    for finding in found:
+    cards, details = (text.split("\n### ")[1:] for text in (CARDS, FINDINGS))
+    titles = [[finding.partition("\n")[0] for finding in findings] for findings in (cards, details)]
+    assert titles[0] == titles[1] and len(cards) == 5
+    for finding in cards + details:
         assert len(re.findall(r"^!\[[^\]]+\]\([\w/.-]+\.png\)$", finding, re.M)) == 1
         assert markdown.VERDICT.search(finding) and "`python " in finding
 
@@ -27,7 +30,7 @@ def test_every_finding_has_a_picture_a_verdict_and_a_command():
 def test_a_verdict_is_that_of_its_row():
     """As RESULTS.md has it, which a test of the report compares with the records."""
     results = (ROOT / "RESULTS.md").read_text()
-    found = markdown.VERDICT.findall(TEXT)
+    found = markdown.VERDICT.findall(TEXT + DETAILS)
     assert len(found) >= 5
     for _, name, place, _, verdict in found:
         (row,) = re.findall(
@@ -49,7 +52,7 @@ def rows():
 
 def said_and_known(rows):
     """(the sentences of a finding, the records of the rows that it links to, these rows) of each"""
-    for finding in FINDINGS.split("\n### ")[1:]:
+    for finding in CARDS.split("\n### ")[1:] + FINDINGS.split("\n### ")[1:]:
         places = {place for _, _, place, *_ in markdown.VERDICT.findall(finding)}
         about = [row for row in rows if tables.name_of(row) in places]
         assert len(about) == len(places)
