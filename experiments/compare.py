@@ -20,9 +20,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from experiments.cli.describe import number, show, with_error
+from experiments.cli.describe import show
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import number, with_error
 from jaxformer.io.run_folder import Workdir, flat
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command

@@ -50,11 +50,12 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from experiments.cli.describe import number, show
+from experiments.cli.describe import show
 from experiments.papers.associations import cutting, prompts
 from jaxformer import loading, surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, UserError
+from jaxformer.core.text_format import number
 from jaxformer.models.pretrained import save_folder, text
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.runtime.progress import Line

@@ -34,9 +34,9 @@ from experiments.papers.headlines import HEADLINES, Headline
 from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.running import rest, run_all
+from jaxformer.core.text_format import duration
 from jaxformer.io.run_folder import Workdir, write_json
 from jaxformer.runtime.command_line import Parser, command
-from jaxformer.runtime.progress import clock
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
 
@@ -58,13 +58,13 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
         for name, part in parts.items()
     }
     waiting = [job for job in jobs.values() if not job.is_finished()]
-    print(f"{len(waiting)} runs, about {clock(sum(map(rest, waiting)))} of processor time")
+    print(f"{len(waiting)} runs, about {duration(sum(map(rest, waiting)))} of processor time")
     code = run_all(waiting, places, ended=Telling(shown, jobs))
     if code > 1:
         return code
     page = root / "report.html"
     problem = write_opening(root, shown, jobs) or build_page(page, root)
-    print(f"\nWhat each part of a transformer does ({clock(time.monotonic() - began)}):\n")
+    print(f"\nWhat each part of a transformer does ({duration(time.monotonic() - began)}):\n")
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
         print(told(f"{sentence(headline, jobs)} ({made(headline, jobs)})"))
@@ -87,7 +87,7 @@ class Telling:
         self.open = [headline for headline in self.open if headline not in found]
         texts = (f"{PAPERS[h.paper].title}: {sentence(h, self.jobs)}" for h in found)
         said = "".join(f"\n\n{told(text)}\n" for text in texts)
-        return f"{outcome.job.name}: {clock(outcome.seconds)}{said}"
+        return f"{outcome.job.name}: {duration(outcome.seconds)}{said}"
 
 
 def _is_finished(headline: Headline, jobs: Mapping[str, Job]) -> bool:

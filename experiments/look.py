@@ -38,9 +38,10 @@ import numpy as np
 from rich.table import Table
 
 import jaxformer
-from experiments.cli.describe import number, show
+from experiments.cli.describe import show
 from experiments.recipes.inside import SCORES, Inside, draw, look_inside
 from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import number
 from jaxformer.io.run_folder import Workdir, write_json
 from jaxformer.loading import check_run
 from jaxformer.runtime import figure_style

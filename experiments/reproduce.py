@@ -48,8 +48,8 @@ from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of, recorded
 from experiments.schedule.running import check_budget, run_all, together
 from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import Parser, command, count, seconds
-from jaxformer.runtime.progress import clock
 
 SCALES = ("tiny", "small", "paper")
 SCALE = "small"  # of what is open; what is made again has that of its record
@@ -107,8 +107,8 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if asked.dry_run:
         show_plan.queue(queue, asked.budget)
         return 0
-    limit = "" if math.isinf(asked.budget) else f"; the budget is {clock(asked.budget)}"
-    total = clock(together(queue, len(places)))
+    limit = "" if math.isinf(asked.budget) else f"; the budget is {duration(asked.budget)}"
+    total = duration(together(queue, len(places)))
     print(f"open runs: {len(queue)}, about {total}{limit}", flush=True)
     code = run_all(
         queue,

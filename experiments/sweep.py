@@ -46,9 +46,9 @@ from experiments.schedule.grids import Run
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import rest, run_all
 from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import duration
 from jaxformer.runtime import loggers
 from jaxformer.runtime.command_line import Parser, command, count
-from jaxformer.runtime.progress import clock
 
 
 @command
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
     if len(places) > 1:  # the longest first, so that all places are busy until the last
         waiting.sort(key=rest, reverse=True)
     times = [rest(job) for job in waiting]
-    long = clock(max(sum(times) / len(places), *times, 0.0))
+    long = duration(max(sum(times) / len(places), *times, 0.0))
     members = sum(map(grids.members, held))
     print(f"{len(jobs)} runs with {members} members; {len(waiting)} to run, about {long}")
     if asked.dry_run:

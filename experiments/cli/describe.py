@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,10 +11,9 @@ from rich.table import Table
 
 from jaxformer.core import paths
 from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.text_format import number, with_error
 from jaxformer.io.run_folder import Workdir
 from jaxformer.training.setup import Setup
-
-MOST_PLACES = 6  # smaller errors are written with an exponent
 
 
 def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
@@ -51,21 +49,6 @@ def print_result(workdir: Workdir) -> None:
     show(table)
     pictures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
     print(f"the run is in {workdir.path}" + f" (see {', '.join(pictures)})" * bool(pictures))
-
-
-def number(value: float | None) -> str:
-    """Four digits, and a dash where there is no number."""
-    return "-" if value is None else f"{value:.4g}"
-
-
-def with_error(mean: float | None, error: float | None) -> str:
-    """ "0.933 ± 0.047": two digits of the error, and as many places of the mean."""
-    if mean is None or error is None or not math.isfinite(error):
-        return number(mean)
-    places = 1 - math.floor(math.log10(error)) if error > 0 else -1
-    if not 0 <= places <= MOST_PLACES:
-        return f"{mean:.4g} ± {error:.2g}"
-    return f"{mean:.{places}f} ± {error:.{places}f}"
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:

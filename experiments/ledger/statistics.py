@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.cli.describe import with_error
+from jaxformer.core.text_format import with_error
 
 LEVEL = 0.95  # of the intervals
 # Where a claim is decided, both ends of the interval count: a rule is wrong by luck this often.

@@ -9,12 +9,13 @@ import shlex
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
-from experiments.cli.describe import csv_text, number, with_error
+from experiments.cli.describe import csv_text
 from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Side, overall
 from experiments.ledger.statistics import quantile
+from jaxformer.core.text_format import number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")

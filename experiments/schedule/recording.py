@@ -12,9 +12,9 @@ from experiments.ledger.tables import measured
 from experiments.schedule import launch
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.planning import Todo
+from jaxformer.core.text_format import duration
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.environment import git
-from jaxformer.runtime.progress import clock
 
 
 def job_of(todo: Todo, root: Path) -> Job:
@@ -50,7 +50,7 @@ def recorded(outcome: Outcome, todo: Todo, papers: Mapping[str, Paper]) -> str:
     value = Workdir(outcome.job.workdir).read("result.json")["metrics"].get(metric)
     said = f"{metric} {measured(value)} " if value else ""
     verdicts = {f"{row.item.name}: {row.verdict}" for row in rows if row.verdict != NOT_RUN}
-    return "; ".join([f"{said}in {clock(outcome.seconds)}", *sorted(verdicts)])
+    return "; ".join([f"{said}in {duration(outcome.seconds)}", *sorted(verdicts)])
 
 
 def replace(todo: Todo, job: Job) -> None:

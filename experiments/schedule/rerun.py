@@ -23,8 +23,8 @@ from experiments.schedule.jobs import Job
 from experiments.schedule.planning import Wanted
 from experiments.schedule.running import check_budget, rest, run_all, together
 from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import duration
 from jaxformer.io.run_folder import write_atomically
-from jaxformer.runtime.progress import clock
 
 HEADS = ("cell", "number", "mine", "recorded", "paper", "difference", "verdict")
 TABLE = "again.csv"
@@ -69,7 +69,7 @@ def main(
         return 0
     code = 0
     if jobs:
-        total = clock(together(jobs, len(places)))
+        total = duration(together(jobs, len(places)))
         print(f"runs to make again: {len(jobs)}, about {total}, in {out}", flush=True)
         code = run_all(jobs, places, asked.budget, launch=launcher)
     compare(repeats, out)

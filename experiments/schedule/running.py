@@ -14,8 +14,8 @@ from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.launch import Launcher
 from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import duration
 from jaxformer.io.run_folder import Workdir, write_atomically
-from jaxformer.runtime.progress import clock
 
 SPENT = ".spent"  # in the folder of a run that was stopped and must begin anew: the seconds it took
 TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others
@@ -26,7 +26,7 @@ def run_all(
     places: Sequence[Place] | int = 1,
     budget: float = math.inf,
     ended: Callable[[Outcome], str] = lambda outcome: (
-        f"{outcome.job.name}: {clock(outcome.seconds)}"
+        f"{outcome.job.name}: {duration(outcome.seconds)}"
     ),
     launch: Callable[..., Launcher] | None = None,
 ) -> int:
@@ -51,10 +51,10 @@ def run_all(
                 return
             left.remove(job)
             goes_on = "goes on, " if job.resumes and job.is_started() and not job.anew else ""
-            then = f"; then {clock(seconds(*left) / processes)} more" if left else ""
+            then = f"; then {duration(seconds(*left) / processes)} more" if left else ""
             print(
                 f"run {len(jobs) - len(left)} of {len(jobs)}: {job.name}: {goes_on}about "
-                f"{clock(seconds(job))}{then}",
+                f"{duration(seconds(job))}{then}",
                 flush=True,
             )
             yield job
@@ -76,8 +76,8 @@ def run_all(
                 failed.append(outcome)
                 print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
     left += stopped
-    spent, done = clock(time.monotonic() - began), len(jobs) - len(left) - len(failed)
-    more = f"; {len(left)} left, about {clock(seconds(*left) / processes)}: " if left else "."
+    spent, done = duration(time.monotonic() - began), len(jobs) - len(left) - len(failed)
+    more = f"; {len(left)} left, about {duration(seconds(*left) / processes)}: " if left else "."
     print(f"ran {done} of {len(jobs)} in {spent}{more}{'the same command goes on.' * bool(left)}")
     for outcome in failed:
         print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
@@ -91,8 +91,8 @@ def check_budget(
     cheapest = min(jobs, key=rest)
     if budget < rest(cheapest):
         raise UserError(
-            f"a budget of {clock(budget)} is too small: the cheapest of {len(jobs)} runs, "
-            f"{name(cheapest)}, takes about {clock(rest(cheapest))}."
+            f"a budget of {duration(budget)} is too small: the cheapest of {len(jobs)} runs, "
+            f"{name(cheapest)}, takes about {duration(rest(cheapest))}."
         )
 
 

@@ -24,7 +24,7 @@ from experiments.schedule.grids import Run, braces
 from experiments.schedule.jobs import Job, Outcome, settings
 from experiments.schedule.launch import Launcher
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.runtime.progress import clock
+from jaxformer.core.text_format import duration
 
 JOURNAL = "search.journal"
 SAMPLERS = ("tpe", "random")
@@ -166,7 +166,7 @@ class Search:
             said = "pruned"
             if best.validation and math.isfinite(best.goodness):
                 value = best.goodness
-                time = clock(outcome.seconds)
+                time = duration(outcome.seconds)
                 said = f"validation {best.score} {best.validation.mean:.4g} in {time}"
         elif outcome.stopped:
             return "stopped; the next start goes on with it"

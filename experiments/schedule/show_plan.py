@@ -7,7 +7,7 @@ from experiments.ledger.ledger import Row
 from experiments.schedule.jobs import Job
 from experiments.schedule.planning import DONE, ELSEWHERE, Todo, Wanted
 from experiments.schedule.running import rest
-from jaxformer.runtime.progress import clock
+from jaxformer.core.text_format import duration
 
 
 def items(wanted: list[Wanted], found: Iterable[Todo], rows: list[Row]) -> None:
@@ -20,7 +20,7 @@ def items(wanted: list[Wanted], found: Iterable[Todo], rows: list[Row]) -> None:
         width = max(map(len, item.cells), default=0)
         for name in item.cells:
             todo = by_name[f"{paper.key} {item.name}: {name}"]
-            time = f", about {clock(todo.estimate)}" if todo.is_open else ""
+            time = f", about {duration(todo.estimate)}" if todo.is_open else ""
             print(f"    {name:{width}}  {todo.state}{time}")
     states = [todo.state for todo in found]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
@@ -35,10 +35,10 @@ def queue(jobs: list[Job], budget: float) -> None:
             skipped += 1
             continue
         total += rest(job)
-        print(f"{clock(rest(job)):>12}  {job.name}")
+        print(f"{duration(rest(job)):>12}  {job.name}")
         print(f"{'':14}{flags.command(job.config, job.overrides)}")
     more = f"; {skipped} more do not fit the budget" if skipped else ""
-    print(f"would run {len(jobs) - skipped} in about {clock(total)}{more}")
+    print(f"would run {len(jobs) - skipped} in about {duration(total)}{more}")
 
 
 def nothing_open(found: list[Todo], scale: str) -> str:

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from experiments.schedule.devices import Place
 from experiments.schedule.jobs import Job
-from jaxformer.runtime.progress import Line, clock
+from jaxformer.core.text_format import duration
+from jaxformer.runtime.progress import Line
 
 SHOWN = 20  # runs at a time
 
@@ -83,4 +84,4 @@ def one_line(job: Job, began: float) -> str:
 
 
 def spent(began: float) -> str:
-    return clock(time.monotonic() - began)
+    return duration(time.monotonic() - began)

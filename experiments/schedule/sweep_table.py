@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from experiments.cli import describe
-from experiments.cli.describe import csv_text, with_error
+from experiments.cli.describe import csv_text
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
+from jaxformer.core.text_format import with_error
 from jaxformer.io.run_folder import Workdir, write_atomically
 from jaxformer.training.metrics import Mean, over_seeds
 from jaxformer.training.result import validated

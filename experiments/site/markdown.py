@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from configs.common import VARIANTS
 from experiments.cli import flags
-from experiments.cli.describe import number
 from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
@@ -15,6 +14,7 @@ from experiments.ledger.rules import Rule
 from experiments.ledger.statistics import of_record
 from experiments.papers.row_numbers import longest
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.core.text_format import number
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError, check_range
+from jaxformer.core.text_format import byte_size, duration
 from jaxformer.data import tokenizer as tokenizers
 from jaxformer.data.corpus_writer import NAMES, CorpusWriter, State
 from jaxformer.data.datasets import Corpus, check_parts
@@ -21,7 +22,6 @@ from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.data.tokens import PARTS, Tokens, open_tokens
 from jaxformer.io.atomic_files import naming, write_atomically
 from jaxformer.io.partial_folder import own_files
-from jaxformer.runtime.progress import clock
 
 BPE_TRAINING_BYTES = 2**23  # evenly spaced over the training text
 ENCODE_BATCH_CHARACTERS = 2**22
@@ -81,8 +81,8 @@ def check_space(corpus: Corpus, partial: Path) -> None:
     need, free = needed(corpus) - written, shutil.disk_usage(parent).free
     if need > free:
         raise UserError(
-            f"the tokens need about {_size(need)}, {parent} has {_size(free)} free; make room, or "
-            "choose another --out."
+            f"the tokens need about {byte_size(need)}, {parent} has {byte_size(free)} free; make "
+            "room, or choose another --out."
         )
 
 
@@ -168,7 +168,7 @@ def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
         share, now = _share(corpus, state), time.monotonic()
         line = f"{share:.0%}: {state.read / 1e6:,.1f} MB of text, {state.tokens:,} tokens"
         if first < share < 1:
-            line += f", about {clock((now - began) / (share - first) * (1 - share))} left"
+            line += f", about {duration((now - began) / (share - first) * (1 - share))} left"
         show(line)
         if now - saved >= SAVE_SECONDS:
             writer.save()
@@ -218,11 +218,3 @@ def _open_existing(folder: Path, settings: dict) -> Tokens:
             "--out, or remove the folder."
         )
     return tokens
-
-
-def _size(n: int) -> str:
-    """ "1.2 GB", "3.4 MB", "10 bytes"."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if n >= unit:
-            return f"{n / unit:,.1f} {name}"
-    return f"{n} bytes"

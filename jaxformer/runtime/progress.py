@@ -11,6 +11,8 @@ from typing import Any
 
 import jax
 
+from jaxformer.core.text_format import duration
+
 
 class Line:
     """A line that moves in a terminal and in a notebook; in a pipe it is printed now and then.
@@ -81,12 +83,12 @@ class Progress:
         if self.line and self.line.is_due():
             first, at = self.compiled
             left = (now - at) / max(step - first, 1) * (self.steps - step)
-            self.line.show(self.text + (f"  about {clock(left)} left" if step > first else ""))
+            self.line.show(self.text + (f"  about {duration(left)} left" if step > first else ""))
 
     def close(self, reason: str) -> None:
         """The last line: where the run stands and why it ends there."""
         if self.line and self.text:
-            spent = clock(time.monotonic() - self.began)
+            spent = duration(time.monotonic() - self.began)
             self.line.show(f"{self.text}  {reason}, {spent}")
             self.line.close()
 
@@ -169,16 +171,6 @@ class _Compiling:
 def _compiling() -> _Compiling:
     """The one listener of this process: JAX keeps every one that it is given."""
     return _Compiling()
-
-
-def clock(seconds: float) -> str:
-    """ "3 s", "2 min 5 s", "1 h 20 min"."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def _in_notebook() -> bool:

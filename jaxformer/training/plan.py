@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxformer.core.settings import TrainSettings
+from jaxformer.core.text_format import duration
 from jaxformer.io.checkpoint_writer import Checkpoints
-from jaxformer.runtime.progress import clock
 from jaxformer.training import cost, curves, flops
 from jaxformer.training.loop import Hook, fit
 from jaxformer.training.session import evaluation
@@ -52,7 +52,7 @@ def print_plan(phases: Sequence[Phase], settings: TrainSettings, measured: bool 
     print(f"memory: about {cost.size(int(plan.memory))} {whose} at its peak")
     how = "measured" if measured else "a guess; --measure runs a few steps"
     print(
-        f"time: about {clock(plan.seconds)} for {settings.steps:,} steps on this machine, "
+        f"time: about {duration(plan.seconds)} for {settings.steps:,} steps on this machine, "
         f"{plan.step_seconds:.3g} s each ({how})"
     )
 

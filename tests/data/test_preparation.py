@@ -167,7 +167,7 @@ def test_a_wrong_flag_is_one_line(file, tmp_path, capsys, flags, words):
 
 def test_a_disk_without_space_is_refused_before_anything_is_written(file, tmp_path, monkeypatch):
     monkeypatch.setattr(preparation.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
-    with pytest.raises(UserError, match=r"the tokens need about 1.[0-9] MB, .* has 10 bytes free"):
+    with pytest.raises(UserError, match=r"the tokens need about 1.[0-9] MiB, .* has 10 bytes free"):
         prepared(file, tmp_path / "out")
     assert [*tmp_path.iterdir()] == []
 

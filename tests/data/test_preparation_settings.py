@@ -239,7 +239,7 @@ def test_many_short_documents_need_space_of_their_own(tmp_path, monkeypatch):
     path.write_text("a\n" * 200_000)
     corpus = datasets.corpus(f"text:{path}", documents="line")
     free(monkeypatch, 2_500_000)
-    with pytest.raises(UserError, match=r"the tokens need about 5.[0-9] MB, .* has 2.5 MB free"):
+    with pytest.raises(UserError, match=r"the tokens need about 5.[0-9] MiB, .* has 2.4 MiB free"):
         preparation.prepare(corpus, tmp_path / "out", kind="bytes", shares=(0, 0))
 
 

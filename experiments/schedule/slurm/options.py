@@ -23,8 +23,8 @@ from typing import Any
 from experiments.cli import flags
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
+from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import seconds
-from jaxformer.runtime.progress import clock
 from jaxformer.training.session import SAVE_SECONDS
 
 
@@ -121,7 +121,7 @@ def check(options: Options) -> Options:
         raise UserError(
             f"time = {options.time!r} is too short: a run is told to save {options.signal} s "
             f"before the end, and saves every {SAVE_SECONDS} s; take at least "
-            f"{clock(options.signal + SAVE_SECONDS)}."
+            f"{duration(options.signal + SAVE_SECONDS)}."
         )
     return options
 
@@ -132,7 +132,7 @@ def check_jobs(options: Options, jobs: Sequence[Job]) -> None:
     for job in jobs:
         if not job.resumes and job.seconds > limit:
             raise UserError(
-                f"{job.name} takes about {clock(job.seconds)} and cannot be saved on the way: "
+                f"{job.name} takes about {duration(job.seconds)} and cannot be saved on the way: "
                 f"time = {options.time!r} is too short for it."
             )
 
