@@ -20,7 +20,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.data import tokens as prepared
 from jaxformer.data.tokenizer import Bytes
-from jaxformer.io.atomic_files import sealed, write_json
+from jaxformer.io.atomic_files import with_checksum, write_json
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
@@ -50,7 +50,7 @@ def folder(place: Path, n_tokens: int, drawn: bool) -> str:
     files = {f.name: {"bytes": f.stat().st_size, "sha256": ""} for f in sorted(place.iterdir())}
     index = dict(format=prepared.FORMAT, dtype="uint16", vocab_size=VOCAB, end=0, labels=[])
     index |= dict(parts=parts, bytes_scale=1.0, files=files, asked={})
-    write_json(place / "index.json", sealed(index))
+    write_json(place / "index.json", with_checksum(index))
     return str(place)
 
 

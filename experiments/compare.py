@@ -24,7 +24,7 @@ from experiments.cli.describe import show
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
-from jaxformer.io.run_folder import Workdir, flat
+from jaxformer.io.run_folder import Workdir, flatten_config
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training import curves
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _labels(folders: list[Workdir]) -> list[str]:
     """The shortest names that tell the runs apart."""
-    configs = [flat(folder.read("config.json")["config"]) for folder in folders]
+    configs = [flatten_config(folder.read("config.json")["config"]) for folder in folders]
     variants = [fields.get("arguments.variant", "") for fields in configs]
     if len(set(variants)) == len(variants) and all(variants):
         return variants
@@ -77,7 +77,7 @@ def _labels(folders: list[Workdir]) -> list[str]:
 
 
 def _differences(folders: list[Workdir], names: list[str]) -> Table:
-    configs = [flat(folder.read("config.json")["config"]) for folder in folders]
+    configs = [flatten_config(folder.read("config.json")["config"]) for folder in folders]
     table = Table("setting", *names, box=None, pad_edge=False, title="settings that differ")
     for field in sorted(set().union(*configs)):
         values = [fields.get(field, "-") for fields in configs]

@@ -35,7 +35,8 @@ from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.running import rest, run_all
 from jaxformer.core.text_format import duration
-from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from jaxformer import build
 from jaxformer.core.errors import UserError, check_range
-from jaxformer.core.settings import SEEDS
+from jaxformer.core.settings import MAX_SEED
 from jaxformer.loading import load_run
 from jaxformer.models.generate import generate
 from jaxformer.runtime import processes
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--samples", type=count, default=1)
     parser.add_argument("--member", type=int, default=None)
     asked = parser.parse_args(argv)
-    check_range("--seed", asked.seed, 0, SEEDS)
+    check_range("--seed", asked.seed, 0, MAX_SEED)
     processes.cache_compiled_programs()
     model, params, config = load_run(asked.run, asked.member)[:3]
     task = build.task(config)

@@ -45,7 +45,8 @@ from experiments.schedule.jobs import Job
 from experiments.schedule.running import run_all
 from experiments.site import litmus_figure
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command, count
 
 # Arguments of a config that the litmus test sets itself, and the flags for them.

@@ -42,7 +42,8 @@ from experiments.cli.describe import show
 from experiments.recipes.inside import SCORES, Inside, draw, look_inside
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number
-from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir
 from jaxformer.loading import check_run
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command, count

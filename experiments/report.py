@@ -36,7 +36,7 @@ from experiments.ledger.record import Record
 from experiments.papers import PAPERS
 from experiments.site import demo_sentences, figures, html, markdown
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.io.run_folder import write_atomically
+from jaxformer.io.atomic_files import write_atomically
 from jaxformer.runtime.command_line import Parser, command
 
 TITLE = "Five papers on what each part of a transformer does: their numbers and ours"

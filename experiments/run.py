@@ -106,7 +106,7 @@ def run(asked: Namespace) -> int:
         recipe.dry_run(config, **timed(asked, recipe))
         return 0
     held = {"config": plain, "config_file": asked.file, "overrides": asked.overrides}
-    held["config_hash"] = config_hash(build.said(plain))
+    held["config_hash"] = config_hash(build.config_identity(plain))
     folder = Path(asked.workdir or Path("runs") / run_name(plain, held["config_hash"]))
     if asked.draw is not None and not hasattr(recipe, "redraw"):
         raise UserError(f"--draw draws arrays; runs of the recipe {config.recipe!r} keep none.")
@@ -150,11 +150,11 @@ def heard(asked: Namespace, workdir: Workdir, plain: dict) -> Iterator[None]:
     made = [loggers.SINKS[name](workdir.path, plain) for name in asked.track]
     if asked.profile:
         made.append(loggers.Profile(workdir.path, *asked.profile))
-    workdir.listeners = made if processes.is_writer() else []
+    workdir.loggers = made if processes.is_writer() else []
     try:
         yield
     finally:
-        workdir.tell("close")
+        workdir.notify("close")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
-from jaxformer.io.run_folder import Memory, config_hash, open_workdir
+from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.model import check_model
 from jaxformer.models.pretrained_init import Started
 from jaxformer.tasks.source import Data, make_source
@@ -194,7 +194,7 @@ def train(
         nouns["model"]["params"] = model.fingerprint()
     sections = {
         **nouns,
-        "data": {"name": type(data).__name__, **build.plain_fields(data)},
+        "data": {"name": type(data).__name__, **build.json_fields(data)},
         "partition": partition.rules,
         "unfreeze": [(step, rules.rules) for step, rules in later],
         "optim": asdict(optim_settings) | {"learning_rate": members.rates, "labels": repr(specs)},
@@ -203,7 +203,7 @@ def train(
     held = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
     if workdir and (Path(workdir) / "config.json").exists():
         _warn_of_unnamed(specs)
-    with open_workdir(workdir, held) if workdir else nullcontext(Memory(held)) as folder:
+    with open_workdir(workdir, held) if workdir else nullcontext(MemoryWorkdir(held)) as folder:
         if progress:
             counts = setup.counts()
             print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))

@@ -1,7 +1,8 @@
-"""Config in, typed nouns out: the border below which no function sees a config.
+"""Builds typed values from a config. Below this module no function reads a config.
 
-Sections: task, model, partition, optim, data, train. A field that the noun does not have is an
-error with the closest name; there are no hidden defaults, a config is whole.
+A config has the sections task, model, partition, optim, data, train, devices. It is complete:
+there are no hidden defaults. A field that a section does not have is an error that names the
+closest field.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
-from jaxformer.io import run_folder
+from jaxformer.io.atomic_files import json_value
 from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.classifier import ClassifierSpec, classifier
 from jaxformer.models.decoder import DecoderSpec, decoder
@@ -54,7 +55,7 @@ TASKS: dict[str, type[Task]] = {
     "recall": Recall,
     "retrieval": Retrieval,
 }
-# name -> (function of the fields, the dataclass that lists them)
+# {name: (constructor, the dataclass of its fields)}
 MODELS: dict[str, tuple[Callable, type]] = {
     "attention_paths": (attention_paths, AttentionPathsSpec),
     "classifier": (classifier, ClassifierSpec),
@@ -69,8 +70,9 @@ SETTINGS = {
     "devices": DeviceSettings,
     "train": TrainSettings,
 }
-# Fields of sections without a noun that came after their records: who leaves them off says nothing.
-NEW: dict[str, dict[str, Any]] = {
+# Later fields of sections without a dataclass, and the values at which they are off. Fields that are
+# off are no part of a config's identity, so that older records stay valid.
+FIELDS_OFF: dict[str, dict[str, Any]] = {
     "bayes": {"draws": 0},
     "data": {"file": "", "folder": ""},
     "posterior": {"least_ess": 0.0, "most_draws": 100_000},
@@ -79,85 +81,105 @@ DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
 def task(config: Any) -> Task:
-    """The task of `config.task`."""
-    name, given = _named(config.task, "task", TASKS)
-    return _make(f"task {name!r}", TASKS[name], TASKS[name], given)
+    """Builds the task of `config.task`."""
+    name, options = _split_name(config.task, "task", TASKS)
+    return _construct(f"task {name!r}", TASKS[name], TASKS[name], options)
 
 
 def model(config: Any, task: Task | None) -> Any:
-    """The model of `config.model`, sized for the task unless it says its own sizes."""
-    name, given = _named(config.model, "model", MODELS)
+    """Builds the model of `config.model`.
+
+    Args:
+        config: a config.
+        task: the task, which gives sizes that the config leaves out.
+    """
+    name, options = _split_name(config.model, "model", MODELS)
     function, spec = MODELS[name]
-    given |= {name: _dtype(given[name]) for name in ("dtype", "param_dtype") if name in given}
+    for field in ("dtype", "param_dtype"):
+        if field in options:
+            options[field] = _dtype(options[field])
     sizes = task.sizes if task else {}
-    given = {name: _number(value) for name, value in given.items()}
-    return _make(f"model {name!r}", function, spec, sizes | given)
+    options = {field: _parse_number(value) for field, value in options.items()}
+    return _construct(f"model {name!r}", function, spec, sizes | options)
 
 
 def partition(config: Any) -> Partition:
-    """The rules of `config.partition`, a sequence of (pattern, label)."""
+    """Builds the partition of `config.partition`, a sequence of (pattern, label)."""
     return Partition(_rules("partition", config.partition))
 
 
-def _rules(what: str, given: Any) -> list[tuple[str, str]]:
-    """Pairs of words."""
+def _rules(where: str, value: Any) -> list[tuple[str, str]]:
+    """Checks that a value is a sequence of pairs of strings."""
     rules: list[Any]
     try:
-        rules = [(pattern, label) for pattern, label in given]
+        rules = [(pattern, label) for pattern, label in value]
     except (TypeError, ValueError):
         rules = [(None, None)]
-    if isinstance(given, str) or not all(isinstance(word, str) for rule in rules for word in rule):
-        raise UserError(f"{what} must be a sequence of (pattern, label) pairs, got {given!r}.")
+    if isinstance(value, str) or not all(isinstance(part, str) for rule in rules for part in rule):
+        raise UserError(f"{where} must be a sequence of (pattern, label) pairs, got {value!r}.")
     return rules
 
 
 def optimizer(config: Any, partition: Partition) -> optax.GradientTransformation:
-    """The transformation of `config.optim`; the learning rates stay in the state."""
+    """Builds the optimizer of `config.optim`, without learning rates: those are in the state."""
     section = config.optim
     specs = {}
-    for label, given in section.labels.items():
-        name, given = _named(given, "optimizer", OPTIMIZERS)
-        specs[label] = _make(f"optimizer {name!r}", OPTIMIZERS[name], OPTIMIZERS[name], given)
+    for label, options in section.labels.items():
+        name, options = _split_name(options, "optimizer", OPTIMIZERS)
+        specs[label] = _construct(
+            f"optimizer {name!r}", OPTIMIZERS[name], OPTIMIZERS[name], options
+        )
     factor = optim.schedule(section.schedule, config.train.steps, section.warmup)
     return optim.optimizer(partition, specs, section.clip, factor)
 
 
 def source(config: Any, task: Task, batch_size: int | None = None) -> Source | OnDisk:
-    """Where the batches of `config.data` come from; `batch_size` for what does not train."""
-    sizes = _make("data", DataSettings, DataSettings, dict(config.data))
+    """Builds the source of batches of `config.data`.
+
+    Args:
+        config: a config.
+        task: the task whose examples are drawn or read.
+        batch_size: examples in a batch; `config.train.batch_size` if None.
+    """
+    sizes = _construct("data", DataSettings, DataSettings, dict(config.data))
     return make_source(task, sizes, batch_size or config.train.batch_size)
 
 
 def settings(config: Any) -> TrainSettings:
-    """How long, from `config.train`."""
-    found = _make("train", TrainSettings, TrainSettings, dict(config.train))
-    if found.eval_every < 1:
-        raise UserError(f"train.eval_every must be at least 1, got {found.eval_every}.")
-    return found
+    """Builds the settings of `config.train`."""
+    train = _construct("train", TrainSettings, TrainSettings, dict(config.train))
+    if train.eval_every < 1:
+        raise UserError(f"train.eval_every must be at least 1, got {train.eval_every}.")
+    return train
 
 
 def members(config: Any) -> Population:
-    """Every seed at every learning rate of a config; jaxformer.train may name its seeds."""
-    found = population(config.seed, config.n_seeds, config.optim.learning_rate)
-    return found._replace(seeds=tuple(config.seeds)) if "seeds" in config else found
+    """Builds the population: every seed at every learning rate of a config."""
+    members = population(config.seed, config.n_seeds, config.optim.learning_rate)
+    return members._replace(seeds=tuple(config.seeds)) if "seeds" in config else members
 
 
 def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
-    """What is trained first, everything typed and checked."""
+    """Builds and checks the first phase of training."""
     train, rules = settings(config), partition(config)
-    devices = _make("devices", DeviceSettings, DeviceSettings, dict(config.devices))
+    devices = _construct("devices", DeviceSettings, DeviceSettings, dict(config.devices))
     tx = optimizer(config, rules)
-    made = make_setup(task, model, rules, tx, data, members(config), train, devices)
+    first = make_setup(task, model, rules, tx, data, members(config), train, devices)
     if {label for _, label in rules.rules} == {FROZEN}:
-        raise UserError(f"nothing is trained: all rules of partition say {FROZEN!r}.")
-    return made
+        raise UserError(f"nothing is trained: all rules of partition have the label {FROZEN!r}.")
+    return first
 
 
 def phases(config: Any, first: Setup | None = None) -> list[Phase]:
-    """What is trained until when: `config.partition`, then the rules of `config.unfreeze`."""
+    """Builds all phases: `config.partition` from the start, later the rules of `config.unfreeze`.
+
+    Args:
+        config: a config.
+        first: the first phase; built from the config if None.
+    """
     if first is None:
-        named = task(config)
-        first = setup(config, named, model(config, named), source(config, named))
+        new_task = task(config)
+        first = setup(config, new_task, model(config, new_task), source(config, new_task))
     later = []
     for phase in config.unfreeze:
         if not (isinstance(phase, tuple | list) and len(phase) == 2 and type(phase[0]) is int):
@@ -170,7 +192,7 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
 
 
 def sections(task: Task, model: Any) -> dict[str, Any]:
-    """The sections of a config that would build this task and this model."""
+    """Returns the sections "task" and "model" of a config that would build these."""
     tasks = {kind: name for name, kind in TASKS.items()}
     models = {
         type(make(**vars(model.spec))): name
@@ -178,32 +200,32 @@ def sections(task: Task, model: Any) -> dict[str, Any]:
         if spec is type(model.spec)
     }
     return {
-        kind: {"name": known.get(type(noun), f"own: {type(noun).__name__}")} | plain_fields(fields)
-        for kind, noun, fields, known in (
+        kind: {"name": names.get(type(value), f"own: {type(value).__name__}")} | json_fields(spec)
+        for kind, value, spec, names in (
             ("task", task, task, tasks),
             ("model", model, model.spec, models),
         )
     }
 
 
-def plain_fields(noun: Any) -> dict[str, Any]:
-    """The fields of a dataclass as a config spells them; what JSON cannot hold as its type."""
-    names = [field.name for field in fields(noun)] if is_dataclass(noun) else []
-    return {name: _plain(getattr(noun, name)) for name in names}
+def json_fields(value: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass as JSON; the class name for what JSON cannot represent."""
+    names = [field.name for field in fields(value)] if is_dataclass(value) else []
+    return {name: _as_json(getattr(value, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
+        return [_as_json(entry) for entry in value]
     if isinstance(value, type) or (hasattr(value, "itemsize") and not hasattr(value, "shape")):
         return jax.dtypes.canonicalize_dtype(value).name
     return type(value).__name__
 
 
 def reads_tokens(config: Mapping[str, Any]) -> bool:
-    """Does its task read prepared text, of which a run must find the same again?"""
+    """Tests whether the task of a config reads prepared text."""
     if "task" not in config:
         return False
     name = config["task"].get("name")
@@ -211,77 +233,96 @@ def reads_tokens(config: Mapping[str, Any]) -> bool:
 
 
 def tokens_of(task: Task) -> dict[str, str]:
-    """{"tokens": which prepared text a task reads}, or nothing: config.json holds it."""
+    """Returns {"tokens": fingerprint} of the prepared text that a task reads, or {}.
+
+    config.json stores it: a resumed run has to read the same text.
+    """
     return {"tokens": task.prepared.fingerprint} if isinstance(task, PreparedText) else {}
 
 
-def said(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config (of nested dicts) says, and its record is known by.
+def config_identity(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the config without labels and defaults. Its hash identifies the run's record.
 
-    Left out are the labels in `arguments`, fields that equal the default of their noun, and
-    sections in which nothing is left. A section without a noun (figure, recall, measure, ..) is
-    said whole.
+    Left out are the labels in `arguments`, fields that equal the default of their dataclass, fields
+    of FIELDS_OFF that are off, and empty sections.
+
+    Args:
+        config: a config of nested dicts.
     """
-    config = {kind: _without_new(kind, section) for kind, section in config.items()}
-    found = {
-        kind: run_folder.said(section, _noun(kind, section.get("name")))
-        if isinstance(section, Mapping)
-        else section
-        for kind, section in config.items()
-        if kind != "arguments"
-    }
-    if "labels" in found.get("optim", {}):
-        found["optim"]["labels"] = {
-            label: run_folder.said(given, OPTIMIZERS.get(given["name"]))
-            for label, given in found["optim"]["labels"].items()
+    identity = {}
+    for kind, section in config.items():
+        if kind == "arguments":
+            continue
+        if isinstance(section, Mapping):
+            section = _without_fields_off(kind, section)
+            section = _without_defaults(section, _dataclass_of(kind, section.get("name")))
+        identity[kind] = section
+    if "labels" in identity.get("optim", {}):
+        identity["optim"]["labels"] = {
+            label: _without_defaults(options, OPTIMIZERS.get(options["name"]))
+            for label, options in identity["optim"]["labels"].items()
         }
-    return {kind: section for kind, section in found.items() if section not in ({}, [], ())}
+    return {kind: section for kind, section in identity.items() if section not in ({}, [], ())}
 
 
-def _without_new(kind: str, section: Any) -> Any:
-    """A section without the fields of NEW that are off."""
-    if not isinstance(section, Mapping):
-        return section
-    new = NEW.get(kind, {})
+def _without_fields_off(kind: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    off = FIELDS_OFF.get(kind, {})
     return {
         name: value
         for name, value in section.items()
-        if name not in new or run_folder.plain(value) != run_folder.plain(new[name])
+        if name not in off or json_value(value) != json_value(off[name])
+    }
+
+
+def _without_defaults(section: Mapping[str, Any], spec: type | None) -> dict[str, Any]:
+    """Removes fields that equal the defaults of a dataclass, except `name`.
+
+    A section without a dataclass, or with a field that it lacks, stays complete.
+    """
+    defaults = {field.name: field.default for field in fields(spec)} if spec else {}
+    if not section.keys() <= {"name", *defaults}:
+        return dict(section)
+    return {
+        name: value
+        for name, value in section.items()
+        if name == "name" or json_value(value) != json_value(defaults[name])
     }
 
 
 def x64() -> bool:
-    """Is float64 on?"""
+    """Tests whether JAX computes in float64."""
     return jax.dtypes.canonicalize_dtype(float).itemsize == 8
 
 
-def _noun(kind: str, name: str | None) -> type | None:
-    """The dataclass whose fields a section has, if it has one."""
+def _dataclass_of(kind: str, name: str | None) -> type | None:
+    """Returns the dataclass of a section's fields, None if it has none."""
     specs = {model: spec for model, (_, spec) in MODELS.items()}
     return SETTINGS.get(kind) or {"task": TASKS, "model": specs}.get(kind, {}).get(name)
 
 
-def _named(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):
-    given = dict(section)
-    name = given.pop("name")
+def _split_name(section: Mapping[str, Any], kind: str, choices: Mapping[str, Any]):
+    """Returns the checked name of a section, and its other fields."""
+    options = dict(section)
+    name = options.pop("name")
     check_choice(kind, name, choices)
-    return name, given
+    return name, options
 
 
-def _make(what: str, function: Callable, spec: type, given: Mapping[str, Any]) -> Any:
+def _construct(where: str, function: Callable, spec: type, options: Mapping[str, Any]) -> Any:
+    """Calls a constructor after a check of its arguments against the fields of a dataclass."""
     known = [field.name for field in fields(spec)]
-    for name in given:
+    for name in options:
         if name not in known:
             hint = did_you_mean(name, known)
-            raise UserError(f"{what} has no field {name!r}.{hint} It has: {', '.join(known)}.")
-    needed = [f.name for f in fields(spec) if f.default is f.default_factory is MISSING]
-    if lacking := [name for name in needed if name not in given]:
-        raise UserError(f"{what} lacks {', '.join(lacking)}.")
-    return function(**given)
+            raise UserError(f"{where} has no field {name!r}.{hint} It has: {', '.join(known)}.")
+    required = [f.name for f in fields(spec) if f.default is f.default_factory is MISSING]
+    if missing := [name for name in required if name not in options]:
+        raise UserError(f"{where} lacks {', '.join(missing)}.")
+    return function(**options)
 
 
-def _number(value: Any) -> Any:
-    """A field such as init_std is a name or a number; a flag gives both as strings."""
+def _parse_number(value: Any) -> Any:
+    """Converts a string to a number if it is one: flags give numbers and names as strings."""
     if not isinstance(value, str):
         return value
     try:

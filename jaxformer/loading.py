@@ -1,4 +1,4 @@
-"""`jaxformer.load`: the network of a run's folder, or a published one. It reads, never writes."""
+"""`jaxformer.load`: reads the network of a run's folder or a published model."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from jaxformer import build
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
-from jaxformer.io.checkpoint_reader import newest
+from jaxformer.io.checkpoint_reader import read_newest
 from jaxformer.io.run_folder import Workdir
 
 
@@ -23,82 +23,100 @@ def load(
     dtype: Any = None,
     place: Any = None,
 ) -> tuple[Any, dict[str, Any], Any]:
-    """(model, params, config) of a run, from its newest checkpoint, or of a published model.
+    """Loads a run from its newest checkpoint, or a published model. It writes no file of a run.
 
-    `member` counts the population (learning rates slowest, then seeds); by default it is the first
-    seed of the learning rate that the run chose. A model class of one's own is given as `model`.
+    Args:
+        source: the folder of a run, a folder with config.json and safetensors, or the name of a
+            model on the Hugging Face hub.
+        member: the member of a run's population (learning rates slowest, then seeds). By default
+            the first seed of the learning rate that the run chose.
+        model: the model, if its class is not one of jaxformer's.
+        revision: the revision of a model on the hub.
+        dtype: the dtype of a published model's parameters.
+        place: the device or sharding of a published model's parameters.
 
-    A published model is a folder with config.json and safetensors, or a name on the hub with a
-    `revision`. `dtype` and `place` are those of `pretrained.load_folder`.
+    Returns:
+        (model, params, config).
+
+    Example:
+        model, params, config = jaxformer.load("runs/my_run")
     """
     folder = published(source, revision)
     if folder is not None:
         if member is not None or model is not None:
-            raise UserError(f"{source} is a published model: it has no members and no other class.")
+            raise UserError(f"{source} is a published model: it takes no member and no model.")
         from jaxformer.models.pretrained import load_folder
 
         return load_folder(folder, dtype, place)
     if revision is not None or dtype is not None or place is not None:
-        raise UserError(f"{source} is a run: revision, dtype and place are of published models.")
+        raise UserError(
+            f"{source} is a run: revision, dtype and place are options of published models."
+        )
     return load_run(source, member, model)[:3]
 
 
 class Loaded(NamedTuple):
-    """A network of a run and where in the run it stands."""
+    """A network of a run, and the checkpoint and member that it comes from."""
 
     model: Any
     params: dict[str, Any]
     config: Any
-    step: int  # of the checkpoint
+    step: int
     member: int
 
 
 def load_run(source: str | Path, member: int | None = None, model: Any = None) -> Loaded:
-    """`load` of a run's folder, and which checkpoint and member it took. No network is used."""
+    """Loads a network of a run's folder; it never uses the network.
+
+    Args:
+        source: the folder of a run.
+        member: as in `load`.
+        model: as in `load`.
+    """
     # Imported here, so that the library works without the package of configs.
     import ml_collections
 
     check_run(source)
     folder = Workdir(source)
-    said = folder.read("config.json")
-    held = said["config"]
-    if "model" not in held or held["recipe"] == "measure":
+    stored = folder.read("config.json")
+    sections = stored["config"]
+    if "model" not in sections or sections["recipe"] == "measure":
         raise UserError(
-            f"{folder.path} is a run of the recipe {held['recipe']!r}, which trains no network; "
-            "its numbers are in result.json and arrays.npz."
+            f"{folder.path} is a run of the recipe {sections['recipe']!r}, which trains no "
+            "network; its numbers are in result.json and arrays.npz."
         )
-    if said.get("tokens"):  # of another text, prepared under the same name, nothing is read
-        held["task"]["fingerprint"] = said["tokens"]
-    config = ml_collections.ConfigDict(held)
+    if stored.get("tokens"):  # the task then refuses another text with the same name
+        sections["task"]["fingerprint"] = stored["tokens"]
+    config = ml_collections.ConfigDict(sections)
     if model is None:
-        model = _model(held, config, folder)
-    found = newest(folder / "ckpt").whole
-    if found is None:
+        model = _build_model(sections, config, folder)
+    checkpoint = read_newest(folder / "ckpt").checkpoint
+    if checkpoint is None:
         raise UserError(f"{folder.path} has no checkpoint yet.")
-    members = found.arrays["learning_rate"].shape[0]
+    members = checkpoint.arrays["learning_rate"].shape[0]
     member = _first_chosen(folder) if member is None else member
     if not 0 <= member < members:
         raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
-    halves = paths.unflatten(found.arrays)
-    params = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
-    mine = jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), params)
-    return Loaded(model, mine, config, found.step, member)
+    halves = paths.unflatten(checkpoint.arrays)
+    population = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), population)
+    return Loaded(model, params, config, checkpoint.step, member)
 
 
 def at_start(loaded: Loaded) -> dict[str, Any]:
-    """The parameters that this member of a run had before its first step, bit by bit."""
+    """Returns the parameters of this member before the run's first step, bit by bit."""
     task, members = build.task(loaded.config), build.members(loaded.config)
 
     def draw(key):
         return loaded.model.init(key, task.blank())["params"]
 
-    # As `training.step.create` draws them, for one member.
+    # The vmap of one member gives the same bits as `training.step.create`.
     drawn = jax.jit(jax.vmap(draw))(members.init_keys()[loaded.member][None])
     return jax.tree.map(lambda leaf: leaf[0], drawn)
 
 
 def check_run(source: str | Path) -> None:
-    """Raises if the folder is that of a published model, which has no task."""
+    """Raises a UserError if the folder is that of a published model, which has no task."""
     from jaxformer.models.pretrained import is_pretrained
 
     if Path(source).is_dir() and is_pretrained(Path(source)):
@@ -109,33 +127,39 @@ def check_run(source: str | Path) -> None:
 
 
 def published(source: str | Path, revision: str | None = None) -> Path | None:
-    """The folder of a published model, fetched if it is only a name on the hub; None for a run."""
+    """Returns the folder of a published model, or None if the source is a run.
+
+    Args:
+        source: a folder, or a name on the hub, which is downloaded.
+        revision: the revision of a name on the hub.
+    """
     from jaxformer.models.pretrained import hub, is_pretrained
 
     path = Path(source)
     if path.is_dir():
         if revision is not None:
-            raise UserError(f"{source} is a folder: a revision is of a name on the hub.")
+            raise UserError(f"{source} is a folder: only a name on the hub has revisions.")
         return path if is_pretrained(path) else None
-    # "runs/x" beside a folder runs is a run that is not there; "org/name" is the hub's.
+    # "runs/x" is a missing run if a folder runs exists, otherwise the name "org/name" on the hub.
     parts = path.parts
     if path.is_absolute() or len(parts) not in (1, 2) or (len(parts) == 2 and path.parent.is_dir()):
         return None
     return hub.fetch(str(source), revision)
 
 
-def _model(held: dict[str, Any], config: Any, folder: Workdir) -> Any:
-    name = held["model"]["name"]
+def _build_model(sections: dict[str, Any], config: Any, folder: Workdir) -> Any:
+    name = sections["model"]["name"]
     if name not in build.MODELS:
         raise UserError(
             f"the model of {folder.path} is {name!r}, which jaxformer does not have; give it as "
             "jaxformer.load(folder, model=...)."
         )
-    named = "task" in held and held["task"]["name"] in build.TASKS
-    return build.model(config, build.task(config) if named else None)
+    has_task = "task" in sections and sections["task"]["name"] in build.TASKS
+    return build.model(config, build.task(config) if has_task else None)
 
 
 def _first_chosen(folder: Workdir) -> int:
+    """Returns the first member with the chosen learning rate; 0 before the run has finished."""
     if not (folder / "result.json").exists():
         return 0
     chosen = [member["chosen"] for member in folder.read("result.json")["members"]]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core import settings
-from jaxformer.io import run_folder
 from jaxformer.io.run_folder import config_hash
 
 CONFIG = "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
@@ -24,7 +23,7 @@ def plain(text=CONFIG, **overrides):
 
 
 def hash_of(config):
-    return config_hash(build.said(config))
+    return config_hash(build.config_identity(config))
 
 
 def with_option(noun):
@@ -65,7 +64,7 @@ def test_a_new_option_of_an_optimizer_moves_no_hash(monkeypatch):
 def test_labels_are_not_said_and_the_config_stays_whole():
     config = plain()
     whole = copy.deepcopy(config)
-    said = build.said(config)
+    said = build.config_identity(config)
     assert config == whole and "arguments" not in said
     assert said["task"] == {"name": "retrieval"} and "devices" not in said
     assert said["data"] == {"test_size": 4000, "split": "hash"}
@@ -78,18 +77,18 @@ def test_labels_are_not_said_and_the_config_stays_whole():
 def test_a_section_of_its_own_is_said_whole():
     oneshot = plain("configs/attention_paths/oneshot.py:scale=small")
     posterior = plain("configs/attention_paths/posterior.py:scale=small")
-    said = build.said(oneshot) | {"task": build.said(posterior)["task"]}
+    said = build.config_identity(oneshot) | {"task": build.config_identity(posterior)["task"]}
     for name in ("data", "model", "bayes"):
-        later = build.NEW.get(name, {})
+        later = build.FIELDS_OFF.get(name, {})
         assert said[name] == {n: v for n, v in oneshot[name].items() if n not in later}
     assert said["task"] == posterior["task"]
 
 
 @pytest.mark.parametrize(
-    ("section", "field"), [(s, f) for s, fields in build.NEW.items() for f in fields]
+    ("section", "field"), [(s, f) for s, fields in build.FIELDS_OFF.items() for f in fields]
 )
 def test_a_later_field_of_a_section_without_a_noun_is_silent_while_it_is_off(section, field):
-    config, off = plain(), build.NEW[section][field]
+    config, off = plain(), build.FIELDS_OFF[section][field]
     config[section] = {**config.get(section, {}), "some": 1}
     before = hash_of(config)
     config[section][field] = off
@@ -125,10 +124,12 @@ SECTIONS = st.fixed_dictionaries(
 
 @hypothesis.given(SECTIONS)
 @hypothesis.settings(derandomize=True, deadline=None, max_examples=50)
-def test_what_is_said_is_what_differs_and_says_the_whole(section):
-    said = run_folder.said(section, settings.TrainSettings)
+def test_defaults_are_left_out_and_can_be_restored(section):
+    said = build._without_defaults(section, settings.TrainSettings)
     assert said == {name: v for name, v in section.items() if v != FIELDS[name]}
-    assert run_folder.said(said, settings.TrainSettings) == said
+    assert build._without_defaults(said, settings.TrainSettings) == said
     assert FIELDS | said == FIELDS | section
     backwards = dict(reversed(section.items()))
-    assert config_hash(run_folder.said(backwards, settings.TrainSettings)) == config_hash(said)
+    assert config_hash(build._without_defaults(backwards, settings.TrainSettings)) == config_hash(
+        said
+    )

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from configs.arguments import ConfigError
 from experiments import recipes
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
-from jaxformer.io.run_folder import flat
+from jaxformer.io.run_folder import flatten_config
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {int: 2**62, float: 3e38}  # numbers of fields are below it
@@ -125,7 +125,9 @@ def tasks(variant: str) -> dict[str, str]:
 
 def override(config: ConfigDict, name: str, text: str) -> Any:
     """Sets config.name to the value that `text` spells, in the type of the old value."""
-    known = [field for field in flat(config.to_dict()) if not field.startswith("arguments.")]
+    known = [
+        field for field in flatten_config(config.to_dict()) if not field.startswith("arguments.")
+    ]
     labels: Any = config.arguments
     argument = name.removeprefix("arguments.")
     if name not in known and argument in labels:

@@ -60,9 +60,9 @@ def stale(record: Record) -> str:
     except UserError as error:
         said = str(error).partition(" There are ")[0].partition(" The choices are")[0]
         return f"its config is gone: {said}"
-    if config_hash(build.said(config)) != record.config_hash:
+    if config_hash(build.config_identity(config)) != record.config_hash:
         return "its config has changed since it ran."
-    if config_hash(build.said(record.config)) != record.config_hash:
+    if config_hash(build.config_identity(record.config)) != record.config_hash:
         return "the config that it holds was edited: its hash is another one."
     return ""
 

@@ -13,9 +13,10 @@ from experiments.ledger import validate_record
 from experiments.ledger.chains import NOT_TRUSTED
 from experiments.ledger.curves import Curves
 from jaxformer import build
-from jaxformer.io.run_folder import SCHEMA, config_hash
+from jaxformer.io.run_folder import config_hash
 from jaxformer.training.result import validated
 
+SCHEMA = 2  # of a record's JSON; a record with another schema is refused
 MEAN = ("mean", "sem", "n")
 SAFE_NAME = re.compile(r"\w[\w.-]{0,180}-[0-9a-f]{12}", re.ASCII)  # never a path
 
@@ -126,7 +127,9 @@ class Record:
 
 def key(config: Mapping[str, Any]) -> str:
     """The hash of what a config says, the number of seeds apart: equal keys are one cell."""
-    return config_hash(build.said({n: value for n, value in config.items() if n != "n_seeds"}))
+    return config_hash(
+        build.config_identity({n: value for n, value in config.items() if n != "n_seeds"})
+    )
 
 
 def address(config_file: str, overrides: Mapping[str, Any]) -> tuple:

@@ -19,8 +19,9 @@ import numpy as np
 
 from experiments.cli.describe import csv_text
 from experiments.ledger import curves, validate_record
-from experiments.ledger.record import run_name
-from jaxformer.io.run_folder import SCHEMA, Workdir, dumps, write_atomically
+from experiments.ledger.record import SCHEMA, run_name
+from jaxformer.io.atomic_files import dumps, write_atomically
+from jaxformer.io.run_folder import Workdir
 
 RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")

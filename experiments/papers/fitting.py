@@ -9,7 +9,7 @@ import optax
 
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
-from jaxformer.io.run_folder import Memory
+from jaxformer.io.run_folder import MemoryWorkdir
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch
 from jaxformer.training.population import population
@@ -59,7 +59,7 @@ def fitted(
         data = make_source(task, DataSettings(test_size=test_size, validation_size=1), batch_size)
         parts = (task, model, partition, tx, data, members)
         setup = make_setup(*parts, settings, DeviceSettings())
-        trained = train_phases([Phase(steps, setup)], settings, Memory({}), progress=False)
+        trained = train_phases([Phase(steps, setup)], settings, MemoryWorkdir({}), progress=False)
         start = setup.create()
         initial = Partition.merge(start.trainable, start.frozen)
         losses_TxM = np.stack([row["loss"] for row in trained.session.workdir.rows()])

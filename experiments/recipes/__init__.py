@@ -44,7 +44,7 @@ def uses_seeds(config: Any) -> bool:
 def check(plain: Mapping[str, Any]) -> None:
     """Raises if the config says something that its recipe would not listen to."""
     sections = (*COMMON, *RECIPES[plain["recipe"]].sections)
-    for name in build.said(plain):
+    for name in build.config_identity(plain):
         if name not in sections:
             raise UserError(
                 f"the recipe {plain['recipe']!r} does not use {name!r}; leave it at its default. "

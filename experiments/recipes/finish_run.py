@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 from experiments.cli import describe
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import Workdir, write_atomically
+from jaxformer.io.atomic_files import write_atomically
+from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.processes import barrier, is_writer
 from jaxformer.training import curves

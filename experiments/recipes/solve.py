@@ -16,7 +16,7 @@ from experiments.papers.attention_paths import problem
 from experiments.papers.outcome import Figure, Outcome, call, settings_of
 from experiments.recipes import finish_run
 from jaxformer.core.errors import UserError, check_choice, check_range, did_you_mean
-from jaxformer.io.run_folder import Workdir, flat
+from jaxformer.io.run_folder import Workdir, flatten_config
 from jaxformer.runtime import progress
 from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
@@ -135,7 +135,7 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
         if field not in known:
             hint = did_you_mean(field, known)
             raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
-    for field, value in flat(settings).items():
+    for field, value in flatten_config(settings).items():
         check_numbers(f"figure.{field}", value)
     if "file" in settings.get("task", {}):
         problem.example(config.seed, **settings["task"])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from experiments import recipes
 from experiments.cli import flags
 from jaxformer.core.errors import UserError, did_you_mean
-from jaxformer.io.run_folder import flat
+from jaxformer.io.run_folder import flatten_config
 
 RATE = "optim.learning_rate"
 # What stands between the commas outside brackets and quotes.
@@ -102,11 +102,14 @@ def read(path: str) -> tuple[str, dict[str, list[str]], dict[str, str]]:
     if not isinstance(held.get("config", ""), str):
         raise UserError(f"{file}: config must be a text, got {held['config']!r:.100}.")
     grid = {}
-    for field, values in flat(held.get("grid", {})).items():
+    for field, values in flatten_config(held.get("grid", {})).items():
         if not isinstance(values, list) or not values:
             raise UserError(f"{file}: {field} must be a list of values, got {values!r}.")
         grid[field] = [_spelled(field, value) for value in values]
-    fields = {name: _spelled(name, value) for name, value in flat(held.get("fields", {})).items()}
+    fields = {
+        name: _spelled(name, value)
+        for name, value in flatten_config(held.get("fields", {})).items()
+    }
     return str(held.get("config", "")), grid, fields
 
 

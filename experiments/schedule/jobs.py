@@ -1,6 +1,6 @@
 """A job is one run of a config in a folder of its own: its words, its log, what became of it."""
 
-import fcntl
+import contextlib
 import os
 import re
 import signal
@@ -12,6 +12,7 @@ from experiments import recipes
 from experiments.cli import flags
 from experiments.ledger.record import run_name
 from jaxformer import build
+from jaxformer.io.file_lock import try_lock
 from jaxformer.io.run_folder import config_hash
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,12 +55,9 @@ class Job(NamedTuple):
         """Does a process hold the lock of the folder?"""
         try:
             with open(self.workdir / ".lock") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass  # no folder yet, or none that can be read: the job will say it
-        return False
+                return not try_lock(lock, shared=True)
+        except OSError:  # no folder yet, or an unreadable one, which the job will report
+            return False
 
     def claim(self, keep: bool = False) -> Any:
         """The log for the one launcher that may start this job now; None for others.
@@ -69,14 +67,10 @@ class Job(NamedTuple):
         """
         self.workdir.parent.mkdir(parents=True, exist_ok=True)
         log = open(self.log(), "ab")  # noqa: SIM115 (held while the job runs)
-        try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.close()
-            return None
-        except OSError:
-            pass  # a file system without locks: that of the folder may still help
-        if self.is_held():
+        is_claimed = True
+        with contextlib.suppress(OSError):  # no locks here: that of the folder may still help
+            is_claimed = try_lock(log)
+        if not is_claimed or self.is_held():
             log.close()
             return None
         if not keep:
@@ -122,7 +116,7 @@ class Outcome(NamedTuple):
 def job(name: str, config: str, overrides: Mapping[str, str], root: Path, **more: Any) -> Job:
     """A job in a folder of its own below `root`; every field is checked here."""
     held = settings(config, overrides)
-    workdir = root / run_name(held, config_hash(build.said(held)))
+    workdir = root / run_name(held, config_hash(build.config_identity(held)))
     resumes = recipes.RECIPES[held["recipe"]].resumes
     return Job(name, config, overrides, workdir, resumes=resumes, **more)
 

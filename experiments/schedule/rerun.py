@@ -24,7 +24,7 @@ from experiments.schedule.planning import Wanted
 from experiments.schedule.running import check_budget, rest, run_all, together
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
-from jaxformer.io.run_folder import write_atomically
+from jaxformer.io.atomic_files import write_atomically
 
 HEADS = ("cell", "number", "mine", "recorded", "paper", "difference", "verdict")
 TABLE = "again.csv"

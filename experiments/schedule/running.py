@@ -15,7 +15,8 @@ from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.launch import Launcher
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
-from jaxformer.io.run_folder import Workdir, write_atomically
+from jaxformer.io.atomic_files import write_atomically
+from jaxformer.io.run_folder import Workdir
 
 SPENT = ".spent"  # in the folder of a run that was stopped and must begin anew: the seconds it took
 TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others

@@ -12,7 +12,8 @@ from experiments.cli.describe import csv_text
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
 from jaxformer.core.text_format import with_error
-from jaxformer.io.run_folder import Workdir, write_atomically
+from jaxformer.io.atomic_files import write_atomically
+from jaxformer.io.run_folder import Workdir
 from jaxformer.training.metrics import Mean, over_seeds
 from jaxformer.training.result import validated
 

@@ -15,7 +15,7 @@ import numpy as np
 from experiments.cli import flags
 from experiments.papers.attention_paths import problem
 from experiments.recipes import solve
-from jaxformer.io.run_folder import write_atomically
+from jaxformer.io.atomic_files import write_atomically
 
 FILE = Path(__file__).with_name("order.json")
 CONFIG = "configs/attention_paths/order_parameter.py:scale=paper"

@@ -11,7 +11,6 @@ A resumed preparation truncates what was written after the last state.json.
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -28,14 +27,15 @@ from jaxformer.data.readers import Piece
 from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.data.tokens import FORMAT, PARTS, sha256_of
 from jaxformer.io.atomic_files import (
-    naming,
+    errors_name,
     remove_temporaries,
-    sealed,
-    unsealed,
+    with_checksum,
+    without_checksum,
     write_atomically,
     write_json,
 )
-from jaxformer.io.partial_folder import own_files
+from jaxformer.io.file_lock import try_lock
+from jaxformer.io.partial_folder import list_own_files
 
 ENTRY_BYTES = {"documents": 8, "labels": 4}
 DATA_FILES = ("bytes.bin", "documents.bin", "labels.bin", "tokenizer.json", "tokens.bin")
@@ -69,18 +69,16 @@ class CorpusWriter:
         return self.folder / name
 
     def __enter__(self) -> "CorpusWriter":
-        own_files(self.folder, NAMES)
-        with naming(self.folder):
+        list_own_files(self.folder, NAMES)
+        with errors_name(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = self.stack.enter_context(open(self / ".lock", "w"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"another process is preparing {self.folder}.") from None
+        if not try_lock(lock):
+            raise UserError(f"another process is preparing {self.folder}.")
         self.state = self._restored()
         remove_temporaries(self.folder)
         if not self.state.tokens:
-            for file in own_files(self.folder, NAMES):
+            for file in list_own_files(self.folder, NAMES):
                 if file.name != ".lock":
                     file.unlink()
         return self
@@ -106,7 +104,7 @@ class CorpusWriter:
         sizes |= {name: width * self.state.documents for name, width in ENTRY_BYTES.items()}
         for name, size in sizes.items():
             file = self / f"{name}.bin"
-            with naming(file):
+            with errors_name(file):
                 self.files[name] = self.stack.enter_context(open(file, "ab"))  # noqa: SIM115
                 self.files[name].truncate(size)
 
@@ -144,11 +142,11 @@ class CorpusWriter:
     def save(self) -> None:
         """Flushes all files to disk and writes state.json."""
         for name, file in self.files.items():
-            with naming(self / f"{name}.bin"):
+            with errors_name(self / f"{name}.bin"):
                 file.flush()
                 os.fsync(file.fileno())
         content = {"asked": self.settings, "state": vars(self.state)}
-        write_json(self / "state.json", sealed(content))
+        write_json(self / "state.json", with_checksum(content))
 
     def finish(self) -> None:
         """Writes the index last. After it the caller may rename FOLDER.partial to FOLDER."""
@@ -174,7 +172,7 @@ class CorpusWriter:
             "files": {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in files},
             "asked": self.settings,
         }
-        write_json(self / "index.json", sealed(index))
+        write_json(self / "index.json", with_checksum(index))
         (self / ".lock").unlink()
 
     def _labels(self) -> tuple[str, ...]:
@@ -198,13 +196,13 @@ class CorpusWriter:
         return label
 
     def _put(self, name: str, values: Any, kind: Any) -> None:
-        with naming(self / f"{name}.bin"):
+        with errors_name(self / f"{name}.bin"):
             self.files[name].write(np.asarray(values).astype(kind).tobytes())
 
     def _restored(self) -> State:
         """Returns the saved state, or a new one if it is damaged or has other settings."""
         try:
-            saved = unsealed(json.loads((self / "state.json").read_text()))
+            saved = without_checksum(json.loads((self / "state.json").read_text()))
             if not differences(saved["asked"], self.settings):
                 return State(**saved["state"])
         except (OSError, ValueError, KeyError, TypeError):

@@ -20,8 +20,8 @@ from jaxformer.data.preparation_settings import differences
 from jaxformer.data.readers import Piece
 from jaxformer.data.tokenizer import Tokenizer
 from jaxformer.data.tokens import PARTS, Tokens, open_tokens
-from jaxformer.io.atomic_files import naming, write_atomically
-from jaxformer.io.partial_folder import own_files
+from jaxformer.io.atomic_files import errors_name, write_atomically
+from jaxformer.io.partial_folder import list_own_files
 
 BPE_TRAINING_BYTES = 2**23  # evenly spaced over the training text
 ENCODE_BATCH_CHARACTERS = 2**22
@@ -67,7 +67,7 @@ def prepare(
         _write(corpus, writer, shares, show)
         show("checksums")
         writer.finish()
-    with naming(folder):
+    with errors_name(folder):
         os.rename(partial, folder)
     return open_tokens(str(folder))
 
@@ -77,7 +77,7 @@ def check_space(corpus: Corpus, partial: Path) -> None:
     parent = partial
     while not parent.exists():
         parent = parent.parent
-    written = sum(file.stat().st_size for file in own_files(partial, NAMES))
+    written = sum(file.stat().st_size for file in list_own_files(partial, NAMES))
     need, free = needed(corpus) - written, shutil.disk_usage(parent).free
     if need > free:
         raise UserError(

@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.data import tokenizer
-from jaxformer.io.atomic_files import dumps, sha256, unsealed
+from jaxformer.io.atomic_files import dumps, sha256, without_checksum
 
 FORMAT = 1
 PARTS = ("train", "validation", "test")
@@ -187,7 +187,7 @@ def folder_of(name: str) -> Path:
 @cache
 def _opened(folder: Path, changed: int) -> Tokens:
     try:
-        index = unsealed(json.loads((folder / "index.json").read_text()))
+        index = without_checksum(json.loads((folder / "index.json").read_text()))
     except FileNotFoundError:
         partial = folder.with_name(f"{folder.name}.partial")
         why = f"{folder} contains no prepared tokens"

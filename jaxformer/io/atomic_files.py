@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and JSON that says of itself whether it is as it was written."""
+"""Files that are complete or absent, and JSON that carries its own checksum."""
 
 import contextlib
 import hashlib
@@ -12,67 +12,70 @@ from typing import Any
 
 import numpy as np
 
-SUM = "sha256"  # the name under which a sealed value keeps its checksum
-TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}")  # the name of a file that is being written
+CHECKSUM = "sha256"  # the name of the checksum in a JSON object
+TEMPORARY_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}")  # of a file that is being written
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """JSON with sorted names; numbers that JSON does not have become null."""
-    return json.dumps(plain(value), sort_keys=True, indent=indent, allow_nan=False)
+    """Returns JSON with sorted names; infinite numbers and NaN become null."""
+    return json.dumps(json_value(value), sort_keys=True, indent=indent, allow_nan=False)
 
 
-def plain(value: Any) -> Any:
-    """The value in the types that JSON has."""
+def json_value(value: Any) -> Any:
+    """Converts mappings, tuples and arrays to the types of JSON."""
     if isinstance(value, Mapping):
-        return {str(name): plain(entry) for name, entry in value.items()}
+        return {str(name): json_value(entry) for name, entry in value.items()}
     if hasattr(value, "_asdict"):
-        return plain(value._asdict())
+        return json_value(value._asdict())
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [json_value(entry) for entry in value]
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):  # also jax's
-        return plain(np.asarray(value).tolist())
+        return json_value(np.asarray(value).tolist())
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
 
 
-def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The value with a checksum of all that it says."""
-    said = plain(value)
-    return said | {SUM: sha256(dumps(said).encode())}
+def with_checksum(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the JSON object with a checksum of its content."""
+    content = json_value(value)
+    return content | {CHECKSUM: sha256(dumps(content).encode())}
 
 
-def is_sealed(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get(SUM), str)
+def has_checksum(value: Any) -> bool:
+    """Tests whether a JSON value is an object with a checksum."""
+    return isinstance(value, dict) and isinstance(value.get(CHECKSUM), str)
 
 
-def unsealed(value: Any) -> Any:
-    """The value without its checksum; raises ValueError if that is not the one of what it says.
+def without_checksum(value: Any) -> Any:
+    """Verifies and removes the checksum of a JSON object; raises ValueError if it is wrong.
 
-    What was written before there were checksums comes back as it is.
+    A value without a checksum, as old files have, is returned as it is.
     """
-    if is_sealed(value):
-        said = {name: entry for name, entry in value.items() if name != SUM}
-        if sha256(dumps(said).encode()) == value[SUM]:
-            return said
+    if has_checksum(value):
+        content = {name: entry for name, entry in value.items() if name != CHECKSUM}
+        if sha256(dumps(content).encode()) == value[CHECKSUM]:
+            return content
         raise ValueError("it does not have its checksum: it was damaged or edited")
-    if isinstance(value, dict) and any(_is_digest(entry) for entry in value.values()):
+    if isinstance(value, dict) and any(_is_sha256(entry) for entry in value.values()):
         raise ValueError("its checksum has another name: it was damaged or edited")
     return value
 
 
 def sha256(content: bytes | memoryview) -> str:
+    """Returns the hexadecimal sha256 of bytes."""
     return hashlib.sha256(content).hexdigest()
 
 
 def write_json(file: Path, value: Any) -> None:
+    """Writes a JSON file atomically."""
     write_atomically(file, (dumps(value, indent=1) + "\n").encode())
 
 
 def write_atomically(file: Path, content: bytes) -> None:
-    """The file is the old one or the new one, whatever happens in between."""
+    """Writes a file so that it has its old or its new content, whenever the process is killed."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    with naming(file):
+    with errors_name(file):
         try:
             with open(temporary, "xb") as new:
                 new.write(content)
@@ -86,20 +89,20 @@ def write_atomically(file: Path, content: bytes) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """What `write_atomically` left in a folder when it was killed; nobody else may write there."""
+    """Deletes temporary files of interrupted writes. The caller must hold the folder's lock."""
     for file in folder.glob(".*"):
-        if TEMPORARY.fullmatch(file.name) and file.is_file():
+        if TEMPORARY_NAME.fullmatch(file.name) and file.is_file():
             file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def naming(file: Path) -> Iterator[None]:
-    """An OSError from within names this file: a full disk says none, a temporary says its own."""
+def errors_name(file: Path) -> Iterator[None]:
+    """Puts a file's path into OSErrors: a full disk names no file, a temporary file its own."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(file)) from None
 
 
-def _is_digest(entry: Any) -> bool:
+def _is_sha256(entry: Any) -> bool:
     return isinstance(entry, str) and len(entry) == 64 and set(entry) <= set("0123456789abcdef")

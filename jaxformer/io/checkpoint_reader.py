@@ -1,89 +1,111 @@
-"""Reads checkpoints back and verifies them. What reads never writes, cleans or creates anything.
+"""Reads checkpoints and verifies them. A reader never writes, deletes or creates a file.
 
-A step is a folder with its number as its name; Orbax renames it so when it is whole. Orbax restores
-a missing leaf as None and a flipped byte as a wrong value, both without an error: so every array is
-hashed again, and the note that lists the hashes has a checksum of its own.
+A checkpoint is a folder named by its step, which Orbax renames when it is complete. Orbax restores
+a missing array as None and a flipped byte as a wrong value, both without an error. So the note of a
+checkpoint lists the sha256 of each array, and has a checksum itself.
 """
 
 import asyncio
 import contextlib
-import json
+import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
+import jax
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import SUM, is_sealed, sealed, sha256, unsealed
+from jaxformer.io.atomic_files import (
+    CHECKSUM,
+    has_checksum,
+    sha256,
+    with_checksum,
+    without_checksum,
+)
 from jaxformer.runtime.processes import agree, any_process, on_host
 
-ATTEMPTS = 50  # of a reader, while a writer replaces what it reads
+MAX_ATTEMPTS = 50  # of a reader, while a writer replaces the files that it reads
+CheckNote = Callable[[dict[str, Any]], str]  # note -> what is wrong with its run's files, or ""
 
 
-class Restored(NamedTuple):
-    """A whole checkpoint."""
+class Checkpoint(NamedTuple):
+    """A complete checkpoint: {path: array}, and the note that was saved with them."""
 
     step: int
     arrays: dict[str, Any]
     note: dict[str, Any]
 
 
-class Found(NamedTuple):
-    """The newest whole checkpoint, and why each newer one is not."""
+class SearchResult(NamedTuple):
+    """The newest complete checkpoint, and {step: reason} of the newer damaged ones."""
 
-    whole: Restored | None
+    checkpoint: Checkpoint | None
     damaged: dict[int, str]
 
 
-def newest(
-    folder: Path, differ: Callable[[dict], str] = lambda note: "", job: bool = False
-) -> Found:
-    """The newest whole checkpoint of a folder; in a folder without any, `whole` is None.
+def accept_any(note: dict[str, Any]) -> str:
+    """Accepts every note; the default of `read_newest`."""
+    return ""
 
-    `differ(note)` says why what belongs to a checkpoint is not whole. With `job`, the processes of
-    a job agree. One line says what was damaged, and it is an error if all are.
+
+def read_newest(
+    folder: Path, check_note: CheckNote = accept_any, all_processes: bool = False
+) -> SearchResult:
+    """Reads the newest complete checkpoint and prints a line about damaged newer ones.
+
+    Args:
+        folder: the folder of the checkpoints; it may be missing.
+        check_note: returns why files that belong to a checkpoint are damaged, or "".
+        all_processes: whether all processes of a job read, and have to agree.
+
+    Raises:
+        UserError: if there are checkpoints and all are damaged.
     """
-    found = find(folder, differ, job)
-    said = [f"step {step} is damaged ({why})" for step, why in found.damaged.items()]
-    if found.whole is None and said:
+    result = find_newest(folder, check_note, all_processes)
+    reasons = "; ".join(f"step {step} is damaged ({why})" for step, why in result.damaged.items())
+    if result.checkpoint is None and reasons:
         raise UserError(
-            f"every checkpoint in {folder} is damaged: {'; '.join(said)}. Delete that folder to "
-            "train anew, or give another --workdir."
+            f"every checkpoint in {folder} is damaged: {reasons}. Delete that folder to train "
+            "anew, or give another --workdir."
         )
-    if found.whole and said:
-        print(
-            f"warning: in {folder} {'; '.join(said)}; using step {found.whole.step} instead",
-            file=sys.stderr,
-        )
-    return found
+    if result.checkpoint and reasons:
+        step = result.checkpoint.step
+        print(f"warning: in {folder} {reasons}; using step {step} instead", file=sys.stderr)
+    return result
 
 
-def find(folder: Path, differ: Callable[[dict], str] = lambda note: "", job: bool = False) -> Found:
-    """`newest` without its words. A reader looks again if a writer was at work meanwhile."""
-    steps = steps_in(folder)
-    for _ in range(ATTEMPTS):
+def find_newest(
+    folder: Path, check_note: CheckNote = accept_any, all_processes: bool = False
+) -> SearchResult:
+    """Returns what `read_newest` does, and prints nothing.
+
+    A reader beside a writer starts again if the list of checkpoints has changed meanwhile.
+    """
+    steps = list_steps(folder)
+    for _ in range(MAX_ATTEMPTS):
         damaged: dict[int, str] = {}
-        whole = None
-        for step in _agreed(steps, job):
-            whole, why = _try(folder, step, differ)
-            if not (any_process(bool(why)) if job else why):
+        checkpoint = None
+        for step in _agreed_steps(steps, all_processes):
+            checkpoint, why = _try_step(folder, step, check_note)
+            if all_processes and any_process(bool(why)):
+                why = why or "another process cannot read it"
+            if not why:
                 break
-            whole, damaged[step] = None, why or "another process cannot read it"
-            if not job and steps_in(folder) != steps:
+            checkpoint, damaged[step] = None, why
+            if not all_processes and list_steps(folder) != steps:
                 break
-        now = steps_in(folder)
-        if whole is not None or job or now == steps:
-            return Found(whole, damaged)
-        steps = now
+        new_steps = list_steps(folder)
+        if checkpoint is not None or all_processes or new_steps == steps:
+            return SearchResult(checkpoint, damaged)
+        steps = new_steps
     raise UserError(f"the checkpoints in {folder} are replaced faster than they can be read.")
 
 
-def steps_in(folder: Path) -> list[int]:
-    """The steps of whole checkpoints, newest first."""
+def list_steps(folder: Path) -> list[int]:
+    """Returns the steps of all complete checkpoints, the newest first."""
     try:
         names = [entry.name for entry in folder.iterdir() if entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -93,94 +115,107 @@ def steps_in(folder: Path) -> list[int]:
     return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 
-def sealed_note(step: int, note: dict[str, Any], arrays: dict[str, str]) -> dict[str, Any]:
-    """What a checkpoint says of itself: its step, a note, the hashes of its arrays."""
-    return sealed({"step": step, "note": note, "arrays": arrays})
+def make_note(step: int, note: dict[str, Any], hashes: dict[str, str]) -> dict[str, Any]:
+    """Returns the JSON of a checkpoint: its step, the caller's note, {path: sha256}."""
+    return with_checksum({"step": step, "note": note, "arrays": hashes})
 
 
-def hash_of(leaf: Any) -> str:
-    return sha256(np.ascontiguousarray(on_host(leaf)).tobytes())
+def array_sha256(array: Any) -> str:
+    """Returns the sha256 of an array's values."""
+    return sha256(np.ascontiguousarray(on_host(array)).tobytes())
 
 
 def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, or its class."""
     lines = str(error).strip().splitlines()
     return lines[0][:160] if lines else type(error).__name__
 
 
 @contextlib.contextmanager
-def orbax() -> Iterator[Any]:
-    """Orbax at work: on a loop that can be left, and in silence, since we say what happened."""
-    import orbax.checkpoint as ocp  # imported here: it takes a second
+def silent_orbax() -> Iterator[Any]:
+    """Imports Orbax, which takes a second, and suppresses its log: our messages replace it."""
+    import orbax.checkpoint as ocp
 
     logger = logging.getLogger("absl")
     level = logger.level
-    with mock.patch.object(asyncio, "new_event_loop", _PatientLoop):
-        logger.setLevel(logging.CRITICAL)
-        try:
-            yield ocp
-        finally:
-            logger.setLevel(level)
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield ocp
+    finally:
+        logger.setLevel(level)
 
 
-class _PatientLoop(asyncio.SelectorEventLoop):
-    """Where Orbax reads and writes. One bad file ends the work while others are on their way.
-
-    What waits for them is ended with the loop, and what arrives later is not heard. Without this
-    the late ones raise "Event loop is closed" wherever the program is by then.
-    """
-
-    def close(self) -> None:
-        if waiting := asyncio.all_tasks(self):
-            for task in waiting:
-                task.cancel()
-            self.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
-        super().close()
-
-    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:
-        return None if self.is_closed() else super().call_soon_threadsafe(*args, **options)
-
-
-def _agreed(steps: list[int], job: bool) -> list[int]:
-    """Process 0's list: a shared disk may show it to others a little later."""
-    if not job:
+def _agreed_steps(steps: list[int], all_processes: bool) -> list[int]:
+    """Returns the list of process 0: a shared disk may show a new folder to others later."""
+    if not all_processes:
         return steps
     return [agree(steps[i] if i < len(steps) else 0) for i in range(agree(len(steps)))]
 
 
-def _try(folder: Path, step: int, differ) -> tuple[Restored | None, str]:
-    """(the checkpoint, "") or (None, what is wrong with it)."""
+def _try_step(folder: Path, step: int, check_note: CheckNote) -> tuple[Checkpoint | None, str]:
+    """Returns (checkpoint, "") or (None, what is wrong with it)."""
     try:
-        found = _read(folder, step)
-        if why := differ(found.note):
+        checkpoint = _read_step(folder, step)
+        if why := check_note(checkpoint.note):
             raise ValueError(why)
-        return found, ""
-    except Exception as error:  # whatever a damaged file makes Orbax raise
+        return checkpoint, ""
+    except Exception as error:  # damaged files make Orbax raise errors of many classes
         return None, first_line(error)
 
 
-def _read(folder: Path, step: int) -> Restored:
-    place = folder / str(step)
-    note, hashes = _opened(json.loads((place / "note" / "metadata").read_text()), step)
-    with orbax() as ocp:
-        handler = ocp.StandardCheckpointHandler()
-        shapes = dict(handler.metadata(place / "state"))
-        # Into memory of the host, on whatever devices it was saved.
-        like = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in shapes.items()}
-        arrays = dict(handler.restore(place / "state", args=ocp.args.StandardRestore(like)))
+def _read_step(folder: Path, step: int) -> Checkpoint:
+    with silent_orbax() as ocp:
+        saved_note = ocp.JsonCheckpointHandler().restore(folder / str(step) / "note")
+        note, hashes = _verify_note(saved_note, step)
+        arrays = _read_arrays(ocp, folder / str(step) / "state")
     for path in {**hashes, **arrays}:
-        if arrays.get(path) is None or hash_of(arrays[path]) != hashes.get(path):
+        if arrays.get(path) is None or array_sha256(arrays[path]) != hashes.get(path):
             raise ValueError(f"{path} does not have its sha256")
-    return Restored(step, arrays, note)
+    return Checkpoint(step, arrays, note)
 
 
-def _opened(held: Any, step: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """(the note, the hashes of the arrays), verified; older checkpoints have no checksum of it."""
-    if is_sealed(held):
-        said = unsealed(held)
-        if said["step"] != step:
-            raise ValueError(f"it is the checkpoint of step {said['step']}")
-        return said["note"], said["arrays"]
-    if not isinstance(held, dict) or held.keys() != {"rules", "seconds", SUM}:
+def _read_arrays(ocp: Any, folder: Path) -> dict[str, Any]:
+    """Reads {path: array} into the memory of the host, whatever devices they were saved from."""
+    handler = ocp.PyTreeCheckpointHandler(type_handler_registry=_type_handlers(ocp))
+    shapes = dict(ocp.StandardCheckpointHandler().metadata(folder))
+    like = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in shapes.items()}
+    as_numpy = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in like}
+    return dict(handler.restore(folder, args=ocp.args.PyTreeRestore(like, as_numpy)))
+
+
+@functools.cache
+def _type_handlers(ocp: Any) -> Any:
+    """Returns Orbax's handlers of arrays, of which the one for NumPy ends all reads it began.
+
+    Orbax raises the first error of many concurrent reads and closes the event loop. Each read that
+    completes later then prints a traceback, "Event loop is closed".
+    """
+    types = ocp.type_handlers
+
+    class NumpyHandler(types.NumpyHandler):
+        async def deserialize(self, infos: Any, args: Any = None) -> Any:
+            args = args or [types.RestoreArgs()] * len(infos)
+            read = super().deserialize
+            reads = [read([info], [arg]) for info, arg in zip(infos, args, strict=True)]
+            results = await asyncio.gather(*reads, return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            return [array for (array,) in results]
+
+    return types.create_type_handler_registry(
+        (np.ndarray, NumpyHandler()), (jax.Array, types.ArrayHandler())
+    )
+
+
+def _verify_note(note: Any, step: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the caller's note and {path: sha256}; old notes have no checksum."""
+    if has_checksum(note):
+        content = without_checksum(note)
+        if content["step"] != step:
+            raise ValueError(f"it is the checkpoint of step {content['step']}")
+        return content["note"], content["arrays"]
+    if not isinstance(note, dict) or note.keys() != {"rules", "seconds", CHECKSUM}:
         raise ValueError("its note is not as it was written")
-    hashes = held.pop(SUM)
-    return held, hashes
+    hashes = note.pop(CHECKSUM)
+    return note, hashes

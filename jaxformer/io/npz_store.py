@@ -1,4 +1,4 @@
-"""Files of arrays that carry their checksum, for what a run has finished so far."""
+"""Files of arrays with a checksum, for the intermediate results of a run."""
 
 import hashlib
 import io
@@ -8,41 +8,47 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import write_atomically
+from jaxformer.io.atomic_files import CHECKSUM, write_atomically
 from jaxformer.runtime.processes import is_writer
 
 
 def write(file: Path, arrays: dict[str, Any]) -> None:
+    """Writes {name: array} atomically; only process 0 of a job writes."""
     if not is_writer():
         return
     buffer = io.BytesIO()
-    held: Any = {name: np.asarray(array) for name, array in arrays.items()}
-    np.savez(buffer, **held, sha256=np.array(_sum(held)))
+    on_host: Any = {name: np.asarray(array) for name, array in arrays.items()}
+    np.savez(buffer, **on_host, **{CHECKSUM: np.array(_checksum(on_host))})
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, buffer.getvalue())
 
 
 def read(file: Path, place: int = -1) -> dict[str, np.ndarray]:
-    """The arrays; `place` is that of the file among several, which it holds as an array."""
+    """Reads and verifies {name: array}; raises a UserError if the file is damaged.
+
+    Args:
+        file: a file of `write`.
+        place: the number of the file in a sequence, which the file contains as the array "place".
+    """
     try:
-        with np.load(file) as held:
-            arrays = dict(held)
-        said = arrays.pop("sha256", None)  # older files have none
-        if said is not None and str(said) != _sum(arrays):
+        with np.load(file) as opened:
+            arrays = dict(opened)
+        expected = arrays.pop(CHECKSUM, None)  # old files have none
+        if expected is not None and str(expected) != _checksum(arrays):
             raise ValueError("it does not have its checksum")
         if int(arrays.pop("place", np.array(place))) != place:
-            raise ValueError("it is another one of its folder")
+            raise ValueError("it is another file of its folder")
         return arrays
-    except Exception as error:  # a damaged zip fails in many ways
+    except Exception as error:  # a damaged zip file raises errors of many classes
         raise UserError(
             f"{file} is damaged ({error}); give another --workdir to start anew."
         ) from None
 
 
-def _sum(arrays: dict[str, np.ndarray]) -> str:
-    """The checksum of all arrays with their names."""
-    said = hashlib.sha256()
+def _checksum(arrays: dict[str, np.ndarray]) -> str:
+    """Returns a checksum of all arrays and their names."""
+    digest = hashlib.sha256()
     for name in sorted(arrays):
-        said.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
-        said.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return said.hexdigest()
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()

@@ -1,26 +1,29 @@
-"""FOLDER.partial, where a command writes what is not whole yet: its own files, or a user's."""
+"""FOLDER.partial, which a command fills and then renames to FOLDER."""
 
 from collections.abc import Collection
 from pathlib import Path
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import TEMPORARY
+from jaxformer.io.atomic_files import TEMPORARY_NAME
 
 
-def own_files(folder: Path, names: Collection[str]) -> list[Path]:
-    """The files of a FOLDER.partial, all under `names`; anything else there is refused.
+def list_own_files(folder: Path, names: Collection[str]) -> list[Path]:
+    """Lists a partial folder, and raises a UserError if it contains other files than expected.
 
-    A half-written temporary file (`atomic_files.TEMPORARY`) counts as the file it was to become.
+    Args:
+        folder: the partial folder; it may be missing.
+        names: the files that the command writes there. A temporary file of an interrupted atomic
+            write counts as the file that it would have become.
     """
     if not folder.is_dir():
         return []
     files = sorted(folder.iterdir())
     for file in files:
-        half = TEMPORARY.fullmatch(file.name)
-        name = half[1] if half else file.name
+        temporary = TEMPORARY_NAME.fullmatch(file.name)
+        name = temporary[1] if temporary else file.name
         if name not in names or file.is_symlink() or not file.is_file():
             raise UserError(
-                f"{folder} holds {file.name!r}, which this program did not write and would lose; "
-                "move it away, or give another name."
+                f"{folder} contains {file.name!r}, which this program did not write and would "
+                "delete; move it away, or give another name."
             )
     return files

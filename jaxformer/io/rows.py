@@ -1,37 +1,40 @@
-"""metrics.jsonl: rows that a run adds one after the other, and that a reader can trust.
+"""metrics.jsonl: rows that a run appends, and that a reader can verify.
 
-The run keeps the length and the checksum of what it has written. Every checkpoint and result.json
-say them, so that a row which is lost, damaged or other is noticed.
+The run tracks the length and the checksum of the rows that it has written. Every checkpoint and
+result.json store this fingerprint, so that lost, damaged or edited rows are detected.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import dumps, naming, write_atomically
+from jaxformer.io.atomic_files import dumps, errors_name, sha256, write_atomically
+from jaxformer.io.file_lock import refuse_links
 
 Row = dict[str, Any]
-Held = Mapping[str, Any]  # {"bytes": how many, "sha256": their checksum}
+Fingerprint = Mapping[str, Any]  # {"bytes": length of the file, "sha256": its checksum}
 
 
 class Rows:
-    """The rows of a file. A writer calls `go_on` first, then `append`."""
+    """The rows of a file. A writer calls `resume` before `append`."""
 
     def __init__(self, file: Path):
         self.file = file
-        self.length, self.hash = 0, None  # of what this process has written, if it writes
+        self._length, self._hash = 0, None  # of what this process has written or verified
 
-    def read(self, held: Held | None = None) -> list[Row]:
-        """The rows, compared with what was written; a last line cut short by a kill is left out."""
-        held, content = self.written() or held, self._content()
-        if held is not None:
-            if why := _differs(content, held):
+    def read(self, expected: Fingerprint | None = None) -> list[Row]:
+        """Reads all complete rows; raises a UserError if they do not have their fingerprint.
+
+        A last line that was cut by a kill is omitted.
+        """
+        expected, content = self.fingerprint() or expected, self._content()
+        if expected is not None:
+            if why := _difference(content, expected):
                 raise UserError(f"{self.file} is damaged: {why}.")
-            content = content[: held["bytes"]]
+            content = content[: expected["bytes"]]
         rows = []
         for number, line in enumerate(content.split(b"\n")[:-1], 1):
             try:
@@ -42,35 +45,39 @@ class Rows:
         return rows
 
     def append(self, rows: list[Row]) -> None:
-        """Adds rows; each is whole once its line end is written."""
-        text = _lines(rows)
-        with naming(self.file), open(self.file, "ab", opener=no_link) as file:
+        """Appends rows; a row is complete once its line end is written."""
+        text = _as_lines(rows)
+        with errors_name(self.file), open(self.file, "ab", opener=refuse_links) as file:
             file.write(text)
-        if self.hash is not None:
-            self.length += len(text)
-            self.hash.update(text)
+        if self._hash is not None:
+            self._length += len(text)
+            self._hash.update(text)
 
-    def written(self) -> Held | None:
-        """What the rows are, as far as this process wrote or verified them."""
-        return self.hash and {"bytes": self.length, "sha256": self.hash.hexdigest()}
+    def fingerprint(self) -> Fingerprint | None:
+        """Returns the length and checksum of the rows; None in a process that only reads."""
+        return self._hash and {"bytes": self._length, "sha256": self._hash.hexdigest()}
 
-    def differ(self, held: Held) -> str:
-        """Why the file does not begin with the rows that a checkpoint speaks of, or ""."""
-        return _differs(self._content(), held)
+    def difference(self, expected: Fingerprint) -> str:
+        """Returns why the file does not begin with the rows of a fingerprint, or ""."""
+        return _difference(self._content(), expected)
 
-    def go_on(self, held: Held | None, step: int) -> None:
-        """Forgets the rows that came after a checkpoint, which a resumed run will write again.
+    def resume(self, expected: Fingerprint | None, step: int) -> None:
+        """Deletes the rows after a checkpoint, which the resumed run will write again.
 
-        A checkpoint from before there were checksums says None: then its step decides.
+        Args:
+            expected: the fingerprint in the checkpoint; old checkpoints have none.
+            step: the step of the checkpoint, which decides if there is no fingerprint.
         """
-        content = before = self._content()
-        if held is not None:
-            content = content[: held["bytes"]]
+        before = self._content()
+        if expected is not None:
+            content = before[: expected["bytes"]]
+        elif step:
+            content = _as_lines([row for row in self.read() if row["step"] <= step])
         else:
-            content = _lines([row for row in self.read() if row["step"] <= step]) if step else b""
+            content = b""
         if content != before:
             write_atomically(self.file, content)
-        self.length, self.hash = len(content), hashlib.sha256(content)
+        self._length, self._hash = len(content), hashlib.sha256(content)
 
     def _content(self) -> bytes:
         try:
@@ -81,17 +88,12 @@ class Rows:
             raise UserError(f"cannot read {self.file}: {error.strerror}.") from None
 
 
-def no_link(name: str, flags: int) -> int:
-    """An opener that refuses a link, which may lead to somebody else's file."""
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-
-
-def _lines(rows: list[Row]) -> bytes:
+def _as_lines(rows: list[Row]) -> bytes:
     return "".join(dumps(row) + "\n" for row in rows).encode()
 
 
-def _differs(content: bytes, held: Held) -> str:
-    if len(content) < held["bytes"]:
-        return f"it has {len(content)} of the {held['bytes']} bytes that were written"
-    same = hashlib.sha256(content[: held["bytes"]]).hexdigest() == held["sha256"]
-    return "" if same else "its rows are not those that were written"
+def _difference(content: bytes, expected: Fingerprint) -> str:
+    if len(content) < expected["bytes"]:
+        return f"it has {len(content)} of the {expected['bytes']} bytes that were written"
+    is_same = sha256(content[: expected["bytes"]]) == expected["sha256"]
+    return "" if is_same else "its rows are not those that were written"

@@ -1,46 +1,41 @@
-"""A run is a folder: one writer at a time, files whole or absent, every number with its settings.
+"""The folder of a run: one writer at a time, complete files, every number with its config.
 
-config.json    the whole config, its hash, where it came from
+config.json    the config, its hash, and where it came from
 env.json       versions, device, cores, commit of the code
-metrics.jsonl  one row a logged step; lists have one entry a member of the population
-result.json    what the finished run found
+metrics.jsonl  one row for each logged step; lists have one entry for each member of the population
+result.json    the results of a finished run
 ckpt/          checkpoints
 
-config.json and result.json have a checksum of their own. What the rows were is said by every
-checkpoint and by result.json, so that a row that is lost or other is noticed.
+config.json and result.json carry a checksum. The fingerprint of the rows is stored in every
+checkpoint and in result.json, so that lost or edited rows are detected.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.io.atomic_files import (
     dumps,
-    naming,
-    plain,
+    errors_name,
+    json_value,
     remove_temporaries,
-    sealed,
-    unsealed,
-    write_atomically,
+    with_checksum,
+    without_checksum,
     write_json,
 )
-from jaxformer.io.rows import Held, Row, Rows, no_link
+from jaxformer.io.file_lock import refuse_links, try_lock
+from jaxformer.io.rows import Fingerprint, Row, Rows
 from jaxformer.runtime.environment import environment
 from jaxformer.runtime.processes import agree, is_writer
 
-__all__ = ["Memory", "Workdir", "dumps", "open_workdir", "write_atomically", "write_json"]
-
-SCHEMA = 2  # A reader of results/ refuses a record of another one.
-ROWS = "rows"  # where result.json says what metrics.jsonl holds
-# What a reader relies on: file -> field -> its type.
+ROWS = "rows"  # the field of result.json that holds the fingerprint of metrics.jsonl
+# {file: {required field: its type}}
 FIELDS: dict[str, dict[str, type]] = {
     "config.json": {"config": dict},
     "result.json": {"config": dict, "metrics": dict, "members": list},
@@ -48,12 +43,14 @@ FIELDS: dict[str, dict[str, type]] = {
 
 
 class Workdir:
-    """The reader and writer of one run's folder; use `open_workdir` to write.
+    """Reads and writes one run's folder; use `open_workdir` to write.
 
-    `tell` lets the listeners hear of the run (listeners.py).
+    Attributes:
+        path: the absolute path of the folder.
+        loggers: objects that receive the run's events (`jaxformer.runtime.loggers`).
     """
 
-    listeners: Sequence[Any] = ()
+    loggers: Sequence[Any] = ()
 
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()
@@ -63,56 +60,61 @@ class Workdir:
         return self.path / name
 
     def read(self, name: str) -> dict[str, Any]:
-        """A JSON file of the folder, verified."""
+        """Reads and verifies a JSON file of the folder."""
         return {field: value for field, value in self._read(name).items() if field != ROWS}
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
-        """Writes a JSON file with its checksum; a result also says what the rows are."""
-        if is_writer():
-            rows = {ROWS: self.written()} if name == "result.json" else {}
-            write_json(self.path / name, sealed({**value, **rows}))
-            if rows:
-                self.tell("result", value)
+        """Writes a JSON file with its checksum; a result also gets the fingerprint of the rows."""
+        if not is_writer():
+            return
+        if name != "result.json":
+            write_json(self.path / name, with_checksum(value))
+            return
+        write_json(self.path / name, with_checksum({**value, ROWS: self.rows_fingerprint()}))
+        self.notify("result", value)
 
     def rows(self) -> list[Row]:
-        """The rows of metrics.jsonl; those of a finished run are compared with what it wrote."""
-        finished = self.written() is None and (self.path / "result.json").exists()
+        """Reads the rows of metrics.jsonl, and verifies those of a finished run."""
+        finished = self.rows_fingerprint() is None and (self.path / "result.json").exists()
         return self._rows.read(self._read("result.json").get(ROWS) if finished else None)
 
     def append(self, rows: list[Row]) -> None:
-        """Adds rows; each is whole once its line end is written."""
+        """Appends rows to metrics.jsonl; a row is complete once its line end is written."""
         if is_writer() and rows:
             self._rows.append(rows)
-            self.tell("rows", rows)
+            self.notify("rows", rows)
 
-    def tell(self, what: str, *words: Any) -> None:
-        """Calls the method `what` of every listener; one that fails is named and heard no more."""
-        for one in list(self.listeners):
+    def notify(self, event: str, *arguments: Any) -> None:
+        """Calls the method `event` of every logger.
+
+        A logger that raises is reported once and disabled. It never stops the run.
+        """
+        for logger in list(self.loggers):
             try:
-                getattr(one, what)(*words)
+                getattr(logger, event)(*arguments)
             except Exception as error:
-                self.listeners = [other for other in self.listeners if other is not one]
-                name = type(one).__name__
-                print(f"warning: {name} hears no more: {one_line(error, 300)}", file=sys.stderr)
+                self.loggers = [other for other in self.loggers if other is not logger]
+                name = type(logger).__name__
+                print(f"warning: {name} is disabled: {one_line(error, 300)}", file=sys.stderr)
 
-    def written(self) -> Held | None:
-        """What the rows are, for a checkpoint to say."""
-        return self._rows.written()
+    def rows_fingerprint(self) -> Fingerprint | None:
+        """Returns the length and checksum of the rows, which a checkpoint stores."""
+        return self._rows.fingerprint()
 
-    def rows_differ(self, held: Held | None) -> str:
-        """Why the rows are not those that a checkpoint speaks of, or ""."""
-        why = self._rows.differ(held) if is_writer() and held else ""
+    def rows_difference(self, expected: Fingerprint | None) -> str:
+        """Returns why the rows do not have the fingerprint in a checkpoint, or ""."""
+        why = self._rows.difference(expected) if is_writer() and expected else ""
         return why and f"of metrics.jsonl: {why}"
 
-    def go_on(self, held: Held | None, step: int) -> None:
-        """Forgets the rows that came after a checkpoint, which a resumed run will write again."""
+    def resume_rows(self, expected: Fingerprint | None, step: int) -> None:
+        """Deletes the rows after a checkpoint, which the resumed run will write again."""
         if is_writer():
-            self._rows.go_on(held, step)
+            self._rows.resume(expected, step)
 
     def _read(self, name: str) -> dict[str, Any]:
         file = self.path / name
         try:
-            value = unsealed(json.loads(file.read_text()))
+            value = without_checksum(json.loads(file.read_text()))
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{self.path} has no {name}: no run, or not a finished one.") from None
         except OSError as error:
@@ -120,42 +122,45 @@ class Workdir:
         except (ValueError, RecursionError) as error:
             raise UserError(f"{file} is damaged: {error}.") from None
         if not isinstance(value, dict):
-            raise UserError(f"{file} is damaged: it holds no object but {str(value)[:40]!r}.")
+            raise UserError(f"{file} is damaged: expected an object, got {str(value)[:40]!r}.")
         for field, kind in FIELDS.get(name, {}).items():
             if not isinstance(value.get(field), kind):
                 raise UserError(f"{file} is damaged: it has no {field!r} of a run.")
         return value
 
 
-class Memory(Workdir):
-    """Like Workdir, except that nothing is written: a run in a notebook that names no folder."""
+class MemoryWorkdir(Workdir):
+    """A Workdir that writes nothing, for a run in a notebook without a folder."""
 
     def __init__(self, config: Mapping[str, Any]):
-        self.files, self.kept = {"config.json": dict(config)}, []
         self.path = None
+        self._files, self._appended = {"config.json": dict(config)}, []
 
     def read(self, name: str) -> dict[str, Any]:
-        return self.files[name]
+        return self._files[name]
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
-        self.files[name] = dict(value)
+        self._files[name] = dict(value)
 
     def rows(self) -> list[Row]:
-        return self.kept
+        return self._appended
 
     def append(self, rows: list[Row]) -> None:
-        self.kept = self.kept + rows
+        self._appended = self._appended + rows
 
-    def go_on(self, held: Held | None, step: int) -> None:
-        self.kept = [row for row in self.kept if row["step"] <= step]
+    def resume_rows(self, expected: Fingerprint | None, step: int) -> None:
+        self._appended = [row for row in self._appended if row["step"] <= step]
 
 
 @contextmanager
 def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdir]:
-    """The folder of a run, made if missing, locked, and checked to hold this config or none.
+    """Creates and locks the folder of a run, and checks that it contains this config or none.
 
-    `config` is what config.json holds: {"config": .., "config_hash": .., ..}. In a job of several
-    processes process 0 does this and the others follow.
+    In a job of several processes, process 0 does this and the others wait for it.
+
+    Args:
+        path: the folder.
+        config: the content of config.json: {"config": .., "config_hash": .., ..}.
     """
     workdir = Workdir(path)
     if not is_writer():
@@ -163,13 +168,13 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
             raise UserError("process 0 of this job could not open the workdir; see its message.")
         yield workdir
         return
-    opened = False
+    is_open = False
     try:
         with _open_as_writer(workdir, config):
-            opened = bool(agree(1))
+            is_open = bool(agree(1))
             yield workdir
     except (UserError, OSError):
-        if not opened:
+        if not is_open:
             agree(0)
         raise
 
@@ -178,75 +183,59 @@ def open_workdir(path: str | Path, config: Mapping[str, Any]) -> Iterator[Workdi
 def _open_as_writer(workdir: Workdir, config: Mapping[str, Any]) -> Iterator[None]:
     try:
         workdir.path.mkdir(parents=True, exist_ok=True)
-        lock = open(workdir / ".lock", "a+", opener=no_link)  # noqa: SIM115 (held until the end)
+        lock = open(workdir / ".lock", "a+", opener=refuse_links)  # noqa: SIM115 (kept open below)
     except OSError as error:
         raise UserError(f"cannot write to the workdir {workdir.path}: {error.strerror}.") from None
     with lock:
         _lock(lock, workdir)
         remove_temporaries(workdir.path)
-        others = {f.name for f in workdir.path.iterdir() if not f.name.startswith(".")}
-        if others <= {"config.json", "env.json"}:
-            # Nothing was run: the config was refused, and the mended one may take the folder.
+        files = {file.name for file in workdir.path.iterdir() if not file.name.startswith(".")}
+        if files <= {"config.json", "env.json"}:
+            # Nothing has run: an earlier config was refused, and a corrected one may replace it.
             workdir.write("config.json", config)
-        elif "config.json" in others:
+        elif "config.json" in files:
             _check_same_config(workdir, config)
         else:
             raise UserError(
                 f"the workdir {workdir.path} has files but no config.json; choose an empty folder."
             )
-        _stamp(workdir)
+        _write_environment(workdir)
         yield
 
 
-def config_hash(said: Mapping[str, Any]) -> str:
-    """Twelve digits that change when a config says something else (see `build.said`)."""
-    return hashlib.sha256(dumps(said).encode()).hexdigest()[:12]
+def config_hash(identity: Mapping[str, Any]) -> str:
+    """Returns the first twelve hexadecimal digits of the hash of `build.config_identity`."""
+    return hashlib.sha256(dumps(identity).encode()).hexdigest()[:12]
 
 
-def said(section: Mapping[str, Any], noun: type | None) -> dict[str, Any]:
-    """The fields of a section that differ from the defaults of their dataclass; `name` stays.
-
-    A section without a dataclass, or with a field that it lacks, is said whole.
-    """
-    defaults = {field.name: field.default for field in fields(noun)} if noun else {}
-    if not section.keys() <= {"name", *defaults}:
-        return dict(section)
-    return {
-        name: value
-        for name, value in section.items()
-        if name == "name" or plain(value) != plain(defaults[name])
-    }
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"optim.learning_rate": value} of a nested config."""
+def flatten_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns {"optim.learning_rate": value} of a nested config."""
     fields = {}
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
-            fields |= flat(value, f"{prefix}{name}.")
+            fields |= flatten_config(value, f"{prefix}{name}.")
         else:
             fields[f"{prefix}{name}"] = value
     return fields
 
 
 def _lock(lock, workdir: Workdir) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    """Locks the folder and writes the number of this process into the lock file."""
+    if not try_lock(lock):
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
         raise UserError(
             f"the workdir {workdir.path} is in use by process {holder}; wait for it, or give "
             "another --workdir."
-        ) from None
-    with naming(workdir / ".lock"):
+        )
+    with errors_name(workdir / ".lock"):
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
 
 
-def _stamp(workdir: Workdir) -> None:
-    """Writes env.json; a run that goes on elsewhere is told that its bits may differ."""
+def _write_environment(workdir: Workdir) -> None:
+    """Writes env.json, and warns if the run began in another environment."""
     now = environment()
     try:
         before = workdir.read("env.json") if (workdir / "env.json").exists() else now
@@ -264,18 +253,18 @@ def _stamp(workdir: Workdir) -> None:
 
 
 def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
-    held = workdir.read("config.json")
-    if {"tokens"} <= held.keys() & config.keys() and held["tokens"] != config["tokens"]:
+    stored = workdir.read("config.json")
+    if {"tokens"} <= stored.keys() & config.keys() and stored["tokens"] != config["tokens"]:
         raise UserError(
-            f"the workdir {workdir.path} read tokens of the fingerprint {held['tokens']}; those of "
-            f"task.tokens have {config['tokens']} now. Prepare that text again, or give another "
+            f"the workdir {workdir.path} read tokens with the fingerprint {stored['tokens']}; "
+            f"task.tokens has {config['tokens']} now. Prepare that text again, or give another "
             "--workdir."
         )
-    old, new = flat(held["config"]), flat(plain(config["config"]))
-    if held.get("config_hash") == config["config_hash"]:
-        # A field that only one of them has is an option that came or went with the code.
-        both = [name for name in sorted(old.keys() & new) if not name.startswith("arguments.")]
-        edited = [name for name in both if old[name] != new[name]]
+    old, new = flatten_config(stored["config"]), flatten_config(json_value(config["config"]))
+    if stored.get("config_hash") == config["config_hash"]:
+        # An option that only one of them has came or went with the code.
+        common = [name for name in sorted(old.keys() & new) if not name.startswith("arguments.")]
+        edited = [name for name in common if old[name] != new[name]]
         if not edited:
             return
         raise UserError(
@@ -286,10 +275,11 @@ def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
     if not changed:
         raise UserError(
             f"{workdir / 'config.json'} was edited: its config is this one, its config_hash is "
-            f"{held.get('config_hash')!r} for {config['config_hash']!r}; give another --workdir."
+            f"{stored.get('config_hash')!r} instead of {config['config_hash']!r}; give another "
+            "--workdir."
         )
     name = changed[0]
     raise UserError(
-        f"the workdir {workdir.path} holds another config: {len(changed)} fields differ, such as "
+        f"the workdir {workdir.path} has another config: {len(changed)} fields differ, such as "
         f"{name} = {old.get(name)!r} there and {new.get(name)!r} now; give another --workdir."
     )

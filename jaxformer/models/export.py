@@ -22,8 +22,8 @@ import jax
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import naming, write_atomically, write_json
-from jaxformer.io.partial_folder import own_files
+from jaxformer.io.atomic_files import errors_name, write_atomically, write_json
+from jaxformer.io.partial_folder import list_own_files
 from jaxformer.runtime.command_line import Parser, command
 
 # What a folder holds.
@@ -57,8 +57,8 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
             "exporting needs the package safetensors: pip install 'jaxformer[data]'."
         ) from None
     partial = folder.with_name(f"{folder.name}.partial")
-    with naming(partial):
-        for file in own_files(partial, NAMES):
+    with errors_name(partial):
+        for file in list_own_files(partial, NAMES):
             file.unlink()
         partial.mkdir(parents=True, exist_ok=True)
     weights = llama_weights(model, params)
@@ -72,7 +72,7 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
         }
         said |= {"eos_token": coder.end_text, "bos_token": coder.end_text}
         write_json(partial / "tokenizer_config.json", said)
-    with naming(folder):
+    with errors_name(folder):
         partial.rename(folder)
     return folder
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from jaxformer.core import paths
 from jaxformer.io.atomic_files import dumps, sha256
-from jaxformer.io.checkpoint_reader import hash_of
+from jaxformer.io.checkpoint_reader import array_sha256
 
 
 class Started:
@@ -31,7 +31,9 @@ class Started:
     def fingerprint(self) -> str:
         """Twelve digits that change with the parameters, by which a run says what it began with."""
         leaves = paths.flatten(self.params)
-        said = {path: [leaf.shape, leaf.dtype.name, hash_of(leaf)] for path, leaf in leaves.items()}
+        said = {
+            path: [leaf.shape, leaf.dtype.name, array_sha256(leaf)] for path, leaf in leaves.items()
+        }
         return sha256(dumps(said).encode())[:12]
 
     def init(self, rngs: Any, *inputs: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import check_range
-from jaxformer.core.settings import SEEDS
+from jaxformer.core.settings import MAX_SEED
 from jaxformer.tasks import trivial
 from jaxformer.tasks.task import TOKEN_SCORES, Batch, Declared, OneAnswer
 
@@ -26,7 +26,7 @@ class Memorize(OneAnswer):
 
     def __post_init__(self):
         check_range("symbols of memorize", self.symbols, 2, 40_000)
-        check_range("table_seed", self.table_seed, 0, SEEDS)
+        check_range("table_seed", self.table_seed, 0, MAX_SEED)
 
     @property
     def vocab_size(self) -> int:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
-from jaxformer.core.settings import SEEDS
+from jaxformer.core.settings import MAX_SEED
 from jaxformer.training.metrics import Mean, over_seeds
 
 MOST_SEEDS = 100_000  # checked before a list of them is made
@@ -59,7 +59,7 @@ class Population(NamedTuple):
 def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:
     """The population of a config's seed, n_seeds and learning rates."""
     check_seeds(n_seeds)
-    check_range("seed", first_seed, 0, SEEDS - n_seeds)
+    check_range("seed", first_seed, 0, MAX_SEED - n_seeds)
     return of_seeds(range(first_seed, first_seed + n_seeds), rates)
 
 
@@ -69,7 +69,7 @@ def of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Population:
     for seed in seeds:
         if not isinstance(seed, int):
             raise UserError(f"seeds must be whole numbers, got {seed!r}.")
-        check_range("seed", seed, 0, SEEDS - 1)
+        check_range("seed", seed, 0, MAX_SEED - 1)
     if len(set(seeds)) < len(seeds):
         raise UserError(f"seeds has a seed twice: {seeds}; members of one seed are alike.")
     if not all(isinstance(rate, Real) and 0 < rate < np.inf for rate in rates) or not len(rates):

@@ -16,7 +16,12 @@ import jax
 from jaxformer.core import sharding
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import TrainSettings
-from jaxformer.io.checkpoint_writer import Checkpoints, compare, flatten_state, unflatten_state
+from jaxformer.io.checkpoint_writer import (
+    Checkpoints,
+    check_same_arrays,
+    flatten_state,
+    unflatten_state,
+)
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.processes import barrier
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
@@ -77,16 +82,18 @@ def train_phases(
         interrupt = stack.enter_context(Interrupt())
         state, stopwatch = setup.create(), Stopwatch()
         found = checkpoints and checkpoints.restore(
-            differ=lambda n: workdir.rows_differ(n.get("rows"))
+            check_note=lambda note: workdir.rows_difference(note.get("rows"))
         )
         if found is not None:
             setup = phase_of(found.note["rules"], phases, folder).setup
             state = setup.create()
-            compare(found.arrays, flatten_state(state), f"the checkpoint of step {found.step}")
+            check_same_arrays(
+                found.arrays, flatten_state(state), f"the checkpoint of step {found.step}"
+            )
             state = sharding.place(unflatten_state(found.arrays, state), state)
             stopwatch.before = found.note["seconds"]
             print(f"resuming from step {found.step}")
-        workdir.go_on(found and found.note.get("rows"), int(state.step))
+        workdir.resume_rows(found and found.note.get("rows"), int(state.step))
         barrier()  # no process reads the rows before process 0 has cut them to the checkpoint
         shown = Progress(settings.steps, int(state.step), progress)
         mine = last._replace(partition=setup.partition, tx=setup.tx)

@@ -14,8 +14,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import TrainSettings
+from jaxformer.io.atomic_files import dumps
 from jaxformer.io.checkpoint_writer import Checkpoints
-from jaxformer.io.run_folder import Workdir, dumps
+from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.loggers import Listener
 from jaxformer.runtime.processes import agree, is_writer, largest
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
@@ -74,7 +75,7 @@ class Session:
     def looks(self) -> list[Hook]:
         """Also before the first step: train.signal at every evaluation, and the listeners."""
         mine = [Hook(self.settings.eval_every, self.look, at_start=True)] if self.watch else []
-        return [*mine, *(_heard(one, self.settings.steps) for one in self.workdir.listeners)]
+        return [*mine, *(_heard(one, self.settings.steps) for one in self.workdir.loggers)]
 
     def look(self, state: TrainState, step: int) -> None:
         """A row of the signal by layer; a line for each range that a layer has left."""
@@ -121,7 +122,7 @@ class Session:
         between = self.window and not self.is_finished(step)
         if self.checkpoints and not between and not _all_diverged(state):
             note = {"rules": self.setup.partition.rules, "seconds": self.stopwatch.seconds()}
-            self.checkpoints.save(step, state, note | {"rows": self.workdir.written()})
+            self.checkpoints.save(step, state, note | {"rows": self.workdir.rows_fingerprint()})
             self.saved = time.monotonic()
 
     def after_dispatch(self, state: TrainState, step: int) -> bool:
@@ -152,7 +153,7 @@ class Session:
         """Waits until all is saved, and says why the steps end here."""
         if self.checkpoints:
             self.checkpoints.wait()
-            self.kept = self.checkpoints.saved()
+            self.kept = self.checkpoints.newest_saved()
         step = int(state.step)
         reason = "finished" if step >= self.settings.steps else "stopped"
         if self.has_reached(step):

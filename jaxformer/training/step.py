@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxformer.core import sharding
 from jaxformer.core.errors import check_choice
 from jaxformer.core.partition import Partition
-from jaxformer.core.settings import MEMBERS
+from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.model import check_answer
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 
@@ -82,7 +82,7 @@ def make_step(
     returns numbers to log at every step, of the same forward pass. `accumulate`: in how many parts
     the batch is computed, one after the other; the gradient is that of the whole.
     """
-    check_choice("way to compute members", members, MEMBERS)
+    check_choice("mode of members", members, MEMBER_MODES)
 
     def scores_of(trainable, frozen, batch):
         params = Partition.merge(trainable, frozen)

@@ -11,7 +11,7 @@ from experiments.prepare import main
 from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation, preparation_settings
 from jaxformer.data.tokens import open_tokens
-from jaxformer.io.atomic_files import sealed
+from jaxformer.io.atomic_files import with_checksum
 
 TEXT = "".join(f"{i} Être ou ne pas être,\n  that is: {i * i}\n\n" for i in range(3000))
 
@@ -143,7 +143,7 @@ def test_a_folder_from_before_these_were_said_is_what_was_asked_for(rows, tmp_pa
     index.pop("sha256")
     for name in ("text", "label", "sources"):
         del index["asked"][name]
-    (tmp_path / "out" / "index.json").write_text(json.dumps(sealed(index)))
+    (tmp_path / "out" / "index.json").write_text(json.dumps(with_checksum(index)))
     os.utime(tmp_path / "out" / "index.json", ns=(1, 1))  # opened anew
     assert "text" not in open_tokens(str(tmp_path / "out")).index["asked"]
     assert ask(tmp_path / "out", dataset) == 0

@@ -9,9 +9,11 @@ from experiments.cli import flags
 from experiments.ledger import curves
 from experiments.ledger.item import CHANCE, Cell, Item, Paper
 from experiments.ledger.ledger import config_string
+from experiments.ledger.record import SCHEMA
 from experiments.ledger.rules import above, computed, near, no_better_than_chance, of
 from jaxformer import build
-from jaxformer.io.run_folder import SCHEMA, config_hash, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import config_hash
 
 CONFIG = "configs/mixit/retrieval.py:variant="
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -89,7 +91,7 @@ def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy"
         "schema": SCHEMA,
         "config": plain,
         "config_file": config_string(cell, "small"),
-        "config_hash": config_hash(build.said(plain)),
+        "config_hash": config_hash(build.config_identity(plain)),
         "overrides": overrides,
         "scale": "small",
         "seeds": [0, 1],

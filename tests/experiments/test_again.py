@@ -9,12 +9,12 @@ import pytest
 from experiments import reproduce
 from experiments.cli import flags
 from experiments.ledger import compare_records, write
-from experiments.ledger.record import Record
+from experiments.ledger.record import SCHEMA, Record
 from experiments.schedule import launch, running
 from experiments.schedule.jobs import Outcome
 from jaxformer import build
-from jaxformer.io.atomic_files import plain
-from jaxformer.io.run_folder import SCHEMA, Workdir, config_hash, write_json
+from jaxformer.io.atomic_files import json_value, write_json
+from jaxformer.io.run_folder import Workdir, config_hash
 from jaxformer.training.metrics import over_seeds
 from tests.experiments import pretended
 from tests.experiments.schedule.test_planning import PAPERS, A, B, C, record
@@ -27,7 +27,7 @@ MACHINE = {"versions": {"jax": "0.10.2"}, "device": "abacus", "clean": True, "co
 def made(cell, accuracies, scale="small", **changed):
     """What a run of a cell found, as result.json holds it."""
     held = vars(record(cell, scale, len(accuracies))) | {"schema": SCHEMA}
-    held["metrics"] = {"accuracy": plain(over_seeds(accuracies))}
+    held["metrics"] = {"accuracy": json_value(over_seeds(accuracies))}
     scores = [{"accuracy": {"mean": a, "sem": 0.01, "n": 100}} for a in accuracies]
     rest = {"learning_rate": 0.01, "chosen": True}
     held["members"] = [{"seed": s, "metrics": m, **rest} for s, m in enumerate(scores)]
@@ -45,7 +45,7 @@ class Launcher(pretended.Launcher):
             config = launch.settings(job.config, job.overrides)
             arguments, folder = config["arguments"], Workdir(job.workdir)
             folder.path.mkdir(parents=True)
-            said = {"config": config, "config_hash": config_hash(build.said(config))}
+            said = {"config": config, "config_hash": config_hash(build.config_identity(config))}
             write_json(folder / "config.json", said | {"config_file": job.config})
             if arguments["variant"] in self.stopping:
                 self.signal = signal.SIGINT

@@ -161,7 +161,7 @@ def test_our_own_runs_can_be_cut(finished, capsys):
     assert "block_1/mlp/in/kernel: 16 x 64, rank 8 kept" in capsys.readouterr().out
     words[2] = "--prompt=five nine"
     assert "a prompt is token ids such as '5 17 2'" in fails(capsys, finished, *words)
-    assert "dtype and place are of published models" in fails(
+    assert "dtype and place are options of published models" in fails(
         capsys, finished, *words, "--dtype=bfloat16"
     )
 
@@ -199,7 +199,7 @@ def test_the_model_that_is_cut_is_not_written_over(folder, tmp_path, capsys):
         (["--dtype=banana"], "dtype must be one of"),
         (["--dtype=int32"], "dtype must be one of"),
         (["--dtype=a:b=c,d=e"], "dtype must be one of"),
-        (["--revision=step1"], "is a folder: a revision is of a name on the hub"),
+        (["--revision=step1"], "is a folder: only a name on the hub has revisions"),
     ],
 )
 def test_bad_words(folder, capsys, words, message):

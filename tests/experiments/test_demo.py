@@ -13,7 +13,8 @@ from experiments.papers import PAPERS, headlines
 from experiments.papers.headlines import HEADLINES, Headline, Part
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
-from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir
 from tests.experiments import pretended
 
 CONFIG = "configs/mixit/retrieval.py:variant={},scale=tiny"

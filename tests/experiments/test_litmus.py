@@ -15,7 +15,7 @@ from experiments.schedule import launch, litmus_rule, running
 from experiments.schedule.launch import Outcome
 from experiments.schedule.litmus_rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import write_json
+from jaxformer.io.atomic_files import write_json
 from tests.experiments import pretended
 
 OWN = '''"""A user's task."""

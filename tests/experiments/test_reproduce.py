@@ -16,7 +16,8 @@ from experiments.ledger.item import Cell, Item
 from experiments.schedule import launch, planning, recording, running
 from experiments.schedule.launch import Outcome
 from jaxformer import build
-from jaxformer.io.run_folder import Workdir, config_hash, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir, config_hash
 from tests.experiments import pretended
 from tests.experiments.schedule.test_planning import PAPERS, record
 
@@ -37,7 +38,7 @@ class FakeLauncher(pretended.Launcher):
             workdir.path.mkdir(parents=True, exist_ok=True)
             config = {
                 "config": held,
-                "config_hash": config_hash(build.said(held)),
+                "config_hash": config_hash(build.config_identity(held)),
                 "config_file": job.config,
             }
             write_json(workdir / "config.json", config)
@@ -53,7 +54,7 @@ class FakeLauncher(pretended.Launcher):
             made = vars(record(cell, seeds=held["n_seeds"]))
             made |= {
                 "config": held,
-                "config_hash": config_hash(build.said(held)),
+                "config_hash": config_hash(build.config_identity(held)),
                 "overrides": job.overrides,
             }
             write_json(workdir / "result.json", made)

@@ -138,7 +138,7 @@ def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path,
         (workdir / "thesis.tex").write_text("mine")
     extra = ["--config.train.steps=70"] if case == "other config" else []
     words = {
-        "other config": "holds another config: 1 fields differ, such as train.steps = 60 there",
+        "other config": "has another config: 1 fields differ, such as train.steps = 60 there",
         "a file": "cannot write to the workdir",
         "someone's files": "has files but no config.json",
     }

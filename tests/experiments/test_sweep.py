@@ -11,7 +11,8 @@ from experiments.cli import flags
 from experiments.schedule import grids, launch, running, sweep_table
 from experiments.schedule.launch import Outcome
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import Workdir, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir
 
 CONFIG = "configs/mixit/memorization.py:scale=tiny,variant={standard,mixit}"
 FILES = sorted((flags.ROOT / "configs/sweeps").glob("*.toml"))

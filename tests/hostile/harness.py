@@ -135,7 +135,7 @@ def killer(place: Path, at: int) -> list[int]:
 
 def ending(place: Path) -> dict[str, Any]:
     """What must not depend on kills: rows, arrays, the result and the last checkpoint."""
-    from jaxformer.io.checkpoint_reader import steps_in
+    from jaxformer.io.checkpoint_reader import list_steps
     from jaxformer.io.run_folder import Workdir
 
     result = Workdir(place).read("result.json")
@@ -145,7 +145,7 @@ def ending(place: Path) -> dict[str, Any]:
     if (place / "arrays.npz").exists():
         with np.load(place / "arrays.npz") as held:
             found["arrays"] = {name: held[name].tobytes() for name in held.files}
-    for step in steps_in(place / "ckpt")[:1]:
+    for step in list_steps(place / "ckpt")[:1]:
         note = json.loads((place / f"ckpt/{step}/note/metadata").read_text())
         found["checkpoint"] = note["step"], note["arrays"]
     found["files"] = sorted(f.name for f in place.iterdir() if f.suffix in (".png", ".npz"))

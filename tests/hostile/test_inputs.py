@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from experiments.cli import flags
-from jaxformer.io.run_folder import flat
+from jaxformer.io.run_folder import flatten_config
 from jaxformer.models.pretrained import tiny
 from jaxformer.runtime.command_line import Parser
 
@@ -117,7 +117,7 @@ def inputs(monkeypatch) -> list[Input]:
                 every += [Input(command, words) for words in forms]
     for file in () if ONLY else flags.known_configs():
         config = f"--config={file}:scale=tiny"
-        for field, old in flat(flags.load_config(f"{file}:scale=tiny").to_dict()).items():
+        for field, old in flatten_config(flags.load_config(f"{file}:scale=tiny").to_dict()).items():
             words = [config, "--dry-run"]
             every += [
                 Input("experiments.run", [*words, f"--config.{field}={v}"], field, old, v)

@@ -12,7 +12,7 @@ import pytest
 
 from experiments import report, reproduce, sweep
 from experiments.ledger import validate_record, write
-from jaxformer.io.run_folder import write_json
+from jaxformer.io.atomic_files import write_json
 from tests.experiments import made_up
 
 pytestmark = pytest.mark.hostile

@@ -68,18 +68,18 @@ def test_the_newest_comes_back_bit_by_bit(saved):
 
 def test_training_goes_on_while_a_state_is_hashed(saved, monkeypatch):
     """And an error that is met there is raised when the next one is saved."""
-    hashed, hash_of = threading.Event(), checkpoint_writer.hash_of
+    hashed, array_sha256 = threading.Event(), checkpoint_writer.array_sha256
 
     def slowly(leaf):
         assert hashed.wait(30)
-        return hash_of(leaf)
+        return array_sha256(leaf)
 
-    monkeypatch.setattr(checkpoint_writer, "hash_of", slowly)
+    monkeypatch.setattr(checkpoint_writer, "array_sha256", slowly)
     with Checkpoints(saved) as checkpoints:
         checkpoints.save(3, state(3), note(3))  # would stand still here
         hashed.set()
         checkpoints.wait()
-        assert checkpoints.saved() == 3
+        assert checkpoints.newest_saved() == 3
         monkeypatch.setattr(checkpoints._manager, "save", lambda *_, **__: 1 / 0)
         checkpoints.save(4, state(4), note(4))
         with pytest.raises(UserError, match=r"cannot save .* division by zero.* kept: step 3"):

@@ -6,7 +6,8 @@ import os
 import pytest
 
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import Workdir, open_workdir, write_json
+from jaxformer.io.atomic_files import write_json
+from jaxformer.io.run_folder import Workdir, open_workdir
 
 CONFIG = {"config": {"optim": {"learning_rate": [0.1]}}, "config_hash": "abc", "overrides": {}}
 RESULT = {"config": {}, "metrics": {"accuracy": {"mean": 0.5}}, "members": []}
@@ -20,9 +21,9 @@ def row(step):
 def run(tmp_path):
     """A finished run of three rows, and what a checkpoint after two of them says."""
     with open_workdir(tmp_path / "run", CONFIG) as workdir:
-        workdir.go_on(None, 0)
+        workdir.resume_rows(None, 0)
         workdir.append([row(1), row(2)])
-        held = workdir.written()
+        held = workdir.rows_fingerprint()
         workdir.append([row(3)])
         workdir.write("result.json", RESULT)
     return workdir.path, held
@@ -57,19 +58,19 @@ def test_damaged_rows_of_a_finished_run_are_noticed(run, damage):
     with pytest.raises(UserError, match=r"metrics.jsonl is damaged: .* written"):
         Workdir(folder).rows()
     if damage != "NULs":  # they are behind what the checkpoint speaks of
-        assert "of metrics.jsonl" in Workdir(folder).rows_differ(held)
+        assert "of metrics.jsonl" in Workdir(folder).rows_difference(held)
 
 
 def test_a_resumed_run_has_the_rows_of_its_checkpoint_and_no_others(run):
     folder, held = run
     (folder / "result.json").unlink()
     with open_workdir(folder, CONFIG) as workdir:
-        assert not workdir.rows_differ(held)
-        workdir.go_on(held, 2)
-        assert workdir.rows() == [row(1), row(2)] and workdir.written() == held
-        workdir.go_on(None, 1)  # a checkpoint from before there were checksums
+        assert not workdir.rows_difference(held)
+        workdir.resume_rows(held, 2)
+        assert workdir.rows() == [row(1), row(2)] and workdir.rows_fingerprint() == held
+        workdir.resume_rows(None, 1)  # a checkpoint from before there were checksums
         assert workdir.rows() == [row(1)]
-        workdir.go_on(None, 0)  # killed before the first checkpoint: nothing is twice
+        workdir.resume_rows(None, 0)  # killed before the first checkpoint: nothing is twice
         assert workdir.rows() == []
 
 
@@ -117,8 +118,8 @@ def test_an_odd_environment_is_written_again(run, capsys):
     "edit, said",
     [
         ({"config": {"optim": {"learning_rate": [0.2]}}}, r"learning_rate = \[0.2\] there"),
-        ({"config_hash": "xyz"}, "its config_hash is 'xyz' for 'abc'"),
-        ({"config_hash": None}, "its config_hash is None for 'abc'"),
+        ({"config_hash": "xyz"}, "its config_hash is 'xyz' instead of 'abc'"),
+        ({"config_hash": None}, "its config_hash is None instead of 'abc'"),
     ],
 )
 def test_an_edited_config_is_refused(run, edit, said):

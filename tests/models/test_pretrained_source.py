@@ -89,7 +89,7 @@ def test_words_in_the_middle_of_a_text(tmp_path):
 
 
 def test_a_folder_has_no_revisions(tmp_path):
-    with pytest.raises(UserError, match="is a folder: a revision is of a name on the hub"):
+    with pytest.raises(UserError, match="is a folder: only a name on the hub has revisions"):
         jaxformer.load(tmp_path, revision="step1")
 
 

@@ -40,7 +40,7 @@ def test_the_layers_of_the_signal_are_called_layers():
 def test_a_listener_that_waits_for_no_step_is_left_alone_until_the_end(tmp_path):
     """While a hook of `fit` that says 0 is called after each dispatch."""
     workdir = Workdir(tmp_path)
-    workdir.listeners = [Listener(), Profile(tmp_path, 7, 5)]
+    workdir.loggers = [Listener(), Profile(tmp_path, 7, 5)]
     asked = types.SimpleNamespace(
         watch=None, workdir=workdir, settings=types.SimpleNamespace(steps=30)
     )
@@ -67,13 +67,13 @@ class Broken(Listener):
 
 def test_a_listener_that_fails_is_named_and_the_others_hear_on(tmp_path, capsys):
     workdir, heard = Workdir(tmp_path), Heard()
-    workdir.listeners = [Broken(), heard]
+    workdir.loggers = [Broken(), heard]
     workdir.append([{"step": 1, "loss": [1.0]}])
     workdir.append([{"step": 2, "loss": [1.0]}])
     workdir.write("config.json", {"config": {}})
     workdir.write("result.json", {"config": {}, "members": [], "metrics": {"accuracy": 1}})
     assert heard.all == [1, 2, ["accuracy"]]
-    assert capsys.readouterr().err.count("Broken hears no more: no space") == 1
+    assert capsys.readouterr().err.count("Broken is disabled: no space") == 1
     assert [row["step"] for row in Workdir(tmp_path).rows()] == [1, 2]
 
 

@@ -20,7 +20,7 @@ from experiments.papers.associations.prompts import Prompts
 from jaxformer import surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import write_json
+from jaxformer.io.atomic_files import write_json
 
 ROWS, ABOUT = "rows.jsonl", "search.json"
 FULL = ("", 1.0)  # the matrix and the fraction of the uncut model

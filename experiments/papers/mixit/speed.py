@@ -14,7 +14,7 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
-from jaxformer.io.run_folder import Memory
+from jaxformer.io.run_folder import MemoryWorkdir
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.text import CausalText
@@ -146,4 +146,4 @@ def _setup(fields: Mapping[str, Any], rules, settings: TrainSettings, seed: int)
 def _turn(setup: Setup, settings: TrainSettings) -> Throughput:
     with jax.enable_x64(False):
         phases = [Phase(settings.steps, setup)]
-        return train_phases(phases, settings, Memory({}), progress=False).session.speed
+        return train_phases(phases, settings, MemoryWorkdir({}), progress=False).session.speed

@@ -11,7 +11,6 @@ launcher reads text and JSON only. It calls `squeue` alone, since a cluster need
 """
 
 import contextlib
-import fcntl
 import json
 import re
 import secrets
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError
+from jaxformer.io.file_lock import wait_for_lock
 
 NAME = "slurm"  # of the folder
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING")
@@ -57,7 +57,7 @@ class Queue:
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".lock", "a") as lock:
             with contextlib.suppress(OSError):  # no locks here: the runs' own remain
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                wait_for_lock(lock)
             yield
 
     def new_submission_folder(self) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import naming, write_atomically
+from jaxformer.io.atomic_files import errors_name, write_atomically
 from jaxformer.models.pretrained import hub, keys
 from jaxformer.models.pretrained.folder import INDEX, SINGLE, listed, shapes
 from jaxformer.models.pretrained.network import Pretrained
@@ -97,7 +97,7 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
     for line in lines:
         parts = [np.asarray(flat[path]) for path in line.ours]
         tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
-    with naming(file):
+    with errors_name(file):
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             temporary.touch()

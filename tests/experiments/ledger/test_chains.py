@@ -13,7 +13,7 @@ from experiments.ledger.rules import OPEN
 from experiments.papers import PAPERS
 from experiments.recipes import finish_run
 from experiments.run import main
-from jaxformer.io.run_folder import write_json
+from jaxformer.io.atomic_files import write_json
 from tests.experiments.conftest import POSTERIOR, instead
 
 KEPT = "attention_paths-posterior-collapsed-paper-*.json"

@@ -132,12 +132,14 @@ def test_a_damaged_state_is_named(tmp_path, capsys):
     from experiments.cli import flags
     from experiments.run import parse
     from jaxformer import build
-    from jaxformer.io.run_folder import config_hash, write_json
+    from jaxformer.io.atomic_files import write_json
+    from jaxformer.io.run_folder import config_hash
 
     command = parse(TINY)
     held = {"config": flags.plain(command.config.copy_and_resolve_references())}
     write_json(
-        workdir / "config.json", held | {"config_hash": config_hash(build.said(held["config"]))}
+        workdir / "config.json",
+        held | {"config_hash": config_hash(build.config_identity(held["config"]))},
     )
     assert main([*TINY, f"--workdir={workdir}"]) == 2
     assert "state.npz is damaged" in capsys.readouterr().err

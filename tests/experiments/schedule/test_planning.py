@@ -5,12 +5,12 @@ import pytest
 from experiments import recipes
 from experiments.cli import flags
 from experiments.ledger.item import Cell, Item, Paper
-from experiments.ledger.record import Record
+from experiments.ledger.record import SCHEMA, Record
 from experiments.ledger.rules import above, gap, of, over
 from experiments.schedule import launch, planning, running
 from experiments.schedule.estimates import Estimator, written_seconds
 from jaxformer import build
-from jaxformer.io.run_folder import SCHEMA, config_hash
+from jaxformer.io.run_folder import config_hash
 
 RETRIEVAL = "configs/mixit/retrieval.py:variant={}"
 
@@ -41,7 +41,7 @@ def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
     held = {
         "schema": SCHEMA,
         "config": config,
-        "config_hash": config_hash(build.said(config)),
+        "config_hash": config_hash(build.config_identity(config)),
         "config_file": planning.config_string(cell, scale),
         "overrides": dict(cell.overrides) | ({"n_seeds": seeds} if seeds != 3 else {}),
         "seeds": list(range(seeds)),

@@ -65,7 +65,7 @@ def test_without_optuna_one_line_says_what_to_install(monkeypatch, capsys):
 STAND_IN = """
 import json, math, pathlib, sys
 sys.path.insert(0, {root!r})
-from jaxformer.io.run_folder import sealed
+from jaxformer.io.atomic_files import with_checksum
 words = dict(word.partition("=")[::2] for word in sys.argv[1:])
 folder = pathlib.Path(words["--workdir"])
 folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ score = 1 - abs(math.log10(rate) + 3) / 10 - abs(int(words["--config.model.layer
 metrics = {{"accuracy": {{"mean": score, "sem": 0.0, "n": 1}}}}
 one = {{"seed": 0, "learning_rate": rate, "validation_accuracy": score, "metrics": metrics}}
 held = {{"config": {{}}, "metrics": metrics, "seeds": [0], "members": [one]}}
-(folder / "result.json").write_text(json.dumps(sealed(held)))
+(folder / "result.json").write_text(json.dumps(with_checksum(held)))
 """
 
 

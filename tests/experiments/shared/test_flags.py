@@ -9,7 +9,7 @@ from experiments.ledger.record import run_name
 from experiments.run import main, parse
 from experiments.schedule import grids
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import dumps
+from jaxformer.io.atomic_files import dumps
 
 RETRIEVAL = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
 

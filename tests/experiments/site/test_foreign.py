@@ -13,7 +13,7 @@ from experiments.ledger import read
 from experiments.ledger.ledger import ledger
 from experiments.site import html, markdown
 from experiments.site.html import page
-from jaxformer.io.run_folder import dumps, write_json
+from jaxformer.io.atomic_files import dumps, write_json
 from tests.experiments import made_up
 from tests.experiments.site.reader import Reader
 

@@ -18,7 +18,7 @@ from experiments.site import demo_sentences, markdown, opening
 from experiments.site.html import page
 from experiments.site.overview import kind, overview
 from jaxformer.core.errors import UserError
-from jaxformer.io.run_folder import write_json
+from jaxformer.io.atomic_files import write_json
 from tests.experiments import made_up
 
 

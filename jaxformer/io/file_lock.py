@@ -1,0 +1,35 @@
+"""Advisory locks on open files, which the system releases when their process ends."""
+
+import fcntl
+import os
+from typing import Any
+
+
+def try_lock(file: Any, shared: bool = False) -> bool:
+    """Locks an open file until it is closed, without waiting.
+
+    Args:
+        file: an open file, or its descriptor.
+        shared: whether others may hold a shared lock at the same time.
+
+    Returns:
+        False if another process holds the lock.
+
+    Raises:
+        OSError: on a file system without locks.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(file: Any) -> None:
+    """Locks an open file until it is closed, after all others have released it."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def refuse_links(name: str, flags: int) -> int:
+    """An opener for `open` that fails on links, which could lead to the file of another user."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
