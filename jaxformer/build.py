@@ -70,8 +70,8 @@ SETTINGS = {
     "devices": DeviceSettings,
     "train": TrainSettings,
 }
-# Later fields of sections without a dataclass, and the values at which they are off. Fields that are
-# off are no part of a config's identity, so that older records stay valid.
+# Later fields of sections without a dataclass, and the values at which they are off. Fields that
+# are off are no part of a config's identity, so that older records stay valid.
 FIELDS_OFF: dict[str, dict[str, Any]] = {
     "bayes": {"draws": 0},
     "data": {"file": "", "folder": ""},
