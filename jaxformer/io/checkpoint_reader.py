@@ -167,25 +167,24 @@ def _read_step(folder: Path, step: int) -> Checkpoint:
     with silent_orbax() as ocp:
         saved_note = ocp.JsonCheckpointHandler().restore(folder / str(step) / "note")
         note, hashes = _verify_note(saved_note, step)
-        arrays = _read_arrays(ocp, folder / str(step) / "state")
-    for path in {**hashes, **arrays}:
-        if arrays.get(path) is None or array_sha256(arrays[path]) != hashes.get(path):
+        arrays = _read_arrays(ocp, folder / str(step) / "state", list(hashes))
+    for path in hashes:
+        if arrays.get(path) is None or array_sha256(arrays[path]) != hashes[path]:
             raise ValueError(f"{path} does not have its sha256")
     return Checkpoint(step, arrays, note)
 
 
-def _read_arrays(ocp: Any, folder: Path) -> dict[str, Any]:
+def _read_arrays(ocp: Any, folder: Path, names: list[str]) -> dict[str, Any]:
     """Reads {path: array} into the memory of the host, whatever devices they were saved from."""
     handler = ocp.PyTreeCheckpointHandler(type_handler_registry=_type_handlers(ocp))
-    shapes = dict(ocp.StandardCheckpointHandler().metadata(folder))
-    like = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in shapes.items()}
-    as_numpy = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in like}
-    return dict(handler.restore(folder, args=ocp.args.PyTreeRestore(like, as_numpy)))
+    structure = {path: np.zeros(()) for path in names}  # shapes are those of the files
+    as_numpy = {path: ocp.RestoreArgs(restore_type=np.ndarray) for path in names}
+    return dict(handler.restore(folder, args=ocp.args.PyTreeRestore(structure, as_numpy)))
 
 
 @functools.cache
 def _type_handlers(ocp: Any) -> Any:
-    """Returns Orbax's handlers of arrays, of which the one for NumPy ends all reads it began.
+    """Returns Orbax's handlers of arrays; the one for NumPy ends all reads before it raises.
 
     Orbax raises the first error of many concurrent reads and closes the event loop. Each read that
     completes later then prints a traceback, "Event loop is closed".
