@@ -64,12 +64,12 @@ def test_a_users_file_beside_out_is_refused_and_kept(file, tmp_path, capsys):
     partial.mkdir()
     (partial / "thesis.txt").write_text("years of work")
     assert ask(tmp_path / "keep", f"--dataset=text:{file}") == 2
-    assert f"{partial} holds 'thesis.txt', which this program did not write" in said(capsys)
+    assert f"{partial} contains 'thesis.txt', which this program did not write" in said(capsys)
     assert [f.name for f in partial.iterdir()] == ["thesis.txt"]
     (partial / "thesis.txt").rename(partial / "tokens.bin")
     (partial / "tokenizer.json").mkdir()
     assert ask(tmp_path / "keep", f"--dataset=text:{file}") == 2
-    assert "holds 'tokenizer.json', which" in said(capsys) and (partial / "tokens.bin").exists()
+    assert "contains 'tokenizer.json', which" in said(capsys) and (partial / "tokens.bin").exists()
 
 
 def test_a_file_that_a_kill_left_half_written_is_no_part_of_the_tokens(file, tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_rules_of_ones_own_are_never_recorded_under_a_variants_name(file, field,
 )
 def test_what_is_spelled_is_read_back(field, value):
     config = flags.configured("configs/attention_paths/oneshot.py", {field: [*value]})
-    assert flags.flat(config.to_dict())[field] == value
+    assert flags.flatten_config(config.to_dict())[field] == value
 
 
 def test_a_variants_own_rules_and_other_fields_keep_its_name():
