@@ -1,4 +1,7 @@
-"""Synthetic indirect object identification: Figures 19 and 20, and whether the task is known."""
+"""Claims on synthetic indirect object identification: Figures 19 and 20, and guessing beside them.
+
+At the end of a sequence two tokens have followed the trigger: one once, the other twice.
+"""
 
 import functools
 
@@ -6,17 +9,19 @@ from experiments.ledger.item import OURS, Item, cell_of
 from experiments.ledger.rules import above, of, trivial
 
 config = functools.partial(cell_of, "associations", "ioi")
-DEPTHS = (3, 4, 5, 6, 7)
-RARER = {n: f"{n} layers, rarer" for n in DEPTHS}
-SGD = {name: config(f"layers={n},reading=rarer") for n, name in RARER.items()}
+DEPTHS = {f"{n} layers, rarer": n for n in (3, 4, 5, 6, 7)}
+SGD = {name: config(f"layers={n},reading=rarer") for name, n in DEPTHS.items()}
 MORE = "3 layers, more"
-READINGS = {**{name: n for n, name in RARER.items()}, MORE: 3}
+READINGS = DEPTHS | {MORE: 3}
 ADAM = {f"{n} layers": config(f"layers={n},optimizer=adam,reading=rarer") for n in (3, 4, 5)}
-CONSTRUCTED = "The construction makes ybar the rarer successor, the prose the more frequent one."
-GUESS = "Two tokens follow the trigger: a guess among them is right half of the time."
-CLIP = "Gradients are clipped at 1, which the paper does not name. The rate is {}."
+READINGS_NOTE = (
+    "The answer is the rarer successor in the paper's construction, the more frequent one in its "
+    "prose."
+)
+GUESS = "Two tokens follow the trigger, so that a guess among them is right half of the time."
+CLIP = "Gradients are clipped at 1, which the paper does not mention; the rate is {}."
 DIVERGED = (
-    f"{CLIP.format('.03')} B.6 says that all results are stable at rates from .001 to .03; at "
+    f"{CLIP.format('.03')} Its Appendix B.6 calls all results stable at rates from .001 to .03; at "
     ".03 without the clip these runs diverged (not recorded)."
 )
 
@@ -25,45 +30,46 @@ IOI_SGD = Item(
     "Synthetic IOI with SGD: dropping the last MLP improves the accuracy at 3 to 7 layers.",
     SGD | {MORE: config("layers=3,reading=more")},
     {
-        f"{name}: without the last MLP the accuracy is higher": above(
+        f"{name}: dropping the last MLP raises the accuracy": above(
             of(name, f"accuracy_clean_gain_without_f{n}"), 0.0
         )
         for name, n in READINGS.items()
     },
     metric="p_correct",
-    note=f"{CONSTRUCTED} {DIVERGED}",
+    note=f"{READINGS_NOTE} {DIVERGED}",
     checks={
-        f"{name}: without the last MLP the answer is likelier": above(
+        f"{name}: dropping the last MLP makes the answer likelier": above(
             of(name, f"p_correct_gain_without_f{n}"), 0.0
         )
         for name, n in READINGS.items()
     },
 )
+IOI_ADAM_RULES = {}
+for cell in ("3 layers", "4 layers"):
+    IOI_ADAM_RULES |= {
+        f"{cell}: the last MLP at 1 % of its rank raises the accuracy": above(
+            of(cell, "accuracy_clean_at_0.01"), of(cell, "accuracy_clean")
+        ),
+        f"{cell}: the last MLP at 1 % of its rank lowers the loss": above(
+            of(cell, "loss"), of(cell, "loss_at_0.01")
+        ),
+    }
 IOI_ADAM = Item(
     "Figure 20",
     "With Adam: the first matrix of the last MLP at 1 % of its rank improves test loss and "
     "accuracy with 3 and 4 layers; 5 layers fail to converge.",
     ADAM,
-    {
-        f"{n} layers: {text} at 1 % of the rank": rule
-        for n in (3, 4)
-        for text, rule in {
-            "more often right": above(
-                of(f"{n} layers", "accuracy_clean_at_0.01"), of(f"{n} layers", "accuracy_clean")
-            ),
-            "a lower loss": above(of(f"{n} layers", "loss"), of(f"{n} layers", "loss_at_0.01")),
-        }.items()
-    }
+    IOI_ADAM_RULES
     | {
-        "5 layers: the loss ends above that of 4": above(
+        "the loss of 5 layers ends above that of 4 layers": above(
             of("5 layers", "loss"), of("4 layers", "loss")
         )
     },
     metric="p_correct",
-    note=f"{CONSTRUCTED} {CLIP.format('.001')} The clip may prevent the failure of 5 layers that "
+    note=f"{READINGS_NOTE} {CLIP.format('.001')} The clip may prevent the failure of 5 layers that "
     "the paper saw.",
     checks={
-        f"{n} layers: the answer is likelier at 1 % of the rank": above(
+        f"{n} layers: the last MLP at 1 % of its rank makes the answer likelier": above(
             of(f"{n} layers", f"p_correct_gain/block_{n - 1}/mlp/in@0.01"), 0.0
         )
         for n in (3, 4)
@@ -71,33 +77,34 @@ IOI_ADAM = Item(
 )
 IOI_KNOWN = Item(
     "Beside Figure 19, guessing",
-    "Does a network of 3 to 7 layers without its last MLP know more than which two tokens followed "
-    "the trigger?",
+    "Does a network of 3 to 7 layers without its last MLP beat a guess among the two tokens that "
+    "followed the trigger?",
     SGD,
     {
-        f"{n} layers: without the last MLP it beats guessing a successor": above(
+        f"{n} layers: without the last MLP the accuracy beats a guess": above(
             of(name, f"accuracy_clean_without_f{n}"), 0.5
         )
-        for n, name in RARER.items()
+        for name, n in DEPTHS.items()
     },
     metric="p_correct",
-    note=f"{GUESS} All seeds share 512 clean examples, whose own error, .02, no rule counts: "
-    "that 3 layers hold, by .08, may be luck. Of the noisy set, who always says the noise is right "
-    f"in .48. {DIVERGED}",
+    note=f"{GUESS} All seeds share 512 clean examples, whose error, .02, no rule includes; 3 "
+    "layers beat a guess by .08, which may be chance. On the noisy set, always predicting the "
+    f"noise is right in .48. {DIVERGED}",
     checks={
-        f"{n} layers, whole, noisy data: above always saying the noise": above(
+        f"{n} layers: on noisy data the whole network beats always predicting the noise": above(
             of(name, "accuracy"), trivial(name, "best_constant")
         )
-        for n, name in RARER.items()
+        for name, n in DEPTHS.items()
     },
     flags=(OURS,),
 )
 IOI_ADAM_KNOWN = Item(
     "Beside Figure 20, guessing",
-    "With Adam, and the last MLP cut to 1 %: do 3 and 4 layers know more than that?",
+    "With Adam and the last MLP at 1 % of its rank, do 3 and 4 layers beat a guess among the two "
+    "tokens that followed the trigger?",
     ADAM,
     {
-        f"{n} layers: at 1 % it beats guessing a successor": above(
+        f"{n} layers: with the last MLP at 1 % of its rank the accuracy beats a guess": above(
             of(f"{n} layers", "accuracy_clean_at_0.01"), 0.5
         )
         for n in (3, 4)

@@ -1,74 +1,123 @@
-"""What the recall figures claim, in words and as rules, whatever the size of the networks."""
+"""Claims of the recall figures with their rules, which rows at several network sizes share.
+
+F1 and F2 are the feed-forward layers of the two blocks. Probabilities are those on clean data.
+Attention is that of the second layer: on the answer, and on the noise after a trigger.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from experiments.ledger.rules import Rule, above, near, of
 
 GAIN_1, GAIN_2 = (f"p_correct_gain_without_f{i}" for i in (1, 2))
-STILL = 0.05  # what the last quarter may add on a plateau
+PLATEAU_CHANGE = 0.05  # the largest change of a metric in the last quarter of a plateau
 
 
-def still(metric: str) -> Rule:
-    return near(f"late_change/{metric}", 0.0, STILL)
+class Claim(NamedTuple):
+    """A claim of the paper in one sentence, and the rules that test it."""
+
+    sentence: str
+    rules: Mapping[str, Rule]
 
 
-HALF_THEN_RIGHT = (
-    "The full model says the noise half of the time on clean data; without F2 it is right (0.98)."
+def plateau(*metrics: str) -> dict[str, Rule]:
+    """Returns a rule for each metric: it changes by at most .05 in the last quarter of training."""
+    names = {GAIN_1: "the gain without F1", GAIN_2: "the gain without F2"}
+    return {
+        f"{names.get(metric, 'the previous-token score')} is at its plateau": near(
+            f"late_change/{metric}", 0.0, PLATEAU_CHANGE
+        )
+        for metric in metrics
+    }
+
+
+def attends_to_answer(cell: str = "", when: str = "") -> dict[str, Rule]:
+    """Returns the rules that a cell's second layer attends to the answer, not to the noise."""
+    return {
+        f"{when}attention on the answer exceeds that on the noise by .3": above(
+            of(cell, "attention_difference"), 0.3
+        ),
+        f"{when}attention on the noise is below .1": above(0.1, of(cell, "attention_noise")),
+        f"{when}attention on the answer is above .8": above(of(cell, "attention_target"), 0.8),
+    }
+
+
+def noise_peaks(cell: str = "", when: str = "") -> dict[str, Rule]:
+    """Returns the rules that a cell's noise is near 1 within 20 steps, and .5 at the end."""
+    return {
+        f"{when}the noise exceeds a probability of .9 within 20 steps": above(
+            of(cell, "p_noise_peak"), 0.9
+        ),
+        f"{when}the noise ends at a probability of .5, within .1": near(
+            of(cell, "p_noise"), 0.5, 0.1
+        ),
+    }
+
+
+SURGERY = Claim(
+    "On clean data the full model predicts the noise half of the time; without F2 the answer has "
+    "probability .98.",
+    {
+        "the noise has a probability of .5, within .1": near("p_noise", 0.5, 0.1),
+        "without F2 the answer is .2 likelier": above("p_correct_without_f2", "p_correct", by=0.2),
+        "without F2 the noise has a probability below .1": above(0.1, "p_noise_without_f2"),
+        "without F2 the answer has a probability of .98, within .02": near(
+            "p_correct_without_f2", 0.98, 0.02
+        ),
+        "most seeds learn the noise before the answer": above("noise_first", 0.5),
+    },
 )
-SURGERY = {
-    "the noise half of the time": near("p_noise", 0.5, 0.1),
-    "without F2 the answer is likelier": above("p_correct_without_f2", "p_correct", by=0.2),
-    "without F2 the noise is gone": above(0.1, "p_noise_without_f2"),
-    "without F2 correct with 0.98": near("p_correct_without_f2", 0.98, 0.02),
-    "the noise is learned first": above("noise_first", 0.5),
-}
-MAPPED = "F2 maps tokens to the noise; values copy; the first layer attends to the previous token."
-MEMORIES = {
-    "F2 says the noise for the trigger": above("margin_f2", 0.0),
-    "F2 says the noise for nearly all tokens": above("recall_noise", 0.9),
-    "layer 1 finds the previous token": above("recall_previous", 0.9),
-    "values copy": above("recall_values", 0.9),
-}
-BOTH_MLPS = (
-    "F1, F2 both MLPs: without F2 correct near 1; without F1 the noise has a high probability, "
-    "more than before and more than a half."
+ATTENTION = Claim(
+    "Attention of the second layer is on the token after the trigger and avoids the noise; after "
+    "clean training it is on both alike.",
+    {
+        "fine-tuning widens the gap between attention on the answer and on the noise": above(
+            of("finetune", "attention_difference"), of("finetune", "attention_difference_clean")
+        ),
+        "after clean training attention on the answer and on the noise agree within .1": near(
+            of("finetune", "attention_difference_clean"), 0.0, 0.1
+        ),
+    }
+    | attends_to_answer("recall", "trained with noise: ")
+    | attends_to_answer("finetune", "fine-tuned: "),
 )
-# Of the attention of the second layer: on what follows the trigger, and on the noise there.
-AVOIDS = {
-    "fine-tuned: it avoids the noise more than after clean training": above(
-        of("finetune", "attention_difference"), of("finetune", "attention_difference_clean")
-    ),
-    "clean: both alike": near(of("finetune", "attention_difference_clean"), 0.0, 0.1),
-} | {
-    f"{words}: {text}": rule
-    for words, cell in {"trained with noise": "recall", "fine-tuned": "finetune"}.items()
-    for text, rule in {
-        "it avoids the noise": above(of(cell, "attention_difference"), 0.3),
-        "the noise has less than .1": above(0.1, of(cell, "attention_noise")),
-        "the answer has more than .8": above(of(cell, "attention_target"), 0.8),
-    }.items()
-}
-LIKELY = {
-    "without F2 correct near 1": above("p_correct_without_f2", 0.95),
-    "without F1 the noise is likelier than before": above(0.0, "p_noise_drop_without_f1"),
-    "without F1 the noise is likelier than not": above("p_noise_without_f1", 0.5),
-}
-BOTH_CUTS = "F1 an MLP, F2 linear: both cuts help, and that of F1 has the lower test loss."
-EITHER = {
-    "without F2 better": above(GAIN_2, 0.0),
-    "without F1 better": above(GAIN_1, 0.0),
-    "without F1 the lower loss": above("loss_without_f2", "loss_without_f1"),
-}
-PEAKS = (
-    "The noise is near 1 within steps and then nearly one half, from scratch and in fine-tuning."
+MEMORIES = Claim(
+    "F2 maps tokens to the noise, values copy, and the first layer attends to the previous token.",
+    {
+        "for the trigger F2 gives the noise the largest logit": above("margin_f2", 0.0),
+        "F2 gives the noise the largest logit for more than 90 % of tokens": above(
+            "recall_noise", 0.9
+        ),
+        "layer 1 scores the previous token highest at more than 90 % of positions": above(
+            "recall_previous", 0.9
+        ),
+        "values copy more than 90 % of tokens": above("recall_values", 0.9),
+    },
 )
-PEAK = {
-    f"{words}: {text}": rule
-    for words, cell in {"from scratch": "recall", "fine-tuned": "finetune"}.items()
-    for text, rule in {
-        "near 1 at first": above(of(cell, "p_noise_peak"), 0.9),
-        "one half at the end": near(of(cell, "p_noise"), 0.5, 0.1),
-    }.items()
-}
-LOOKS = (
-    "Attention of the second layer looks at what follows the trigger and avoids the noise; after "
-    "clean training it looks at both alike."
+PEAK = Claim(
+    "The noise is near 1 within steps and then near one half, from scratch and in fine-tuning.",
+    noise_peaks("recall", "from scratch ") | noise_peaks("finetune", "in fine-tuning "),
 )
+BOTH_MLPS = Claim(
+    "F1 and F2 are MLPs: without F2 the answer is near 1; without F1 the noise is likelier than "
+    "before and than not.",
+    {
+        "without F2 the answer has a probability above .95": above("p_correct_without_f2", 0.95),
+        "without F1 the noise is likelier than in the full model": above(
+            0.0, "p_noise_drop_without_f1"
+        ),
+        "without F1 the noise has a probability above .5": above("p_noise_without_f1", 0.5),
+    },
+)
+F2_LINEAR = Claim(
+    "F1 is an MLP, F2 is linear: dropping either helps, and dropping F1 has the lower test loss.",
+    {
+        "without F2 the answer is likelier": above(GAIN_2, 0.0),
+        "without F1 the answer is likelier": above(GAIN_1, 0.0),
+        "the loss without F1 is below that without F2": above("loss_without_f2", "loss_without_f1"),
+    },
+)
+F1_LINEAR_RULES = {
+    "without F2 the answer is .1 likelier": above(GAIN_2, 0.1),
+    "without F1 the answer is less likely": above(0.0, GAIN_1),
+}

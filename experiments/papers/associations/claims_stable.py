@@ -1,12 +1,12 @@
-"""Do the results stand at other learning rates (Appendix B.6) and shares of noise (Section 3)?
+"""Claims that results hold at other learning rates (Appendix B.6) and shares of noise (Section 3).
 
-A seed that diverges at one rate from .001 to .03 is enough to say no. That rule is older than its
-record; that fine-tuning diverged was seen before in runs that were not kept. The rules on other
+One seed that diverges at a rate from .001 to .03 refutes the claim. That rule is older than its
+record, but divergence in fine-tuning had been seen in runs that were not kept. The rules on other
 shares of noise were written before their runs.
 """
 
 from experiments.ledger.item import Cell, Item, cell_of
-from experiments.ledger.rules import above, lost, near, of, share_of
+from experiments.ledger.rules import Rule, above, lost, near, of, share_of
 
 RATE = {"optim.learning_rate": "0.03"}
 SHORT = {"recall.pretrain_steps": "1500", "train.steps": "3000"}
@@ -20,40 +20,44 @@ STABLE = Item(
         "fine-tuning": Cell(FINETUNE, RATE | SHORT),
     },
     {
-        "recall at .03: no seed diverges": near(lost("recall"), 0.0, 0.0),
-        "fine-tuning at .03: no seed diverges": near(lost("fine-tuning"), 0.0, 0.0),
+        f"at rate .03 no seed of {cell} diverges": near(lost(cell), 0.0, 0.0)
+        for cell in ("recall", "fine-tuning")
     },
     metric="p_noise",
-    note="d = 64, N = 32, T = 64, batches of 64 sequences. Fine-tuning: 1,500 clean steps, then "
+    note="d = 64, N = 32, T = 64, batches of 64 sequences. Fine-tuning has 1,500 clean steps, then "
     "1,500 noisy ones, all at .03. The rows to the plateau fine-tune at .01.",
     late=True,
 )
 
+
+def at_alpha(alpha: str) -> dict[str, Rule]:
+    """Returns the rules that F2 predicts a share of noise, and the network without F2 does not."""
+    cell = f"alpha = {alpha}"
+    return {
+        f"{cell}: the noise has a probability of alpha, within .1": near(
+            of(cell, "p_noise"), float(alpha), 0.1
+        ),
+        f"{cell}: without F2 the noise is less than half as likely": above(
+            share_of(of(cell, "p_noise"), 0.5), of(cell, "p_noise_without_f2")
+        ),
+        f"{cell}: without F2 the answer is likelier": above(
+            of(cell, "p_correct_without_f2"), of(cell, "p_correct")
+        ),
+    }
+
+
 ALPHAS = ("0.3", "0.7")
 OTHER_NOISE = Item(
     "Section 3, other shares of noise",
-    "Any other constant alpha leads to similar observations: the full model says the noise as "
-    "often as in training, and without F2 the answer.",
+    "Any other constant alpha leads to similar observations: the full model predicts the noise as "
+    "often as in training, and without F2 it predicts the answer.",
     {
         f"alpha = {alpha}": Cell(
             "configs/associations/recall.py", {"task.alpha": alpha}, scales=("small",)
         )
         for alpha in ALPHAS
     },
-    {
-        f"alpha = {alpha}: {text}": rule
-        for alpha in ALPHAS
-        for cell in (f"alpha = {alpha}",)
-        for text, rule in {
-            "the noise has this probability": near(of(cell, "p_noise"), float(alpha), 0.1),
-            "without F2 the noise loses more than half of it": above(
-                share_of(of(cell, "p_noise"), 0.5), of(cell, "p_noise_without_f2")
-            ),
-            "without F2 the answer is likelier": above(
-                of(cell, "p_correct_without_f2"), of(cell, "p_correct")
-            ),
-        }.items()
-    },
+    at_alpha(ALPHAS[0]) | at_alpha(ALPHAS[1]),
     metric="p_correct_without_f2",
     note="32 symbols, T = 64, d = 128, rate .1, 300 steps of 64 sequences.",
 )
