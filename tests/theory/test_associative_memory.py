@@ -56,7 +56,7 @@ def test_the_constant_of_any_n():
 
 @pytest.mark.parametrize("n", [2, 5])
 def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
-    """W from (a, b): its columns sum to zero along the flow; then autodiff at that W."""
+    """Automatic differentiation at the W of (a, b), whose columns sum to zero along the flow."""
     alpha, a, b = 0.3, -1.3, -0.4
     correct = -((n - 1) * a + b) / (n + 1)
     w = jnp.full((n, n), correct + a) - a * jnp.eye(n)
@@ -74,7 +74,7 @@ def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
     sigma = jnp.linalg.svd(w, compute_uv=False)
     signal, noise = memory.singular_values(a, b, n)
     np.testing.assert_allclose(jnp.sort(sigma), jnp.sort(jnp.array([signal] * (n - 1) + [noise])))
-    if n == 2:  # the printed flow, in the coordinates of (43)
+    if n == 2:  # the paper's flow, in the coordinates of (43)
         b1 = jnp.array([[1.0, -1], [-1, 1], [0, 0]])
         b2 = jnp.array([[1.0, 1], [1, 1], [-2, -2]])
         beta = jnp.array([-a / 2, (a / 2 - b) / 3])
@@ -86,8 +86,8 @@ def test_the_reduced_flow_is_the_gradient_of_the_cross_entropy(n):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 4])
-def test_the_matrix_flows_as_predicted(n):
-    """Autodiff of the cross-entropy of W in random orthonormal embeddings, and its SVD."""
+def test_the_flow_of_the_matrix_agrees_with_the_reduced_flow(n):
+    """`measure` differentiates the cross-entropy of W and takes its SVD."""
     alpha, times = np.array([0.1, 0.3]), np.array([0.0, 3.0, 8e4])
     rank = 1
     predicted = memory.predict(alpha, times, n, rank)
@@ -101,7 +101,7 @@ def test_the_matrix_flows_as_predicted(n):
 
 
 @pytest.mark.slow
-def test_the_coordinates_flow_as_printed():
+def test_the_coordinates_follow_the_printed_flow():
     times = np.array([0.5, 30.0, 1e4])
     predicted = memory.predict(0.3, times, kind="coordinates")
     measured = memory.measure(jax.random.key(1), 0.3, times, kind="coordinates")
@@ -110,7 +110,7 @@ def test_the_coordinates_flow_as_printed():
 
 
 def test_truncations_by_svd():
-    """The closed forms of every truncation that does not depend on the basis, by SVD of W(a, b)."""
+    """Closed forms of each truncation that is independent of the basis, against the SVD of W."""
     for n, a, b in ((2, -5.0, -0.8), (4, -10.5, -0.85), (4, -2.9, -1.0), (3, -6.0, -0.9)):
         correct = -((n - 1) * a + b) / (n + 1)
         w = np.vstack([np.full((n, n), correct + a) - a * np.eye(n), np.full(n, correct + b)])
@@ -123,10 +123,10 @@ def test_truncations_by_svd():
                 np.testing.assert_allclose(np.diagonal(p), out[0], rtol=1e-8)
                 np.testing.assert_allclose(p[n], out[1], rtol=1e-8)
             elif rank in (0, n):
-                raise AssertionError("these are always defined")
+                raise AssertionError(f"rank {rank} of {n} must be defined")
 
 
-def test_rank_one_forgets_the_noise_for_two_inputs():
+def test_rank_one_removes_the_noise_for_two_inputs():
     golden = GOLDEN["rank"]["n2_alpha03_t4e4"]
     out = at_alpha_03(memory.predict(ALPHAS, TIMES), 1)
     np.testing.assert_allclose([out.correct, out.noise], [0.7, 0.3], atol=1e-4)
@@ -135,7 +135,7 @@ def test_rank_one_forgets_the_noise_for_two_inputs():
     np.testing.assert_allclose(out.truncated_noise * 200, root, atol=5e-4)
 
 
-def test_rank_one_is_the_noise_for_four_inputs():
+def test_rank_one_keeps_only_the_noise_for_four_inputs():
     golden = GOLDEN["rank"]["n4_alpha03_t8e4"]
     times = [1e4, 8e4, 1e6]
     out = at_alpha_03(memory.predict(ALPHAS, times, n=4, rank=1), 1)
@@ -147,7 +147,7 @@ def test_rank_one_is_the_noise_for_four_inputs():
 
 
 def crossing_time(alpha, n):
-    """When sigma_noise overtakes sigma_signal for good; inf if not before t = 1e6."""
+    """Returns the last time at which sigma_noise overtakes sigma_signal; inf after t = 1e6."""
     times = jnp.geomspace(1e-2, 1e6, 4000)
     signal, noise = memory.singular_values(*memory.gradient_flow(alpha, times, n), n)
     lead = np.asarray(noise - signal)
@@ -160,7 +160,7 @@ def crossing_time(alpha, n):
 
 @pytest.mark.slow
 def test_crossing_times():
-    """To first order it is C exp(n |b|/(n - 1 - sqrt(n + 1))) with b = log(alpha/(1-alpha))."""
+    """The first-order time is C exp(n |b|/(n - 1 - sqrt(n + 1))), b = log(alpha/(1-alpha))."""
     golden = GOLDEN["rank"]
     assert abs(crossing_time(0.3, 4) - golden["n4_alpha03_crossing"]) < 1
     constant, level = float(memory.asymptotic_constant(0.3, 4)), abs(np.log(0.3 / 0.7))
@@ -182,11 +182,11 @@ def test_figure_18(dimension):
 @pytest.mark.slow
 def test_flows_are_jit_and_vmap_safe():
     times = jnp.array([1.0, 100.0])
-    plain = memory.gradient_flow(0.3, times)
+    direct = memory.gradient_flow(0.3, times)
     mapped = jax.vmap(lambda alpha: memory.gradient_flow(alpha, times))(jnp.array([0.3]))
-    np.testing.assert_allclose(mapped.a[0], plain.a, rtol=1e-7)
+    np.testing.assert_allclose(mapped.a[0], direct.a, rtol=1e-7)
     shuffled = memory.gradient_flow(0.3, times[::-1])
-    np.testing.assert_allclose(shuffled.a[::-1], plain.a, rtol=1e-12)
+    np.testing.assert_allclose(shuffled.a[::-1], direct.a, rtol=1e-12)
 
 
 def test_bad_input():

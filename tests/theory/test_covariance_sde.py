@@ -14,13 +14,13 @@ from theory.covariance_sde import Mixing
 from theory.covariance_sde.solver import centre
 
 VARIANTS = {
-    "plain": Mixing(),
+    "unmasked": Mixing(),
     "causal": Mixing(causal=True),
     "heads": Mixing(heads=2, scale="head"),
     "projection": Mixing(causal=True, output_projection=True),
     "number": Mixing(scale=0.2),
 }
-EVERYTHING = Mixing(causal=True, heads=2, output_projection=True, scale="head")
+ALL_VARIANTS = Mixing(causal=True, heads=2, output_projection=True, scale="head")
 
 
 def some_phi(m: int, seed: int = 0) -> np.ndarray:
@@ -29,7 +29,7 @@ def some_phi(m: int, seed: int = 0) -> np.ndarray:
 
 
 def z_scores(samples, mean, covariance) -> tuple[float, float]:
-    """Largest |z| of the means, root mean square z of the covariances."""
+    """Returns the largest |z| of the means and the root mean square z of the covariances."""
     upper = np.triu_indices(mean.shape[-1])
     x = np.asarray(samples)[:, upper[0], upper[1]]
     z_mean = (x.mean(0) - np.asarray(mean)[upper]) / (x.std(0) / len(x) ** 0.5)
@@ -46,7 +46,7 @@ def test_drift_is_b_times_the_identity():
     b = np.trace(phi) / 5 - phi.sum() / 25
     np.testing.assert_allclose(cs.drift(phi), b * np.eye(5), rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(cs.drift(phi, Mixing(heads=4, scale="head")), 4 * b * np.eye(5))
-    # Identical tokens have nothing to mix; a batch is the same as its members.
+    # Identical tokens have no drift, and a batch has the drifts of its members.
     np.testing.assert_allclose(cs.drift(np.ones((3, 3))), 0, atol=1e-15)
     both = np.stack([phi, some_phi(5, 1)])
     np.testing.assert_allclose(cs.drift(both)[1], cs.drift(both[1]))
@@ -81,19 +81,19 @@ def _index_pairs(m):
 
 def test_covariance_variants_are_positive_and_scale():
     phi = some_phi(4)
-    plain, two = cs.covariance(phi), cs.covariance(phi, Mixing(output_projection=True))
-    value = two - plain  # one more Sigma^v
+    unmasked = cs.covariance(phi)
+    value = cs.covariance(phi, Mixing(output_projection=True)) - unmasked  # one more Sigma^v
     a, b = np.triu_indices(4)
     np.testing.assert_allclose(np.diag(value), phi[a, a] * phi[b, b] + phi[a, b] ** 2, rtol=1e-12)
-    np.testing.assert_allclose(cs.covariance(phi, Mixing(heads=4)) - value, (plain - value) / 4)
-    np.testing.assert_allclose(cs.covariance(phi, Mixing(heads=4, scale="head")), plain)
+    np.testing.assert_allclose(cs.covariance(phi, Mixing(heads=4)) - value, (unmasked - value) / 4)
+    np.testing.assert_allclose(cs.covariance(phi, Mixing(heads=4, scale="head")), unmasked)
     for mixing in VARIANTS.values():
         assert np.linalg.eigvalsh(cs.covariance(phi, mixing, width=20)).min() > -1e-12
 
 
 def test_exact_covariance_tends_to_the_sde():
     phi = some_phi(4)
-    for name in ("plain", "causal", "heads", "projection"):
+    for name in ("unmasked", "causal", "heads", "projection"):
         mixing = VARIANTS[name]
         limit = cs.covariance(phi, mixing)
         gaps = [
@@ -141,7 +141,7 @@ def test_mean_in_closed_form():
     "mixing",
     [
         Mixing(),
-        EVERYTHING,
+        ALL_VARIANTS,
         *(pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS.values() if v != Mixing()),
     ],
 )
@@ -155,30 +155,30 @@ def test_one_layer_has_the_exact_moments(mixing):
 
 def test_the_literal_recursion_has_the_exact_moments():
     phi, n = some_phi(4), 8
-    network = {"mixing": EVERYTHING, "network": cs.Network()}
+    network = {"mixing": ALL_VARIANTS, "network": cs.Network()}
     samples = cs.measure(jax.random.key(2), phi, n, 1, 40_000, **network)
-    mean = cs.one_step_mean(phi, n, EVERYTHING)
-    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, EVERYTHING))
+    mean = cs.one_step_mean(phi, n, ALL_VARIANTS)
+    worst, rms = z_scores(samples, mean, cs.one_step_covariance(phi, n, ALL_VARIANTS))
     assert worst < 4 and 0.5 < rms < 1.5
 
 
 def test_a_decoder_without_skips_norms_and_mlps_is_the_recursion():
     phi, n, layers = some_phi(4), 8, [0, 1, 2]
     key, decoder = jax.random.key(3), cs.Decoder()
-    samples = cs.measure(key, phi, n, 2, 8_000, layers, EVERYTHING, decoder)
+    samples = cs.measure(key, phi, n, 2, 8_000, layers, ALL_VARIANTS, decoder)
     np.testing.assert_allclose(samples[:, 0], np.broadcast_to(phi, (8_000, 4, 4)), atol=1e-12)
-    mean = cs.one_step_mean(phi, n, EVERYTHING)
-    worst, rms = z_scores(samples[:, 1], mean, cs.one_step_covariance(phi, n, EVERYTHING))
+    mean = cs.one_step_mean(phi, n, ALL_VARIANTS)
+    worst, rms = z_scores(samples[:, 1], mean, cs.one_step_covariance(phi, n, ALL_VARIANTS))
     assert worst < 4 and 0.5 < rms < 1.5
-    recursion = cs.measure(jax.random.key(4), phi, n, 2, 8_000, mixing=EVERYTHING)
+    recursion = cs.measure(jax.random.key(4), phi, n, 2, 8_000, mixing=ALL_VARIANTS)
     for statistic in (cs.log_trace, cs.correlation):
         x, y = np.asarray(statistic(samples[:, 2])), np.asarray(statistic(recursion))
         assert abs(x.mean() - y.mean()) < 4 * (x.var() / len(x) + y.var() / len(y)) ** 0.5
 
 
-def test_what_the_sde_leaves_out_changes_the_decoder():
+def test_residuals_norms_and_mlps_change_the_decoder():
     phi, decoder = some_phi(4), cs.Decoder(2.0, branch_scale=0.0, use_norm=True, use_mlp=True)
-    networks = {"mixing": EVERYTHING, "network": decoder}
+    networks = {"mixing": ALL_VARIANTS, "network": decoder}
     doubled = cs.measure(jax.random.key(5), phi, 8, 1, 3, **networks)
     np.testing.assert_allclose(doubled, np.broadcast_to(16 * phi, (3, 4, 4)), atol=1e-12)
 
@@ -210,7 +210,7 @@ def test_one_small_step_of_the_variants(variant):
     assert worst < 4 and 0.5 < rms < 1.5
 
 
-def test_paths_stay_positive_and_means_are_met():
+def test_paths_are_positive_and_have_the_exact_means():
     phi, times = some_phi(3), [0.1, 0.5]
     for mixing in (Mixing(), Mixing(causal=True, heads=2, scale="head")):
         paths = cs.predict(jax.random.key(6), phi, 0.5, 4000, 20, times, mixing)
@@ -221,7 +221,7 @@ def test_paths_stay_positive_and_means_are_met():
             assert (jnp.abs(paths[:, i].mean(0) - cs.mean(phi, tau, mixing)) < 4 * error).all()
 
 
-def test_euler_agrees_but_leaves_the_cone():
+def test_euler_agrees_but_leaves_the_positive_cone():
     phi, n = 0.5 * np.eye(3) + 0.5, 1000
     euler = {"mixing": Mixing(causal=True), "solver": cs.Euler()}
     samples = cs.predict(jax.random.key(7), phi, 1 / n, 40_000, 1, **euler)
@@ -246,11 +246,11 @@ def test_saved_times():
 
 def test_jit_and_vmap():
     key, phi = jax.random.key(0), some_phi(3)
-    plain = cs.predict(key, phi, 0.2, 4, 3)
+    direct = cs.predict(key, phi, 0.2, 4, 3)
     jitted = jax.jit(lambda k, x, tau: cs.predict(k, x, tau, 4, 3))(key, phi, 0.2)
-    np.testing.assert_allclose(plain, jitted, rtol=1e-12)
+    np.testing.assert_allclose(direct, jitted, rtol=1e-12)
     many = jax.vmap(lambda x: cs.predict(key, x, 0.2, 4, 3))(jnp.stack([phi, 2 * phi]))
-    np.testing.assert_allclose(many[1], 2 * plain, rtol=1e-10)  # the SDE is homogeneous
+    np.testing.assert_allclose(many[1], 2 * direct, rtol=1e-10)  # the SDE is homogeneous
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def gradient_flow(
     Example:
         >>> a, b = gradient_flow(0.3, [1e4, 1e6])
         >>> jnp.exp(a) * jnp.array([1e4, 1e6])  # 4/(3 (1 - alpha)) = 1.9048
-        Array([1.9052, 1.9048])
+        Array([1.90642436, 1.90479244], dtype=float64)
     """
     _check_arguments(alpha, times, n, kind)
     alpha, times = jnp.asarray(alpha, float), jnp.asarray(times, float)

@@ -157,7 +157,7 @@ def head_scores(U: Array, heads: Sequence[int]) -> list[jax.Array]:
 
     Example:
         >>> head_scores(jnp.eye(4), (2, 2))
-        [Array([1., 1.]), Array([1., 1.])]
+        [Array([1., 1.], dtype=float64), Array([1., 1.], dtype=float64)]
     """
     U = _sum_over_outputs(_check_square(U, heads), heads)
     total = U.sum()

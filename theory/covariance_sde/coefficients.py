@@ -93,7 +93,8 @@ def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -
 
     Example:
         >>> drift(jnp.eye(2))
-        Array([[0.5, 0. ], [0. , 0.5]])
+        Array([[0.5, 0. ],
+               [0. , 0.5]], dtype=float64)
     """
     phi = check_covariance("phi", phi)
     kappa = mixing.rate(phi.shape[-1], width)
