@@ -227,7 +227,7 @@ def _expected_maximum(samples: int, p, N: int, share: float | jax.Array = 1.0) -
     return jnp.where(left > 0, 1 - cdf**N, 0).sum()
 
 
-def _overlap_moments(N: int, T: int, alpha, inputs: str) -> tuple[jax.Array, jax.Array]:
+def _overlap_moments(N: int, T: int, alpha, inputs: str):
     """Returns kappa = E[g] and v = Var[g] of g = <xbar_i, xbar'>, exact for each half of x_t.
 
     With the counts n of sample i and n' of the test sequence, the half E gives
