@@ -1,11 +1,16 @@
-"""Looking inside and changing what is inside, by address: {"block_1/attn/weights": array}.
+"""Reads and changes activations by address, such as "block_1/attn/weights".
 
-    names(model)                                                 every address (models/points.py)
-    capture(model, params, tokens, names=["block_1/attn/heads"]) what is there
-    intervene(model, params, tokens, {"block_1/mlp/output": 0})  logits with something else there
-    patch(model, params, clean, corrupted, patterns, metric)     what each activation carries
+    names(model)                                                  every address
+    capture(model, params, tokens, names=["block_1/attn/heads"])  {address: activation}
+    intervene(model, params, tokens, {"block_1/mlp/output": 0})   logits with other activations
+    patch(model, params, clean, corrupted, patterns, metric)      the effect of each activation
 
-Patterns are those of `paths`. All functions are pure; they work inside jit, grad and vmap.
+`jaxformer.models.activation_points` lists the addresses. Patterns are regular expressions
+(`jaxformer.core.paths`); names of TransformerLens' hooks are aliases. All functions are pure and
+work inside jit, grad and vmap.
+
+Shapes: B batch, T tokens (query positions), S key positions, N width of the residual stream,
+H heads, K head width, V vocabulary, C cases of a patching experiment.
 """
 
 from jaxformer.interp.capture.edits import at, mean, resample, zero

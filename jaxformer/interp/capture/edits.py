@@ -1,6 +1,5 @@
-"""What may take an activation's place, and at which heads and positions."""
+"""Replacements of activations, and the heads and positions to which they apply."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,60 +16,67 @@ Where = int | Sequence[int] | jax.Array | None
 
 
 def zero(value: jax.Array) -> jax.Array:
-    """Zero ablation."""
+    """Zero ablation: returns zeros."""
     return jnp.zeros_like(value)
 
 
 def mean(value: jax.Array) -> jax.Array:
-    """Mean ablation: the mean over the batch, position by position."""
+    """Mean ablation: returns the mean over the batch at each position."""
     _check_batch("the mean over the batch", value)
     return jnp.broadcast_to(value.mean(0, keepdims=True), value.shape)
 
 
 def resample(key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Resampling ablation: every example gets the value of another one, none keeps its own."""
+    """Resampling ablation: returns a function that gives each example the value of another."""
 
-    def of_another(value: jax.Array) -> jax.Array:
+    def permute(value: jax.Array) -> jax.Array:
         _check_batch("resampling", value)
         order = jax.random.permutation(key, len(value))
         return jnp.zeros_like(value).at[order].set(value[jnp.roll(order, 1)])
 
-    return of_another
+    return permute
 
 
 def at(new: Any, heads: Where = None, positions: Where = None) -> Callable:
-    """`new` at these heads and positions only; elsewhere the value stays. Indices may be traced."""
+    """Restricts a replacement to some heads and positions; elsewhere the old value stays.
 
-    def confined(value: jax.Array, address: str) -> jax.Array:
-        chosen = given(address, value, new)
-        if chosen.shape not in ((), value.shape):
+    Args:
+        new: a replacement as in `intervene`.
+        heads: an index or indices, which may be traced; None for all.
+        positions: an index or indices, which may be traced; None for all.
+    """
+
+    def replace(value: jax.Array, address: str) -> jax.Array:
+        replacement = given(address, value, new)
+        if replacement.shape not in ((), value.shape):
             raise UserError(
-                f"{address} has the shape {value.shape}; what should take the place of some of it "
-                f"has {chosen.shape}. Give the whole shape, or one number."
+                f"{address} has the shape {value.shape}, its replacement has {replacement.shape}. "
+                "Give an array of the whole shape, or a number."
             )
-        return jnp.where(mask(address, value.shape, heads, positions), chosen, value)
+        return jnp.where(mask(address, value.shape, heads, positions), replacement, value)
 
-    confined.takes_address = True  # type: ignore[attr-defined]
-    return confined
+    replace.takes_address = True  # type: ignore[attr-defined]
+    return replace
 
 
 def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -> jax.Array:
-    """Booleans that broadcast to `shape`: true at these heads and positions."""
-    chosen = jnp.ones((1,) * len(shape), bool)
-    for what, index in (("head", heads), ("position", positions)):
+    """Returns booleans that broadcast to `shape` and are true at these heads and positions."""
+    selected = jnp.ones((1,) * len(shape), bool)
+    for kind, index in (("head", heads), ("position", positions)):
         if index is None:
             continue
-        axis = axes(address, len(shape))[what]
+        axis = axes(address, len(shape))[kind]
         if axis is None:
-            raise UserError(f"{address} of shape {shape} has no axis of {what}s.")
-        _check(address, what, index, shape[axis])
-        ours = jnp.isin(jnp.arange(shape[axis]), jnp.asarray(index))
-        chosen = chosen & jnp.expand_dims(ours, [i for i in range(len(shape)) if i != axis])
-    return chosen
+            raise UserError(f"{address} of shape {shape} has no axis of {kind}s.")
+        _check_index(address, kind, index, shape[axis])
+        on_axis = jnp.isin(jnp.arange(shape[axis]), jnp.asarray(index))
+        other_axes = [i for i in range(len(shape)) if i != axis]
+        selected = selected & jnp.expand_dims(on_axis, other_axes)
+    return selected
 
 
 def axes(address: str, ndim: int) -> dict[str, int | None]:
-    """Which axis of an activation counts positions (of a query), and which heads."""
+    """Returns the axes of an activation that count query positions and heads; None without one."""
     name = address.rsplit("/", 1)[-1]
     if name in BY_HEAD and ndim == 4:
         return {"position": 1, "head": 2}
@@ -82,26 +88,22 @@ def axes(address: str, ndim: int) -> dict[str, int | None]:
 
 
 def sizes(address: str, shape: tuple[int, ...], by: Sequence[str]) -> list[int]:
-    """How many positions and heads an activation has, of those kinds that `by` names."""
-    found = axes(address, len(shape))
-    return [shape[axis] for kind in by if (axis := found[kind]) is not None]
+    """Returns the lengths of those axes of an activation ("position", "head") that `by` names."""
+    axis_of = axes(address, len(shape))
+    return [shape[axis] for kind in by if (axis := axis_of[kind]) is not None]
 
 
-def count(address: str, shape: tuple[int, ...], by: Sequence[str]) -> int:
-    return math.prod(sizes(address, shape, by))
-
-
-def _check_batch(what: str, value: jax.Array) -> None:
-    """One example alone would keep its own value: an ablation that does nothing."""
+def _check_batch(ablation: str, value: jax.Array) -> None:
+    """Raises for a single example, which would keep its own value."""
     if len(value) < 2:
-        raise UserError(f"{what} needs at least two examples, got {len(value)}.")
+        raise UserError(f"{ablation} needs at least two examples, got {len(value)}.")
 
 
-def _check(address: str, what: str, index: Any, size: int) -> None:
+def _check_index(address: str, kind: str, index: Any, size: int) -> None:
     try:
         numbers = np.ravel(np.asarray(index)).tolist()
-    except jax.errors.TracerArrayConversionError:  # known only when the program runs
+    except jax.errors.TracerArrayConversionError:  # the index is traced
         return
-    for one in numbers:
-        if not 0 <= one < size:
-            raise UserError(f"{address} has the {what}s 0 to {size - 1}, got {one}.")
+    for number in numbers:
+        if not 0 <= number < size:
+            raise UserError(f"{address} has the {kind}s 0 to {size - 1}, got {number}.")

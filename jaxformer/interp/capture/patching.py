@@ -1,8 +1,8 @@
-"""What an activation carries from a clean prompt into a corrupted one.
+"""Activation patching: how much of a clean prompt's answer an activation restores.
 
-    patch       the corrupted run with one activation of the clean one: its metric, exactly
+    patch       the metric of the corrupted run with one activation of the clean run
     attribute   the same to first order, for all activations by one gradient
-    path_patch  one head's output into one later reader, every other reader unchanged
+    path_patch  patches the output of one head into one later reader only
 
 (Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 for the gradient.)
 """
@@ -19,13 +19,14 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.capture import edits
+from jaxformer.interp.capture.aliases import resolve
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
 from jaxformer.models.model import Model
 
 KINDS = ("position", "head")
 BRANCHES = r"(.*/)?block_\d+/(attn|mlp)/output"
 Metric = Callable[[jax.Array], jax.Array]
-Reader = tuple[str, Any]  # (address, head or None for all of it)
+HeadAddress = tuple[str, Any]  # (address, head, or None for all heads)
 
 
 def patch(
@@ -38,78 +39,90 @@ def patch(
     by: Sequence[str] = (),
     at_once: int = 16,
 ) -> dict[str, np.ndarray]:
-    """{address: metric(logits) of the corrupted run with that activation of the clean one}.
+    """Returns {address: metric of the corrupted run with that activation of the clean run}.
 
-    `by` names what is patched one at a time, "position" and "head": the value then has an axis for
-    each of the two that the address has. Prompts are tokens (B, T), or tuples of a model's inputs.
-    All cases are one compiled program, of `at_once` runs at a time; another prompt of the same
-    shape needs no other program.
+    All cases are one compiled program, which other prompts of the same shape use again.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        clean: tokens (B, T), or a tuple of the model's inputs.
+        corrupted: as `clean`, with the same shapes.
+        patterns: patterns of addresses, or names of TransformerLens' hooks.
+        metric: a function of the logits (B, T, V).
+        by: "position", "head" or both, in the order of the result's axes: patch each separately.
+        at_once: cases that run in parallel.
+
+    Returns:
+        An array for each address, with an axis for each entry of `by` that the address has.
+
+    Example:
+        patch(model, params, clean, corrupted, "block_1/attn/heads", metric, by=["head"])
     """
     clean, corrupted = _prompts(clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
     cases = _cases(chosen, by, at_once)
     program = _program(model, tuple(chosen), metric)
     values = np.asarray(program(params, clean, corrupted, cases))
-    found, start = {}, 0
+    results, start = {}, 0
     for address, shape in chosen.items():
-        size = edits.sizes(address, shape, by)
-        number = int(np.prod(size))
-        rows = values[start : start + number]
-        found[address], start = rows.reshape((*size, *values.shape[1:])), start + number
-    return found
+        sizes = edits.sizes(address, shape, by)
+        stop = start + int(np.prod(sizes))
+        results[address] = values[start:stop].reshape((*sizes, *values.shape[1:]))
+        start = stop
+    return results
 
 
 @lru_cache(maxsize=32)
 def _program(model: Model, chosen: tuple[str, ...], metric: Metric) -> Any:
-    """Compiled once for a model, addresses, metric and the shapes of prompts and cases."""
+    """Returns a program that is compiled once for all prompts and cases of the same shapes."""
 
     def all_cases(params, clean, corrupted, cases_CxKx3):
-        there = capture(model, params, *clean, names=[re.escape(a) for a in chosen])
+        clean_values = capture(model, params, *clean, names=[re.escape(a) for a in chosen])
 
-        def one(case_3):
+        def run_case(case_3):
             def patched(index, address):
-                def new(value, _):
-                    sort = jnp.where(case_3[1:] < 0, 0, case_3[1:])
-                    axis = edits.axes(address, value.ndim)
-                    here = case_3[0] == index
-                    for kind, number in zip(KINDS, range(2), strict=True):
-                        if axis[kind] is None:
+                def replace(value, _):
+                    axis_of = edits.axes(address, value.ndim)
+                    is_patched = case_3[0] == index
+                    for kind, number in zip(KINDS, case_3[1:], strict=True):
+                        axis = axis_of[kind]
+                        if axis is None:
                             continue
-                        row = jnp.arange(value.shape[axis[kind]]) == sort[number]
-                        row = row | (case_3[1 + number] < 0)
-                        others = [i for i in range(value.ndim) if i != axis[kind]]
-                        here = here & jnp.expand_dims(row, others)
-                    return jnp.where(here, there[address], value)
+                        on_axis = (jnp.arange(value.shape[axis]) == number) | (number < 0)
+                        other_axes = [i for i in range(value.ndim) if i != axis]
+                        is_patched = is_patched & jnp.expand_dims(on_axis, other_axes)
+                    return jnp.where(is_patched, clean_values[address], value)
 
-                new.takes_address = True
-                return new
+                replace.takes_address = True
+                return replace
 
             new = {re.escape(a): patched(i, a) for i, a in enumerate(chosen)}
             return metric(intervene(model, params, *corrupted, new))
 
-        values = jax.lax.map(jax.vmap(one), cases_CxKx3)
+        values = jax.lax.map(jax.vmap(run_case), cases_CxKx3)
         return values.reshape(-1, *values.shape[2:])
 
     return jax.jit(all_cases)
 
 
 def _cases(chosen: dict[str, tuple[int, ...]], by: Sequence[str], at_once: int) -> np.ndarray:
-    """(chunks, at_once, 3): address, position and head of each case, -1 for all; the last one is
-    repeated to fill a chunk."""
+    """Returns all cases, (chunks, at_once, 3): index of the address, position, head.
+
+    -1 stands for all positions or heads. The last case is repeated to fill its chunk.
+    """
     rows = []
     for index, (address, shape) in enumerate(chosen.items()):
-        axis = edits.axes(address, len(shape))
-        numbers = [
-            range(shape[axis[kind]]) if kind in by and axis[kind] is not None else [-1]  # type: ignore[index]
+        axis_of = edits.axes(address, len(shape))
+        positions, heads = (
+            range(shape[axis]) if kind in by and (axis := axis_of[kind]) is not None else [-1]
             for kind in KINDS
-        ]
-        # In the order of `by`, which is that of the axes of the result.
-        order = [kind for kind in by if axis[kind] is not None]
-        first, second = numbers
-        pairs = [(p, h) for p in first for h in second]
-        if order == ["head", "position"]:
-            pairs = [(p, h) for h in second for p in first]
-        rows += [(index, p, h) for p, h in pairs]
+        )
+        # In the order of `by`, which is that of the result's axes.
+        if [kind for kind in by if axis_of[kind] is not None] == ["head", "position"]:
+            rows += [(index, p, h) for h in heads for p in positions]
+        else:
+            rows += [(index, p, h) for p in positions for h in heads]
     at_once = min(at_once, len(rows))
     rows += [rows[-1]] * (-len(rows) % at_once)
     return np.array(rows, np.int32).reshape(-1, at_once, 3)
@@ -124,24 +137,28 @@ def attribute(
     metric: Metric,
     by: Sequence[str] = (),
 ) -> dict[str, jax.Array]:
-    """{address: (clean - corrupted) . d metric / d activation}: what `patch` would add to the
-    metric, to first order, from one backward pass. The metric is one number."""
+    """Returns {address: (clean - corrupted) . d metric / d activation} from one backward pass.
+
+    It approximates to first order what `patch` adds to the metric.
+
+    Args:
+        model, params, clean, corrupted, patterns, by: as in `patch`.
+        metric: a function of the logits (B, T, V) that returns a number.
+    """
     clean, corrupted = _prompts(clean, corrupted)
     chosen = _addresses(model, corrupted, patterns, by)
     names = [re.escape(address) for address in chosen]
-    there = capture(model, params, *clean, names=names)
+    clean_values = capture(model, params, *clean, names=names)
 
-    def of(moved):
-        new = {re.escape(a): lambda value, a=a: value + moved[a] for a in chosen}
-        logits, found = run(model, params, *corrupted, names=names, edits=new)
-        return metric(logits), found
+    def shifted_metric(shifts):
+        new = {re.escape(a): lambda value, a=a: value + shifts[a] for a in chosen}
+        logits, values = run(model, params, *corrupted, names=names, edits=new)
+        return metric(logits), values
 
-    zeros = jax.tree.map(jnp.zeros_like, there)
-    slopes, here = jax.grad(of, has_aux=True)(zeros)
-    return {
-        address: _sum_but((there[address] - here[address]) * slopes[address], address, by)
-        for address in chosen
-    }
+    no_shifts = jax.tree.map(jnp.zeros_like, clean_values)
+    slopes, values = jax.grad(shifted_metric, has_aux=True)(no_shifts)
+    differences = jax.tree.map(jnp.subtract, clean_values, values)
+    return {a: _sum_except(differences[a] * slopes[a], a, by) for a in chosen}
 
 
 def path_patch(
@@ -149,70 +166,79 @@ def path_patch(
     params: Any,
     clean: Any,
     corrupted: Any,
-    sender: Reader,
-    receiver: Reader,
+    sender: HeadAddress,
+    receiver: HeadAddress,
     metric: Metric,
 ) -> jax.Array:
-    """The metric when `receiver` alone reads what `sender` says on the clean prompt, directly.
+    """Returns the metric if only `receiver` reads the clean value of `sender`, on the direct path.
 
-    Sender and receiver are (address, head), head None for all of it: from ("block_0/attn/heads", 3)
-    into ("block_5/attn/queries", 7). Every attention and MLP between them says what it said on the
-    corrupted prompt. Heads may be traced: one program, by vmap, for all of them.
+    All attentions and MLPs between them keep their values of the corrupted prompt.
+
+    Args:
+        model, params, clean, corrupted, metric: as in `patch`.
+        sender: (address, head), such as ("block_0/attn/heads", 3); head None for all heads. A head
+            may be traced, so that `jax.vmap` patches all heads in one program.
+        receiver: (address, head) of a later activation, such as ("block_5/attn/queries", 7).
     """
     clean, corrupted = _prompts(clean, corrupted)
-    (sends, head), (reads, reader) = sender, receiver
-    known = [*_known(model, _like(corrupted))]
-    if {sends, reads} <= {*known} and known.index(sends) >= known.index(reads):
-        raise UserError(f"{sends} does not come before {reads}: there is no path.")
-    name = re.escape(sends)
-    said = _the_one(capture(model, params, *clean, names=[name]), sends)
-    usual = capture(model, params, *corrupted, names=[BRANCHES])
-    own = sends.rsplit("/", 1)[0]
-    held = {re.escape(a): value for a, value in usual.items() if a.rsplit("/", 1)[0] != own}
-    target = re.escape(reads)
-    held.pop(target, None)
-    new = held | {name: edits.at(said, heads=head)}
-    heard = _the_one(run(model, params, *corrupted, names=[target], edits=new)[1], reads)
-    return metric(intervene(model, params, *corrupted, {target: edits.at(heard, heads=reader)}))
+    (source, source_head), (target, target_head) = sender, receiver
+    source, target = resolve(source), resolve(target)
+    known = [*_known_shapes(model, _as_shapes(corrupted))]
+    if {source, target} <= {*known} and known.index(source) >= known.index(target):
+        raise UserError(f"{source} does not come before {target}: there is no path.")
+    names = {address: re.escape(address) for address in (source, target)}
+    sent = _only_value(capture(model, params, *clean, names=[names[source]]), source)
+    branches = capture(model, params, *corrupted, names=[BRANCHES])
+    own_branch = source.rsplit("/", 1)[0]
+    new: dict[str, Any] = {
+        re.escape(address): value
+        for address, value in branches.items()
+        if address.rsplit("/", 1)[0] != own_branch and address != target
+    }
+    new[names[source]] = edits.at(sent, heads=source_head)
+    _, received = run(model, params, *corrupted, names=[names[target]], edits=new)
+    replacement = edits.at(_only_value(received, target), heads=target_head)
+    return metric(intervene(model, params, *corrupted, {names[target]: replacement}))
 
 
-def _the_one(found: dict[str, Any], address: str) -> Any:
-    if list(found) != [address]:
+def _only_value(values: dict[str, Any], address: str) -> Any:
+    if list(values) != [address]:
         raise UserError(f"expected the address of one activation, got {address!r}.")
-    return found[address]
+    return values[address]
 
 
 @lru_cache(maxsize=32)
-def _known(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dict[str, Any]:
-    """Traced once for prompts of a shape."""
+def _known_shapes(model: Model, inputs: tuple[jax.ShapeDtypeStruct, ...]) -> dict[str, Any]:
+    """Returns {address: shape}, which is traced once for all prompts of the same shape."""
     return shapes(model, None, *inputs)
 
 
 def _addresses(model, inputs, patterns, by) -> dict[str, tuple[int, ...]]:
-    """{address: shape} of what is to be patched."""
+    """Returns {address: shape} of the activations that the patterns match."""
     for kind in by:
-        check_choice("kind of place", kind, KINDS)
-    known = _known(model, _like(inputs))
+        check_choice("axis of `by`", kind, KINDS)
+    known = _known_shapes(model, _as_shapes(inputs))
     chosen: dict[str, tuple[int, ...]] = {}
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+    for name in [patterns] if isinstance(patterns, str) else patterns:
+        pattern = resolve(name)
         paths.check_pattern(pattern)
-        hits = {a: x.shape for a, x in known.items() if paths.matches(pattern, a, modules=True)}
-        if not hits:
+        matched = {a: x.shape for a, x in known.items() if paths.matches(pattern, a, modules=True)}
+        if not matched:
             raise paths.no_match_error(pattern, list(known))
-        chosen |= hits
+        chosen |= matched
     return chosen
 
 
-def _like(inputs: Any) -> Any:
+def _as_shapes(inputs: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), inputs)
 
 
 def _prompts(clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     pair: Any = tuple(
-        tuple(part if part is None else jnp.asarray(part) for part in one)
-        for one in (x if isinstance(x, tuple) else (x,) for x in (clean, corrupted))
+        tuple(part if part is None else jnp.asarray(part) for part in inputs)
+        for inputs in (x if isinstance(x, tuple) else (x,) for x in (clean, corrupted))
     )
-    first, second = ([jnp.shape(x) for x in one] for one in pair)
+    first, second = ([jnp.shape(x) for x in inputs] for inputs in pair)
     if first != second:
         raise UserError(
             "a clean and a corrupted prompt must have as many tokens, got the shapes "
@@ -221,8 +247,9 @@ def _prompts(clean: Any, corrupted: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
     return pair
 
 
-def _sum_but(value: jax.Array, address: str, by: Sequence[str]) -> jax.Array:
-    axis = edits.axes(address, value.ndim)
-    kept = [axis[kind] for kind in by if axis[kind] is not None]
+def _sum_except(value: jax.Array, address: str, by: Sequence[str]) -> jax.Array:
+    """Sums over all axes but those of `by`, which stay in its order."""
+    axis_of = edits.axes(address, value.ndim)
+    kept = [axis for kind in by if (axis := axis_of[kind]) is not None]
     summed = value.sum([i for i in range(value.ndim) if i not in kept])
     return summed if kept == sorted(kept) else summed.T  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""One run of a model that keeps some activations and changes others."""
+"""Runs a model once, keeps some activations and changes others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,23 +10,40 @@ from jax.core import Tracer
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
+from jaxformer.interp.capture.aliases import resolve
 from jaxformer.models.activation_points import KEPT, Request
 from jaxformer.models.model import Model
 
 
 def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The activations that any of the patterns in `names` matches (addresses or modules).
+    """Returns {address: activation} of one run.
 
-    Nothing else is held. Inside jit, what only the logits need is not computed either.
+    Inside jit only what these activations need is computed, and nothing else is kept.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        inputs: the model's inputs: tokens (B, T), for most models.
+        names: patterns of addresses or modules, or names of TransformerLens' hooks.
+
+    Example:
+        weights = capture(model, params, tokens, names=["block_1/attn/weights"])
     """
     return run(model, params, *inputs, names=names)[1]
 
 
 def intervene(model: Model, params: Any, *inputs_and_edits: Any) -> Any:
-    """Logits of `intervene(model, params, tokens, {pattern: new})`.
+    """Returns the logits of a run in which some activations are replaced.
 
-    `new` takes the activation's place: an array of its shape, one number, a function of the old
-    value, or one of `zero`, `mean`, `resample(key)`, `at(new, heads=.., positions=..)`.
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        inputs_and_edits: the model's inputs, then {pattern: new value}. A new value is an array of
+            the activation's shape, a number, a function of the old value, or one of `zero`, `mean`,
+            `resample(key)`, `at(new, heads=.., positions=..)`.
+
+    Example:
+        logits = intervene(model, params, tokens, {"block_1/mlp/output": 0})
     """
     *inputs, edits = inputs_and_edits
     if not isinstance(edits, Mapping):
@@ -43,31 +60,46 @@ def run(
     names: Sequence[str] = (),
     edits: Mapping[str, Any] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """(logits, {address: activation}); what is kept is what went on, after the edits."""
+    """Returns (logits, {address: activation}) of one run; activations are kept after the edits.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        inputs: the model's inputs.
+        names: what to keep, as in `capture`.
+        edits: what to replace, as in `intervene`.
+    """
     if isinstance(names, str):
         raise UserError(f"names must be a sequence of patterns, got the string {names!r}.")
     if inputs:
         _check_tokens(model, inputs[0])
-    with Request(names, edits).active() as request:
+    edits = {resolve(name): new for name, new in (edits or {}).items()}
+    with Request([resolve(name) for name in names], edits).active() as request:
         logits, updates = model.apply({"params": params}, *inputs, mutable=[KEPT])
-    everything = updates.get(KEPT, {})  # a model of one's own may sow what is no point
-    if not request.shapes and not everything:
+    intermediates = updates.get(KEPT, {})  # a user's model may sow values that are no points
+    if not request.shapes and not intermediates:
         raise UserError(f"{type(model).__name__} records no intermediates.")
     request.check_edits()
-    found: dict[str, Any] = {}
+    captured: dict[str, Any] = {}
     for name in request.names:
-        found |= _select(everything, name, [*request.shapes])
-    return logits, found
+        captured |= _select(intermediates, name, [*request.shapes])
+    return logits, captured
 
 
 def names(model: Model, params: Any = None, *inputs: Any) -> list[str]:
-    """Every address of a model, in the order of computation."""
+    """Returns every address of a model, in the order of computation."""
     return list(shapes(model, params, *inputs))
 
 
 def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.ShapeDtypeStruct]:
-    """{address: shape and dtype}; nothing is computed."""
-    inputs = inputs or (_blank(model, params),)
+    """Returns {address: shape and dtype} of every activation, without computing any.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters; their shapes are derived if None.
+        inputs: the model's inputs; one example with two tokens if there are none.
+    """
+    inputs = inputs or (_example_input(model, params),)
     if params is None:
         params = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     with Request().active() as request:
@@ -78,18 +110,18 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
 
 
 def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array:
-    """The residual stream after a block, (B, T, N); inside jit the later blocks do not run."""
+    """Returns the residual stream after a block, (B, T, N). Inside jit later blocks do not run."""
     (states,) = capture(model, params, *inputs, names=[f"block_{block}/states"]).values()
     return states
 
 
 def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Array) -> Any:
-    """Logits if `states` entered this block; inside jit the blocks before it do not run."""
+    """Returns the logits if `states` (B, T, N) enter a block; inside jit it runs no earlier one."""
     return intervene(model, params, *inputs, {f"block_{block}/before": states})
 
 
 def _check_tokens(model: Model, tokens: Any) -> None:
-    """An embedding gives nan for a token that it has not; inside jit nobody can say so."""
+    """Raises if a token is not in the vocabulary: an embedding would return nan."""
     size = getattr(getattr(model, "spec", None), "vocab_size", 0)
     if not size or isinstance(tokens, Tracer) or not getattr(tokens, "is_fully_addressable", True):
         return
@@ -101,18 +133,18 @@ def _check_tokens(model: Model, tokens: Any) -> None:
         )
 
 
-def _select(everything: Mapping[str, Any], pattern: str, known: list[str]) -> dict[str, Any]:
-    flat = paths.flatten(everything)
-    found = {path: x for path, x in flat.items() if paths.matches(pattern, path, modules=True)}
-    if not found:
+def _select(intermediates: Mapping[str, Any], pattern: str, known: list[str]) -> dict[str, Any]:
+    flat = paths.flatten(intermediates)
+    selected = {path: x for path, x in flat.items() if paths.matches(pattern, path, modules=True)}
+    if not selected:
         raise paths.no_match_error(pattern, known or list(flat))
-    return found
+    return selected
 
 
-def _blank(model: Model, params: Any) -> Any:
-    """Inputs of the right kind: tokens (1, 2), or vectors (1, 2, n) if there is no vocabulary."""
+def _example_input(model: Model, params: Any) -> Any:
+    """Returns the shape of tokens (1, 2), or of vectors (1, 2, n) if there is no vocabulary."""
     if model.spec.vocab_size:
         return jax.ShapeDtypeStruct((1, 2), jnp.int32)
-    asked = getattr(model, "input_width", None)
-    width = asked(params) if asked else getattr(model.spec, "width", 2)
-    return jax.ShapeDtypeStruct((1, 2, width), jnp.result_type(float))
+    input_width = getattr(model, "input_width", None)
+    width = input_width(params) if input_width else getattr(model.spec, "width", 2)
+    return jax.ShapeDtypeStruct((1, 2, width), float)
