@@ -1,13 +1,14 @@
 # Every target sets up .venv first if it is missing; only python3 and make are needed.
-.PHONY: help venv demo test test-all test-hostile test-slurm lint bench docs constraints
+.PHONY: help venv demo test test-all test-hostile test-slurm test-newest lint bench docs constraints
 PY = .venv/bin/python
 WORKERS ?= 2
 
 help:
-	@echo 'make demo      one headline of each paper in minutes, a sentence each and a page'
+	@echo 'make demo      one headline of each paper in minutes, with a page'
 	@echo 'make test      lint and the test suite'
 	@echo 'make test-all  the suite with the long checks'
 	@echo 'make test-hostile  kills, damage, full disks and bad input, under 20 minutes'
+	@echo 'make test-newest  the suite on the newest Python and packages that pyproject.toml allows'
 	@echo 'make test-slurm  a Slurm of its own on this machine (apt-get install slurm-wlm munge)'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
 	@echo 'make docs      the pages of docs/ and the API as a site, in build/docs'
@@ -28,6 +29,9 @@ test-all: venv
 test-hostile: venv
 	@echo "HOSTILE_SEED=$${HOSTILE_SEED:-0}"
 	@$(PY) -m pytest -n 2 --dist load --maxschedchunk 1 -m hostile tests/hostile
+
+test-newest: venv
+	@.ci/newest all
 
 # Needs Debian's slurm-wlm and munge, and pip install -e '.[slurm]'; runs as any user. The daemons
 # and their files live in a temporary folder and end with the tests.

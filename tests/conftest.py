@@ -1,7 +1,7 @@
-"""Tripwires for every test: silent broadcasting raises, warnings are errors.
+"""Settings of all tests: silent broadcasting raises, warnings are errors, figures are checked.
 
-The suite compiles much and computes little, so XLA's dearer passes are off: a quarter less time.
-`make test-all` runs the same tests with them.
+The suite compiles much and computes little, so that XLA's expensive passes are off, which saves a
+quarter of the time. `make test-all` runs the same tests with them.
 """
 
 import ctypes
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-# Two workers on two cores: one thread each, or they fight. The older code generator compiles in 3/5
-# of the time. XLA aborts at a flag that it does not know, so only a version that has it is asked.
+# Each of two workers on two cores gets one thread. The older code generator compiles in 3/5 of the
+# time. XLA aborts at an unknown flag, so that flags are set only for versions that know them.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_multi_thread_eigen=false"
@@ -32,22 +32,22 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
-MOST = 1.2 * 2**30  # bytes that a worker may hold before it forgets its compiled programs
+MAX_WORKER_BYTES = 1.2 * 2**30  # above it a worker drops its compiled programs
 
 
 @pytest.fixture(scope="module", autouse=True)
 def a_worker_stays_small():
-    """Compiled programs are kept for ever: a worker that ran a thousand tests held 4 GB of them."""
+    """Drops compiled programs above a limit; after a thousand tests they would need 4 GB."""
     yield
-    if resident() > MOST:
+    if resident() > MAX_WORKER_BYTES:
         jax.clear_caches()
         gc.collect()
-        give_back()
+        return_free_memory()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def every_figure_is_looked_at():
-    """What a test saves stands in a paper as it is: tests/pictures.py says what that means."""
+def check_every_saved_figure():
+    """Checks each figure that a test saves for overlaps and small letters (tests/pictures.py)."""
     save, save_ours = figure_style.save, plots.save
 
     def checked(figure, file):
@@ -56,7 +56,7 @@ def every_figure_is_looked_at():
 
     def checked_ours(figure, file):
         save_ours(figure, file)
-        assert not pictures.faults(figure, is_headed=True), f"{file}: it has no words above"
+        assert not pictures.faults(figure, is_headed=True), f"{file}: it has no title or subtitle"
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figure_style, "save", checked)
@@ -65,15 +65,23 @@ def every_figure_is_looked_at():
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds now."""
+    """Returns the bytes of memory of this process, or 0 where /proc is missing."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux: nobody looks
+    except OSError:
         return 0
 
 
-def give_back() -> None:
-    """Returns freed memory to the system, where the C library can."""
+def return_free_memory() -> None:
+    """Returns freed memory to the system if the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
+
+
+def pytest_unconfigure(config) -> None:
+    """Prints the CPU seconds of the whole run, workers included."""
+    if not hasattr(config, "workerinput"):
+        times = os.times()
+        seconds = times.user + times.system + times.children_user + times.children_system
+        print(f"{seconds:.0f} CPU seconds")
