@@ -15,11 +15,11 @@ fashion_mnist; data.ood: the same names. Deeper and wider: --config.model.heads=
 The paper claims that the Bayesian network of finite width is better than its GP limit on held-out
 classes, that its order parameter resembles that of the trained network, and that head scores
 predict which heads can be pruned. Expected at small scale (5 seeds): gradient descent .800 +- .005,
-GP limit .766 +- .010, N=10 .774 +- .008 on held-out classes: a paired difference of +.7 +- .5
-points, which five seeds cannot decide (at T=.1 the GP limit is better). The five leading components
-of the kernel carry 38 +- 3 % of the labels at N=10, 25 +- 3 % in the GP limit. Scores and accuracy
-lost correlate at .40 +- .08; three heads pruned in score order leave .757, in reverse order .676.
-Nearest pixels reach .703.
+GP limit .766 +- .010, N=10 .774 +- .008 on held-out classes. The paired difference,
++.7 +- .5 points, is undecided with five seeds (at T=.1 the GP limit is better). The five leading
+components of the kernel carry 38 +- 3 % of the labels at N=10, 25 +- 3 % in the GP limit. Scores
+and accuracy lost correlate at .40 +- .08; three heads pruned in score order leave .757, in reverse
+order .676. Nearest pixels reach .703.
 
 Omniglot is split 1028 / 172 / 423 classes (the paper prints 432; the total is 1623). The Bayesian
 network has the queries and keys that gradient descent learned and new values; its temperature is
