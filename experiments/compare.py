@@ -6,13 +6,14 @@
   --plot=FILE  draws the learning curves (png, svg or pdf)
 
 Prints the fields in which the configs differ, the metrics side by side (mean +- standard error over
-seeds) and, for seeds that all runs share, the paired difference from the first run.
+seeds), and each run's difference from the first one. A difference has its 95 % interval and a
+verdict: above, below or cannot tell. Runs that share seeds are compared seed by seed.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: sets how Ctrl-C ends the process)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the command that activates the environment)
 
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 from rich.table import Table
 
 from experiments.cli.describe import show
+from experiments.ledger.statistics import difference_on_shared_seeds, record_number
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
@@ -28,7 +30,6 @@ from jaxformer.io.run_folder import Workdir, flatten_config
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training import curves
-from jaxformer.training.metrics import over_seeds
 
 
 @command
@@ -36,12 +37,12 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     parser.add_argument("folders", nargs="*", type=Workdir, metavar="RUN")
     parser.add_argument("--plot", type=Path)
-    asked = parser.parse_args(argv)
-    folders = asked.folders
+    args = parser.parse_args(argv)
+    folders = args.folders
     if len(folders) < 2:
         raise UserError(f"give at least two run folders to compare, got {len(folders)}.")
-    if asked.plot:
-        figure_style.check_file(asked.plot, "--plot")
+    if args.plot:
+        figure_style.check_file(args.plot, "--plot")
     names = _labels(folders)
     show(_differences(folders, names), width=160)
     results = {
@@ -55,19 +56,19 @@ def main(argv: Sequence[str]) -> int:
         if name not in results:
             print(f"{name} is not finished: no result.json yet")
     runs = {name: folder.rows() for name, folder in zip(names, folders, strict=True)}
-    if asked.plot and any(runs.values()):
+    if args.plot and any(runs.values()):
         baselines = next(iter(results.values()))["baselines"] if results else {}
         chosen = {
             name: [m.get("chosen", True) for m in r["members"]] for name, r in results.items()
         }
         figure = curves.curves({n: r for n, r in runs.items() if r}, baselines, chosen)
-        plots.save(figure, asked.plot)
-        print(f"curves: {asked.plot}")
+        plots.save(figure, args.plot)
+        print(f"curves: {args.plot}")
     return 0
 
 
 def _labels(folders: list[Workdir]) -> list[str]:
-    """The shortest names that tell the runs apart."""
+    """Returns the shortest labels that distinguish the runs."""
     configs = [flatten_config(folder.read("config.json")["config"]) for folder in folders]
     variants = [fields.get("arguments.variant", "") for fields in configs]
     if len(set(variants)) == len(variants) and all(variants):
@@ -94,9 +95,9 @@ def _metrics(results: dict) -> Table:
         table.add_row(metric, *(_cell(c) for c in cells))
     first, *others = results.values()
     for metric in metrics:
-        paired = [_paired(first, other, metric) for other in others]
-        if any(paired):
-            table.add_row(f"{metric}, paired difference", "", *(p or "-" for p in paired))
+        texts = [difference_text(first, other, metric) for other in others]
+        if any(texts):
+            table.add_row(f"{metric}, difference", "", *(text or "-" for text in texts))
     for name in first.get("baselines", {}):
         values = (r["baselines"].get(name) for r in results.values())
         table.add_row(f"baseline {name}", *map(number, values), style="dim")
@@ -109,20 +110,18 @@ def _cell(value) -> str:
     return f"{with_error(value['mean'], value['sem']).replace('±', '+-')} (n={value['n']})"
 
 
-def _paired(first: dict, other: dict, metric: str) -> str | None:
-    """The mean difference over the seeds that both have: equal seeds saw equal data."""
-    one, two = (_by_seed(result, metric) for result in (first, other))
-    shared = sorted(set(one) & set(two))
-    if len(shared) < 2:
-        return None
-    difference = over_seeds([two[seed] - one[seed] for seed in shared])
-    return f"{difference.mean:+.4g} +- {difference.sem:.2g}"
-
-
-def _by_seed(result: dict, metric: str) -> dict[int, float]:
-    members = [m for m in result["members"] if m.get("chosen", True) and metric in m["metrics"]]
-    values = {m["seed"]: m["metrics"][metric] for m in members}
-    return {s: v["mean"] if isinstance(v, dict) else v for s, v in values.items()}
+def difference_text(first: dict, other: dict, metric: str) -> str:
+    """Returns other - first with its 95 % interval and the verdict; "" if one has no number."""
+    if not all(
+        result["metrics"].get(metric, {}).get("mean") is not None for result in (first, other)
+    ):
+        return ""
+    left, right = (
+        record_number(result["metrics"][metric], result["members"], metric)
+        for result in (other, first)
+    )
+    compared = difference_on_shared_seeds(left, right)
+    return f"{compared}: {compared.verdict()}"
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@
 
 Standard trains all, Frozen-QK keeps queries and keys at random, MixiT mixes by a fixed matrix that
 does not look at the content, Random trains the embeddings only. Validation chooses the learning
-rate of each. The rule, from the top, with differences beyond two combined standard errors (over
-seeds, and of the test set) and `trivial` the strongest trivial predictor on the same test set:
+rate of each. The first case that applies is the verdict. "Above" and "below" mean that the 95 %
+interval of a difference excludes zero (Student's t over seeds, with the error of the test set);
+`trivial` is the strongest trivial predictor on the same test set:
 
   cannot be told   Standard is not above trivial: at this scale there is nothing to explain. Or
                    MixiT is not below Standard, but the error bars hide half of Standard's lead

@@ -15,7 +15,7 @@
   --status         how far each run is; starts nothing
   --list           every table and figure with its runs, their state, time and the verdict
   --dry-run        what would run, in which order, how long
-  --again          what is recorded once more, here; ends with a table mine / recorded / paper
+  --again          what is recorded once more, here; ends with a table rerun / recorded / paper
   --out DIR        where the runs of --again live (default: runs/again in the repository)
 
 First the tables that lack one or two runs for their verdict, the cheapest first, then the rest; a

@@ -156,7 +156,7 @@ def expanded(asked: Namespace) -> list[Run]:
 def label(run: Run) -> str:
     """ "retrieval frozen_qk, model.layers = 2"."""
     varied = [f"{name} = {value}" for name, value in run.varied.items()]
-    return ", ".join([sweep_table.model(run), *varied])
+    return ", ".join([sweep_table.model_name(run), *varied])
 
 
 if __name__ == "__main__":

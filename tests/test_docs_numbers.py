@@ -7,7 +7,7 @@ import pytest
 from experiments.cli.flags import ROOT
 from experiments.ledger import ledger, read
 from experiments.ledger.rules import Rule
-from experiments.ledger.statistics import minus, of_record
+from experiments.ledger.statistics import minus, record_number
 from experiments.papers import PAPERS
 
 # "+.413 +- .008", also over the end of a line; a percentage counts as it is written.
@@ -57,7 +57,7 @@ def numbers_of(records):
     """The metrics of records, with the error of the seeds and with that of the test set in it."""
     values = [(r, name, v) for r in records for name, v in r.metrics.items()]
     known = [(r, name, v) for r, name, v in values if v["mean"] is not None]
-    whole = [of_record(v, r.members, name) for r, name, v in known]
+    whole = [record_number(v, r.members, name) for r, name, v in known]
     return [v for *_, v in known] + [{"mean": n.mean, "sem": n.error} for n in whole]
 
 

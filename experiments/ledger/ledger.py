@@ -30,7 +30,7 @@ from experiments.ledger.statistics import (
     diverged,
     mean_of,
     minus,
-    of_record,
+    record_number,
     share_diverged,
 )
 from jaxformer.core.errors import UserError, unknown
@@ -165,4 +165,4 @@ def _read(records: Mapping[str, Record], side: Side) -> Number | None:
         raise KeyError(f"{side.metric} (its mean is not finite)")
     if side.is_baseline or (side.is_exact and value["sem"] is None):
         return Number(value["mean"])
-    return of_record(value, record.members, side.metric)
+    return record_number(value, record.members, side.metric)

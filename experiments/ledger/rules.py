@@ -10,7 +10,7 @@ side; else it cannot tell, whichever side the number itself is on (see `statisti
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from experiments.ledger.statistics import Number, difference
+from experiments.ledger.statistics import ABOVE, BELOW, Difference, Number, difference
 
 HELD = "held"
 NOT_HELD = "did not hold"
@@ -47,21 +47,13 @@ Given = Side | str | float  # a side as `above` and `near` take it
 Read = Callable[[Side], Number | None]
 
 
-class Compared(NamedTuple):
-    """What decided a rule."""
-
-    gap: float  # left - right
-    half: float  # of its 95 % interval; infinite where an error is not known
-    seeds: tuple[int, int]  # of left and right; 0 for an exact number
-
-
 class Finding(NamedTuple):
     """What became of one rule."""
 
     text: str
     verdict: str
     numbers: str  # "0.9997 ± 0.0003 against 0.9987 ± 0.0013"
-    compared: Compared | None = None  # None: not run
+    compared: Difference | None = None  # None: not run
 
 
 class Rule(NamedTuple):
@@ -81,14 +73,16 @@ class Rule(NamedTuple):
         if left is None or right is None:
             return Finding(text, NOT_RUN, "")
         left, right = left.scaled(self.left.times), right.scaled(self.right.times)
-        gap, error = difference(left, right)
-        compared = Compared(gap, error, (left.n, right.n))
-        gap = abs(gap) if self.within else gap
-        above, below = gap - error > self.by, gap + error < self.by
+        compared = difference(left, right)
         if self.within:
-            holds, fails = gap + error <= self.by, above
+            distance = compared._replace(gap=abs(compared.gap))
+            holds = distance.gap + distance.half <= self.by
+            fails = distance.verdict(self.by) == ABOVE
         else:
-            holds, fails = above, below or (error == 0 and gap <= self.by)
+            side = compared.verdict(self.by)
+            is_exact = compared.half == 0
+            holds = side == ABOVE
+            fails = side == BELOW or (is_exact and compared.gap <= self.by)
         verdict = HELD if holds else NOT_HELD if fails else OPEN
         measured, other = (left, right) if self.left.cell else (right, left)
         return Finding(text, verdict, f"{measured} against {other}", compared)

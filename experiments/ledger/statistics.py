@@ -1,37 +1,39 @@
-"""How far apart two measured numbers are, and how sure that is.
+"""Decides whether two measured numbers differ: the one statistic of all commands.
 
-A number of a record is a mean over seeds. Its error has two parts: between the seeds, of which
-there are few (so Student's t and not two standard errors), and of the finite test set, which all
-seeds share. Runs that share seeds share their initial weights and their data, so they are compared
-seed by seed.
+A number of a record is a mean over seeds. Its error has two parts: the spread between the seeds,
+and the error of the finite test set, which all seeds share. There are few seeds, so the interval
+uses Student's t instead of two standard errors. Runs that share seeds share initial weights and
+data, so they are compared seed by seed.
 
-    x - y +- q se,  q the 97.5 % quantile of t at the seeds' degrees of freedom
-    se^2 = s_x^2/n_x + s_y^2/n_y  (Welch), or s_(x-y)^2/n of the pairs; plus the test sets' errors
+    x - y +- hypot(t se, z e)
+    se    hypot(s_x / sqrt(n_x), s_y / sqrt(n_y))   (Welch), or s_(x-y) / sqrt(n) of paired seeds
+    t     97.5 % quantile of Student's t with Welch and Satterthwaite's degrees of freedom
+    e     errors of the two test sets, z = 1.96
 
-The errors of two test sets are added as if they were two sets. Of a loss that is left out between
-two runs, because both are scored on the same examples, and hard ones are hard for both.
+The errors of two test sets are added as if the sets were independent. They are left out where two
+losses are compared: both runs are scored on the same examples, and hard ones are hard for both.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxformer.core.text_format import with_error
 
 LEVEL = 0.95  # of the intervals
-# Where a claim is decided, both ends of the interval count: a rule is wrong by luck this often.
-LUCK = (1 - LEVEL) / 2
-SHARES = ("accuracy", "exact_match", "in_context", "p_")  # how the names of shares begin
+FALSE_DECISION_RATE = (1 - LEVEL) / 2  # of a rule whose true difference lies at its border
+SHARE_PREFIXES = ("accuracy", "exact_match", "in_context", "p_")  # metrics that are shares
+ABOVE, BELOW, UNDECIDED = "above", "below", "cannot tell"
 
 
 class Number(NamedTuple):
-    """A mean over `n` seeds with what is known of its errors; `n` = 0 is an exact number."""
+    """A mean over `n` seeds with its errors; `n` = 0 is an exact number."""
 
     mean: float
-    sem: float = 0.0  # between the seeds; nan if it is not known
+    sem: float = 0.0  # between the seeds; nan if unknown
     n: int = 0
     test: float = 0.0  # the standard error of the finite test set
-    is_share: bool = False  # of right answers
+    is_share: bool = False  # such as an accuracy
     by_seed: Mapping[int, float] = {}
 
     def __str__(self) -> str:
@@ -39,19 +41,27 @@ class Number(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The standard error, with the test set's."""
+        """The standard error, including the test set's."""
         return math.hypot(self.sem, self.test)
 
-    def scaled(self, by: float) -> "Number":
-        """The number and its errors, times `by`."""
-        if by == 1:
+    def scaled(self, factor: float) -> "Number":
+        """Returns the number and its errors times `factor`."""
+        if factor == 1:
             return self
-        by_seed = {seed: by * value for seed, value in self.by_seed.items()}
-        errors = {"sem": by * self.sem, "test": by * self.test}
-        return self._replace(mean=by * self.mean, **errors, by_seed=by_seed)
+        by_seed = {seed: factor * value for seed, value in self.by_seed.items()}
+        errors = {"sem": factor * self.sem, "test": factor * self.test}
+        return self._replace(mean=factor * self.mean, **errors, by_seed=by_seed)
+
+    def of_seeds(self, seeds: Sequence[int]) -> "Number":
+        """Returns the mean over some of the seeds."""
+        if len(seeds) == len(self.by_seed):
+            return self
+        mean, sem = _mean_and_sem([self.by_seed[seed] for seed in seeds])
+        by_seed = {seed: self.by_seed[seed] for seed in seeds}
+        return self._replace(mean=mean, sem=sem, n=len(seeds), by_seed=by_seed)
 
     def percent(self) -> str:
-        """ "99.95 ± 0.12", with as many digits as the error has a meaning for."""
+        """Returns a text such as "99.95 ± 0.12", with the digits that the error justifies."""
         error = 100 * self.error
         if not error > 0:
             return f"{100 * self.mean:.2f}"
@@ -59,8 +69,52 @@ class Number(NamedTuple):
         return f"{100 * self.mean:.{digits}f} ± {error:.{digits}f}"
 
 
+class Difference(NamedTuple):
+    """A difference left - right with its 95 % interval, gap +- half."""
+
+    gap: float
+    half: float  # infinite where an error is unknown
+    sem: float  # standard error between the seeds; nan if unknown
+    seeds: tuple[int, int]  # of left and right; 0 for an exact number
+    pairs: int = 0  # seeds that were compared one by one; 0: two independent means
+
+    def verdict(self, border: float = 0.0) -> str:
+        """Returns on which side of the border the whole interval lies."""
+        if self.gap - self.half > border:
+            return ABOVE
+        return BELOW if self.gap + self.half < border else UNDECIDED
+
+    def __str__(self) -> str:
+        if math.isinf(self.half):
+            return f"{self.gap:+.4g}, error unknown"
+        seeds = f", {self.pairs} paired seeds" if self.pairs else ""
+        return f"{self.gap:+.4g}, 95 % interval +- {self.half:.2g}{seeds}"
+
+
+def difference(left: Number, right: Number) -> Difference:
+    """Returns left - right and its 95 % interval."""
+    gap, seeds = left.mean - right.mean, (left.n, right.n)
+    measured = left.n and right.n
+    test = 0.0 if measured and not left.is_share else math.hypot(left.test, right.test)
+    paired = minus(left, right)
+    sides = (paired,) if paired.by_seed else (left, right)
+    parts = [(side.sem, side.n) for side in sides if side.n]
+    if any(math.isnan(sem) for sem, _ in parts):
+        return Difference(gap, math.inf, math.nan, seeds, len(paired.by_seed))
+    sem = math.hypot(*(sem for sem, _ in parts))
+    return Difference(gap, half_width(parts, test), sem, seeds, len(paired.by_seed))
+
+
+def difference_on_shared_seeds(left: Number, right: Number) -> Difference:
+    """Returns the difference over the seeds that both have; over all seeds if they share none."""
+    shared = [seed for seed in left.by_seed if seed in right.by_seed]
+    if shared:
+        left, right = left.of_seeds(shared), right.of_seeds(shared)
+    return difference(left, right)
+
+
 def minus(left: Number, right: Number) -> Number:
-    """left - right: of the pairs where both have the same seeds, else with both errors."""
+    """Returns left - right as a number: paired if both have the same seeds."""
     pairs = {s: left.by_seed[s] - right.by_seed[s] for s in left.by_seed if s in right.by_seed}
     mean, test = left.mean - right.mean, math.hypot(left.test, right.test) * left.is_share
     if len(pairs) < 2 or not len(pairs) == left.n == right.n:
@@ -71,79 +125,82 @@ def minus(left: Number, right: Number) -> Number:
 
 
 def mean_of(numbers: Sequence[Number]) -> Number:
-    """The mean over cells that differ by a factor, such as the split of the classes."""
-    n, mean = len(numbers), sum(number.mean for number in numbers) / len(numbers)
-    spread = sum((number.mean - mean) ** 2 for number in numbers) / max(n - 1, 1)
-    sem = math.sqrt(spread / n) if n > 1 else math.nan
+    """Returns the mean over cells that differ by a factor, such as the split of the classes."""
+    n = len(numbers)
+    mean, sem = _mean_and_sem([number.mean for number in numbers])
     test = math.sqrt(sum(number.test**2 for number in numbers)) / n
     return Number(mean, sem, n, test, numbers[0].is_share)
 
 
-def difference(left: Number, right: Number) -> tuple[float, float]:
-    """left - right, and half the width of its 95 % interval; infinite where nothing is known."""
-    gap = left.mean - right.mean
-    measured = left.n and right.n
-    test = 0.0 if measured and not left.is_share else math.hypot(left.test, right.test)
-    paired = minus(left, right)
-    sides = (paired,) if paired.by_seed else (left, right)
-    parts = [(side.sem, side.n) for side in sides if side.n]
-    if any(math.isnan(sem) for sem, _ in parts):
-        return gap, math.inf
-    return gap, half_width(parts, test)
+def half_width(parts: Sequence[tuple[float, int]], test: float) -> float:
+    """Returns the half width of the 95 % interval of a sum of independent means.
 
-
-def half_width(parts: list[tuple[float, int]], test: float) -> float:
-    """Of the interval of a sum of means with these (standard error, seeds) and a test error."""
-    between = sum(sem**2 for sem, _ in parts)
+    Args:
+      parts: the standard error and the number of seeds of each mean.
+      test: the standard error of the test sets.
+    """
+    variance = sum(sem**2 for sem, _ in parts)
     spread = sum(sem**4 / max(n - 1, 1) for sem, n in parts)
-    freedom = between**2 / spread if spread else math.inf  # Welch and Satterthwaite
+    freedom = variance**2 / spread if spread else math.inf  # Welch and Satterthwaite
     normal = quantile(math.inf)
-    return math.hypot(quantile(freedom) * math.sqrt(between), normal * test)
+    return math.hypot(quantile(freedom) * math.sqrt(variance), normal * test)
 
 
 def quantile(freedom: float) -> float:
-    """The (1 + LEVEL)/2 quantile of Student's t."""
+    """Returns the (1 + LEVEL)/2 quantile of Student's t with these degrees of freedom."""
     from scipy.special import ndtri, stdtrit  # scipy.stats takes seconds to import
 
     q = (1 + LEVEL) / 2
     return float(ndtri(q) if math.isinf(freedom) else stdtrit(freedom, q))
 
 
-def of_record(value: Mapping, members: Sequence[Mapping], metric: str) -> Number:
-    """The number of a record's metric; its chosen members say more than the mean of them."""
+def record_number(value: Mapping, members: Sequence[Mapping], metric: str) -> Number:
+    """Returns a metric of a record with its errors, which its chosen members give.
+
+    Args:
+      value: {"mean", "sem", "n"} of the record.
+      members: the record's members; those that were not chosen do not count.
+      metric: the name, which tells shares from losses.
+    """
     chosen = [m for m in members if m.get("chosen", True) and isinstance(m.get("metrics"), Mapping)]
-    found: dict[int, Any] = {m.get("seed", 0): m["metrics"].get(metric) for m in chosen}
-    scores = {seed: s for seed, s in found.items() if isinstance(s, Mapping) and _is_number(s)}
+    scores: dict[int, Any] = {m.get("seed", 0): m["metrics"].get(metric) for m in chosen}
+    scores = {s: v for s, v in scores.items() if isinstance(v, Mapping) and _has_mean(v)}
     by_seed = {seed: score["mean"] for seed, score in scores.items()}
     sem = math.nan if value["sem"] is None else float(value["sem"])
     if abs(sem) < 1e-12 * abs(value["mean"]):
         sem = 0.0  # a mean of equal numbers has a standard error of rounding
     if diverged(members):
-        sem, by_seed = math.nan, {}  # those that are left are no sample of all
-    test, is_share = test_error(list(scores.values())), metric.startswith(SHARES)
+        sem, by_seed = math.nan, {}  # the remaining seeds are no fair sample
+    test, is_share = test_error(scores.values()), metric.startswith(SHARE_PREFIXES)
     return Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
 
 
+def number_over_seeds(scores: Mapping[int, Any], metric: str) -> Number:
+    """Returns the mean of one score a seed: a number or {"mean", "sem", "n"}."""
+    as_maps = [score for score in scores.values() if isinstance(score, Mapping)]
+    values = {s: v["mean"] if isinstance(v, Mapping) else v for s, v in scores.items()}
+    by_seed = {s: math.nan if v is None else float(v) for s, v in values.items()}
+    mean, sem = _mean_and_sem([*by_seed.values()])
+    is_share = metric.startswith(SHARE_PREFIXES)
+    return Number(mean, sem, len(by_seed), test_error(as_maps), is_share, by_seed)
+
+
 def share_diverged(members: Sequence[Mapping]) -> Number:
-    """Of the seeds of the chosen learning rate; exact for this run."""
+    """Returns the share of seeds that diverged at the chosen rate, an exact number of the run."""
     seeds = sum(m.get("chosen", True) for m in members)
     return Number(len(diverged(members)) / seeds)
 
 
 def diverged(members: Sequence[Mapping]) -> list[int]:
-    """The seeds of the chosen members whose training ended so."""
+    """Returns the seeds of the chosen members that diverged."""
     chosen = [m for m in members if m.get("chosen", True)]
     return [m.get("seed", 0) for m in chosen if m.get("diverged_at") is not None]
 
 
-def _is_number(score: Mapping) -> bool:
-    return isinstance(score.get("mean"), float | int)
+def test_error(scores: Iterable[Mapping]) -> float:
+    """Returns the standard error of the test set, the root mean square over the seeds.
 
-
-def test_error(scores: Sequence[Mapping]) -> float:
-    """Of the test set that the seeds share: about that of one seed.
-
-    All answers right (or wrong) have no spread, yet the next ones might differ: at least 1/n.
+    Answers that are all right (or all wrong) have no spread, yet the next may differ: at least 1/n.
     """
     errors = [
         max(score["sem"], 1 / score["n"] if score["sem"] == 0 else 0.0)
@@ -151,3 +208,14 @@ def test_error(scores: Sequence[Mapping]) -> float:
         if score.get("sem") is not None and score.get("n")
     ]
     return math.sqrt(sum(e**2 for e in errors) / len(errors)) if errors else 0.0
+
+
+def _mean_and_sem(values: Sequence[float]) -> tuple[float, float]:
+    n, mean = len(values), sum(values) / len(values)
+    if n == 1:
+        return mean, math.nan
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1) / n)
+
+
+def _has_mean(score: Mapping) -> bool:
+    return isinstance(score.get("mean"), float | int)

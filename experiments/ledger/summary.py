@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from experiments.ledger.item import OURS
 from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, MISSING, NOT_HELD, NOT_RUN, OPEN
-from experiments.ledger.statistics import LUCK
+from experiments.ledger.statistics import FALSE_DECISION_RATE
 
 LEADS = {
     HELD: "Held",
@@ -36,7 +36,7 @@ def luck(rows: Sequence[Row]) -> str:
     decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
     if not decided:
         return "No rule is decided yet."
-    wrong = round(decided * LUCK)
+    wrong = round(decided * FALSE_DECISION_RATE)
     if not wrong:
         told = "1 rule is" if decided == 1 else f"{decided} rules are"
         return f"{told} decided, at 95 %: too few to expect one that is wrong by luck."

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.ledger.statistics import of_record
+from experiments.ledger.statistics import record_number
 from jaxformer.io.run_folder import Workdir
 
 Runs = Mapping[str, Workdir]
@@ -121,7 +121,7 @@ def result(workdir: Workdir) -> dict[str, Any]:
 def percent(workdir: Workdir) -> str:
     """ "99.6 ± 0.1 %" of a run's accuracy, with the error of its test set."""
     held = result(workdir)
-    number = of_record(held["metrics"]["accuracy"], held["members"], "accuracy")
+    number = record_number(held["metrics"]["accuracy"], held["members"], "accuracy")
     return f"{number.percent()} %"
 
 

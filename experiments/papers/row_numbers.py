@@ -1,7 +1,7 @@
 """The numbers of a row of the ledger, as what is told of a finding asks for them."""
 
 from experiments.ledger.ledger import Row
-from experiments.ledger.statistics import Number, of_record
+from experiments.ledger.statistics import Number, record_number
 
 
 def number(row: Row, cell: str, metric: str) -> Number:
@@ -10,7 +10,7 @@ def number(row: Row, cell: str, metric: str) -> Number:
     value = record.metrics[metric]
     if value["mean"] is None:
         raise KeyError(metric)
-    return of_record(value, record.members, metric)
+    return record_number(value, record.members, metric)
 
 
 def baseline(row: Row, cell: str, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Finished cells run again here, into a folder of one's own, and compared with their records."""
+"""Reruns of recorded cells in a user's folder, and their comparison with the records."""
 
 import math
 import os
@@ -26,12 +26,12 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
 from jaxformer.io.atomic_files import write_atomically
 
-HEADS = ("cell", "number", "mine", "recorded", "paper", "difference", "verdict")
+HEADS = ("cell", "metric", "rerun", "recorded", "paper", "difference", "verdict")
 TABLE = "again.csv"
 
 
 class Repeat(NamedTuple):
-    """A cell of an item, its record, and the run that makes it again."""
+    """A cell of an item with its record, and the job that reruns it."""
 
     row: Row
     cell: str
@@ -49,7 +49,7 @@ def main(
     papers: Mapping[str, Paper],
     estimate: Callable[[Any], float],
 ) -> int:
-    """Runs what is not yet in the folder, then prints and writes the table of all that is."""
+    """Runs the missing jobs, then prints and writes the comparison of all finished ones."""
     out = check_folder(asked.out, asked.dry_run or asked.status)
     names = {(paper.key, item.name) for paper, item in wanted}
     rows = [r for r in ledger(papers, records) if (r.paper.key, r.item.name) in names]
@@ -77,7 +77,7 @@ def main(
 
 
 def check_folder(out: Path, only_look: bool) -> Path:
-    """The folder, absolute; made unless it is only looked at."""
+    """Returns the absolute folder, and creates it unless `only_look`."""
     out, results = out.expanduser().resolve(), write.RESULTS.resolve()
     if out == results or results in out.parents:
         raise UserError("--out is results/, which holds the records: give a folder of your own.")
@@ -97,7 +97,7 @@ def check_folder(out: Path, only_look: bool) -> Path:
 def planned(
     rows: list[Row], scale: str, seeds: int, out: Path, estimate: Callable[[Any], float]
 ) -> list[Repeat]:
-    """Every cell that has a record; at another scale than the record's only if one is named."""
+    """Plans a rerun of each recorded cell, at the record's scale unless another one is given."""
     found = []
     for row in rows:
         for name, record in row.records.items():
@@ -121,38 +121,41 @@ def planned(
 
 
 def compare(repeats: list[Repeat], out: Path) -> None:
-    """The table of the runs that have ended, on the screen and as again.csv in the folder."""
-    runs = {job.workdir: _own(job) for job in {r.job.workdir: r.job for r in repeats}.values()}
+    """Prints the table of the finished runs, and writes it as again.csv into the folder."""
+    jobs = {repeat.job.workdir: repeat.job for repeat in repeats}
+    runs = {workdir: _finished_run(job) for workdir, job in jobs.items()}
     pairs: dict[str, list[compare_records.Pair]] = {}  # by item
-    reasons: dict[str, list[str]] = {}  # what is other -> cells whose bits are not the same
-    for one in repeats:
-        if (mine := runs[one.job.workdir]) is None:
+    reasons: dict[str, list[str]] = {}  # setting differences -> cells with other bits
+    for repeat in repeats:
+        rerun = runs[repeat.job.workdir]
+        if rerun is None:
             continue
-        item = f"{one.row.paper.key} {one.row.item.name}"
-        found = compare_records.pairs(one.row, one.cell, mine)
-        pairs.setdefault(item, []).extend(found)
-        if any(pair.verdict != compare_records.SAME for pair in found):
-            known = "; ".join(compare_records.why(mine, one.record)) or "nothing that is known"
-            reasons.setdefault(known, []).append(f"{item}: {one.cell}")
+        item = f"{repeat.row.paper.key} {repeat.row.item.name}"
+        compared = compare_records.pairs(repeat.row, repeat.cell, rerun)
+        pairs.setdefault(item, []).extend(compared)
+        if any(pair.verdict != compare_records.SAME for pair in compared):
+            differences = compare_records.setting_differences(rerun, repeat.record)
+            reason = "; ".join(differences) or "nothing that is recorded"
+            reasons.setdefault(reason, []).append(f"{item}: {repeat.cell}")
     if not any(pairs.values()):
         return
-    for item, found in pairs.items():
+    for item, compared in pairs.items():
         table = Table(*HEADS, box=None, pad_edge=False, title=escape(item), title_justify="left")
-        for pair in found:
-            table.add_row(*map(escape, pair.words()))
+        for pair in compared:
+            table.add_row(*map(escape, pair.columns()))
         show(table, width=140)
-    for known, cells in reasons.items():
-        print(f"not all bits the same in {', '.join(cells)}; what differs: {known}")
-    every = [pair for found in pairs.values() for pair in found]
+    for reason, cells in reasons.items():
+        print(f"not all bits the same in {', '.join(cells)}; what differs: {reason}")
+    every = [pair for compared in pairs.values() for pair in compared]
     counts = ", ".join(f"{n} {verdict}" for verdict, n in compare_records.summary(every).items())
     print(f"{len(every)} numbers: {counts}")
-    lines = [(item, *pair.words()) for item, found in pairs.items() for pair in found]
+    lines = [(item, *pair.columns()) for item, compared in pairs.items() for pair in compared]
     write_atomically(out / TABLE, csv_text([("item", *HEADS), *lines]).encode())
     print(f"written to {out / TABLE}")
 
 
-def _own(job: Job) -> Record | None:
-    """The run of a job as a record, if it has ended."""
+def _finished_run(job: Job) -> Record | None:
+    """Returns the run of a job as a record; None if it has not finished."""
     if not job.is_finished():
         return None
     records, problems = read.load_runs(job.workdir)

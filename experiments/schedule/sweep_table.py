@@ -1,7 +1,7 @@
-"""The table of a sweep: a row for each learning rate of each run, the best of each model marked."""
+"""Table of a sweep: a row for each learning rate of each run, with the best row of each model."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,140 +9,171 @@ from rich.table import Table
 
 from experiments.cli import describe
 from experiments.cli.describe import csv_text
+from experiments.ledger.statistics import (
+    UNDECIDED,
+    Number,
+    difference_on_shared_seeds,
+    number_over_seeds,
+)
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
 from jaxformer.core.text_format import with_error
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
-from jaxformer.training.metrics import Mean, over_seeds
 from jaxformer.training.result import validated
 
-SHOWN = 40  # rows on the screen; the file has them all
+MAX_SHOWN_ROWS = 40  # on the screen; the file has all
 
 
 class Row(NamedTuple):
     """The seeds of one learning rate of one run."""
 
     model: str  # "retrieval frozen_qk"
-    varied: dict[str, str]  # the fields of the grid
+    varied: Mapping[str, str]  # the fields of the grid
     rate: float | None
     seeds: int
-    validation: Mean | None
-    metrics: dict[str, Mean]  # on the test set
+    validation: Number | None
+    metrics: dict[str, Number]  # on the test set
     diverged: int  # seeds
     workdir: Path
-    score: str = "accuracy"  # what `validation` is the mean of
+    score: str = "accuracy"  # the validation metric
     best: bool = False
 
     @property
     def goodness(self) -> float:
-        """The higher the better; of a loss the lowest is the best."""
-        if self.validation is None or math.isnan(self.validation.mean):
+        """The validation score, negated for a loss; -inf if a seed diverged."""
+        if self.diverged or self.validation is None or math.isnan(self.validation.mean):
             return -math.inf
         return -self.validation.mean if self.score == "loss" else self.validation.mean
 
 
-def model(run: Run) -> str:
-    """What is compared: the config's file and its arguments, without the scale."""
+def model_name(run: Run) -> str:
+    """Returns the config's file name and arguments without the scale."""
     file, _, arguments = run.config.partition(":")
-    words = [word.partition("=") for word in arguments.split(",") if word]
-    return " ".join([Path(file).stem, *(value for name, _, value in words if name != "scale")])
+    pairs = [argument.partition("=") for argument in arguments.split(",") if argument]
+    return " ".join([Path(file).stem, *(value for name, _, value in pairs if name != "scale")])
 
 
-def gather(done: Sequence[tuple[Run, Job]]) -> list[Row]:
-    """Rows of finished runs; of each model the one that is best in validation is `best`."""
-    rows = [row for run, job in done for row in _rows(run, job)]
+def gather(finished: Sequence[tuple[Run, Job]]) -> list[Row]:
+    """Returns the rows of finished runs; the best row of each model in validation is marked."""
+    rows = []
+    for run, job in finished:
+        result = Workdir(job.workdir).read("result.json")
+        rows += rows_of(model_name(run), run.varied, result, job.workdir)
     for name in dict.fromkeys(row.model for row in rows):
-        mine = [i for i, row in enumerate(rows) if row.model == name and row.validation]
-        usable = [i for i in mine if not rows[i].diverged]
+        usable = [i for i, row in enumerate(rows) if row.model == name and row.goodness > -math.inf]
         if usable:
-            best = max(usable, key=lambda i: _value(rows[i]))
+            best = max(usable, key=lambda i: rows[i].goodness)
             rows[best] = rows[best]._replace(best=True)
     return rows
 
 
+def rivals(best: Row, rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows of the same model whose validation score cannot be told from the best."""
+    return [
+        row
+        for row in rows
+        if row is not best
+        and row.model == best.model
+        and row.goodness > -math.inf
+        and difference_on_shared_seeds(best.validation, row.validation).verdict() == UNDECIDED
+    ]
+
+
 def write(file: Path, rows: Sequence[Row]) -> None:
-    """All rows as CSV."""
+    """Writes all rows as CSV."""
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
     fields = _fields(rows)
     scores = list(dict.fromkeys(row.score for row in rows))
     head = ["model", *fields, RATE, "seeds", "diverged", "best"]
-    head += [word for name in scores for word in (f"validation_{name}", "sem")]
-    head += [word for name in metrics for word in (name, f"{name} sem")]
+    head += [column for name in scores for column in (f"validation_{name}", "sem")]
+    head += [column for name in metrics for column in (name, f"{name} sem")]
     lines: list[list[Any]] = [[*head, "workdir"]]
     for row in rows:
         line: list[Any] = [row.model, *(row.varied.get(field, "") for field in fields)]
         line += ["" if row.rate is None else f"{row.rate:g}", row.seeds, row.diverged]
         line += ["yes" if row.best else ""]
         for name in scores:
-            line += _pair(row.validation if name == row.score else None)
+            line += _csv_cells(row.validation if name == row.score else None)
         for name in metrics:
-            line += _pair(row.metrics.get(name))
+            line += _csv_cells(row.metrics.get(name))
         lines.append([*line, row.workdir])
     write_atomically(file, csv_text(lines).encode())
 
 
 def show(rows: Sequence[Row]) -> None:
-    """The table, and a sentence for the best of each model."""
-    fields, metric = _fields(rows), _headline(rows)
+    """Prints the table, and a sentence for the best row of each model."""
+    fields, metric = _fields(rows), _main_metric(rows)
     table = Table("model", *fields, "rate", "seeds", "validation", f"test {metric}", box=None)
-    ordered = sorted(rows, key=lambda row: (row.model, -_value(row)))
-    for row in ordered[:SHOWN]:
+    ordered = sorted(rows, key=lambda row: (row.model, -row.goodness))
+    for row in ordered[:MAX_SHOWN_ROWS]:
         values = [row.varied.get(field, "-") for field in fields]
         rate = "-" if row.rate is None else f"{row.rate:g}"
-        note = f"{row.diverged} diverged" if row.diverged else _say(row.validation)
-        score = _say(row.metrics.get(metric))
+        note = f"{row.diverged} diverged" if row.diverged else _text(row.validation)
+        score = _text(row.metrics.get(metric))
         style = "bold" if row.best else ""
         table.add_row(row.model, *values, rate, str(row.seeds), note, score, style=style)
     describe.show(table, width=140)
-    if len(rows) > SHOWN:
-        print(f"({len(rows) - SHOWN} more rows in the file)")
-    for row in (row for row in ordered if row.best):
-        settings = [f"{name} = {value}" for name, value in row.varied.items()]
-        print(
-            f"best {row.model}: test {metric} {_say(row.metrics.get(metric))} ({row.seeds} seeds) "
-            f"with {', '.join([*settings, f'{RATE} = {row.rate:g}'])}, chosen on validation "
-            f"{row.score}"
-        )
+    if len(rows) > MAX_SHOWN_ROWS:
+        print(f"({len(rows) - MAX_SHOWN_ROWS} more rows in the file)")
+    for row in ordered:
+        if row.best:
+            print(_best_sentence(row, rows, metric))
 
 
-def _rows(run: Run, job: Job) -> list[Row]:
-    result = Workdir(job.workdir).read("result.json")
+def _best_sentence(best: Row, rows: Sequence[Row], metric: str) -> str:
+    settings = [f"{name} = {value}" for name, value in best.varied.items()]
+    settings += [] if best.rate is None else [f"{RATE} = {best.rate:g}"]
+    sentence = (
+        f"best {best.model}: test {metric} {_text(best.metrics.get(metric))} ({best.seeds} seeds) "
+        f"with {', '.join(settings)}, chosen on validation {best.score}"
+    )
+    others = sum(row.model == best.model for row in rows) - 1
+    if not others:
+        return sentence
+    return f"{sentence}; {len(rivals(best, rows))} of {others} others cannot be told from it"
+
+
+def rows_of(
+    model: str, varied: Mapping[str, str], result: Mapping[str, Any], workdir: Path
+) -> list[Row]:
+    """Returns a row for each learning rate; one without a rate if the run chose none."""
     members = [m for m in result["members"] if "validation_accuracy" in m]
-    blank = Row(model(run), run.varied, None, len(result["seeds"]), None, {}, 0, job.workdir)
-    if not members:  # a figure of theory, a posterior: nothing was chosen
-        return [blank._replace(metrics={n: _mean(m) for n, m in result["metrics"].items()})]
+    blank = Row(model, varied, None, len(result["seeds"]), None, {}, 0, workdir)
+    if not members:  # such as a figure of theory or a posterior
+        metrics = {name: _mean(value) for name, value in result["metrics"].items()}
+        return [blank._replace(metrics=metrics)]
     rows = []
     for rate in dict.fromkeys(member["learning_rate"] for member in members):
-        mine = [member for member in members if member["learning_rate"] == rate]
-        score, scores = validated(mine[0])[0], [_number(validated(m)[1]) for m in mine]
-        names = [name for name in mine[0]["metrics"] if all(name in m["metrics"] for m in mine)]
-        metrics = {name: over_seeds([_number(m["metrics"][name]) for m in mine]) for name in names}
-        diverged = sum(m.get("diverged_at") is not None for m in mine)
-        of_seeds = (len(mine), over_seeds(scores), metrics, diverged)
-        rows.append(Row(blank.model, run.varied, rate, *of_seeds, job.workdir, score))
+        same_rate = [member for member in members if member["learning_rate"] == rate]
+        score = validated(same_rate[0])[0]
+        names = [n for n in same_rate[0]["metrics"] if all(n in m["metrics"] for m in same_rate)]
+        row = blank._replace(
+            rate=rate,
+            seeds=len(same_rate),
+            validation=number_over_seeds({m["seed"]: validated(m)[1] for m in same_rate}, score),
+            metrics={
+                name: number_over_seeds({m["seed"]: m["metrics"][name] for m in same_rate}, name)
+                for name in names
+            },
+            diverged=sum(m.get("diverged_at") is not None for m in same_rate),
+            score=score,
+        )
+        rows.append(row)
     return rows
 
 
-def _mean(value: dict[str, Any]) -> Mean:
-    return Mean(_number(value["mean"]), _number(value["sem"]), value["n"])
+def _mean(value: Mapping[str, Any]) -> Number:
+    mean, sem = (math.nan if value[name] is None else value[name] for name in ("mean", "sem"))
+    return Number(mean, sem, value["n"])
 
 
-def _number(value: Any) -> float:
-    value = value["mean"] if isinstance(value, dict) else value
-    return math.nan if value is None else float(value)
-
-
-def _value(row: Row) -> float:
-    return -math.inf if row.diverged else row.goodness
-
-
-def _pair(value: Mean | None) -> list[str]:
+def _csv_cells(value: Number | None) -> list[str]:
     numbers = (math.nan, math.nan) if value is None else (value.mean, value.sem)
     return ["" if math.isnan(x) else f"{x:.6g}" for x in numbers]
 
 
-def _say(value: Mean | None) -> str:
+def _text(value: Number | None) -> str:
     if value is None or math.isnan(value.mean):
         return "-"
     return with_error(value.mean, value.sem)
@@ -152,6 +183,6 @@ def _fields(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.varied))
 
 
-def _headline(rows: Sequence[Row]) -> str:
+def _main_metric(rows: Sequence[Row]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
     return "accuracy" if "accuracy" in names or not names else names[0]

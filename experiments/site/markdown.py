@@ -11,7 +11,7 @@ from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import SHOWN as VERDICTS
 from experiments.ledger.rules import Rule
-from experiments.ledger.statistics import of_record
+from experiments.ledger.statistics import record_number
 from experiments.papers.row_numbers import longest
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.core.text_format import number
@@ -197,7 +197,7 @@ def _accuracy(row: Row, variant: str) -> str:
     record = row.records.get(longest(row, variant))
     if record is None or record.metrics["accuracy"]["mean"] is None:
         return "-"
-    return of_record(record.metrics["accuracy"], record.members, "accuracy").percent()
+    return record_number(record.metrics["accuracy"], record.members, "accuracy").percent()
 
 
 def _replace(text: str, marks: tuple[str, str], lines: list[str]) -> str:

@@ -7,7 +7,8 @@ import math
 from html import escape
 
 from experiments.ledger.ledger import Row
-from experiments.ledger.rules import HELD, NOT_HELD, Compared, Finding, Rule, Side
+from experiments.ledger.rules import HELD, NOT_HELD, Finding, Rule, Side
+from experiments.ledger.statistics import Difference
 
 
 def why(row: Row, finding: Finding, rule: Rule) -> str:
@@ -26,7 +27,7 @@ def why(row: Row, finding: Finding, rule: Rule) -> str:
     return f'<details class="why {kind}"{drawn}><summary>{head}</summary><p>{told}</p></details>'
 
 
-def _drawn(found: Compared, rule: Rule) -> str:
+def _drawn(found: Difference, rule: Rule) -> str:
     """What why.js draws: the difference, half of its interval, the edges of what is asked for."""
     edges = (-rule.by, rule.by) if rule.within else (rule.by,)
     return " ".join(f"{value:.4g}" for value in (found.gap, found.half, *edges))
@@ -57,7 +58,7 @@ def _asked(rule: Rule, right: str) -> str:
     return f"is above {right}" + (f" by more than {rule.by:g}" if rule.by else "")
 
 
-def _difference(found: Compared) -> str:
+def _difference(found: Difference) -> str:
     gap, half = found.gap, found.half
     if half == 0:
         return f"They differ by {gap:.4g}, without an error"
@@ -69,7 +70,7 @@ def _difference(found: Compared) -> str:
     return f"The difference is {middle}, its 95 % interval {low} to {high}{over}"
 
 
-def _conclusion(finding: Finding, rule: Rule, found: Compared) -> str:
+def _conclusion(finding: Finding, rule: Rule, found: Difference) -> str:
     if not math.isfinite(found.half):
         return "one cannot tell"
     one = "the difference" if found.half == 0 else "the whole interval"

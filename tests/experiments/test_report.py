@@ -12,7 +12,7 @@ from experiments.ledger import read, validate_record
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import run_name
 from experiments.ledger.rules import DIVERGED
-from experiments.ledger.statistics import of_record
+from experiments.ledger.statistics import record_number
 from experiments.papers import PAPERS
 from experiments.run import main
 from tests.experiments.conftest import TINY
@@ -92,7 +92,9 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
     assert f"| variant | {' | '.join(tasks)} |" in block
     shown = re.findall(r"\| \*?([\d.]+(?: ± [\d.e-]+)?)\*?(?= \|)", block)
     trained = [r for r in records if "accuracy" in r.metrics]
-    shares = {of_record(r.metrics["accuracy"], r.members, "accuracy").percent() for r in trained}
+    shares = {
+        record_number(r.metrics["accuracy"], r.members, "accuracy").percent() for r in trained
+    }
     chance = {f"{100 * v:.1f}" for r in trained for v in r.baselines.values()}
     assert (shown or not records) and {*shown} <= shares | chance
 

@@ -11,8 +11,8 @@ from experiments.ledger.statistics import (
     Number,
     difference,
     minus,
-    of_record,
     quantile,
+    record_number,
 )
 from experiments.ledger.statistics import (
     test_error as error_of_the_test_set,
@@ -33,12 +33,16 @@ def test_few_seeds_have_a_wide_interval():
 
 
 def test_the_intervals_are_those_of_the_t_tests():
-    gap, error = difference(sample(X), sample(Y[:3]))
+    compared = difference(sample(X), sample(Y[:3]))
     low, high = stats.ttest_ind(X, Y[:3], equal_var=False).confidence_interval(0.95)
-    assert (gap - error, gap + error) == pytest.approx((low, high), rel=1e-9)
-    gap, error = difference(sample(X, range(4)), sample(Y, range(4)))
+    assert (compared.gap - compared.half, compared.gap + compared.half) == pytest.approx(
+        (low, high), rel=1e-9
+    )
+    compared = difference(sample(X, range(4)), sample(Y, range(4)))
     low, high = stats.ttest_rel(X, Y).confidence_interval(0.95)
-    assert (gap - error, gap + error) == pytest.approx((low, high), rel=1e-9)
+    assert (compared.gap - compared.half, compared.gap + compared.half) == pytest.approx(
+        (low, high), rel=1e-9
+    )
 
 
 def test_runs_that_share_seeds_are_compared_seed_by_seed():
@@ -53,9 +57,11 @@ def test_gaps_of_paired_runs_are_paired_too():
     """(x - y) of four cells with the same seeds is one t-test of the differences of both."""
     z, w = X + 0.3 * Y, Y**2
     gaps = [minus(sample(a, range(4)), sample(b, range(4))) for a, b in ((X, Y), (z, w))]
-    apart, error = difference(*gaps)
+    compared = difference(*gaps)
     low, high = stats.ttest_rel(X - Y, z - w).confidence_interval(0.95)
-    assert (apart - error, apart + error) == pytest.approx((low, high), rel=1e-9)
+    assert (compared.gap - compared.half, compared.gap + compared.half) == pytest.approx(
+        (low, high), rel=1e-9
+    )
     unpaired = minus(sample(X, range(4)), sample(Y, range(4, 8)))
     assert unpaired.sem == pytest.approx(math.hypot(stats.sem(X), stats.sem(Y)))
     assert gap("a", "b").cells == ("a", "b")
@@ -65,9 +71,9 @@ def test_the_test_set_has_an_error_of_its_own_even_when_every_answer_is_right():
     scores = [{"mean": 1.0, "sem": 0.0, "n": 1000}] * 3
     assert error_of_the_test_set(scores) == pytest.approx(1e-3)
     members = [{"seed": s, "metrics": {"accuracy": scores[s]}} for s in range(3)]
-    number = of_record({"mean": 1.0, "sem": 0.0, "n": 3}, members, "accuracy")
-    gap, error = difference(number, Number(1.0))
-    assert gap == 0 and error == pytest.approx(1.96e-3, rel=1e-3)
+    number = record_number({"mean": 1.0, "sem": 0.0, "n": 3}, members, "accuracy")
+    compared = difference(number, Number(1.0))
+    assert compared.gap == 0 and compared.half == pytest.approx(1.96e-3, rel=1e-3)
     # "1 ± 0" is not certain to be within a tenth of a thousandth of 1.
     assert near(of("x"), 1.0, 1e-4).judge("", _reads(number)).verdict == OPEN
     assert near(of("x"), 1.0, 3e-3).judge("", _reads(number)).verdict == HELD
@@ -77,8 +83,8 @@ def test_of_losses_on_the_same_examples_the_examples_cancel():
     mine, other = sample(X, test=0.05), sample(Y, test=0.05)
     assert difference(mine, other) == difference(sample(X), sample(Y))
     right, wrong = sample(X, test=0.05, is_share=True), sample(Y, test=0.05, is_share=True)
-    assert difference(right, wrong)[1] > difference(mine, other)[1]
-    assert difference(mine, Number(0.9))[1] > difference(sample(X), Number(0.9))[1]
+    assert difference(right, wrong).half > difference(mine, other).half
+    assert difference(mine, Number(0.9)).half > difference(sample(X), Number(0.9)).half
 
 
 def test_only_the_members_of_the_chosen_rate_count():
@@ -91,15 +97,15 @@ def test_only_the_members_of_the_chosen_rate_count():
         for rate in (0.1, 0.01)
         for s in (0, 1)
     ]
-    assert of_record({"mean": 0.51, "sem": 0.5, "n": 2}, members, "loss").by_seed == {
+    assert record_number({"mean": 0.51, "sem": 0.5, "n": 2}, members, "loss").by_seed == {
         0: 0.01,
         1: 1.01,
     }
 
 
 def test_an_error_that_is_not_known_decides_nothing():
-    number = of_record({"mean": 12.3, "sem": None, "n": 1}, [], "U")
-    assert difference(number, Number(1.0))[1] == math.inf
+    number = record_number({"mean": 12.3, "sem": None, "n": 1}, [], "U")
+    assert difference(number, Number(1.0)).half == math.inf
     assert above(of("x", "U"), 1.0).judge("", _reads(number)).verdict == OPEN
     assert near(of("x", "U"), 99.0, 1.0).judge("", _reads(number)).verdict == OPEN
 
@@ -111,8 +117,8 @@ def test_the_seeds_that_did_not_diverge_decide_nothing():
         for s, (at, mean) in enumerate([(None, 0.81), (None, 0.82), (7, None), (8, None)])
     ]
     value = {"mean": 0.815, "sem": 0.005, "n": 2}
-    whole = of_record(value, members[:2], "U")
-    spared = of_record(value, members, "U")
+    whole = record_number(value, members[:2], "U")
+    spared = record_number(value, members, "U")
     for rule in (above(of("x", "U"), 0.5), near(of("x", "U"), 0.815, 0.1)):
         assert rule.judge("", _reads(whole)).verdict == HELD
         assert rule.judge("", _reads(spared)).verdict == OPEN

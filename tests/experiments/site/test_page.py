@@ -17,7 +17,7 @@ from experiments.ledger.item import CHANCE, LATE, SMALLER
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
-from experiments.ledger.statistics import LUCK, Number
+from experiments.ledger.statistics import FALSE_DECISION_RATE, Number
 from experiments.papers import PAPERS
 from experiments.site import figures, markdown
 from experiments.site.html import page
@@ -91,7 +91,7 @@ def test_a_paper_leads_with_what_stands_and_what_falls(rows):
     assert decided == 8 and summary.luck(rows).startswith("8 rules are decided")
     assert "too few to expect one that is wrong" in summary.luck(rows)
     many = [row._replace(findings=row.findings * 99) for row in rows]
-    assert f"about {round(99 * 8 * LUCK)} of them would be" in summary.luck(many)
+    assert f"about {round(99 * 8 * FALSE_DECISION_RATE)} of them would be" in summary.luck(many)
     assert summary.luck([]) == "No rule is decided yet."
     assert "Held: Table 1" in markdown.results(rows, [], [])
 

@@ -1,0 +1,132 @@
+"""The ledger, litmus, compare, sweep tables and reruns give one verdict on the same numbers."""
+
+from pathlib import Path
+
+import numpy as np
+
+from experiments import compare
+from experiments.ledger import compare_records
+from experiments.ledger.record import Record
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, above, of
+from experiments.ledger.statistics import ABOVE, BELOW, UNDECIDED, record_number
+from experiments.schedule import litmus_rule, sweep_table
+from jaxformer.io.atomic_files import plain
+from jaxformer.training.metrics import over_seeds
+from tests.experiments.schedule.test_planning import A, record
+
+TEST_SET = {"sem": 1e-4, "n": 10_000}  # so large that the seeds decide
+
+
+def values(mean, sem, n):
+    """Values of n seeds with exactly this mean and standard error."""
+    raw = np.arange(n) - (n - 1) / 2
+    return [*(mean + sem * raw / (raw.std(ddof=1) / n**0.5))]
+
+
+CASES = {
+    "2 seeds, 2.5 standard errors": (values(0.535, 0.01, 2), values(0.5, 0.01, 2), 0),
+    "3 seeds, 2.5 standard errors": (values(0.535, 0.01, 3), values(0.5, 0.01, 3), 0),
+    "5 seeds, 2.5 standard errors": (values(0.535, 0.01, 5), values(0.5, 0.01, 5), 1),
+    "5 seeds, the other way": (values(0.5, 0.01, 5), values(0.535, 0.01, 5), -1),
+    "one seed": ([0.9], [0.5], 0),
+    "no difference": (values(0.5, 0.01, 5), values(0.5, 0.02, 5), 0),
+}
+
+
+def result(seed_values, first_seed=0, rate=0.01):
+    """A finished training as result.json holds it."""
+    members = [
+        {
+            "seed": first_seed + i,
+            "learning_rate": rate,
+            "chosen": True,
+            "validation_accuracy": {"mean": value} | TEST_SET,
+            "metrics": {"accuracy": {"mean": value} | TEST_SET},
+        }
+        for i, value in enumerate(seed_values)
+    ]
+    return {
+        "seeds": [member["seed"] for member in members],
+        "members": members,
+        "metrics": {"accuracy": plain(over_seeds(seed_values))},
+        "baselines": {"guess": 0.0},
+    }
+
+
+def ledger_verdict(left, right):
+    numbers = {
+        name: record_number(r["metrics"]["accuracy"], r["members"], "accuracy")
+        for name, r in {"left": left, "right": right}.items()
+    }
+    finding = above(of("left"), of("right")).judge("", lambda side: numbers[side.cell])
+    return {HELD: 1, NOT_HELD: -1, OPEN: 0}[finding.verdict]
+
+
+def litmus_verdict(left, right):
+    """Litmus asks whether Standard is above MixiT, and the same with both exchanged."""
+
+    def helps(standard, mixit):
+        trained = {
+            "standard": litmus_rule.read(standard, Path("a")),
+            "mixit": litmus_rule.read(mixit, Path("b")),
+        }
+        # The trivial predictor is far below both if their own errors are known.
+        return litmus_rule.judge("task", trained, "guess", 0.0).verdict == litmus_rule.HELPS
+
+    return helps(left, right) - helps(right, left)
+
+
+def compare_verdict(left, right):
+    text = compare.difference_text(right, left, "accuracy")
+    (verdict,) = (v for word, v in {ABOVE: 1, BELOW: -1, UNDECIDED: 0}.items() if word in text)
+    return verdict
+
+
+def sweep_verdict(left, right):
+    """A sweep asks which rows cannot be told from the best one."""
+    rows = [
+        row
+        for rate, one in ((0.01, left), (0.02, right))
+        for row in sweep_table.rows_of("model", {}, one | {"members": at(one, rate)}, Path("a"))
+    ]
+    for sign, (best, other) in {1: rows, -1: rows[::-1]}.items():
+        if best.goodness > other.goodness:
+            return 0 if sweep_table.rivals(best, rows) else sign
+    return 0
+
+
+def at(one, rate):
+    return [member | {"learning_rate": rate} for member in one["members"]]
+
+
+def rerun_verdict(left, right):
+    def as_record(one):
+        return Record.from_json(vars(record(A)) | one | {"schema": 2, "environment": {}})
+
+    pair = compare_records.compare_metric("a", "accuracy", as_record(left), as_record(right), None)
+    return (pair.verdict == compare_records.DIFFERS) * (1 if pair.difference.gap > 0 else -1)
+
+
+VERDICTS = (ledger_verdict, litmus_verdict, compare_verdict, sweep_verdict, rerun_verdict)
+
+
+def test_five_commands_give_one_verdict_on_the_same_numbers():
+    """The right run has other seeds: shared seeds of evenly spaced values have no spread."""
+    wrong = []
+    for name, (left, right, expected) in CASES.items():
+        results = result(left), result(right, first_seed=5)
+        for verdict in VERDICTS:
+            if (got := verdict(*results)) != expected:
+                wrong.append(f"{name}: {verdict.__name__} gives {got}, expected {expected}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_shared_seeds_are_paired_by_all_five():
+    left, right = [0.91, 0.72, 0.53], [0.90, 0.71, 0.5205]
+    wrong = []
+    for shift, expected in ((0, 1), (5, 0)):  # paired, and the same values of other seeds
+        results = result(left), result(right, shift)
+        for verdict in VERDICTS:
+            if (got := verdict(*results)) != expected:
+                wrong.append(f"shift {shift}: {verdict.__name__} gives {got}")
+    assert not wrong, "\n".join(wrong)
