@@ -34,7 +34,7 @@ from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import ROOT, load, load_runs
 from experiments.ledger.record import Record
 from experiments.papers import PAPERS
-from experiments.site import demo_sentences, figures, html, markdown
+from experiments.site import demo_sentences, figures, html, markdown, results_pages
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.runtime.command_line import Parser, command
@@ -104,12 +104,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def in_words(row: Row) -> str:
-    """A table or figure for the terminal: the claim, what was found, the verdict, what to run."""
-    lines = [f"{row.item.name} ({row.paper.key}): {row.verdict}", f"  the paper: {row.item.claim}"]
-    for checks, head in ((False, ""), (True, "beside the claim: ")):
-        for finding, holds, _ in tables.said(row, checks):
-            found = f"{holds}: {finding.numbers}" if holds else "not run"
-            lines.append(f"  {head}{finding.text}? {found}")
+    """Returns a row as text for the terminal: claim, rules, verdict and missing runs."""
+    lines = [f"{row.item.name} ({row.paper.key}): {row.verdict}", f"  claim: {row.item.claim}"]
+    for checks, head in ((False, "rule"), (True, "additional check")):
+        for finding, _ in tables.findings_with_sides(row, checks):
+            numbers = f", {finding.numbers}" if finding.numbers else ""
+            lines.append(f"  {head}: {finding.text}: {finding.verdict}{numbers}")
     lines += [f"  caveat: {text}" for text in (*row.flags, row.item.note) if text]
     lines += [f"  needs {row.item.needs}"] if row.item.needs else []
     lines += [f"  here: {row.item.defines}"] if row.item.defines else []
@@ -119,25 +119,37 @@ def in_words(row: Row) -> str:
 
 
 def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
-    """Writes the Markdown pages; with `check` only says, with an exit code, if they are current."""
-    texts = {ROOT / name: text for name, text in render(records, problems).items()}
-    changed = [f.name for f, text in texts.items() if not f.exists() or f.read_text() != text]
+    """Writes the Markdown pages, or checks that they are up to date; returns the exit code."""
+    pages = render(records, problems)
+    changed = [name for name, text in pages.items() if not _has_text(ROOT / name, text)]
     if check:
         print(f"out of date: {', '.join(changed)}" if changed else "the pages are up to date")
         return 1 if changed else 0
-    for file, text in texts.items():
-        _write(file, text)
-    print(f"wrote {', '.join(file.name for file in texts)}")
+    for name, text in pages.items():
+        _write(ROOT / name, text)
+    print(f"wrote {', '.join(pages)}")
     return 0
+
+
+def _has_text(file: Path, text: str) -> bool:
+    return file.exists() and file.read_text() == text
 
 
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     """The text of each Markdown page."""
     rows = ledger(PAPERS, records)
-    return {
-        "RESULTS.md": markdown.results(rows, records, problems),
-        "README.md": markdown.readme((ROOT / "README.md").read_text(), rows),
+    pages = {
+        "RESULTS.md": results_pages.results(rows, records, problems),
+        "README.md": markdown.readme(
+            (ROOT / "README.md").read_text(), rows, results_pages.counts(rows, "RESULTS.md")
+        ),
     }
+    by_paper = results_pages.records_by_paper(rows, records)[0]
+    for key, paper in results_pages.papers_of(rows).items():
+        paper_rows = [row for row in rows if row.paper.key == key]
+        page = results_pages.paper_page(paper, paper_rows, by_paper[key])
+        pages[f"{results_pages.FOLDER}/{key}.md"] = page
+    return pages
 
 
 def write_tables(folder: Path, rows: list[Row]) -> None:

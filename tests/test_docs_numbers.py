@@ -38,14 +38,6 @@ FILES = [
     )
     if file.parent.name != "two_failure_modes"
 ]
-VERDICTS = "docs/verdicts.md"
-OLD = ("before", "the old runs")  # columns of verdicts.md whose numbers no record has any more
-# How a row of verdicts.md begins -> the names of its records; the others are the MixiT papers'.
-ROWS = {
-    "associations": "associations/",
-    "attention paths": "attention_paths/",
-    "two failure modes": "two_failure_modes/",
-}
 
 
 @pytest.fixture(scope="module")
@@ -125,32 +117,8 @@ def test_a_number_with_an_error_is_that_of_a_record(names, file, metrics):
     assert not missing, f"{name}: no record of {names} has {', '.join(missing)}"
 
 
-def rows_of_verdicts():
-    """(the names of its records, what is said of today's numbers) of each row of each table."""
-    heads: list[str] = []
-    for line in (ROOT / VERDICTS).read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|"):
-            heads = []
-        elif not heads:
-            heads = cells
-        elif not set(line) <= set("|-: "):
-            assert len(cells) == len(heads), line
-            names = next((n for begin, n in ROWS.items() if cells[0].startswith(begin)), "")
-            now = [c for head, c in zip(heads, cells, strict=True) if head not in OLD]
-            yield names or "mixit/ text/", " | ".join(now)
-
-
-def test_a_verdict_quotes_the_numbers_of_today(metrics):
-    """Those of older runs stand in the columns `before` and `the old runs`."""
-    rows = [*rows_of_verdicts()]
-    assert len(NUMBER.findall(" ".join(text for _, text in rows))) >= 55
-    missing = [(text[:40], found) for names, text in rows if (found := lost(text, metrics[names]))]
-    assert not missing
-
-
-def test_a_number_of_an_older_run_is_found_out(metrics):
-    for mean, error in (("-.02", ".13"), (".85", ".04")):  # once in the page
+def test_a_number_of_an_older_run_is_rejected(metrics):
+    for mean, error in (("-.02", ".13"), (".85", ".04")):
         assert not is_one_of(metrics["associations/"], mean, error, 1.0)
     for mean, error in ((".589", ".053"), (".94", ".03")):  # MixiT before its scale was the code's
         assert not is_one_of(metrics["mixit/ text/"], mean, error, 1.0)

@@ -13,7 +13,7 @@ from experiments.cli.describe import csv_text
 from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Side, overall
+from experiments.ledger.rules import HELD, NOT_RUN, OPEN, Finding, Side, overall
 from experiments.ledger.statistics import quantile
 from jaxformer.core.text_format import number, with_error
 
@@ -82,14 +82,13 @@ def lines(row: Row) -> list[Line]:
     return shown
 
 
-def said(row: Row, checks: bool = False) -> list[tuple[Finding, str, list[Side]]]:
-    """Each finding (or what was found beside the claim), whether it holds, what it looks at."""
+def findings_with_sides(row: Row, checks: bool = False) -> list[tuple[Finding, list[Side]]]:
+    """Returns each finding (or additional check) with the measured sides of its rule."""
     rules, findings = row.item.rules, row.findings
     if checks:
         rules, findings = row.item.checks, row.checks
-    words = {HELD: "Yes", NOT_HELD: "No", OPEN: "Perhaps", NOT_RUN: ""}
     return [
-        (finding, words[finding.verdict], [side for side in rule.sides if side.cell])
+        (finding, [side for side in rule.sides if side.cell])
         for rule, finding in zip(rules.values(), findings, strict=True)
     ]
 
@@ -98,7 +97,7 @@ def verdict_of(row: Row, cell: str, metric: str) -> str:
     """What the rules that look at a number say together; "" if there is none."""
     looked = [
         finding.verdict
-        for finding, _, sides in said(row)
+        for finding, sides in findings_with_sides(row)
         if any(cell in s.cells and s.metric == metric for s in sides if not s.is_baseline)
     ]
     return overall(looked) if looked else ""

@@ -59,12 +59,12 @@ def flag(word: str) -> str:
 def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
     """Each finding with its numbers, which name the records that they come from."""
     findings = []
-    for finding, holds, sides in tables.said(row, checks):
+    for finding, sides in tables.findings_with_sides(row, checks):
         text = escape(finding.text)
-        if holds:
+        if finding.numbers:
             where = " ".join(sorted({trail(row.records[c]) for s in sides for c in s.cells}))
             numbers = f'data-records="{where}">{escape(finding.numbers)}'
-            text += f'? {holds}: <span class="numbers" {numbers}</span>'
+            text += f': <span class="numbers" {numbers}</span>'
         findings.append((finding, text))
     return findings
 
@@ -113,7 +113,10 @@ def _findings(row: Row) -> list[str]:
         f"<li>{verdict(f.verdict)} {text}{why(row, f, rule)}</li>" for (f, text), rule in rules
     ]
     rules = zip(finding_texts(row, checks=True), row.item.checks.values(), strict=True)
-    lines += [f"<li>Beside the claim: {text}{why(row, f, rule)}</li>" for (f, text), rule in rules]
+    lines += [
+        f"<li>{verdict(f.verdict)} Additional check: {text}{why(row, f, rule)}</li>"
+        for (f, text), rule in rules
+    ]
     return ['<ul class="findings">', *lines, "</ul>"]
 
 

@@ -15,6 +15,7 @@ from experiments.ledger.rules import DIVERGED
 from experiments.ledger.statistics import record_number
 from experiments.papers import PAPERS
 from experiments.run import main
+from experiments.site import results_pages
 from tests.experiments.conftest import TINY
 
 
@@ -73,19 +74,22 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit():
         ]
     spelled = {f"{value:.4g}" for value in known}
     spelled |= {f"{value:.{places}f}" for value in known for places in range(7)}
-    text = (flags.ROOT / "RESULTS.md").read_text()
-    table = text[text.index("### ") : text.index("## Records\n")]
-    rows = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in table.splitlines()]
-    rows = [row for row in rows if len(row) == 7 and "---" not in row[0]]
-    assert len(rows) == sum(len(paper.items) for paper in PAPERS.values()) + len(PAPERS)
+    pages = {key: (flags.ROOT / f"docs/results/{key}.md").read_text() for key in PAPERS}
+    for key, paper in PAPERS.items():
+        assert pages[key].count("\n*Claim") == len(paper.items)
+    numbers = re.findall(
+        r"^\| [^|]+ \| ([\d.e±+ -]+ against [\d.e±+ -]+) \|", "\n".join(pages.values()), re.M
+    )
+    assert len(numbers) > 10 or not records
+    for text in numbers:
+        assert {number.split(" ± ")[0] for number in text.split(" against ")} <= spelled, text
     assert all(len(record.environment["commit"]) == 40 for record in records)
-    commits, found = {record.environment["commit"][:7] for record in records}, 0
-    for _, _, ours, _, _, _, code in rows:
-        for numbers in re.findall(r"\? (?:Yes|No): (.*?)(?:, (?:by|within|at)| \(|<br>|$)", ours):
-            assert {word[:7] for word in code.split("<br>")} <= commits
-            assert {word.split(" ± ")[0] for word in numbers.split(" against ")} <= spelled
-            found += 1
-    assert found > 10 or not records
+    lines = (flags.ROOT / "RESULTS.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| [") and "](docs/results/" in line]
+    assert len(rows) == sum(len(paper.items) for paper in PAPERS.values())
+    assert max(map(len, rows)) <= results_pages.MAX_LINE_LENGTH
+    anchors = {anchor for text in pages.values() for anchor in re.findall(r'<a id="([^"]+)"', text)}
+    assert {re.search(r"\.md#([\w-]+)\)", row)[1] for row in rows} <= anchors
     readme = (flags.ROOT / "README.md").read_text()
     block = readme[readme.index("<!-- numbers -->") : readme.index("<!-- /numbers -->")]
     tasks = ("decimal addition", "Dyck-1", "modular addition", "memorisation", "k-hop", "retrieval")
@@ -114,7 +118,8 @@ def test_a_record_shows_its_numbers_and_its_command(folder):
     assert not problems and not records[0].stale
     assert [step for step, _ in records[0].curves["training"]["loss"]] == [10, 20, 30, 40, 50, 60]
     assert [step for step, _ in records[0].curves["validation"]["accuracy"]] == [20, 40, 60]
-    text = report.render(records, problems)["RESULTS.md"]
+    pages = report.render(records, problems)
+    text = pages["docs/results/mixit.md"]
     assert "| frozen_qk |" in text and "in context guess" in text
     assert f"python experiments/run.py {TINY[0]} --config.data.test_size=40" in text
 
@@ -124,7 +129,7 @@ def test_a_changed_config_makes_a_record_stale(folder):
     record = json.loads(file.read_text()) | {"config_hash": "0" * 12}
     file.write_text(json.dumps(record | {"sum": validate_record.sum_of(record)}))
     records, _ = read.load(folder)
-    assert records[0].stale and "**stale**" in report.render(records, [])["RESULTS.md"]
+    assert records[0].stale and "**stale**" in "".join(report.render(records, []).values())
 
 
 @pytest.mark.parametrize(

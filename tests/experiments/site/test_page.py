@@ -233,7 +233,7 @@ def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
         ("ks_50%/tau=1", "held"),
         ("rate", "did not hold"),
     ]
-    assert [holds for _, holds, _ in tables.said(row)] == ["Yes", "No"]
+    assert [finding.verdict for finding, _ in tables.findings_with_sides(row)] == [HELD, NOT_HELD]
 
 
 def test_tiny_runs_count_only_where_asked_for_and_last():
