@@ -62,4 +62,4 @@ def findings() -> str:
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run one")]
     text = WITHIN.sub(r"\1 (`README.md`)", text)
-    return text.replace("](docs/", "](").replace("](results/", "](../results/")
+    return text.replace("](results/", "](../results/").replace("](docs/", "](")

@@ -43,12 +43,10 @@ def readme(text: str, rows: list[Row], counts: Sequence[str]) -> str:
       rows: of the ledger.
       counts: the table of verdicts by paper.
     """
-    verdicts = {(row.paper.key, tables.name_of(row)): row.verdict for row in rows}
+    verdicts = {(row.paper.key, row.item.name): row.verdict for row in rows}
 
     def with_verdict(match: re.Match) -> str:
-        key, anchor = match[3], match[4]
-        name = f"{key.replace('_', '-')}-{anchor}"
-        return match[1] + verdicts.get((key, name), match[6]) + "**"
+        return match[1] + verdicts.get((match[3], match[2]), match[6]) + "**"
 
     text = VERDICT.sub(with_verdict, text)
     text = _replace(text, LEDGER, [*counts, "", summary.late(rows)])

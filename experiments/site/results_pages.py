@@ -48,8 +48,9 @@ error of the test set. *Code* is the commit of the runs.
 
 
 def anchor(row: Row) -> str:
-    """Returns the anchor of a row on its paper's page, such as "table-2-retrieval"."""
-    return tables.name_of(row).removeprefix(f"{row.paper.key.replace('_', '-')}-")
+    """Returns the anchor of a row's heading on its paper's page, as GitHub and Sphinx spell it."""
+    letters = "".join(c for c in row.item.name.lower() if c.isalnum() or c in " -_")
+    return letters.replace(" ", "-")
 
 
 def results(rows: Sequence[Row], records: Sequence[Record], problems: Sequence[str]) -> str:
@@ -65,6 +66,7 @@ def results(rows: Sequence[Row], records: Sequence[Record], problems: Sequence[s
         lines += [f"{paper.source}. [Details]({FOLDER}/{key}.md).", ""]
         heads = ["table or figure", "claim", "our numbers", "verdict"]
         lines += [*table(heads, map(_result_cells, paper_rows)), ""]
+    lines += _records_section(records_by_paper(rows, records)[1], "Records of no row")
     if not records:
         lines += ["There is no record: nothing was run and recorded yet."]
     return "\n".join(lines).rstrip() + "\n"
@@ -81,7 +83,7 @@ def paper_page(paper: Paper, rows: Sequence[Row], records: Sequence[Record]) -> 
         lines += [f"{command} makes all missing runs.", ""]
     for section in sections:
         lines += [*section, ""]
-    lines += _records_section(records)
+    lines += _records_section(records, "Records")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -141,9 +143,8 @@ def _shortened(text: str, room: int) -> str:
 def _row_section(row: Row, listed: dict[str, str]) -> list[str]:
     """Returns the section of a row; `listed` maps commands to the row that printed them."""
     item = row.item
-    lines = [f'<a id="{anchor(row)}"></a>', "", f"## {item.name}: {row.verdict}", ""]
     also = f" (also {item.also})" if item.also else ""
-    lines += [f"*Claim{also}:* {item.claim}", ""]
+    lines = [f"## {item.name}", "", f"**{row.verdict}**. Claim{also}: {item.claim}", ""]
     if rules := [*_rule_lines(row), *_rule_lines(row, checks=True)]:
         lines += rules
     lines += [f"- {plain(line)}" for line in (*tables.stale_lines(row), *row.problems)]
@@ -196,10 +197,10 @@ def _command_lines(row: Row, listed: dict[str, str]) -> list[str]:
     return lines
 
 
-def _records_section(records: Sequence[Record]) -> list[str]:
+def _records_section(records: Sequence[Record], head: str) -> list[str]:
     if not records:
         return []
-    lines, groups = ["## Records", ""], dict[str, list[Record]]()
+    lines, groups = [f"## {head}", ""], dict[str, list[Record]]()
     for record in sorted(records, key=_order):
         groups.setdefault(_title(record), []).append(record)
     for title, group in groups.items():
