@@ -1,22 +1,22 @@
-"""Writes what the records say: RESULTS.md, blocks of README.md, one page of figures, tables.
+"""Writes the results from the records: RESULTS.md, docs/results, README.md, HTML pages, tables.
 
-    python experiments/report.py                    writes RESULTS.md and the blocks of README.md
-    python experiments/report.py --page=page.html   writes a page for the browser
-    python experiments/report.py --only="Table 2"   prints what is known of it
+    python experiments/report.py                    writes RESULTS.md, docs/results, README.md
+    python experiments/report.py --page=page.html   writes pages for the browser
+    python experiments/report.py --only="Table 2"   prints rows
 
-  --check        exits 1 if RESULTS.md and README.md are not what the records say
-  --page=FILE    writes one file with the ledger, numbers, figures and commands
-  --tables=DIR   writes a CSV and a LaTeX table for each item
-  --only=NAME    these tables and figures alone: a paper, or how their names begin
+  --check        exits 1 if RESULTS.md, docs/results or README.md are out of date
+  --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
+  --tables=DIR   writes a CSV and a LaTeX table for each row
+  --only=NAME    shows only these rows: a paper, or how names of tables and figures begin
 
 With --page and --tables:
 
-  --runs=DIR     takes the finished runs below DIR too, also of scale tiny; may be repeated
-  --only-runs    takes nothing but them, and shows only the tables and figures that they touch
-  --opening=FILE.json  what the page opens with in place of our findings (made by demo.py)
+  --runs=DIR     also reads the finished runs below DIR, including scale tiny; may be repeated
+  --only-runs    reads no records, and shows only the rows of these runs, in one page
+  --opening=FILE.json  sentences that replace the findings at the top (demo.py writes them)
 
-A record is written by `python experiments/run.py ... --record`. One that is damaged, of an unknown
-schema, or of a config that has changed since is named and shown as such, never silently used.
+`python experiments/run.py ... --record` writes a record. A damaged record, one of another schema,
+or one whose config has changed is listed and decides nothing.
 """
 
 try:
@@ -91,11 +91,24 @@ def main(argv: Sequence[str]) -> int:
         )
         note, place = note * (len(rows) < len(whole)), asked.page.parent
         shown = demo_sentences.read(asked.opening, PAPERS, rows, records) if asked.opening else None
-        _write(asked.page, html.page(rows, records, problems, TITLE, note, shown, place))
+        pages = html.pages(
+            asked.page.stem,
+            rows,
+            records,
+            problems,
+            TITLE,
+            note=note,
+            openings=shown,
+            folder=place,
+            split=not asked.only_runs,
+        )
+        for name, text in pages.items():
+            _write(place / name, text)
         run_items = sum(bool(row.records) for row in rows)
         for line in dict.fromkeys(line for row in rows for line in figures.lost(row)):
             print(f"warning: {line}", file=sys.stderr)
-        print(f"wrote {asked.page}: {run_items} of {len(rows)} rows with our numbers")
+        files = f" and {len(pages) - 1} pages" if len(pages) > 1 else ""
+        print(f"wrote {asked.page}{files}: {run_items} of {len(rows)} rows with our numbers")
     if asked.tables:
         write_tables(asked.tables, rows)
     for line in problems:

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.site.arrays import arrays_of
+from experiments.site.arrays import array_of
 from theory.rem.interpolated_tables import load_tables
 
 SCRIPTS = ("charts.js", "phase.js", "explore.js")
@@ -70,10 +70,8 @@ def _dots(record: Record | None) -> dict[str, Any] | None:
     if record is None:
         return None
     try:
-        held = arrays_of(record)
-        betas, alphas, measured_BxAxS = (
-            held[name].values for name in ("measured_beta", "measured_alpha", "measured")
-        )
+        names = ("measured_beta", "measured_alpha", "measured")
+        betas, alphas, measured_BxAxS = (array_of(record, name) for name in names)
         cosine_BxA = np.round(measured_BxAxS.mean(-1).astype(float), 4)
         points = [
             (float(b), float(a), float(cosine_BxA[i, j]))
@@ -82,7 +80,7 @@ def _dots(record: Record | None) -> dict[str, Any] | None:
         ]
         figure = record.config["figure"]
         return {"layers": figure["layers"], "length": figure["length"], "points": points}
-    except Exception:  # whoever wrote the record: the diagram stands without its dots
+    except Exception:  # a foreign record may hold anything: the diagram is drawn without dots
         return None
 
 

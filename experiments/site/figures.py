@@ -11,12 +11,12 @@ from configs.common import VARIANTS
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.site import redraw, svg, titles
+from experiments.site import svg
 from experiments.site.arrays import table_of
 from experiments.site.picture import image
 from experiments.site.svg import Axis, Series
 
-DRAW = (*redraw.DRAWN, "look")  # recipes whose runs draw a figure of their own
+FIGURE_RECIPES = ("solve", "recall", "posterior", "oneshot", "look")  # their runs draw a figure
 NUMBER = re.compile(r"=[\d.]+(?=,|$)")  # the value of a config's argument that is a number
 SWEPT = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
 
@@ -46,7 +46,7 @@ def figures(row: Row) -> list[Figure]:
 
 def draws(record: Record) -> bool:
     """Whether the run of a record draws a figure of its own."""
-    return bool(record.figure) or record.config.get("recipe") in DRAW
+    return bool(record.figure) or record.config.get("recipe") in FIGURE_RECIPES
 
 
 def lost(row: Row) -> list[str]:
@@ -54,16 +54,15 @@ def lost(row: Row) -> list[str]:
     drawn = {name: record for name, record in row.records.items() if draws(record)}
     alike = _alike(row, drawn)
     return [
-        f"The figure of {r.config_file} is missing: no picture lies beside {r.where}, and the "
-        "numbers that it holds are not enough to draw it again."
+        f"The figure of {r.config_file} is missing: {r.where} has no picture."
         for name, r in drawn.items()
-        if alike.get(name, "") is not None and not image(r, r.figure)
+        if alike.get(name, "") is not None and not image(r)
     ]
 
 
 def picture(record: Record, told: str = "") -> Figure:
     """A run's own figure, and what is told of the others that it stands for."""
-    html = image(record, record.figure)
+    html = image(record)
     return Figure(told, html, "", table_of(record), [record], record.where)
 
 
@@ -106,17 +105,16 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     loss = [_line(name, r, "training", "loss") for name, r in records.items()]
     score = [_line(name, r, "validation", scored[name]) for name, r in records.items()]
     ends = ", ".join(f"{s.label} {s.y[-1]:.3f}" for s in score if s.y)
-    words = f"validation {metric.replace('_', ' ')}"
-    told, listed = titles.at_the_end(words, score), f"{words.capitalize()} at the end: {ends}."
+    caption = f"Validation {metric.replace('_', ' ')} at the end: {ends}."
     steps, panels = Axis("training step"), []
     if all(s.y for s in loss):
-        alt = "Training loss against the step. " + listed
+        alt = "Training loss against the step. " + caption
         panels.append(svg.line_chart(alt, loss, steps, Axis("training loss, nats", log=True)))
     if all(s.y for s in score):
         shown = levels if "accuracy" in metric else {}
-        panels.append(svg.line_chart(listed, score, steps, _axis(metric, "validation "), shown))
+        panels.append(svg.line_chart(caption, score, steps, _axis(metric, "validation "), shown))
     text = svg.as_csv({"training loss": loss, f"validation {metric}": score})
-    return Figure(told, "".join(panels), svg.legend(score), text, list(records.values()))
+    return Figure(caption, "".join(panels), svg.legend(score), text, list(records.values()))
 
 
 def _beside(row: Row) -> Figure | None:
@@ -164,14 +162,14 @@ def _sweep(row: Row) -> Figure | None:
         return None
     series = [_swept(name, by_place, _colour(name)) for name, by_place in points.items()]
     labels, metric = [f"{x:g}" for x in xs], row.item.metric
-    told = titles.along(metric.replace("_", " "), f"{letter} =", labels, series)
     series += [_swept(name, by_place, svg.COLOURS - 1) for name, by_place in trivial.items()]
     ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
-    listed = f"{metric} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
+    name = metric.replace("_", " ").capitalize()
+    caption = f"{name} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
     x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks=dict(enumerate(labels)))
-    chart = svg.line_chart(listed, series, x, _axis(metric), marks=True)
+    chart = svg.line_chart(caption, series, x, _axis(metric), marks=True)
     records = [line.record for line in lines if line.record]
-    return Figure(told, chart, svg.legend(series), svg.as_csv({metric: series}), records)
+    return Figure(caption, chart, svg.legend(series), svg.as_csv({metric: series}), records)
 
 
 def _measured(row: Row) -> list[tables.Line]:

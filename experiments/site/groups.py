@@ -6,7 +6,7 @@ from typing import NamedTuple
 from configs.common import VARIANTS
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.site import svg, titles
+from experiments.site import svg
 from experiments.site.figures import Figure
 from experiments.site.svg import Axis, Series
 
@@ -35,14 +35,13 @@ def by_kind(row: Row) -> list[Figure]:
     colours = {cell: [*VARIANTS].index(cell) if known else -1 for cell in found}
     series = [_series(cell, kinds, colours[cell]) for cell, kinds in found.items()]
     ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
-    told = titles.along("accuracy", name, labels, series)
-    listed = f"accuracy by {name}, {labels[0]} to {labels[-1]}: {ends}."
+    caption = f"Accuracy by {name}, {labels[0]} to {labels[-1]}: {ends}."
     limits = (-0.3, len(labels) - 0.7)
     x = Axis(name, limits=limits, ticks=dict(enumerate(labels)))
-    chart = svg.line_chart(listed, series, x, Axis("accuracy", limits=(0, 1)), marks=True)
+    chart = svg.line_chart(caption, series, x, Axis("accuracy", limits=(0, 1)), marks=True)
     records = [row.records[cell] for cell in found]
     numbers = svg.as_csv({f"accuracy by {name}": series})
-    return [Figure(told, chart, svg.legend(series), numbers, records)]
+    return [Figure(caption, chart, svg.legend(series), numbers, records)]
 
 
 def of_record(record: Record) -> Kinds | None:

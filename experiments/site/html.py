@@ -1,10 +1,12 @@
-"""The page: one HTML file that needs nothing else. Findings, ledger, then a section a paper.
+"""The HTML pages: an index with findings and ledger, and a page for each paper.
 
-Scripts are ours alone: a policy in the head lets nothing run whose sum it does not name.
+Each page works without a network and without other files. A content security policy allows only the
+scripts and the style sheet of this folder, by their hashes.
 """
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from html import escape
 from pathlib import Path
@@ -20,42 +22,97 @@ from experiments.site.overview import overview
 from experiments.site.section import folded, made, section, table, trail, verdict
 
 SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
+ID = re.compile(r'\bid="([\w-]+)"')
+ANCHOR_LINK = re.compile(r'href="#([\w-]+)"')
 
 
-def page(
+def pages(
+    stem: str,
     rows: list[Row],
     records: list[Record],
     problems: list[str],
     title: str,
     note: str = "",
     openings: list[Opening] | None = None,
-    place: Path | None = None,
-) -> str:
-    """The whole file, which will lie in the folder `place`.
+    folder: Path | None = None,
+    split: bool = True,
+) -> dict[str, str]:
+    """Returns the pages by file name: STEM.html, and STEM_PAPER.html for each paper.
 
-    `note` says which rows are shown, if not all; `openings` takes the place of our own findings.
+    Args:
+      stem: the name of the index without its suffix.
+      rows: of the ledger.
+      records: all that were read.
+      problems: a line for each record that cannot be used.
+      title: of the index.
+      note: says which rows are shown, if not all.
+      openings: replace the findings of the records, as the demo does.
+      folder: where the pages will lie, for links to records.
+      split: False puts all sections into the index.
     """
-    shelf, shown = Shelf(place), dict[str, Row]()
     openings = of_rows(rows) if openings is None else openings
-    papers = {one.paper.key: one.paper for one in openings}
+    papers = {opening.paper.key: opening.paper for opening in openings}
     papers |= {row.paper.key: row.paper for row in rows}
-    rest = _unused(rows, records)
-    parts = [*how_to_read(records, note), *explore.explore(rows), *overview(rows, papers)]
-    for paper in papers.values():
-        parts.append(f'<h2 id="{paper_id(paper)}">{escape(paper.title)}</h2>')
-        parts.append(f'<p class="source">{with_papers(paper.source)}</p>')
-        parts.append(f"<p>{escape(summary.lead(rows, paper.key))}</p>")
-        parts += [section(row, shown, shelf) for row in rows if row.paper.key == paper.key]
+    files = {key: f"{stem}_{key}.html" if split else f"{stem}.html" for key in papers}
+    attachments = {file: Shelf(folder) for file in (f"{stem}.html", *files.values())}
+    unused = _unused(rows, records)
+    sections: dict[str, list[str]] = {file: [] for file in attachments}
+    drawn: dict[str, dict[str, Row]] = {file: {} for file in attachments}
+    for key, paper in papers.items():
+        shelf, shown = attachments[files[key]], drawn[files[key]]
         names = {where for one in openings if one.paper == paper for where in one.runs}
-        parts += [_run(record, shelf) for record in rest if record.where in names]
-        rest = [record for record in rest if record.where not in names]
-    drawn = {tables.name_of(row) for row in shown.values()}
-    parts = [f"<h1>{escape(title)}</h1>", *opening(openings, drawn), *parts]
-    others, lost = _others(rest, shelf), _unusable(problems, records)
-    parts += [*others, *lost, *_environments(records)]
-    nav = _contents(rows, papers, bool(openings), [*others[:1], *lost[:1]])
-    main = "\n".join(parts)
-    return f"{_head(title)}<body>\n{nav}\n<main>\n{main}\n</main>\n{shelf.packed()}\n{_scripts()}"
+        parts = sections[files[key]]
+        parts += _paper_head(paper, rows, "h1" if split else "h2")
+        parts += [section(row, shown, shelf) for row in rows if row.paper.key == key]
+        parts += [_run(record, shelf) for record in unused if record.where in names]
+        unused = [record for record in unused if record.where not in names]
+    index = f"{stem}.html"
+    anchors = {tables.name_of(row) for shown in drawn.values() for row in shown.values()}
+    others, unusable = _others(unused, attachments[index]), _unusable(problems, records)
+    sections[index] = [
+        f"<h1>{escape(title)}</h1>",
+        *opening(openings, anchors),
+        *how_to_read(records, note),
+        *explore.explore(rows),
+        *overview(rows, papers),
+        *sections[index],
+        *others,
+        *unusable,
+        *_environments(records),
+    ]
+    nav = _contents(rows, papers, bool(openings), [*others[:1], *unusable[:1]])
+    main = {file: "\n".join(parts) for file, parts in sections.items()}
+    titles = {index: title} | {files[k]: p.title for k, p in papers.items() if split}
+    homes = {anchor: file for file, text in main.items() for anchor in ID.findall(text)}
+    return {
+        file: f"{_head(titles[file])}<body>\n{_linked(nav, file, homes)}\n"
+        f"<main>\n{_linked(text, file, homes)}\n</main>\n"
+        f"{attachments[file].packed()}\n{_scripts()}"
+        for file, text in main.items()
+    }
+
+
+def page(*args, **options) -> str:
+    """Returns all sections as one page (see `pages`)."""
+    return pages("page", *args, split=False, **options)["page.html"]
+
+
+def _paper_head(paper: Paper, rows: list[Row], heading: str) -> list[str]:
+    return [
+        f'<{heading} id="{paper_id(paper)}">{escape(paper.title)}</{heading}>',
+        f'<p class="source">{with_papers(paper.source)}</p>',
+        f"<p>{escape(summary.lead(rows, paper.key))}</p>",
+    ]
+
+
+def _linked(text: str, file: str, homes: dict[str, str]) -> str:
+    """Returns the text with the file's name in each link to an anchor of another page."""
+
+    def link(match: re.Match) -> str:
+        home = homes.get(match[1], file)
+        return match[0] if home == file else f'href="{home}#{match[1]}"'
+
+    return ANCHOR_LINK.sub(link, text)
 
 
 def _head(title: str) -> str:

@@ -92,6 +92,7 @@
     const [drawn, legend] = [".panels > *", ".legend"].map((part) =>
       document.querySelector(`${link.hash} ${part}`)?.cloneNode(true)
     );
+    if (!drawn) continue; // the section is on another page
     const whole = link.cloneNode();
     whole.append(drawn);
     link.closest("li").append(whole, legend || "");

@@ -114,7 +114,7 @@ def _findings(row: Row) -> list[str]:
     ]
     rules = zip(finding_texts(row, checks=True), row.item.checks.values(), strict=True)
     lines += [
-        f"<li>{verdict(f.verdict)} Additional check: {text}{why(row, f, rule)}</li>"
+        f"<li>Additional check: {verdict(f.verdict)} {text}{why(row, f, rule)}</li>"
         for (f, text), rule in rules
     ]
     return ['<ul class="findings">', *lines, "</ul>"]

@@ -11,7 +11,6 @@ from html import escape
 from typing import NamedTuple
 
 from experiments.cli.describe import csv_text
-from experiments.site.minify_svg import in_steps
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a line chart
@@ -200,8 +199,8 @@ def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> 
     )
     parts = []
     if not marks and len(middle) > 1:
-        parts.append(_path(f"band {colour}", in_steps(f"M{'L'.join(high + low[::-1])}Z")))
-    parts.append(_path(f"line {colour}", in_steps(f"M{'L'.join(middle)}")))
+        parts.append(_path(f"band {colour}", f"M{'L'.join(high + low[::-1])}Z"))
+    parts.append(_path(f"line {colour}", f"M{'L'.join(middle)}"))
     if marks or len(middle) < 4:
         ends = zip(line.x, line.low, line.high, strict=True)
         bars = [

@@ -1,10 +1,9 @@
-"""Charts: ticks that fit beside the frame, a label that hides no curve, titles that say what is."""
+"""Charts: ticks fit beside the frame, and a label hides no curve."""
 
 import re
 
 import pytest
 
-from experiments.site import titles
 from experiments.site.svg import BOTTOM, LEFT, RIGHT, TOP, Axis, Scale, Series, line_chart
 
 
@@ -50,33 +49,3 @@ def named(series, value):
         Scale(Axis("", limits=(0, 1)), [], BOTTOM, TOP),
     )
     return (x, y, to_y(value)), [(to_x(a), to_y(b)) for a, b in zip(series.x, series.y)]
-
-
-def test_a_title_says_who_stays_and_who_falls():
-    lines = [line("standard", [1, 0.99]), line("mixit", [1, 0.6, 0.3])]
-    labels = ("0", "1", "4")
-    told = titles.along("accuracy", "carries", labels, lines)
-    assert told == (
-        "Accuracy from 0 to 4 carries: standard stays at 0.99 to 1; mixit falls from 1 to 0.3."
-    )
-    unsure = titles.along("accuracy", "carries", labels, [line("mixit", [1, 0.6], error=0.2)])
-    assert unsure == "Accuracy from 0 to 4 carries: mixit stays at 0.6 to 1."
-    valley = titles.along("loss", "beta =", labels, [line("measured", [2.5, 2.2, 2.8])])
-    assert valley == (
-        "Loss from beta = 0 to 4: measured rises from 2.5 to 2.8; measured is lowest in "
-        "between, 2.2 at 1."
-    )
-
-
-def test_a_title_says_who_ends_highest_within_the_ranges():
-    lines = [line("a", [0, 0.99]), line("b", [0, 1.0]), line("c", [0, 0.4]), line("d", [0, 0.7])]
-    told = titles.at_the_end("validation accuracy", lines)
-    assert told == (
-        "At the end the validation accuracy is highest for b and a (0.990 to 1.000) and lowest "
-        "for c (0.400)."
-    )
-    one = titles.at_the_end("validation loss", [line("beta=4.0", [3, 2.82])])
-    assert one == "The validation loss of beta=4.0 ends at 2.820."
-    alike = titles.at_the_end("loss", [line("a", [2.0]), line("b", [2.01])])
-    assert alike == "At the end the seeds of b and a meet in loss, 2.000 to 2.010."
-    assert titles.at_the_end("loss", []) == ""

@@ -4,7 +4,7 @@ import re
 
 from experiments.ledger import summary
 from experiments.ledger.item import OURS
-from experiments.site import markdown, overview
+from experiments.site import overview, results_pages
 from tests.experiments import made_up
 
 
@@ -17,7 +17,7 @@ def test_a_question_of_our_own_is_not_counted_with_the_claims(rows):
     assert "Held: Table 1;" in lead and lead.endswith("Our own questions: Table 4 (held).")
     assert "Table 4" not in lead.partition("Our own")[0]
     for these, n in ((rows, len(rows)), (asked, len(rows) - 1)):
-        in_readme = markdown._counts(these, heading=True)[-1].partition(")")[2]
+        in_readme = results_pages.counts(these, "")[-1].partition(")")[2]
         on_the_page = overview.overview(these, {"made_up": made_up.PAPER})[2]
         assert sum(map(int, re.findall(r"\d+", in_readme))) == n
         assert sum(map(int, re.findall(r"<td[^>]*>(\d+)<", on_the_page))) == n

@@ -11,7 +11,7 @@ import pytest
 from experiments.cli import describe
 from experiments.ledger import read
 from experiments.ledger.ledger import ledger
-from experiments.site import html, markdown
+from experiments.site import html, results_pages
 from experiments.site.html import page
 from jaxformer.io.atomic_files import dumps, write_json
 from tests.experiments import made_up
@@ -60,7 +60,7 @@ def test_whatever_stands_in_a_record_the_page_stands(tmp_path):
             rows = ledger({"made_up": made_up.PAPER}, records)
             text = page(rows, records, problems, "A title")
             assert len(records) + len(problems) == 1 and "a.json" in text, (field, junk)
-            markdown.results(rows, records, problems)
+            results_pages.results(rows, records, problems)
 
 
 def test_a_number_that_is_not_finite_gives_no_verdict(tmp_path):
@@ -110,7 +110,7 @@ def test_no_word_of_a_record_is_markup(tmp_path):
     records, problems = read.load(tmp_path)
     rows = ledger({"made_up": made_up.PAPER}, records)
     assert len(records) > 40 and len(problems) > 20  # some words are shown, some are refused
-    found = Reader(page(rows, records, problems, "A title", place=tmp_path))
+    found = Reader(page(rows, records, problems, "A title", folder=tmp_path))
     assert found.wrong == [] and "iframe" not in {tag for tag, _ in found.elements}
     ours = {Path(html.__file__).with_name(name).read_text() for name in html.SCRIPTS}
     for tag, attributes, words in found.texts:  # what runs is ours alone
@@ -119,7 +119,8 @@ def test_no_word_of_a_record_is_markup(tmp_path):
     for name in ("src", "href", "srcset", "action", "poster"):
         links = [link for link in found.of(name) if not link.startswith(("#", "data:"))]
         assert not any(":" in link or link.startswith(("/", "\\")) for link in links), links
-    text = markdown.results(rows, records, problems)
+    text = results_pages.results(rows, records, problems)
+    text += results_pages.paper_page(made_up.PAPER, rows, records)
     outside = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
     assert "alert(1)" in outside and "<script" not in outside and "<img" not in outside
     assert "](javascript" not in outside

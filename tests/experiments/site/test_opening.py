@@ -44,7 +44,7 @@ def test_the_page_and_the_readme_tell_of_the_same_findings(real):
     text = text[text.index("## Five findings") : text.index("## Run one")]
     told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
     shown = opening.of_rows(real)
-    assert [(m[2], m[3], m[5]) for m in told] == [(o.item, o.anchor, o.verdict) for o in shown]
+    assert [(m[3], m[2], m[6]) for m in told] == [(o.paper.key, o.item, o.verdict) for o in shown]
 
 
 def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
@@ -108,7 +108,7 @@ def test_a_ledger_row_that_waits_for_a_run_shows_what_is_decided(rows):
     paper = made_up.PAPER._replace(items=(item._replace(rules=rules),))
     text = "".join(overview(ledger({"made_up": paper}, records), {"made_up": paper}))
     ours = text[text.index("B wins.</td><td>") :]
-    assert ours.startswith("B wins.</td><td>A is right? Yes: ") and "; 1 run to make</td>" in ours
+    assert ours.startswith("B wins.</td><td>A is right: ") and "; 1 run to make</td>" in ours
 
 
 def test_the_kind_of_an_item_is_in_its_name():
@@ -142,8 +142,9 @@ def test_only_prints_an_item_with_its_verdict_and_its_record(real, monkeypatch, 
     monkeypatch.setattr(report, "ledger", lambda papers, records, also: real)
     assert report.main(["--only", "Table 2, retrieval"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Table 2, retrieval (mixit): ") and "the paper: Frozen-QK" in out
-    assert "Frozen-QK reaches 95 %? Yes: " in out and "record results/mixit-retrieval" in out
+    assert out.startswith("Table 2, retrieval (mixit): ") and "claim: Frozen-QK" in out
+    assert "rule: Frozen-QK reaches 95 %: held, " in out
+    assert "record results/mixit-retrieval" in out
 
 
 DEMO = {

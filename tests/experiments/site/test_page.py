@@ -19,7 +19,7 @@ from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, SHOWN
 from experiments.ledger.statistics import FALSE_DECISION_RATE, Number
 from experiments.papers import PAPERS
-from experiments.site import figures, markdown
+from experiments.site import figures, results_pages
 from experiments.site.html import page
 from experiments.site.section import section
 from tests.experiments import made_up
@@ -36,9 +36,13 @@ def text(request, results):
         return page(ledger({"made_up": made_up.PAPER}, records), records, problems, "A title")
     records, problems = read.load(flags.ROOT / "results")
     with pytest.MonkeyPatch.context() as patch:  # drawing all figures takes a minute
-        patch.setattr(figures, "image", lambda record, file: f'<img alt="of a run" src="{PIXEL}">')
+        patch.setattr(figures, "image", lambda record: f'<img alt="of a run" src="{PIXEL}">')
         rows = ledger(PAPERS, records)
-        return page(rows, records, problems, "A title", place=flags.ROOT)
+        return page(rows, records, problems, "A title", folder=flags.ROOT)
+
+
+def paper_page(rows):
+    return results_pages.paper_page(made_up.PAPER, rows, [])
 
 
 def test_undecided_says_how_to_decide(rows):
@@ -78,9 +82,10 @@ def test_what_a_reader_must_know_stands_beside_the_verdict(rows):
     assert row.verdict == HELD and row.flags == (CHANCE, SMALLER, LATE)
     assert row.checks[0].verdict == HELD
     text = section(row, {})
-    for words in (*row.flags, "Beside the claim: C is below A half? Yes", "Table &lt;40&gt; too"):
+    check = ("Additional check: <span", "C is below A half: <span")
+    for words in (*row.flags, *check, "Table &lt;40&gt; too"):
         assert words in text, words
-    assert "the published number is chance level" in markdown.results(rows, [], [])
+    assert "the published number is chance level" in paper_page(rows)
 
 
 def test_a_paper_leads_with_what_stands_and_what_falls(rows):
@@ -93,7 +98,7 @@ def test_a_paper_leads_with_what_stands_and_what_falls(rows):
     many = [row._replace(findings=row.findings * 99) for row in rows]
     assert f"about {round(99 * 8 * FALSE_DECISION_RATE)} of them would be" in summary.luck(many)
     assert summary.luck([]) == "No rule is decided yet."
-    assert "Held: Table 1" in markdown.results(rows, [], [])
+    assert "Held: Table 1" in paper_page(rows)
 
 
 def test_the_page_is_whole_and_needs_nothing_else(text):
