@@ -37,7 +37,7 @@ from types import ModuleType
 from experiments import recipes
 from experiments.cli import describe, flags
 from experiments.ledger.record import run_name
-from experiments.ledger.write import keep
+from experiments.ledger.write import write_record
 from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.core.errors import UserError
@@ -130,7 +130,7 @@ def run(asked: Namespace) -> int:
             with heard(asked, workdir, plain):
                 code = recipe.run(config, workdir)
         if asked.record and code in (0, finish_run.UNTRUSTED) and processes.is_writer():
-            print(f"recorded as {keep(workdir)}")
+            print(f"recorded as {write_record(workdir)}")
         return code
 
 

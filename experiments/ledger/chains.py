@@ -1,8 +1,7 @@
-"""Which sampled numbers count: those of chains that are known to be trusted.
+"""Trust in sampled numbers: a record counts only if its Markov chains converged.
 
-A posterior job judges its chains at its end, and its record says `trusted`. An older record says
-what its chains said of themselves, and that is judged here; a figure with sampled points says it of
-each of them, and where it does not the points have no known error.
+A posterior run judges its chains and stores `trusted`. Older records store diagnostics only, which
+are judged here. Points of a figure that were sampled without diagnostics have no known error.
 """
 
 from collections.abc import Mapping
@@ -10,23 +9,23 @@ from typing import Any
 
 from theory.attention_paths.diagnostics import doubts
 
-NOT_TRUSTED = "its chains are not to be trusted"  # how the reason of such a record begins
+NOT_TRUSTED = "its chains are not to be trusted"  # the beginning of the reason
 SAMPLED = {"paths_accuracy": "accuracy_sampled", "paths_order_parameter": "E[U]/"}
 
 
 def distrust(content: Mapping[str, Any]) -> str:
-    """Why the record of a posterior decides nothing, or ""."""
+    """Returns why the record of a posterior decides nothing; "" if it counts."""
     if content["config"].get("recipe") != "posterior":
         return ""
     found = content.get("diagnostics")
-    against = doubts(found) if isinstance(found, Mapping) else ["it says nothing about them"]
+    against = doubts(found) if isinstance(found, Mapping) else ["it has no diagnostics"]
     if content.get("trusted") is False and not against:
-        against = ["it says so itself"]
+        against = ["the run stored that they are not"]
     return f"{NOT_TRUSTED}: {'; '.join(against)}." if against else ""
 
 
 def known(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics of a record, without errors where nobody knows what its chains were like."""
+    """Returns the metrics of a record; sampled ones without diagnostics lose their errors."""
     metrics, figure = content["metrics"], content["config"].get("figure", {})
     sampled = SAMPLED.get(figure.get("name", "")) if isinstance(figure, Mapping) else None
     if sampled is None or content.get("diagnostics"):

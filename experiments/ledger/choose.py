@@ -1,4 +1,4 @@
-"""Rows of the ledger by what a user calls them: a paper, a table, or both."""
+"""Selection of ledger rows by the name of a paper, a table or a figure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,13 +7,13 @@ from jaxformer.core.errors import UserError, did_you_mean
 
 
 def chosen(rows: Sequence[Row], name: str) -> list[Row]:
-    """Those of a paper ("mixit"), or whose name is this or begins with it ("Table 2")."""
+    """Returns the rows of a paper ("mixit"), or whose name begins with `name` ("Table 2")."""
     wanted = asked_for([(row.paper.key, row.item.name) for row in rows], name)
     return [row for row in rows if (row.paper.key, row.item.name) in wanted]
 
 
 def asked_for(known: Sequence[tuple[str, str]], name: str) -> list[tuple[str, str]]:
-    """Those (paper, item) that a name means."""
+    """Returns the (paper, item) pairs that a name selects; raises UserError if there is none."""
     found = [pair for pair in known if name in pair]
     if not found:
         names = named([item for _, item in known], name)
@@ -29,7 +29,7 @@ def asked_for(known: Sequence[tuple[str, str]], name: str) -> list[tuple[str, st
 
 
 def named(names: Sequence[str], asked: str) -> list[str]:
-    """Those that are this or begin with these words; else those that begin with these letters.
+    """Returns the names that begin with these whole words, else with these letters.
 
     "Table 2" is "Table 2, k-hop" and not "Table 20"; "Table 2, k" is "Table 2, k-hop" as well.
     """
@@ -38,11 +38,11 @@ def named(names: Sequence[str], asked: str) -> list[str]:
 
 
 def possible(names: Iterable[str]) -> list[str]:
-    """What may be asked for: how names begin ("Table 2"), then the whole ones."""
+    """Returns the possible choices: beginnings of names ("Table 2"), then whole names."""
     whole = list(dict.fromkeys(names))
     return list(dict.fromkeys([*beginnings(whole), *whole]))
 
 
 def beginnings(names: Iterable[str]) -> list[str]:
-    """The names up to their first comma, each once."""
+    """Returns the names up to their first comma, without duplicates."""
     return list(dict.fromkeys(name.partition(",")[0] for name in names))

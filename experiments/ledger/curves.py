@@ -1,4 +1,4 @@
-"""The curves of a run: a CSV beside its record, a line a step and metric, a column a member."""
+"""Training curves of a run as CSV: a line for each step and metric, a column for each member."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from typing import Any
 from experiments.cli.describe import csv_text
 from experiments.ledger.validate_record import is_number
 
-ROWS = 30  # of a curve, at most
+MAX_CURVE_ROWS = 30
 HEAD = ("step", "split", "metric")
 
 # split -> metric -> [(step, a number for each member or None where it is not finite)]
@@ -17,11 +17,11 @@ Curves = dict[str, dict[str, list[tuple[int, list[float | None]]]]]
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
-    """The curves of the rows of metrics.jsonl, thinned."""
+    """Returns thinned curves from the rows of metrics.jsonl."""
     rows, curves = list(rows), {}
-    apart = ("validation", "signal")  # kinds of row that are thinned on their own
-    training = [row for row in rows if not row.keys() & {*apart}]
-    kinds = [training, *([row for row in rows if kind in row] for kind in apart)]
+    separate = ("validation", "signal")  # kinds of row that are thinned separately
+    training = [row for row in rows if not row.keys() & {*separate}]
+    kinds = [training, *([row for row in rows if kind in row] for kind in separate)]
     for row in itertools.chain(*map(_thin, kinds)):
         splits = {name: value for name, value in row.items() if isinstance(value, Mapping)}
         splits["training"] = {n: v for n, v in row.items() if n != "step" and n not in splits}
@@ -34,7 +34,7 @@ def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
 
 
 def as_csv(curves: Curves) -> str:
-    """The curves with six digits; "" if there are none."""
+    """Returns the curves as CSV with six digits; "" if there are none."""
     lines = [
         [step, split, metric, *("" if x is None else f"{x:.6g}" for x in numbers)]
         for split, metrics in curves.items()
@@ -46,7 +46,7 @@ def as_csv(curves: Curves) -> str:
 
 
 def of_csv(text: str) -> Curves:
-    """The inverse of `as_csv`; raises ValueError with one line."""
+    """Parses the text of `as_csv`; raises ValueError with one line."""
     head, *lines = csv.reader(io.StringIO(text))
     if tuple(head[: len(HEAD)]) != HEAD:
         raise ValueError(f"its curves should begin with {', '.join(HEAD)}, got {head[:3]}")
@@ -58,7 +58,7 @@ def of_csv(text: str) -> Curves:
 
 
 def checked(curves: Curves) -> Curves:
-    """The curves, if they hold finite numbers and nothing else."""
+    """Returns the curves; raises ValueError unless all entries are finite numbers or None."""
     for metrics in curves.values():
         for metric, curve in metrics.items():
             for step, numbers in curve:
@@ -68,7 +68,7 @@ def checked(curves: Curves) -> Curves:
 
 
 def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
-    """A number a member; where each member has several, each is a metric of its own."""
+    """Returns (metric, a value for each member); several values of a member become metrics."""
     values = values if isinstance(values, list) else [values]
     if values and isinstance(values[0], list):
         return [(f"{name}/{i}", list(numbers)) for i, numbers in enumerate(zip(*values))]
@@ -76,6 +76,6 @@ def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:
 
 
 def _thin(rows: list[Any]) -> list[Any]:
-    """Evenly spaced rows, the last one among them."""
-    every = -(-len(rows) // ROWS) or 1
+    """Returns evenly spaced rows, including the last."""
+    every = -(-len(rows) // MAX_CURVE_ROWS) or 1
     return rows[::-1][::every][::-1]

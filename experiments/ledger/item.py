@@ -1,4 +1,4 @@
-"""A paper, its tables and figures, and the runs behind each: plain values."""
+"""Papers, their tables and figures, and the cells (runs) of each: plain values."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -30,30 +30,30 @@ FLAGS = {
 
 
 class Cell(NamedTuple):
-    """One run: a config without its scale, fields changed, and what the paper prints for it."""
+    """One run: a config without its scale, overrides, and the published value."""
 
     config: str  # "configs/mixit/retrieval.py:variant=standard"
-    overrides: Mapping[str, str] = {}  # {"model.layers": "4"}, as flags spell them
+    overrides: Mapping[str, str] = {}  # {"model.layers": "4"}, as on the command line
     published: float | None = None  # in the unit of the item's metric
-    scales: tuple[str, ...] = ("paper", "small")  # where the cell means the same; best first
+    scales: tuple[str, ...] = ("paper", "small")  # at which the claim can be tested; best first
 
 
 class Item(NamedTuple):
-    """A table or a figure: one row of the ledger."""
+    """A table or a figure of a paper: one row of the ledger."""
 
     name: str  # "Table 2, retrieval"
     claim: str  # what the paper says, in one sentence
     cells: Mapping[str, Cell] = {}
-    rules: Mapping[str, Rule] = {}  # by what the paper claims, in words: they decide the verdict
-    metric: str = "accuracy"  # the one that `published` is about
+    rules: Mapping[str, Rule] = {}  # by sentence; they decide the verdict
+    metric: str = "accuracy"  # of the published values
     baseline: str = ""  # the strongest trivial predictor among the records' baselines
-    note: str = ""  # a typo, an inconsistency, what our setting changes
-    defines: str = ""  # a drawing or a table of settings, which claims no number: where it is here
-    needs: str = ""  # data or weights that the repository does not have
-    late: bool = False  # numbers of it had been seen before its rules were written
-    checks: Mapping[str, Rule] = {}  # by what else is to be known, in words: they decide nothing
-    flags: tuple[str, ...] = ()  # of FLAGS: what a reader must know beside the verdict
-    also: str = ""  # where the claim stands a second time: "version B, Table 3"
+    note: str = ""  # a caveat: a misprint, an inconsistency, a difference of our setting
+    defines: str = ""  # of a drawing or a table of settings: where the repository has it
+    needs: str = ""  # data or weights that the repository lacks
+    late: bool = False  # the rules were written after numbers of the row were known
+    checks: Mapping[str, Rule] = {}  # additional checks by sentence; they decide nothing
+    flags: tuple[str, ...] = ()  # keys of FLAGS
+    also: str = ""  # a second place of the claim: "version B, Table 3"
 
 
 class Paper(NamedTuple):
@@ -64,19 +64,20 @@ class Paper(NamedTuple):
 
 
 def cell_of(folder: str, file: str, arguments: str = "") -> Cell:
-    """The run of configs/FOLDER/FILE.py with these arguments."""
+    """Returns the cell of configs/FOLDER/FILE.py with these arguments."""
     return Cell(f"configs/{folder}/{file}.py" + (f":{arguments}" if arguments else ""))
 
 
 def late(*items: Item) -> tuple[Item, ...]:
-    """Items of which numbers had been seen before their rules were written."""
+    """Marks items whose rules were written after numbers of theirs were known."""
     return tuple(item._replace(late=True) for item in items)
 
 
 def checked(paper: Paper) -> Paper:
-    """The paper, if its rules name what exists; the only cell of an item is filled in.
+    """Returns the paper with omitted cells filled in.
 
-    That is a cell of the item, a config with these fields, a metric or a baseline of its task.
+    Raises UserError if a rule names a cell, a config field, a metric or a baseline that does not
+    exist.
     """
     return paper._replace(items=tuple(_checked(item, paper.key) for item in paper.items))
 
@@ -98,13 +99,13 @@ def _checked(item: Item, paper: str) -> Item:
 
 
 def _check_names(item: Item, paper: str, side: Side) -> None:
-    """Raises unless a run of the side's cell reports its number, as far as one can say."""
+    """Raises if runs of the side's cell do not report its metric; unknown tasks pass."""
     if not side.cell or side.metric == DIVERGED:
         return
     cell, where = item.cells[side.cell], f"{paper} {item.name}, {side.cell}:"
-    config, said = config_string(cell, cell.scales[-1]), tuple(cell.overrides.items())
+    config, overrides = config_string(cell, cell.scales[-1]), tuple(cell.overrides.items())
     try:
-        names = names_of(config, said, by_group="/" in side.metric)
+        names = names_of(config, overrides, by_group="/" in side.metric)
     except UserError as error:
         raise UserError(f"{where} {error}") from None
     kind = "baseline" if side.is_baseline else "metric"
@@ -114,14 +115,14 @@ def _check_names(item: Item, paper: str, side: Side) -> None:
 
 
 def config_string(cell: Cell, scale: str) -> str:
-    """ "FILE:ARGUMENTS" of a cell at a scale."""
+    """Returns "FILE:ARGUMENTS" of a cell at a scale."""
     return f"{cell.config}{',' if ':' in cell.config else ':'}scale={scale}"
 
 
-def _with_cells(item: Item, paper: str, asked: Mapping[str, Rule]) -> dict[str, Rule]:
+def _with_cells(item: Item, paper: str, given: Mapping[str, Rule]) -> dict[str, Rule]:
     only = next(iter(item.cells)) if len(item.cells) == 1 else ""
     rules = {}
-    for text, rule in asked.items():
+    for text, rule in given.items():
         left, right = (s._replace(cell=s.cell or only) if s.metric else s for s in rule.sides)
         for cell in (cell for side in (left, right) if side.metric for cell in side.cells):
             if cell not in item.cells:

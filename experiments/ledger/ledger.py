@@ -1,4 +1,4 @@
-"""Records on disk -> for every item of every paper: its records, findings and a verdict."""
+"""The ledger: the records, findings and verdict of each table and figure of each paper."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -44,18 +44,21 @@ class Row(NamedTuple):
     records: dict[str, Record]  # by cell; a cell that was not run is absent
     findings: list[Finding]
     verdict: str
-    problems: list[str]  # two records of a cell, a metric that a record lacks, a lost config
-    stale: Mapping[str, Record] = {}  # by cell; its config has changed since: it decides nothing
-    checks: tuple[Finding, ...] = ()  # beside the claim
+    problems: list[str]  # two records of a cell, a missing metric, a missing config
+    stale: Mapping[str, Record] = {}  # by cell; their configs have changed: they decide nothing
+    checks: tuple[Finding, ...] = ()  # additional checks, which do not decide the verdict
     flags: tuple[str, ...] = ()
 
 
 def ledger(
     papers: Mapping[str, Paper], records: list[Record], also: tuple[str, ...] = ()
 ) -> list[Row]:
-    """Every table and figure, in the papers' order; `also`: scales to take if there is no better.
+    """Returns a row for each table and figure, in the order of the papers.
 
-    A record whose `stale` says why it is outdated is shown as such and gives no verdict.
+    Args:
+      papers: by key.
+      records: all of results/. A stale record is shown and decides nothing.
+      also: scales that count for a cell without a record of its own scales.
     """
     by_key: dict[str, list[Record]] = {}
     stale: dict[tuple, Record] = {}
@@ -76,7 +79,7 @@ def judge(
 ) -> Row:
     records, problems = {}, []
     sides = [side for rule in item.rules.values() for side in rule.sides]
-    judged = {side.cell for side in sides if side.metric == DIVERGED}  # a rule says what was lost
+    has_rule = {side.cell for side in sides if side.metric == DIVERGED}  # of divergence
     for name, cell in item.cells.items():
         for scale in dict.fromkeys((*cell.scales, *also)):
             try:
@@ -88,7 +91,7 @@ def judge(
                 records[name] = max(same, key=lambda record: len(record.seeds))
                 if len(same) > 1:
                     problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
-                problems += _lost(name, records[name]) if name not in judged else []
+                problems += _divergence_problem(name, records[name]) if name not in has_rule else []
                 break
     findings = [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
     checks = tuple(_judged(records, text, rule, problems) for text, rule in item.checks.items())
@@ -105,8 +108,8 @@ def judge(
     return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
 
 
-def _lost(name: str, record: Record) -> list[str]:
-    """A line if some seeds diverged: what the others say is not known of all."""
+def _divergence_problem(name: str, record: Record) -> list[str]:
+    """Returns a line if some seeds diverged: the remaining seeds are no fair sample."""
     seeds = diverged(record.members)
     if not seeds:
         return []
@@ -128,17 +131,17 @@ def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list
 
 
 def cell_key(cell: Cell, scale: str) -> str:
-    """What the record of a cell is found by; the number of seeds does not tell cells apart."""
+    """Returns the key of a cell's record, which does not depend on the number of seeds."""
     return key(flags.plain(flags.configured(config_string(cell, scale), cell.overrides)))
 
 
 def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:
     outdated = {
-        name: stale[place]
+        name: stale[cell_address]
         for name, cell in row.item.cells.items()
         for scale in reversed((*cell.scales, *also))  # the best is the last
         if name not in row.records
-        and (place := address(config_string(cell, scale), cell.overrides)) in stale
+        and (cell_address := address(config_string(cell, scale), cell.overrides)) in stale
     }
     return row._replace(stale=outdated)
 

@@ -1,7 +1,7 @@
-"""What a run will report, known before it runs: the metrics and the baselines of its task.
+"""Names of the metrics and baselines that a run will report.
 
-A task declares its names (`Task.declared`). Of a figure, or of a task that declares nothing, nobody
-knows them before there is a record; the ledger then names a number that the record lacks.
+A task declares its names (`Task.declared`). The names of a figure, or of a task without a
+declaration, are unknown before there is a record. The ledger then lists a metric that is missing.
 """
 
 import functools
@@ -15,13 +15,13 @@ from jaxformer import build
 from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.task import Task
 
-RECIPES = ("train", "look")  # whose result is that of the trainer
-OF_HEADS = ("pairing", "induction")  # what `look` adds: of each layer, and by chance
+RECIPES = ("train", "look")  # recipes that report the metrics of the task
+HEAD_METRICS = ("pairing", "induction")  # that `look` adds for each layer, with chance levels
 ALWAYS = ("trained_share",)
 
 
 class Names(NamedTuple):
-    """The metrics and the baselines of a run."""
+    """Names of the metrics and the baselines of a run."""
 
     metrics: tuple[str, ...]
     baselines: tuple[str, ...]
@@ -31,9 +31,9 @@ class Names(NamedTuple):
 def names_of(
     config: str, overrides: tuple[tuple[str, str], ...], by_group: bool = False
 ) -> Names | None:
-    """The names of the config "FILE:ARGUMENTS" with its overrides; None if nobody knows them.
+    """Returns the names for a config "FILE:ARGUMENTS" with overrides; None if they are unknown.
 
-    `by_group`: also those of the groups of examples, which take a while to find.
+    `by_group` adds the metrics of groups of examples, which takes longer.
     """
     found: Any = flags.configured(config, dict(overrides))
     if found.recipe not in RECIPES or _is_on_disk(found.task.name):
@@ -48,19 +48,19 @@ def names_of(
     unseen = tuple(f"{name}_unseen" for name in scores)
     if found.recipe == "look":
         layers = range(1, build.model(found, task).spec.layers + 1)
-        seen += tuple(f"{name}/layer {layer}" for name in OF_HEADS for layer in layers)
-        baselines += tuple(f"{name}_by_chance" for name in OF_HEADS)
+        seen += tuple(f"{name}/layer {layer}" for name in HEAD_METRICS for layer in layers)
+        baselines += tuple(f"{name}_by_chance" for name in HEAD_METRICS)
     return Names((*seen, *unseen), baselines)
 
 
 def _is_on_disk(name: str) -> bool:
-    """Is it a task of files, which may not be here?"""
+    """Returns whether the task reads files, which may be missing on this machine."""
     return name in build.TASKS and issubclass(build.TASKS[name], DiskTask)
 
 
 @functools.cache
 def groups(task: Task) -> tuple[str, ...]:
-    """The names of a task's groups of examples; nothing is computed."""
+    """Returns the names of a task's groups of examples from shapes alone."""
     one = jax.eval_shape(lambda: task.example(jax.random.key(0), jnp.int32(0)))
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), one)
     return tuple(jax.eval_shape(task.groups, batch))

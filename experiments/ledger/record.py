@@ -1,4 +1,4 @@
-"""A record: what a finished run found and the config that made it, as every reader sees it."""
+"""A record: the numbers of a finished run and its config, validated."""
 
 import ast
 import re
@@ -18,12 +18,12 @@ from jaxformer.training.result import validated
 
 SCHEMA = 2  # of a record's JSON; a record with another schema is refused
 MEAN = ("mean", "sem", "n")
-SAFE_NAME = re.compile(r"\w[\w.-]{0,180}-[0-9a-f]{12}", re.ASCII)  # never a path
+SAFE_NAME = re.compile(r"\w[\w.-]{0,180}-[0-9a-f]{12}", re.ASCII)  # cannot leave the folder
 
 
 @dataclass(frozen=True)
 class Record:
-    """The fields of a record's JSON that are read, and what lies beside it."""
+    """The fields of a record's JSON, and its companion files."""
 
     config: dict[str, Any]
     config_file: str  # "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
@@ -37,21 +37,21 @@ class Record:
     seconds: dict[str, float]
     environment: dict[str, Any]
     curves: Curves
-    steps: int | None = None  # that were run; a figure has none
-    alarms: list[str] = field(default_factory=list)  # what went wrong without an error
-    stale: str = ""  # why it no longer counts
-    where: str = ""  # the file that a reader opens
+    steps: int | None = None  # training steps; None for a figure
+    alarms: list[str] = field(default_factory=list)  # problems that did not stop the run
+    stale: str = ""  # why it does not count
+    where: str = ""  # the file or run folder
     figure: Path | None = None
     table: Path | None = None  # the numbers behind the figure
 
     @classmethod
-    def from_json(cls, content: Any, curves: Curves | None = None, **beside: Any) -> "Record":
-        """The record of a JSON file, checked; raises ValueError with one line."""
+    def from_json(cls, content: Any, curves: Curves | None = None, **companions: Any) -> "Record":
+        """Returns the validated record of a JSON value; raises ValueError with one line."""
         if not isinstance(content, dict) or "schema" not in content:
-            raise ValueError("it has no schema, so it is no record")
+            raise ValueError("it has no schema, so it is not a record")
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
-        validate_record.check_words(content)
+        validate_record.check_content(content)
         content = content | {"curves": curves or {}}
         needed: dict[str, Any] = {
             f.name: get_origin(f.type) or f.type
@@ -63,8 +63,8 @@ class Record:
                 came = f"{content.get(name)!r:.40}"
                 raise ValueError(f"{name!r} should be a {kind.__name__}, it is {came}")
         values = {name: content[name] for name in needed}
-        said = {name: content[name] for name in ("steps", "alarms") if name in content}
-        record = cls(**values, **said, **beside)
+        optional = {name: content[name] for name in ("steps", "alarms") if name in content}
+        record = cls(**values, **optional, **companions)
         if "arguments" not in record.config:
             raise ValueError("its config has no arguments: an older version made it")
         for name, is_sound in record._sound().items():
@@ -72,7 +72,7 @@ class Record:
                 raise ValueError(f"its {name!r} are damaged: {content.get(name)!r:.60}")
         try:
             name = run_name(record.config, record.config_hash)
-            record.key, record.address, record.command  # noqa: B018 (they are read later)
+            record.key, record.address, record.command  # noqa: B018 (raises now instead of later)
         except Exception as error:
             raise ValueError(f"its config cannot be read: {type(error).__name__} {error}") from None
         if not SAFE_NAME.fullmatch(name):
@@ -81,17 +81,17 @@ class Record:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """The labels of its config: variant, scale, .."""
+        """Returns the labels of the config: variant, scale, and others."""
         return self.config["arguments"]
 
     @property
     def standing(self) -> str:
-        """What to call a record that no longer counts."""
+        """Returns the label of a record that does not count."""
         return "not trusted" if self.stale.startswith(NOT_TRUSTED) else "stale"
 
     @property
     def command(self) -> str:
-        """The line that makes the record again."""
+        """Returns the command that makes the record again."""
         return flags.command(self.config_file, self.overrides)
 
     @cached_property
@@ -110,14 +110,14 @@ class Record:
             and "scale" in labels
             and all(isinstance(label, str) for label in (*labels.values(), config.get("name"))),
             "metrics": all(map(_is_mean, self.metrics.values())),
-            "members": len(rates) == len(self.members) and all(map(_is_known, rates)),
-            "baselines": all(map(_is_known, self.baselines.values())),
+            "members": len(rates) == len(self.members) and all(map(_is_number_or_null, rates)),
+            "baselines": all(map(_is_number_or_null, self.baselines.values())),
             "seeds": all(
                 isinstance(seed, int) and validate_record.is_number(seed) for seed in self.seeds
             ),
             "seconds": all(map(validate_record.is_number, self.seconds.values()))
             and {"compile", "run"} <= self.seconds.keys(),
-            "steps": isinstance(self.steps, int | None) and _is_known(self.steps),
+            "steps": isinstance(self.steps, int | None) and _is_number_or_null(self.steps),
             "alarms": isinstance(self.alarms, list)
             and all(isinstance(line, str) for line in self.alarms),
             "environment": isinstance(made.get("versions", {}), dict)
@@ -126,42 +126,42 @@ class Record:
 
 
 def key(config: Mapping[str, Any]) -> str:
-    """The hash of what a config says, the number of seeds apart: equal keys are one cell."""
+    """Returns the hash of a config without its number of seeds; equal keys are one cell."""
     return config_hash(
         build.config_identity({n: value for n, value in config.items() if n != "n_seeds"})
     )
 
 
 def address(config_file: str, overrides: Mapping[str, Any]) -> tuple:
-    """What a command names, whatever the order of its words; the number of seeds apart."""
+    """Returns the canonical key of a command: arguments sorted, number of seeds removed."""
     file, _, arguments = config_file.partition(":")
     values = {name: _literal(value) for name, value in overrides.items() if name != "n_seeds"}
     return file, tuple(sorted(arguments.split(","))), tuple(sorted(values.items()))
 
 
 def run_name(config: Mapping[str, Any], config_hash: str) -> str:
-    """ "mixit-retrieval-frozen_qk-tiny-0123456789ab": the folder of a run, the file of a record."""
+    """Returns the name of a run folder and a record, "mixit-hops-mixit-tiny-0123456789ab"."""
     labels = config["arguments"]
     words = [config["name"].replace("/", "-"), labels.get("variant"), labels["scale"], config_hash]
     return "-".join(filter(None, words))
 
 
-CEILING = 0.99  # of an accuracy that no other rate can better by much
+CEILING = 0.99  # an accuracy that another learning rate cannot improve much
 
 
 def at_the_edge(record: Record, by: float = 0.01) -> bool:
-    """Is the best of at least two learning rates an outer one, by more than luck would have it?
+    """Returns whether the best learning rate is the lowest or highest of its grid.
 
-    At the ceiling it does not matter. Of two rates either is an outer one. Of a loss the lowest is
-    the best, and there is no ceiling.
+    It must be better than the second best by more than `by`. Accuracies above CEILING do not count
+    as at the edge. For a loss the lowest value is the best.
     """
-    found: dict[float, list[float]] = {}
+    by_rate: dict[float, list[float]] = {}
     for member in record.members:
         name, score = validated(member)
         rate: Any = member.get("learning_rate")
         if validate_record.is_number(score) and validate_record.is_number(rate):
-            found.setdefault(rate, []).append(-score if name == "loss" else score)
-    scores = [sum(found[rate]) / len(found[rate]) for rate in sorted(found)]
+            by_rate.setdefault(rate, []).append(-score if name == "loss" else score)
+    scores = [sum(by_rate[rate]) / len(by_rate[rate]) for rate in sorted(by_rate)]
     if len(scores) < 2 or max(scores) > CEILING:
         return False
     *_, second, best = sorted(scores)
@@ -169,11 +169,11 @@ def at_the_edge(record: Record, by: float = 0.01) -> bool:
 
 
 def _is_mean(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_known(value.get(n, "")) for n in MEAN)
+    return isinstance(value, dict) and all(_is_number_or_null(value.get(n, "")) for n in MEAN)
 
 
-def _is_known(value: Any) -> bool:
-    """Is it a number, or the null that stands for one that is not finite?"""
+def _is_number_or_null(value: Any) -> bool:
+    """Returns whether a value is a number, or the null of a number that is not finite."""
     return value is None or validate_record.is_number(value)
 
 

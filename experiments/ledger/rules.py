@@ -1,10 +1,11 @@
-"""Did a claim hold? Comparisons of measured numbers that know how sure they are.
+"""Rules that decide whether a claim holds, and their verdicts.
 
-An item says its rules as {"the claim in words": above(left, right)}. A side is a number, or names
-one measured in a cell: `of("standard")`, `of("standard", "loss")`, `trivial("standard", "guess")`.
-Of an item with a single cell the cell is left out: "loss" is that metric, `trivial("", "guess")`
-that baseline. A rule holds or fails where the 95 % interval of the difference lies whole on one
-side; else it cannot tell, whichever side the number itself is on (see `statistics.difference`).
+An item has rules {"sentence": above(left, right)}. A side is a constant or a metric of a cell:
+`of("standard")`, `of("standard", "loss")`, `trivial("standard", "guess")`. An item with a single
+cell may omit the cell: "loss" is a metric and `trivial("", "guess")` a baseline of this cell.
+
+A rule holds if the whole 95 % interval of the difference satisfies it, and fails if the whole
+interval contradicts it. Otherwise its verdict is "cannot tell yet" (see `statistics.difference`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,24 +17,24 @@ HELD = "held"
 NOT_HELD = "did not hold"
 OPEN = "cannot tell yet"
 NOT_RUN = "not run"
-MISSING = "not implemented"  # it needs data, weights or code that are not here
-DEFINITION = "definition"  # of an item that claims no number
-DIVERGED = "seeds that diverged"  # the share of a record's seeds, in the place of a metric
-# Columns, best first.
+MISSING = "not implemented"  # it needs data, weights or hardware that are not available
+DEFINITION = "definition"  # the item claims no number
+DIVERGED = "seeds that diverged"  # a pseudo metric: the share of a record's seeds
+# Columns of tables, best first.
 SHOWN = (HELD, NOT_HELD, OPEN, NOT_RUN, MISSING, DEFINITION)
 
 
 class Side(NamedTuple):
-    """A number of a record; without a metric it is the number `value` itself."""
+    """One side of a rule: a number of a record, or the constant `value` if it has no metric."""
 
     cell: str
     metric: str
     value: float = 0.0
     is_baseline: bool = False
-    is_exact: bool = False  # computed, not sampled: a record without an error means none
-    times: float = 1.0  # the share of the number that is compared
-    minus: str = ""  # a cell whose number of the same metric is taken off, seed by seed
-    among: tuple[str, ...] = ()  # cells, such as splits of the data, whose mean is taken
+    is_exact: bool = False  # computed instead of sampled: no error in the record means none
+    times: float = 1.0  # factor of the number
+    minus: str = ""  # a cell whose metric is subtracted, seed by seed
+    among: tuple[str, ...] = ()  # the mean over these cells, such as splits of the data
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -42,13 +43,13 @@ class Side(NamedTuple):
         return (self.cell, self.minus) if self.minus else (self.cell,)
 
 
-Given = Side | str | float  # a side as `above` and `near` take it
-# (side) -> its number, or None if there is no record; raises KeyError if the record lacks it.
+Given = Side | str | float  # an argument of `above` and `near`
+# Returns the number of a side, None without a record; raises KeyError for an unknown metric.
 Read = Callable[[Side], Number | None]
 
 
 class Finding(NamedTuple):
-    """What became of one rule."""
+    """The verdict of one rule with its numbers."""
 
     text: str
     verdict: str
@@ -57,7 +58,7 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`left` lies above `right` + by, or (within) no further than `by` from it."""
+    """A comparison: left > right + by, or |left - right| <= by if `within`."""
 
     left: Side
     right: Side
@@ -89,62 +90,62 @@ class Rule(NamedTuple):
 
 
 def of(cell: str, metric: str = "accuracy") -> Side:
-    """A metric measured in a cell."""
+    """Returns a side: a metric of a cell."""
     return Side(cell, metric)
 
 
 def gap(cell: str, other: str, metric: str = "accuracy") -> Side:
-    """How far a metric of one cell is above that of another."""
+    """Returns a side: the metric of a cell minus that of another cell."""
     return Side(cell, metric, minus=other)
 
 
 def share_of(side: Side, times: float) -> Side:
-    """A share of a measured number: "two thirds of what Standard stores"."""
+    """Returns a side multiplied by a factor, such as 2/3 of what Standard stores."""
     return side._replace(times=times)
 
 
 def over(cells: Sequence[str], metric: str) -> Side:
-    """The mean of a metric over cells that differ by a factor; its error is that between them."""
+    """Returns a side: the mean of a metric over cells, with the error between the cells."""
     return Side(cells[0], metric, among=tuple(cells))
 
 
 def computed(metric: str, cell: str = "") -> Side:
-    """A metric that was computed and not sampled, so that it has no error."""
+    """Returns a side: a metric that was computed and has no error."""
     return Side(cell, metric, is_exact=True)
 
 
 def lost(cell: str) -> Side:
-    """The share of a cell's seeds that diverged."""
+    """Returns a side: the share of the seeds of a cell that diverged."""
     return computed(DIVERGED, cell)
 
 
 def trivial(cell: str, name: str) -> Side:
-    """A trivial predictor's score on the very set of a cell, or a theory's number beside it."""
+    """Returns a side: a baseline of a cell, such as a trivial predictor or a theory."""
     return Side(cell, name, is_baseline=True)
 
 
 def above(left: Given, right: Given, by: float = 0.0) -> Rule:
-    """left > right + by."""
+    """Returns the rule left > right + by."""
     return Rule(_side(left), _side(right), by)
 
 
 def near(left: Given, right: Given, by: float) -> Rule:
-    """|left - right| <= by."""
+    """Returns the rule |left - right| <= by."""
     return Rule(_side(left), _side(right), by, within=True)
 
 
 def beyond_chance(cell: str, predictor: str, by: float = 0.0) -> Rule:
-    """The accuracy of a cell is above that of a trivial predictor."""
+    """Returns the rule that the accuracy of a cell is above a trivial predictor's."""
     return above(of(cell), trivial(cell, predictor), by)
 
 
 def no_better_than_chance(cell: str, predictor: str, by: float = 0.02) -> Rule:
-    """The accuracy of a cell is at most `by` above that of a trivial predictor."""
+    """Returns the rule that the accuracy of a cell is at most `by` above a trivial predictor's."""
     return Rule(trivial(cell, predictor), of(cell), -by)
 
 
 def overall(verdicts: list[str]) -> str:
-    """The verdict of an item: it held if all its rules held, and fails with any that failed."""
+    """Returns the verdict of an item: held if all rules hold, did not hold if any fails."""
     if not verdicts or set(verdicts) == {NOT_RUN}:
         return NOT_RUN
     if NOT_HELD in verdicts:

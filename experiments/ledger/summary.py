@@ -1,4 +1,4 @@
-"""What the rows say together: a lead for each paper, and what many rules do by luck."""
+"""Sentences about all rows: a lead for each paper, false decisions by chance, late rules."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ LEADS = {
 
 
 def of_the_papers(rows: Sequence[Row]) -> list[Row]:
-    """Without the rows that ask what no paper claims: those are not counted with its claims."""
+    """Returns the rows of claims of papers, without our own questions."""
     return [row for row in rows if OURS not in row.item.flags]
 
 
 def lead(rows: Sequence[Row], paper: str) -> str:
-    """What stands and what falls of a paper, by the names of its tables and figures."""
+    """Returns the names of a paper's tables and figures by verdict."""
     own = [row for row in rows if row.paper.key == paper]
     claimed = of_the_papers(own)
     named = {word: [row.item.name for row in claimed if row.verdict == word] for word in LEADS}
@@ -32,14 +32,14 @@ def lead(rows: Sequence[Row], paper: str) -> str:
 
 
 def luck(rows: Sequence[Row]) -> str:
-    """How many decided rules would be wrong by luck if every truth lay at its rule's edge."""
+    """Returns how many decided rules would be wrong if every true value were at its border."""
     decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
     if not decided:
         return "No rule is decided yet."
     wrong = round(decided * FALSE_DECISION_RATE)
     if not wrong:
-        told = "1 rule is" if decided == 1 else f"{decided} rules are"
-        return f"{told} decided, at 95 %: too few to expect one that is wrong by luck."
+        subject = "1 rule is" if decided == 1 else f"{decided} rules are"
+        return f"{subject} decided, at 95 %: too few to expect one that is wrong by luck."
     return (
         f"{decided} rules are decided, each at 95 %. At worst, if every true difference lay "
         f"exactly at its border, about {wrong} of them would be decided wrongly by luck; most lie "
@@ -48,20 +48,20 @@ def luck(rows: Sequence[Row]) -> str:
 
 
 def late(rows: Sequence[Row]) -> str:
-    """How many verdicts rest on rules that came after their numbers."""
+    """Returns how many verdicts have rules that were written after their numbers."""
     decided = (HELD, NOT_HELD, OPEN)
     judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
     return (
-        f"Of the {len(judged)} rows with a verdict, {sum(i.late for i in judged)} "
-        "have rules that were written after numbers of theirs had been seen; RESULTS.md marks "
-        f"them.{apart(rows)}"
+        f"{sum(i.late for i in judged)} of the {len(judged)} rows with a verdict have rules that "
+        "were written after some of their numbers were known; the results pages flag them."
+        f"{apart(rows)}"
     )
 
 
 def apart(rows: Sequence[Row]) -> str:
-    """How many rows the counts of claims leave out."""
+    """Returns how many of our own questions the counts leave out."""
     asked = len(rows) - len(of_the_papers(rows))
     if not asked:
         return ""
-    told = "One question of our own is" if asked == 1 else f"{asked} questions of our own are"
-    return f" {told} not counted with the claims."
+    subject = "One question of our own is" if asked == 1 else f"{asked} questions of our own are"
+    return f" {subject} not counted with the claims."

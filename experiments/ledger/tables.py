@@ -1,7 +1,4 @@
-"""The numbers of a ledger row: one line a cell and metric, as text, CSV and LaTeX.
-
-Every measured number comes out of a record, which the line carries along.
-"""
+"""The numbers of a ledger row as text, CSV and LaTeX: one line for each cell and metric."""
 
 import math
 import re
@@ -19,8 +16,8 @@ from jaxformer.core.text_format import number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
-MOST = 64  # seeds that a row asks for
-SHOWN = 6  # metrics of a record that no rule asks about
+MAX_SEEDS = 64  # that `seeds_needed` suggests
+SHOWN = 6  # metrics of a record without rules
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 SYMBOLS = {"±": "pm", "≤": "leq", "≥": "geq", "×": "times", "·": "cdot", "∞": "infty"}
@@ -30,25 +27,25 @@ LATEX |= {sign: f"$\\{name}$" for sign, name in SYMBOLS.items()}
 
 
 class Line(NamedTuple):
-    """One number of a cell, or the lack of it."""
+    """One number of a cell; without a record its value is None."""
 
     cell: str
     metric: str
     published: float | None
-    value: dict[str, Any] | None  # {"mean", "sem", "n"} of the record; None if there is none
+    value: dict[str, Any] | None  # {"mean", "sem", "n"} of the record
     baseline: float | None
     baseline_name: str
-    verdict: str  # of the rules that look at this number; "" if none does
+    verdict: str  # of the rules about this number; "" without a rule
     record: Record | None
     stale: bool = False
 
     @property
     def standing(self) -> str:
-        """ "stale: " or "not trusted: " before what decides nothing."""
+        """Returns the prefix "stale: " or "not trusted: " of a number that decides nothing."""
         return f"{self.record.standing}: " if self.stale and self.record else ""
 
-    def words(self) -> dict[str, str]:
-        """What every table says of it; a dash where there is nothing."""
+    def columns(self) -> dict[str, str]:
+        """Returns the cells of a table by column, with a dash for a missing value."""
         return {
             "cell": self.cell,
             "metric": self.metric,
@@ -62,7 +59,7 @@ class Line(NamedTuple):
 
 
 def lines(row: Row) -> list[Line]:
-    """A row's numbers: the item's metric first, then those that its rules ask about."""
+    """Returns the numbers of a row: the item's metric first, then the metrics of its rules."""
     shown = []
     for name, cell in row.item.cells.items():
         record = row.records.get(name) or row.stale.get(name)
@@ -94,28 +91,28 @@ def findings_with_sides(row: Row, checks: bool = False) -> list[tuple[Finding, l
 
 
 def verdict_of(row: Row, cell: str, metric: str) -> str:
-    """What the rules that look at a number say together; "" if there is none."""
-    looked = [
+    """Returns the combined verdict of the rules about a number; "" without a rule."""
+    verdicts = [
         finding.verdict
         for finding, sides in findings_with_sides(row)
         if any(cell in s.cells and s.metric == metric for s in sides if not s.is_baseline)
     ]
-    return overall(looked) if looked else ""
+    return overall(verdicts) if verdicts else ""
 
 
 def stale_lines(row: Row) -> list[str]:
-    """A line for each reason why records are stale."""
-    why: dict[tuple[str, str], list[str]] = {}
+    """Returns a line for each reason why records are stale."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for name, record in row.stale.items():
-        why.setdefault((record.standing, record.stale), []).append(name)
+        reasons.setdefault((record.standing, record.stale), []).append(name)
     return [
         f"{word.capitalize()}, so it decides nothing: {', '.join(names)}: {text}"
-        for (word, text), names in why.items()
+        for (word, text), names in reasons.items()
     ]
 
 
 def missing(row: Row) -> dict[str, str]:
-    """Cell -> the command of what was not run, at the last (the cheapest) of its scales."""
+    """Returns for each missing cell the command at the last (cheapest) of its scales."""
     return {
         name: f"{flags.command(config_string(cell, cell.scales[-1]), cell.overrides)} --record"
         for name, cell in row.item.cells.items()
@@ -124,7 +121,7 @@ def missing(row: Row) -> dict[str, str]:
 
 
 def more_seeds(row: Row) -> str:
-    """The command with so many seeds as would decide an item that only errors leave open."""
+    """Returns the command with enough seeds to decide an item that is open only by errors."""
     seeds, records = seeds_needed(row), row.records.values()
     if not seeds:
         return ""
@@ -137,10 +134,10 @@ def more_seeds(row: Row) -> str:
 
 
 def seeds_needed(row: Row) -> int:
-    """By the gaps and the spread of the open rules; 0 if no number up to MOST would decide.
+    """Returns the number of seeds that would decide all open rules; 0 if MAX_SEEDS are too few.
 
-    An interval shrinks with the root of the seeds, and with Student's t. Where the error is not
-    known, two more show it. Other splits of the data, and what was not run, are no matter of seeds.
+    An interval shrinks with the square root of the seeds and with Student's t. Two more seeds
+    reveal an unknown error. Seeds decide neither means over splits nor missing runs.
     """
     trained = any(len(record.members) > 1 for record in row.records.values())
     if row.verdict != OPEN or not trained:
@@ -157,10 +154,11 @@ def seeds_needed(row: Row) -> int:
             needed = max(needed, n + 2)
             continue
         spread = compared.half * math.sqrt(n) / quantile(n - 1)
-        enough = (m for m in range(n + 1, MOST + 1) if _half(spread, m) < abs(gap - rule.by))
-        if not (asked := next(enough, 0)):
+        enough = (m for m in range(n + 1, MAX_SEEDS + 1) if _half(spread, m) < abs(gap - rule.by))
+        first = next(enough, 0)
+        if not first:
             return 0
-        needed = max(needed, asked)
+        needed = max(needed, first)
     return needed
 
 
@@ -169,7 +167,7 @@ def _half(spread: float, seeds: int) -> float:
 
 
 def decided(row: Row) -> str:
-    """How much stands behind a verdict, if not all."""
+    """Returns how many rules are decided, such as "3 of 4 rules decided"; "" if all are."""
     open_ones = sum(finding.verdict == NOT_RUN for finding in row.findings)
     if row.verdict == NOT_RUN or not open_ones:
         return ""
@@ -177,17 +175,17 @@ def decided(row: Row) -> str:
 
 
 def measured(value: dict[str, Any] | None) -> str:
-    """ "0.9987 ± 0.0013"."""
+    """Returns a text such as "0.9987 ± 0.0013"."""
     if value is None:
         return "-"
     mean, sem = value["mean"], value["sem"]
-    # A mean of equal numbers has a standard error of rounding.
+    # The standard error of equal numbers is a rounding error.
     hidden = mean is None or sem is None or 0 < sem < 1e-12 * abs(mean)
     return with_error(mean, None if hidden else sem)
 
 
 def commit(record: Record) -> str:
-    """ "fe7c5b0", with a mark if the code had changes that are in no commit."""
+    """Returns the short commit, marked if the working tree had uncommitted changes."""
     environment = record.environment
     if not environment.get("commit"):
         return "no commit"  # the code was not in a git repository
@@ -196,7 +194,7 @@ def commit(record: Record) -> str:
 
 
 def name_of(row: Row) -> str:
-    """ "mixit-table-1-decimal-addition": the name of a row's section and of its files."""
+    """Returns the name of a row's section and files, such as "mixit-table-1-dyck-1"."""
     words = re.sub(r"[^a-z0-9]+", "-", row.item.name.lower()).strip("-")
     return f"{row.paper.key.replace('_', '-')}-{words}"
 
@@ -215,14 +213,14 @@ def as_csv(row: Row) -> str:
 
 
 def as_latex(row: Row) -> str:
-    """A tabular that needs no package."""
+    """Returns a LaTeX tabular that needs no package."""
     out = [
         " ".join(f"% {row.paper.source}, {row.item.name}: {row.item.claim}".split()),
         r"\begin{tabular}{llrrrrll}",
         r"\hline",
         " & ".join(name for name in COLUMNS if name != "sem") + r" \\",
         r"\hline",
-        *(" & ".join(map(latex, line.words().values())) + r" \\" for line in lines(row)),
+        *(" & ".join(map(latex, line.columns().values())) + r" \\" for line in lines(row)),
         r"\hline",
         r"\end{tabular}",
         "",
@@ -231,7 +229,7 @@ def as_latex(row: Row) -> str:
 
 
 def latex(text: str) -> str:
-    """Text that LaTeX prints as it stands here."""
+    """Returns the text with LaTeX's special characters escaped."""
     return "".join(LATEX.get(sign, sign) for sign in " ".join(text.split()))
 
 

@@ -1,6 +1,6 @@
-"""What the files of a record must be before anybody uses them: a record may come from anywhere.
+"""Checks of the files of a record, which may be damaged, foreign or hostile.
 
-Each check raises ValueError with one line; who reads the record names it and leaves it out.
+Each check raises ValueError with one line. The reader lists the record as unusable.
 """
 
 import csv
@@ -17,13 +17,13 @@ from typing import Any
 
 from jaxformer.io.run_folder import config_hash
 
-LARGEST = 16_000_000  # bytes of a record or of a table beside it
-MOST_NUMBERS = 4_000_000_000  # bytes of the unpacked arrays of a figure
-WIDEST, MOST_PIXELS = 20_000, 50_000_000  # of a picture
+MAX_TEXT_BYTES = 16_000_000  # of a record or of its table
+MAX_ARRAY_BYTES = 4_000_000_000  # of the unpacked arrays of a figure
+MAX_PICTURE_SIDE, MAX_PIXELS = 20_000, 50_000_000
 
 
 def regular(file: Path, most: float = math.inf) -> Path:
-    """The file, if it is a file: a pipe or a device would be read for ever."""
+    """Returns the path if it is a regular file: reading a pipe or a device may never end."""
     if not file.is_file():
         raise ValueError("it is not a file")
     if file.stat().st_size > most:
@@ -32,12 +32,12 @@ def regular(file: Path, most: float = math.inf) -> Path:
 
 
 def text(file: Path) -> str:
-    """A text of a bounded size."""
-    return regular(file, LARGEST).read_text(encoding="utf-8")
+    """Returns the text of a file of at most MAX_TEXT_BYTES."""
+    return regular(file, MAX_TEXT_BYTES).read_text(encoding="utf-8")
 
 
 def content(file: Path) -> Any:
-    """The JSON of a record."""
+    """Returns the JSON value of a file."""
     try:
         return json.loads(text(file))
     except RecursionError:
@@ -45,30 +45,30 @@ def content(file: Path) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Is it a finite number that a float can hold?"""
+    """Returns whether a value is a finite number that fits into a float."""
     return isinstance(value, int | float) and abs(value) < 1e300
 
 
 def sum_of(record: Mapping[str, Any]) -> str:
-    """The sum that a record carries of everything else that it says."""
+    """Returns the checksum of a record without its field "sum"."""
     return config_hash({name: value for name, value in record.items() if name != "sum"})
 
 
-def check_words(record: Mapping[str, Any]) -> None:
-    """Raises unless the record can be written as text, and says what was recorded."""
+def check_content(record: Mapping[str, Any]) -> None:
+    """Raises unless the record can be encoded as text and has its checksum."""
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeEncodeError:
-        raise ValueError("a word of it has half a character") from None
+        raise ValueError("a text of it is not valid Unicode") from None
     if record.get("sum", sum_of(record)) != sum_of(record):
-        raise ValueError("it was edited by hand: its sum is another one; record the run again")
+        raise ValueError("it was edited: its checksum differs; record the run again")
 
 
 @functools.lru_cache(256)
 def check_picture(png: bytes) -> None:
-    """Raises unless it is a whole PNG of a sane size: every part has a sum of its own."""
+    """Raises unless the bytes are a complete PNG with valid checksums and a bounded size."""
     if not png.startswith(b"\x89PNG\r\n\x1a\n"):
         raise ValueError("it is not a PNG")
     at, kinds = 8, []
@@ -80,9 +80,9 @@ def check_picture(png: bytes) -> None:
         kinds.append(body[:4])
         at += 12 + size
     wide, high = struct.unpack(">II", png[16:24]) if kinds[:1] == [b"IHDR"] else (0, 0)
-    if kinds[-1:] != [b"IEND"] or not 0 < max(wide, high) <= WIDEST:
+    if kinds[-1:] != [b"IEND"] or not 0 < max(wide, high) <= MAX_PICTURE_SIDE:
         raise ValueError(f"it has no end, or {wide} x {high} pixels")
-    if not 0 < wide * high <= MOST_PIXELS:
+    if not 0 < wide * high <= MAX_PIXELS:
         raise ValueError(f"it has {wide} x {high} pixels")
     from PIL import Image
 
@@ -94,18 +94,18 @@ def check_picture(png: bytes) -> None:
 
 
 def check_arrays(npz: Path) -> None:
-    """Raises unless the arrays of a figure fit into memory; their content is read later."""
+    """Raises unless the unpacked arrays have at most MAX_ARRAY_BYTES."""
     try:
         with zipfile.ZipFile(regular(npz)) as held:
             size = sum(entry.file_size for entry in held.infolist())
     except zipfile.BadZipFile:
         raise ValueError("it is not a file of arrays") from None
-    if size > MOST_NUMBERS:
-        raise ValueError(f"its arrays have more than {MOST_NUMBERS:,} bytes")
+    if size > MAX_ARRAY_BYTES:
+        raise ValueError(f"its arrays have more than {MAX_ARRAY_BYTES:,} bytes")
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of a CSV text."""
+    """Returns the cells of a CSV text."""
     try:
         return [*csv.reader(io.StringIO(table))]
     except csv.Error as error:

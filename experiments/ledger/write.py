@@ -1,9 +1,9 @@
-"""Copies a finished run into results/: a small record, its curves, its figure with its numbers.
+"""Writes the record of a finished run into results/.
 
-results/NAME.json         what the run found                       (always)
-results/NAME.curves.csv   what it logged on the way, thinned       (if it trained)
-results/NAME.png          its figure                               (if it drew one)
-results/NAME.csv          the figure's numbers, thinned            (the same)
+results/NAME.json         metrics, config, environment       (always)
+results/NAME.curves.csv   training curves, thinned           (if it trained)
+results/NAME.png          figure                             (if it drew one)
+results/NAME.csv          arrays of the figure, thinned      (if it drew one)
 """
 
 import datetime
@@ -25,43 +25,44 @@ from jaxformer.io.run_folder import Workdir
 
 RESULTS = Path(__file__).parents[2] / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
-WHOLE = 1250  # values of an array that is kept whole, so that its figure can be drawn again
-AXIS = 24  # entries of one axis of a longer one
-FIRST = 5  # entries of an axis before the last two: a run has five seeds
-PALETTES = (32, 48, 64, 96, 128, 256)  # colours: the smallest file of those that nobody sees
-UNSEEN = 16  # of 255: so far a colour may move where the edge of a line is smoothed,
-HAIR, FEW = 2, 0.06  # and by more than a hair only in few places: a colour map would get bands
-MANY = 20_000  # colours of a picture that no palette fits; to look for one takes long
+MAX_WHOLE_VALUES = 1250  # of an array that is not thinned
+MAX_AXIS_ENTRIES = 24  # of an axis of a thinned array
+MAX_LEADING_ENTRIES = 5  # of an axis before the last two: a run has five seeds
+PALETTE_SIZES = (32, 48, 64, 96, 128, 256)  # the smallest file without a visible error wins
+MAX_CHANGE = 16  # of 255, of a colour channel at antialiased edges
+# Larger changes than SMALL_CHANGE at many pixels would show as bands in a colour map.
+SMALL_CHANGE, MAX_CHANGED_SHARE = 2, 0.06
+MAX_COLOURS = 20_000  # of a picture for which palettes are tried
 
 
-def keep(workdir: Workdir) -> Path:
-    """The record's file in results/."""
-    said = workdir.read("config.json")
-    file = place(said["config"], said["config_hash"])
+def write_record(workdir: Workdir) -> Path:
+    """Writes the record and its companion files; returns the record's path."""
+    config = workdir.read("config.json")
+    file = record_file(config["config"], config["config_hash"])
     file.parent.mkdir(exist_ok=True)
     if (workdir / "figure.png").exists():
-        write_atomically(beside(file, ".png"), small(workdir / "figure.png"))
+        write_atomically(companion(file, ".png"), small(workdir / "figure.png"))
     if (workdir / "arrays.npz").exists():
-        write_atomically(beside(file, ".csv"), table(workdir / "arrays.npz").encode())
+        write_atomically(companion(file, ".csv"), table(workdir / "arrays.npz").encode())
     if text := curves.as_csv(curves.of_rows(workdir.rows())):
-        write_atomically(beside(file, ".curves.csv"), text.encode())
+        write_atomically(companion(file, ".curves.csv"), text.encode())
     record = as_json(workdir)
     write_atomically(file, compact(record | {"sum": validate_record.sum_of(record)}).encode())
     return file
 
 
-def place(config: Mapping[str, Any], config_hash: str) -> Path:
-    """Where the record of a config lies."""
+def record_file(config: Mapping[str, Any], config_hash: str) -> Path:
+    """Returns the path of the record of a config."""
     return RESULTS / f"{run_name(config, config_hash)}.json"
 
 
-def beside(file: Path, suffix: str) -> Path:
-    """One of a record's files, by its suffix."""
+def companion(file: Path, suffix: str) -> Path:
+    """Returns a companion file of a record by its suffix."""
     return file.with_name(file.name.removesuffix(".json") + suffix)
 
 
 def as_json(workdir: Workdir) -> dict[str, Any]:
-    """A finished run as a record holds it."""
+    """Returns a finished run in the form of a record."""
     return workdir.read("result.json") | {
         "schema": SCHEMA,
         "config_file": workdir.read("config.json")["config_file"],
@@ -70,7 +71,7 @@ def as_json(workdir: Workdir) -> dict[str, Any]:
 
 
 def compact(record: Mapping[str, Any]) -> str:
-    """JSON with a line for each innermost list or object, so that a diff shows whole numbers."""
+    """Returns JSON with a line for each innermost list or object, for readable diffs."""
     innermost = r"\{[^{}\[\]]*\}|\[[^{}\[\]]*\]"
     text = re.sub(innermost, lambda m: re.sub(r"\n *", " ", m[0]), dumps(record, indent=1))
     return text + "\n"
@@ -78,7 +79,7 @@ def compact(record: Mapping[str, Any]) -> str:
 
 @functools.cache
 def small(figure: Path) -> bytes:
-    """The figure in few colours where no eye sees it: a colour map would get bands that way."""
+    """Returns the figure as the smallest PNG without a visible error."""
     from PIL import Image
 
     content = figure.read_bytes()
@@ -95,35 +96,39 @@ def _png(image) -> bytes:
 
 
 def _fewer_colours(flat) -> Iterator[Any]:
-    """The picture in the colours of each palette of which none moves too far."""
+    """Yields the picture in each palette whose colour errors are small enough."""
     from PIL import Image, ImageChops
 
-    if flat.getcolors(MANY) is None:
+    if flat.getcolors(MAX_COLOURS) is None:
         return
     look: dict[str, Any] = {"method": Image.Quantize.MAXCOVERAGE, "kmeans": 2}
-    for colours in PALETTES:
+    for colours in PALETTE_SIZES:
         fewer = flat.quantize(colours, dither=Image.Dither.NONE, **look)
         moved = np.asarray(ImageChops.difference(flat, fewer.convert("RGB"))).max(-1)
-        if moved.max() <= UNSEEN and (moved > HAIR).mean() < FEW:
+        if moved.max() <= MAX_CHANGE and (moved > SMALL_CHANGE).mean() < MAX_CHANGED_SHARE:
             yield fewer
 
 
 def table(arrays: Path) -> str:
-    """The arrays of a figure as CSV, a line for each row of the last axis; long ones are thinned.
+    """Returns the arrays of a figure as CSV, a line for each row; long arrays are thinned.
 
-    "indices" says which part of the array the values are: "2 0:41:2" is [2, 0:41:2].
+    The column "indices" is the slice of the array: "2 0:41:2" is [2, 0:41:2].
     """
     with np.load(arrays) as file:
-        lines = [(name, *line) for name in file.files for line in rows(file[name], WHOLE)]
+        lines = [
+            (name, *line) for name in file.files for line in rows(file[name], MAX_WHOLE_VALUES)
+        ]
     return csv_text([("array", "indices", "values"), *lines])
 
 
 def rows(array: np.ndarray, whole: int = 0) -> Iterator[list[str]]:
-    """(indices, values) of each row; of an array with more than `whole` values only some."""
+    """Yields (indices, values) of each row; arrays with more than `whole` values are thinned."""
     axes = [*map(range, array.shape)]
     if array.size > whole:
-        # Of an axis before the last two, such as seeds, the first entries are of use to a reader.
-        axes = [axis[:FIRST] for axis in axes[:-2]] + [axis[:: _step(axis)] for axis in axes[-2:]]
+        # Axes before the last two, such as seeds, keep their first entries.
+        axes = [axis[:MAX_LEADING_ENTRIES] for axis in axes[:-2]] + [
+            axis[:: _step(axis)] for axis in axes[-2:]
+        ]
     is_real = np.issubdtype(array.dtype, np.inexact)
     for place in itertools.product(*axes[:-1]):
         columns = [f"{r.start}:{r.stop}:{r.step}" for r in axes[-1:]]
@@ -133,4 +138,4 @@ def rows(array: np.ndarray, whole: int = 0) -> Iterator[list[str]]:
 
 
 def _step(axis: range) -> int:
-    return -(-len(axis) // AXIS) or 1
+    return -(-len(axis) // MAX_AXIS_ENTRIES) or 1

@@ -1,7 +1,4 @@
-"""A small chart for each of the five findings: the numbers of its sentence, beside one another.
-
-`Sentence.chart` in findings.py names them; the page draws them into the findings' cards.
-"""
+"""Chart of each of the five findings, with the numbers of its sentence."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,17 +10,17 @@ from experiments.papers.row_numbers import baseline, longest, number
 
 class Dot(NamedTuple):
     ours: Number
-    beside: float | None = None  # drawn as a diamond
+    theory: float | None = None  # drawn as a diamond
     level: float | None = None  # drawn as a dashed line
 
 
 class Chart(NamedTuple):
-    """A line a dot, in this order."""
+    """A dot chart with a line for each dot."""
 
     axis: str
     dots: Mapping[str, Dot]
-    beside: str = ""  # what the diamonds are
-    level: str = ""  # what the dashed lines are
+    theory: str = ""  # legend of the diamonds
+    level: str = ""  # legend of the dashed lines
     limits: tuple[float, float] | None = None
 
 
@@ -75,4 +72,4 @@ def order_parameter(row: Row) -> Chart:
         said: Dot(number(row, "sampled", f"U/{path}"), number(row, "U", f"U/N={width}/{path}").mean)
         for said, path in paths.items()
     }
-    return Chart(f"order parameter, width {width}", dots, beside="theory, for wide networks")
+    return Chart(f"order parameter, width {width}", dots, theory="theory, for wide networks")

@@ -1,11 +1,11 @@
-"""The numbers of a row of the ledger, as what is told of a finding asks for them."""
+"""Numbers of a ledger row for the sentences and charts of the findings."""
 
 from experiments.ledger.ledger import Row
 from experiments.ledger.statistics import Number, record_number
 
 
 def number(row: Row, cell: str, metric: str) -> Number:
-    """A metric of a cell with its error; KeyError if it was not measured."""
+    """Returns a metric of a cell with its error; raises KeyError if it was not measured."""
     record = row.records[cell]
     value = record.metrics[metric]
     if value["mean"] is None:
@@ -14,7 +14,7 @@ def number(row: Row, cell: str, metric: str) -> Number:
 
 
 def baseline(row: Row, cell: str, name: str) -> float:
-    """A trivial predictor's score, or a theory's number, on the very set of a cell."""
+    """Returns a baseline of a cell: a trivial predictor's score or a theory's number."""
     value = row.records[cell].baselines[name]
     if value is None:
         raise KeyError(name)
@@ -22,10 +22,10 @@ def baseline(row: Row, cell: str, name: str) -> float:
 
 
 def patient(variant: str) -> str:
-    """The name of the cell in which a variant has four times the steps of its config."""
+    """Returns the cell in which a variant has four times the steps of its config."""
     return f"{variant}, steps x 4"
 
 
 def longest(row: Row, variant: str) -> str:
-    """The cell of a variant that was trained longest."""
+    """Returns the cell of a variant that was trained longest."""
     return patient(variant) if patient(variant) in row.records else variant

@@ -56,10 +56,10 @@ def recorded(outcome: Outcome, todo: Todo, papers: Mapping[str, Paper]) -> str:
 def replace(todo: Todo, job: Job) -> None:
     """Removes the records that this one makes superfluous: fewer seeds, or a config of the past."""
     held = Workdir(job.workdir).read("config.json")
-    mine = write.place(held["config"], held["config_hash"])
+    mine = write.record_file(held["config"], held["config_hash"])
     for record in todo.replaces:
-        old = write.place(record.config, record.config_hash)
+        old = write.record_file(record.config, record.config_hash)
         if old != mine and mine.exists():
             for suffix in write.SUFFIXES:
-                write.beside(old, suffix).unlink(missing_ok=True)
+                write.companion(old, suffix).unlink(missing_ok=True)
             print(f"  replaces {old.name}")

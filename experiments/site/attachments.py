@@ -1,9 +1,8 @@
-"""What a page carries beside its text: files that it saves when asked, and links out of it.
+"""Attachments of a page: files behind its save buttons, and links to configs and records.
 
-The files are one compressed block, which the page's script unpacks; 300 tables take the room of
-ten. The page needs no network, so its links to configs and records are relative, unless
-pyproject.toml names a repository. They stand where the page lies within the repository: a file that
-is sent to somebody else must not tell where it was made.
+The files are one compressed block, which page.js unpacks. Links are relative if the page lies in
+the repository, or lead to the repository named in pyproject.toml. Other pages have no such
+links, so that they do not reveal paths of the machine.
 """
 
 import base64
@@ -26,38 +25,38 @@ ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")
 CONFIG = re.compile(r"configs/(?:\w+/)*\w+\.py", re.ASCII)
 
 
-class Shelf:
-    """The files of one page, which will lie in the folder `place`."""
+class Attachments:
+    """The files and links of one page, which will lie in `folder`."""
 
-    def __init__(self, place: Path | None = None):
-        self.place = place.absolute() if place else None
+    def __init__(self, folder: Path | None = None):
+        self.folder = folder.absolute() if folder else None
         self.files: dict[str, str] = {}
 
     def save(self, name: str, text: str) -> str:
-        """A button that saves a text; the script shows it."""
+        """Adds a file; returns its save button, which page.js shows."""
         self.files[name] = text
         word = {"csv": "CSV", "tex": "LaTeX"}[name.rpartition(".")[2]]
         file = escape(name)
         return f'<button class="save" data-file="{file}" hidden>{word}</button>'
 
     def packed(self) -> str:
-        """The block of all files: base64 has no sign that ends a script."""
+        """Returns the compressed block of all files (base64 cannot end a script element)."""
         block = gzip.compress(json.dumps(self.files).encode(), mtime=0)
         text = base64.b64encode(block).decode()
         return f'<script type="text/plain" id="files">{text}</script>'
 
     def record(self, record: Record) -> str:
-        """A record's name, linked to its file or run folder."""
+        """Returns a record's name, linked to its file or run folder."""
         return self._link(record.where, record.where, tables.commit(record))
 
     def config(self, record: Record) -> str:
-        """A config with its arguments; only a file of configs/ is linked."""
+        """Returns a config with its arguments; only files of configs/ are linked."""
         file = record.config_file.partition(":")[0]
         target = file if CONFIG.fullmatch(file) else ""
         return self._link(target, record.config_file, tables.commit(record))
 
     def commit(self, record: Record) -> str:
-        """A commit, linked where the repository has an address."""
+        """Returns a commit, linked if the repository has an address."""
         words, name = escape(tables.commit(record)), record.environment.get("commit") or ""
         if not repository() or not re.fullmatch(r"[0-9a-f]{40}", name):
             return f"<code>{words}</code>"
@@ -69,21 +68,21 @@ class Shelf:
         if path and repository() and not Path(path).is_absolute():
             known = commit if re.fullmatch(r"[0-9a-f]{7}", commit) else "HEAD"
             href = f"{repository()}/blob/{known}/{quote(path)}"
-        elif path and self.place and target.exists():
-            homes = (ROOT, self.place)
-            if any(target.is_relative_to(h) and self.place.is_relative_to(h) for h in homes):
-                href = quote(Path(os.path.relpath(target, self.place)).as_posix())
+        elif path and self.folder and target.exists():
+            homes = (ROOT, self.folder)
+            if any(target.is_relative_to(h) and self.folder.is_relative_to(h) for h in homes):
+                href = quote(Path(os.path.relpath(target, self.folder)).as_posix())
         return f'<a href="{escape(href)}">{shown}</a>' if href else shown
 
 
 def with_papers(text: str) -> str:
-    """Escaped text whose arXiv numbers are links."""
+    """Returns escaped text with links for arXiv numbers."""
     return ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">arXiv \1</a>', escape(text))
 
 
 @functools.cache
 def repository() -> str:
-    """The address of the repository in pyproject.toml, or ""."""
+    """Returns the address of the repository in pyproject.toml; "" if there is none."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     urls = {name.lower(): url.rstrip("/") for name, url in project.get("urls", {}).items()}
     found = (urls[name] for name in HOSTS if name in urls)

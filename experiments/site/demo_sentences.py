@@ -1,4 +1,4 @@
-"""The sentences of a demo as the opening of its page: written by the demo, read by the report.
+"""Reader of the demo's sentences, which replace the findings at the top of its page.
 
 FILE.json: [{"paper": key, "item": name, "sentence": text, "made": text, "runs": [folder, ..]}, ..]
 """
@@ -21,12 +21,12 @@ FIELDS = {"paper": str, "item": str, "sentence": str, "made": str, "runs": list}
 def read(
     file: Path, papers: Mapping[str, Paper], rows: Sequence[Row], records: Sequence[Record]
 ) -> list[Opening]:
-    """The openings of a file; each leads to the section that shows its runs."""
+    """Returns the cards of a file; each links to the section that shows its runs."""
     try:
         held = json.loads(validate_record.text(file))
         return [_opening(one, papers, rows, records) for one in held]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{file} holds no sentences of a demo: {error}.") from None
+        raise UserError(f"{file} is not a file of demo sentences: {error}.") from None
 
 
 def _opening(

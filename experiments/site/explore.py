@@ -1,7 +1,7 @@
-"""Where looking beats reading: a phase diagram with sliders, and the order parameter against N.
+"""Two charts with sliders: a phase diagram, and the order parameter against the width N.
 
-The browser computes both from tables that the page carries: the overlaps of theory.rem, shortened
-to what a picture shows (1e-3), and order.json. Without scripts neither is shown.
+The browser computes both from tables in the page: the overlaps of theory.rem with the precision of
+a picture (1e-3), and order.json. Without scripts neither is shown.
 """
 
 import json
@@ -27,7 +27,7 @@ def is_shown(rows: list[Row]) -> bool:
 
 
 def explore(rows: list[Row]) -> list[str]:
-    """The section; [] on a page without these two papers."""
+    """Returns the section; [] without these two papers."""
     if not is_shown(rows):
         return []
     parts = ['<h2 id="explore">Explore</h2>']
@@ -45,13 +45,13 @@ def explore(rows: list[Row]) -> list[str]:
 
 
 def embedded(name: str, value: Any) -> str:
-    """Data for the page's scripts; no text in it can end the element."""
+    """Returns JSON for the page's scripts, in which no text can end the element."""
     text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def series() -> dict[str, Any]:
-    """The leading coefficients of the overlaps in length, spread and cosine."""
+    """Returns the leading coefficients of the overlaps in length, spread and cosine."""
     held = load_tables()
     kept = {n: held[n][:LENGTHS, :SPREADS] for n in ("overlap", "entropy")}
     kept["pair"] = held["pair"][:LENGTHS, :SPREADS, :COSINES]
@@ -59,14 +59,14 @@ def series() -> dict[str, Any]:
 
 
 def _record(rows: list[Row], item: str, cell: str = "") -> Record | None:
-    """The record of an item's cell, or of its only one."""
+    """Returns the record of an item's cell, or of its only cell."""
     found = (row.records for row in rows if row.item.name == item)
     records: Mapping[str, Record] = next(found, {})
     return records.get(cell) if cell else next(iter(records.values()), None)
 
 
 def _dots(record: Record | None) -> dict[str, Any] | None:
-    """The networks of the record's diagram: (beta, alpha, mean cosine)."""
+    """Returns the measured networks of the diagram: (beta, alpha, mean cosine)."""
     if record is None:
         return None
     try:
@@ -85,7 +85,7 @@ def _dots(record: Record | None) -> dict[str, Any] | None:
 
 
 def _sampled(record: Record | None) -> dict[str, Any]:
-    """The exact posterior's means: (width, place in the upper triangle, value)."""
+    """Returns the means of the sampled posterior: (width, index in the triangle, value)."""
     points: list[tuple[int, int, float]] = []
     names = json.loads(ORDER.read_text())["names"]
     if record is not None:
@@ -98,7 +98,7 @@ def _sampled(record: Record | None) -> dict[str, Any]:
 
 
 def _slider(name: str, word: str, of: str, low: float, high: float, step: float, at: float) -> str:
-    """A slider with its value beside it."""
+    """Returns a slider with its value."""
     limits = f'min="{low}" max="{high}" step="{step}" value="{at}"'
     return (
         f'<label>{word} <input type="range" name="{name}" {limits}>'

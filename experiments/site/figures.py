@@ -1,7 +1,4 @@
-"""The figures of a ledger row: that of a figure run, or charts of what was trained.
-
-A figure comes with its alternative text, its numbers as CSV and the records behind it.
-"""
+"""Figures of a ledger row: pictures of figure runs, and charts of trained runs."""
 
 import re
 from collections.abc import Mapping
@@ -23,34 +20,34 @@ SWEPT = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
 
 class Figure(NamedTuple):
     title: str
-    html: str  # <svg> or <img>, side by side where there is room
+    html: str  # <svg> or <img> elements
     legend: str
     csv: str
     records: list[Record]
-    key: str = ""  # what is drawn, if the title is about something else
+    key: str = ""  # identifies the picture; "": the title and the records do
 
 
 def figures(row: Row) -> list[Figure]:
-    """What to show for a row; [] if nothing of it was run."""
+    """Returns the figures of a row; [] without records."""
     drawn = {name: record for name, record in row.records.items() if draws(record)}
     alike = _alike(row, drawn)
     told = {name: alike.get(name, "") for name in drawn}
     shown = [picture(drawn[name], words) for name, words in told.items() if words is not None]
     trained = {n: r for n, r in row.records.items() if "validation" in r.curves and n not in drawn}
     sweep = _sweep(row)
-    shown += [figure for figure in (_beside(row), sweep) if figure]
+    shown += [figure for figure in (_published_chart(row), sweep) if figure]
     if not sweep and 0 < len(trained) <= svg.COLOURS:
         shown.append(curves(trained, row.item.metric, _level(row)))
     return [figure for figure in shown if figure.html]
 
 
 def draws(record: Record) -> bool:
-    """Whether the run of a record draws a figure of its own."""
+    """Returns whether the run of a record draws a figure."""
     return bool(record.figure) or record.config.get("recipe") in FIGURE_RECIPES
 
 
 def lost(row: Row) -> list[str]:
-    """A line for each record of a row whose figure is missing."""
+    """Returns a line for each record of a row whose figure is missing."""
     drawn = {name: record for name, record in row.records.items() if draws(record)}
     alike = _alike(row, drawn)
     return [
@@ -61,17 +58,16 @@ def lost(row: Row) -> list[str]:
 
 
 def picture(record: Record, told: str = "") -> Figure:
-    """A run's own figure, and what is told of the others that it stands for."""
+    """Returns the picture of a run with a caption."""
     html = image(record)
     return Figure(told, html, "", table_of(record), [record], record.where)
 
 
 def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, str | None]:
-    """What is told of a run that stands for others, and None for the others.
+    """Maps each drawn run to a caption such as "2 more runs", and each omitted run to None.
 
-    Of runs of one config, and of cells whose mean a rule takes, such as splits of the data, the
-    first is drawn. Of more than three whose configs differ in numbers alone, such as the number of
-    layers, the first and the last are.
+    Of runs of one config, and of cells whose mean a rule takes, only the first is drawn. Of more
+    than three runs whose configs differ only in numbers, the first and the last are drawn.
     """
     found, of_config, of_kind = {}, {}, {}
     for name, cell in row.item.cells.items():
@@ -99,7 +95,7 @@ def _others(count: int) -> str:
 
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:
-    """Training loss and the validation metric of some runs: the mean and range over their seeds."""
+    """Returns curves of training loss and validation metric: mean and range over seeds."""
     scored = {name: _scored(r.curves["validation"], metric) for name, r in records.items()}
     metric = next(iter(scored.values()))
     loss = [_line(name, r, "training", "loss") for name, r in records.items()]
@@ -117,8 +113,8 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
     return Figure(caption, "".join(panels), svg.legend(score), text, list(records.values()))
 
 
-def _beside(row: Row) -> Figure | None:
-    """Our numbers beside the published ones and the baseline, where the paper prints several."""
+def _published_chart(row: Row) -> Figure | None:
+    """Returns a dot chart of measured and published numbers if the paper prints several."""
     lines = [line for line in _measured(row) if not line.stale]
     if sum(line.published is not None for line in lines) < 2:
         return None
@@ -140,7 +136,7 @@ def _beside(row: Row) -> Figure | None:
 
 
 def _sweep(row: Row) -> Figure | None:
-    """Cells named "LINE, X=3": the item's metric against X, a line each; baselines as a line."""
+    """Returns the metric against X for cells named "LINE, X=3", with baselines as lines."""
     cells = {name: match for name in row.item.cells if (match := SWEPT.match(name))}
     if not cells or len(cells) < len(row.item.cells):
         return None
@@ -173,12 +169,12 @@ def _sweep(row: Row) -> Figure | None:
 
 
 def _measured(row: Row) -> list[tables.Line]:
-    """The numbers of the item's own metric."""
+    """Returns the measured numbers of the item's metric."""
     return [line for line in tables.lines(row) if line.metric == row.item.metric and line.value]
 
 
 def _axis(metric: str, of: str = "") -> Axis:
-    """An accuracy is shown between 0 and 1."""
+    """Returns the axis of a metric; accuracies have the limits 0 and 1."""
     return Axis(of + metric, limits=(0, 1) if "accuracy" in metric else None)
 
 
@@ -190,12 +186,12 @@ def _swept(name: str, points: Mapping[float, tuple[float, float]], colour: int) 
 
 
 def _colour(label: str) -> int:
-    """A variant has the same colour in every chart."""
+    """Returns the colour of a variant, which is the same in every chart."""
     return [*VARIANTS].index(label) if label in VARIANTS else -1
 
 
 def _line(label: str, record: Record, split: str, metric: str) -> Series:
-    """The mean and the range over the chosen seeds; what is not finite is left out."""
+    """Returns the mean and the range over the chosen seeds, without values that are not finite."""
     chosen = [bool(member.get("chosen", True)) for member in record.members]
     curve = record.curves.get(split, {}).get(metric, ())
     finite = [(x, [v for v, c in zip(ys, chosen) if c and v is not None]) for x, ys in curve]
@@ -209,7 +205,7 @@ def _scored(scores: Mapping[str, Any], metric: str) -> str:
 
 
 def _level(row: Row) -> dict[str, float]:
-    """The item's trivial predictor, if all its cells are scored on one set."""
+    """Returns the trivial predictor's level if it is the same for all cells."""
     named = [line for line in tables.lines(row) if line.baseline_name]
     levels = {(line.baseline_name, line.baseline) for line in named}
     return {n: v for n, v in levels if v is not None} if len(levels) == 1 else {}

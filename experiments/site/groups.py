@@ -1,4 +1,4 @@
-"""A chart of the accuracy by kind of example: by number of pairs, hops or carries, by length."""
+"""Charts of the accuracy by kind of example, such as the number of pairs, hops or carries."""
 
 import re
 from typing import NamedTuple
@@ -14,7 +14,7 @@ GROUP = re.compile(r"accuracy/(?P<name>\w+)=(?P<label>(?P<low>\d+)(-\d+)?)$")
 
 
 class Kinds(NamedTuple):
-    """Of one record: the scores by kind of example, in the order of the kinds."""
+    """Accuracies of a record by kind of example, in the order of the kinds."""
 
     name: str  # "pairs"
     labels: tuple[str, ...]  # ("1-2", "3-4")
@@ -23,7 +23,7 @@ class Kinds(NamedTuple):
 
 
 def by_kind(row: Row) -> list[Figure]:
-    """One chart for the runs of a row that reach furthest, a line each; [] if none has kinds."""
+    """Returns a chart of the runs with the widest range of kinds; [] if no run has kinds."""
     found = {name: kinds for name, record in row.records.items() if (kinds := of_record(record))}
     if not found:
         return []
@@ -31,7 +31,7 @@ def by_kind(row: Row) -> list[Figure]:
     name, labels = widest.name, widest.labels
     alike = [(cell, k) for cell, k in found.items() if (k.name, k.labels) == (name, labels)]
     found = dict(alike[: svg.COLOURS])
-    known = {*found} <= {*VARIANTS}  # a variant has the same colour in every chart
+    known = {*found} <= {*VARIANTS}  # variants have fixed colours
     colours = {cell: [*VARIANTS].index(cell) if known else -1 for cell in found}
     series = [_series(cell, kinds, colours[cell]) for cell, kinds in found.items()]
     ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
@@ -45,7 +45,7 @@ def by_kind(row: Row) -> list[Figure]:
 
 
 def of_record(record: Record) -> Kinds | None:
-    """The scores by kind of a record, if it has at least two."""
+    """Returns the accuracies by kind; None if there are fewer than two."""
     matched = [(match, value) for n, value in record.metrics.items() if (match := GROUP.match(n))]
     known = [(match, value) for match, value in matched if value["mean"] is not None]
     known = sorted(known, key=lambda pair: int(pair[0]["low"]))
@@ -56,7 +56,7 @@ def of_record(record: Record) -> Kinds | None:
 
 
 def _reach(kinds: Kinds) -> int:
-    """The largest number that a kind has."""
+    """Returns the largest number among the labels."""
     return int(kinds.labels[-1].rpartition("-")[2])
 
 

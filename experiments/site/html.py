@@ -16,7 +16,7 @@ from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.site import explore, figures
-from experiments.site.attachments import Shelf, with_papers
+from experiments.site.attachments import Attachments, with_papers
 from experiments.site.opening import Opening, how_to_read, of_rows, opening, paper_id
 from experiments.site.overview import overview
 from experiments.site.section import folded, made, section, table, trail, verdict
@@ -54,17 +54,17 @@ def pages(
     papers = {opening.paper.key: opening.paper for opening in openings}
     papers |= {row.paper.key: row.paper for row in rows}
     files = {key: f"{stem}_{key}.html" if split else f"{stem}.html" for key in papers}
-    attachments = {file: Shelf(folder) for file in (f"{stem}.html", *files.values())}
+    attachments = {file: Attachments(folder) for file in (f"{stem}.html", *files.values())}
     unused = _unused(rows, records)
     sections: dict[str, list[str]] = {file: [] for file in attachments}
     drawn: dict[str, dict[str, Row]] = {file: {} for file in attachments}
     for key, paper in papers.items():
-        shelf, shown = attachments[files[key]], drawn[files[key]]
+        attached, shown = attachments[files[key]], drawn[files[key]]
         names = {where for one in openings if one.paper == paper for where in one.runs}
         parts = sections[files[key]]
         parts += _paper_head(paper, rows, "h1" if split else "h2")
-        parts += [section(row, shown, shelf) for row in rows if row.paper.key == key]
-        parts += [_run(record, shelf) for record in unused if record.where in names]
+        parts += [section(row, shown, attached) for row in rows if row.paper.key == key]
+        parts += [_run(record, attached) for record in unused if record.where in names]
         unused = [record for record in unused if record.where not in names]
     index = f"{stem}.html"
     anchors = {tables.name_of(row) for shown in drawn.values() for row in shown.values()}
@@ -145,7 +145,7 @@ def _sum(text: str) -> str:
 def _contents(
     rows: list[Row], papers: dict[str, Paper], has_findings: bool, ends: list[str]
 ) -> str:
-    """The way around: papers with their tables and figures, each before a mark of its verdict."""
+    """Returns the navigation: papers with their rows, each with a mark of its verdict."""
     links = [("findings", "Findings")] * has_findings
     links += [("explore", "Explore")] * explore.is_shown(rows) + [("ledger", "Ledger")]
     parts = [f'<a href="#{place}">{word}</a>' for place, word in links]
@@ -169,19 +169,19 @@ def _contents(
 
 
 def _unused(rows: list[Row], records: list[Record]) -> list[Record]:
-    """Runs that belong to no table or figure."""
+    """Returns the records that belong to no row."""
     shown = [r for row in rows for r in (*row.records.values(), *row.stale.values())]
     used = {record.where for record in shown}
     return [record for record in records if record.where not in used]
 
 
-def _others(rest: list[Record], shelf: Shelf) -> list[str]:
-    head = '<h2 id="others">Runs beside the tables and figures</h2>'
-    return [head, *(_run(record, shelf) for record in rest)] if rest else []
+def _others(rest: list[Record], attached: Attachments) -> list[str]:
+    head = '<h2 id="others">Runs without a table or figure</h2>'
+    return [head, *(_run(record, attached) for record in rest)] if rest else []
 
 
-def _run(record: Record, shelf: Shelf) -> str:
-    """A run by itself: its numbers, its figure, how it was made."""
+def _run(record: Record, attached: Attachments) -> str:
+    """Returns the section of a run that belongs to no row."""
     where = trail(record)
     numbers = ", ".join(
         f'{escape(n)} <data value="{v["mean"]:.6g}" '
@@ -193,7 +193,7 @@ def _run(record: Record, shelf: Shelf) -> str:
     parts.append(f'<p class="small soft">scale {escape(record.scale)}</p>')
     if figures.draws(record) and (html := figures.picture(record).html):
         parts.append(f'<figure><div class="panels">{html}</div></figure>')
-    return "".join([*parts, folded("How it was made", made([record], shelf)), "</section>"])
+    return "".join([*parts, folded("How it was made", made([record], attached)), "</section>"])
 
 
 def _unusable(problems: list[str], records: list[Record]) -> list[str]:
@@ -205,7 +205,7 @@ def _unusable(problems: list[str], records: list[Record]) -> list[str]:
 
 
 def _environments(records: list[Record]) -> list[str]:
-    """Machines and versions, each with how many of the records it made, and at which commits."""
+    """Returns the table of machines and versions with their numbers of records by commit."""
     made: dict[tuple[str, str], Counter[str]] = {}
     for record in records:
         facts = record.environment
@@ -222,5 +222,5 @@ def _environments(records: list[Record]) -> list[str]:
 
 
 def _by_commit(counts: Counter[str]) -> str:
-    """ "0b3efea 12, dd107f9 30"."""
+    """Returns a text such as "0b3efea 12, dd107f9 30"."""
     return ", ".join(f"{commit} {n}" for commit, n in counts.items())

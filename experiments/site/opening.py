@@ -1,4 +1,4 @@
-"""What the page opens with: a sentence for each paper with its number, verdict and evidence."""
+"""Cards at the top of the page: a sentence, a verdict and a chart for each paper."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -18,40 +18,40 @@ from experiments.site.section import flag, verdict
 
 CARD = 330  # the width of a card's chart, in the units of svg.py
 MEANING = {
-    rules.HELD: "everything that the paper claims there is true in our runs, beyond their errors.",
-    rules.NOT_HELD: "something that it claims there is not so in our runs, beyond their errors.",
-    rules.OPEN: "the errors are too large or not known, or runs are missing.",
-    rules.NOT_RUN: "there is no usable record; the command stands in its section.",
-    rules.MISSING: "it needs data, weights or a machine that the repository does not have.",
-    rules.DEFINITION: "a drawing or a table of settings, which claims no number; where it is here.",
+    rules.HELD: "every rule of the claim holds in our runs, beyond their errors.",
+    rules.NOT_HELD: "at least one rule of the claim fails in our runs, beyond their errors.",
+    rules.OPEN: "errors are too large or unknown, or runs are missing.",
+    rules.NOT_RUN: "there is no usable record; its section has the command.",
+    rules.MISSING: "it needs data, weights or hardware that are not available.",
+    rules.DEFINITION: "a drawing or a table of settings, which claims no number.",
 }
 SCALES = {
-    "tiny": "ends in seconds; it shows that the code runs, hardly whether the claim holds",
+    "tiny": "seconds; shows that the code runs",
     "small": "minutes on two cores; made to show the effect",
-    "paper": "the published sizes; what differs stands beside the run",
+    "paper": "the published sizes; the section lists differences",
 }
 
 
 class Opening(NamedTuple):
-    """One sentence of the opening."""
+    """The content of a card."""
 
     paper: Paper
-    sentence: str  # "" where nothing was run yet
-    made: str  # at which scale, of how many seeds, and what decided the verdict
-    verdict: str  # of the table or figure; "" if the runs are not judged
+    sentence: str  # "" without runs
+    made: str  # scale, seeds and rules
+    verdict: str  # "" if no rule judges the runs
     item: str  # "Table 2, retrieval"
-    anchor: str  # the section with the evidence
-    runs: tuple[str, ...] = ()  # that are shown under its paper where no table has them
-    chart: str = ""  # its numbers as a chart
+    anchor: str  # of the section with the evidence
+    runs: tuple[str, ...] = ()  # shown under the paper if no row has them
+    chart: str = ""  # HTML
 
 
 def paper_id(paper: Paper) -> str:
-    """The anchor of a paper."""
+    """Returns the anchor of a paper."""
     return f"paper-{paper.key.replace('_', '-')}"
 
 
 def of_rows(rows: list[Row]) -> list[Opening]:
-    """The findings of the records, for the papers of these rows."""
+    """Returns the findings of the records for the papers of these rows."""
     found = {(row.paper.key, row.item.name): row for row in rows}
     shown = []
     for one in findings.FINDINGS:
@@ -64,37 +64,39 @@ def of_rows(rows: list[Row]) -> list[Opening]:
 
 
 def _drawn(chart: Chart) -> str:
-    """A finding's numbers as a chart of dots, with what its marks are."""
+    """Returns the dot chart of a finding with its legend."""
     errors = {n: dot.ours.error if dot.ours.error > 0 else 0.0 for n, dot in chart.dots.items()}
     dots = [
-        svg.Dot(name, dot.ours.mean, errors[name], dot.beside, dot.level)
+        svg.Dot(name, dot.ours.mean, errors[name], dot.theory, dot.level)
         for name, dot in chart.dots.items()
     ]
     said = ", ".join(f"{name} {dot.ours}" for name, dot in chart.dots.items())
     axis = svg.Axis(chart.axis, limits=chart.limits)
     ours = "ours; bars are standard errors" if any(errors.values()) else "ours"
-    legend = svg.marks(ours, chart.beside, chart.level)
+    legend = svg.marks(ours, chart.theory, chart.level)
     drawing = svg.dot_chart(f"{chart.axis}: {said}.", dots, axis, CARD)
     return f'<div class="numbers">{drawing}{legend}</div>'
 
 
 def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
-    """The section; [] without papers. `drawn` are the anchors of the sections with a figure.
+    """Returns the cards; [] without papers.
 
-    The card of such a section links its figure. A card without a chart of its own gets a copy of it
-    from the script.
+    Args:
+      shown: the contents.
+      drawn: anchors of sections with a figure. Their cards link the figure; page.js copies the
+        figure into a card without a chart.
     """
     if not shown:
         return []
     parts = ['<section id="findings" aria-labelledby="findings-name">']
     parts += [
-        '<h2 id="findings-name">What was found</h2>',
-        "<p>Five papers say which part of a transformer does what. Their claims were run again, "
-        "most of them smaller; a verdict says whether a claim held in full.</p>",
+        '<h2 id="findings-name">Findings</h2>',
+        "<p>Five papers study what each part of a transformer does. We ran their claims again, "
+        "most at smaller sizes. A verdict states whether the claim held in full.</p>",
         '<ol class="cards">',
     ]
     for one in shown:
-        sentence = one.sentence[:1].upper() + one.sentence[1:] or "Nothing of it was run yet."
+        sentence = one.sentence[:1].upper() + one.sentence[1:] or "There is no run yet."
         said = escape(sentence).replace(" %", "&nbsp;%")
         judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
         place = escape(one.anchor)
@@ -112,19 +114,17 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
 
 
 def how_to_read(records: list[Record], note: str) -> list[str]:
-    """What numbers, verdicts, flags and scales mean."""
+    """Returns the explanation of numbers, verdicts, flags and scales."""
     counts = Counter(record.scale for record in records)
     lines = [
-        "<p>What each table and figure of the papers claims, what our runs measured, and the "
-        "command of every run. Numbers are mean ± standard error over seeds, or over "
-        "the draws of one posterior; that of a finding "
-        "has the test set's error in it. A verdict says whether the paper's claim held: rules "
-        "about what it claims decide, where the 95 % interval of a difference lies whole on one "
-        "side.</p>"
+        "<p>This site lists the claim of each table and figure, our numbers, and the command of "
+        "every run. Numbers are mean ± standard error over seeds, or over the draws of one "
+        "posterior; numbers of rules include the error of the test set. Rules decide the verdict "
+        "from 95 % intervals of differences.</p>"
     ]
     lines += [f"<p>{escape(note)}</p>"] if note else []
     if not records:
-        return [*lines, '<p class="problem">There is no record: nothing was run yet.</p>']
+        return [*lines, '<p class="problem">There is no record yet.</p>']
     names = sorted(counts, key=[*SCALES, *counts].index)
     if len(names) == 1:
         told = f"<b>All numbers are of scale {escape(names[0])}</b>: {SCALES.get(names[0], '')}."
@@ -132,10 +132,10 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
         each = "; ".join(
             f"<b>{escape(n)}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names
         )
-        told = f"The numbers are of {len(names)} scales, and each says its own. {each}."
+        told = f"The numbers have {len(names)} scales; each names its own. {each}."
     meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
     meanings += "".join(f"<dt>{flag(f)}</dt><dd>{text}</dd>" for f, text in FLAGS.items())
-    words = "<summary>What the verdicts and flags mean</summary>"
+    words = "<summary>Meaning of verdicts and flags</summary>"
     return [
         *lines,
         f"<p>{told}</p>",
@@ -144,7 +144,7 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
 
 
 def _behind(row: Row) -> str:
-    """The scales and seeds of a row, and how many of its rules held."""
+    """Returns the scales and seeds of a row, and how many of its rules held."""
     held = sum(finding.verdict == rules.HELD for finding in row.findings)
     told = [_scales(row)] if row.records else []
     if row.records and row.findings:

@@ -1,4 +1,4 @@
-"""The ledger of the page: counts by paper, then a row a table or figure, which filters narrow."""
+"""The ledger of the page: counts by paper, and a filterable table with a line for each row."""
 
 import re
 from collections import Counter
@@ -12,20 +12,20 @@ from experiments.site.opening import paper_id
 from experiments.site.section import finding_texts, flag, marked, table, verdict
 
 KINDS = ("table", "figure", "equation", "theorem", "section")
-# How the name of an item begins -> its kind; the rest are sections and appendices.
+# First word of an item's name -> its kind; other items are sections and appendices.
 KIND_OF = {"table": "table", "figure": "figure", "figures": "figure"}
 KIND_OF |= {"equation": "equation", "equations": "equation"}
 KIND_OF |= {"theorem": "theorem", "lemma": "theorem", "assumption": "theorem"}
 
 
 def kind(name: str) -> str:
-    """What an item is, by the first word of its name: "Lemma D.1" is a theorem."""
+    """Returns the kind of an item by the first word of its name."""
     first = re.match(r"\w*", name.lower())
     return KIND_OF.get(first[0] if first else "", "section")
 
 
 def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
-    """Counts by paper, filters, then the ledger with a link to each section."""
+    """Returns counts by paper, filters and the table with links to the sections."""
     counted, body = [], []
     for paper in papers.values():
         own = [row for row in rows if row.paper.key == paper.key]
@@ -53,7 +53,7 @@ def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
 
 
 def _filters(rows: list[Row], papers: Mapping[str, Paper]) -> str:
-    """Shown by the script, which alone can act on them."""
+    """Returns the form of the filters, hidden until page.js shows it."""
     verdicts = Counter(row.verdict for row in rows)
     boxes = "".join(
         f'<label><input type="checkbox" name="verdict" value="{word}">'
@@ -83,7 +83,7 @@ def _choice(name: str, every: str, options: Mapping[str, str]) -> str:
 
 
 def _ledger_row(row: Row) -> str:
-    """The finding that decided the verdict stands for the item, else the first that is decided."""
+    """Returns the line of a row with the finding that decided the verdict."""
     known = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]
     decided = [text for verdict, text in known if verdict == row.verdict]
     missing = len(tables.missing(row))

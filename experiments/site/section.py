@@ -1,4 +1,4 @@
-"""A table or figure of a paper as a section of the page: claim, findings, numbers, figure, runs."""
+"""HTML section of a ledger row: claim, rules, numbers, figures and runs."""
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
@@ -8,15 +8,15 @@ from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_RUN, Finding
 from experiments.site import figures, groups
-from experiments.site.attachments import Shelf
+from experiments.site.attachments import Attachments
 from experiments.site.why import why
 
 NUMBERS = ("published", "measured", "n", "baseline")
 
 
-def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
-    """The section; `shown` maps drawn records to the row of their figure, and grows."""
-    name, item, shelf = tables.name_of(row), row.item, shelf or Shelf()
+def section(row: Row, shown: dict[str, Row], attached: Attachments | None = None) -> str:
+    """Returns the section. `shown` maps the keys of drawn figures to rows, and is extended."""
+    name, item, attached = tables.name_of(row), row.item, attached or Attachments()
     slim = "" if row.records or row.stale else " slim"
     parts = [f'<section class="item{slim}" id="{name}">']
     back = '<a class="back" href="#ledger">ledger</a>'
@@ -34,10 +34,10 @@ def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
         parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
     problems = (*row.problems, *tables.stale_lines(row))
     parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
-    parts += [*_findings(row), *_numbers(row, shelf)]
+    parts += [*_findings(row), *_numbers(row, attached)]
     before: list[Record] = []
     for figure in (*figures.figures(row), *groups.by_kind(row)):
-        parts.append(_figure(figure, row, shown, before, shelf))
+        parts.append(_figure(figure, row, shown, before, attached))
         before = figure.records
     parts += [f'<p class="problem">{escape(text)}</p>' for text in figures.lost(row)]
     parts += _open(row)
@@ -45,7 +45,7 @@ def section(row: Row, shown: dict[str, Row], shelf: Shelf | None = None) -> str:
 
 
 def verdict(word: str, dot: bool = False) -> str:
-    """The word on its colour, or its colour alone."""
+    """Returns a coloured chip with the verdict, or only a coloured dot."""
     kind = word.replace(" ", "-")
     if dot:
         return f'<span class="mark {kind}" role="img" aria-label="{word}"></span>'
@@ -57,7 +57,7 @@ def flag(word: str) -> str:
 
 
 def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
-    """Each finding with its numbers, which name the records that they come from."""
+    """Returns each finding with HTML whose numbers carry the names of their records."""
     findings = []
     for finding, sides in tables.findings_with_sides(row, checks):
         text = escape(finding.text)
@@ -70,24 +70,23 @@ def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
 
 
 def trail(record: Record) -> str:
-    """How a number names the record that it comes from: by the hash that ends the file's name in
-    results/, or by the whole place of a run that lies elsewhere."""
+    """Returns the config hash of a record in results/, or the path of another run."""
     end = f"-{record.config_hash}.json"
     kept = record.where.startswith("results/") and record.where.endswith(end)
     return escape(record.config_hash if kept else record.where)
 
 
-def made(records: list[Record], shelf: Shelf) -> str:
-    """Config, command, seeds, commit and file of some records."""
+def made(records: list[Record], attached: Attachments) -> str:
+    """Returns config, command, seeds, commit and file of each record."""
     blocks = []
     for record in records:
         seeds = ", ".join(map(str, record.seeds))
         facts = {
-            "config": shelf.config(record),
+            "config": attached.config(record),
             "run": f"seeds {seeds}; scale {escape(record.scale)}; "
             f"{record.seconds.get('cpu', 0):.0f} CPU seconds",
-            "commit": shelf.commit(record),
-            "record": shelf.record(record),
+            "commit": attached.commit(record),
+            "record": attached.record(record),
         }
         rows = "".join(f"<dt>{k}</dt><dd>{v}</dd>" for k, v in facts.items())
         why = f"{record.standing.capitalize()}: {escape(record.stale)}"
@@ -97,17 +96,17 @@ def made(records: list[Record], shelf: Shelf) -> str:
 
 
 def marked(text: str) -> str:
-    """Text whose `code` stands between backticks."""
+    """Returns HTML of a text with `code` in backticks."""
     words = escape(text).split("`")
     return "".join(f"<code>{w}</code>" if i % 2 else w for i, w in enumerate(words))
 
 
 def _findings(row: Row) -> list[str]:
     if not row.item.rules:
-        return ['<p class="caveat">No rule decides on it yet.</p>'] if row.records else []
+        return ['<p class="caveat">It has no rule yet.</p>'] if row.records else []
     if row.verdict == NOT_RUN:
         waiting = "; ".join(escape(finding.text) for finding in row.findings)
-        return [f'<p class="small">Rules that wait for a run: {waiting}.</p>']
+        return [f'<p class="small">Rules without a run: {waiting}.</p>']
     rules = zip(finding_texts(row), row.item.rules.values(), strict=True)
     lines = [
         f"<li>{verdict(f.verdict)} {text}{why(row, f, rule)}</li>" for (f, text), rule in rules
@@ -120,16 +119,16 @@ def _findings(row: Row) -> list[str]:
     return ['<ul class="findings">', *lines, "</ul>"]
 
 
-def _numbers(row: Row, shelf: Shelf) -> list[str]:
-    """Cells beside the published values; a cell without a record says so."""
+def _numbers(row: Row, attached: Attachments) -> list[str]:
+    """Returns the table of measured and published values, with buttons to save it."""
     lines = tables.lines(row)
     if not any(line.record for line in lines):
         return []
     several = len({line.metric for line in lines}) > 1
-    heads = [name for name in lines[0].words() if several or name != "metric"]
+    heads = [name for name in lines[0].columns() if several or name != "metric"]
     body = []
     for line in lines:
-        cells = {name: escape(words) for name, words in line.words().items()}
+        cells = {name: escape(words) for name, words in line.columns().items()}
         cells["measured"] = _measured(line)
         if line.baseline is not None:
             name = escape(line.baseline_name).replace("_", " ")
@@ -139,7 +138,7 @@ def _numbers(row: Row, shelf: Shelf) -> list[str]:
         body.append([cells[name] for name in heads])
     caption = f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
     name, csv, tex = tables.name_of(row), tables.as_csv(row), tables.as_latex(row)
-    buttons = f"{shelf.save(f'{name}.csv', csv)} {shelf.save(f'{name}.tex', tex)}"
+    buttons = f"{attached.save(f'{name}.csv', csv)} {attached.save(f'{name}.tex', tex)}"
     whole = table(heads, body, NUMBERS, "cards cells")
     return ["" if several else caption, whole, f'<p class="saves">{buttons}</p>']
 
@@ -150,10 +149,10 @@ def table(
     right: Collection[str] = (),
     kind: str = "cards",
 ) -> str:
-    """A table of ready cells; the columns of the names in `right` are numbers.
+    """Returns a table of HTML cells; columns named in `right` are right-aligned.
 
-    A phone shows a row as a card: its first cell, then the others behind the names of theirs. The
-    style sheet knows the columns of `cells`, which are in every section.
+    On a narrow screen each row is a card, whose labels come from `data-label`. For the kind "cells"
+    the style sheet has the labels.
     """
     by_place = "cells" in kind
     sides = [' class="n"' if name in right and not by_place else "" for name in heads]
@@ -174,7 +173,7 @@ def table(
 
 
 def folded(head: str, body: str) -> str:
-    """What the reader opens."""
+    """Returns a collapsed block."""
     return f"<details><summary>{head}</summary>{body}</details>"
 
 
@@ -189,19 +188,23 @@ def _measured(line: tables.Line) -> str:
 
 
 def _figure(
-    figure: figures.Figure, row: Row, shown: dict[str, Row], before: list[Record], shelf: Shelf
+    figure: figures.Figure,
+    row: Row,
+    shown: dict[str, Row],
+    before: list[Record],
+    attached: Attachments,
 ) -> str:
-    """A figure with what made it; one that stands further up is linked, not repeated."""
+    """Returns a figure with its runs, or a link if the page already shows it."""
     key = figure.key or figure.title + " ".join(record.where for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
     if key in shown:
         there = shown[key]
         where = there.item.name if there.paper == row.paper else f"{there.item.name} above"
         link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
-        return f"<p>{escape(figure.title)} The figure stands at {link}.</p>"
+        return f"<p>{escape(figure.title)} The figure is at {link}.</p>"
     shown[key], name = row, tables.name_of(row)
     place = sum(other is row for other in shown.values())
-    saved = shelf.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
+    saved = attached.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
     numbers = f'<p class="saves">{saved}</p>' if saved else ""
     anchor = f' id="{name}-drawn"' if place == 1 else ""
     drawn = (
@@ -211,22 +214,22 @@ def _figure(
     if figure.records == before:
         return f'{drawn}<p class="small soft">Made by the same runs.</p>'
     n, first = len(figure.records), figure.records[0]
-    told = f"{n} runs" if n > 1 else escape(first.config_file)
+    runs = f"{n} runs" if n > 1 else escape(first.config_file)
     commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
     scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
-    head = f"How it was made: {told}, scale {escape(scales)}, commit {escape(commits)}"
-    return drawn + folded(head, made(figure.records, shelf))
+    head = f"How it was made: {runs}, scale {escape(scales)}, commit {escape(commits)}"
+    return drawn + folded(head, made(figure.records, attached))
 
 
 def _open(row: Row) -> list[str]:
-    """The commands of what was not run, and of more seeds for what they would decide."""
+    """Returns the commands of missing runs, and of more seeds that would decide the row."""
     more = tables.more_seeds(row)
-    parts = [f"<p>More seeds would tell:</p><pre>{escape(more)}</pre>"] if more else []
+    parts = [f"<p>More seeds would decide:</p><pre>{escape(more)}</pre>"] if more else []
     commands = tables.missing(row)
     if not commands:
         return parts
     n = len(commands)
-    told = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
+    count = f"{n} run{'s' * (n > 1)} of {len(row.item.cells)} not yet made"
     lines = escape("\n".join(commands.values()))
-    head = f"{told}; to make {'it' if n == 1 else 'them'}:"
+    head = f"{count}; to make {'it' if n == 1 else 'them'}:"
     return [*parts, folded(head, f"<pre>{lines}</pre>")]

@@ -1,8 +1,7 @@
-"""Charts as inline SVG: drawn by hand, coloured by the page's style sheet, light or dark.
+"""Charts as inline SVG whose colours come from the page's style sheet (light or dark).
 
-Colours are the classes s0 .. s6, so that a chart follows the reader's theme; text is currentColor.
-matplotlib's SVG fixes its colours, is ten times as long and refers to its parts by url(#..) and by
-ids, which several charts of one page would share.
+Lines have the classes s0 .. s6, and text has currentColor. matplotlib's SVG fixes its colours, is
+ten times as long, and its ids would clash between the charts of a page.
 """
 
 import math
@@ -14,32 +13,32 @@ from experiments.cli.describe import csv_text
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a line chart
-LETTER = 5.6  # pixels that a letter of a label takes, about
+LETTER_WIDTH = 5.6  # pixels, on average
 COLOURS = 7  # classes s0 .. s6 of the style sheet
 
 Place = tuple[float, float]
 
 
 class Series(NamedTuple):
-    """A line with its band: `low` and `high` are the ends of an error bar or of a range."""
+    """A line with a band or error bars from `low` to `high`."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
-    colour: int = -1  # of the style sheet; -1 takes the line's place among its series
+    colour: int = -1  # class of the style sheet; -1 is the index of the series
 
 
 class Axis(NamedTuple):
     label: str
     log: bool = False
     limits: tuple[float, float] | None = None
-    ticks: Mapping[float, str] = {}  # chosen by hand; else nice numbers
+    ticks: Mapping[float, str] = {}  # round numbers if empty
 
 
 class Dot(NamedTuple):
-    """A row of a dot chart; what is None is not drawn."""
+    """A row of a dot chart; values that are None are not drawn."""
 
     label: str
     measured: float | None
@@ -56,7 +55,7 @@ def line_chart(
     levels: Mapping[str, float] = {},
     marks: bool = False,
 ) -> str:
-    """One panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
+    """Returns a panel; `levels` are dashed horizontals, `marks` draws dots with error bars."""
     heights = [v for s in series for v in (*s.y, *s.low, *s.high)] + [*levels.values()]
     to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
     to_y = Scale(y, heights, BOTTOM, TOP)
@@ -75,13 +74,13 @@ def line_chart(
     points = [(to_x(x), to_y(y)) for s in series for x, y in zip(s.x, s.y, strict=True)]
     for name, value in levels.items():
         words = f"{name.replace('_', ' ')} {value:.3g}"
-        left, low = _free_place(points, LETTER * len(words), to_y(value))
+        left, low = _free_place(points, LETTER_WIDTH * len(words), to_y(value))
         parts.append(f'<text class="name" x="{left:.1f}" y="{low:.1f}">{escape(words)}</text>')
     return _svg(alt, HEIGHT, parts)
 
 
 def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str:
-    """A line a cell: our number with its error bar, the published one, the baseline."""
+    """Returns a chart with a line for each dot: measured with error bar, published, baseline."""
     left, right, step = 118, width - (WIDTH - RIGHT), 24
     bottom = TOP + step * len(dots)
     values = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
@@ -110,14 +109,14 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str
 
 
 def marks(ours: str, beside: str = "", level: str = "") -> str:
-    """What the dots, diamonds and dashes of a dot chart are; what has no words is left out."""
+    """Returns the legend of a dot chart: dots, diamonds and dashes."""
     words = [f'<span class="swatch b0"></span>{ours}']
     words += [f"{mark} {said}" for mark, said in (("◇", beside), ("¦", level)) if said]
     return f'<ul class="legend">{"".join(f"<li>{word}</li>" for word in words)}</ul>'
 
 
 def legend(series: Sequence[Series]) -> str:
-    """The names of the lines, as text of the page so that it wraps on a phone."""
+    """Returns the legend of a line chart as HTML, which wraps on narrow screens."""
     words = [
         f'<li><span class="swatch b{_colour(line, i)}"></span>{escape(line.label)}</li>'
         for i, line in enumerate(series)
@@ -126,7 +125,7 @@ def legend(series: Sequence[Series]) -> str:
 
 
 def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
-    """The points of some panels: what a chart shows, as numbers."""
+    """Returns the points of the panels as CSV."""
     rows: list[Iterable[str]] = [("panel", "line", "x", "y", "low", "high")]
     for panel, series in panels.items():
         for line in series:
@@ -138,7 +137,7 @@ def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
 
 
 class Scale:
-    """The pixels of an axis' values; what lies outside the limits is drawn at the edge."""
+    """Maps values of an axis to pixels; values outside the limits are drawn at the edge."""
 
     def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float):
         self.axis, self.start, self.end = axis, start, end
@@ -180,8 +179,7 @@ class Scale:
 
 
 def _free_place(points: Sequence[tuple[float, float]], wide: float, level: float) -> Place:
-    """Where words beside a level hide the fewest points of the curves; the style sheet gives them
-    a ground of their own."""
+    """Returns the position of a level's label that hides the fewest points of the curves."""
     heights = [y for y in (level - 4, level + 12) if TOP + 9 < y < BOTTOM - 3]
     places = [(x, y) for y in heights for x in (LEFT + 4, RIGHT - 4 - wide)]
 

@@ -1,6 +1,6 @@
-"""Why a rule held, failed or cannot tell: what it compares, how far apart, and what it asks for.
+"""Explanation of a rule's verdict: the compared numbers, the interval and the required difference.
 
-The drawing beside the words is made by why.js.
+why.js draws the interval.
 """
 
 import math
@@ -12,7 +12,7 @@ from experiments.ledger.statistics import Difference
 
 
 def why(row: Row, finding: Finding, rule: Rule) -> str:
-    """The rule in words with the numbers that decided it, and a drawing of them; "" if not run."""
+    """Returns the collapsed explanation of a finding; "" if it was not run."""
     found = finding.compared
     if found is None:
         return ""
@@ -28,13 +28,13 @@ def why(row: Row, finding: Finding, rule: Rule) -> str:
 
 
 def _drawn(found: Difference, rule: Rule) -> str:
-    """What why.js draws: the difference, half of its interval, the edges of what is asked for."""
+    """Returns the numbers that why.js draws: gap, half interval, borders of the rule."""
     edges = (-rule.by, rule.by) if rule.within else (rule.by,)
     return " ".join(f"{value:.4g}" for value in (found.gap, found.half, *edges))
 
 
 def _side(row: Row, side: Side) -> str:
-    """What stands on one side of a rule, as HTML."""
+    """Returns the HTML name of one side of a rule."""
     if not side.metric:
         return f"{side.value:g}"
     name = f"<code>{escape(side.metric)}</code>"
@@ -84,6 +84,6 @@ def _conclusion(finding: Finding, rule: Rule, found: Difference) -> str:
 
 
 def _rounded(value: float, half: float) -> str:
-    """With two digits of the interval's half width."""
+    """Returns the value with two significant digits of the half width."""
     digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
     return f"{value:.{digits}f}"

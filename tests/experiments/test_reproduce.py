@@ -58,7 +58,7 @@ class FakeLauncher(pretended.Launcher):
                 "overrides": job.overrides,
             }
             write_json(workdir / "result.json", made)
-            write.keep(workdir)
+            write.write_record(workdir)
             yield Outcome(job, 0, self.spent, "")
 
 

@@ -140,5 +140,5 @@ def test_the_other_commands_go_on(results, tmp_path, kind, capsys):
 
 def test_a_record_of_a_larger_file_than_anybody_writes(results):
     with open(results / "a.json", "wb") as file:
-        file.truncate(validate_record.LARGEST + 1)
+        file.truncate(validate_record.MAX_TEXT_BYTES + 1)
     assert report.main([]) == 0

@@ -72,7 +72,7 @@ def test_a_sentence_whose_run_is_missing_is_not_said():
         sentence(one, row) for one in FINDINGS for row in rows if row.item.name == one.item
     } == {""}
     text = "".join(opening.opening(opening.of_rows(rows)))
-    assert text.count("Nothing of it was run yet.") == len(PAPERS) and "<svg" not in text
+    assert text.count("There is no run yet.") == len(PAPERS) and "<svg" not in text
     assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
 
 
@@ -90,7 +90,7 @@ def test_a_card_shows_the_numbers_of_its_sentence(real):
         row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
         drawn = chart(one, row)
         assert drawn and card.chart.count("<circle") == len(drawn.dots) > 2
-        assert card.chart.count("line s1") == len(drawn.dots) * bool(drawn.beside)
+        assert card.chart.count("line s1") == len(drawn.dots) * bool(drawn.theory)
         assert card.chart.count("line level") == len(drawn.dots) * bool(drawn.level)
         assert ("standard errors" in card.chart) == (one.item != "Theorem 2.1")  # one sample each
         assert "nan" not in card.chart
@@ -173,5 +173,5 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
 )
 def test_sentences_that_are_none_are_one_line(held, tmp_path, capsys):
     (tmp_path / "s.json").write_text(held)
-    with pytest.raises(UserError, match="holds no sentences of a demo"):
+    with pytest.raises(UserError, match="is not a file of demo sentences"):
         demo_sentences.read(tmp_path / "s.json", PAPERS, [], [])

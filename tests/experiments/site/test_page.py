@@ -269,7 +269,7 @@ def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("experiments.report.ROOT", tmp_path)
     assert report.main([f"--page={tmp_path / 'new/page.html'}"]) == 0
     text = (tmp_path / "new/page.html").read_text()
-    assert "no record: nothing was run yet" in text and Reader(text).wrong == []
+    assert "There is no record yet" in text and Reader(text).wrong == []
     assert "0 of" in capsys.readouterr().out
 
 

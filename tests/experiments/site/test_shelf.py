@@ -10,7 +10,7 @@ import pytest
 from experiments.cli.flags import ROOT
 from experiments.ledger.record import Record
 from experiments.site import attachments
-from experiments.site.attachments import Shelf, with_papers
+from experiments.site.attachments import Attachments, with_papers
 from tests.experiments import made_up
 
 
@@ -19,7 +19,7 @@ def record(where="results/x.json", **changed):
 
 
 def test_files_come_out_as_they_went_in():
-    kept = Shelf()
+    kept = Attachments()
     button = kept.save('a"b.csv', "x,</script>\n1,±\n")
     kept.save("a.tex", "\\begin")
     assert 'data-file="a&quot;b.csv" hidden>CSV<' in button
@@ -29,7 +29,7 @@ def test_files_come_out_as_they_went_in():
 
 
 def test_links_are_relative_to_the_page_and_only_to_files_that_are_there():
-    at_home = Shelf(ROOT / "runs/demo")
+    at_home = Attachments(ROOT / "runs/demo")
     known = record(next((ROOT / "results").glob("*.json")).relative_to(ROOT).as_posix())
     assert f'href="../../{known.where}"' in at_home.record(known)
     assert 'href="../../configs/mixit/retrieval.py"' in at_home.config(known)
@@ -37,8 +37,8 @@ def test_links_are_relative_to_the_page_and_only_to_files_that_are_there():
 
 
 def test_a_page_elsewhere_does_not_tell_where_it_was_made(tmp_path):
-    sent = Shelf(tmp_path)
-    assert "href" not in sent.config(record()) + Shelf().config(record())
+    sent = Attachments(tmp_path)
+    assert "href" not in sent.config(record()) + Attachments().config(record())
     (tmp_path / "a run").mkdir()
     assert 'href="a%20run"' in sent.record(record(str(tmp_path / "a run")))
 
@@ -49,15 +49,17 @@ def test_a_page_elsewhere_does_not_tell_where_it_was_made(tmp_path):
 def test_a_record_leads_to_configs_alone(file):
     held = record()
     object.__setattr__(held, "config_file", file)  # whatever somebody wrote
-    assert "href" not in Shelf(ROOT).config(held)
+    assert "href" not in Attachments(ROOT).config(held)
 
 
 def test_a_repository_with_an_address_is_linked_at_the_commit(monkeypatch):
     monkeypatch.setattr(attachments, "repository", lambda: "https://host/jaxformer")
-    found = Shelf().config(record())
+    found = Attachments().config(record())
     place = f"https://host/jaxformer/blob/{made_up.COMMIT[:7]}/configs/mixit/retrieval.py"
     assert f'href="{place}"' in found
-    assert f'href="https://host/jaxformer/commit/{made_up.COMMIT}"' in Shelf().commit(record())
+    assert f'href="https://host/jaxformer/commit/{made_up.COMMIT}"' in Attachments().commit(
+        record()
+    )
 
 
 def test_papers_are_linked_and_other_words_escaped():

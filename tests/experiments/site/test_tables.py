@@ -40,7 +40,7 @@ def test_a_rule_looks_at_every_cell_of_its_numbers(side):
     records = [Record.from_json(made_up.RECORDS[name]) for name in "ab"]
     (row,) = ledger({"p": Paper("p", "title", "source", (item,))}, records)
     assert row.verdict != NOT_RUN and not row.problems
-    assert [line.words()["verdict"] for line in tables.lines(row)] == [row.verdict] * 2
+    assert [line.columns()["verdict"] for line in tables.lines(row)] == [row.verdict] * 2
 
 
 def test_a_csv_has_the_digits_of_a_float32_and_no_more():
