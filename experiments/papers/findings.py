@@ -1,8 +1,6 @@
-"""The five papers in a sentence each, with the numbers of our records: what the page opens with.
+"""A sentence and a chart for each paper, with the numbers of our records.
 
-The tables and figures are those of "Five findings" in README.md, in its order.
-A sentence takes the row of its table or figure and says what was found, with its numbers. The row's
-verdict, which stands beside it, says whether the claim held.
+The top of the page shows them, in the order of "Five findings" in README.md.
 """
 
 from collections.abc import Callable
@@ -14,20 +12,20 @@ from experiments.papers import finding_charts as charts
 from experiments.papers import row_numbers
 from experiments.papers.row_numbers import baseline, number
 
-LITTLE = " learns no more than frequencies"  # how a rule of Figure 1f ends
+LEARNS_LITTLE = " learns no more than frequencies"  # the end of two sentences of Figure 1f
 
 
 class Sentence(NamedTuple):
-    """What to say of a paper, from the records of one of its tables or figures."""
+    """Functions that make the sentence and the chart of a paper from a ledger row."""
 
     paper: str  # a key of PAPERS
     item: str  # "Table 2, retrieval"
     say: Callable[[Row], str]
-    chart: Callable[[Row], charts.Chart]  # of the same numbers
+    chart: Callable[[Row], charts.Chart]
 
 
 def sentence(of: Sentence, row: Row) -> str:
-    """The sentence, or "" if a run behind it is missing."""
+    """Returns the sentence; "" if one of its runs is missing."""
     try:
         return of.say(row)
     except KeyError:
@@ -35,7 +33,7 @@ def sentence(of: Sentence, row: Row) -> str:
 
 
 def chart(of: Sentence, row: Row) -> charts.Chart | None:
-    """The chart, or None if a run behind it is missing."""
+    """Returns the chart; None if one of its runs is missing."""
     try:
         return of.chart(row)
     except KeyError:
@@ -61,10 +59,10 @@ def stochastic_equation(row: Row) -> str:
     )
     return (
         "The covariance of tokens in deep networks of random mixing follows a stochastic "
-        "differential equation, the paper's with two misprints mended: in networks of width 200 "
-        "and depth 200 the laws of its trace and of the correlation of two tokens differ from "
-        f"the equation's by {trace:.4f} and "
-        f"{correlation:.4f} (Kolmogorov distance: 0 for one law, 1 for two that never overlap)."
+        "differential equation (the paper's, with two misprints corrected). In networks of width "
+        "200 and depth 200 the distributions of its trace and of the correlation of two tokens "
+        f"differ from the equation's by {trace:.4f} and {correlation:.4f} (Kolmogorov distance: 0 "
+        "for equal distributions, 1 for disjoint ones)."
     )
 
 
@@ -74,15 +72,19 @@ def trainability(row: Row) -> str:
     )
     letters, pairs = (baseline(row, "trainable", f"{name}_loss") for name in ("unigram", "bigram"))
     failed = (f.text for f in row.findings if f.verdict == NOT_HELD)
-    learned = " and in ".join(text.removesuffix(LITTLE) for text in failed if text.endswith(LITTLE))
-    said = f" The paper has collapsed networks fail to train; ours in {learned} learn something."
+    learned = " and in ".join(
+        text.removesuffix(LEARNS_LITTLE) for text in failed if text.endswith(LEARNS_LITTLE)
+    )
+    exception = (
+        f" In the paper collapsed networks fail to train; ours in {learned} learn something."
+    )
     return (
         "Deep networks whose tokens all start alike (rank collapse) have a test loss of "
         f"{alike} nats a character after {row.records['trainable'].steps:,} steps, those whose "
-        f"queries each start with few tokens in sight (entropy collapse) {few}, and those that "
+        f"queries attend to few tokens (entropy collapse) {few}, and those that "
         f"start between the two {between}. Counting letters alone gives {letters:.3g}, the best "
-        f"possible answer, which knows how often each pair of letters occurs, {pairs:.3g}."
-        f"{said if learned else ''}"
+        f"possible answer, from the frequencies of pairs of letters, {pairs:.3g}."
+        f"{exception if learned else ''}"
     )
 
 
@@ -110,7 +112,7 @@ def order_parameter(row: Row) -> str:
         "A network of attention alone is a sum over paths; a path takes one head in each layer. "
         f"Averaged over the posterior of its weights (Bayesian), a network of width {width} "
         "subtracts the path that reads only noise (denoising) from the one that computes the "
-        "answer (good): the order parameter, which says how much paths count, has "
+        "answer (good): the order parameter, which weights pairs of paths, is "
         f"{both} between them, below zero, and {good} for the good and {denoising} for the "
         "denoising one. On this one data set the network classifies "
         f"{accuracy.percent()} % of new sequences, one of infinite width {100 * limit:.1f} %."

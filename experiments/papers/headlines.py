@@ -1,7 +1,4 @@
-"""The headlines of the demo: for each paper its runs, and the sentence that they end in.
-
-A sentence takes finished runs and says one finding with its number and error bar.
-"""
+"""Headlines of the demo: the runs of each paper, and the sentence with their numbers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +12,7 @@ Runs = Mapping[str, Workdir]
 
 
 class Part(NamedTuple):
-    """A run, what it changes, and about how many CPU seconds it takes."""
+    """A run: its config, its overrides, and its approximate CPU seconds."""
 
     config: str
     seconds: float
@@ -23,7 +20,7 @@ class Part(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """A paper's claim, where the page shows it, and the runs that it needs."""
+    """A claim of a paper with the runs that show it."""
 
     paper: str  # a key of PAPERS
     item: str  # "Table 2, retrieval"
@@ -35,7 +32,7 @@ class Headline(NamedTuple):
 
 
 def freezing(runs: Runs) -> str:
-    """Which parts must learn to retrieve, and which to memorise."""
+    """Returns which parts must be trained for retrieval and for memorisation."""
     guess = result(runs["retrieval, Frozen-QK"])["baselines"]["in_context_guess"]
     said = {name: percent(run) for name, run in runs.items()}
     return (
@@ -49,7 +46,7 @@ def freezing(runs: Runs) -> str:
 
 
 def stochastic_equation(runs: Runs) -> str:
-    """The SDE's law beside that of networks."""
+    """Returns how far the SDE's distribution is from that of networks."""
     workdir = runs["SDE and networks"]
     widths = result(workdir)["config"]["figure"]["widths"]
     width = sorted(widths)[len(widths) // 2]
@@ -69,7 +66,7 @@ def stochastic_equation(runs: Runs) -> str:
 
 
 def trainability(runs: Runs) -> str:
-    """How many measured networks lie on the side of the diagram that theory says."""
+    """Returns how many networks lie on the predicted side of the diagram."""
     workdir = runs["trainability diagram"]
     figure = result(workdir)["config"]["figure"]
     with np.load(workdir / "arrays.npz") as arrays:
@@ -88,7 +85,7 @@ def trainability(runs: Runs) -> str:
 
 
 def order_parameter(runs: Runs) -> str:
-    """What the sampled order parameter says of two paths."""
+    """Returns the sampled order parameter of two paths."""
     workdir = runs["collapsed posterior"]
     held = result(workdir)
     good_denoising = held["metrics"]["U/good,denoising"]
@@ -104,7 +101,7 @@ def order_parameter(runs: Runs) -> str:
 
 
 def noise(runs: Runs) -> str:
-    """What is left when the last feed-forward layer is cut out."""
+    """Returns the probabilities with and without the last feed-forward layer."""
     metrics = result(runs["noisy recall"])["metrics"]
     say = {name: _say(value, digits=3) for name, value in metrics.items()}
     return (
@@ -119,7 +116,7 @@ def result(workdir: Workdir) -> dict[str, Any]:
 
 
 def percent(workdir: Workdir) -> str:
-    """ "99.6 ± 0.1 %" of a run's accuracy, with the error of its test set."""
+    """Returns a run's accuracy with the error of its test set, such as "99.6 ± 0.1 %"."""
     held = result(workdir)
     number = record_number(held["metrics"]["accuracy"], held["members"], "accuracy")
     return f"{number.percent()} %"

@@ -70,14 +70,14 @@ def gather(finished: Sequence[tuple[Run, Job]]) -> list[Row]:
 
 def rivals(best: Row, rows: Sequence[Row]) -> list[Row]:
     """Returns the rows of the same model whose validation score cannot be told from the best."""
-    return [
-        row
-        for row in rows
-        if row is not best
-        and row.model == best.model
-        and row.goodness > -math.inf
-        and difference_on_shared_seeds(best.validation, row.validation).verdict() == UNDECIDED
-    ]
+    others = [row for row in rows if row is not best and row.model == best.model]
+    return [row for row in others if row.goodness > -math.inf and _is_undecided(best, row)]
+
+
+def _is_undecided(left: Row, right: Row) -> bool:
+    if left.validation is None or right.validation is None:
+        return True
+    return difference_on_shared_seeds(left.validation, right.validation).verdict() == UNDECIDED
 
 
 def write(file: Path, rows: Sequence[Row]) -> None:

@@ -61,7 +61,7 @@ def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
 def test_a_sentence_says_which_part_of_its_claim_failed(real):
     (one,) = (one for one in FINDINGS if one.item == "Figure 1f")
     (row,) = (row for row in real if row.item.name == one.item)
-    said = " The paper has collapsed networks fail to train; ours in rank collapse learn something."
+    said = " In the paper collapsed networks fail to train; ours in rank collapse learn something."
     held = [finding for finding in row.findings if finding.verdict != NOT_HELD]
     assert sentence(one, row) == sentence(one, row._replace(findings=held)) + said
 
