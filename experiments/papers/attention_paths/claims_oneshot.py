@@ -1,7 +1,7 @@
 """Claims about one-shot classification over splits of the classes. Errors are between splits.
 
 The rules were written before any of these runs, except for rows marked as late. The results of one
-other split were known (`docs/verdicts.md`).
+other split were known.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Claims of Figure 2 as comparisons on the same data, over data sets that were new.
 
 The rules of the row on adversarial paths were written after its results. On ten other data sets the
-signs of some numbers were known (`docs/verdicts.md`).
+signs of some numbers were known.
 """
 
 from experiments.ledger.item import Item, cell_of
