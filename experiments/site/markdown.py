@@ -13,7 +13,9 @@ from jaxformer.core.errors import UserError, one_line
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
 # "[Table 2, retrieval](docs/results/mixit.md#table-2-retrieval), at small scale: **held**"
-VERDICT = re.compile(r"(\[([^]]+)\]\(docs/results/(\w+)\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*")
+VERDICT = re.compile(
+    r"(\[([^]]+)\]\((?:docs/)?results/(\w+)\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*"
+)
 MARKUP = {"<": "&lt;", ">": "&gt;", "`": "'", "!": "\\!"}
 MAX_TEXT_LENGTH = 4000
 

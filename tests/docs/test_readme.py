@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from experiments.ledger import read, tables
+from experiments.ledger import read
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
-from experiments.site import markdown
+from experiments.site import markdown, results_pages
 from tests.docs.blocks import ROOT
 from tests.test_docs_numbers import NUMBER, between, is_one_of, numbers_of
 
@@ -28,19 +28,17 @@ def test_every_finding_has_a_picture_a_verdict_and_a_command():
 
 
 def test_a_verdict_is_that_of_its_row():
-    """As RESULTS.md has it, which a test of the report compares with the records."""
-    results = (ROOT / "RESULTS.md").read_text()
-    found = markdown.VERDICT.findall(TEXT + DETAILS)
-    assert len(found) >= 5
-    for _, name, place, _, verdict in found:
-        (row,) = re.findall(
-            rf'^\| <a id="{place}"></a>([^|<]*).*\| \*\*([^*]*)\*\* \|', results, re.M
-        )
-        assert (row[0].strip(), row[1]) == (name, verdict)
+    """A test of the report compares the results pages with the records."""
+    matches = markdown.VERDICT.findall(TEXT + DETAILS)
+    assert len(matches) >= 5
+    for _, name, paper, _, _, verdict in matches:
+        page = (ROOT / f"docs/results/{paper}.md").read_text()
+        section = page.partition(f"\n## {name}\n")[2]
+        assert section.lstrip().startswith(f"**{verdict}**. Claim")
 
 
 def test_a_verdict_that_changes_is_written_again():
-    made = markdown.readme(TEXT, ledger(PAPERS, []))
+    made = markdown.readme(TEXT, ledger(PAPERS, []), [])
     assert {verdict for *_, verdict in markdown.VERDICT.findall(made)} == {"not run"}
     assert markdown.VERDICT.sub("", made).count("**") == markdown.VERDICT.sub("", TEXT).count("**")
 
@@ -53,8 +51,8 @@ def rows():
 def said_and_known(rows):
     """(the sentences of a finding, the records of the rows that it links to, these rows) of each"""
     for finding in CARDS.split("\n### ")[1:] + FINDINGS.split("\n### ")[1:]:
-        places = {place for _, _, place, *_ in markdown.VERDICT.findall(finding)}
-        about = [row for row in rows if tables.name_of(row) in places]
+        places = {(paper, anchor) for _, _, paper, anchor, *_ in markdown.VERDICT.findall(finding)}
+        about = [row for row in rows if (row.paper.key, results_pages.anchor(row)) in places]
         assert len(about) == len(places)
         records = [record for row in about for record in row.records.values()]
         text = re.sub(r"!?\[[^\]]*\]\([^)]*\)|`[^`]*`", "", finding)

@@ -10,7 +10,7 @@ from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, above, of
 from experiments.ledger.statistics import ABOVE, BELOW, UNDECIDED, record_number
 from experiments.schedule import litmus_rule, sweep_table
-from jaxformer.io.atomic_files import plain
+from jaxformer.io.atomic_files import json_value
 from jaxformer.training.metrics import over_seeds
 from tests.experiments.schedule.test_planning import A, record
 
@@ -48,7 +48,7 @@ def result(seed_values, first_seed=0, rate=0.01):
     return {
         "seeds": [member["seed"] for member in members],
         "members": members,
-        "metrics": {"accuracy": plain(over_seeds(seed_values))},
+        "metrics": {"accuracy": json_value(over_seeds(seed_values))},
         "baselines": {"guess": 0.0},
     }
 
