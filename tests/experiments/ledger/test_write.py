@@ -23,4 +23,4 @@ def test_a_colour_map_gets_no_bands(tmp_path):
     x, y = np.meshgrid(np.linspace(0, 255, 256), np.linspace(0, 255, 128))
     pixels = np.stack([x, y, 255 - (x + y) / 2], -1)
     seen = np.asarray(kept(tmp_path, pixels).convert("RGB"), int)
-    assert np.abs(seen - pixels.astype(np.uint8)).max() <= write.UNSEEN
+    assert np.abs(seen - pixels.astype(np.uint8)).max() <= write.MAX_CHANGE
