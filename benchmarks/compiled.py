@@ -23,7 +23,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.runtime.environment import processor
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task
-from jaxformer.training import cost, flops
+from jaxformer.training import cost
 from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
 
@@ -127,7 +127,7 @@ def compiled(shape: Shape, model: dict, train: dict) -> tuple[float, float, floa
     memory = traced.lower().compile().memory_analysis()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     seconds = time.monotonic() - began
-    return held, memory.temp_size_in_bytes, flops.of(traced.jaxpr.jaxpr), seconds
+    return held, memory.temp_size_in_bytes, cost.program_flops(traced.jaxpr.jaxpr), seconds
 
 
 if __name__ == "__main__":

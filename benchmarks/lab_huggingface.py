@@ -154,6 +154,7 @@ def jaxformer_side(case: Case, folder: str) -> None:
     from jaxformer.core.partition import Partition
     from jaxformer.models.decoder import decoder
     from jaxformer.tasks.task import Batch, Task
+    from jaxformer.training.population import Population
     from jaxformer.training.step import create, make_step
 
     @dataclass(frozen=True)
@@ -175,7 +176,6 @@ def jaxformer_side(case: Case, folder: str) -> None:
     rules = Partition(((".*", "train"),))
     factor = optim.schedule("cosine", STEPS, WARMUP)
     tx = optim.optimizer(rules, {"train": optim.AdamW(weight_decay=DECAY)}, CLIP, factor)
-    rate = jnp.full((1,), RATE)
 
     def init(key):
         return model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
@@ -183,7 +183,7 @@ def jaxformer_side(case: Case, folder: str) -> None:
     def apply(params, tokens, positions):
         return model.apply({"params": params}, tokens, positions)
 
-    state = create(init, rules, tx, jax.random.key(0)[None], rate)
+    state = create(init, rules, tx, Population((0,), (RATE,)))
     step = make_step(apply, Tokens(), tx, "map")
     one = jax.tree.map(lambda x: x[0], state.trainable)
     arrays = {path: np.asarray(leaf) for path, leaf in paths.flatten(one).items()}

@@ -10,7 +10,8 @@
   --record                  copies the finished result into results/, where the report finds it
   --draw                    draws the figure of a finished run again, and measures nothing;
                             --draw=FILE.pdf draws it there (png, pdf or svg)
-  --track=tensorboard,wandb the rows go there as well (wandb offline, unless WANDB_MODE is set)
+  --track=tensorboard,wandb,trackio
+                            copies the rows there too (wandb is offline unless WANDB_MODE is set)
   --profile=START:STEPS     a trace of these steps of a training, in the run's folder
   --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
   --measure                 the same after a few steps, by which time and memory are measured
@@ -42,8 +43,9 @@ from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import Workdir, config_hash, open_workdir
-from jaxformer.runtime import loggers, processes
+from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command
+from jaxformer.training import loggers
 
 
 @command
@@ -73,7 +75,8 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--measure", action="store_true")
     asked = parser.parse_args(argv)
-    asked.track, asked.profile = loggers.sinks(asked.track), loggers.profiled(asked.profile)
+    asked.track = loggers.parse_track(asked.track)
+    asked.profile = loggers.parse_profile(asked.profile)
     if not asked.config:
         known = ", ".join(flags.known_configs())
         raise UserError(f"no config given; say --config=FILE, one of {known}.")
@@ -147,14 +150,14 @@ def timed(asked: Namespace, recipe: ModuleType) -> dict[str, bool]:
 @contextlib.contextmanager
 def heard(asked: Namespace, workdir: Workdir, plain: dict) -> Iterator[None]:
     """While the run goes on, those who were asked for hear of it."""
-    made = [loggers.SINKS[name](workdir.path, plain) for name in asked.track]
+    made = [loggers.TRACKERS[name](workdir.path, plain) for name in asked.track]
     if asked.profile:
         made.append(loggers.Profile(workdir.path, *asked.profile))
-    workdir.loggers = made if processes.is_writer() else []
+    workdir.loggers = loggers.Loggers(made if processes.is_writer() else [])
     try:
         yield
     finally:
-        workdir.notify("close")
+        workdir.loggers.close()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@
   --executor=slurm          jobs of Slurm in place of processes
   --slurm=FILE.toml         for how long, where and on what these run (configs/slurm/example.toml)
   --status                  how far each run is; starts nothing
-  --track=tensorboard,wandb every run's rows go there as well
+  --track=tensorboard,wandb,trackio
+                            copies the rows of every run there too
   --search=tpe              in place of the grid: Optuna proposes runs; random draws them
   --trials=N                how many it proposes (default 50)
   --range FIELD=LOW:HIGH    what it chooses from beside the grid's values; LOW:HIGH:log by decades
@@ -47,8 +48,8 @@ from experiments.schedule.jobs import Job
 from experiments.schedule.running import rest, run_all
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
-from jaxformer.runtime import loggers
 from jaxformer.runtime.command_line import Parser, command, count
+from jaxformer.training import loggers
 
 
 @command
@@ -66,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--range", action="append", default=[])
     parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args(argv)
-    loggers.sinks(asked.track)
+    loggers.parse_track(asked.track)
     if asked.search:
         return searched(asked)
     if asked.range:

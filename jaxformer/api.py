@@ -25,7 +25,7 @@ from jaxformer.training import curves
 from jaxformer.training.population import Population, of_seeds, population
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
-from jaxformer.training.setup import make_setup, shapes_of, thawing
+from jaxformer.training.setup import make_phases, make_setup, shapes_of
 from jaxformer.training.user_optimizer import (
     UserOptimizer,
     check_learning_rate,
@@ -65,7 +65,7 @@ class Run:
 
     def member(self, i: int) -> dict[str, Any]:
         """The parameters of one member."""
-        n = len(self.trained.session.setup.members.members)
+        n = len(self.trained.session.setup.population.members)
         if not 0 <= i < n:
             raise UserError(f"the run has members 0 to {n - 1}, got {i}.")
         return jax.tree.map(lambda leaf: leaf[i], self.trained.params)
@@ -99,7 +99,7 @@ class Run:
         """A matplotlib figure of the loss and the validation accuracy of the chosen members."""
         session = self.trained.session
         name = type(session.setup.task).__name__
-        chosen = [i in self.chosen() for i in range(len(session.setup.members.members))]
+        chosen = [i in self.chosen() for i in range(len(session.setup.population.members))]
         baselines = self.finished.baselines if self.finished else {}
         from matplotlib import pyplot
 
@@ -188,7 +188,7 @@ def train(
         *(task, model, partition, transformation(partition), data, members),
         *(train_settings, devices or DeviceSettings()),
     )
-    phases = thawing(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
+    phases = make_phases(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
     nouns = build.sections(task, model)
     if isinstance(model, Started):  # the parameters are a part of what it is
         nouns["model"]["params"] = model.fingerprint()
@@ -208,7 +208,7 @@ def train(
             counts = setup.counts()
             print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))
         trained = train_phases(phases, train_settings, folder, progress=progress)
-        result = None if trained.ended() else trained.result()
+        result = None if trained.exit_code() else trained.result()
         if result:
             folder.write("result.json", result.as_json())
         return Run(trained, getattr(folder, "path", None), result)

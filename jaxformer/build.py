@@ -38,7 +38,7 @@ from jaxformer.tasks.source import Data, Source, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.tasks.text import CausalText, MaskedText
 from jaxformer.training.population import Population, population
-from jaxformer.training.setup import Phase, Setup, make_setup, thawing
+from jaxformer.training.setup import Phase, Setup, make_phases, make_setup
 
 TASKS: dict[str, type[Task]] = {
     "addition": DecimalAddition,
@@ -188,7 +188,7 @@ def phases(config: Any, first: Setup | None = None) -> list[Phase]:
                 f"{config.unfreeze!r}."
             )
         later.append((phase[0], _rules(f"unfreeze of step {phase[0]}", phase[1])))
-    return thawing(first, config.train.steps, later, partial(optimizer, config))
+    return make_phases(first, config.train.steps, later, partial(optimizer, config))
 
 
 def sections(task: Task, model: Any) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def check_variant(config, built):
 def check_encoder(config, built):
     """It trains everything, and its attention is watched."""
     counts = built.partition.count(built.shapes())
-    assert set(counts) == {"train"} and built.probed is not None
+    assert set(counts) == {"train"} and built.apply_with_probes is not None
     if config.arguments.scale == "tiny":
         metrics = jax.eval_shape(built.step(), jax.eval_shape(built.create), batch(built))[1]
         assert set(metrics) == {"loss", "gradient_norm", "attention_entropy"}

@@ -37,7 +37,7 @@ from jaxformer.training.setup import Phase
 def run(config, workdir: Workdir) -> int:
     settings = build.settings(config)
     trained = train_phases(phases_of(config), settings, workdir, announce=describe.announce)
-    if code := trained.ended():
+    if code := trained.exit_code():
         return code
     params, model = jax.device_get(trained.params), trained.session.setup.model
     chosen = [i for i, yes in enumerate(trained.session.chosen(trained.state)) if yes]
@@ -128,7 +128,7 @@ def _study(model, network, data, place: Path, interrupt: Interrupt) -> Study | N
 def _data(config, trained: Trained, member: int) -> dict[str, Any]:
     """Episodes for the Bayesian network: its own training set, the common held-out ones."""
     setup, source = trained.session.setup, _episodes(trained)
-    key = jax.random.fold_in(setup.members.data_keys()[member], 2)
+    key = jax.random.fold_in(setup.population.data_keys()[member], 2)
     heldout = source.heldout()
     return {
         "train": episodes(source.task, key, 0, config.bayes.examples),
@@ -177,7 +177,7 @@ def dry_run(config) -> None:
     paths = math.prod(config.model.heads)
     solves = config.n_seeds * len(config.bayes.widths) * len(config.bayes.temperatures)
     print(
-        f"would train {len(setup.members.members)} networks for {config.train.steps} steps and "
+        f"would train {len(setup.population.members)} networks for {config.train.steps} steps and "
         f"solve {solves} order parameters of {paths} paths from {config.bayes.examples} examples"
     )
     if config.bayes.draws:

@@ -28,9 +28,9 @@ def run(config, workdir: Workdir) -> int:
     steps = probe_steps(config)
     probing = Probing(phases[-1].setup, config.recall, steps)
     trained = train_phases(
-        phases, build.settings(config), workdir, hooks=probing.hooks, announce=describe.announce
+        phases, build.settings(config), workdir, callbacks=[probing], announce=describe.announce
     )
-    if code := trained.ended():
+    if code := trained.exit_code():
         return code
     result, arrays = probing.findings(trained)
     finish_run.write_arrays(workdir, arrays)

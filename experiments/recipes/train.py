@@ -9,7 +9,7 @@ from experiments.cli import describe
 from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.io.run_folder import Workdir
-from jaxformer.training import cost, plan
+from jaxformer.training import cost
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase
@@ -21,7 +21,7 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
     """`finish` adds to the result before it is written."""
     phases = build.phases(config)
     trained = train_phases(phases, build.settings(config), workdir, announce=describe.announce)
-    if code := trained.ended():
+    if code := trained.exit_code():
         return code
     result = trained.result()
     finish_run.draw_curves(workdir, label(config), result)
@@ -44,4 +44,4 @@ def dry_run(
     setup = phases[0].setup
     describe.announce(setup)
     print(cost.check_memory(phases))
-    plan.print_plan(phases, build.settings(config), measured)
+    cost.print_plan(phases, build.settings(config), measured)

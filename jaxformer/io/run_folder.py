@@ -14,12 +14,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxformer.core.errors import UserError, one_line
+from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import (
     dumps,
     errors_name,
@@ -47,10 +47,11 @@ class Workdir:
 
     Attributes:
         path: the absolute path of the folder.
-        loggers: objects that receive the run's events (`jaxformer.runtime.loggers`).
+        loggers: receives the rows and the result as they are written
+            (`jaxformer.training.loggers.Loggers`).
     """
 
-    loggers: Sequence[Any] = ()
+    loggers: Any = None
 
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()
@@ -71,7 +72,8 @@ class Workdir:
             write_json(self.path / name, with_checksum(value))
             return
         write_json(self.path / name, with_checksum({**value, ROWS: self.rows_fingerprint()}))
-        self.notify("result", value)
+        if self.loggers:
+            self.loggers.on_result(value)
 
     def rows(self) -> list[Row]:
         """Reads the rows of metrics.jsonl, and verifies those of a finished run."""
@@ -82,20 +84,8 @@ class Workdir:
         """Appends rows to metrics.jsonl; a row is complete once its line end is written."""
         if is_writer() and rows:
             self._rows.append(rows)
-            self.notify("rows", rows)
-
-    def notify(self, event: str, *arguments: Any) -> None:
-        """Calls the method `event` of every logger.
-
-        A logger that raises is reported once and disabled. It never stops the run.
-        """
-        for logger in list(self.loggers):
-            try:
-                getattr(logger, event)(*arguments)
-            except Exception as error:
-                self.loggers = [other for other in self.loggers if other is not logger]
-                name = type(logger).__name__
-                print(f"warning: {name} is disabled: {one_line(error, 300)}", file=sys.stderr)
+            if self.loggers:
+                self.loggers.on_rows(rows)
 
     def rows_fingerprint(self) -> Fingerprint | None:
         """Returns the length and checksum of the rows, which a checkpoint stores."""

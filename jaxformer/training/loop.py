@@ -1,9 +1,12 @@
-"""The loop that knows nothing: no model, task or freezing, only a step, its batches and hooks."""
+"""The training loop: runs a jitted step over batches and calls callbacks.
+
+It is independent of model, task and freezing.
+"""
 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,53 +14,36 @@ import numpy as np
 
 from jaxformer.core import sharding
 from jaxformer.runtime.processes import agree
+from jaxformer.training.callbacks import EVERY_DISPATCH, Callback
 
-CHUNK = 100  # the most steps in one dispatch
-CHUNK_SECONDS = 1.0  # and about the longest, so that logs and kills stay prompt
-
-
-class Hook(NamedTuple):
-    """`call(state, step)` after every `every` steps and at the end; 0: after each dispatch.
-
-    `every` may also be a function: step -> the next step at which to call, or 0. A hook that
-    returns True ends the run after all hooks of that step have been called.
-    """
-
-    every: int | Callable[[int], int]
-    call: Callable[..., bool | None]
-    at_start: bool = False  # also before the first step
-
-    def after(self, step: int) -> int:
-        """The next step at which to call; 0 if that is for the dispatches to say."""
-        if callable(self.every):
-            return self.every(step)
-        return self.every and (step // self.every + 1) * self.every
+MAX_DISPATCH_STEPS = 100
+MAX_DISPATCH_SECONDS = 1.0  # keeps rows and signals prompt
 
 
 class Feed(Protocol):
-    """Batches that are not computed from the step alone: the host brings what they are made of."""
+    """Batches that the host reads, such as rows of a file on disk."""
 
-    waited: float  # seconds in which `read` had to be waited for
+    waited: float  # seconds for which `read` had to wait so far
 
     def left(self, step: int) -> int:
-        """For how many steps what is read at `step` lasts."""
+        """Returns the number of steps that one `read` at this step serves."""
         ...
 
     def read(self, step: int) -> Any:
-        """What the batches of these steps are made of, on the devices."""
+        """Returns device arrays from which the batches of these steps are made."""
         ...
 
     def ahead(self, step: int) -> None:
-        """Begins to read what comes after, beside what is computed now."""
+        """Starts to read the next arrays while the device computes."""
         ...
 
     def take(self, rows: Any, step: jax.Array) -> Any:
-        """Inside jit: the batch of a step."""
+        """Returns the batch of a step. It is called inside jit."""
         ...
 
 
-class Drawn:
-    """The feed of batches that are a function of the step: nothing is read."""
+class ComputedFeed:
+    """A feed whose batches are a function of the step. Nothing is read."""
 
     waited = 0.0
 
@@ -65,7 +51,7 @@ class Drawn:
         self.batch_at = batch_at
 
     def left(self, step: int) -> int:
-        return CHUNK
+        return MAX_DISPATCH_STEPS
 
     def read(self, step: int) -> tuple[()]:
         return ()
@@ -78,64 +64,73 @@ class Drawn:
 
 
 def fit(
-    state,
+    state: Any,
     step_fn: Callable,
     batches: Callable | Feed,
     *,
     steps: int,
-    record: Callable[[int, dict[str, np.ndarray]], None],
-    hooks: Sequence[Hook] = (),
+    callbacks: Sequence[Callback] = (),
     align: int = 1,
-    timed: Callable[[int, float, float], None] = lambda steps, seconds, waited: None,
-    traced: Callable[[Any], None] = lambda program: None,
-):
-    """Trains to `steps` and returns the state.
+) -> Any:
+    """Trains until `state.step` is `steps`, or until a callback ends the run.
 
-    `state.step` counts; `batches`, a function of the step or a `Feed`, and `step_fn(state, batch)`
-    are traced together, many steps a dispatch. `record(first_step, metrics)` gets every step's
-    metrics. Dispatches end on multiples of `align` unless the steps are slow. The processes of a
-    job agree on how many, which each would choose by its own clock. `timed(steps, seconds, waited)`
-    hears how long a dispatch took, and for how much of it there was nothing to compute with;
-    `traced(program)` gets the jaxpr, of which a step is the loop's body, before the first one.
+    Many steps are traced into one program, a dispatch. The processes of a job agree on its length.
+
+    Args:
+      state: the state to start from; `state.step` counts the steps. It is copied, not donated.
+      step_fn: step_fn(state, batch) -> (state, metrics).
+      batches: a function of the step that can be traced, or a `Feed`.
+      steps: the step at which to end.
+      callbacks: called after each dispatch in this order (`jaxformer.training.callbacks`).
+      align: dispatches end at multiples of this many steps unless the steps are slow.
+
+    Returns:
+      The state after the last step.
     """
-    feed: Any = batches if hasattr(batches, "read") else Drawn(batches)  # type: ignore[arg-type]
+    feed: Any = batches if hasattr(batches, "read") else ComputedFeed(batches)  # type: ignore[arg-type]
     run = _compiled(step_fn, feed)
-    done, per_step = int(state.step), 0.0
+    done, step_seconds = int(state.step), 0.0
     # The first dispatch donates its input: the caller's arrays must survive it.
     state = sharding.copied(state)
     while done < steps:
-        wanted = [hook.after(done) for hook in hooks]
-        events = [steps, *filter(None, wanted)]
-        n = agree(_dispatch_length(done, events, align, per_step, feed.left(done)))
+        next_steps = [callback.next_step(done) for callback in callbacks]
+        events = [steps, *(event for event in next_steps if event != EVERY_DISPATCH)]
+        n = agree(_dispatch_length(done, events, align, step_seconds, feed.left(done)))
         started, waited = time.perf_counter(), feed.waited
         rows = feed.read(done)
-        if not (per_step or getattr(jax.config, "jax_disable_jit", False)):
-            traced(run.trace(state, n, rows).jaxpr.jaxpr)  # kept: the call traces no second time
+        if not (step_seconds or getattr(jax.config, "jax_disable_jit", False)):
+            program = run.trace(state, n, rows).jaxpr.jaxpr  # cached: the call does not trace again
+            for callback in callbacks:
+                callback.on_program(program)
         state, buffer = run(state, n, rows)
         feed.ahead(done)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started
-        per_step = seconds / n
-        timed(n, seconds, feed.waited - waited)
-        record(done, metrics)
+        step_seconds = seconds / n
+        for callback in callbacks:
+            callback.on_dispatch(done, metrics, seconds, feed.waited - waited)
         done += n
-        # A list, not a generator: every hook of the step is called, whatever another one says.
-        due = [hook for hook, event in zip(hooks, wanted) if event in (0, done) or done == steps]
-        if any([hook.call(state, done) for hook in due]):
+        due = [
+            callback
+            for callback, event in zip(callbacks, next_steps, strict=True)
+            if event in (EVERY_DISPATCH, done) or done == steps
+        ]
+        # A list, not a generator: all callbacks of the step run before one of them ends training.
+        if any([callback.on_step(state, done) for callback in due]):
             break
     return state
 
 
-def _compiled(step_fn, feed: Feed):
-    """run(state, n, rows): n steps, n at most CHUNK and traced, so that one program serves all."""
+def _compiled(step_fn: Callable, feed: Feed) -> Any:
+    """Returns run(state, n, rows), which runs n steps; one program serves every n."""
 
-    @partial(jax.jit, inline=True)  # the shapes and the loop need one trace
+    @partial(jax.jit, inline=True)  # the shapes and the loop share one trace
     def one_step(state, rows):
         return step_fn(state, feed.take(rows, state.step))
 
     def run(state, n, rows):
-        metrics_shape = jax.eval_shape(one_step, state, rows)[1]
-        buffer = jax.tree.map(lambda x: jnp.zeros((CHUNK, *x.shape), x.dtype), metrics_shape)
+        shapes = jax.eval_shape(one_step, state, rows)[1]
+        buffer = jax.tree.map(lambda x: jnp.zeros((MAX_DISPATCH_STEPS, *x.shape), x.dtype), shapes)
 
         def body(i, carry):
             state, buffer = carry
@@ -148,11 +143,15 @@ def _compiled(step_fn, feed: Feed):
 
 
 def _dispatch_length(
-    done: int, events: Sequence[int], align: int, per_step: float, most: int = CHUNK
+    done: int,
+    events: Sequence[int],
+    align: int,
+    step_seconds: float,
+    max_steps: int = MAX_DISPATCH_STEPS,
 ) -> int:
-    n = min(CHUNK, most, min(events) - done)
-    if per_step:
-        n = min(n, max(1, int(CHUNK_SECONDS / per_step)))
+    n = min(MAX_DISPATCH_STEPS, max_steps, min(events) - done)
+    if step_seconds:
+        n = min(n, max(1, int(MAX_DISPATCH_SECONDS / step_seconds)))
     to_boundary = align - done % align
     if n > to_boundary:
         n = to_boundary + (n - to_boundary) // align * align

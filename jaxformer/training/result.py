@@ -34,7 +34,7 @@ class Result:
     alarms: Sequence[str] | None = None  # lines that say what went wrong without an error
     trusted: bool | None = None  # are its chains?
     doubts: Sequence[str] | None = None  # what speaks against them
-    performance: Mapping[str, float] | None = None  # of its last session (training/throughput.py)
+    performance: Mapping[str, float] | None = None  # of its last session (training/cost.py)
 
     def as_json(self) -> dict[str, Any]:
         """The content of result.json."""

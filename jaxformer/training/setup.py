@@ -1,4 +1,7 @@
-"""What is trained: the nouns of a run and the functions of a step that follow from them."""
+"""Setup: the parts of a run (task, model, data, ..) and the step functions made of them.
+
+A run trains in phases. Each phase is a setup with its own partition, and ends at a step.
+"""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -19,28 +22,33 @@ from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
 from jaxformer.training.population import Population
-from jaxformer.training.step import AXES, TrainState, create, make_step
+from jaxformer.training.step import AXES, TrainState, create, make_evaluate, make_step
+
+MAX_EVALUATION_EXAMPLES = 250  # at once, so that a large test set fits
+MAX_EVALUATION_LOGITS = 2**28  # at once, so that a large vocabulary fits
 
 
 class Setup(NamedTuple):
-    """A population of models, its task and data, what is trained and on which devices."""
+    """A population of models, their task and data, the partition and the devices."""
 
     task: Task
     model: Any
     partition: Partition
     tx: optax.GradientTransformation
     data: Data
-    members: Population
-    members_by: str  # members are computed by "map" or "vmap"
+    population: Population
+    member_loop: str  # "map" computes members one after the other, "vmap" side by side
     mesh: Mesh
-    probed: Any = None  # the model with probes that are logged at every step
-    loss_chunk: int = 0  # positions whose logits are held at once; 0: all
-    accumulate: int = 1  # parts of a batch, of which one is computed at a time
+    apply_with_probes: Any = None  # the model with numbers that are logged at every step
+    loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
+    accumulate: int = 1  # parts of a batch, computed one after the other
 
     def init(self, key: jax.Array) -> Any:
+        """Returns the initial parameters of one member."""
         return self.model.init(key, self.task.blank())["params"]
 
     def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> Any:
+        """Returns the logits of one member, which are deferred if `loss_chunk` is set."""
         if self.loss_chunk:
             return deferred_logits(self.model, params, (tokens, positions), self.loss_chunk)
         return self.model.apply({"params": params}, tokens, positions)
@@ -50,27 +58,29 @@ class Setup(NamedTuple):
         return shapes_of(self.model, self.task)
 
     def counts(self) -> dict[str, int]:
-        """{label: number of parameters} of one member."""
+        """Returns {label: number of parameters} of one member."""
         return self.partition.count(self.shapes())
 
     def create(self) -> TrainState:
-        """The state at step 0, laid out on the mesh."""
-        return create(
-            self.init,
-            self.partition,
-            self.tx,
-            self.members.init_keys(),
-            self.members.learning_rates(),
-            lambda shapes: sharding.state_sharding(shapes, self.tx, self.mesh),
-        )
+        """Returns the state at step 0, sharded over the mesh."""
+        return create(self.init, self.partition, self.tx, self.population, self._shardings)
+
+    def _shardings(self, shapes: TrainState) -> TrainState:
+        return sharding.state_sharding(shapes, self.tx, self.mesh)
 
     def step(self) -> Callable:
-        """step(state, batch) -> (state, metrics) of all members."""
-        how = (self.members_by, self.probed, self.accumulate)
-        step = make_step(self.apply, self.task, self.tx, *how)
+        """Returns step(state, batch) -> (state, metrics) of all members, sharded over the mesh."""
+        step = make_step(
+            self.apply,
+            self.task,
+            self.tx,
+            self.member_loop,
+            self.apply_with_probes,
+            self.accumulate,
+        )
         if self.mesh.size == 1:
             return step
-        shardings = sharding.state_sharding(jax.eval_shape(self.create), self.tx, self.mesh)
+        shardings = self._shardings(jax.eval_shape(self.create))
         step = sharding.over_members(step, self.mesh, (AXES, 0), (AXES, 0))
 
         def sharded_step(state, batch):
@@ -80,17 +90,29 @@ class Setup(NamedTuple):
 
         return sharded_step
 
-    def batch_at(self, avoid: jax.Array) -> Callable:
-        """step -> the batch of every member; equal seeds see equal data.
+    def evaluation(self) -> Any:
+        """Returns evaluate(trainable, frozen, batch) -> {name: Scores (members, examples)}."""
+        examples = MAX_EVALUATION_EXAMPLES
+        if not self.loss_chunk:  # deferred logits are never in memory as a whole
+            logits = max(self.task.n_scored * self.task.answers, 1)
+            examples = max(min(examples, MAX_EVALUATION_LOGITS // logits), 1)
+        return make_evaluate(self.apply, self.task, examples, self.mesh)
 
-        Of data on a disk it is a feed, which also serves `loop.fit`; called, it takes a number.
+    def batch_at(self, heldout_fingerprints: jax.Array) -> Callable:
+        """Returns batch_at(step), the training batch of all members; equal seeds see equal data.
+
+        For data on disk this is a `DiskFeed`, which `loop.fit` reads ahead. Call it with a concrete
+        step, not inside jit.
+
+        Args:
+          heldout_fingerprints: hashes of the held-out examples, which training avoids.
         """
         if isinstance(self.data, OnDisk):
-            return DiskFeed(self.data, self.members, self.mesh)
-        keys = self.members.data_keys()
+            return DiskFeed(self.data, self.population, self.mesh)
+        keys = self.population.data_keys()
 
         def batch_at(step):
-            batch = jax.vmap(lambda key: self.data.batch_at(key, step, avoid))(keys)
+            batch = jax.vmap(lambda key: self.data.batch_at(key, step, heldout_fingerprints))(keys)
             return sharding.shard_batch(batch, self.mesh)
 
         return batch_at
@@ -115,42 +137,61 @@ def make_setup(
     partition: Partition,
     tx: optax.GradientTransformation,
     data: Data,
-    members: Population,
+    population: Population,
     settings: TrainSettings,
     devices: DeviceSettings,
 ) -> Setup:
-    """Everything checked, before anything long starts."""
+    """Returns a setup whose parts fit together; raises UserError if they do not."""
     if jax.dtypes.canonicalize_dtype(float).itemsize == 8:
         raise UserError("training runs in float32 or bfloat16; switch JAX_ENABLE_X64 off.")
-    sizes = dict(batch_size=data.batch_size, population=len(members.members))
-    mesh = sharding.make_mesh(**vars(devices), **sizes)
+    mesh = sharding.make_mesh(
+        **vars(devices), batch_size=data.batch_size, population=len(population.members)
+    )
     sharding.check_batch(data.batch_size, mesh.shape, settings.accumulate)
-    probed = probes.attach(model, settings.probes)
+    apply_with_probes = probes.attach(model, settings.probes)
     if settings.loss_chunk:
         check_head(model)
     setup = Setup(
-        *(task, model, partition, tx, data, members, settings.members, mesh, probed),
+        task=task,
+        model=model,
+        partition=partition,
+        tx=tx,
+        data=data,
+        population=population,
+        member_loop=settings.members,
+        mesh=mesh,
+        apply_with_probes=apply_with_probes,
         loss_chunk=settings.loss_chunk,
         accumulate=settings.accumulate,
     )
-    partition.labels(setup.shapes())
+    partition.labels(setup.shapes())  # raises for uncovered parameters and rules without effect
     return setup
 
 
+# Phases -------------------------------------------------------------------------------------------
+
+
 class Phase(NamedTuple):
-    """The setup that holds until a step."""
+    """A setup and the step at which its training ends."""
 
     end: int
     setup: Setup
 
 
-def thawing(
+def make_phases(
     first: Setup,
     steps: int,
     unfreeze: Iterable[tuple[int, Any]],
     optimizer: Callable[[Partition], optax.GradientTransformation],
 ) -> list[Phase]:
-    """The rules of `first`, then every later set of rules: ((step, ((pattern, label), ..)), ..)."""
+    """Returns one phase for the rules of `first` and one for each entry of `unfreeze`.
+
+    Args:
+      first: the setup of the first phase.
+      steps: steps of the whole run.
+      unfreeze: (step, rules) in increasing order; from this step on the rules hold.
+      optimizer: returns the optimizer of a partition.
+    """
     phases, setup, begin = [], first, 0
     for step, rules in unfreeze:
         if not begin < step < steps:
@@ -159,8 +200,8 @@ def thawing(
                 f"got {step} after {begin}."
             )
         phases.append(Phase(step, setup))
-        later, counts = Partition(rules), setup.counts()
-        setup = setup._replace(partition=later, tx=optimizer(later))
+        partition, counts = Partition(rules), setup.counts()
+        setup = setup._replace(partition=partition, tx=optimizer(partition))
         if setup.counts() == counts:
             raise UserError(f"the unfreeze rules of step {step} change nothing: {counts}.")
         begin = step
@@ -168,20 +209,25 @@ def thawing(
 
 
 def trained_share(phases: Sequence[Phase], steps: int) -> float:
-    """The mean over the steps of a run of trained over all parameters."""
+    """Returns the fraction of parameters that are trained, averaged over the steps."""
     share, begin = 0.0, 0
     for end, setup in phases:
         counts = setup.counts()
-        part = 1 - counts.get(FROZEN, 0) / sum(counts.values())
-        share += part * max(min(end, steps) - begin, 0) / steps
+        trained = 1 - counts.get(FROZEN, 0) / sum(counts.values())
+        share += trained * max(min(end, steps) - begin, 0) / steps
         begin = end
     return share
 
 
-def regroup(state: TrainState, fresh: TrainState) -> TrainState:
-    """The state under new rules: values and moments stay, newly freed moments start at zero.
+def repartition(state: TrainState, fresh: TrainState) -> TrainState:
+    """Returns the state split by new rules. Newly trained parameters have moments of zero.
 
-    Counts belong to a label: give freed leaves a label of their own for a fresh Adam correction.
+    Adam's step counter is kept per label. To restart the bias correction of newly trained
+    parameters give them a new label.
+
+    Args:
+      state: the state under the old rules; its values and moments stay.
+      fresh: a state at step 0 under the new rules.
     """
     params = Partition.merge(state.trainable, state.frozen)
     old = flatten_state(state) | flatten_state({"trainable": params, "frozen": params})
@@ -189,10 +235,12 @@ def regroup(state: TrainState, fresh: TrainState) -> TrainState:
     return sharding.place(unflatten_state(arrays, fresh), fresh)
 
 
-def phase_of(rules: Iterable[Sequence[str]], phases: Sequence[Phase], where: Any) -> Phase:
-    """The phase that wrote a checkpoint."""
+def phase_of_checkpoint(
+    rules: Iterable[Sequence[str]], phases: Sequence[Phase], folder: Any
+) -> Phase:
+    """Returns the phase that wrote a checkpoint with these rules; raises if there is none."""
     wanted = [tuple(rule) for rule in rules]
     for phase in phases:
         if [*phase.setup.partition.rules] == wanted:
             return phase
-    raise UserError(f"the checkpoint in {where} was written under other rules: {wanted}.")
+    raise UserError(f"the checkpoint in {folder} was written under other rules: {wanted}.")

@@ -1,169 +1,208 @@
-"""The signal of a network, layer by layer, as it is: the partner of theory.signal's predictions.
+"""The signal of a network by layer, measured; `theory.signal` predicts the same numbers.
 
-    cosine      of two different tokens in the residual stream
-    keys        e to the mean entropy of a row of attention: how many tokens a query sees
-    beta        deviation of the scores of a row over sqrt(ln T)
-    gradient    rms of dLoss/dx over that after the last block; the loss is a random direction there
+    cosine      between two different tokens in the residual stream
+    keys        exp of the mean entropy of an attention row: how many tokens a query sees
+    beta        standard deviation of the scores in a row over sqrt(ln T)
+    gradient    rms of dLoss/dx relative to that after the last block, for a loss that is the inner
+                product of the last residual stream with a random direction
 
-`by_layer` measures any model that marks its residual stream and its rows of attention, ours and
-published ones. With train.signal a run logs the first, the second and the last at every evaluation
-and says when a layer leaves its range (jaxformer.training.ranges):
+`by_layer` works for each model with activation addresses for residual stream and attention rows.
+With `train.signal` a run logs cosine, keys and gradient at every evaluation, and warns when a layer
+leaves its range (`jaxformer.training.ranges`):
 
-    {"step": 400, "signal": {"cosine": [[of what enters, after block 0, ..] of each member], ..}}
+    {"step": 400, "signal": {"cosine": [[before block 0, after block 0, ..] of each member], ..}}
+
+Letters: B sequences, T tokens, H heads, L layers.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.interp import capture
 from jaxformer.interp.observables import token_cosine
 from jaxformer.models.model import Model
+from jaxformer.runtime.processes import is_writer
 from jaxformer.training import ranges
+from jaxformer.training.callbacks import Every
 
-SEQUENCES = 8  # of the validation set that a run looks at
+LOGGED_SEQUENCES = 8  # of the validation set
 LOGGED = ("cosine", "keys", "gradient")
 
 
 class Signal(NamedTuple):
-    """By depth: L+1 entries begin with what enters block 0, L entries with block 0."""
+    """The signal by depth. Arrays of L+1 entries begin with the input of block 0."""
 
     cosine: jax.Array  # (L+1,)
     keys: jax.Array  # (L,)
     beta: jax.Array  # (L,)
-    gradient: jax.Array  # (L+1,), 1 at last
+    gradient: jax.Array  # (L+1,), the last entry is 1
 
 
 def by_layer(model: Model, params: Any, inputs: jax.Array) -> Signal:
-    """The means over the sequences of `inputs`, (B, T) tokens; jit- and vmap-safe.
+    """Returns the means of the signal over sequences.
 
-    One sequence after the other, so that one holds its activations at a time.
+    The function can be jitted and vmapped. It computes one sequence after the other, so that the
+    activations of a single one are in memory.
+
+    Args:
+      model: a model with `block_i/states` and `block_i/attn/weights`.
+      params: its parameters.
+      inputs: (B, T) tokens.
     """
     check(model, inputs)
-    draws = jax.random.split(jax.random.key(1), len(inputs))
-    found = jax.lax.map(lambda one: _sequence(model, params, one[0][None], one[1]), (inputs, draws))
-    cosine, entropy, spread, square = (x.mean(0) for x in found)
+    keys = jax.random.split(jax.random.key(1), len(inputs))
+
+    def one_sequence(args):
+        tokens_T, key = args
+        return _sequence_signal(model, params, tokens_T[None], key)
+
+    sums = jax.lax.map(one_sequence, (inputs, keys))
+    cosine, entropy, variance, square = (x.mean(0) for x in sums)
     T = inputs.shape[1]
     return Signal(
-        cosine, jnp.exp(entropy), jnp.sqrt(spread / jnp.log(T)), jnp.sqrt(square / square[-1])
+        cosine, jnp.exp(entropy), jnp.sqrt(variance / jnp.log(T)), jnp.sqrt(square / square[-1])
     )
 
 
 def check(model: Model, inputs: Any) -> None:
-    """Raises, in one line, unless the model has a signal that can be measured."""
+    """Raises UserError unless the signal of the model can be measured on (B, T) tokens."""
     spec, name = model.spec, type(model).__name__
     if getattr(spec, "mixer", "softmax") != "softmax":
         raise UserError(f"the signal needs softmax attention; {name} has {spec.mixer!r}.")
     if not hasattr(spec, "layers"):
         raise UserError(
-            f"the signal is that of block_0, block_1, ..; {name} does not say how many."
+            f"the signal needs blocks block_0, block_1, ..; the spec of {name} has no `layers`."
         )
     if inputs.shape[1] < 2:
-        raise UserError("the signal is that of two tokens or more, got sequences of one.")
+        raise UserError("the signal needs two tokens or more, got sequences of one.")
     # eval_shape turns NumPy's int64 into JAX's int32, where ShapeDtypeStruct warns.
-    like = jax.eval_shape(lambda tokens: tokens[:1], inputs)
-    known = capture.shapes(model, None, like)
-    for address in (_enters(), *_ends(spec), *_rows(spec)):
-        if address not in known:
+    first = jax.eval_shape(lambda tokens: tokens[:1], inputs)
+    shapes = capture.shapes(model, None, first)
+    for address in (*_stream_addresses(spec), *_row_addresses(spec)):
+        if address not in shapes:
             raise UserError(f"{name} has no {address}: its signal by layer cannot be measured.")
-    weights = known[_rows(spec)[0]].shape
+    weights = shapes[_row_addresses(spec)[0]].shape
     if len(weights) != 4:
         raise UserError(f"the signal needs attention (B, H, T, T); {name} has {weights}.")
 
 
-def _sequence(model: Model, params: Any, inputs_1xT: jax.Array, key: jax.Array):
-    """Of one sequence: cosines, entropies, variances of the scores, mean squares of gradients."""
-    stream, rows = [_enters(), *_ends(model.spec)], _rows(model.spec)
-    known = capture.shapes(model, params, inputs_1xT)
+def _sequence_signal(model: Model, params: Any, inputs_1xT: jax.Array, key: jax.Array):
+    """Returns cosines, entropies, score variances and mean squared gradients of a sequence."""
+    stream, rows = _stream_addresses(model.spec), _row_addresses(model.spec)
+    shapes = capture.shapes(model, params, inputs_1xT)
 
-    def network(nudges):
-        edits = {name: partial(jnp.add, nudge) for name, nudge in zip(stream, nudges, strict=True)}
-        _, found = capture.run(model, params, inputs_1xT, names=[*stream, *rows], edits=edits)
-        return found[stream[-1]], found
+    def network(offsets):
+        edits = {name: partial(jnp.add, x) for name, x in zip(stream, offsets, strict=True)}
+        _, kept = capture.run(model, params, inputs_1xT, names=[*stream, *rows], edits=edits)
+        return kept[stream[-1]], kept
 
-    nudges = [jnp.zeros(known[name].shape, known[name].dtype) for name in stream]
-    out, back, found = jax.vjp(network, nudges, has_aux=True)
-    (gradients,) = back(jax.random.normal(key, out.shape, out.dtype))
-    number = jnp.result_type(float)
-    weights = [found[name].astype(number) for name in rows]
+    offsets = [jnp.zeros(shapes[name].shape, shapes[name].dtype) for name in stream]
+    out, backward, kept = jax.vjp(network, offsets, has_aux=True)
+    (gradients,) = backward(jax.random.normal(key, out.shape, out.dtype))
+    dtype = jnp.result_type(float)
+    weights = [kept[name].astype(dtype) for name in rows]
     return (
-        jnp.stack([token_cosine(found[name].astype(number)).mean() for name in stream]),
+        jnp.stack([token_cosine(kept[name].astype(dtype)).mean() for name in stream]),
         jnp.stack([jax.scipy.special.entr(a_1xHxTxT).sum(-1).mean() for a_1xHxTxT in weights]),
-        jnp.stack([_spread(a_1xHxTxT) for a_1xHxTxT in weights]),
-        jnp.stack([jnp.square(g.astype(number)).mean() for g in gradients]),
+        jnp.stack([_score_variance(a_1xHxTxT) for a_1xHxTxT in weights]),
+        jnp.stack([jnp.square(g.astype(dtype)).mean() for g in gradients]),
     )
 
 
-def _spread(a_BxHxTxT: jax.Array) -> jax.Array:
-    """The variance of the scores within a row, which the logarithms of its weights show; the mean
-    over the rows that see two tokens or more."""
-    seen = a_BxHxTxT > 0
-    log = jnp.log(jnp.where(seen, a_BxHxTxT, 1))
-    count = seen.sum(-1)
+def _score_variance(a_BxHxTxT: jax.Array) -> jax.Array:
+    """Returns the variance of scores within a row, averaged over rows with two visible tokens.
+
+    The logarithm of a weight is its score up to a constant of the row.
+    """
+    visible = a_BxHxTxT > 0
+    log = jnp.log(jnp.where(visible, a_BxHxTxT, 1))
+    count = visible.sum(-1)
     mean = log.sum(-1) / jnp.maximum(count, 1)
-    square = jnp.where(seen, (log - mean[..., None]) ** 2, 0).sum(-1)
-    several = count > 1
-    return jnp.where(several, square / jnp.maximum(count - 1, 1), 0).sum() / several.sum()
+    square = jnp.where(visible, (log - mean[..., None]) ** 2, 0).sum(-1)
+    has_variance = count > 1
+    variances = jnp.where(has_variance, square / jnp.maximum(count - 1, 1), 0)
+    return variances.sum() / has_variance.sum()
 
 
-def _enters() -> str:
-    return "block_0/before"
+def _stream_addresses(spec: Any) -> list[str]:
+    return ["block_0/before", *(f"block_{i}/states" for i in range(spec.layers))]
 
 
-def _ends(spec: Any) -> list[str]:
-    return [f"block_{i}/states" for i in range(spec.layers)]
-
-
-def _rows(spec: Any) -> list[str]:
+def _row_addresses(spec: Any) -> list[str]:
     return [f"block_{i}/attn/weights" for i in range(spec.layers)]
 
 
 # Along a run --------------------------------------------------------------------------------------
 
 
-class Watch:
-    """Measures every member of a run, and knows which of its ranges were left already."""
+class SignalRows(Every):
+    """Writes a row of the signal of every member at each evaluation, and warns on standard error.
 
-    def __init__(self, model: Model, inputs: Any, members: Sequence[tuple[int, float]], place: Any):
-        self.inputs, self.members = np.asarray(inputs[:SEQUENCES]), members
-        check(model, self.inputs)
-        self.left: set[str] = set()
+    Args:
+      interval: steps between two rows.
+    """
+
+    def __init__(self, interval: int):
+        super().__init__(interval, self.write_row, at_start=True)
+        self.outside: set[str] = set()  # ranges that some member has left
+
+    def on_start(self, session: Any) -> None:
+        self.session, setup = session, session.setup
+        self.inputs = np.asarray(session.heldout.validation.inputs[:LOGGED_SEQUENCES])
+        check(setup.model, self.inputs)
 
         def measure(params, inputs):
-            return jax.lax.map(lambda mine: by_layer(model, mine, inputs), params)
+            return jax.lax.map(lambda member: by_layer(setup.model, member, inputs), params)
 
-        self.measure = jax.jit(measure, out_shardings=place)
+        everywhere = NamedSharding(setup.mesh, PartitionSpec())
+        self.measure = jax.jit(measure, out_shardings=everywhere)
 
-    def row(self, params: Any) -> dict[str, list[list[float]]]:
-        """{name: for each member its layers}; `params` have a leading axis of members."""
-        found = self.measure(params, self.inputs)._asdict()
-        return {name: np.asarray(found[name], float).tolist() for name in LOGGED}
+    def write_row(self, state: Any, step: int) -> None:
+        params = Partition.merge(state.trainable, state.frozen)
+        signal = self.measure(params, self.inputs)._asdict()
+        row = {name: np.asarray(signal[name], float).tolist() for name in LOGGED}
+        self.session.workdir.append([{"step": step, "signal": row}])
+        for line in self.new_warnings(row) if is_writer() else []:
+            if self.session.progress.line:
+                self.session.progress.line.clear()
+            print(f"warning: step {step}: {line}", file=sys.stderr)
 
-    def warnings(self, row: dict[str, list[list[float]]]) -> list[str]:
-        """A line for each range that some member has left since the last call."""
-        said: dict[str, list[str]] = {}
-        for i, (seed, rate) in enumerate(self.members):
-            mine = {name: row[name][i] for name in LOGGED}
-            for what, words in ranges.outside(**mine, length=self.inputs.shape[1]).items():
-                said.setdefault(what, []).append(f"{words} (seed {seed}, rate {rate:g})")
-        new = [what for what in said if what not in self.left]
-        self.left = set(said)
-        n = len(self.members)
-        return [f"{what} in {len(said[what])} of {n} members: {said[what][0]}" for what in new]
+    def new_warnings(self, row: Mapping[str, Sequence[Sequence[float]]]) -> list[str]:
+        """Returns a line for each range that some member has left since the last call."""
+        lines: dict[str, list[str]] = {}
+        members, length = self.session.setup.population.members, self.inputs.shape[1]
+        for i, (seed, rate) in enumerate(members):
+            layers = {name: row[name][i] for name in LOGGED}
+            for problem, line in ranges.outside(**layers, length=length).items():
+                lines.setdefault(problem, []).append(f"{line} (seed {seed}, rate {rate:g})")
+        new = [problem for problem in lines if problem not in self.outside]
+        self.outside = set(lines)
+        n = len(members)
+        return [f"{name} in {len(lines[name])} of {n} members: {lines[name][0]}" for name in new]
 
 
-def summary(row: dict[str, list[list[float | None]]], ending: str) -> list[dict[str, float]]:
-    """Per member the worst layer of each number, under names that end in `ending`: the highest
-    cosine, the fewest keys, and the gradient after the first block."""
+def summary(
+    row: Mapping[str, Sequence[Sequence[float | None]]], ending: str
+) -> list[dict[str, float]]:
+    """Returns, for each member, the worst layer: highest cosine, fewest keys, first gradient.
+
+    Args:
+      row: {name: (members, layers)} values of a row of the signal.
+      ending: the end of the metrics' names, "start" or "end".
+    """
     cosine, keys, gradient = (np.asarray(row[name], float) for name in LOGGED)
     columns = {
         f"signal_cosine_{ending}": cosine[:, 1:].max(1),
         f"signal_keys_{ending}": keys.min(1),
-        f"signal_gradient_{ending}": gradient[:, 1],
+        f"signal_gradient_{ending}": gradient[:, 1],  # after the first block
     }
     return [{n: float(v[i]) for n, v in columns.items()} for i in range(len(cosine))]

@@ -1,7 +1,7 @@
 """One training step of a population: members differ in seed and learning rate, not in program.
 
-Only the trainable half of the parameters is differentiated: a frozen weight has no gradient, no
-optimizer state, no decay and no say in the clip, and XLA never computes what it would have cost.
+Only the trainable half of the parameters is differentiated. A frozen weight has no gradient, no
+optimizer state and no decay, and does not count in the clipped norm. XLA computes none of these.
 """
 
 from collections.abc import Callable
@@ -19,51 +19,59 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
 from jaxformer.models.model import check_answer
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
+from jaxformer.training.population import Population
 
 Apply = Callable[..., jax.Array]  # (params, tokens, positions) -> logits
-Probed = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # the same, and named numbers
+ApplyWithProbes = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]  # -> (logits, numbers)
 
 
 class TrainState(NamedTuple):
-    """Everything that a step changes; all but `step` have a leading axis of members."""
+    """The state of training. All fields except `step` have a leading axis of members."""
 
-    step: jax.Array
-    trainable: Any
-    frozen: Any
+    step: jax.Array  # () number of steps done
+    trainable: Any  # {path: parameter}
+    frozen: Any  # {path: parameter}
     opt_state: Any
-    learning_rate: jax.Array
-    diverged_at: jax.Array  # the step whose loss was not finite, -1 while all is well
+    learning_rate: jax.Array  # (members,)
+    diverged_at: jax.Array  # (members,) the first step without a finite loss or gradient, or -1
 
 
-AXES: Any = TrainState(*[None, 0, 0, 0, 0, 0])  # which fields have members, for vmap
+AXES: Any = TrainState(*[None, 0, 0, 0, 0, 0])  # the axis of members of each field, for vmap
 
 
 def create(
     init: Callable[[jax.Array], Any],
     partition: Partition,
     tx: optax.GradientTransformation,
-    member_keys: jax.Array,
-    learning_rates: jax.Array,
-    place: Callable[[TrainState], TrainState] | None = None,
+    population: Population,
+    shardings_of: Callable[[TrainState], TrainState] | None = None,
 ) -> TrainState:
-    """The state at step 0: `init(key)` draws a member's parameters.
+    """Returns the state at step 0.
 
-    `place` maps the state's shapes to shardings: each device then only makes its own part.
+    Args:
+      init: init(key) -> the parameters of one member.
+      partition: the rules that split parameters into trainable and frozen ones.
+      tx: the optimizer, whose updates a step multiplies by the member's learning rate.
+      population: seeds and learning rates of the members.
+      shardings_of: maps the shapes of the state to shardings, so that each device computes only
+        its part. None leaves the state on the default device.
     """
 
     def member(key, learning_rate):
         params = init(key)
-        partition.labels(params)  # uncovered or idle rules raise here
+        partition.labels(params)  # raises for uncovered parameters and for rules without effect
         trainable, frozen = partition.split(params)
-        never = jnp.full((), -1, jnp.int32)
-        zero = jnp.zeros((), jnp.int32)
-        return TrainState(zero, trainable, frozen, tx.init(trainable), learning_rate, never)
+        diverged_at = jnp.full((), -1, jnp.int32)
+        step = jnp.zeros((), jnp.int32)
+        return TrainState(step, trainable, frozen, tx.init(trainable), learning_rate, diverged_at)
 
-    @partial(jax.jit, inline=True)  # its shapes and its values need one trace
+    member_keys, learning_rates = population.init_keys(), population.learning_rates()
+
+    @partial(jax.jit, inline=True)  # shapes and values share one trace
     def members():
         return jax.vmap(member, out_axes=AXES)(member_keys, learning_rates)
 
-    shardings = None if place is None else place(jax.eval_shape(members))
+    shardings = None if shardings_of is None else shardings_of(jax.eval_shape(members))
     return jax.jit(lambda: members(), out_shardings=shardings)()
 
 
@@ -71,37 +79,47 @@ def make_step(
     apply: Apply,
     task: Task,
     tx: optax.GradientTransformation,
-    members: str = "vmap",
-    probed: Probed | None = None,
+    member_loop: str = "vmap",
+    apply_with_probes: ApplyWithProbes | None = None,
     accumulate: int = 1,
-):
-    """step(state, batch) -> (state, metrics); batch and metrics have the axis of members.
+) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]:
+    """Returns step(state, batch) -> (state, metrics).
 
-    members="vmap" computes them side by side, "map" one after the other in the same program: less
-    memory, and faster where one member fills the device. `probed`, in place of `apply`, also
-    returns numbers to log at every step, of the same forward pass. `accumulate`: in how many parts
-    the batch is computed, one after the other; the gradient is that of the whole.
+    Args:
+      apply: apply(params, tokens, positions) -> logits of one member.
+      task: gives the loss.
+      tx: the optimizer, as in `create`.
+      member_loop: "vmap" computes members side by side. "map" computes them one after the other in
+        the same program: less memory, and faster if one member fills the device.
+      apply_with_probes: like `apply`, but also returns {name: number} of the same forward pass,
+        which the step adds to its metrics.
+      accumulate: parts of a batch that are computed one after the other. The gradient is that of
+        the whole batch.
+
+    Returns:
+      A function that can be jitted. Batch and metrics have a leading axis of members; the metrics
+      are "loss", "gradient_norm" and those of the probes.
     """
-    check_choice("mode of members", members, MEMBER_MODES)
+    check_choice("mode of members", member_loop, MEMBER_MODES)
 
     def scores_of(trainable, frozen, batch):
         params = Partition.merge(trainable, frozen)
         positions_BxK, gathered = scored_positions(batch, task.n_scored)
         inputs = (params, batch.inputs, positions_BxK)
-        logits, seen = probed(*inputs) if probed else (apply(*inputs), {})
+        logits, probes = apply_with_probes(*inputs) if apply_with_probes else (apply(*inputs), {})
         check_answer(logits, gathered.targets.shape, task.answers)
-        return task.metrics(logits, gathered)["loss"], seen
+        return task.metrics(logits, gathered)["loss"], probes
 
     def loss_of(trainable, frozen, batch):
-        scores, seen = scores_of(trainable, frozen, batch)
-        return token_weighted(scores), seen
+        scores, probes = scores_of(trainable, frozen, batch)
+        return token_weighted(scores), probes
 
     value_and_gradient = jax.value_and_grad(loss_of, has_aux=True)
     if accumulate > 1:
         value_and_gradient = in_parts(scores_of, accumulate)
 
     def member_step(state: TrainState, batch: Batch):
-        (loss, seen), gradient = value_and_gradient(state.trainable, state.frozen, batch)
+        (loss, probes), gradient = value_and_gradient(state.trainable, state.frozen, batch)
         norm = optax.global_norm(gradient)
         updates, opt_state = tx.update(gradient, state.opt_state, state.trainable)
         updates = jax.tree.map(lambda u: state.learning_rate.astype(u.dtype) * u, updates)
@@ -119,57 +137,58 @@ def make_step(
         state = TrainState(
             state.step + 1, trainable, state.frozen, opt_state, state.learning_rate, diverged_at
         )
-        return state, {"loss": loss, "gradient_norm": norm, **seen}
+        return state, {"loss": loss, "gradient_norm": norm, **probes}
 
-    if members == "vmap":
+    if member_loop == "vmap":
         return jax.vmap(member_step, in_axes=(AXES, 0), out_axes=(AXES, 0))
 
     def step_in_turn(state: TrainState, batch: Batch):
-        def one(args):
-            mine, my_batch = args
-            mine, metrics = member_step(state._replace(**mine), my_batch)
-            return {name: getattr(mine, name) for name in changing}, metrics
+        def one_member(args):
+            member_fields, member_batch = args
+            new, metrics = member_step(state._replace(**member_fields), member_batch)
+            return {name: getattr(new, name) for name in per_member}, metrics
 
-        changing = [name for name, axis in AXES._asdict().items() if axis == 0]
-        mine = {name: getattr(state, name) for name in changing}
-        mine, metrics = jax.lax.map(one, (mine, batch))
-        return state._replace(step=state.step + 1, **mine), metrics
+        per_member = [name for name, axis in AXES._asdict().items() if axis == 0]
+        fields = {name: getattr(state, name) for name in per_member}
+        fields, metrics = jax.lax.map(one_member, (fields, batch))
+        return state._replace(step=state.step + 1, **fields), metrics
 
     return step_in_turn
 
 
 def in_parts(scores_of: Callable, n: int) -> Callable:
-    """((loss, seen), gradient) of the whole batch, of which a part is in memory at a time.
+    """Returns a function for ((loss, probes), gradient) that holds one of n parts in memory.
 
-    A part's share in the mean is its weight, which is known when all have been seen: sums of
-    weighted values, and their gradients, are divided at the end.
+    The loss is a weighted mean whose total weight is known only after the last part. So weighted
+    values and their gradients are summed, and divided by the weight at the end.
     """
 
-    def total(trainable, frozen, part):
-        scores, seen = scores_of(trainable, frozen, part)
-        return (scores.value * scores.weight).sum(), (scores.weight.sum(), seen)
+    def weighted_sum(trainable, frozen, part):
+        scores, probes = scores_of(trainable, frozen, part)
+        return (scores.value * scores.weight).sum(), (scores.weight.sum(), probes)
 
     def value_and_gradient(trainable, frozen, batch):
-        # Every n-th example: of a batch that is cut over devices each then has a share of a part.
+        # A part is every n-th example, so that each device of a sharded batch has a share of it.
         parts = jax.tree.map(lambda x: x.reshape(-1, n, *x.shape[1:]).swapaxes(0, 1), batch)
 
         def add(sums, part):
-            found = jax.value_and_grad(total, has_aux=True)(trainable, frozen, part)
-            return jax.tree.map(jnp.add, sums, found), None
+            new = jax.value_and_grad(weighted_sum, has_aux=True)(trainable, frozen, part)
+            return jax.tree.map(jnp.add, sums, new), None
 
         first = jax.tree.map(lambda x: x[0], parts)
-        shapes = jax.eval_shape(jax.value_and_grad(total, has_aux=True), trainable, frozen, first)
+        gradient_of_sum = jax.value_and_grad(weighted_sum, has_aux=True)
+        shapes = jax.eval_shape(gradient_of_sum, trainable, frozen, first)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        ((loss, (weight, seen)), gradient), _ = jax.lax.scan(add, zeros, parts)
+        ((loss, (weight, probes)), gradient), _ = jax.lax.scan(add, zeros, parts)
         weight = jnp.maximum(weight, 1e-9)
         gradient = jax.tree.map(lambda g: g / weight.astype(g.dtype), gradient)
-        return (loss / weight, jax.tree.map(lambda x: x / n, seen)), gradient
+        return (loss / weight, jax.tree.map(lambda x: x / n, probes)), gradient
 
     return value_and_gradient
 
 
 def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str, Scores]:
-    """The task's per-example scores, with the head applied only where positions are scored."""
+    """Returns the task's per-example scores. The head is applied at scored positions only."""
     positions_BxK, gathered = scored_positions(batch, task.n_scored)
     logits = apply(params, batch.inputs, positions_BxK)
     check_answer(logits, gathered.targets.shape, task.answers)
@@ -177,12 +196,19 @@ def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str
 
 
 def token_weighted(scores: Scores) -> jax.Array:
-    """The mean over the scored tokens of the batch, whatever example they are in."""
+    """Returns the mean over the scored tokens of a batch; each token has its weight."""
     return (scores.value * scores.weight).sum() / jnp.maximum(scores.weight.sum(), 1e-9)
 
 
-def make_evaluate(apply: Apply, task: Task, batch_size: int, mesh: Mesh | None = None):
-    """evaluate(trainable, frozen, batch) -> per-example Scores, (members, examples)."""
+def make_evaluate(apply: Apply, task: Task, batch_size: int, mesh: Mesh | None = None) -> Any:
+    """Returns evaluate(trainable, frozen, batch) -> {name: Scores of shape (members, examples)}.
+
+    Args:
+      apply: as in `make_step`.
+      task: gives the scores.
+      batch_size: examples that are computed at once.
+      mesh: the devices of the members; the scores are on all of them. None: one device.
+    """
 
     def evaluate(trainable, frozen, batch: Batch):
         params = Partition.merge(trainable, frozen)

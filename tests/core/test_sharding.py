@@ -18,6 +18,7 @@ import jax, json, numpy as np
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.io.checkpoint_writer import flatten_state
+from jaxformer.training.callbacks import Callback
 from jaxformer.training.loop import fit
 
 config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny")
@@ -36,8 +37,12 @@ for mesh in MESHES:
     built = build.phases(config)[0].setup
     state = built.create()
     losses = []
+    class Losses(Callback):
+        def on_dispatch(self, first_step, metrics, *seconds):
+            losses.extend(metrics["loss"][:, 0].tolist())
+
     fit(state, built.step(), built.batch_at(built.data.heldout().fingerprints), steps=30,
-        record=lambda first, metrics: losses.extend(metrics["loss"][:, 0].tolist()))
+        callbacks=[Losses()])
     kernel = state.trainable["block_0"]["mlp"]["in"]["kernel"]
     out[str(mesh)] = dict(
         losses=losses,

@@ -19,7 +19,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.models.model import take_positions
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.training import result
-from jaxformer.training.loop import Hook
+from jaxformer.training.callbacks import Every
 from jaxformer.training.session import Session
 from tests.experiments.conftest import TINY
 
@@ -82,10 +82,10 @@ def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypa
     whole = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **words, **SHORT)
 
     folder = dict(workdir=tmp_path, **SHORT)
-    hooks = Session.hooks
-    stop = Hook(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
+    callbacks = Session.callbacks
+    stop = Every(40, lambda state, step: step == 40 and os.kill(os.getpid(), signal.SIGINT))
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "hooks", lambda self: [stop, *hooks(self)])
+        patch.setattr(Session, "callbacks", lambda self: [stop, *callbacks(self)])
         half = jaxformer.train(TASK, bag, rules, optimizer=optimizer(), **folder, **words)
     with pytest.raises(UserError, match=r"stopped at step 40 of 60.*names a workdir"):
         _ = half.result
@@ -194,9 +194,9 @@ def test_a_member_says_by_which_score_it_was_chosen():
 
 
 def test_a_run_that_is_stopped_before_its_first_row_has_empty_curves(monkeypatch):
-    hooks = Session.hooks
-    stop = Hook(2, lambda state, step: step == 2)
-    monkeypatch.setattr(Session, "hooks", lambda self: [stop, *hooks(self)])
+    callbacks = Session.callbacks
+    stop = Every(2, lambda state, step: step == 2)
+    monkeypatch.setattr(Session, "callbacks", lambda self: [stop, *callbacks(self)])
     run = jaxformer.train(TASK, model(), **SHORT | dict(steps=4, eval_every=4, log_every=4))
     assert run.finished is None and {len(values) for values in run.curves.values()} == {0}
     assert run.chosen() == [0] and run.plot()

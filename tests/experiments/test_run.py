@@ -88,7 +88,7 @@ def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, inter
 
     stopped = interrupted(words, AFTER_ROWS, 10, signal.SIGTERM)
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
-    assert "the same command goes on" in stopped.stdout
+    assert "Run the same command again: it resumes." in stopped.stdout
     killed = interrupted(words, WHILE_SAVING, 30, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
     with open(workdir / "metrics.jsonl", "a") as file:

@@ -12,7 +12,7 @@ from jaxformer.tasks.chunked_loss import DeferredLogits
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics
-from jaxformer.training import cost, flops
+from jaxformer.training import cost
 
 TINY = "configs/text/lm.py:scale=tiny"
 
@@ -87,9 +87,8 @@ def everything(program):
     """All arrays of a program and of those inside it."""
     for step in program.eqns:
         yield from step.outvars
-        for value in jax.tree.leaves(dict(step.params), is_leaf=flops._is_program):
-            if (inside := flops._program(value)) is not None:
-                yield from everything(inside)
+        for inside in cost.inner_programs(step):
+            yield from everything(inside)
 
 
 def test_a_model_without_a_head_of_its_own_is_refused():
@@ -105,10 +104,10 @@ def test_products_are_counted_with_their_loops():
         return jax.lax.cond(c.sum() > 0, lambda: c @ b.T, lambda: a) @ b  # 3x4x5, then 3x4x5
 
     a, b = jnp.ones((3, 4)), jnp.ones((4, 5))
-    assert flops.products(f, a, b) == 2 * (3 * 4 * 5) * 3
+    assert cost.matmul_flops(f, a, b) == 2 * (3 * 4 * 5) * 3
     n = 2 * 3 * 4 * 5
-    assert flops.products(jax.grad(lambda a, b: (a @ b).sum(), (0, 1)), a, b) == 3 * n
-    assert flops.products(jax.grad(lambda b, a: (a @ b).sum()), b, a) == 2 * n
+    assert cost.matmul_flops(jax.grad(lambda a, b: (a @ b).sum(), (0, 1)), a, b) == 3 * n
+    assert cost.matmul_flops(jax.grad(lambda b, a: (a @ b).sum()), b, a) == 2 * n
 
 
 @pytest.mark.slow
@@ -118,6 +117,6 @@ def test_frozen_queries_and_keys_cost_less():
     for variant in ("standard", "frozen_qk", "mixit"):
         setup = build.phases(flags.load_config(f"configs/text/lm.py:variant={variant}"))[0].setup
         state, batch = jax.eval_shape(setup.create), cost.batch_shapes(setup)
-        counts[variant] = flops.products(setup.step(), state, batch)
+        counts[variant] = cost.matmul_flops(setup.step(), state, batch)
     assert 1.0 < counts["standard"] / counts["frozen_qk"] < 1.1
     assert 1.0 < counts["frozen_qk"] / counts["mixit"] < 1.2

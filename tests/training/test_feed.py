@@ -15,6 +15,7 @@ from jaxformer.tasks.source import make_source
 from jaxformer.training.loop import fit
 from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
+from tests.training.recorder import Recorder
 
 NONE = jnp.zeros(1, jnp.uint32)
 
@@ -33,22 +34,16 @@ SETUP = built()
 
 
 def trained(state, feed, steps):
-    losses = []
-    state = fit(
-        state,
-        SETUP.step(),
-        feed,
-        steps=steps,
-        record=lambda first, metrics: losses.extend(metrics["loss"].tolist()),
-    )
-    return state, losses
+    recorder = Recorder()
+    state = fit(state, SETUP.step(), feed, steps=steps, callbacks=[recorder])
+    return state, [loss.tolist() for loss in recorder.metrics["loss"]]
 
 
 def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
     monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 3)
     feed = SETUP.batch_at(NONE)
     assert feed.steps_per_read == 3 and [feed.left(step) for step in range(4)] == [3, 2, 1, 3]
-    keys = SETUP.members.data_keys()
+    keys = SETUP.population.data_keys()
     for step in range(7):
         batch = feed.take(feed.read(step), jnp.int32(step))
         for member, key in enumerate(keys):

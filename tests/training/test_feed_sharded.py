@@ -61,6 +61,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.tasks.language import NextToken
 from jaxformer.tasks.source import make_source
+from jaxformer.training.callbacks import Callback
 from jaxformer.training.loop import fit
 from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
@@ -78,8 +79,10 @@ def counted(self, part, index, shift):
     read.append(len(index))
     return rows(self, part, index, shift)
 NextToken.rows = counted
-fit(setup.create(), setup.step(), feed, steps=10,
-    record=lambda first, metrics: losses.extend(metrics["loss"].ravel().tolist()))
+class Losses(Callback):
+    def on_dispatch(self, first_step, metrics, *seconds):
+        losses.extend(metrics["loss"].ravel().tolist())
+fit(setup.create(), setup.step(), feed, steps=10, callbacks=[Losses()])
 print(json.dumps([len(jax.devices()), read[:2], losses]))
 processes.finish()
 """

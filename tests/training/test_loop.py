@@ -1,4 +1,4 @@
-"""The loop: every step once, hooks on time, dispatches that do not change the numbers."""
+"""The loop runs every step once and its callbacks on time, whatever the length of a dispatch."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.training import loop
-from jaxformer.training.loop import Hook, fit
+from jaxformer.training.callbacks import AT_END, EVERY_DISPATCH, Callback, Every
+from jaxformer.training.loop import fit
+from tests.training.recorder import Recorder
 
 
 class State(NamedTuple):
@@ -28,56 +30,49 @@ def start(step=0):
     return State(jnp.int32(step), jnp.float32(sum(i**2 for i in range(step))))
 
 
-def run(steps, hooks=(), align=1, begin=0):
-    seen = []
+def run(steps, callbacks=(), align=1, begin=0):
+    recorder = Recorder()
     with jax.transfer_guard_device_to_host("allow"):
-        state = fit(
-            start(begin),
-            step,
-            batch_at,
-            steps=steps,
-            record=lambda first, m: seen.extend(zip(range(first, steps), m["batch"], strict=False)),
-            hooks=hooks,
-            align=align,
-        )
-    return state, seen
+        callbacks = [recorder, *callbacks]
+        state = fit(start(begin), step, batch_at, steps=steps, callbacks=callbacks, align=align)
+    return state, recorder
 
 
 def test_every_step_is_recorded_once_and_in_order():
-    state, seen = run(257)
-    assert [i for i, _ in seen] == list(range(257))
-    assert [float(b) for _, b in seen] == [float(i**2) for i in range(257)]
+    state, recorder = run(257)
+    assert recorder.steps == list(range(257))
+    assert [float(b) for b in recorder.metrics["batch"]] == [float(i**2) for i in range(257)]
     assert int(state.step) == 257 and float(state.total) == sum(i**2 for i in range(257))
 
 
-def test_hooks_are_called_at_multiples_and_at_the_end():
+def test_callbacks_are_called_at_multiples_and_at_the_end():
     calls = []
-    run(25, [Hook(10, lambda s, n: calls.append((n, int(s.step))))])
+    run(25, [Every(10, lambda s, n: calls.append((n, int(s.step))))])
     assert calls == [(10, 10), (20, 20), (25, 25)]
 
 
-def test_a_hook_can_end_the_run_and_the_others_are_still_called():
+def test_a_callback_can_end_the_run_and_the_others_are_still_called():
     calls = []
-    hooks = [Hook(5, lambda s, n: n == 10), Hook(5, lambda s, n: calls.append(n))]
-    state, _ = run(50, hooks)
+    callbacks = [Every(5, lambda s, n: n == 10), Every(5, lambda s, n: calls.append(n))]
+    state, _ = run(50, callbacks)
     assert int(state.step) == 10 and calls == [5, 10]
 
 
-def test_a_resumed_run_goes_on_where_it_was():
+def test_a_resumed_run_continues_at_its_step():
     whole, _ = run(40)
-    part, seen = run(40, begin=13)
-    assert seen[0][0] == 13 and float(part.total) == float(whole.total)
+    part, recorder = run(40, begin=13)
+    assert recorder.steps[0] == 13 and float(part.total) == float(whole.total)
 
 
 def test_the_callers_state_survives_donation():
     state = start()
-    fit(state, step, batch_at, steps=3, record=lambda *_: None)
+    fit(state, step, batch_at, steps=3)
     assert float(state.total) == 0
 
 
 def test_dispatches_end_on_boundaries_unless_the_steps_are_slow():
-    def length(done, per_step, *events):
-        return loop._dispatch_length(done, [1000, *events], align=10, per_step=per_step)
+    def length(done, step_seconds, *events):
+        return loop._dispatch_length(done, [1000, *events], align=10, step_seconds=step_seconds)
 
     assert length(0, 0) == 100 and length(7, 0) == 93
     assert length(0, 1 / 25) == 20
@@ -85,17 +80,29 @@ def test_dispatches_end_on_boundaries_unless_the_steps_are_slow():
     assert length(0, 0, 30) == 30
 
 
-def test_a_hook_may_name_its_steps():
-    seen = []
-    plan = [0, 2, 3, 11]
-    chosen = Hook(lambda done: next((s for s in plan if s > done), 30), lambda _, s: seen.append(s))
-    run(30, hooks=[chosen])
-    assert seen == [2, 3, 11, 30]
+class AtSteps(Callback):
+    """Records the steps at which it is called: the next of `steps`, else what `otherwise` is."""
+
+    def __init__(self, steps, otherwise):
+        self.steps, self.otherwise, self.called = steps, otherwise, []
+
+    def next_step(self, step):
+        return next((s for s in self.steps if s > step), self.otherwise)
+
+    def on_step(self, state, step):
+        self.called.append(step)
+
+
+def test_a_callback_may_name_its_steps():
+    at_steps, at_end = AtSteps([0, 2, 3, 11], AT_END), AtSteps([], AT_END)
+    each_dispatch = AtSteps([], EVERY_DISPATCH)
+    run(30, [at_steps, at_end, each_dispatch])
+    assert at_steps.called == each_dispatch.called == [2, 3, 11, 30] and at_end.called == [30]
 
 
 def test_dispatch_length_does_not_change_the_numbers(monkeypatch):
     whole, _ = run(30)
-    monkeypatch.setattr(loop, "CHUNK", 7)
+    monkeypatch.setattr(loop, "MAX_DISPATCH_STEPS", 7)
     again, _ = run(30)
     np.testing.assert_array_equal(whole.total, again.total)
 
@@ -103,5 +110,5 @@ def test_dispatch_length_does_not_change_the_numbers(monkeypatch):
 def test_the_step_is_traced_once_a_dispatch_program():
     """Twice in all: once for the shapes of the metrics, once for the program; never again."""
     traced = chex.assert_max_traces(step, n=2)
-    state = fit(start(), traced, batch_at, steps=257, record=lambda *_: None, align=10)
+    state = fit(start(), traced, batch_at, steps=257, align=10)
     assert int(state.step) == 257

@@ -13,7 +13,6 @@ import jax, json, numpy as np
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.training.loop import fit
-from jaxformer.training.session import evaluation
 
 config = flags.load_config("configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny")
 config.model.update(width=16, mlp_width=32, layers=1)
@@ -35,8 +34,8 @@ for how, mesh in MESHES:
     built = build.phases(config)[0].setup
     held, first = built.data.heldout(), built.create()
     batch_at = built.batch_at(held.fingerprints)
-    state = fit(first, built.step(), batch_at, steps=10, record=lambda first, metrics: None)
-    scores = evaluation(built)(state.trainable, state.frozen, held.test)
+    state = fit(first, built.step(), batch_at, steps=10)
+    scores = built.evaluation()(state.trainable, state.frozen, held.test)
     kernel = state.trainable["block_0"]["mlp"]["in"]["kernel"]
     found = dict(start=whole((first.trainable, first.frozen)), batch=whole(jax.jit(batch_at)(3)),
                  trained=whole(state.trainable, 3), scores=whole(scores["loss"].value, 3))

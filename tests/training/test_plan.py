@@ -7,8 +7,7 @@ import pytest
 
 from experiments.run import main, parse
 from jaxformer import build
-from jaxformer.training import cost, flops, plan
-from jaxformer.training.throughput import Throughput
+from jaxformer.training import cost
 from tests.experiments.conftest import tiny
 
 
@@ -18,7 +17,7 @@ def phases(*words):
 
 def operations(*words):
     setup = phases(*words)[0].setup
-    return flops.products(setup.step(), jax.eval_shape(setup.create), cost.batch_shapes(setup))
+    return cost.matmul_flops(setup.step(), jax.eval_shape(setup.create), cost.batch_shapes(setup))
 
 
 def test_members_multiply_the_operations_however_they_are_computed():
@@ -33,7 +32,7 @@ def test_members_multiply_the_operations_however_they_are_computed():
 def test_what_is_recomputed_is_no_operation_of_the_model():
     words = ("--config.model.remat=True", "--config.train.loss_chunk=4")
     assert operations(*words) > operations()
-    assert Throughput(phases(*words)[0].setup, 7).performance()["model_flops"] == operations()
+    assert cost.Throughput(phases(*words)[0].setup, 7).performance()["model_flops"] == operations()
 
 
 @pytest.mark.slow  # trains, and scores twice
@@ -41,7 +40,7 @@ def test_a_measured_plan_is_near_the_run(tmp_path, capsys):
     words = [*tiny("--config.train.steps=200", "--config.train.eval_every=100")]
     assert main([*words, "--measure"]) == 0
     assert "(measured)" in capsys.readouterr().out
-    measured = plan.measure(phases(*words[1:]), build.settings(parse(words).config))
+    measured = cost.measured_plan(phases(*words[1:]), build.settings(parse(words).config))
     assert main([*words, f"--workdir={tmp_path / 'run'}"]) == 0
     found = json.loads((tmp_path / "run/result.json").read_text())["performance"]
     assert measured.step_flops == found["model_flops"]

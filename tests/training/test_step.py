@@ -13,6 +13,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
+from jaxformer.training.population import Population
 from jaxformer.training.step import create, make_evaluate, make_step
 from tests.optimised import optimised
 
@@ -36,8 +37,7 @@ def population(partition, rates, clip=1.0, decay=0.1, members="vmap", sizes=SIZE
     tx = optim.optimizer(partition, {"train": spec}, clip, optim.schedule("constant", 10, 0))
     init = lambda key: model.init(key, jnp.zeros((1, 1), int))["params"]  # noqa: E731
     apply = lambda p, x, at: model.apply({"params": p}, x, at)  # noqa: E731
-    keys = jnp.stack([jax.random.key(i) for i in range(len(rates))])
-    state = create(init, partition, tx, keys, jnp.asarray(rates))
+    state = create(init, partition, tx, Population((0,), tuple(rates)))
     return state, make_step(apply, TASK, tx, members), apply
 
 

@@ -14,6 +14,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
+from jaxformer.training.population import Population
 from jaxformer.training.setup import shapes_of
 from jaxformer.training.step import create, make_step
 from jaxformer.training.user_optimizer import check_learning_rate, probe, user_optimizers
@@ -82,9 +83,7 @@ def losses(optimizer, learning_rate=1.0):
     keys = jax.random.split(jax.random.key(0), 8)
     examples = jax.vmap(TASK.example, in_axes=(0, None))(keys, 0)
     batch = jax.tree.map(lambda leaf: leaf[None], examples)
-    state = create(
-        init, EVERYTHING, tx, jax.random.split(jax.random.key(1), 1), jnp.array([learning_rate])
-    )
+    state = create(init, EVERYTHING, tx, Population((1,), (learning_rate,)))
     step, found = jax.jit(make_step(apply, TASK, tx)), []
     for _ in range(STEPS):
         state, metrics = step(state, batch)
@@ -133,7 +132,7 @@ def test_a_complete_optimizer_is_used_as_it_is(setups):
     given = optax.adamw(optax.cosine_decay_schedule(0.1, 10), weight_decay=0.1)
     call_train(optimizer=given)
     (setup,) = setups
-    assert setup.members.rates == (1.0,)
+    assert setup.population.rates == (1.0,)
     params = setup.init(jax.random.key(0))
     gradient = jax.tree.map(lambda leaf: 7.0 * leaf + 1.0, params)
     state, expected_state = setup.tx.init(params), given.init(params)

@@ -12,7 +12,7 @@ from experiments.papers.associations import numbers, probes
 from jaxformer import surgery
 from jaxformer.core.partition import Partition
 from jaxformer.tasks.source import Data, Source
-from jaxformer.training.loop import Hook
+from jaxformer.training.callbacks import Callback
 from jaxformer.training.metrics import over_seeds
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained
@@ -26,7 +26,7 @@ def clean(source: Data) -> Source:
     return dataclasses.replace(source, task=dataclasses.replace(source.task, alpha=0.0))
 
 
-class Probing:
+class Probing(Callback):
     """Measures every member on clean and on noisy data at `steps`; its rows are the record."""
 
     def __init__(self, setup: Setup, settings: Any, steps: Sequence[int]):
@@ -41,15 +41,15 @@ class Probing:
         self.measure = _every_member(self.probes)
         self.look = _every_member(lambda p: probes.attention_row(setup.model, p, self.shown))
 
-    def hooks(self, session: Session) -> list[Hook]:
+    at_start = True
+
+    def on_start(self, session: Session) -> None:
         self.session = session
 
-        def following(step: int) -> int:
-            return next((s for s in self.steps if s > step), self.steps[-1])
+    def next_step(self, step: int) -> int:
+        return next((s for s in self.steps if s > step), self.steps[-1])
 
-        return [Hook(following, self.probe, at_start=True)]
-
-    def probe(self, state, step: int) -> None:
+    def on_step(self, state, step: int) -> None:
         halves = (state.trainable, state.frozen)
         values = self.measure(halves, self.clean, self.noisy)
         probed = {name: np.asarray(value).tolist() for name, value in values.items()}
