@@ -1,4 +1,4 @@
-"""The picture of a run: training loss and validation accuracy against the step."""
+"""The figure of a run: training loss and validation accuracy against the step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,41 +8,49 @@ import numpy as np
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.figure_style import COLOURS
 
+Rows = Sequence[Mapping[str, Any]]
+
 
 @figure_style.styled
 def curves(
-    runs: Mapping[str, Sequence[Mapping[str, Any]]],
+    runs: Mapping[str, Rows],
     baselines: Mapping[str, float],
     chosen: Mapping[str, Sequence[bool]] | None = None,
     figure: Any = None,
-    found: str = "",
+    title: str = "",
 ) -> Any:
-    """A matplotlib figure: one colour a run, one line a member.
+    """Returns a matplotlib figure with a colour for each run and a line for each member.
 
-    `runs` maps a label to the rows of a metrics.jsonl; `chosen`, if given, to the members to show.
-    Runs that probed the attention entropy get a panel of it. `figure`: an empty one to draw on;
-    `found`: what stands above, in place of where each run ends.
+    Runs that logged the attention entropy get a third panel.
+
+    Args:
+      runs: {label: rows of a metrics.jsonl}.
+      baselines: {name: score} of trivial predictors, drawn as horizontal lines.
+      chosen: {label: which members to draw}; all members of other runs are drawn.
+      figure: an empty figure to draw on.
+      title: the line above the panels; by default the last validation accuracy of each run.
     """
-    probed = any("attention_entropy" in row for rows in runs.values() for row in rows)
-    figure, axes = figure_style.panels(1, 2 + probed, (figure_style.PAGE, 1.8), figure)
+    has_entropy = any("attention_entropy" in row for rows in runs.values() for row in rows)
+    figure, axes = figure_style.panels(1, 2 + has_entropy, (figure_style.PAGE, 1.8), figure)
     left, right, *more = axes[0]
     panels = [(left, "loss"), (right, "validation")]
     for axis in more:
         panels.append((axis, "attention_entropy"))
         axis.set(xlabel="training step", ylabel=r"attention entropy / $\ln T$", ylim=(0, 1.02))
-    many, named = {}, {}
+    line_counts, legend = {}, {}
     for i, (label, rows) in enumerate(runs.items()):
         colour = COLOURS[i % len(COLOURS)]
-        for axis, key in panels:
-            steps, values = _series(rows, key)
+        for axis, name in panels:
+            steps, values = _series(rows, name)
             if len(steps):
                 values = values[:, list(chosen[label])] if chosen and label in chosen else values
                 lines = axis.plot(steps, values, color=colour, alpha=0.75, lw=1)
-                many[label], named = len(lines), {label: lines[0], **named}
-    named = {label: named[label] for label in runs if label in named}
+                line_counts[label] = len(lines)
+                legend.setdefault(label, lines[0])
     for (name, value), dashes in zip(baselines.items(), (":", "--", "-.", ":"), strict=False):
-        axis, words = left if name.endswith("_loss") else right, name.replace("_", " ")
-        named[f"{words} {value:.3g}"] = axis.axhline(value, color="0.4", ls=dashes, lw=1)
+        axis = left if name.endswith("_loss") else right
+        line = axis.axhline(value, color="0.4", ls=dashes, lw=1)
+        legend[f"{name.replace('_', ' ')} {value:.3g}"] = line
     left.set(xlabel="training step", ylabel="training loss (nats a token)")
     losses = np.concatenate([np.ravel(line.get_ydata()) for line in left.lines] or [np.ones(1)])
     if np.nanmax(losses, initial=0) > 10 * np.nanmin(losses, initial=np.inf):  # decades to show
@@ -50,31 +58,36 @@ def curves(
     highest = max((max(line.get_ydata(), default=0) for line in right.lines), default=1)
     top = 1.02 if not highest < 0.5 else 1.2 * highest
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
-    what = "seeds" if chosen else "members (seeds and learning rates)"
-    most = max(many.values(), default=1)
-    beware = f"A line is one of {most} {what}." if most > 1 else ""
-    if len({*many.values()}) > 1:
-        told = ", ".join(f"{n} of {label}" for label, n in many.items())
-        beware = f"A line is a {'seed' if chosen else 'member'}: {told}."
+    note = _note(line_counts, chosen is not None)
     figure_style.headed(
-        figure, found or _finding(runs, chosen), beware, ([*named.values()], [*named])
+        figure, title or _default_title(runs, chosen), note, ([*legend.values()], [*legend])
     )
     return figure
 
 
-def _series(rows, key) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and (steps, members) values; null, where a member has diverged, is a gap."""
-    kept = [row for row in rows if key in row]
-    values = [row[key]["accuracy"] if key == "validation" else row[key] for row in kept]
-    return np.array([row["step"] for row in kept]), np.array(values, float)
+def _note(line_counts: Mapping[str, int], is_chosen: bool) -> str:
+    """Returns the sentence that explains what a line is; "" if each run has one."""
+    if len({*line_counts.values()}) > 1:
+        counts = ", ".join(f"{n} of {label}" for label, n in line_counts.items())
+        return f"A line is a {'seed' if is_chosen else 'member'}: {counts}."
+    n = max(line_counts.values(), default=1)
+    members = "seeds" if is_chosen else "members (seeds and learning rates)"
+    return f"A line is one of {n} {members}." if n > 1 else ""
 
 
-def _finding(runs, chosen) -> str:
-    """Where each run ends: the mean over its seeds (over all members while none is chosen)."""
-    words = []
+def _series(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns steps and (steps, members) values; null, of diverged members, becomes a gap."""
+    rows = [row for row in rows if name in row]
+    values = [row[name]["accuracy"] if name == "validation" else row[name] for row in rows]
+    return np.array([row["step"] for row in rows]), np.array(values, float)
+
+
+def _default_title(runs: Mapping[str, Rows], chosen: Mapping[str, Sequence[bool]] | None) -> str:
+    """Returns the last validation accuracy of each run, averaged over its chosen members."""
+    accuracies = []
     for label, rows in runs.items():
         _, values = _series(rows, "validation")
         if len(values):
-            kept = chosen[label] if chosen and label in chosen else [True] * values.shape[1]
-            words.append(f"{label} {100 * np.nanmean(values[-1][list(kept)]):.1f} %")
-    return "Validation accuracy at the end: " + ", ".join(words)
+            is_drawn = chosen[label] if chosen and label in chosen else [True] * values.shape[1]
+            accuracies.append(f"{label} {100 * np.nanmean(values[-1][list(is_drawn)]):.1f} %")
+    return "Validation accuracy at the end: " + ", ".join(accuracies)

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,7 @@ class Profile(Logger):
         print(f"a profile of the steps {steps} is in {self.folder}", file=sys.stderr)
 
 
-TRACKERS: dict[str, type[Logger]] = {
+TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
     "tensorboard": TensorBoard,
     "wandb": WandB,
     "trackio": Trackio,

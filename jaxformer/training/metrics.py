@@ -1,4 +1,4 @@
-"""Per-example scores in, means with standard errors out. Averaged once, in float64."""
+"""Means of per-example scores with standard errors, averaged once, in float64."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from jaxformer.tasks.task import Scores
 
 
 class Mean(NamedTuple):
-    """A mean, the standard error of it (nan for a single value) and the number of values."""
+    """A mean, its standard error (nan for a single value) and the number of values."""
 
     mean: float
     sem: float
@@ -17,7 +17,7 @@ class Mean(NamedTuple):
 
 
 def weighted_mean(value, weight) -> Mean:
-    """sum(w v) / sum(w); the error is that of a ratio: sqrt(sum w^2 (v - mean)^2) / sum(w)."""
+    """Returns sum(w v) / sum(w) and its error, sqrt(sum w^2 (v - mean)^2) / sum(w) of a ratio."""
     value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
     n, total = int((weight > 0).sum()), weight.sum()
     if n == 0:
@@ -30,40 +30,45 @@ def weighted_mean(value, weight) -> Mean:
 
 
 def mean_of_batches(value, weight, size: int) -> Mean:
-    """The mean over batches of `size` examples of each batch's weighted mean.
+    """Returns the mean over batches of `size` examples of each batch's weighted mean.
 
-    It depends on the size: a batch with little to score counts as much as one with much.
+    It depends on the size: each batch counts the same, however many tokens it scores.
     """
     value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
-    cuts = np.arange(0, len(value), size)
-    total = np.add.reduceat(weight, cuts)
-    mean = np.add.reduceat(weight * value, cuts) / np.where(total > 0, total, 1)
+    starts = np.arange(0, len(value), size)
+    total = np.add.reduceat(weight, starts)
+    mean = np.add.reduceat(weight * value, starts) / np.where(total > 0, total, 1)
     return weighted_mean(mean, total > 0)
 
 
 def over_seeds(values) -> Mean:
-    """Mean and standard error over independent runs."""
+    """Returns mean and standard error over independent runs."""
     return weighted_mean(values, np.ones(len(values)))
 
 
 def means_of_members(
-    scores: Mapping[str, Scores], of_batches: Mapping[str, tuple[str, int]], part=None
+    scores: Mapping[str, Scores], means_of_batches: Mapping[str, tuple[str, int]], mask_MxB=None
 ) -> list[dict[str, Mean]]:
-    """Per member, the mean of each score over all examples, or over a part, (members, B).
+    """Returns, for each of M members, the mean of each score over B examples.
 
-    `of_batches`: name -> (score, size) of what is a mean over batches.
+    Args:
+      scores: {name: values and weights of shape (M, B)}.
+      means_of_batches: {metric: (score, examples per batch)} of metrics that average over batches.
+      mask_MxB: the examples that count; None for all.
     """
     values, weights = (
         {name: np.asarray(getattr(s, field)) for name, s in scores.items()}
         for field in Scores._fields
     )
-    part = np.ones_like(next(iter(weights.values()))) if part is None else np.asarray(part)
+    if mask_MxB is None:
+        mask_MxB = np.ones_like(next(iter(weights.values())))
+    mask_MxB = np.asarray(mask_MxB)
     return [
-        {name: weighted_mean(values[name][i], weights[name][i] * part[i]) for name in values}
+        {name: weighted_mean(values[name][i], weights[name][i] * mask_MxB[i]) for name in values}
         | {
-            name: mean_of_batches(values[score][i], weights[score][i] * part[i], size)
-            for name, (score, size) in of_batches.items()
+            name: mean_of_batches(values[score][i], weights[score][i] * mask_MxB[i], size)
+            for name, (score, size) in means_of_batches.items()
             if score in values
         }
-        for i in range(len(part))
+        for i in range(len(mask_MxB))
     ]

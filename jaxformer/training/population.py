@@ -1,7 +1,7 @@
 """Seeds and learning rates as members of one compiled program.
 
-Members are ordered with learning rates slowest, then seeds. Equal seeds have equal keys whatever
-the rate and the variant, so that variants are compared on the same draws.
+Members are ordered by learning rate, then by seed. Equal seeds have equal keys at every rate and in
+every variant of a config, so that variants are compared on the same random draws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,62 +16,64 @@ from jaxformer.core.errors import UserError, check_range
 from jaxformer.core.settings import MAX_SEED
 from jaxformer.training.metrics import Mean, over_seeds
 
-MOST_SEEDS = 100_000  # checked before a list of them is made
+MAX_SEEDS = 100_000  # checked before a list of them is made
 
 
 class Population(NamedTuple):
-    """Every seed at every learning rate."""
+    """The members of a run: every seed at every learning rate."""
 
     seeds: tuple[int, ...]
     rates: tuple[float, ...]
 
     @property
     def members(self) -> list[tuple[int, float]]:
+        """(seed, learning rate) of each member."""
         return [(seed, rate) for rate in self.rates for seed in self.seeds]
 
     def init_keys(self) -> jax.Array:
-        """(members,) keys of the initial parameters and the fixed mixing."""
+        """Returns (members,) keys of the initial parameters and the fixed mixing."""
         return jnp.stack([jax.random.fold_in(jax.random.key(s), 0) for s, _ in self.members])
 
     def data_keys(self) -> jax.Array:
-        """(members,) keys of the training streams."""
+        """Returns (members,) keys of the training data."""
         return jnp.stack([jax.random.fold_in(jax.random.key(s), 1) for s, _ in self.members])
 
     def learning_rates(self) -> jax.Array:
+        """Returns (members,) learning rates."""
         return jnp.asarray([rate for _, rate in self.members])
 
     def by_rate(self, values: Sequence) -> list[list]:
-        """One list a rate with an entry a seed."""
+        """Splits values of members into one list for each rate, with an entry for each seed."""
         n = len(self.seeds)
         return [list(values[i * n : (i + 1) * n]) for i in range(len(self.rates))]
 
     def choose(self, scores: Sequence[float]) -> list[bool]:
-        """Which members have the rate with the best mean score; ties go to the lower rate."""
+        """Returns which members have the rate with the best mean score, the lowest in a tie."""
         means = [np.mean(np.nan_to_num(group, nan=-np.inf)) for group in self.by_rate(scores)]
         order = sorted(range(len(means)), key=lambda i: (-means[i], self.rates[i]))
         return [rate == self.rates[order[0]] for _, rate in self.members]
 
     def reached(self, scores: Sequence[float], target: float) -> bool:
-        """Have all seeds of some learning rate reached the target?"""
+        """Returns whether all seeds of some learning rate reach the target."""
         return any(min(group) >= target for group in self.by_rate(scores))
 
 
 def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:
-    """The population of a config's seed, n_seeds and learning rates."""
+    """Returns the population of consecutive seeds at these learning rates."""
     check_seeds(n_seeds)
     check_range("seed", first_seed, 0, MAX_SEED - n_seeds)
     return of_seeds(range(first_seed, first_seed + n_seeds), rates)
 
 
 def of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Population:
-    """The population of seeds that are named one by one."""
+    """Returns the population of a list of seeds at these learning rates."""
     check_seeds(len(seeds))
     for seed in seeds:
         if not isinstance(seed, int):
             raise UserError(f"seeds must be whole numbers, got {seed!r}.")
         check_range("seed", seed, 0, MAX_SEED - 1)
     if len(set(seeds)) < len(seeds):
-        raise UserError(f"seeds has a seed twice: {seeds}; members of one seed are alike.")
+        raise UserError(f"seeds has a seed twice: {seeds}; members with the same seed are equal.")
     if not all(isinstance(rate, Real) and 0 < rate < np.inf for rate in rates) or not len(rates):
         raise UserError(f"optim.learning_rate must be positive numbers, got {rates}.")
     rates = tuple(float(rate) for rate in rates)
@@ -81,11 +83,11 @@ def of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Population:
 
 
 def check_seeds(n_seeds: int) -> None:
-    """Raises unless there are some, and no more than anybody could mean."""
-    check_range("n_seeds", n_seeds, 1, MOST_SEEDS)
+    """Raises unless the number of seeds is between 1 and MAX_SEEDS."""
+    check_range("n_seeds", n_seeds, 1, MAX_SEEDS)
 
 
 def over_chosen(metrics: Sequence[Mapping[str, Mean]], chosen: Sequence[bool]) -> dict[str, Mean]:
-    """Mean and standard error over the seeds of the chosen rate."""
-    kept = [m for m, yes in zip(metrics, chosen, strict=True) if yes]
-    return {name: over_seeds([m[name].mean for m in kept]) for name in kept[0]}
+    """Returns mean and standard error of each metric over the chosen members."""
+    members = [m for m, is_chosen in zip(metrics, chosen, strict=True) if is_chosen]
+    return {name: over_seeds([m[name].mean for m in members]) for name in members[0]}

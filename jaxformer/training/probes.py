@@ -1,9 +1,11 @@
-"""Numbers of the forward pass that a run logs at every step, beside the loss.
+"""Probes: numbers of the forward pass that a run logs at every step.
 
-A probe is a pattern over captured names and a function of the captured arrays.
+A probe is a pattern over activation addresses and a function of the matching activations. It is
+compiled into the training step, and its numbers are metrics of that step.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +15,13 @@ from jaxformer.core.errors import UserError, check_choice
 
 
 def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
-    """Mean Shannon entropy of an attention row over ln T: all layers, heads, rows and examples.
+    """Returns the mean Shannon entropy of an attention row, divided by ln T.
 
-    Every row counts as one of T visible tokens. With a mask: observables.causal_attention_entropy.
+    Each row counts as if all T tokens were visible. `observables.causal_attention_entropy` is the
+    one for causal masks.
+
+    Args:
+      weights: attention weights (B, H, T, T) of each layer.
     """
     rows = [
         jax.scipy.special.entr(w_BxHxTxT).sum(-1).mean() / jnp.log(w_BxHxTxT.shape[-1])
@@ -24,25 +30,27 @@ def full_attention_entropy(weights: list[jax.Array]) -> jax.Array:
     return jnp.stack(rows).mean()
 
 
+# name -> (pattern of addresses, function of the activations)
 PROBES = {"attention_entropy": (".*/attn/weights", full_attention_entropy)}
 
 
-def attach(model, probes: Sequence[str]):
-    """(params, tokens, positions) -> (logits, {probe: number}), or None without probes."""
+def attach(model: Any, probes: Sequence[str]) -> Any:
+    """Returns apply(params, tokens, positions) -> (logits, {probe: number}), or None."""
     for name in probes:
         check_choice("probe", name, PROBES)
     if not probes:
         return None
 
-    def probed(params, tokens, positions):
-        variables, kept = {"params": params}, ["intermediates"]
-        logits, state = model.apply(variables, tokens, positions, mutable=kept)
+    def apply_with_probes(params, tokens, positions):
+        logits, state = model.apply(
+            {"params": params}, tokens, positions, mutable=["intermediates"]
+        )
         if not state.get("intermediates"):
-            raise UserError(f"{type(model).__name__} records nothing that a probe could see.")
+            raise UserError(f"{type(model).__name__} has no activations that a probe could read.")
         numbers = {}
         for name in probes:
             pattern, function = PROBES[name]
             numbers[name] = function([*paths.select(state["intermediates"], pattern).values()])
         return logits, numbers
 
-    return probed
+    return apply_with_probes

@@ -1,10 +1,11 @@
-"""Which numbers of a layer count as healthy. Plain Python: the advisor needs them without jax.
+"""The ranges in which a layer's signal counts as healthy.
 
-    cosine      of two tokens: above 1 - EPSILON the tokens are all alike
-    keys        that a query sees, e to the entropy of its row: below KEYS it sees single tokens
-    gradient    of a block over that of the last block: within a factor of GRADIENT
+    cosine      between two tokens: above 1 - EPSILON all tokens are nearly equal
+    keys        exp of the entropy of an attention row: below KEYS a query sees single tokens
+    gradient    relative to that of the last block: within a factor of GRADIENT
 
-They are conventions: a trained network may leave them for good reasons.
+These are conventions: a trained network may leave them for good reasons. The module does not import
+jax, which the advisor (`theory.advise`) avoids.
 """
 
 import math
@@ -16,39 +17,47 @@ GRADIENT = 100.0
 
 
 def least_keys(length: int) -> float:
+    """Returns the lower end of the range of keys for sequences of `length` tokens."""
     return min(KEYS, length / 4)
 
 
 def outside(
     cosine: Sequence[float], keys: Sequence[float], gradient: Sequence[float], length: int
 ) -> dict[str, str]:
-    """{what is wrong: its worst number, where and beside its range}; empty if all is in range.
+    """Returns {problem: its worst value, block and range}; empty if all values are in range.
 
-    `cosine` and `gradient` begin with what enters block 0, `keys` with block 0. A number that is
-    not finite is left out: the loss tells of it.
+    Values that are not finite are left out: the loss shows them.
+
+    Args:
+      cosine: (L+1,) values, of the input of block 0 and after each of L blocks.
+      keys: (L,) values of the blocks.
+      gradient: (L+1,) values, as `cosine`.
+      length: tokens of a sequence.
     """
-    found = {}
-    alike, layer = max(_places(cosine[1:], -math.inf))
-    if alike > 1 - EPSILON:
-        found["tokens are alike"] = (
-            f"cosine {alike:.4f} after block {layer}; range: at most {1 - EPSILON:g}"
+    problems = {}
+    highest, layer = max(_finite(cosine[1:], -math.inf))
+    if highest > 1 - EPSILON:
+        problems["tokens are alike"] = (
+            f"cosine {highest:.4f} after block {layer}; range: at most {1 - EPSILON:g}"
         )
-    few, layer = min(_places(keys, math.inf))
-    if few < least_keys(length):
-        found["queries see few keys"] = (
-            f"{few:.2f} keys in block {layer}; range: at least {least_keys(length):g}"
+    fewest, layer = min(_finite(keys, math.inf))
+    if fewest < least_keys(length):
+        problems["queries see few keys"] = (
+            f"{fewest:.2f} keys in block {layer}; range: at least {least_keys(length):g}"
         )
-    low, layer = min(_places(gradient[1:], math.inf))
-    span = f"range: {1 / GRADIENT:g} to {GRADIENT:g}"
+    line = (
+        "{:.3g} of the last block's after block {}; " + f"range: {1 / GRADIENT:g} to {GRADIENT:g}"
+    )
+    low, layer = min(_finite(gradient[1:], math.inf))
     if low < 1 / GRADIENT:
-        found["gradients vanish"] = f"{low:.3g} of the last block's after block {layer}; {span}"
-    high, layer = max(_places(gradient[1:], -math.inf))
+        problems["gradients vanish"] = line.format(low, layer)
+    high, layer = max(_finite(gradient[1:], -math.inf))
     if high > GRADIENT:
-        found["gradients explode"] = f"{high:.3g} of the last block's after block {layer}; {span}"
-    return found
+        problems["gradients explode"] = line.format(high, layer)
+    return problems
 
 
-def _places(values: Sequence[float], missing: float) -> list[tuple[float, int]]:
-    """(value, number of the block)."""
+def _finite(values: Sequence[float], missing: float) -> list[tuple[float, int]]:
+    """Returns (value, number of the block) of finite values, or (missing, 0) if there are none."""
     finite = ((float(v), i) for i, v in enumerate(values) if math.isfinite(v))
     return [*finite] or [(missing, 0)]

@@ -1,4 +1,4 @@
-"""What a finished run found: the schema of result.json, written here and nowhere else."""
+"""The result of a finished run: the schema of result.json."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,43 +8,43 @@ from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.environment import environment
 from jaxformer.training.metrics import Mean
 
-# Left out of the file where a run has none.
+# Fields that the file leaves out if they are None.
 OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms", "performance")
 
 
 @dataclass(frozen=True)
 class Result:
-    """The numbers of a run, the settings behind them and the machine that made them."""
+    """The metrics of a run with its settings and its machine."""
 
-    config: Mapping[str, Any]  # whole
+    config: Mapping[str, Any]  # with all defaults
     overrides: Mapping[str, Any]
     config_hash: str
     scale: str
     seeds: Sequence[int]
     metrics: Mapping[str, Mean]  # over the seeds of the chosen members
-    # One entry a member: seed, learning_rate, metrics, diverged_at; a population also says chosen,
-    # reached_at, validation_accuracy, chosen_by and the validation score of that name.
+    # An entry for each member: seed, learning_rate, metrics, diverged_at. Members of a population
+    # also have chosen, reached_at, validation_accuracy, chosen_by and the score of that name.
     members: Sequence[Mapping[str, Any]]
-    baselines: Mapping[str, float]  # what trivial predictors score on the same set
+    baselines: Mapping[str, float]  # scores of trivial predictors on the same set
     parameters: Mapping[str, int]  # by label
     environment: Mapping[str, Any]
     seconds: Mapping[str, float]  # compile, run and cpu, over all sessions
-    steps: int | None = None  # that were trained
+    steps: int | None = None  # done
     diagnostics: Mapping[str, Any] | None = None  # of a sampler
-    alarms: Sequence[str] | None = None  # lines that say what went wrong without an error
-    trusted: bool | None = None  # are its chains?
-    doubts: Sequence[str] | None = None  # what speaks against them
+    alarms: Sequence[str] | None = None  # warnings, a line each
+    trusted: bool | None = None  # whether the sampler's chains can be trusted
+    doubts: Sequence[str] | None = None  # reasons against the chains
     performance: Mapping[str, float] | None = None  # of its last session (training/cost.py)
 
     def as_json(self) -> dict[str, Any]:
-        """The content of result.json."""
+        """Returns the content of result.json."""
         return {n: v for n, v in vars(self).items() if v is not None or n not in OPTIONAL}
 
 
 def validated(member: Mapping[str, Any]) -> tuple[str, Any]:
-    """The name and the value of the validation score that chose among learning rates.
+    """Returns name and value of the validation score that chooses the learning rate.
 
-    Results from before there was another one do not name it: it is the accuracy.
+    Members without the field `chosen_by` were chosen by accuracy.
     """
     name = member.get("chosen_by", "accuracy")
     return name, member.get(f"validation_{name}")
@@ -61,13 +61,13 @@ def result_of(
     parameters: Mapping[str, int] | None = None,
     **optional: Any,
 ) -> Result:
-    """The result of the run in a folder, whose config.json says the settings."""
-    held = workdir.read("config.json")
+    """Returns the result of a run, with the settings of the config.json in its folder."""
+    settings = workdir.read("config.json")
     return Result(
-        config=held["config"],
-        overrides=held["overrides"],
-        config_hash=held["config_hash"],
-        scale=held["config"]["arguments"]["scale"],
+        config=settings["config"],
+        overrides=settings["overrides"],
+        config_hash=settings["config_hash"],
+        scale=settings["config"]["arguments"]["scale"],
         seeds=list(seeds),
         metrics=metrics,
         members=members,
