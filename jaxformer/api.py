@@ -1,4 +1,4 @@
-"""`jaxformer.train`: a run without a config file, in a notebook or in a program of one's own."""
+"""`jaxformer.train`: a training run without a config file, in a notebook or a program."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,28 +33,28 @@ from jaxformer.training.user_optimizer import (
 )
 
 Rules = Iterable[tuple[str, str]]
-ALL: Rules = ((".*", "train"),)
-LEARNING_RATE = 1e-3
-# Fields of the settings for which `train` has words of its own; labels are those of `optimizer`.
-SAID_ELSEWHERE = ("batch_size", "steps", "learning_rate", "labels")
+TRAIN_EVERYTHING: Rules = ((".*", "train"),)
+DEFAULT_LEARNING_RATE = 1e-3
+# Fields of the settings that have their own argument of `train`.
+OWN_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What `train` gives back. Members are ordered by learning rate, then by seed."""
+    """The run that `train` returns. Members are ordered by learning rate, then by seed."""
 
     trained: Trained
-    folder: Path | None  # where it lies, if anywhere
-    finished: Result | None  # None: it was stopped
+    folder: Path | None
+    finished: Result | None  # None if the run was stopped
 
     @property
     def result(self) -> Result:
-        """Test scores of the chosen learning rate over the seeds, beside trivial predictors."""
+        """Test scores at the chosen learning rate over the seeds, and those of baselines."""
         if self.finished is None:
-            setup, step = self.trained.session.settings, int(self.trained.state.step)
+            settings, step = self.trained.session.settings, int(self.trained.state.step)
             raise UserError(
-                f"the run was stopped at step {step} of {setup.steps}: it has no result. The same "
-                "call goes on if it names a workdir; without one it starts anew."
+                f"the run was stopped at step {step} of {settings.steps}: it has no result. The "
+                "same call resumes it if it names a workdir; without one it starts from step 0."
             )
         return self.finished
 
@@ -64,56 +64,63 @@ class Run:
         return self.member(self.chosen()[0])
 
     def member(self, i: int) -> dict[str, Any]:
-        """The parameters of one member."""
+        """Returns the parameters of member i."""
         n = len(self.trained.session.setup.population.members)
         if not 0 <= i < n:
             raise UserError(f"the run has members 0 to {n - 1}, got {i}.")
         return jax.tree.map(lambda leaf: leaf[i], self.trained.params)
 
     def chosen(self) -> list[int]:
-        """The members with the learning rate that is best in validation; before any, the first."""
-        kept = self.trained.session.chosen(self.trained.state)
-        return [i for i, is_chosen in enumerate(kept) if is_chosen]
+        """Returns the members with the learning rate that is best in validation.
+
+        Before the first validation these are the members with the first rate.
+        """
+        chosen = self.trained.session.chosen(self.trained.state)
+        return [i for i, is_chosen in enumerate(chosen) if is_chosen]
 
     @property
     def curves(self) -> dict[str, np.ndarray]:
-        """{"step": (rows,), "loss": (rows, members), ..}; validation has steps of its own, so has
-        the signal, (rows, members, layers)."""
+        """The logged numbers: {"step": (rows,), "loss": (rows, members), ..}.
+
+        "validation_step" belongs to the arrays "validation_..", and "signal_step" to the arrays
+        "signal_.." of shape (rows, members, layers).
+        """
         rows = self.trained.session.workdir.rows()
         training = [row for row in rows if "loss" in row]
         names = training[0] if training else ("step", "loss")  # stopped before the first row
-        found = {name: np.array([row[name] for row in training], float) for name in names}
-        validated = [row for row in rows if "validation" in row]
-        found["validation_step"] = np.array([row["step"] for row in validated])
-        for name in validated[0]["validation"] if validated else ():
-            values = [row["validation"][name] for row in validated]
-            found[f"validation_{name}"] = np.array(values, float)
-        watched = [row for row in rows if "signal" in row]
-        if watched:
-            found["signal_step"] = np.array([row["step"] for row in watched])
-        for name in watched[0]["signal"] if watched else ():
-            found[f"signal_{name}"] = np.array([row["signal"][name] for row in watched], float)
-        return found
+        arrays = {name: np.array([row[name] for row in training], float) for name in names}
+        validations = [row for row in rows if "validation" in row]
+        arrays["validation_step"] = np.array([row["step"] for row in validations])
+        for name in validations[0]["validation"] if validations else ():
+            values = [row["validation"][name] for row in validations]
+            arrays[f"validation_{name}"] = np.array(values, float)
+        signals = [row for row in rows if "signal" in row]
+        if signals:
+            arrays["signal_step"] = np.array([row["step"] for row in signals])
+        for name in signals[0]["signal"] if signals else ():
+            arrays[f"signal_{name}"] = np.array([row["signal"][name] for row in signals], float)
+        return arrays
 
     def plot(self) -> Any:
-        """A matplotlib figure of the loss and the validation accuracy of the chosen members."""
+        """Returns a matplotlib figure of loss and validation accuracy of the chosen members."""
         session = self.trained.session
         name = type(session.setup.task).__name__
         chosen = [i in self.chosen() for i in range(len(session.setup.population.members))]
         baselines = self.finished.baselines if self.finished else {}
         from matplotlib import pyplot
 
-        figure = pyplot.figure()  # by pyplot, so that a notebook knows how to show it
-        pyplot.close(figure)  # and does so once
+        figure = pyplot.figure()  # registered with pyplot, so that a notebook can display it
+        pyplot.close(figure)  # displayed once, as the value of its cell
         return curves.curves({name: session.workdir.rows()}, baselines, {name: chosen}, figure)
 
     def __repr__(self) -> str:
         where = f" in {self.folder}" if self.folder else ""
         if self.finished is None:
             return f"Run(stopped at step {int(self.trained.state.step)}{where})"
-        shown = ("accuracy", "loss")
         means = [
-            f"{name} {v.mean:.4g}" for name, v in self.finished.metrics.items() if name in shown
+            f"{name} {value.mean:.4g}"
+            for name, value in self.finished.metrics.items()
+            if name in ("accuracy", "loss")
         ]
         return f"Run({', '.join(means)}, {self.finished.steps} steps{where})"
 
@@ -121,7 +128,7 @@ class Run:
 def train(
     task: Task,
     model: Any,
-    partition: Partition | Rules = ALL,
+    partition: Partition | Rules = TRAIN_EVERYTHING,
     *,
     steps: int,
     batch_size: int = 128,
@@ -136,26 +143,65 @@ def train(
     progress: bool = True,
     **settings: Any,
 ) -> Run:
-    """Trains a model on a task; `partition` says which parameters.
+    """Trains a model on a task and returns its scores, parameters and curves.
 
-    `learning_rate`: several are tried, validation chooses; 1e-3 by default. `seeds`: a number, or
-    which ones. `optimizer`: an AdamW or SGD of jaxformer.core.optim, an optax optimizer or
-    transformation, or {label: one of these}. `unfreeze`: ((step, rules), ..). `data`: sizes, or
-    a training source (jaxformer.tasks.source.Data). With `workdir` the run is saved regularly, and
-    the same call resumes it. `settings`: further fields of TrainSettings (log_every, eval_every,
-    target, probes, signal, members) and OptimSettings (schedule, warmup, clip).
+    All seeds and learning rates are trained in one compiled program, as members of a population.
+    A member whose loss is not finite keeps its last good state and does not stop the others.
 
-    A complete optimizer such as `optax.adamw(1e-2)` is used as it is: leave out `learning_rate`,
-    `schedule` and `warmup`; `clip` is 0 unless given. A transformation without a learning rate,
-    such as `optax.scale_by_adam()`, uses all of these. An optimizer that would train uphill is
-    refused. `optimizer_name` identifies optax transformations in a `workdir`: a call with another
-    name is refused. Without a name only the structure of their state is compared.
+    Example:
+
+        import jaxformer
+        from jaxformer.models.decoder import decoder
+        from jaxformer.tasks.retrieval import Retrieval
+
+        task = Retrieval(max_pairs=3, vocab=16)
+        sizes = dict(width=16, layers=2, heads=2, mlp_width=64)
+        model = decoder(vocab_size=task.vocab_size, length=task.length, **sizes)
+        rules = ((".*/(query|key)/.*", "frozen"), (".*", "train"))
+        run = jaxformer.train(task, model, rules, steps=20, batch_size=8, seeds=2)
+        run.result.metrics["accuracy"]  # Mean(mean, sem, n) over the seeds, on the test set
+        run.params["block_0"]["attn"]["query"]["kernel"]
+
+    Args:
+      task: the source of examples, and the loss (`jaxformer.tasks`).
+      model: a module of `jaxformer.models`, or a wrapped one, built for this task.
+      partition: (pattern, label) rules over parameter paths; the first full match wins, and
+        "frozen" is not trained. Default: everything is trained.
+      steps: training steps; no default.
+      batch_size: examples per step and member. Default 128.
+      learning_rate: one, or several among which validation chooses. It multiplies the schedule,
+        whose peak is 1. Default 1e-3.
+      seeds: a number of seeds 0, 1, .., or a list of them. Default 1.
+      optimizer: an AdamW or SGD of `jaxformer.core.optim`, an optax optimizer or transformation, or
+        {label: one of these}. Default AdamW with weight decay 1e-3. A complete optax optimizer such
+        as `optax.adamw(1e-2)` has its own learning rate: leave out `learning_rate`, `schedule` and
+        `warmup`; `clip` is then 0 unless given. A transformation without a rate, such as
+        `optax.scale_by_adam()`, uses all of these. An optimizer that would train uphill is refused.
+      optimizer_name: identifies optax transformations in a `workdir`; a call with another name is
+        refused. Without a name only the structure of their state is compared.
+      unfreeze: (step, rules) in increasing order; from this step on these rules hold. Default ().
+      data: sizes of the data sets (`DataSettings`), or a training source
+        (`jaxformer.tasks.source.Data`). Default: fresh training examples, 1,000 for each held-out
+        set.
+      workdir: a folder for rows, checkpoints and result. The same call resumes the run in it.
+        Default: nothing is saved.
+      devices: sizes of the mesh axes. Default: the batch is split over all devices.
+      progress: print parameter counts and a progress line. Default True.
+      **settings: fields of `TrainSettings` (log_every=10, eval_every=steps/10, members="map",
+        target, probes, signal, throughput, loss_chunk, accumulate) and of `OptimSettings`
+        (schedule="cosine", warmup=min(50, steps/4), clip=1.0). Intervals count steps.
+
+    Returns:
+      A `Run`: `result`, `params`, `curves`, `plot()`.
+
+    Raises:
+      UserError: an argument is wrong, the parts do not fit together, or all members diverged.
     """
     partition = partition if isinstance(partition, Partition) else Partition(partition)
     later = [(step, Partition(rules)) for step, rules in unfreeze]
-    known = _fields(settings)
-    _check(task, model)
-    specs = _specs(
+    fields_of = _split_settings(settings)
+    _check_model(task, model)
+    optimizers = _optimizers(
         optimizer,
         [partition, *(rules for _, rules in later)],
         lambda: shapes_of(model, task),
@@ -163,47 +209,49 @@ def train(
     )
     rates_given = {"learning_rate": learning_rate}
     rates_given |= {name: settings.get(name) for name in ("schedule", "warmup")}
-    has_rates = check_learning_rate(specs, rates_given)
-    often: dict[str, Any] = {"eval_every": max(steps // 10, 1)}
-    early: dict[str, Any] = {"warmup": min(50, steps // 4)}
+    has_rates = check_learning_rate(optimizers, rates_given)
+    train_defaults: dict[str, Any] = {"eval_every": max(steps // 10, 1)}
+    optim_defaults: dict[str, Any] = {"warmup": min(50, steps // 4)}
     if has_rates:
-        early = {"schedule": "constant", "warmup": 0, "clip": 0.0}
-    train_settings = TrainSettings(batch_size, steps, **(often | known[TrainSettings]))
-    optim_settings = OptimSettings(**(early | known[OptimSettings]))
-    default_rate = 1.0 if has_rates else LEARNING_RATE
+        optim_defaults = {"schedule": "constant", "warmup": 0, "clip": 0.0}
+    train_settings = TrainSettings(batch_size, steps, **(train_defaults | fields_of[TrainSettings]))
+    optim_settings = OptimSettings(**(optim_defaults | fields_of[OptimSettings]))
+    default_rate = 1.0 if has_rates else DEFAULT_LEARNING_RATE
     members = _population(seeds, default_rate if learning_rate is None else learning_rate)
     if len(members.rates) > 1 and not train_settings.eval_every:
         raise UserError(
-            f"validation chooses among the learning rates {members.rates}: with eval_every=0 there "
-            "is none. Give one learning rate, or an eval_every of at least 1."
+            f"validation chooses among the learning rates {members.rates}, and eval_every=0 turns "
+            "it off. Give one learning rate, or an eval_every of at least 1."
         )
     if data is None or isinstance(data, DataSettings):
         data = make_source(task, data or DataSettings(), batch_size)
 
     def transformation(rules: Partition) -> optax.GradientTransformation:
         factor = optim.schedule(optim_settings.schedule, steps, optim_settings.warmup)
-        return optim.optimizer(rules, specs, optim_settings.clip, factor)
+        return optim.optimizer(rules, optimizers, optim_settings.clip, factor)
 
-    setup = make_setup(
-        *(task, model, partition, transformation(partition), data, members),
-        *(train_settings, devices or DeviceSettings()),
-    )
+    tx, devices = transformation(partition), devices or DeviceSettings()
+    setup = make_setup(task, model, partition, tx, data, members, train_settings, devices)
     phases = make_phases(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
-    nouns = build.sections(task, model)
-    if isinstance(model, Started):  # the parameters are a part of what it is
-        nouns["model"]["params"] = model.fingerprint()
+    parts = build.sections(task, model)
+    if isinstance(model, Started):  # its initial parameters identify the run
+        parts["model"]["params"] = model.fingerprint()
     sections = {
-        **nouns,
+        **parts,
         "data": {"name": type(data).__name__, **build.json_fields(data)},
         "partition": partition.rules,
         "unfreeze": [(step, rules.rules) for step, rules in later],
-        "optim": asdict(optim_settings) | {"learning_rate": members.rates, "labels": repr(specs)},
+        "optim": asdict(optim_settings)
+        | {"learning_rate": members.rates, "labels": repr(optimizers)},
         "train": asdict(train_settings),
     }
-    held = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
+    config_json = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
     if workdir and (Path(workdir) / "config.json").exists():
-        _warn_of_unnamed(specs)
-    with open_workdir(workdir, held) if workdir else nullcontext(MemoryWorkdir(held)) as folder:
+        _warn_of_unnamed(optimizers)
+    opened = (
+        open_workdir(workdir, config_json) if workdir else nullcontext(MemoryWorkdir(config_json))
+    )
+    with opened as folder:
         if progress:
             counts = setup.counts()
             print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))
@@ -214,8 +262,8 @@ def train(
         return Run(trained, getattr(folder, "path", None), result)
 
 
-def _check(task: Task, model: Any) -> None:
-    """Raises unless the model is one, and was built for this task."""
+def _check_model(task: Task, model: Any) -> None:
+    """Raises UserError unless the model was built for this task."""
     check_model(model)
     spec = model.spec
     if spec.vocab_size != task.vocab_size or spec.length < task.length:
@@ -226,38 +274,38 @@ def _check(task: Task, model: Any) -> None:
         )
 
 
-def _fields(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
-    """The keyword arguments by the settings that have a field of their name."""
-    kinds = {
-        kind: [field.name for field in fields(kind) if field.name not in SAID_ELSEWHERE]
+def _split_settings(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
+    """Splits keyword arguments into the fields of TrainSettings and of OptimSettings."""
+    names_of = {
+        kind: [field.name for field in fields(kind) if field.name not in OWN_ARGUMENTS]
         for kind in (TrainSettings, OptimSettings)
     }
-    names = [name for found in kinds.values() for name in found]
+    names = [name for kind_names in names_of.values() for name in kind_names]
     for name in settings:
         if name not in names:
             hint = did_you_mean(name, names)
             raise UserError(f"train has no argument {name!r}.{hint} Further ones: {names}.")
     return {
-        kind: {name: settings[name] for name in found if name in settings}
-        for kind, found in kinds.items()
+        kind: {name: settings[name] for name in kind_names if name in settings}
+        for kind, kind_names in names_of.items()
     }
 
 
 def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> Population:
-    """The numbers may be NumPy's."""
-    said: Any = np.asarray(seeds).tolist()
-    several: list[float] = np.atleast_1d(rates).tolist()
-    if isinstance(said, list):
-        return of_seeds(said, several)
-    if not isinstance(said, int):
-        raise UserError(f"seeds must be a number of seeds, or which ones, got {seeds!r}.")
-    return population(0, said, several)
+    """Returns the population of seeds and rates, which may be numbers or arrays of NumPy."""
+    plain_seeds: Any = np.asarray(seeds).tolist()
+    plain_rates: list[float] = np.atleast_1d(rates).tolist()
+    if isinstance(plain_seeds, list):
+        return of_seeds(plain_seeds, plain_rates)
+    if not isinstance(plain_seeds, int):
+        raise UserError(f"seeds must be a number of seeds, or a list of them, got {seeds!r}.")
+    return population(0, plain_seeds, plain_rates)
 
 
-def _specs(
+def _optimizers(
     optimizer: Any, partitions: Sequence[Partition], shapes: Callable[[], Any], name: str | None
 ) -> dict[str, Any]:
-    """Returns {label: its optimizer} for all labels that are ever trained."""
+    """Returns {label: optimizer} for the labels that some phase trains."""
     labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
     if optimizer is None:
         optimizer = optim.AdamW(weight_decay=1e-3)
@@ -266,11 +314,11 @@ def _specs(
     return user_optimizers(optimizer, partitions, shapes, name)
 
 
-def _warn_of_unnamed(specs: Mapping[str, Any]) -> None:
+def _warn_of_unnamed(optimizers: Mapping[str, Any]) -> None:
     unnamed = [
         label
-        for label, spec in specs.items()
-        if isinstance(spec, UserOptimizer) and not spec.is_named
+        for label, optimizer in optimizers.items()
+        if isinstance(optimizer, UserOptimizer) and not optimizer.is_named
     ]
     if unnamed:
         print(
@@ -281,8 +329,8 @@ def _warn_of_unnamed(specs: Mapping[str, Any]) -> None:
 
 
 def _config_json(name: str, members: Population, sections: Mapping[str, Any]) -> dict[str, Any]:
-    """What config.json holds of a run that has no config file."""
+    """Returns the content of config.json for a run without a config file."""
     config = {"name": name, "recipe": "library", "arguments": {"scale": "own"}, **sections}
     config |= {"seed": members.seeds[0], "n_seeds": len(members.seeds), "seeds": members.seeds}
-    shown = {"config_file": "", "overrides": {}, "config_hash": config_hash(config)}
-    return {"config": config, **shown}
+    config_digest = config_hash(config)
+    return {"config": config, "config_file": "", "overrides": {}, "config_hash": config_digest}

@@ -1,4 +1,4 @@
-"""How a person watches a run: a line in a terminal, a pipe or a notebook, and a way to stop it."""
+"""The progress line of a run, its stopwatch, and the signals that stop it."""
 
 import functools
 import os
@@ -15,9 +15,11 @@ from jaxformer.core.text_format import duration
 
 
 class Line:
-    """A line that moves in a terminal and in a notebook; in a pipe it is printed now and then.
+    """A status line: updated in place in a terminal or notebook, printed in a pipe.
 
-    It is due every `live` seconds where it moves, every `printed` seconds in a pipe.
+    Args:
+      live: seconds between two updates in a terminal or notebook.
+      printed: seconds between two lines in a pipe.
     """
 
     def __init__(self, live: float = 0.2, printed: float = 10.0) -> None:
@@ -29,9 +31,11 @@ class Line:
         self.printed = -self.period
 
     def is_due(self) -> bool:
+        """Returns whether the period since the last update has passed."""
         return time.monotonic() - self.printed >= self.period
 
     def show(self, text: str) -> None:
+        """Replaces the line, or prints a new one in a pipe."""
         self.printed = time.monotonic()
         if self.notebook:
             self._show_in_notebook(text)
@@ -44,11 +48,11 @@ class Line:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Empties the line of a terminal, for something that is to stay."""
+        """Empties the line of a terminal, so that other output can be printed there."""
         self.close("\r\x1b[K")
 
     def close(self, ending: str = "\n") -> None:
-        """Ends the line of a terminal, so that what comes next begins a new one."""
+        """Ends the line of a terminal, so that the next output begins a new line."""
         if self.is_open:
             sys.stderr.write(ending)
             sys.stderr.flush()
@@ -64,29 +68,36 @@ class Line:
 
 
 class Progress:
-    """Step, numbers and the time that is left; says that it compiles, and why the run ended."""
+    """The progress line of a training: step, numbers and the remaining time.
+
+    Args:
+      steps: the last step.
+      start: the first step, of a resumed run the step of its checkpoint.
+      shown: False prints nothing.
+    """
 
     def __init__(self, steps: int, start: int, shown: bool = True):
         self.steps, self.start, self.text = steps, start, ""
         self.began = time.monotonic()
-        self.compiled: tuple[int, float] | None = None  # the first dispatch: its step, its end
+        self.compiled: tuple[int, float] | None = None  # step and time after the first dispatch
         self.line = Line() if shown else None
         if self.line and start < steps:
             self.line.show(f"step {start}/{steps}  compiling")
 
     def show(self, step: int, note: str = "", **numbers: float) -> None:
+        """Shows a step with its numbers and a note, when the line is due."""
         now = time.monotonic()
         self.compiled = self.compiled or (step, now)
-        words = [f"step {step}/{self.steps}"]
-        words += [f"{name} {value:.4g}" for name, value in numbers.items()]
-        self.text = "  ".join(filter(None, [*words, note]))
+        parts = [f"step {step}/{self.steps}"]
+        parts += [f"{name} {value:.4g}" for name, value in numbers.items()]
+        self.text = "  ".join(filter(None, [*parts, note]))
         if self.line and self.line.is_due():
             first, at = self.compiled
             left = (now - at) / max(step - first, 1) * (self.steps - step)
             self.line.show(self.text + (f"  about {duration(left)} left" if step > first else ""))
 
     def close(self, reason: str) -> None:
-        """The last line: where the run stands and why it ends there."""
+        """Shows the last line: the step, why the run ends, and the time it took."""
         if self.line and self.text:
             spent = duration(time.monotonic() - self.began)
             self.line.show(f"{self.text}  {reason}, {spent}")
@@ -96,8 +107,8 @@ class Progress:
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a request to stop; the second one stops at once.
 
-    In a job of submitit its notice, SUBMITIT_PREEMPT_SIGNAL, is such a request too, which may come
-    many times.
+    In a job of submitit its preemption signal, SUBMITIT_PREEMPT_SIGNAL, is such a request too. It
+    may come many times.
     """
 
     def __init__(self) -> None:
@@ -109,7 +120,7 @@ class Interrupt:
         for number in (signal.SIGINT, signal.SIGTERM, *[self.notice] * bool(self.notice)):
             try:
                 self._before[number] = signal.signal(number, self._note)
-            except ValueError:  # only the main thread may: elsewhere signals do what they did
+            except ValueError:  # only the main thread may set handlers
                 break
         return self
 
@@ -130,23 +141,24 @@ class Interrupt:
 
 
 def notice(environment: Mapping[str, str]) -> int:
-    """The signal by which a job of submitit hears that its time is up; 0 outside of one."""
-    named = environment.get("SUBMITIT_PREEMPT_SIGNAL", "")
-    if not (named or "SUBMITIT_EXECUTOR" in environment):
+    """Returns the signal that warns a submitit job of its time limit; 0 outside of a job."""
+    name = environment.get("SUBMITIT_PREEMPT_SIGNAL", "")
+    if not (name or "SUBMITIT_EXECUTOR" in environment):
         return 0
-    return int(getattr(signal, f"SIG{named or 'USR2'}", 0))
+    return int(getattr(signal, f"SIG{name or 'USR2'}", 0))
 
 
 class Stopwatch:
-    """Seconds of a run: compiling, everything else, and processor time, over all its sessions."""
+    """The seconds of a run over all its sessions: compiling, everything else, processor time."""
 
     def __init__(self) -> None:
-        self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}  # what earlier sessions took
+        self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}  # of earlier sessions
         self.began, self.cpu = time.monotonic(), time.process_time()
-        self.compiled = _compiling().seconds
+        self.compiled = _compile_timer().seconds
 
     def seconds(self) -> dict[str, float]:
-        compiling = _compiling().seconds - self.compiled
+        """Returns {"compile", "run", "cpu"} so far."""
+        compiling = _compile_timer().seconds - self.compiled
         now = {
             "compile": compiling,
             "run": time.monotonic() - self.began - compiling,
@@ -155,8 +167,8 @@ class Stopwatch:
         return {name: round(self.before[name] + now[name], 2) for name in now}
 
 
-class _Compiling:
-    """Seconds that this process has spent compiling since somebody first asked."""
+class _CompileTimer:
+    """Seconds that this process has spent compiling since the first stopwatch."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -168,12 +180,12 @@ class _Compiling:
 
 
 @functools.cache
-def _compiling() -> _Compiling:
-    """The one listener of this process: JAX keeps every one that it is given."""
-    return _Compiling()
+def _compile_timer() -> _CompileTimer:
+    """Returns the single listener of this process; JAX never removes a listener."""
+    return _CompileTimer()
 
 
 def _in_notebook() -> bool:
-    """Is there a Jupyter kernel to show things?"""
+    """Returns whether a Jupyter kernel can display output."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

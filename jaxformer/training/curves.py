@@ -58,7 +58,7 @@ def curves(
     highest = max((max(line.get_ydata(), default=0) for line in right.lines), default=1)
     top = 1.02 if not highest < 0.5 else 1.2 * highest
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
-    note = _note(line_counts, chosen is not None)
+    note = _note(line_counts, bool(chosen))
     figure_style.headed(
         figure, title or _default_title(runs, chosen), note, ([*legend.values()], [*legend])
     )

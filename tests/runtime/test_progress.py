@@ -14,7 +14,7 @@ def test_stopwatches_share_one_listener_and_each_counts_from_its_start(monkeypat
         register(listener)
 
     monkeypatch.setattr(jax.monitoring, "register_event_duration_secs_listener", counted_register)
-    progress._compiling.cache_clear()
+    progress._compile_timer.cache_clear()
     first = Stopwatch()
     jax.monitoring.record_event_duration_secs("/jax/core/compile/x", 2.0)
     second = Stopwatch()
