@@ -1,4 +1,4 @@
-"""A batch in parts: the gradient of the whole, and what cannot be cut is refused."""
+"""A batch in parts has the gradient of the whole batch; a batch that does not divide is refused."""
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +14,15 @@ ROWS, T = 12, 5
 
 
 def scores_of(trainable, frozen, batch):
-    """Of a linear model; the loss of an example is the mean over what is scored in it."""
+    """Returns a linear model's scores; an example's loss is the mean over its scored tokens."""
     out_BxT = jnp.tanh(batch.inputs @ trainable["w"]) * frozen
-    seen = {"size": (out_BxT**2).mean()}
-    return over_scored((out_BxT - batch.targets) ** 2, batch.weights), seen
+    probes = {"size": (out_BxT**2).mean()}
+    return over_scored((out_BxT - batch.targets) ** 2, batch.weights), probes
 
 
 @pytest.mark.parametrize("parts", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_the_gradient_is_that_of_the_whole_batch(parts):
-    """Examples weigh as many tokens as they score: the mean of the parts' means is another one."""
+    """Examples have different weights, so the mean of the parts' means would be wrong."""
     keys = jax.random.split(jax.random.key(0), 4)
     batch = Batch(
         jax.random.normal(keys[0], (ROWS, T)),
@@ -32,8 +32,8 @@ def test_the_gradient_is_that_of_the_whole_batch(parts):
     trainable, frozen = {"w": jax.random.normal(keys[3], (T, T))}, jnp.float32(0.7)
 
     def whole(trainable, frozen, batch):
-        scores, seen = scores_of(trainable, frozen, batch)
-        return token_weighted(scores), seen
+        scores, probes = scores_of(trainable, frozen, batch)
+        return token_weighted(scores), probes
 
     expected = jax.value_and_grad(whole, has_aux=True)(trainable, frozen, batch)
     found = jax.jit(in_parts(scores_of, parts))(trainable, frozen, batch)

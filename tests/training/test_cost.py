@@ -1,4 +1,4 @@
-"""The memory estimate: what it counts, how near it is, and the refusal."""
+"""The memory estimate: what it counts, its accuracy, and the refusal."""
 
 import jax
 import pytest
@@ -15,7 +15,7 @@ def built(*words):
 
 
 def test_state_is_counted_to_the_byte():
-    """Parameters, two moments of the trained ones, and four numbers: counts, rate, divergence."""
+    """It has parameters, two moments of the trained ones, and a few numbers for each member."""
     one = built()
     counts = one.partition.count(one.shapes())
     floats = counts["frozen"] + 3 * counts["train"]
@@ -24,7 +24,7 @@ def test_state_is_counted_to_the_byte():
     assert abs(three - 3 * cost.state_bytes(one)) <= 4 * 6
 
 
-def test_members_side_by_side_multiply_what_moves():
+def test_members_side_by_side_multiply_gradient_and_activations():
     one, map_, vmap = (
         cost.step_bytes(built(f"--config.n_seeds={n}", f"--config.train.members={how}"))
         for n, how in ((1, "map"), (3, "map"), (3, "vmap"))
@@ -32,8 +32,8 @@ def test_members_side_by_side_multiply_what_moves():
     assert map_ == one and vmap == 3 * one
 
 
-def test_remat_keeps_less():
-    """Of four layers, the inputs of all and the whole of one."""
+def test_remat_stores_less():
+    """With four layers it stores the inputs of all and everything inside one."""
     kept = cost.step_bytes(built("--config.model.layers=4"))
     less = cost.step_bytes(built("--config.model.layers=4", "--config.model.remat=True"))
     assert 0.25 * kept < less < 0.8 * kept
@@ -61,7 +61,7 @@ def test_a_population_that_does_not_fit_is_refused(monkeypatch, tmp_path, capsys
     assert "an unknown amount free" in cost.check_memory([Phase(1, built())])
 
 
-def test_free_memory_is_a_number_of_this_machine():
+def test_free_memory_is_plausible():
     free = cost.free_memory()
     assert free is None or 2**20 < free < 2**50
 
@@ -76,7 +76,7 @@ def test_free_memory_is_a_number_of_this_machine():
         ("model.mlp_width=10000000", "a population of 1 needs about"),
     ],
 )
-def test_sizes_are_checked_before_anything_is_made(field, said, words, tmp_path, capsys):
+def test_sizes_are_checked_before_anything_is_allocated(field, said, words, tmp_path, capsys):
     assert main([*tiny(f"--config.{field}"), f"--workdir={tmp_path / 'run'}", *words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Rows of a disk as batches: the same bits whenever and wherever they are read, each read once."""
+"""Batches of rows on disk have the same bits whenever they are read, and each row is read once."""
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +82,7 @@ def test_each_row_is_read_once_for_all_members_of_a_seed(monkeypatch):
     assert sum(read) == 18 * 2 * 4
 
 
-def test_text_is_no_constant_of_the_program():
+def test_the_text_is_not_a_constant_of_the_program():
     feed = SETUP.batch_at(NONE)
     program = jax.jit(feed.take).lower(feed.read(0), jnp.int32(0)).as_text()
     assert len(program) < 100_000  # the chain has 160,000 tokens

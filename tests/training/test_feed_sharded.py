@@ -1,5 +1,4 @@
-"""Rows of a disk on several devices or in several processes: the batches of one device, each row
-read where it is used."""
+"""Rows on disk make the same batches on several devices and processes; each reads its own rows."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""One training step of each model, as numbers.
+"""One training step of each model, compared with golden numbers.
 
-A change here means that configs which leave something at its default now mean something else:
-records of before the change are then of another experiment, and must be made again.
+A failure means that a default changed. Existing records then belong to another experiment and must
+be made again.
 """
 
 import json
@@ -26,15 +26,14 @@ CONFIGS = {
 }
 
 
-# The numbers of the configs in configs/mixit are those of these two settings, which are not the
-# ones that these configs have.
-SAID = {"data.split": "redraw", "model.mixing_scale": "head"}
+# The golden numbers of configs/mixit were made with these settings instead of those of the configs.
+MIXIT_SETTINGS = {"data.split": "redraw", "model.mixing_scale": "head"}
 
 
 def step_of(name):
-    """Loss, gradient, update and parameters after one step, each as one number."""
-    said = SAID if "/mixit/" in CONFIGS[name] else {}
-    setup = build.phases(flags.configured(CONFIGS[name], said))[0].setup
+    """Returns loss and norms of gradient, update and parameters after one step."""
+    settings = MIXIT_SETTINGS if "/mixit/" in CONFIGS[name] else {}
+    setup = build.phases(flags.configured(CONFIGS[name], settings))[0].setup
     before = setup.create()
     batch_at = setup.batch_at(jnp.zeros(1, jnp.uint32))
     after, metrics = jax.jit(lambda state: setup.step()(state, batch_at(0)))(before)
@@ -49,7 +48,7 @@ def step_of(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_step_is_what_it_was(name):
+def test_a_step_has_its_golden_numbers(name):
     golden = json.loads(GOLDEN.read_text())[name]
     for quantity, value in step_of(name).items():
         np.testing.assert_allclose(

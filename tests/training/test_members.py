@@ -1,4 +1,4 @@
-"""Members on devices of their own, alone and beside the other axes."""
+"""Members on separate devices, alone and combined with the other mesh axes."""
 
 import jax
 import pytest

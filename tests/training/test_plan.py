@@ -1,4 +1,4 @@
-"""What a dry run promises: operations of all members, memory, a time that is measured."""
+"""A dry run predicts the operations of all members, the memory and the time."""
 
 import json
 
@@ -21,7 +21,7 @@ def operations(*words):
 
 
 def test_members_multiply_the_operations_however_they_are_computed():
-    """XLA counts the body of a loop once: six members in turn looked as cheap as one."""
+    """XLA counts the body of a loop once, so it cannot count members in turn."""
     one = operations()
     for how in ("map", "vmap"):
         assert operations("--config.n_seeds=3", f"--config.train.members={how}") == 3 * one
@@ -29,7 +29,7 @@ def test_members_multiply_the_operations_however_they_are_computed():
 
 
 @pytest.mark.slow  # traces three programs
-def test_what_is_recomputed_is_no_operation_of_the_model():
+def test_recomputation_is_not_counted_as_operations_of_the_model():
     words = ("--config.model.remat=True", "--config.train.loss_chunk=4")
     assert operations(*words) > operations()
     assert cost.Throughput(phases(*words)[0].setup, 7).performance()["model_flops"] == operations()
@@ -47,7 +47,7 @@ def test_a_measured_plan_is_near_the_run(tmp_path, capsys):
     assert 0.85 < measured.memory / found["peak_memory"] < 1.15
 
 
-def test_what_trains_nothing_cannot_be_measured(capsys):
+def test_a_recipe_without_training_cannot_be_measured(capsys):
     assert main(["--config=configs/attention_paths/posterior.py:scale=tiny", "--measure"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--measure times a training step, of which the recipe 'posterior' has none" in line

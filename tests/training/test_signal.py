@@ -1,4 +1,4 @@
-"""The signal by layer: of networks that are known exactly, and along a run."""
+"""The signal by layer of networks whose signal is known exactly, and its rows in a run."""
 
 import contextlib
 import io
@@ -14,24 +14,16 @@ from experiments.ledger import curves
 from jaxformer.core.errors import UserError
 from jaxformer.core.paths import flatten, unflatten
 from jaxformer.core.settings import DataSettings, TrainSettings
-from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder
 from jaxformer.models.recall import recall
-from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.training import ranges, signal
+from tests.training.tiny import TASK, network
 
-TASK = Retrieval(max_pairs=3, vocab=16)
 SIZES = DataSettings(test_size=40, validation_size=40)
 SHORT = dict(steps=20, eval_every=10, batch_size=8, data=SIZES, progress=False, log_every=10)
 
 
-def small(**changes):
-    sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, width=16, layers=2, heads=4)
-    fan_in = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
-    return decoder(**sizes | dict(mlp_width=64) | fan_in | changes)
-
-
-SHARP = small(qk_init_std=2.0, layers=1)
+SHARP = network(qk_init_std=2.0, layers=1)
 
 
 def cosine_of(x_BxTxN):
@@ -41,9 +33,9 @@ def cosine_of(x_BxTxN):
     return np.mean([one[~np.eye(T, dtype=bool)].mean() for one in pairs])
 
 
-def test_blocks_that_add_nothing():
-    """Tokens stay as they entered, each row of attention is even, the gradient passes as it is."""
-    model, tokens = small(), jnp.arange(24).reshape(3, 8) % 16
+def test_blocks_that_add_nothing_leave_the_signal_unchanged():
+    """Cosines stay, each attention row is uniform, and the gradient is constant."""
+    model, tokens = network(), jnp.arange(24).reshape(3, 8) % 16
     params = model.init(jax.random.key(0), tokens)["params"]
     still = {p: x * (not p.endswith("kernel")) for p, x in flatten(params).items()}
     found = jax.jit(lambda p: signal.by_layer(model, p, tokens))(unflatten(still))
@@ -55,13 +47,13 @@ def test_blocks_that_add_nothing():
     np.testing.assert_allclose(found.gradient, np.ones(3), rtol=1e-6)
 
 
-def test_tokens_of_numpy_are_accepted():
-    signal.check(small(), np.zeros((2, 8), np.int64))
+def test_tokens_may_be_numpy_arrays():
+    signal.check(network(), np.zeros((2, 8), np.int64))
 
 
 @pytest.mark.slow
-def test_a_network_at_random_is_measured_as_by_hand():
-    """An encoder of one block: its activations, and its slope in forward mode."""
+def test_the_signal_of_a_random_encoder_equals_a_direct_computation():
+    """The direct one uses captured activations and forward-mode derivatives."""
     model = encoder(vocab_size=0, length=5, width=8, layers=1, heads=2, beta=1.5, sigma_v2=1.0)
     with jax.enable_x64(True):
         inputs = jax.random.normal(jax.random.key(0), (2, 5, 8), float)
@@ -87,12 +79,12 @@ def test_a_network_at_random_is_measured_as_by_hand():
     np.testing.assert_allclose(found.gradient, [size[0] / size[1], 1], rtol=1e-6)
 
 
-def test_what_has_no_signal_is_refused_in_one_line():
+def test_models_without_a_signal_are_refused_in_one_line():
     tokens = jnp.zeros((2, 4), int)
     memory = recall(vocab_size=16, length=4, width=8)
     for model, inputs, words in (
-        (small(mixer="mixit"), tokens, "needs softmax attention; Decoder has 'mixit'"),
-        (small(), tokens[:, :1], "two tokens or more"),
+        (network(mixer="mixit"), tokens, "needs softmax attention; Decoder has 'mixit'"),
+        (network(), tokens[:, :1], "two tokens or more"),
         (memory, tokens, "Recall"),
     ):
         with pytest.raises(UserError, match=words) as error:
@@ -102,7 +94,7 @@ def test_what_has_no_signal_is_refused_in_one_line():
         TrainSettings(signal=True, eval_every=0)
 
 
-def test_ranges():
+def test_values_outside_of_their_range_are_reported():
     good = dict(cosine=[1.0, 0.5, 0.9], keys=[20.0, 9.0], gradient=[500.0, 3.0, 1.0], length=64)
     assert ranges.outside(**good) == {}
     assert ranges.least_keys(16) == 4 and ranges.least_keys(128) == 8
@@ -120,15 +112,15 @@ def test_ranges():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The same run with the signal and without; few keys are in sight from the start."""
-    folder, said = tmp_path_factory.mktemp("signal") / "run", io.StringIO()
-    with contextlib.redirect_stderr(said):
+    """Returns the same run with and without the signal; few keys are visible from the start."""
+    folder, stderr = tmp_path_factory.mktemp("signal") / "run", io.StringIO()
+    with contextlib.redirect_stderr(stderr):
         watched = jaxformer.train(TASK, SHARP, signal=True, seeds=2, workdir=folder, **SHORT)
     plain = jaxformer.train(TASK, SHARP, seeds=2, **SHORT)
-    return watched, plain, folder, said.getvalue()
+    return watched, plain, folder, stderr.getvalue()
 
 
-def test_watching_changes_no_bit_and_is_in_the_record(runs):
+def test_the_signal_changes_no_bit_and_is_in_the_record(runs):
     watched, plain, folder, _ = runs
     jax.tree.map(np.testing.assert_array_equal, watched.trained.params, plain.trained.params)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -139,7 +131,7 @@ def test_watching_changes_no_bit_and_is_in_the_record(runs):
         "keys": (2, 1),
         "gradient": (2, 2),
     }
-    held = watched.trained.session.heldout.validation.inputs[: signal.SEQUENCES]
+    held = watched.trained.session.heldout.validation.inputs[: signal.LOGGED_SEQUENCES]
     now = jax.jit(lambda p: signal.by_layer(SHARP, p, held))(watched.member(1))
     np.testing.assert_allclose(seen[20]["cosine"][1], now.cosine, rtol=1e-5)
     metrics = watched.result.metrics
@@ -156,7 +148,7 @@ def test_watching_changes_no_bit_and_is_in_the_record(runs):
     assert [step for step, _ in kept["training"]["loss"]] == [10, 20]
 
 
-def test_a_range_that_is_left_is_said_once(runs):
+def test_a_range_that_is_left_is_reported_once(runs):
     lines = [line for line in runs[3].splitlines() if "warning" in line]
     assert len(lines) == 1
     assert lines[0].startswith("warning: step 0: queries see few keys in 2 of 2 members: ")

@@ -1,4 +1,4 @@
-"""The step: frozen bits stay, frozen gradients are not computed, a diverging member stops alone."""
+"""A training step keeps frozen bits, computes no frozen gradient, and stops diverging members."""
 
 from functools import partial
 
@@ -10,18 +10,15 @@ import pytest
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
-from jaxformer.models.decoder import decoder
-from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import Source
 from jaxformer.training.population import Population
 from jaxformer.training.step import create, make_evaluate, make_step
 from tests.optimised import optimised
+from tests.training.tiny import BATCH_SIZE, TASK, network
 
-TASK = Retrieval(max_pairs=3, vocab=16)
-SIZES = dict(vocab_size=16, length=9, width=16, layers=2, heads=2, mlp_width=64)
 STANDARD = Partition([(".*", "train")])
 FROZEN_QK = Partition([(".*/(query|key)/.*", "frozen"), (".*", "train")])
-SOURCE = Source(TASK, jax.random.key(5), 8, 0, 16, 16)
+SOURCE = Source(TASK, jax.random.key(5), BATCH_SIZE, 0, 16, 16)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -31,14 +28,19 @@ def batch_of(members, step=0):
     return jax.vmap(lambda key: SOURCE.batch_at(key, step, avoid))(keys)
 
 
-def population(partition, rates, clip=1.0, decay=0.1, members="vmap", sizes=SIZES):
-    model = decoder(**sizes, init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
-    spec = optim.AdamW(weight_decay=decay)
+def population(partition, rates, clip=1.0, decay=0.1, member_loop="vmap", **sizes):
+    """Returns the initial state, the step and the function of a model with these rates."""
+    model, spec = network(**sizes), optim.AdamW(weight_decay=decay)
     tx = optim.optimizer(partition, {"train": spec}, clip, optim.schedule("constant", 10, 0))
-    init = lambda key: model.init(key, jnp.zeros((1, 1), int))["params"]  # noqa: E731
-    apply = lambda p, x, at: model.apply({"params": p}, x, at)  # noqa: E731
+
+    def init(key):
+        return model.init(key, jnp.zeros((1, 1), int))["params"]
+
+    def apply(params, tokens, positions):
+        return model.apply({"params": params}, tokens, positions)
+
     state = create(init, partition, tx, Population((0,), tuple(rates)))
-    return state, make_step(apply, TASK, tx, members), apply
+    return state, make_step(apply, TASK, tx, member_loop), apply
 
 
 def test_frozen_leaves_keep_their_bits_and_the_others_move():
@@ -80,8 +82,7 @@ def test_the_gradient_norm_and_the_clip_do_not_see_frozen_leaves():
 
 
 def flops(partition, width=32):
-    sizes = SIZES | dict(width=width, mlp_width=4 * width)
-    state, step, _ = population(partition, [1e-2], sizes=sizes)
+    state, step, _ = population(partition, [1e-2], width=width, mlp_width=4 * width)
     return jax.jit(step).lower(state, batch_of(1)).compile().cost_analysis()["flops"]
 
 
@@ -96,9 +97,9 @@ def test_frozen_qk_saves_the_cost_of_its_weight_gradients():
     assert saved >= 0.8 * analytic
 
 
-@pytest.mark.parametrize("members", ["vmap", "map"])
-def test_a_diverging_member_keeps_its_last_good_state_and_stops_alone(members):
-    state, step, _ = population(STANDARD, [1e-2, 1e30], clip=0.0, members=members)
+@pytest.mark.parametrize("member_loop", ["vmap", "map"])
+def test_a_diverging_member_keeps_its_last_good_state_and_stops_alone(member_loop):
+    state, step, _ = population(STANDARD, [1e-2, 1e30], clip=0.0, member_loop=member_loop)
     step = jax.jit(step)
     for i in range(6):
         state, metrics = step(state, batch_of(2, i))
@@ -114,7 +115,7 @@ def test_a_diverging_member_keeps_its_last_good_state_and_stops_alone(members):
 def test_members_side_by_side_and_in_turn_agree_with_one_alone():
     losses = {}
     for how, rates in [("vmap", [1e-2, 3e-2]), ("map", [1e-2, 3e-2]), ("alone", [1e-2])]:
-        state, step, _ = population(STANDARD, rates, members="map" if how == "map" else "vmap")
+        state, step, _ = population(STANDARD, rates, member_loop="map" if how == "map" else "vmap")
         step = jax.jit(step)
         for i in range(3):
             batch = jax.tree.map(lambda x: x[: len(rates)], batch_of(2, i))  # noqa: B023
@@ -134,4 +135,4 @@ def test_evaluation_scores_every_example_of_every_member():
 
 def test_unknown_way_to_compute_members():
     with pytest.raises(UserError, match="Did you mean 'vmap'"):
-        population(STANDARD, [1.0], members="vmpa")
+        population(STANDARD, [1.0], member_loop="vmpa")

@@ -12,14 +12,12 @@ from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings
-from jaxformer.models.decoder import decoder
-from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.training.population import Population
 from jaxformer.training.setup import shapes_of
 from jaxformer.training.step import create, make_step
 from jaxformer.training.user_optimizer import check_learning_rate, probe, user_optimizers
+from tests.training.tiny import TASK, network
 
-TASK = Retrieval(max_pairs=3, vocab=16)
 SIZES = DataSettings(test_size=8, validation_size=8)
 SHORT = dict(steps=30, batch_size=8, eval_every=30, log_every=1, data=SIZES, progress=False)
 EVERYTHING = Partition(((".*", "train"),))
@@ -59,26 +57,20 @@ WITHOUT_RATE = {
 }
 
 
-def model():
-    sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, width=16, layers=1, heads=2)
-    fan_in = dict(init_std="fan_in", qk_init_std="fan_in", embed_init_std=1.0)
-    return decoder(**sizes | fan_in | dict(mlp_width=32))
-
-
 def losses(optimizer, learning_rate=1.0):
-    """The losses of training steps on one batch."""
-    network = model()
+    """Returns the losses of STEPS training steps on one batch."""
+    model = network(layers=1, mlp_width=32)  # each optimizer compiles its own program
     specs = user_optimizers(
-        {"train": optimizer}, [EVERYTHING], lambda: shapes_of(network, TASK), None
+        {"train": optimizer}, [EVERYTHING], lambda: shapes_of(model, TASK), None
     )
     assert check_learning_rate(specs, {}) == (learning_rate == 1.0)
     tx = optim.optimizer(EVERYTHING, specs, 0.0, optim.schedule("constant", STEPS, 0))
 
     def init(key):
-        return network.init(key, TASK.blank())["params"]
+        return model.init(key, TASK.blank())["params"]
 
     def apply(params, tokens, positions):
-        return network.apply({"params": params}, tokens, positions)
+        return model.apply({"params": params}, tokens, positions)
 
     keys = jax.random.split(jax.random.key(0), 8)
     examples = jax.vmap(TASK.example, in_axes=(0, None))(keys, 0)
@@ -124,7 +116,7 @@ def setups(monkeypatch):
 
 def call_train(**arguments):
     with pytest.raises(Reached):
-        jaxformer.train(TASK, model(), **SHORT | arguments)
+        jaxformer.train(TASK, network(), **SHORT | arguments)
 
 
 def test_a_complete_optimizer_is_used_as_it_is(setups):
@@ -143,7 +135,7 @@ def test_a_complete_optimizer_is_used_as_it_is(setups):
 
 
 def test_a_whole_run_with_a_complete_optimizer_learns():
-    run = jaxformer.train(TASK, model(), optimizer=optax.adamw(1e-2), **SHORT | dict(steps=60))
+    run = jaxformer.train(TASK, network(), optimizer=optax.adamw(1e-2), **SHORT | dict(steps=60))
     assert run.curves["loss"][-1, 0] < run.curves["loss"][0, 0] - 0.3
 
 
@@ -207,11 +199,11 @@ def test_weight_decay_does_not_hide_the_sign(name):
 )
 def test_what_cannot_train_is_refused_in_one_line(arguments, message):
     with pytest.raises(UserError, match=message) as error:
-        jaxformer.train(TASK, model(), **SHORT | arguments)
+        jaxformer.train(TASK, network(), **SHORT | arguments)
     assert "\n" not in str(error.value)
 
 
-def test_a_mask_by_path_sees_the_paths_of_the_model():
+def test_a_mask_by_path_sees_the_paths_of_the_network():
     def by_path(params):
         return {name: name.startswith("block") for name in params}
 
@@ -231,7 +223,7 @@ def test_a_name_identifies_an_optimizer_in_a_folder(setups, tmp_path, capsys):
     call_train(**named, optimizer_name="adamw-1e-2")
     assert "has no name" not in capsys.readouterr().err
     with pytest.raises(UserError, match="adamw-2e-2"):
-        jaxformer.train(TASK, model(), **SHORT | named, optimizer_name="adamw-2e-2")
+        jaxformer.train(TASK, network(), **SHORT | named, optimizer_name="adamw-2e-2")
 
 
 def test_an_optimizer_without_a_name_is_compared_by_its_state(setups, tmp_path, capsys):
@@ -243,4 +235,4 @@ def test_an_optimizer_without_a_name_is_compared_by_its_state(setups, tmp_path, 
     assert "warning: the optimizer of the label 'train' has no name" in warning
     assert "optimizer_name" in warning
     with pytest.raises(UserError, match="optax:unnamed"):
-        jaxformer.train(TASK, model(), workdir=tmp_path, optimizer=optax.sgd(1e-2), **SHORT)
+        jaxformer.train(TASK, network(), workdir=tmp_path, optimizer=optax.sgd(1e-2), **SHORT)
