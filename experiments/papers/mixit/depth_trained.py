@@ -13,7 +13,7 @@ from experiments.papers.outcome import Outcome, Training
 from jaxformer.capture import capture
 from jaxformer.core import optim
 from jaxformer.core.partition import Partition
-from jaxformer.data.tokens import find
+from jaxformer.data.tokens import folder_of
 from jaxformer.interp import observables
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.language import NextToken
@@ -49,7 +49,7 @@ def measure_covariance_trained(
     """
     _, batch_size, steps, _, n_seeds = training
     depth.check(depths, steps=steps, batch_size=batch_size, sequences=sequences, length=length)
-    is_prepared = bool(text) and find(text).is_dir()
+    is_prepared = bool(text) and folder_of(text).is_dir()
     task = (
         NextToken(tokens=text, window=length)
         if is_prepared
