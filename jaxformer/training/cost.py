@@ -153,7 +153,7 @@ def check_data(data: Data) -> None:
 
 
 def heldout_bytes(data: Data) -> int:
-    """Returns the bytes of test and validation set; 0 for user data, whose size is not known."""
+    """Returns the bytes of test and validation set; 0 for user data, whose size is unknown."""
     if not isinstance(data, Source):
         return 0
     return (data.test_size + data.validation_size) * _example_bytes(data)
@@ -336,7 +336,7 @@ class _Timer(Callback):
         self.dispatches.append((len(metrics["loss"]), seconds))
 
     def next_step(self, step: int) -> int:
-        # The first dispatch, which compiles, is one step: the time of a step is not known yet.
+        # The first dispatch, which compiles, is one step: no step has been timed yet.
         return EVERY_DISPATCH if step else 1
 
     def on_step(self, state: Any, step: int) -> bool:

@@ -75,8 +75,8 @@ def user_optimizers(
       shapes: returns the shapes of the model's parameters.
       name: the user's name for the transformations, or None.
     """
-    found = {label: as_transformation(given) for label, given in optimizers.items()}
-    of_optax = [label for label, tx in found.items() if _is_of_optax(tx)]
+    resolved = {label: as_transformation(given) for label, given in optimizers.items()}
+    of_optax = [label for label, tx in resolved.items() if _is_of_optax(tx)]
     if name is not None and not of_optax:
         raise UserError("optimizer_name names an optax transformation; optimizer is none.")
     if name is not None and (not isinstance(name, str) or not name.strip()):
@@ -91,9 +91,9 @@ def user_optimizers(
         tiny = _tiny_parameters(partition, shapes())
         labels = {label for _, label in partition.rules} - {FROZEN}
         for label in sorted(labels & {*of_optax}):
-            if _is_of_optax(found[label]):
-                found[label] = _probed(label, found[label], labels, partition, tiny, name)
-    return found
+            if _is_of_optax(resolved[label]):
+                resolved[label] = _probed(label, resolved[label], labels, partition, tiny, name)
+    return resolved
 
 
 def _is_of_optax(optimizer: Any) -> bool:

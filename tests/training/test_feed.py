@@ -17,7 +17,7 @@ from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
 from tests.training.recorder import Recorder
 
-NONE = jnp.zeros(1, jnp.uint32)
+NO_FINGERPRINTS = jnp.zeros(1, jnp.uint32)
 
 
 def built(n_seeds=2, rates=(1e-2, 1e-3), train_size=0):
@@ -41,14 +41,14 @@ def trained(state, feed, steps):
 
 def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
     monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 3)
-    feed = SETUP.batch_at(NONE)
+    feed = SETUP.batch_at(NO_FINGERPRINTS)
     assert feed.steps_per_read == 3 and [feed.left(step) for step in range(4)] == [3, 2, 1, 3]
     keys = SETUP.population.data_keys()
     for step in range(7):
         batch = feed.take(feed.read(step), jnp.int32(step))
         for member, key in enumerate(keys):
-            mine = SETUP.data.batch_at(key, step, NONE)
-            for got, expected, again in zip(batch, mine, feed(step), strict=True):
+            expected_batch = SETUP.data.batch_at(key, step, NO_FINGERPRINTS)
+            for got, expected, again in zip(batch, expected_batch, feed(step), strict=True):
                 np.testing.assert_array_equal(got[member], expected)
                 np.testing.assert_array_equal(again[member], expected)
     first, second = (np.asarray(feed(step).inputs) for step in (0, 1))
@@ -58,9 +58,9 @@ def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
 
 def test_stopping_anywhere_changes_no_bit(monkeypatch):
     monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 5)
-    whole, losses = trained(SETUP.create(), SETUP.batch_at(NONE), 13)
-    part, before = trained(SETUP.create(), SETUP.batch_at(NONE), 7)
-    again, after = trained(part, SETUP.batch_at(NONE), 13)
+    whole, losses = trained(SETUP.create(), SETUP.batch_at(NO_FINGERPRINTS), 13)
+    part, before = trained(SETUP.create(), SETUP.batch_at(NO_FINGERPRINTS), 7)
+    again, after = trained(part, SETUP.batch_at(NO_FINGERPRINTS), 13)
     assert before + after == losses and len(losses) == 13
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -73,7 +73,7 @@ def test_each_row_is_read_once_for_all_members_of_a_seed(monkeypatch):
         read.append(len(index))
         return rows(self, part, index, shift)
 
-    feed = SETUP.batch_at(NONE)
+    feed = SETUP.batch_at(NO_FINGERPRINTS)
     monkeypatch.setattr(NextToken, "rows", counted)
     monkeypatch.setattr(feed, "steps_per_read", 6)
     trained(SETUP.create(), feed, 12)
@@ -83,13 +83,13 @@ def test_each_row_is_read_once_for_all_members_of_a_seed(monkeypatch):
 
 
 def test_the_text_is_not_a_constant_of_the_program():
-    feed = SETUP.batch_at(NONE)
+    feed = SETUP.batch_at(NO_FINGERPRINTS)
     program = jax.jit(feed.take).lower(feed.read(0), jnp.int32(0)).as_text()
     assert len(program) < 100_000  # the chain has 160,000 tokens
 
 
 def test_a_finite_set_is_a_part_of_the_rows():
-    feed = built(1, (1e-3,), train_size=8).batch_at(NONE)
+    feed = built(1, (1e-3,), train_size=8).batch_at(NO_FINGERPRINTS)
     seen = [np.asarray(feed(step).inputs).reshape(4, 8) for step in range(4)]
     starts = {row.tobytes() for rows in seen[:2] for row in rows}
     assert len(starts) == 8  # an epoch of two steps sees each row once; the next one begins anew
@@ -98,6 +98,6 @@ def test_a_finite_set_is_a_part_of_the_rows():
 
 def test_a_step_inside_jit_is_refused():
     with pytest.raises(UserError, match="rows on disk cannot be read inside jit"):
-        jax.jit(SETUP.batch_at(NONE))(0)
+        jax.jit(SETUP.batch_at(NO_FINGERPRINTS))(0)
     with pytest.raises(UserError, match="NextToken reads its examples from a disk"):
         SETUP.task.example(jax.random.key(0), jnp.int32(0))

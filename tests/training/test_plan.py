@@ -11,12 +11,12 @@ from jaxformer.training import cost
 from tests.experiments.conftest import tiny
 
 
-def phases(*words):
-    return build.phases(parse(tiny(*words)).config)
+def phases(*flags):
+    return build.phases(parse(tiny(*flags)).config)
 
 
-def operations(*words):
-    setup = phases(*words)[0].setup
+def operations(*flags):
+    setup = phases(*flags)[0].setup
     return cost.matmul_flops(setup.step(), jax.eval_shape(setup.create), cost.batch_shapes(setup))
 
 
@@ -30,21 +30,21 @@ def test_members_multiply_the_operations_however_they_are_computed():
 
 @pytest.mark.slow  # traces three programs
 def test_recomputation_is_not_counted_as_operations_of_the_model():
-    words = ("--config.model.remat=True", "--config.train.loss_chunk=4")
-    assert operations(*words) > operations()
-    assert cost.Throughput(phases(*words)[0].setup, 7).performance()["model_flops"] == operations()
+    flags = ("--config.model.remat=True", "--config.train.loss_chunk=4")
+    assert operations(*flags) > operations()
+    assert cost.Throughput(phases(*flags)[0].setup, 7).performance()["model_flops"] == operations()
 
 
 @pytest.mark.slow  # trains, and scores twice
 def test_a_measured_plan_is_near_the_run(tmp_path, capsys):
-    words = [*tiny("--config.train.steps=200", "--config.train.eval_every=100")]
-    assert main([*words, "--measure"]) == 0
+    flags = [*tiny("--config.train.steps=200", "--config.train.eval_every=100")]
+    assert main([*flags, "--measure"]) == 0
     assert "(measured)" in capsys.readouterr().out
-    measured = cost.measured_plan(phases(*words[1:]), build.settings(parse(words).config))
-    assert main([*words, f"--workdir={tmp_path / 'run'}"]) == 0
-    found = json.loads((tmp_path / "run/result.json").read_text())["performance"]
-    assert measured.step_flops == found["model_flops"]
-    assert 0.85 < measured.memory / found["peak_memory"] < 1.15
+    measured = cost.measured_plan(phases(*flags[1:]), build.settings(parse(flags).config))
+    assert main([*flags, f"--workdir={tmp_path / 'run'}"]) == 0
+    performance = json.loads((tmp_path / "run/result.json").read_text())["performance"]
+    assert measured.step_flops == performance["model_flops"]
+    assert 0.85 < measured.memory / performance["peak_memory"] < 1.15
 
 
 def test_a_recipe_without_training_cannot_be_measured(capsys):
