@@ -6,19 +6,29 @@ each of them in the order of the list; a run calls them as follows:
     on_start(session)                       before the first step
     on_step(state, 0)                       if `at_start`, and only when the run is new
     on_program(program)                     before the first dispatch of a program
-    on_dispatch(first_step, metrics, ..)    after each dispatch, with the metrics of all its steps
+    on_dispatch(dispatch)                   after each dispatch, with the metrics of its steps
     on_step(state, step)                    at the steps that `next_step` names, and at the end
 
 A dispatch is one call of a compiled program that runs up to `loop.MAX_DISPATCH_STEPS` steps.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 EVERY_DISPATCH = 0
 AT_END = 2**62  # larger than any number of steps
+
+
+class Dispatch(NamedTuple):
+    """The steps of one call of a compiled program."""
+
+    first_step: int  # steps done before it
+    steps: int
+    metrics: Mapping[str, np.ndarray]  # {name: (steps, members)}
+    seconds: float
+    waiting_seconds: float  # in which the device waited for data
 
 
 class Callback:
@@ -32,21 +42,8 @@ class Callback:
     def on_program(self, program: Any) -> None:
         """Receives the jaxpr of a dispatch. The body of its loop is one step."""
 
-    def on_dispatch(
-        self,
-        first_step: int,
-        metrics: Mapping[str, np.ndarray],
-        seconds: float,
-        waiting_seconds: float,
-    ) -> None:
-        """Receives the metrics of the steps of a dispatch.
-
-        Args:
-          first_step: steps done before the dispatch.
-          metrics: {name: (steps, members)} values.
-          seconds: wall time of the dispatch.
-          waiting_seconds: the part of it in which the device waited for data.
-        """
+    def on_dispatch(self, dispatch: Dispatch) -> None:
+        """Receives the metrics of the steps of a dispatch, and the time it took."""
 
     def next_step(self, step: int) -> int:
         """Returns the step, after `step`, at which to call on_step.

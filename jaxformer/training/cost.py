@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 import timeit
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +37,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
-import numpy as np
 
 from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
@@ -48,7 +47,7 @@ from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.tasks.source import Data, Source
 from jaxformer.tasks.task import Batch
 from jaxformer.training import curves
-from jaxformer.training.callbacks import EVERY_DISPATCH, Callback
+from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 from jaxformer.training.loop import fit
 from jaxformer.training.population import Population
 from jaxformer.training.setup import Phase, Setup
@@ -325,31 +324,26 @@ class _Timer(Callback):
 
     def __init__(self) -> None:
         self.step_flops = 0.0
-        self.dispatches: list[tuple[int, float]] = []  # (steps, seconds)
+        self.dispatches: list[Dispatch] = []
 
     def on_program(self, program: Any) -> None:
         self.step_flops = program_flops(program)
 
-    def on_dispatch(
-        self, first_step: int, metrics: Mapping[str, np.ndarray], seconds: float, *_: float
-    ) -> None:
-        self.dispatches.append((len(metrics["loss"]), seconds))
+    def on_dispatch(self, dispatch: Dispatch) -> None:
+        self.dispatches.append(dispatch)
 
     def next_step(self, step: int) -> int:
         # The first dispatch, which compiles, is one step: no step has been timed yet.
         return EVERY_DISPATCH if step else 1
 
     def on_step(self, state: Any, step: int) -> bool:
-        spent = sum(seconds for _, seconds in self.dispatches[1:])
+        spent = sum(dispatch.seconds for dispatch in self.dispatches[1:])
         return len(self.dispatches) > 2 and spent > MEASURE_SECONDS
-
-    def steps(self) -> int:
-        return sum(steps for steps, _ in self.dispatches)
 
     def step_seconds(self) -> float:
         # The second dispatch is short too: its length was chosen by the time of compiling.
         timed = self.dispatches[2:] or self.dispatches[1:] or self.dispatches
-        return sum(seconds for _, seconds in timed) / sum(steps for steps, _ in timed)
+        return sum(d.seconds for d in timed) / sum(d.steps for d in timed)
 
 
 def measured_plan(phases: Sequence[Phase], settings: TrainSettings) -> Plan:
@@ -372,7 +366,7 @@ def measured_plan(phases: Sequence[Phase], settings: TrainSettings) -> Plan:
     jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.test))
     last.task.baselines(jax.device_get(heldout.test))
     checkpoint_seconds = _checkpoint_seconds(state, len(last.population.members))
-    seconds = process_seconds() + (settings.steps - timer.steps()) * step_seconds
+    seconds = process_seconds() + (settings.steps - int(state.step)) * step_seconds
     # Two validations and two checkpoints are part of the time of this process already.
     seconds += (math.ceil(settings.steps / settings.eval_every) - 2) * validation_seconds
     seconds += (CHECKPOINTS - 2) * checkpoint_seconds
@@ -437,17 +431,11 @@ class Throughput(Callback):
     def on_program(self, program: Any) -> None:
         self.flops, self.is_compiling = program_flops(program), True
 
-    def on_dispatch(
-        self,
-        first_step: int,
-        metrics: Mapping[str, np.ndarray],
-        seconds: float,
-        waiting_seconds: float,
-    ) -> None:
+    def on_dispatch(self, dispatch: Dispatch) -> None:
         if not self.is_compiling:
-            self.steps += len(metrics["loss"])
-            self.seconds += seconds
-            self.waiting_seconds += waiting_seconds
+            self.steps += dispatch.steps
+            self.seconds += dispatch.seconds
+            self.waiting_seconds += dispatch.waiting_seconds
         self.is_compiling = False
 
     def is_due(self) -> bool:

@@ -106,21 +106,28 @@ class WandB(Logger):
 
     def on_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows and self.run is None:
-            import wandb
-
-            self.run = wandb.init(
-                project=os.environ.get("WANDB_PROJECT", "jaxformer"),
-                name=self.folder.name,
-                id=re.sub(r"[^a-zA-Z0-9_-]", "-", self.folder.name),
-                resume="allow",
-                dir=str(self.folder),
-                config=dict(self.config),
-                mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
-                settings=wandb.Settings(silent=True, console="off"),
-            )
-            self.run.define_metric("*", step_metric="step")
+            self.run = self._start()
         for row in rows:
-            self.run.log({"step": row["step"], **dict(numbers(row))})
+            self._log(dict(numbers(row)), row["step"])
+
+    def _start(self) -> Any:
+        import wandb
+
+        run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "jaxformer"),
+            name=self.folder.name,
+            id=re.sub(r"[^a-zA-Z0-9_-]", "-", self.folder.name),
+            resume="allow",
+            dir=str(self.folder),
+            config=dict(self.config),
+            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        run.define_metric("*", step_metric="step")
+        return run
+
+    def _log(self, values: Mapping[str, float], step: int) -> None:
+        self.run.log({"step": step, **values})
 
     def on_result(self, result: Mapping[str, Any]) -> None:
         if self.run is not None:
@@ -132,32 +139,25 @@ class WandB(Logger):
             self.run.finish(quiet=True)
 
 
-class Trackio(Logger):
+class Trackio(WandB):
     """A run of trackio in RUN/trackio, or in TRACKIO_DIR if it is set."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]):
-        self.folder, self.config = folder, config
-        self.run: Any = None
+    def _start(self) -> Any:
+        os.environ.setdefault("TRACKIO_DIR", str(self.folder / "trackio"))  # read at import
+        import trackio
 
-    def on_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows and self.run is None:
-            os.environ.setdefault("TRACKIO_DIR", str(self.folder / "trackio"))
-            import trackio
+        project = os.environ.get("TRACKIO_PROJECT", "jaxformer")
+        config = dict(self.config)
+        return trackio.init(project, name=self.folder.name, resume="allow", config=config)
 
-            self.run = trackio.init(
-                project=os.environ.get("TRACKIO_PROJECT", "jaxformer"),
-                name=self.folder.name,
-                resume="allow",
-                config=dict(self.config),
-            )
-        for row in rows:
-            self.run.log(dict(numbers(row)), step=row["step"])
+    def _log(self, values: Mapping[str, float], step: int) -> None:
+        self.run.log(dict(values), step=step)
 
     def on_result(self, result: Mapping[str, Any]) -> None:
         if self.run is not None:
             means = {f"test/{name}": _mean(mean) for name, mean in result["metrics"].items()}
             values = {name: value for name, value in means.items() if value is not None}
-            self.run.log(values, step=result.get("steps") or 0)
+            self._log(values, result.get("steps") or 0)
 
     def close(self) -> None:
         if self.run is not None:

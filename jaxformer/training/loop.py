@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxformer.core import sharding
 from jaxformer.runtime.processes import agree
-from jaxformer.training.callbacks import EVERY_DISPATCH, Callback
+from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 
 MAX_DISPATCH_STEPS = 100
 MAX_DISPATCH_SECONDS = 1.0  # keeps rows and signals prompt
@@ -107,8 +107,9 @@ def fit(
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started
         step_seconds = seconds / n
+        dispatch = Dispatch(done, n, metrics, seconds, feed.waited - waited)
         for callback in callbacks:
-            callback.on_dispatch(done, metrics, seconds, feed.waited - waited)
+            callback.on_dispatch(dispatch)
         done += n
         due = [
             callback

@@ -21,7 +21,7 @@ from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
 from jaxformer.training.alarm import alarms
-from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Every
+from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch, Every
 from jaxformer.training.cost import CHECKPOINTS, Throughput
 from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import over_chosen
@@ -72,10 +72,8 @@ class Session(Callback):
         callbacks.append(Every(math.ceil(settings.steps / CHECKPOINTS), self.save))
         return [*callbacks, self]
 
-    def on_dispatch(
-        self, first_step: int, metrics: Mapping[str, np.ndarray], *_seconds: float
-    ) -> None:
-        self.record(first_step, metrics)
+    def on_dispatch(self, dispatch: Dispatch) -> None:
+        self.record(dispatch.first_step, dispatch.metrics)
 
     def next_step(self, step: int) -> int:
         return EVERY_DISPATCH

@@ -38,8 +38,8 @@ for mesh in MESHES:
     state = built.create()
     losses = []
     class Losses(Callback):
-        def on_dispatch(self, first_step, metrics, *seconds):
-            losses.extend(metrics["loss"][:, 0].tolist())
+        def on_dispatch(self, dispatch):
+            losses.extend(dispatch.metrics["loss"][:, 0].tolist())
 
     fit(state, built.step(), built.batch_at(built.data.heldout().fingerprints), steps=30,
         callbacks=[Losses()])

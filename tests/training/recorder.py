@@ -11,7 +11,7 @@ class Recorder(Callback):
     def __init__(self):
         self.steps, self.metrics = [], defaultdict(list)
 
-    def on_dispatch(self, first_step, metrics, seconds, waiting_seconds):
-        for name, values in metrics.items():
+    def on_dispatch(self, dispatch):
+        for name, values in dispatch.metrics.items():
             self.metrics[name] += [*values]
-        self.steps += range(first_step, first_step + len(values))
+        self.steps += range(dispatch.first_step, dispatch.first_step + dispatch.steps)

@@ -79,8 +79,8 @@ def counted(self, part, index, shift):
     return rows(self, part, index, shift)
 NextToken.rows = counted
 class Losses(Callback):
-    def on_dispatch(self, first_step, metrics, *seconds):
-        losses.extend(metrics["loss"].ravel().tolist())
+    def on_dispatch(self, dispatch):
+        losses.extend(dispatch.metrics["loss"].ravel().tolist())
 fit(setup.create(), setup.step(), feed, steps=10, callbacks=[Losses()])
 print(json.dumps([len(jax.devices()), read[:2], losses]))
 processes.finish()

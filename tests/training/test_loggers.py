@@ -114,7 +114,7 @@ def test_trackio_gets_every_number_at_its_step(tmp_path, monkeypatch):
         def finish(self):
             calls.append("finished")
 
-    def init(**options):
+    def init(project, **options):
         calls.append((options["name"], options["resume"]))
         return Run()
 
