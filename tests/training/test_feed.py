@@ -99,5 +99,5 @@ def test_a_finite_set_is_a_part_of_the_rows():
 def test_a_step_inside_jit_is_refused():
     with pytest.raises(UserError, match="rows on disk cannot be read inside jit"):
         jax.jit(SETUP.batch_at(NO_FINGERPRINTS))(0)
-    with pytest.raises(UserError, match="NextToken reads its examples from a disk"):
+    with pytest.raises(UserError, match="NextToken reads its examples from disk"):
         SETUP.task.example(jax.random.key(0), jnp.int32(0))
