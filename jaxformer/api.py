@@ -22,7 +22,7 @@ from jaxformer.models.pretrained_init import Started
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training import curves
-from jaxformer.training.population import Population, of_seeds, population
+from jaxformer.training.population import Population, population, population_of_seeds
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import make_phases, make_setup, shapes_of
@@ -296,7 +296,7 @@ def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> P
     plain_seeds: Any = np.asarray(seeds).tolist()
     plain_rates: list[float] = np.atleast_1d(rates).tolist()
     if isinstance(plain_seeds, list):
-        return of_seeds(plain_seeds, plain_rates)
+        return population_of_seeds(plain_seeds, plain_rates)
     if not isinstance(plain_seeds, int):
         raise UserError(f"seeds must be a number of seeds, or a list of them, got {seeds!r}.")
     return population(0, plain_seeds, plain_rates)

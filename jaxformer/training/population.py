@@ -62,10 +62,10 @@ def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Populat
     """Returns the population of consecutive seeds at these learning rates."""
     check_seeds(n_seeds)
     check_range("seed", first_seed, 0, MAX_SEED - n_seeds)
-    return of_seeds(range(first_seed, first_seed + n_seeds), rates)
+    return population_of_seeds(range(first_seed, first_seed + n_seeds), rates)
 
 
-def of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Population:
+def population_of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Population:
     """Returns the population of a list of seeds at these learning rates."""
     check_seeds(len(seeds))
     for seed in seeds:
