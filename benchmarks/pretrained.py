@@ -27,7 +27,7 @@ import numpy as np
 
 from experiments.papers.associations import blockwise, cutting, prompts
 from jaxformer import capture
-from jaxformer.capture import patching
+from jaxformer.interp.capture import patching
 from jaxformer.models.pretrained import Pretrained, PretrainedSpec
 from jaxformer.models.pretrained.rotary import Rotary
 

@@ -1,6 +1,6 @@
-"""What a config.json of Hugging Face calls what we have too. Nothing here needs jax."""
+"""Names in config.json files of Hugging Face and our names. This module does not import jax."""
 
-# transformers' names of activations -> ours.
+# {activation function in transformers: ours}
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",

@@ -1,7 +1,7 @@
-"""Optimizers: a unit-peak schedule, one typed spec a label, clip and decay inside the partition.
+"""Optimizers: a schedule with peak 1, a spec for each label, gradient clipping.
 
-The learning rate is not in here: `train.step` multiplies the update by the state's learning rate,
-so that a population can hold several in one compiled program.
+The learning rate is no part of the optimizer. `training.step` multiplies the update by the rate in
+the state, so that one compiled program trains a population with several rates.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from jaxformer.core.partition import Partition
 
 @dataclass(frozen=True)
 class AdamW:
-    """AdamW; the decay spares vectors (biases, norm gains), as Hugging Face's trainer does."""
+    """AdamW without decay of vectors (biases, norm gains), as in Hugging Face's trainer."""
 
     b1: float = 0.9
     b2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-    multiplier: float = 1.0  # of this label's learning rate
+    multiplier: float = 1.0  # factor of the learning rate for this label
 
     def __post_init__(self):
         for name in ("b1", "b2"):
@@ -42,7 +42,7 @@ class AdamW:
 
 @dataclass(frozen=True)
 class SGD:
-    """SGD with momentum; the decay is coupled (added to the gradient) and takes every leaf."""
+    """SGD with momentum. The decay is added to the gradient, of vectors too."""
 
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -62,7 +62,13 @@ class SGD:
 
 
 def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
-    """A factor with peak 1: linear warm-up over `warmup` steps, then constant or down to 0."""
+    """Returns a schedule with peak 1: a linear warm-up, then constant or down to 0.
+
+    Args:
+        name: "constant", "cosine" or "linear".
+        steps: length of the run.
+        warmup: steps of the warm-up.
+    """
     check_range("optim.warmup", warmup, 0)
     if warmup > steps:
         raise UserError(f"the warm-up ({warmup} steps) must not exceed the run ({steps} steps).")
@@ -81,9 +87,15 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
 def optimizer(
     partition: Partition, specs: Mapping[str, AdamW | SGD], clip: float, factor: optax.Schedule
 ) -> optax.GradientTransformation:
-    """Global clip over the trainable leaves, then each label's own transformation.
+    """Returns the optimizer of the trainable half: a global clip, then each label's transformation.
 
-    `clip=0` turns clipping off. The result descends: apply it as params + learning_rate * update.
+    Its updates descend: the new parameters are params + learning_rate * update.
+
+    Args:
+        partition: maps parameters to labels.
+        specs: {label: optimizer}.
+        clip: largest global norm of the gradient; 0 turns clipping off.
+        factor: the schedule.
     """
     check_range("optim.clip", clip, 0)
     by_label = {

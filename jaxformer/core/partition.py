@@ -1,11 +1,11 @@
-"""Which parameters are trained: ordered (pattern, label) rules over parameter paths.
+"""Partitions: ordered (pattern, label) rules that decide which parameters are trained.
 
     frozen_qk = Partition(((".*/(query|key)/.*", "frozen"), (".*", "train")))
 
-The first rule whose pattern matches the whole path gives the label. Every parameter must be covered
-and every rule must label something, so a renamed module or a misspelt rule is an error, not a
-silently different experiment. Labels other than "frozen" are trained; one object serves the
-optimizer, the priors of the sampler, the counts and the reports.
+The first rule whose pattern matches the whole path gives the label. An uncovered parameter and a
+rule without effect are errors, so that a misspelt rule cannot change an experiment silently. Labels
+other than "frozen" are trained. One partition serves the optimizer, the priors of the sampler, the
+counts and the reports.
 """
 
 import math
@@ -22,7 +22,14 @@ Params = Mapping[str, Any]
 
 
 class Partition:
-    """Ordered rules (pattern, label); see the module's docstring."""
+    """Labels of parameters by path.
+
+    Args:
+        rules: (pattern, label) pairs; the first match decides.
+
+    Example:
+        partition = Partition(((".*/(query|key)/.*", "frozen"), (".*", "train")))
+    """
 
     def __init__(self, rules: Iterable[tuple[str, str]]):
         self.rules = tuple((str(pattern), str(label)) for pattern, label in rules)
@@ -35,12 +42,12 @@ class Partition:
         return f"Partition({self.rules!r})"
 
     def label(self, path: str) -> str | None:
-        """The label of one path, None if no rule matches."""
+        """Returns the label of a path, None if no rule matches."""
         rule = self._first_rule(path)
         return None if rule is None else self.rules[rule][1]
 
     def labels(self, params: Params) -> dict[str, Any]:
-        """The tree of labels; raises on an uncovered parameter and on a rule without effect."""
+        """Returns the tree of labels; an uncovered parameter or an unused rule is an error."""
         flat = paths.flatten(params)
         chosen = {path: rule for path in flat if (rule := self._first_rule(path)) is not None}
         uncovered = [path for path in flat if path not in chosen]
@@ -57,7 +64,7 @@ class Partition:
         return paths.unflatten({path: self.rules[rule][1] for path, rule in chosen.items()})
 
     def split(self, params: Params) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(trainable, frozen): two pruned trees with the paths of the whole one."""
+        """Returns (trainable, frozen): two trees that together have all paths."""
         flat = paths.flatten(params)
         trainable = {p: leaf for p, leaf in flat.items() if self.label(p) != FROZEN}
         frozen = {p: leaf for p, leaf in flat.items() if self.label(p) == FROZEN}
@@ -65,11 +72,11 @@ class Partition:
 
     @staticmethod
     def merge(trainable: Params, frozen: Params) -> dict[str, Any]:
-        """The whole tree again."""
+        """Returns the complete tree of the two halves of `split`."""
         return paths.unflatten(paths.flatten(trainable) | paths.flatten(frozen))
 
     def count(self, params: Params) -> dict[str, int]:
-        """{label: number of parameters}; works on arrays and on shapes."""
+        """Returns {label: number of parameters} of a tree of arrays or shapes."""
         counts: dict[str, int] = {}
         flat = paths.flatten(params)
         for path, label in paths.flatten(self.labels(params)).items():
@@ -79,22 +86,26 @@ class Partition:
     def optimizer(
         self, transforms: Mapping[str, optax.GradientTransformation]
     ) -> optax.GradientTransformation:
-        """One transformation a label, for gradients of the trainable half."""
+        """Returns a transformation of the trainable half's gradient (`optax.multi_transform`).
+
+        Args:
+            transforms: {label: its transformation}.
+        """
         labels = {label for _, label in self.rules} - {FROZEN}
         for label in labels - set(transforms):
             hint = did_you_mean(label, transforms)
             raise UserError(f"no optimizer for the label {label!r}.{hint} Have: {[*transforms]}.")
 
         def labels_of(tree):
-            if not isinstance(tree, Mapping):  # optax's stand-in for a tree, when it maps states
+            if not isinstance(tree, Mapping):  # optax passes a placeholder when it maps states
                 return min(labels)
             return paths.map_with_path(lambda path, _: self.label(path), tree)
 
         return optax.multi_transform({label: transforms[label] for label in labels}, labels_of)
 
     def _first_rule(self, path: str) -> int | None:
-        hits = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))
-        return next(hits, None)
+        matching = (i for i, (pattern, _) in enumerate(self.rules) if paths.matches(pattern, path))
+        return next(matching, None)
 
     def _raise_idle(self, index: int, pattern: str, label: str, known: list[str]) -> None:
         shadowed = [path for path in known if paths.matches(pattern, path)]

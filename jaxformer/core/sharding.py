@@ -1,12 +1,14 @@
-"""One device or many: a mesh with four axes and path rules that say how parameters lie on it.
+"""The device mesh, and the shardings of parameters, states and batches on it.
 
-    members every device has some members of the population, whole, and no word of the others
+The mesh has four axes:
+
+    members each device holds some members of the population completely; they do not communicate
     data    copies of the model, each with a part of the batch
-    fsdp    the batch and the parameters are cut; a layer's weights are gathered when it is used
-    tensor  matrices are cut by columns (query, key, value, gate, in) or rows (out)
+    fsdp    batch and parameters are split; a layer's weights are gathered when it is used
+    tensor  matrices are split by columns (query, key, value, gate, in) or rows (out)
 
-The same program runs on every mesh, the one with a single device included: jit places what
-NamedShardings say and inserts the communication. (pjit is jit today, and pmap is superseded.)
+The same program runs on every mesh, also on a single device: jit follows the NamedShardings and
+inserts the communication.
 """
 
 import math
@@ -26,10 +28,11 @@ from jaxformer.core.errors import UserError
 
 AXES = ("members", "data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
-FREE = ("data", "members")  # axes of which 0 means as many devices as there is use for
+AUTOMATIC = ("data", "members")  # axes whose size is chosen if it is 0
 Axis = str | tuple[str, ...] | None  # one mesh axis, several, or none
 Rules = tuple[tuple[str, tuple[Axis, ...]], ...]
-# The first match decides; an axis that does not divide its dimension is left out.
+# {pattern: mesh axes of each dimension}. The first match decides. A mesh axis that does not divide
+# its dimension is left out.
 RULES: Rules = (
     (".*/(query|key|value|gate|in)/kernel", ("fsdp", "tensor")),
     (".*/out/kernel", ("tensor", "fsdp")),
@@ -48,19 +51,27 @@ def make_mesh(
     batch_size: int = 0,
     population: int = 1,
 ) -> Mesh:
-    """The mesh of all devices, or of those that have something to do.
+    """Returns a mesh of all devices, or of as many as can be used.
 
-    members=0 takes as many as divide the population. data=0 then takes those that the other axes
-    leave, as many as divide the batch (if that is given).
+    Args:
+        data: size of the axis; 0 takes the devices that the other axes leave, as many as divide the
+            batch.
+        fsdp: size of the axis.
+        tensor: size of the axis.
+        members: size of the axis; 0 takes as many devices as divide the population.
+        batch_size: examples in a batch; 0 if unknown.
+        population: number of members.
     """
     n, sizes = jax.device_count(), dict(data=data, fsdp=fsdp, tensor=tensor, members=members)
     for name, size in sizes.items():
-        if size < (0 if name in FREE else 1):
+        if size < (0 if name in AUTOMATIC else 1):
             raise UserError(
-                f"devices.{name} must be at least 1 ({', '.join(FREE)}: 0 for what is left), got "
+                f"devices.{name} must be at least 1 ({', '.join(AUTOMATIC)}: 0 for automatic), got "
                 f"{size}."
             )
-    members = members or _divisors(population, max(n // (max(data, 1) * fsdp * tensor), 1))[-1]
+    if not members:
+        available = max(n // (max(data, 1) * fsdp * tensor), 1)
+        members = _divisors(population, available)[-1]
     if population % members:
         possible = ", ".join(map(str, _divisors(population, n)))
         raise UserError(
@@ -72,66 +83,71 @@ def make_mesh(
         if jax.process_count() == 1:  # else a process would be left out
             data = max([d for d in range(1, data + 1) if batch_size % (d * fsdp) == 0], default=1)
     sizes = dict(members=members, data=data, fsdp=fsdp, tensor=tensor)
-    wanted, words = math.prod(sizes.values()), " x ".join(f"{k}={v}" for k, v in sizes.items())
-    if wanted > n:
-        raise UserError(f"a mesh of {words} needs {wanted} devices, this machine has {n}.")
+    needed, shape = math.prod(sizes.values()), " x ".join(f"{k}={v}" for k, v in sizes.items())
+    if needed > n:
+        raise UserError(f"a mesh of {shape} needs {needed} devices, this machine has {n}.")
     # Auto: jit decides the layout of intermediates (make_mesh gives Explicit axes by default).
-    devices = np.array(jax.devices()[:wanted]).reshape(*sizes.values())
+    devices = np.array(jax.devices()[:needed]).reshape(*sizes.values())
     if len({device.process_index for device in devices.flat}) < jax.process_count():
         raise UserError(
-            f"a mesh of {words} leaves out a process of this job, which has {jax.process_count()} "
-            f"processes and {n} devices: take devices.data=0."
+            f"a mesh of {shape} leaves out a process of this job, which has {jax.process_count()} "
+            f"processes and {n} devices: set devices.data=0."
         )
     return Mesh(devices, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
-def _divisors(n: int, most: int) -> list[int]:
-    return [d for d in range(1, min(n, most) + 1) if n % d == 0]
+def _divisors(n: int, largest: int) -> list[int]:
+    return [d for d in range(1, min(n, largest) + 1) if n % d == 0]
 
 
 def over_members(function: Callable, mesh: Mesh, ins: tuple, outs: Any) -> Callable:
-    """Inside jit: the function, called on every device with the members that lie there.
+    """Inside jit: maps a function of a population over the devices of the axis "members".
 
-    `ins` and `outs` say, as in vmap, which trees have a leading axis of members (0, or None).
+    Args:
+        function: a function of trees whose leading axis counts members.
+        mesh: the device mesh.
+        ins: for each argument 0 if it has a leading axis of members, otherwise None, as in vmap.
+        outs: the same for the result.
     """
     parts = mesh.shape["members"]
     if parts == 1:
         return function
 
     def spread(*arguments):
-        # (members, ..) -> (devices, members of a device, ..), of which jit cuts the first axis.
-        cut = [
-            _along(axes, tree, lambda x: x.reshape(parts, -1, *x.shape[1:]))
+        # (members, ..) -> (devices, members of a device, ..), whose first axis jit splits.
+        by_device = [
+            _map_members(axes, tree, lambda x: x.reshape(parts, -1, *x.shape[1:]))
             for axes, tree in zip(ins, arguments, strict=True)
         ]
-        found = jax.vmap(function, ins, outs, spmd_axis_name="members")(*cut)
-        return _along(outs, found, lambda x: x.reshape(-1, *x.shape[2:]))
+        results = jax.vmap(function, ins, outs, spmd_axis_name="members")(*by_device)
+        return _map_members(outs, results, lambda x: x.reshape(-1, *x.shape[2:]))
 
     return spread
 
 
-def _along(axes: Any, tree: Any, change: Callable) -> Any:
-    """The tree with its leaves changed where its prefix `axes` is 0 and not None."""
+def _map_members(axes: Any, tree: Any, change: Callable) -> Any:
+    """Changes the leaves of a tree where its prefix `axes` is not None."""
     return jax.tree.map(
         lambda axis, part: part if axis is None else jax.tree.map(change, part),
-        *(axes, tree),
+        axes,
+        tree,
         is_leaf=lambda axis: axis is None,
     )
 
 
 def check_batch(batch_size: int, sizes: Mapping[str, int], accumulate: int = 1) -> None:
-    """Raises unless the batch can be cut evenly; `sizes` is mesh.shape."""
+    """Raises a UserError unless the batch can be split evenly; `sizes` is mesh.shape."""
     parts = int(np.prod([sizes[axis] for axis in BATCH_AXES]))
     if batch_size % (parts * accumulate):
         times = f" times train.accumulate = {accumulate}" if accumulate > 1 else ""
         raise UserError(
             f"train.batch_size = {batch_size} is not a multiple of the {parts} devices over which "
-            f"the mesh cuts a batch (data x fsdp){times}."
+            f"the mesh splits a batch (data x fsdp){times}."
         )
 
 
 def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int = 0):
-    """How a parameter lies on the mesh; `lead` is 1 if it has a leading axis of members."""
+    """Returns the sharding of a parameter; `lead` is 1 if it has a leading axis of members."""
     axes = next(axes for pattern, axes in RULES if re.fullmatch(pattern, path))
     kept = []
     for size, axis in zip(shape[lead:], axes, strict=False):
@@ -142,8 +158,14 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int 
 
 
 def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
-    """The shardings of a `TrainState` of shapes: moments lie where their parameters do."""
-    whole = NamedSharding(mesh, P())
+    """Returns the shardings of a `TrainState`: moments lie where their parameters do.
+
+    Args:
+        state: a state of shapes.
+        tx: its optimizer.
+        mesh: the device mesh.
+    """
+    replicated = NamedSharding(mesh, P())
 
     def of(params):
         return paths.map_with_path(
@@ -151,11 +173,11 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
         )
 
     def of_moment(moment: Any, parameter: Any, sharding: NamedSharding) -> Any:
-        # A label's own optimizer has empty places where the other labels' parameters are.
+        # optax puts a MaskedNode where a parameter belongs to another label.
         if isinstance(moment, optax.MaskedNode):
             return moment
         # Adafactor's moments have other shapes than their parameters.
-        return sharding if moment.shape == parameter.shape else whole
+        return sharding if moment.shape == parameter.shape else replicated
 
     trainable = of(state.trainable)
     opt_state = optax.tree_map_params(
@@ -165,20 +187,20 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
         state.trainable,
         trainable,
         is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
-        transform_non_params=lambda _: whole,
+        transform_non_params=lambda _: replicated,
     )
     return state._replace(
-        step=whole,
+        step=replicated,
         trainable=trainable,
         frozen=of(state.frozen),
         opt_state=opt_state,
-        learning_rate=whole,
-        diverged_at=whole,
+        learning_rate=replicated,
+        diverged_at=replicated,
     )
 
 
 def place(tree: Any, like: Any) -> Any:
-    """Arrays of the host, laid out as the arrays of `like`; every process gives the whole."""
+    """Puts host arrays on devices with the shardings of `like`; each process has whole arrays."""
     return jax.tree.map(
         lambda x, old: jax.make_array_from_callback(
             old.shape, old.sharding, lambda index: np.asarray(x)[index]
@@ -190,24 +212,24 @@ def place(tree: Any, like: Any) -> Any:
 
 @jax.jit
 def copied(tree: Any) -> Any:
-    """The same arrays in memory of their own; one program for all."""
+    """Copies all arrays of a tree, in one compiled program."""
     return jax.tree.map(jnp.copy, tree)
 
 
 def everywhere(tree: Any, mesh: Mesh) -> Any:
-    """Inside jit: every device has the whole of these arrays."""
+    """Inside jit: replicates arrays on every device."""
     return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, P()))
 
 
 def shard_batch(batch: Any, mesh: Mesh) -> Any:
-    """Inside jit: (members, batch, ...) arrays are cut along the batch and the members."""
+    """Inside jit: splits (members, batch, ...) arrays along the members and the batch."""
     return jax.lax.with_sharding_constraint(
         batch, NamedSharding(mesh, P(_members(mesh), BATCH_AXES))
     )
 
 
 def _members(mesh: Mesh) -> str | None:
-    """The mesh axis on which members lie, if they are apart."""
+    """Returns the mesh axis of the members, None if its size is 1."""
     return "members" if mesh.shape["members"] > 1 else None
 
 

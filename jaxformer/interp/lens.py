@@ -1,10 +1,12 @@
-"""What parts of a network say about the next token, and how its heads read each other.
+"""Lenses: what parts of a network contribute to its logits, and how its heads compose.
 
-    logit_lens      the logits that each block's states would give if they were the last ones
-    attribution     how much of a logit each head and MLP writes, exactly
+    logit_lens      the logits of each block's states, as if they were the last block's
+    attribution     the exact contribution of each head and MLP to a logit
     qk, ov          the two maps of a head, N x N of rank K, as pairs of thin factors
     svd             the singular values and vectors of such a pair
-    composition     how strongly a head's query, key or value reads what an earlier head writes
+    composition     how strongly a head's query, key or value reads the output of an earlier head
+
+Shapes: B batch, T tokens, N width, H heads, K head width, V vocabulary, S states.
 
 (nostalgebraist 2020; Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".)
 """
@@ -29,99 +31,113 @@ KINDS = ("query", "key", "value")
 
 
 def logit_lens(model: Any, params: Any, *inputs: Any, names: str = STATES) -> dict[str, jax.Array]:
-    """{address of states: logits (B, T, V)}; the last block's are the model's own.
+    """Returns {address of states: logits (B, T, V)}.
 
-    Any model with addresses: the states are put in place of the last block's, and what follows it
-    (norm, unembedding) reads them. They need not be this model's own: see `read_out`.
+    The states replace those of the last block, which the final norm and the unembedding read. The
+    entry of the last block is the model's output.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        inputs: the model's inputs.
+        names: a pattern of residual states, such as `block_[0-9]+/(between|states)`.
     """
-    found = capture(model, params, *inputs, names=[names])
-    stacked = jnp.stack(list(found.values()))
-    return dict(zip(found, read_out(model, params, stacked, *inputs)))
+    states = capture(model, params, *inputs, names=[names])
+    stacked = jnp.stack(list(states.values()))
+    return dict(zip(states, read_out(model, params, stacked, *inputs)))
 
 
 def read_out(model: Any, params: Any, states_SxBxTxN: jax.Array, *inputs: Any) -> jax.Array:
-    """(S, B, T, V): logits of states as if each were the last block's; one compiled program."""
+    """Returns the logits (S, B, T, V) of states (S, B, T, N) as if each were the last block's."""
     return _reader(model)(params, states_SxBxTxN, inputs)
 
 
 @lru_cache(maxsize=8)
 def _reader(model: Any) -> Any:
     def read(params, states, inputs):
-        last = f"block_{_blocks(params) - 1}/states"
-        # The blocks before the last state do not reach the logits, and are not compiled.
+        last = f"block_{_count_blocks(params) - 1}/states"
+        # Earlier blocks do not affect the logits, so XLA removes them.
         return jax.lax.map(lambda x: intervene(model, params, *inputs, {last: x}), states)
 
     return jax.jit(read)
 
 
 class Attribution(NamedTuple):
-    """Of one number: parts {address: (B, T) or (B, T, H)} that add up to total - rest."""
+    """Contributions to a number: parts {address: (B, T) or (B, T, H)} that sum to total - rest."""
 
     parts: dict[str, jax.Array]
     total: jax.Array
-    rest: jax.Array  # biases
+    rest: jax.Array  # of the biases
 
 
 def attribution(
     model: Any, params: Any, *inputs: Any, metric: Callable[[jax.Array], jax.Array]
 ) -> Attribution:
-    """Direct logit attribution of a metric that is linear in the logits, such as one logit minus
-    another: what each head, each MLP and the embedding write into it, past all later blocks.
+    """Returns the direct contributions of heads, MLPs and embedding to a metric of the logits.
 
-    With the weights of attention and the factors of all norms held, the logits are an affine
-    function of what is written, so that slope times value is exact. Only for models whose branches
-    add to a stream that is normalised when it is read (pre-norm, or without norms).
+    With constant attention weights and norm factors the logits are an affine function of the
+    branches' outputs, so that slope times value is exact. The model must be pre-norm or without
+    norms.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        inputs: the model's inputs.
+        metric: a linear function of the logits (B, T, V) that returns a number, such as the
+            difference of two logits.
     """
     known = shapes(model, params, *inputs)
-    written = [a for a in known if re.fullmatch(WRITERS, a)]
-    _check_stream(model, known, written)
-    written.append("embedded")
-    held = [a for a in known if re.fullmatch(FACTORS, a)]
-    _, usual = run(model, params, *inputs, names=[re.escape(a) for a in (*written, *held)])
+    writers = [a for a in known if re.fullmatch(WRITERS, a)]
+    _check_stream(model, known, writers)
+    writers.append("embedded")
+    factors = [a for a in known if re.fullmatch(FACTORS, a)]
+    _, values = run(model, params, *inputs, names=[re.escape(a) for a in (*writers, *factors)])
 
-    def of(moved):
-        new = {re.escape(a): usual[a] for a in held}
-        new |= {re.escape(a): usual[a] + moved[a] for a in written}
+    def shifted_metric(shifts):
+        new = {re.escape(a): values[a] for a in factors}
+        new |= {re.escape(a): values[a] + shifts[a] for a in writers}
         return metric(intervene(model, params, *inputs, new))
 
-    zeros = {a: jnp.zeros_like(usual[a]) for a in written}
-    total, slopes = jax.value_and_grad(of)(zeros)
-    parts = {a: (slopes[a] * usual[a]).sum(-1) for a in written}
+    no_shifts = {a: jnp.zeros_like(values[a]) for a in writers}
+    total, slopes = jax.value_and_grad(shifted_metric)(no_shifts)
+    parts = {a: (slopes[a] * values[a]).sum(-1) for a in writers}
     return Attribution(parts, total, total - sum(part.sum() for part in parts.values()))
 
 
-def _check_stream(model: Any, known: Any, written: list[str]) -> None:
-    blocks = [int(a.split("/")[0].removeprefix("block_")) for a in written]
-    if not blocks or ("final_norm/factor" not in known and getattr(model.spec, "use_norm", True)):
+def _check_stream(model: Any, known: Any, writers: list[str]) -> None:
+    if not writers or ("final_norm/factor" not in known and getattr(model.spec, "use_norm", True)):
         raise UserError(
-            "attribution needs a stream to which heads and MLPs add, read by norms: "
+            "attribution needs a residual stream to which heads and MLPs add and which norms read; "
             f"{type(model).__name__} has none."
         )
 
 
 class Factors(NamedTuple):
-    """A map left @ right.T from the stream to itself, (N, K) each."""
+    """The map left @ right.T of the residual stream, as two factors (N, K)."""
 
     left: jax.Array
     right: jax.Array
 
 
 def qk(model: Any, params: Any, block: int, head: int) -> Factors:
-    """W_Q W_K^T: x_q (W_Q W_K^T) x_k^T is the score, up to rotary positions and 1/sqrt(K)."""
+    """Returns W_Q W_K^T of a head.
+
+    x_q (W_Q W_K^T) x_k^T is its score, without rotary positions and the factor 1/sqrt(K).
+    """
     return Factors(
         _head(model, params, block, "query", head), _head(model, params, block, "key", head)
     )
 
 
 def ov(model: Any, params: Any, block: int, head: int) -> Factors:
-    """W_V W_O: what the head writes is the attended mean of x times this."""
+    """Returns W_V W_O of a head, which maps the attended mean of x to the head's output."""
     value_NxK = _head(model, params, block, "value", head)
     kernel = _kernel(params, block, "out")
     return Factors(value_NxK, kernel.reshape(_heads(model), -1, kernel.shape[-1])[head].T)
 
 
 def svd(factors: Factors) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(u (N, K), s (K,), v (N, K)) of left @ right.T, through K x K matrices."""
+    """Returns (u (N, K), s (K,), v (N, K)) of left @ right.T; no N x N matrix is formed."""
     ql, rl = jnp.linalg.qr(factors.left)
     qr, rr = jnp.linalg.qr(factors.right)
     u, s, vt = jnp.linalg.svd(rl @ rr.T)
@@ -129,38 +145,44 @@ def svd(factors: Factors) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def composition(model: Any, params: Any, earlier: int, later: int, kind: str) -> np.ndarray:
-    """(H, H): |W_OV W| / (|W_OV| |W|) of each head of block `earlier` with each of `later`.
+    """Returns |W_OV W| / (|W_OV| |W|) of each earlier head (rows) with each later head, (H, H).
 
-    W is the later head's Q^T K side that reads queries ("query"), that reads keys ("key"), or its
-    OV map ("value"). Frobenius norms; the gains of norms in between are left out.
+    W is the map of the later head that reads the earlier one. The norms are Frobenius norms; the
+    gains of norm layers are left out.
+
+    Args:
+        model, params: a model and its parameters.
+        earlier: the block of W_OV.
+        later: the block of W.
+        kind: "query" (W = W_Q W_K^T), "key" (its transpose) or "value" (W_V W_O).
     """
     check_choice("kind of composition", kind, KINDS)
-    blocks = _blocks(params)
+    blocks = _count_blocks(params)
     if not 0 <= earlier < later < blocks:
         raise UserError(
             f"composition needs blocks 0 <= earlier < later < {blocks}, got {earlier} and {later}."
         )
     heads = range(_heads(model))
-    found = np.zeros((len(heads), len(heads)))
+    strength = np.zeros((len(heads), len(heads)))
     for i in heads:
         first = ov(model, params, earlier, i)
         for j in heads:
             second = ov(model, params, later, j) if kind == "value" else qk(model, params, later, j)
             if kind == "key":
                 second = Factors(second.right, second.left)
-            both = Factors(first.left, second.right @ (first.right.T @ second.left).T)
-            found[i, j] = norm(both) / (norm(first) * norm(second))
-    return found
+            product = Factors(first.left, second.right @ (first.right.T @ second.left).T)
+            strength[i, j] = norm(product) / (norm(first) * norm(second))
+    return strength
 
 
 def norm(factors: Factors) -> jax.Array:
-    """The Frobenius norm of left @ right.T, without forming it."""
+    """Returns the Frobenius norm of left @ right.T, without the product."""
     product = (factors.left.T @ factors.left) * (factors.right.T @ factors.right).T
     return jnp.sqrt(jnp.maximum(product.sum(), 0))
 
 
 def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Array:
-    """(N, K) of one head; queries that share keys and values get theirs."""
+    """Returns the weights (N, K) of a head; grouped queries share those of their keys."""
     heads = _heads(model)
     if not 0 <= head < heads:
         raise UserError(f"block_{block} has the heads 0 to {heads - 1}, got {head}.")
@@ -172,20 +194,19 @@ def _head(model: Any, params: Any, block: int, name: str, head: int) -> jax.Arra
 
 
 def _heads(model: Any) -> int:
-    """Of every block; the recall model has one and does not say so."""
+    """Returns the number of heads; the recall model has one and no field for it."""
     heads = getattr(model.spec, "heads", 1)
     if not isinstance(heads, int):
         raise UserError(f"{type(model).__name__} has no maps of heads from a stream to itself.")
     return heads
 
 
-def _blocks(params: Any) -> int:
-    """How many there are, whatever a model's numbers are called."""
+def _count_blocks(params: Any) -> int:
     return sum(bool(re.fullmatch(r"block_\d+", name)) for name in params)
 
 
 def _kernel(params: Any, block: int, name: str) -> jax.Array:
     flat, path = paths.flatten(params), f"block_{block}/attn/{name}/kernel"
     if path not in flat:
-        raise UserError(f"this model has no {path}, which its head's maps are made of.")
+        raise UserError(f"this model has no {path}, which the maps of a head need.")
     return jnp.asarray(flat[path])

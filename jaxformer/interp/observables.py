@@ -1,6 +1,7 @@
-"""What a hidden state or an attention map looks like, in one number an example.
+"""Numbers that summarise hidden states and attention maps.
 
-Pure functions of captured arrays; (B, ...) -> (B,) averaged over layers' heads and tokens.
+Pure functions of captured arrays (B, ...). Most return (B,), the mean over heads and tokens.
+Shapes: B batch, T tokens, H heads, N width, X = B T.
 """
 
 import jax
@@ -8,40 +9,39 @@ import jax.numpy as jnp
 
 
 def causal_attention_entropy(weights_BxHxTxT: jax.Array) -> jax.Array:
-    """Mean Shannon entropy of a causal attention row over ln(number of visible tokens), (B,).
+    """Returns the mean entropy of causal attention rows over ln(number of visible tokens), (B,).
 
-    1 is uniform attention, 0 looks at one token. Row 0, which sees one token, is left out. Fixed
-    mixing has negative entries and no entropy. For models without a mask: training.probes.
+    1 is uniform attention, 0 attends to one token. Row 0 sees one token and is left out. Fixed
+    mixing has negative entries and no entropy. `training.probes` has attention without a mask.
     """
     length = weights_BxHxTxT.shape[-1]
     p = weights_BxHxTxT
     nats_BxHxT = -jnp.where(p > 0, p * jnp.log(jnp.where(p > 0, p, 1)), 0).sum(-1)
-    most_T = jnp.log(jnp.arange(2, length + 1))
-    return (nats_BxHxT[..., 1:] / most_T[None, None]).mean((1, 2))
+    max_nats_T = jnp.log(jnp.arange(2, length + 1))
+    return (nats_BxHxT[..., 1:] / max_nats_T[None, None]).mean((1, 2))
 
 
 def token_cosine(states_BxTxN: jax.Array) -> jax.Array:
-    """Mean cosine between the states of different tokens, (B,): 1 is rank collapse."""
+    """Returns the mean cosine between states of different tokens, (B,); 1 is rank collapse."""
     norms_BxTx1 = jnp.linalg.norm(states_BxTxN, axis=-1, keepdims=True)
     return _mean_pair(states_BxTxN / jnp.maximum(norms_BxTx1, 1e-30))
 
 
 def token_covariance(states_BxTxN: jax.Array) -> jax.Array:
-    """Mean covariance over features between different tokens, (B,): version B's Table 6.
+    """Returns the mean covariance over features between different tokens, (B,).
 
-    C = cov of the rows of H (m x n); its mean off-diagonal entry mixes scale with similarity, so
-    report it beside `token_cosine`.
+    It is the mean off-diagonal entry of the covariance of rows (Table 6 of version B of the MixiT
+    paper). It depends on scale and similarity; `token_cosine` depends on similarity only.
     """
     centred = states_BxTxN - states_BxTxN.mean(-1, keepdims=True)
     return _mean_pair(centred) / (states_BxTxN.shape[-1] - 1)
 
 
 def dimensions(states_BxTxN: jax.Array) -> jax.Array:
-    """How many directions the states of all tokens fill, the participation ratio of their variance.
+    """Returns the participation ratio (tr C)^2 / tr C^2 of the covariance C over all tokens.
 
-    (tr C)^2 / tr C^2 of the covariance C over tokens: k if the variance lies equally in k
-    orthogonal directions, 1 if all states lie on a line, 0 if all are one. A number for the batch,
-    not for each example.
+    It is k if k orthogonal directions have equal variance, 1 if all states lie on a line, 0 if all
+    are equal. The result is one number for the batch.
     """
     states_XxN = states_BxTxN.reshape(-1, states_BxTxN.shape[-1])
     centred_XxN = states_XxN - states_XxN.mean(0, keepdims=True)
@@ -51,35 +51,39 @@ def dimensions(states_BxTxN: jax.Array) -> jax.Array:
 
 
 def _mean_pair(x_BxTxN: jax.Array) -> jax.Array:
-    """The mean of x_s . x_t over s != t."""
+    """Returns the mean of x_s . x_t over s != t, (B,)."""
     length = x_BxTxN.shape[1]
     total_B = (x_BxTxN.sum(1) ** 2).sum(-1) - (x_BxTxN**2).sum((1, 2))
     return total_B / (length * (length - 1))
 
 
 def after_previous(tokens_BxT: jax.Array) -> jax.Array:
-    """The position after the last earlier occurrence of the same token, (B, T); -1: there is none.
+    """Returns the position after the last earlier occurrence of the same token, (B, T), or -1.
 
-    An induction head attends from t to it: what followed this token the last time.
+    An induction head attends from t to this position.
     """
     length = tokens_BxT.shape[1]
-    place_T = jnp.arange(length, dtype=jnp.int32)
-    earlier_TxT = place_T[None] < place_T[:, None]
+    position_T = jnp.arange(length, dtype=jnp.int32)
+    earlier_TxT = position_T[None] < position_T[:, None]
     same_BxTxT = (tokens_BxT[:, :, None] == tokens_BxT[:, None]) & earlier_TxT[None]
-    last_BxT = jnp.where(same_BxTxT, place_T[None, None], -1).max(-1)
+    last_BxT = jnp.where(same_BxTxT, position_T[None, None], -1).max(-1)
     return jnp.where(last_BxT < 0, -1, last_BxT + 1)
 
 
 def attention_to(
     weights_BxHxTxT: jax.Array, sources_BxT: jax.Array, counted_BxT: jax.Array
 ) -> jax.Array:
-    """Mean attention of each head from the counted positions to their sources, (H,).
+    """Returns the mean attention of each head to given source positions, (H,).
 
     With sources t - 1 it is the previous-token score, with `after_previous` the induction score.
-    Positions whose source is negative do not count; nan if none does.
+
+    Args:
+        weights_BxHxTxT: attention weights.
+        sources_BxT: the source of each query position; negative ones do not count.
+        counted_BxT: which query positions count. The result is nan if none does.
     """
     counted_BxT = counted_BxT & (sources_BxT >= 0)
     index_Bx1xTx1 = jnp.maximum(sources_BxT, 0)[:, None, :, None]
-    found_BxHxT = jnp.take_along_axis(weights_BxHxTxT, index_Bx1xTx1, axis=-1)[..., 0]
-    total_H = jnp.where(counted_BxT[:, None], found_BxHxT, 0).sum((0, 2))
+    attention_BxHxT = jnp.take_along_axis(weights_BxHxTxT, index_Bx1xTx1, axis=-1)[..., 0]
+    total_H = jnp.where(counted_BxT[:, None], attention_BxHxT, 0).sum((0, 2))
     return total_H / counted_BxT.sum()

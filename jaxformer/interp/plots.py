@@ -1,4 +1,4 @@
-"""Pictures of what was captured, with the tokens on the axes."""
+"""Heat maps of captured activations, with tokens on the axes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.runtime import figure_style
 
 SEQUENTIAL, DIVERGING = "Blues", figure_style.SIGNED
-LEAST = 1.5  # inches, for the words beside few rows
+MIN_HEIGHT = 1.5  # inches, so that labels fit beside few rows
 
 
 @figure_style.styled
@@ -22,25 +22,35 @@ def heat(
     label: str = "",
     file: str | Path | None = None,
 ) -> Any:
-    """A heat map, a figure of matplotlib; white is zero if the values have both signs.
+    """Draws a heat map; white is zero if the values have both signs, NaN stays blank.
 
-    Rows and columns are named: tokens ("' the'"), blocks ("block_3") or heads. NaN stays blank.
+    Args:
+        values_RxC: the values.
+        rows: names of the rows, such as tokens, blocks or heads.
+        columns: names of the columns.
+        title: the title of the figure.
+        label: the label of the colour bar.
+        file: where to save the figure (png, pdf or svg); not saved if None.
+
+    Returns:
+        A matplotlib figure.
     """
     values = np.asarray(values_RxC, float)
     if values.shape != (len(rows), len(columns)):
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    wide = 1.2 + 0.16 * len(columns)
-    wide = next(
-        (width for width in (figure_style.COLUMN, figure_style.PAGE) if wide <= width), wide
-    )
-    figure, panels = figure_style.panels(1, 1, (wide, max(0.7 + 0.12 * len(rows), LEAST)))
+    needed = 1.2 + 0.16 * len(columns)
+    standard = (figure_style.COLUMN, figure_style.PAGE)
+    width = next((width for width in standard if needed <= width), needed)
+    figure, panels = figure_style.panels(1, 1, (width, max(0.7 + 0.12 * len(rows), MIN_HEIGHT)))
     axis = panels[0, 0]
-    most = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
-    both = (values < 0).any()
-    limits = {"vmin": -most if both else 0.0, "vmax": most}
-    image = axis.imshow(values, cmap=DIVERGING if both else SEQUENTIAL, aspect="auto", **limits)
+    largest = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
+    has_signs = (values < 0).any()
+    limits = {"vmin": -largest if has_signs else 0.0, "vmax": largest}
+    image = axis.imshow(
+        values, cmap=DIVERGING if has_signs else SEQUENTIAL, aspect="auto", **limits
+    )
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=figure_style.SMALLEST)
     axis.set_yticks(range(len(rows)), rows, fontsize=figure_style.SMALLEST)
     axis.spines[:].set_visible(True)
@@ -51,7 +61,14 @@ def heat(
 
 
 def attention(weights_TxS: Any, tokens: Sequence[str], title: str = "", file: Any = None) -> Any:
-    """Who looks at whom: a row a query; what comes after it and has no weight is left blank."""
+    """Draws attention weights, one row for each query; masked later positions stay blank.
+
+    Args:
+        weights_TxS: the weights of one head.
+        tokens: the names of the positions.
+        title: the title of the figure.
+        file: where to save the figure; not saved if None.
+    """
     weights = np.array(weights_TxS, float)
     later = np.triu(np.ones(weights.shape, bool), 1)
     weights[later & (weights == 0)] = np.nan

@@ -1,6 +1,7 @@
-"""Cutting parameters: params -> params, by path. Nothing here knows a model.
+"""Cuts parameters by path: low-rank approximation and removal. Functions are independent of models.
 
-A pattern may name parameters ("block_1/mlp/in/kernel") or modules ("block_1/mlp"); see `paths`.
+A pattern may match parameters ("block_1/mlp/in/kernel") or modules ("block_1/mlp"), see
+`jaxformer.core.paths`. No function changes its argument.
 """
 
 import math
@@ -30,10 +31,18 @@ Params = Mapping[str, Any]
 
 
 def laser(params: Params, pattern: str, fraction: float) -> dict[str, Any]:
-    """LASER: each matched matrix becomes its best approximation of rank floor(fraction min(dims)).
+    """LASER: replaces each matched matrix by its best approximation of a lower rank.
 
-    Biases and gains below a matched module are left as they are; fraction 1 changes nothing but
-    rounding, fraction 0 gives zero matrices.
+    Biases and gains below a matched module stay. Fraction 1 changes only rounding, fraction 0 gives
+    zero matrices.
+
+    Args:
+        params: a model's parameters.
+        pattern: matches matrices or modules.
+        fraction: the rank is floor(fraction * min(dimensions)).
+
+    Returns:
+        New parameters.
     """
     check_fraction(fraction)
     chosen = matrices(params, pattern)
@@ -44,10 +53,15 @@ def laser(params: Params, pattern: str, fraction: float) -> dict[str, Any]:
 def truncations(
     params: Params, pattern: str, fractions: Sequence[float], measure: Callable[[Params], Any]
 ) -> Any:
-    """`measure(laser(params, pattern, fraction))` for every fraction, stacked.
+    """Returns `measure(laser(params, pattern, fraction))` of every fraction, stacked.
 
-    One SVD a matrix and one program however many fractions there are: a cut is a mask on the
-    singular values.
+    It needs one SVD for each matrix and one program for all fractions.
+
+    Args:
+        params: a model's parameters.
+        pattern: matches matrices or modules.
+        fractions: the fractions of the rank.
+        measure: a function of the parameters that returns arrays.
     """
     for fraction in fractions:
         check_fraction(fraction)
@@ -61,42 +75,42 @@ def truncations(
     def cut(rank):
         new = {}
         for path, (u, s, vt) in parts.items():
-            kept = jnp.where(jnp.arange(len(s)) < rank[path], s, 0)
-            new[path] = ((u * kept[None]) @ vt).astype(chosen[path].dtype)
+            new[path] = recompose(u, s, vt, rank[path]).astype(chosen[path].dtype)
         return measure(paths.replace(params, new))
 
     return jax.lax.map(cut, ranks)
 
 
 def check_fraction(fraction: float) -> None:
-    """Raises unless it is a share of a rank."""
+    """Raises a UserError unless the fraction is in [0, 1]."""
     if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         raise UserError(f"a LASER fraction must be in [0, 1], got {fraction}.")
 
 
 def matrices(params: Params, pattern: str) -> dict[str, jax.Array]:
-    """The matched parameters that have two axes; raises if there are none."""
+    """Returns {path: matrix} of the matched parameters with two axes; none is an error."""
     chosen = paths.select(params, pattern)
-    found = {path: leaf for path, leaf in chosen.items() if leaf.ndim == 2}
-    if not found:
+    two_axes = {path: leaf for path, leaf in chosen.items() if leaf.ndim == 2}
+    if not two_axes:
         path, leaf = next(iter(chosen.items()))
         raise UserError(f"LASER needs a matrix, {pattern!r} matches {path} of shape {leaf.shape}.")
-    return found
+    return two_axes
 
 
 def rank_of(matrix: jax.Array, fraction: float) -> int:
-    """floor(fraction * min(dims)); a product like 0.29 * 100 counts as the 29 it stands for."""
+    """Returns floor(fraction * min(dimensions))."""
+    # 0.29 * 100 is slightly below 29 in floating point.
     return math.floor(fraction * min(matrix.shape) + 1e-9)
 
 
 def low_rank(matrix: jax.Array, rank: int) -> jax.Array:
-    """The closest matrix of that rank in Frobenius norm (Eckart-Young)."""
+    """Returns the closest matrix of that rank in Frobenius norm (Eckart-Young)."""
     u, s, vt = decompose(matrix)
     return ((u[:, :rank] * s[None, :rank]) @ vt[:rank]).astype(matrix.dtype)
 
 
 def decompose(matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Its thin SVD (u, s, vt), in float32 where the matrix has fewer digits."""
+    """Returns the thin SVD (u, s, vt), at least in float32."""
     wide = jnp.asarray(matrix, jnp.promote_types(matrix.dtype, jnp.result_type(float)))
     u, s, vt = jnp.linalg.svd(wide, full_matrices=False)
     return u, s, vt
@@ -104,21 +118,25 @@ def decompose(matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 @jax.jit
 def recompose(u: jax.Array, s: jax.Array, vt: jax.Array, rank: int | jax.Array) -> jax.Array:
-    """The matrix of rank `rank` from its SVD: one program for all ranks."""
-    kept = jnp.where(jnp.arange(len(s)) < rank, s, 0)
-    return (u * kept[None]) @ vt
+    """Returns the matrix of a rank from its SVD; one compiled program serves all ranks."""
+    cut = jnp.where(jnp.arange(len(s)) < rank, s, 0)
+    return (u * cut[None]) @ vt
 
 
 def ablate_heads(
     params: Params, heads: Mapping[str, Sequence[int]], n_heads: int | None = None
 ) -> dict[str, Any]:
-    """{"block_3/attn": [0, 5]}: the rows of the out kernel that read these heads become zero.
+    """Sets the rows of the out kernel that read some heads to zero.
 
-    A flat kernel does not say how many heads it reads: then `n_heads` does, model.spec.heads.
-    Models without an out kernel (encoder) lose the heads' values instead.
+    In models without an out kernel (encoder) the values of the heads become zero.
+
+    Args:
+        params: a model's parameters.
+        heads: {attention: its heads}, such as {"block_3/attn": [0, 5]}.
+        n_heads: the number of heads (model.spec.heads), needed if kernels are matrices.
     """
     flat, new = paths.flatten(params), {}
-    for address, which in heads.items():
+    for address, indices in heads.items():
         out, value = f"{address}/out/kernel", f"{address}/value/kernel"
         path = out if out in flat else value
         if path not in flat:
@@ -130,11 +148,11 @@ def ablate_heads(
         kernel = jnp.asarray(flat[path])
         number = kernel.shape[1] if kernel.ndim == 3 else n_heads
         if number is None:
-            raise UserError(f"{path} is flat: say n_heads=model.spec.heads.")
-        for head in which:
+            raise UserError(f"{path} is a matrix: give n_heads=model.spec.heads.")
+        for head in indices:
             if not 0 <= head < number:
                 raise UserError(f"{address} has the heads 0 to {number - 1}, got {head}.")
-        index = jnp.asarray(which, int)
+        index = jnp.asarray(indices, int)
         if kernel.ndim == 3:
             new[path] = kernel.at[:, index].set(0)
         elif path == out:
@@ -147,5 +165,5 @@ def ablate_heads(
 
 
 def drop(params: Params, pattern: str) -> dict[str, Any]:
-    """The matched parameters become zero: a dropped branch adds nothing to the residual stream."""
+    """Sets matched parameters to zero; a dropped branch adds nothing to the residual stream."""
     return paths.replace(params, jax.tree.map(jnp.zeros_like, paths.select(params, pattern)))

@@ -1,4 +1,4 @@
-"""Where a run was made: versions, device, cores and the commit of the code."""
+"""The environment of a run: versions, device, cores, commit of the code."""
 
 import importlib.metadata
 import os
@@ -13,7 +13,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "nump
 
 
 def environment() -> dict[str, Any]:
-    """What bit-equality depends on: versions, device, cores; and the commit of the code."""
+    """Returns what equal bits depend on (versions, device, cores) and the commit of the code."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -29,16 +29,17 @@ def environment() -> dict[str, Any]:
         "devices": jax.device_count(),
         "cores": _cores(),
         "commit": git("rev-parse", "HEAD"),
-        # Records and what is made from them do not change what the code computes.
+        # Records and files made from them do not change results.
         "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",
     }
 
 
-def git(*words: str) -> str | None:
+def git(*arguments: str) -> str | None:
+    """Returns the output of a git command in this repository, None if it fails."""
     folder = Path(__file__).parents[2]
     try:
         done = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -46,13 +47,13 @@ def git(*words: str) -> str | None:
 
 
 def _cores() -> int:
-    # Cores that this process may use, where the system can tell.
+    # Cores that this process may use, where the system reports them.
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def processor() -> str:
-    """The model of the CPU."""
+    """Returns the model of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -1,8 +1,7 @@
-"""How all figures look: made for one column of a paper (8 cm) or two (16 cm), shown at that size.
+"""The style of all figures, for one column of a paper (8 cm) or two (16 cm).
 
-What was found stands above the panels, what to beware of below them, and the names of curves beside
-them, where they hide nothing. A size is (COLUMN or PAGE, height of the panels) in inches; the
-words make the figure higher.
+The finding stands above the panels, caveats below them, and legends outside of the panels. A size
+is (COLUMN or PAGE, height of the panels) in inches; texts make the figure higher.
 """
 
 import functools
@@ -18,14 +17,14 @@ from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically
 
 COLUMN, PAGE = 8 / 2.54, 16 / 2.54  # inches
-# Okabe and Ito: told apart by colour-blind readers too.
+# Okabe and Ito: distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 AMOUNT, SIGNED = "cividis", "RdBu_r"  # colour maps; white is zero in the second
 ENDINGS = (".png", ".pdf", ".svg")
 TITLE, TEXT, SMALL, SMALLEST = 8.0, 7.0, 6.5, 6.0  # points
-LINE = 1.2  # of a line's height in its size
-EDGE = 0.06  # inches that stay white around words
-SPINE = 0.45  # inches of a panel that its ticks and its label take
+LINE = 1.2  # height of a line over its font size
+EDGE = 0.06  # inches of white around texts
+SPINE = 0.45  # inches of a panel that ticks and label take
 LOOK: dict[Any, Any] = {
     "font.size": TEXT,
     "figure.titlesize": TITLE,
@@ -54,22 +53,22 @@ LOOK: dict[Any, Any] = {
     "lines.markersize": 3.5,
     "hatch.linewidth": 0.6,
     "image.cmap": AMOUNT,
-    "image.interpolation": "nearest",  # a cell is a cell, and the file is small
+    "image.interpolation": "nearest",  # sharp cells and small files
     "savefig.dpi": 150,  # for a screen; print takes pdf or svg
-    "pdf.fonttype": 42,  # letters stay letters in an editor
-    "svg.hashsalt": "jaxformer",  # the same bytes every time
+    "pdf.fonttype": 42,  # text remains text in an editor
+    "svg.hashsalt": "jaxformer",  # equal figures have equal bytes
 }
 
 
 def apply() -> None:
-    """For a program: whatever it draws looks like this."""
+    """Sets the style of all figures of a program."""
     import matplotlib
 
     matplotlib.rcParams.update(LOOK)
 
 
 def styled(draw: Callable) -> Callable:
-    """For a library: the figure of this function looks like this, those of the caller stay."""
+    """Decorates a function that draws: the style applies inside of it only."""
 
     @functools.wraps(draw)
     def within(*args: Any, **kwargs: Any) -> Any:
@@ -82,7 +81,7 @@ def styled(draw: Callable) -> Callable:
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], figure: Any = None, **shared: Any):
-    """A figure without a screen, and its (rows, columns) panels."""
+    """Returns a figure without a window, and its (rows, columns) panels."""
     from matplotlib.figure import Figure
 
     figure = figure or Figure()
@@ -91,35 +90,44 @@ def panels(rows: int, columns: int, size: tuple[float, float], figure: Any = Non
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
-def headed(figure: Any, found: str, beware: str = "", names: Any = None, columns: int = 0) -> None:
-    """Says what was found above all panels and what to beware of below, and names the curves.
+def headed(
+    figure: Any, finding: str, caveat: str = "", names: Any = None, columns: int = 0
+) -> None:
+    """Adds a finding above all panels, and a caveat and a legend below. It is called once, last.
 
-    `names`: a panel whose curves stand for those of all, or (handles, labels). The figure becomes
-    higher by what this takes. Called once, last.
+    The figure becomes higher by the height of the texts.
+
+    Args:
+        figure: a figure of `panels`.
+        finding: the text above.
+        caveat: the text below.
+        names: a panel whose legend serves all panels, or (handles, labels).
+        columns: the largest number of columns of the legend; 0 for no limit.
     """
     width, height = figure.get_size_inches()
-    above, below = (wrapped(words, width - 2 * EDGE, s) for words, s in _sized(found, beware))
-    top, bottom = (_tall(words, s) for words, s in ((above, TITLE), (below, SMALL)))
+    above = wrapped(finding, width - 2 * EDGE, TITLE)
+    below = wrapped(caveat, width - 2 * EDGE, SMALL)
+    top, bottom = _text_height(above, TITLE), _text_height(below, SMALL)
     legend = None
-    handles, labels = _named(names)
+    handles, labels = _legend_entries(names)
     if labels:
-        legend = _fitting(figure, width - 2 * EDGE, handles, labels, columns)
+        legend = _add_legend(figure, width - 2 * EDGE, handles, labels, columns)
         bottom += legend.get_window_extent().height / figure.dpi
-    whole = top + height + bottom
-    figure.set_size_inches(width, whole)
-    figure.get_layout_engine().set(rect=(0, bottom / whole, 1, height / whole))
+    total = top + height + bottom
+    figure.set_size_inches(width, total)
+    figure.get_layout_engine().set(rect=(0, bottom / total, 1, height / total))
     if legend:
-        at = (0.5, _tall(below, SMALL) / whole)
-        legend.set_bbox_to_anchor(at, figure.transFigure)
+        anchor = (0.5, _text_height(below, SMALL) / total)
+        legend.set_bbox_to_anchor(anchor, figure.transFigure)
     look = {"x": EDGE / width, "ha": "left", "linespacing": LINE, "in_layout": False}
     if above:
-        figure.suptitle(above, y=1 - EDGE / whole, va="top", **look)
+        figure.suptitle(above, y=1 - EDGE / total, va="top", **look)
     if below:
-        figure.supxlabel(below, y=EDGE / whole, va="bottom", fontsize=SMALL, **look)
+        figure.supxlabel(below, y=EDGE / total, va="bottom", fontsize=SMALL, **look)
 
 
 def name(axis: Any, title: str = "", columns: int = 0) -> None:
-    """A panel's title, and below it the names of its curves, all above the panel."""
+    """Adds a panel's title and legend above the panel."""
     width = _width(axis)
     handles, labels = axis.get_legend_handles_labels()
     if not handles:
@@ -127,39 +135,39 @@ def name(axis: Any, title: str = "", columns: int = 0) -> None:
     title = wrapped(title, width, TEXT)
     look = {"title": title or None, "alignment": "left", "borderpad": 0, "borderaxespad": 0.3}
     where = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-    _fitting(axis, width, handles, labels, columns, **where, **look)
+    _add_legend(axis, width, handles, labels, columns, **where, **look)
 
 
 def titled(axis: Any, title: str) -> None:
-    """A panel's title, in lines that are no longer than the panel."""
+    """Adds a panel's title, wrapped to the width of the panel."""
     axis.set_title(wrapped(title, _width(axis), TEXT))
 
 
 def bar(figure: Any, image: Any, axes: Any, label: str, **look: Any) -> Any:
-    """A colour bar beside one panel or several, named."""
+    """Adds a labelled colour bar to one panel or several."""
     axes = list(np.ravel(axes)) if isinstance(axes, np.ndarray | list | tuple) else axes
     drawn = figure.colorbar(image, ax=axes, label=label, **{"pad": 0.02, "aspect": 25} | look)
     drawn.outline.set_linewidth(0.5)
     return drawn
 
 
-def wrapped(words: str, width: float, size: float) -> str:
-    """The words in lines of at most so many inches; what stands between two $ stays together."""
+def wrapped(text: str, width: float, size: float) -> str:
+    """Wraps a text to lines of at most `width` inches at a font size; formulas in $ stay whole."""
     lines = []
-    for paragraph in words.split("\n"):
+    for paragraph in text.split("\n"):
         line, room = "", width * 72
         for word in re.findall(r"(?:\$[^$]*\$|\S)+", paragraph):
-            if line and _wide(f"{line} {word}", size) > room:
+            if line and _text_width(f"{line} {word}", size) > room:
                 lines.append(line)
                 line = word
             else:
                 line = f"{line} {word}".strip()
         lines.append(line)
-    return "\n".join(lines) if words else ""
+    return "\n".join(lines) if text else ""
 
 
 def check_file(file: Path, flag: str = "a figure's name") -> Path:
-    """Raises unless the ending is one that is drawn."""
+    """Raises a UserError unless the file is png, pdf or svg."""
     if file.suffix not in ENDINGS:
         ends = ", ".join(ENDINGS)
         raise UserError(f"{flag} ends in {ends}; got {str(file)!r}.")
@@ -167,7 +175,7 @@ def check_file(file: Path, flag: str = "a figure's name") -> Path:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Writes the figure whole or not at all, in the format of its ending."""
+    """Writes a figure atomically, in the format of the file's suffix."""
     kind = check_file(file).suffix[1:]
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     figure.savefig(drawn := io.BytesIO(), format=kind, dpi=LOOK["savefig.dpi"], metadata=undated)
@@ -177,47 +185,43 @@ def save(figure: Any, file: Path) -> None:
         raise UserError(f"cannot write the figure {file}: {error.strerror}.") from None
 
 
-def _sized(found: str, beware: str) -> tuple[tuple[str, float], tuple[str, float]]:
-    return (found, TITLE), (beware, SMALL)
-
-
-def _tall(words: str, size: float) -> float:
-    """Inches that these lines take with the white around them."""
-    return (words.count("\n") + 1) * LINE * size / 72 + 2 * EDGE if words else 0.0
+def _text_height(text: str, size: float) -> float:
+    """Returns the inches of a text with the white around it."""
+    return (text.count("\n") + 1) * LINE * size / 72 + 2 * EDGE if text else 0.0
 
 
 @functools.cache
-def _wide(words: str, size: float) -> float:
-    """Points."""
+def _text_width(text: str, size: float) -> float:
+    """Returns the width of a line in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextToPath
 
     font = FontProperties(size=size)
-    wide = TextToPath().get_text_width_height_descent(words, font, ismath="$" in words)[0]
-    return 1.05 * wide  # what draws rounds each letter
+    width = TextToPath().get_text_width_height_descent(text, font, ismath="$" in text)[0]
+    return 1.05 * width  # renderers round the width of each letter
 
 
 def _width(axis: Any) -> float:
-    """Inches of a panel, about."""
+    """Returns the approximate width of a panel in inches."""
     spec = axis.get_subplotspec()
     whole = axis.figure.get_size_inches()[0]
     return whole * len(spec.colspan) / spec.get_gridspec().ncols - SPINE
 
 
-def _named(names: Any) -> tuple[Sequence[Any], Sequence[str]]:
+def _legend_entries(names: Any) -> tuple[Sequence[Any], Sequence[str]]:
     if names is None or isinstance(names, tuple):
         return names or ([], [])
     return names.get_legend_handles_labels()
 
 
-def _fitting(place: Any, width: float, handles, labels, columns: int, **look: Any) -> Any:
-    """The legend with as many columns as fit; `columns` says how many there are at most."""
-    figure = getattr(place, "figure", place) or place
-    most = min(columns or len(labels), len(labels))
+def _add_legend(parent: Any, width: float, handles, labels, columns: int, **look: Any) -> Any:
+    """Adds a legend with as many columns as fit, at most `columns`."""
+    figure = getattr(parent, "figure", parent) or parent
+    max_columns = min(columns or len(labels), len(labels))
     look = {"loc": "lower center"} | look
-    for n in range(most, 0, -1):
-        legend = place.legend(handles, labels, ncols=n, **look)
+    for n in range(max_columns, 0, -1):
+        legend = parent.legend(handles, labels, ncols=n, **look)
         if n == 1 or legend.get_window_extent().width <= width * figure.dpi:
             return legend
         legend.remove()
-    raise AssertionError("a legend names something")
+    raise AssertionError("a legend needs a label")

@@ -74,7 +74,7 @@ def test_wrong_heads():
     for heads, n_heads, words in (
         ({"block_2/attn": [0]}, 2, "Did you mean 'block_"),
         ({"block_1/attn": [2]}, 2, "has the heads 0 to 1, got 2"),
-        ({"block_1/attn": [0]}, None, "say n_heads=model.spec.heads"),
+        ({"block_1/attn": [0]}, None, "give n_heads=model.spec.heads"),
     ):
         with pytest.raises(UserError, match=words):
             surgery.ablate_heads(params, heads, n_heads)
