@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.data.characters import characters
-from jaxformer.data.tokenizer import END, plain_json
+from jaxformer.data.tokenizer import END, byte_vocabulary_json
 from jaxformer.data.tokens import Tokens
 
 DOCUMENTS, LENGTH, SHARES = 2000, 100, (0.8, 0.9, 1.0)
@@ -41,7 +41,7 @@ class Symbols:
         return np.append(np.ones(self.end, np.int32), 0)
 
     def as_json(self) -> str:
-        return plain_json(map(ord, self.symbols), self.end)
+        return byte_vocabulary_json(map(ord, self.symbols), self.end)
 
 
 class Drawn(Tokens):

@@ -1,7 +1,8 @@
-"""Characters of a file, or of the packaged bigram chain of tiny Shakespeare, and their statistics.
+"""Characters and their unigram and bigram statistics, from a text file or from tiny Shakespeare.
 
-The package contains the 1,403 nonzero bigram counts of the 65 symbols. A text drawn from the chain
-has the unigrams and bigrams of the whole text. Its conditional entropy is that of the counts.
+Tiny Shakespeare is packaged as a Markov chain: the 1,403 nonzero bigram counts of its 65 symbols. A
+text drawn from the chain has the unigram and bigram frequencies of the original. The entropy of its
+next symbol given the current one is computed from the counts.
 """
 
 import json
@@ -24,12 +25,12 @@ class Characters:
     symbols: tuple[str, ...]
     pairs_VxV: np.ndarray  # (V, V) counts of (symbol, the symbol after it)
     counts_V: np.ndarray  # (V,) counts of the symbols
-    text: np.ndarray | None = None  # the ids of the whole file; None for the chain
+    text: np.ndarray | None = None  # ids of the whole file; None for tiny Shakespeare
 
 
 @cache
 def characters(path: str = "") -> Characters:
-    """Returns the characters of a file, or the chain for the empty string."""
+    """Returns the characters of a file, or those of tiny Shakespeare if `path` is empty."""
     return _file(path) if path else _chain()
 
 
@@ -44,7 +45,12 @@ class Statistics:
 
 @cache
 def statistics(text: str, n_symbols: int) -> Statistics:
-    """Returns the statistics of the `n_symbols` most frequent symbols of a text, renormalised."""
+    """Returns the statistics of the `n_symbols` most frequent symbols of a text, renormalised.
+
+    Args:
+      text: path of the text; "" is tiny Shakespeare.
+      n_symbols: number of symbols.
+    """
     source = characters(text)
     symbols, unigram, bigram = source.symbols, source.counts_V, source.pairs_VxV
     if not 2 <= n_symbols <= len(symbols):
@@ -97,13 +103,13 @@ def _chain() -> Characters:
 def _file(path: str) -> Characters:
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
-            raise UserError(f"the text {path!r} must be a file, not a device: it has no end.")
+            raise UserError(f"the text {path!r} must be a regular file; a device has no end.")
         if Path(path).stat().st_size > 4 * MAX_SYMBOLS:
             raise UserError(f"the text {path!r} is too long: at most {MAX_SYMBOLS:,} symbols.")
         text = Path(path).read_text(encoding="utf-8")
     except UserError:
         raise
-    except (OSError, ValueError) as error:  # a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         if isinstance(error, UnicodeDecodeError):
             at = f"byte {error.start} is invalid"
             raise UserError(f"the text {path!r} is not UTF-8: {at}.") from None
@@ -119,5 +125,5 @@ def _file(path: str) -> Characters:
     if V == 1:
         raise UserError(f"the text {path!r} repeats one symbol; nothing can be learned from it.")
     pairs = np.bincount(ids[:-1].astype(np.int64) * V + ids[1:], minlength=V * V).reshape(V, V)
-    small = np.uint8 if V <= 256 else np.int32
-    return Characters(tuple(map(chr, code_points)), pairs, counts, ids.astype(small))
+    dtype = np.uint8 if V <= 256 else np.int32
+    return Characters(tuple(map(chr, code_points)), pairs, counts, ids.astype(dtype))

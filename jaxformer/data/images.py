@@ -1,7 +1,7 @@
 """Classes of small grey images: glyphs, folders or zips of characters, TensorFlow Datasets.
 
-All become `Images`: uint8 of one size, with equally many images of each class. Ink is dark on white
-as in Omniglot; MNIST is inverted.
+All become `Images`: uint8 of one size, with equally many images of each class. Strokes are dark on
+white, except in MNIST and Fashion-MNIST, which are light on black.
 """
 
 import functools
@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice, check_range
 
-NORMS = {  # (mean, std) of pixels in [0, 1]
+PIXEL_MOMENTS = {  # (mean, std) of pixels in [0, 1]
     "glyphs": (0.922, 0.084),
     "folder": (0.922, 0.084),
     "omniglot": (0.922, 0.084),
@@ -38,7 +38,7 @@ class Images(NamedTuple):
     std: float
 
     def take(self, indices: Sequence[int]) -> "Images":
-        """Returns some of the classes."""
+        """Returns the classes with the given indices."""
         names = tuple(self.classes[i] for i in indices)
         return self._replace(pixels_CxKxSxS=self.pixels_CxKxSxS[list(indices)], classes=names)
 
@@ -52,10 +52,10 @@ def load(
     seed: int = 0,
     prepared: str = "",
 ) -> Images:
-    """Loads images.
+    """Loads a data set of images, or draws one.
 
     Args:
-        name: "glyphs" (drawn), "folder" (a folder of images is a class), or "omniglot", "mnist",
+        name: "glyphs" (drawn), "folder" (each folder of images is a class), or "omniglot", "mnist",
             "fashion_mnist" from TensorFlow Datasets.
         paths: folders or zips for "folder".
         classes: the largest number of classes; 0 takes all, or 50 glyphs.
@@ -64,7 +64,7 @@ def load(
         seed: the seed of the glyphs.
         prepared: the folder of TensorFlow Datasets; "" is its default.
     """
-    check_choice("image source", name, NORMS)
+    check_choice("image source", name, PIXEL_MOMENTS)
     check_range("data.size, in pixels,", size, 1, 4096)
     check_range("data.classes in all", classes, 0, MAX_IMAGES)
     check_range("data.per_class", per_class, 0, MAX_IMAGES)
@@ -90,7 +90,7 @@ def load(
     count = min(len(images) for images in by_class.values())
     count = min(count, per_class or count)
     pixels = np.stack([np.stack(images[:count]) for images in by_class.values()])
-    return Images(pixels, tuple(by_class), *NORMS[name])
+    return Images(pixels, tuple(by_class), *PIXEL_MOMENTS[name])
 
 
 def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
@@ -119,7 +119,7 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
     c, k = np.ogrid[:classes, :per_class]
     pixels[c[..., None], k[..., None], places[..., 0], places[..., 1]] = 0
     names = tuple(f"glyph{i}" for i in range(classes))
-    return Images(pixels, names, *NORMS["glyphs"])
+    return Images(pixels, names, *PIXEL_MOMENTS["glyphs"])
 
 
 def split(images: Images, counts: Sequence[int], seed: int) -> list[Images]:
@@ -141,14 +141,14 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()
     for path in paths:
-        place = Path(path).expanduser()
-        if not (place.is_dir() or place.is_file()):
-            raise UserError(f"there is no folder or zip of images at {place}.")
-        for label, file, content in _files(place, named=len(paths) > 1):
+        source = Path(path).expanduser()
+        if not (source.is_dir() or source.is_file()):
+            raise UserError(f"there is no folder or zip of images at {source}.")
+        for label, file, content in _files(source, named=len(paths) > 1):
             if (label, file) in seen:  # Omniglot's two small sets share two alphabets
                 continue
             seen.add((label, file))
-            by_class[label].append(_open(content, f"{place}:{label}/{file}", read))
+            by_class[label].append(_open(content, f"{source}:{label}/{file}", read))
     if len(by_class) < 2:
         raise UserError(
             f"{', '.join(map(str, paths))}: found {len(by_class)} classes, at least 2 are needed. "
@@ -157,29 +157,34 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
     return dict(by_class)
 
 
-def _files(place: Path, named: bool) -> Iterator[tuple[str, str, bytes]]:
-    """Yields (class, file name, content) in order. A class is named by the last two folders.
+def _files(source: Path, named: bool) -> Iterator[tuple[str, str, bytes]]:
+    """Yields (class, file name, content) in order. The last two folders of a file name its class.
 
-    With `named`, the name of the place counts as a folder: alpha/Greek and alpha/Latin, which both
-    have a folder character01, yield Greek/character01 and Latin/character01.
+    Args:
+        source: a folder or a zip.
+        named: whether the name of the source counts as a folder. Then the sources alpha/Greek and
+            alpha/Latin, which both contain character01, yield the classes Greek/character01 and
+            Latin/character01.
     """
-    outer = Path(os.path.abspath(place)).with_suffix("" if place.is_file() else place.suffix)
-    above = outer.parts[1:] if named else ()
-    if place.is_dir():
-        for file in sorted(place.rglob("*")):
+    # A zip counts by its name without the ending; a folder keeps its suffix.
+    suffix = "" if source.is_file() else source.suffix
+    absolute = Path(os.path.abspath(source)).with_suffix(suffix)
+    above = absolute.parts[1:] if named else ()
+    if source.is_dir():
+        for file in sorted(source.rglob("*")):
             if file.suffix.lower() in ENDINGS and file.is_file():
-                parts = (*above, *file.relative_to(place).parts)
+                parts = (*above, *file.relative_to(source).parts)
                 yield "/".join(parts[-3:-1]), file.name, file.read_bytes()
         return
     try:
-        with zipfile.ZipFile(place) as archive:
+        with zipfile.ZipFile(source) as archive:
             for name in sorted(archive.namelist()):
                 hidden = name.startswith("__MACOSX")
                 if Path(name).suffix.lower() in ENDINGS and not hidden:
                     parts = (*above, *Path(name).parts)
                     yield "/".join(parts[-3:-1]), Path(name).name, archive.read(name)
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
-        raise UserError(f"{place} is not a readable zip: {error}.") from None
+        raise UserError(f"{source} is not a readable zip: {error}.") from None
 
 
 def _open(content: bytes, name: str, read: Callable) -> np.ndarray:

@@ -22,14 +22,14 @@ from jaxformer.core.errors import UserError, check_range, did_you_mean
 END = "<|endoftext|>"
 ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # common names of the end token
 FILE = "tokenizer.json"
-KINDS = (
+EXPECTED = (  # for messages
     f"bytes, bpe:SIZE, a {FILE} or its folder, or with --download the name of a model on the "
     "Hugging Face hub"
 )
 
 
 class Tokenizer(Protocol):
-    """Maps text to integers and back. The end token follows every document and pads."""
+    """Maps text to integers and back. The end token follows every document and fills padding."""
 
     vocab_size: int
     end: int
@@ -40,7 +40,7 @@ class Tokenizer(Protocol):
     def decode(self, tokens: Sequence[int]) -> str: ...
 
     def n_bytes(self) -> np.ndarray:
-        """Returns (V,) the number of bytes of text of each token; 0 for the end token."""
+        """Returns the number of bytes of text of each token, (V,); 0 for the end token."""
         ...
 
     def as_json(self) -> str:
@@ -63,11 +63,11 @@ class Bytes:
         return np.append(np.ones(256, np.int32), 0)
 
     def as_json(self) -> str:
-        return plain_json(range(256), self.end)
+        return byte_vocabulary_json(range(256), self.end)
 
 
-class Pieces:
-    """A tokenizer of Hugging Face's `tokenizers`, trained here or loaded."""
+class HuggingFace:
+    """A tokenizer of Hugging Face's package `tokenizers`, trained here or loaded."""
 
     def __init__(self, model: Any):
         self.model, vocab = model, model.get_vocab(with_added_tokens=True)
@@ -106,7 +106,8 @@ def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokeni
     """Makes or loads a tokenizer.
 
     Args:
-        kind: see the top of this module.
+        kind: "bytes", "bpe:SIZE", a file or folder, or a name on the hub, as at the top of this
+            module.
         texts: the texts to train a BPE on.
         download: whether the network may be used.
     """
@@ -118,9 +119,9 @@ def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokeni
             raise UserError(f"a BPE needs a vocabulary size, as in bpe:1024; got {kind!r}.")
         return train_bpe(int(size), texts)
     if file := file_of(kind):
-        return _opened(file.read_bytes(), str(file))
+        return _from_bytes(file.read_bytes(), str(file))
     if kind.endswith(".json") or kind.startswith((".", "/")) or kind.count("/") > 1:
-        raise UserError(f"there is no tokenizer file {kind!r}. A tokenizer is {KINDS}.")
+        raise UserError(f"there is no tokenizer file {kind!r}. A tokenizer is {EXPECTED}.")
     return _from_hub(kind, download)
 
 
@@ -130,7 +131,7 @@ def file_of(kind: str) -> Path | None:
     if kind == "bytes" or kind.startswith("bpe:"):
         return None
     if path.is_dir() and not (path / FILE).is_file():
-        raise UserError(f"the folder {path} has no {FILE}. A tokenizer is {KINDS}.")
+        raise UserError(f"the folder {path} has no {FILE}. A tokenizer is {EXPECTED}.")
     path = path / FILE if path.is_dir() else path
     return path if path.is_file() else None
 
@@ -139,7 +140,7 @@ def from_json(text: str, where: str) -> Tokenizer:
     """Loads a tokenizer from its JSON text. `where` names the source in errors."""
     if text == Bytes().as_json():
         return Bytes()
-    return _opened(text.encode(), where)
+    return _from_bytes(text.encode(), where)
 
 
 def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
@@ -156,10 +157,10 @@ def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
         show_progress=False,
     )
     model.train_from_iterator(iter(texts), trainer)
-    return Pieces(model)
+    return HuggingFace(model)
 
 
-def plain_json(byte_values: Iterable[int], end: int) -> str:
+def byte_vocabulary_json(byte_values: Iterable[int], end: int) -> str:
     """Returns the tokenizer.json of a tokenizer whose i-th token is the i-th byte value."""
     characters = _byte_characters()
     vocab = {characters[byte]: token for token, byte in enumerate(byte_values)} | {END: end}
@@ -178,9 +179,9 @@ def plain_json(byte_values: Iterable[int], end: int) -> str:
     )
 
 
-def _opened(content: bytes, where: str) -> Tokenizer:
+def _from_bytes(content: bytes, where: str) -> Tokenizer:
     try:
-        return Pieces(_package().Tokenizer.from_buffer(content))
+        return HuggingFace(_package().Tokenizer.from_buffer(content))
     except UserError:
         raise
     except Exception as error:  # the package raises plain Exceptions
@@ -195,8 +196,8 @@ def _from_hub(name: str, download: bool) -> Tokenizer:
         import huggingface_hub as hub
     except ImportError:
         raise UserError(
-            f"the tokenizer {name!r} is no local file or folder, and the hub needs "
-            f"huggingface_hub.{hint} A tokenizer is {KINDS}."
+            f"the tokenizer {name!r} is no local file or folder. To load it from the "
+            f"hub, pip install huggingface_hub.{hint} A tokenizer is {EXPECTED}."
         ) from None
     try:
         # hf_hub_download makes requests even with local_files_only.
@@ -207,10 +208,10 @@ def _from_hub(name: str, download: bool) -> Tokenizer:
         if not download:
             raise UserError(
                 f"the tokenizer {name!r} is no local file or folder, and not in the hub's "
-                f"local cache.{hint} A tokenizer is {KINDS}."
+                f"local cache.{hint} A tokenizer is {EXPECTED}."
             )
         file = _download(hub, name)
-    return _opened(Path(file).read_bytes(), name)
+    return _from_bytes(Path(file).read_bytes(), name)
 
 
 def _download(hub: Any, name: str) -> str:
@@ -238,7 +239,7 @@ def _package() -> Any:
 
 
 def _byte_characters() -> list[str]:
-    """Returns the printable character by which byte-level tokenizers write each byte."""
+    """Returns the printable characters that stand for the bytes 0 .. 255 in byte-level BPE."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = iter(range(256, 512))
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

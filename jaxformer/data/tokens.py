@@ -28,19 +28,19 @@ from jaxformer.io.atomic_files import dumps, sha256, without_checksum
 
 FORMAT = 1
 PARTS = ("train", "validation", "test")
-HOME = "JAXFORMER_DATA"  # the folder of prepared texts; the default is runs/data
+FOLDER_VARIABLE = "JAXFORMER_DATA"  # environment variable; its default is runs/data
 MAX_CHECKED_BYTES = 2**26  # the checksums of larger files are compared by `verify` only
 HASH_BLOCK_BYTES = 2**24
 
 
 class Part(NamedTuple):
-    """A part of a prepared text."""
+    """Tokens start .. stop - 1 and documents first .. last - 1 of a prepared text."""
 
-    start: int  # range of tokens
+    start: int
     stop: int
-    first: int  # range of documents
+    first: int
     last: int
-    bytes: int  # of its text
+    bytes: int  # size of the text
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Tokens:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve digits that identify these tokens."""
+        """Twelve hexadecimal digits that identify the files."""
         return fingerprint(self.index)
 
     @property
@@ -84,7 +84,10 @@ class Tokens:
 
     @cached_property
     def bytes_of_token(self) -> np.ndarray:
-        """(V,) bytes of text by token, scaled so that their sum is the size of the text."""
+        """Bytes of text that each token stands for, (V,).
+
+        They are scaled so that their sum over all tokens of the text is the size of the text.
+        """
         table = np.frombuffer((self.folder / "bytes.bin").read_bytes(), "<i4")
         return table * self.index["bytes_scale"]
 
@@ -112,14 +115,14 @@ class Tokens:
         """Returns the tokens start .. stop - 1."""
         return self.windows(np.array([start]), stop - start)[0]
 
-    def documents(self, which_B: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    def documents(self, documents_B: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns (B, length) first tokens of documents, padded with end tokens, and (B,) lengths.
 
         The end token that follows a document is not part of it.
         """
-        out = np.full((len(which_B), length), self.end, self.dtype.newbyteorder("="))
-        lengths = np.zeros(len(which_B), np.int32)
-        for i, document in enumerate(which_B.tolist()):
+        out = np.full((len(documents_B), length), self.end, self.dtype.newbyteorder("="))
+        lengths = np.zeros(len(documents_B), np.int32)
+        for i, document in enumerate(documents_B.tolist()):
             start = self._end_of(document - 1) if document else 0
             stop = self._end_of(document)
             lengths[i] = min(stop - 1 - start, length)
@@ -127,13 +130,13 @@ class Tokens:
                 out[i, : lengths[i]] = self.tokens(start, start + int(lengths[i]))
         return out, lengths
 
-    def labels_of(self, which_B: np.ndarray) -> np.ndarray:
-        """Returns (B,) the classes of documents."""
-        classes = [self._read("labels.bin", 4 * i, 4, "<i4")[0] for i in which_B.tolist()]
+    def labels_of(self, documents_B: np.ndarray) -> np.ndarray:
+        """Returns the classes of documents, (B,)."""
+        classes = [self._read("labels.bin", 4 * i, 4, "<i4")[0] for i in documents_B.tolist()]
         return np.array(classes, np.int32)
 
     def verify(self) -> None:
-        """Reads all files and raises UserError if one does not have its checksum."""
+        """Reads all files and raises UserError if one differs from its checksum."""
         for name, entry in self.index["files"].items():
             if sha256_of(self.folder / name) != entry["sha256"]:
                 raise _damaged(self.folder, f"{name} does not have its sha256")
@@ -141,15 +144,15 @@ class Tokens:
     def _end_of(self, document: int) -> int:
         return int(self._read("documents.bin", 8 * document, 8, "<i8")[0])
 
-    def _read(self, name: str, offset: int, size: int, kind: Any) -> np.ndarray:
-        return np.frombuffer(self._pieces(name, [offset], size), kind)
+    def _read(self, name: str, offset: int, size: int, dtype: Any) -> np.ndarray:
+        return np.frombuffer(self._pieces(name, [offset], size), dtype)
 
     def _pieces(self, name: str, offsets: list[int], size: int) -> bytearray:
         """Returns `size` bytes from each offset, concatenated."""
-        number, content = self._open(name), bytearray(len(offsets) * size)
+        descriptor, content = self._open(name), bytearray(len(offsets) * size)
         view = memoryview(content)
         for i, offset in enumerate(offsets):
-            if os.preadv(number, [view[i * size : (i + 1) * size]], offset) < size:
+            if os.preadv(descriptor, [view[i * size : (i + 1) * size]], offset) < size:
                 raise _damaged(self.folder, f"{name} ends before byte {offset + size}")
         return content
 
@@ -163,29 +166,34 @@ class Tokens:
         return {}
 
     def __del__(self):
-        for number in vars(self).get("_opened", {}).values():
-            os.close(number)
+        for descriptor in vars(self).get("_opened", {}).values():
+            os.close(descriptor)
 
 
 def open_tokens(name: str) -> Tokens:
-    """Opens a prepared text: a path, or a folder of runs/data (or of $JAXFORMER_DATA)."""
+    """Opens a prepared text.
+
+    Args:
+      name: a path, or the name of a folder in $JAXFORMER_DATA (runs/data by default).
+    """
     folder = folder_of(name)
     try:
-        changed = (folder / "index.json").stat().st_mtime_ns
+        modified_ns = (folder / "index.json").stat().st_mtime_ns
     except OSError:
-        changed = 0
-    return _opened(folder, changed)
+        modified_ns = 0
+    return _load(folder, modified_ns)
 
 
 def folder_of(name: str) -> Path:
     """Returns the folder of a prepared text; it may not exist."""
     if Path(name).is_dir():
         return Path(name).absolute()
-    return (Path(os.environ.get(HOME) or Path("runs") / "data") / name).absolute()
+    return (Path(os.environ.get(FOLDER_VARIABLE) or Path("runs") / "data") / name).absolute()
 
 
 @cache
-def _opened(folder: Path, changed: int) -> Tokens:
+def _load(folder: Path, modified_ns: int) -> Tokens:
+    """Loads and checks the index. A new modification time is a new key of the cache."""
     try:
         index = without_checksum(json.loads((folder / "index.json").read_text()))
     except FileNotFoundError:
@@ -206,20 +214,20 @@ def _opened(folder: Path, changed: int) -> Tokens:
         file = folder / name
         size = file.stat().st_size if file.is_file() else 0
         if size != entry["bytes"]:
-            raise _damaged(folder, f"{name} has {size:,} bytes of {entry['bytes']:,}")
+            raise _damaged(folder, f"{name} has {size:,} bytes, expected {entry['bytes']:,}")
         if size <= MAX_CHECKED_BYTES and sha256_of(file) != entry["sha256"]:
             raise _damaged(folder, f"{name} does not have its sha256")
     return Tokens(folder, index)
 
 
 def fingerprint(index: Mapping[str, Any]) -> str:
-    """Returns twelve digits of a hash over the checksums of all files."""
+    """Returns twelve hexadecimal digits of a hash of the checksums of all files."""
     sums = {name: entry["sha256"] for name, entry in index["files"].items()}
     return sha256(dumps(sums).encode())[:12]
 
 
 def sha256_of(file: Path) -> str:
-    """Returns the checksum of a file of any size."""
+    """Returns the sha256 of a file, which is read in blocks."""
     digest = hashlib.sha256()
     with open(file, "rb") as stream:
         while block := stream.read(HASH_BLOCK_BYTES):

@@ -60,7 +60,7 @@ class TinyGlyphs(tfds.core.GeneratorBasedBuilder):
 
 def test_pictures_become_classes_the_first_labels_first(tmp_path, monkeypatch):
     TinyGlyphs(data_dir=str(tmp_path), file_format="array_record").download_and_prepare()
-    monkeypatch.setitem(images.NORMS, "tiny_glyphs", (0.9, 0.1))
+    monkeypatch.setitem(images.PIXEL_MOMENTS, "tiny_glyphs", (0.9, 0.1))
     held = images.load("tiny_glyphs", classes=2, per_class=3, size=12, prepared=str(tmp_path))
     assert held.classes == ("0", "1")  # the first two that are read are 4 and 3
     assert set(np.unique(held.pixels_CxKxSxS[1])) <= {10, 11, 12, 13, 14}

@@ -201,7 +201,7 @@ def test_tfds_rows_become_classes(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", Fake)
     held = images.load("mnist", classes=2, per_class=2, size=16)
     assert held.classes == ("0", "1") and held.pixels_CxKxSxS.shape == (2, 2, 16, 16)
-    assert (held.mean, held.std) == images.NORMS["mnist"]
+    assert (held.mean, held.std) == images.PIXEL_MOMENTS["mnist"]
 
 
 def test_sets_of_equal_size_show_their_own_images():
