@@ -14,7 +14,7 @@ from jaxformer.runtime.figure_style import COLOURS, COLUMN, ENDINGS, PAGE
 
 __all__ = ["COLUMN", "ENDINGS", "PAGE"]
 
-# Larger values of the flags are taken for typing errors.
+# Limits of flags such as --points and --length, to reject typing errors.
 MAX_POINTS, MAX_TOKENS = 2000, 10**8
 BLUE, RED, _, _, ORANGE, SKY, _ = COLOURS
 
@@ -68,7 +68,7 @@ def new_figure(columns: int, size: tuple[float, float], **shared: Any) -> tuple[
 
     Args:
       columns: number of panels.
-      size: width and height of the panels in inches.
+      size: width and height of the figure in inches.
       **shared: arguments of `Figure.subplots`, such as sharey=True.
     """
     figure_style.apply()

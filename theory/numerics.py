@@ -46,12 +46,12 @@ Numbers = Array | float
 
 @contextlib.contextmanager
 def one_lapack_thread() -> Iterator[None]:
-    """Limits LAPACK to one thread inside the context: for sequential loops over small matrices.
+    """Limits LAPACK to one thread, which is faster for sequential loops over small matrices.
 
-    Several threads would wait for each other at every step. A gradient of a posterior given 100
-    examples then takes a third longer on two idle cores, and took 39 times as long on two busy
-    cores (benchmarks/attention_paths_speed.py). Arrays must be computed inside the context: block
-    on them before it ends.
+    Several threads wait for each other at every step. With them, a gradient of a posterior given
+    100 examples takes a third longer on two idle cores and 39 times as long on two busy ones
+    (benchmarks/attention_paths_speed.py). JAX computes asynchronously: call `block_until_ready`
+    inside the context.
     """
     # JAX loads this library late, and only libraries that are already loaded can be limited.
     import scipy.linalg.cython_lapack  # noqa: F401
@@ -91,13 +91,18 @@ def chebyshev_sum_2d(x: jax.Array, y: jax.Array, coefficients_MxN: np.ndarray) -
     """Returns sum_mn c_mn T_m(2x - 1) T_n(2y - 1).
 
     Args:
-      x: array of numbers of at least 0. Beyond x = 1 the sum continues linearly.
+      x: array of non-negative numbers. Beyond x = 1 the sum continues linearly.
       y: array of numbers in [0, 1]; x and y broadcast.
       coefficients_MxN: constant coefficients c.
     """
     m, n = coefficients_MxN.shape
     slopes_N = chebyshev_end_slopes(m) @ coefficients_MxN
     rows = np.concatenate([coefficients_MxN, slopes_N[None]])
-    in_y = jnp.tensordot(jnp.asarray(rows, y.dtype), jnp.stack(chebyshev_basis(y, n, jnp)), axes=1)
+    # Sums over n: one coefficient of T_m at each y, then the slope of the continuation beyond x = 1.
+    row_sums = jnp.tensordot(
+        jnp.asarray(rows, y.dtype), jnp.stack(chebyshev_basis(y, n, jnp)), axes=1
+    )
     inside = chebyshev_basis(jnp.minimum(x, 1), m, jnp)
-    return sum((in_y[k] * term for k, term in enumerate(inside)), jnp.maximum(x - 1, 0) * in_y[m])
+    return sum(
+        (row_sums[k] * term for k, term in enumerate(inside)), jnp.maximum(x - 1, 0) * row_sums[m]
+    )

@@ -1,4 +1,9 @@
-"""Checks of the arguments of the attention-path theory, before anything is compiled."""
+"""Checks of the arguments of the attention-path theory, before anything is compiled.
+
+Attentioned inputs (P, D, n) are the inputs of P examples after the attention of each of D paths. A
+path takes one head in each layer, and n is the dimension of a token. K is their kernel, the (P, P)
+mean of products over paths and dimensions, and T the temperature.
+"""
 
 import math
 from collections.abc import Sequence
@@ -57,7 +62,7 @@ def check_attentioned(
 
 
 def check_widths(width: Any, heads: Sequence[int]) -> tuple:
-    """Returns (N_1 .. N_{L+1}) from one number, or from a number for each hidden layer."""
+    """Returns (N_1 .. N_{L+1}) from one width for all hidden layers, or one for each."""
     layers = len(heads) + 1
     widths = tuple(width) if np.ndim(width) else (width,) * layers
     if len(widths) != layers:
@@ -96,7 +101,7 @@ def _check_labels(labels: np.ndarray) -> None:
 def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
     """Checks that the temperature is positive and that K + T can be inverted accurately.
 
-    Duplicate examples make K singular. Then the condition number depends on the temperature alone.
+    Duplicate examples make K singular. Then the temperature alone bounds the condition number.
     """
     if not is_concrete(temperature):
         return
@@ -123,7 +128,7 @@ def _check_temperature(temperature: Numbers, attentioned_PxDxn) -> None:
     if cosines_PxP.max() > 1 - 1e-9:
         cause = f"examples {first} and {second} are duplicates"
     raise UserError(
-        f"K + T has condition number {condition:.1e} at temperature {lowest:g}, at most "
-        f"{limit:.0e} keeps {flat_PxF.dtype} exact: {cause}. Remove them or raise the "
+        f"K + T has condition number {condition:.1e} at temperature {lowest:g}, because {cause}; "
+        f"{flat_PxF.dtype} needs at most {limit:.0e}. Remove such examples or raise the "
         "temperature."
     )

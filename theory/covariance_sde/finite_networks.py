@@ -32,7 +32,10 @@ from theory.numerics import check_count, check_range, states_at
 
 @dataclass(frozen=True)
 class Wishart:
-    """The recursion of the factor of Phi: any width, also below m, at O(m^3) a layer."""
+    """Networks simulated by a factor of Phi, without h.
+
+    Any width is allowed, also below m. A layer costs O(m^3).
+    """
 
     def sample(self, ensemble: Ensemble) -> jax.Array:
         """Returns Phi at each recorded depth, (samples, layers, m, m)."""
@@ -42,7 +45,10 @@ class Wishart:
 
 @dataclass(frozen=True)
 class Network:
-    """The recursion of h, which starts as sqrt(n) [Phi0^{1/2}; 0]: n >= m, O(n^2 m) a layer."""
+    """Networks simulated by their hidden states h, which start as sqrt(n) [Phi0^{1/2}; 0].
+
+    The width n must be at least m. A layer costs O(n^2 m).
+    """
 
     def sample(self, ensemble: Ensemble) -> jax.Array:
         """Returns Phi at each recorded depth, (samples, layers, m, m)."""
@@ -94,7 +100,10 @@ def measure(
 
 
 def _recursion(ensemble: Ensemble, rows: int, layer: Callable, weights: int) -> jax.Array:
-    """Runs the recursion of an h with `rows` rows. A layer has `weights` weights."""
+    """Runs `layer` repeatedly on a state of shape (rows, m).
+
+    A layer draws `weights` random numbers, which limits how many networks fit in memory at once.
+    """
     key, phi0, width, layers, samples, mixing = ensemble
     std = None
     if not isinstance(mixing.scale, str):
@@ -127,13 +136,16 @@ def _run(key, phi0, stops, width, std, samples, mixing: Mixing, rows, layer: Cal
 
 
 def _network_layer(key, h_NxM, width, std_H, mixing: Mixing):
-    """Returns [W^o] concat_h(W^v_h h (I + A_h)), with h divided by sqrt(n) so that Phi = h^T h."""
+    """Returns the next h, concat_h(W^v_h h (I + A_h)), times W^o if `mixing` has one.
+
+    h is divided by sqrt(n), so that Phi = h^T h.
+    """
     key_v, key_a, key_o = jax.random.split(key, 3)
-    heads, (width, m) = len(std_H), h_NxM.shape  # shapes need the static width
+    heads, (width, m) = len(std_H), h_NxM.shape  # the argument `width` is traced, this one is not
     w_v_NxN = jax.random.normal(key_v, (width, width), h_NxM.dtype) / width**0.5
-    v_TxHxK = (w_v_NxN @ h_NxM).T.reshape(m, heads, width // heads)
-    mixed_TxHxK = mix(mixing_matrix(key_a, heads, m, std_H, mixing.causal), v_TxHxK)
-    h_NxM = mixed_TxHxK.reshape(m, width).T
+    v_MxHxD = (w_v_NxN @ h_NxM).T.reshape(m, heads, width // heads)
+    mixed_MxHxD = mix(mixing_matrix(key_a, heads, m, std_H, mixing.causal), v_MxHxD)
+    h_NxM = mixed_MxHxD.reshape(m, width).T
     if mixing.output_projection:
         h_NxM = jax.random.normal(key_o, (width, width), h_NxM.dtype) @ h_NxM / width**0.5
     return h_NxM

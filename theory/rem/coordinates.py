@@ -3,10 +3,10 @@
 A table is a Chebyshev series on [0, 1] in each of up to three coordinates:
 
     spread   1 - 1/sqrt(1 + (s/c)^2),  c = SCALE sqrt(ln T),  s^2 = beta^2 (1-rho) ln T
-    cosine   sqrt(1 - rho + SOFTEN), moved to [0, 1]
-    length   ln ln T, moved to [0, 1] for T from 2 to MAX_TABULATED_LENGTH
+    cosine   sqrt(1 - rho + SOFTEN), mapped linearly to [0, 1]
+    length   ln ln T, mapped linearly to [0, 1] for T from 2 to MAX_TABULATED_LENGTH
 
-The first is even in s and finite at s = infinity. The pair table covers s <= REACH sqrt(ln T),
+The spread is even in s and finite at s = infinity. The pair table covers s <= REACH sqrt(ln T),
 where the spread is PAIR_END, and continues linearly.
 """
 

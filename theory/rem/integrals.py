@@ -6,12 +6,15 @@ the wide limit, d -> infinity at fixed T). With Z = sum_s e^{y_s}, write
 1/Z^k = int du e^{ku} exp(-e^u Z) / Gamma(k). The average over columns then factorises:
 
     psi_k(u) = E g_k(u + y),   g_k(y) = e^{ky} exp(-e^y),   y ~ N(0, s^2)
+    psi_kl(u, v) = E g_k(u + y) g_l(v + y'),   y and y' with correlation rho
     E sum_s A_s^2     = T int du psi_2 psi_0^{T-1}
     E (sum_s A_s^2)^2 = 1/6 int du [T psi_4 psi_0^{T-1} + T (T-1) psi_2^2 psi_0^{T-2}]
     E sum_s A_s^3     = 1/2 int du T psi_3 psi_0^{T-1}
     E ln Z            = -gamma - u_lo - int_{u_lo} du psi_0^T
     mean entropy      = E ln Z - s^2 (1 - E sum_s A_s^2)      (Stein's lemma)
     E sum_s A_s A'_s  = T int int du dv psi_11 psi_00^{T-1}
+
+psi_0^T is 1 below the lower limit u_lo of the integrals.
 
 arXiv 2505.24333 defines the model; it has no integrals at finite T. Everything is NumPy
 and float64: it runs once for each T, also while jit is tracing.
@@ -43,7 +46,10 @@ class RowStatistics(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Chebyshev coefficients for one T, in the coordinates of `theory.rem.coordinates`."""
+    """Chebyshev coefficients for one T, in the coordinates of `theory.rem.coordinates`.
+
+    With Y = sum_s A_s^2: Y_q = E Y, Y_p = E sum_s A_s A'_s for two rows, and H is the mean entropy.
+    """
 
     overlap: np.ndarray  # ln(T Y_q) against the spread
     moment: np.ndarray  # ln(T^2 E Y^2) against the spread
@@ -53,12 +59,15 @@ class Tables(NamedTuple):
 
 @lru_cache(maxsize=16)
 def row_tables(T: float) -> Tables:
-    """Returns the tables of one row in a few hundredths of a second; `pair` is empty."""
+    """Returns the tables of averages over one row. The field `pair` is empty.
 
-    def fit(n, column):
+    The first call for a T takes a few hundredths of a second.
+    """
+
+    def fit(n, value_of):
         x = chebyshev_nodes(n)
         rows = [row_statistics(s, T) for s in spread_at(x) * np.sqrt(np.log(T))]
-        return chebyshev_fit(np.array([column(row, y) for row, y in zip(rows, x)]))
+        return chebyshev_fit(np.array([value_of(row, x_i) for row, x_i in zip(rows, x)]))
 
     n = 32 if T <= 1024 else 48 if T <= 1e5 else 72
     return Tables(
@@ -73,8 +82,8 @@ def row_tables(T: float) -> Tables:
 def tables_of_length(T: float) -> Tables:
     """Returns all tables of one T.
 
-    The relative error of Y_q is 3e-8. That of Y_p is at most 5e-7 for T <= 1024 and 2e-6 for
-    T = 1e8, for s <= 4 sqrt((1-rho) ln T). The pair table takes 0.7 s unless overlaps.npz has it.
+    The relative error of Y_q is 3e-8. For beta <= 4, that of Y_p is at most 5e-7 up to T = 1024 and
+    2e-6 at T = 1e8. The pair table takes 0.7 s unless overlaps.npz has it.
     """
     pair = load_tables().get(f"pair_{T:g}")
     n_spread, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)
@@ -97,9 +106,9 @@ def row_statistics(s: float, T: float) -> RowStatistics:
     s = max(float(s), MIN_SPREAD)
     u_lo, u_hi = _integration_range(s, T)
     u, du = trapezoid(u_lo, u_hi, 224)
-    missing, psi_2, psi_3, psi_4 = _column_averages(u, s, (2, 3, 4))
+    gap, psi_2, psi_3, psi_4 = _column_averages(u, s, (2, 3, 4))
     # psi_0 ** (T-1) would round to 1 where 1 - psi_0 is small: use log1p(-E[1 - exp(-e^y)]).
-    log_psi_0 = np.log1p(-np.minimum(missing, 1 - 1e-16))
+    log_psi_0 = np.log1p(-np.minimum(gap, 1 - 1e-16))
     overlap = T * np.sum(du * psi_2 * np.exp((T - 1) * log_psi_0))
     four = T * psi_4 * np.exp((T - 1) * log_psi_0)
     pairs = T * (T - 1) * psi_2**2 * np.exp((T - 2) * log_psi_0)
@@ -112,9 +121,10 @@ def row_statistics(s: float, T: float) -> RowStatistics:
 def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
     """Returns E sum_s A_s A'_s of two rows of scores.
 
-    The component z that both rows share in a column is integrated last. With
-    om = 1 - Phi_0 and m(u) = E_z om(u, z), two matrix products remain:
-    psi_11 = E_z Phi_1 Phi'_1 and 1 - psi_00 = m(u) + m'(v) - E_z om om'.
+    In each column the scores of both rows share a component z, which is integrated last. Given z
+    the rows are independent: Phi_k(u, z) = E[g_k(u + y) | z], and Phi'_k for the second row. With
+    gap = 1 - Phi_0 and m(u) = E_z gap(u, z), two matrix products remain:
+    psi_11 = E_z Phi_1 Phi'_1 and 1 - psi_00 = m(u) + m'(v) - E_z gap gap'.
 
     Args:
       s_1: standard deviation of the first row's scores.
@@ -125,46 +135,49 @@ def pair_overlap(s_1: float, s_2: float, r: float, T: float) -> float:
     s_1, s_2 = max(float(s_1), MIN_SPREAD), max(float(s_2), MIN_SPREAD)
     private = np.sqrt(1 - min(abs(r), 1.0))
     shared = np.sqrt(abs(r))
-    # These steps resolve g_1 (width 1) after convolution with the component of one row alone.
-    finest = [0.5 * max(1.0, 1.6 * s * private) for s in (s_1, s_2)]
-    dz = min(0.5, *(step / max(s * shared, MIN_SPREAD) for step, s in zip(finest, (s_1, s_2))))
+    # The largest steps in u that resolve Phi_1: g_1 has width 1, the private component widens it.
+    max_steps = [0.5 * max(1.0, 1.6 * s * private) for s in (s_1, s_2)]
+    dz = min(0.5, *(step / max(s * shared, MIN_SPREAD) for step, s in zip(max_steps, (s_1, s_2))))
     reach = int(np.ceil(8.5 / dz)) if shared else 0
     z = dz * np.arange(-reach, reach + 1)
     w = np.exp(-(z**2) / 2)
     w /= w.sum()
     sign = 1 if r >= 0 else -1
-    du, om, phi = _smeared_row(s_1, private, shared, z, finest[0], T)
-    dv, om_2, phi_2 = du, om, phi
+    du, gap_1, phi_1 = _smeared_row(s_1, private, shared, z, max_steps[0], T)
+    dv, gap_2, phi_2 = du, gap_1, phi_1
     if s_1 != s_2 or sign == -1:
-        dv, om_2, phi_2 = _smeared_row(s_2, private, shared, sign * z, finest[1], T)
-    missing = (om @ w)[:, None] + (om_2 @ w)[None] - (om * w) @ om_2.T
-    log_psi_00 = np.log1p(-np.clip(missing, 0, 1 - 1e-16))
-    psi_11 = (phi * w) @ phi_2.T
+        dv, gap_2, phi_2 = _smeared_row(s_2, private, shared, sign * z, max_steps[1], T)
+    gap = (gap_1 @ w)[:, None] + (gap_2 @ w)[None] - (gap_1 * w) @ gap_2.T  # 1 - psi_00
+    log_psi_00 = np.log1p(-np.clip(gap, 0, 1 - 1e-16))
+    psi_11 = (phi_1 * w) @ phi_2.T
     return T * (du @ (psi_11 * np.exp((T - 1) * log_psi_00)) @ dv)
 
 
-def _smeared_row(s, private, shared, z, finest, T):
-    """Returns du, om = 1 - Phi_0 and Phi_1, Phi_k(u, z) = E g_k(u + s shared z + s private z')."""
+def _smeared_row(s, private, shared, z, max_step, T):
+    """Returns du, 1 - Phi_0 and Phi_1 of one row, the last two with axes u and z.
+
+    Phi_k(u, z) = E g_k(u + s shared z + s private z') over z' ~ N(0, 1).
+    """
     u_lo, u_hi = _integration_range(s, T)
     u_lo -= 5  # with two rows the neglected tail below u_lo is e^{-24}
-    n = max(160, 2 + int((u_hi - u_lo) / finest))
+    n = max(160, 2 + int((u_hi - u_lo) / max_step))
     step = (u_hi - u_lo) / (n - 1)
     jump = s * shared * abs(z[1] - z[0]) if len(z) > 1 else 0.0
     if jump < step / 2:
         u, du = trapezoid(u_lo, u_hi, n)
-        om, phi = _column_averages(u[:, None] + s * shared * z[None], s * private, (1,))
-        return du, om, phi
+        gap, phi_1 = _column_averages(u[:, None] + s * shared * z[None], s * private, (1,))
+        return du, gap, phi_1
     # If a step in z is a whole number m of steps in u, all u + s shared z lie on one short grid.
     m = int(np.ceil(jump / step))
     step, reach = jump / m, len(z) // 2
     n = 1 + int(np.ceil((u_hi - u_lo) / step))
     line = u_lo + step * np.arange(-m * reach, n + m * reach)
-    om, phi = _column_averages(line, s * private, (1,))
+    gap, phi_1 = _column_averages(line, s * private, (1,))
     order = np.arange(len(z)) if z[0] < z[-1] else np.arange(len(z))[::-1]
     index = np.arange(n)[:, None] + m * order[None]
     du = np.full(n, step)
     du[[0, -1]] /= 2
-    return du, om[index], phi[index]
+    return du, gap[index], phi_1[index]
 
 
 def _column_averages(u: np.ndarray, s: float, powers: tuple[int, ...]) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""The sizes, variances and switches of a transformer that its signal at initialisation depends on.
+"""The sizes, variances and options of a transformer that determine its signal at initialisation.
 
     pre-norm     X <- alpha_SA X + SA(N(X)),    X <- alpha_MLP X + MLP(N(X))
     parallel     X <- alpha_SA X + SA(N(X)) + MLP(N'(X))
@@ -20,7 +20,7 @@ NORMS = ("layer", "rms")
 COUNTS = ("layers", "width", "heads", "kv_heads", "head_width", "mlp_width")
 DEVIATIONS = ("std_q", "std_k", "std_v", "std_o", "std_1", "std_2")
 DEVIATIONS += ("std_bias", "std_embed", "std_position", "std_type")
-WEIGHTS = ("score_scale", "alpha_sa", "alpha_mlp")
+MULTIPLIERS = ("score_scale", "alpha_sa", "alpha_mlp")
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ class Architecture:
     std_v: float
     std_1: float  # W_1; in a gated MLP both W_gate and W_up
     std_2: float
-    score_scale: (
-        float  # scores are score_scale q.k: 1/sqrt(head_width), in muP 1/head_width, in T5 1
-    )
+    # Scores are score_scale q.k: 1/sqrt(head_width), in muP 1/head_width, in T5 1.
+    score_scale: float
     kv_heads: int = 0  # heads of keys and values in grouped-query attention; 0: as many as heads
     std_o: float | None = None  # None: no output projection after attention
     std_bias: float = 0.0  # both biases of the MLP
@@ -61,12 +60,12 @@ class Architecture:
     std_position: float = 0.0
     std_type: float = 0.0  # segment vector, which all tokens of a segment share
     embed_norm: bool = False
-    embed_gain: float = 1.0  # variance x fan-in of a projection after the embedding (ELECTRA)
+    embed_gain: float = 1.0  # of a projection after the embedding (ELECTRA): variance times fan-in
 
     def __post_init__(self):
         for name in COUNTS:
             check_count(name, getattr(self, name), 0 if name == "kv_heads" else 1)
-        for name in (*DEVIATIONS, *WEIGHTS, "eps", "embed_gain"):
+        for name in (*DEVIATIONS, *MULTIPLIERS, "eps", "embed_gain"):
             value = getattr(self, name)
             if value is None and name == "std_o":
                 continue
@@ -99,18 +98,18 @@ class Architecture:
 
     @property
     def sigma_v2(self) -> float:
-        """Variance of the output of attention that attends to one token."""
+        """sigma_V^2: variance of the attention output of a token that attends to a single token."""
         output = 1.0 if self.std_o is None else self.heads * self.head_width * self.std_o**2
         return self.width * self.std_v**2 * output
 
     @property
     def sigma_12(self) -> float:
-        """Variance of the MLP's hidden layer before the activation."""
+        """sigma_1^2: variance of the MLP's hidden layer before the activation."""
         return self.width * self.std_1**2
 
     @property
     def sigma_22(self) -> float:
-        """Variance of the MLP's output for hidden units of variance 1."""
+        """sigma_2^2: variance of the MLP's output for hidden units of variance 1."""
         return self.mlp_width * self.std_2**2
 
     def beta(self, length: int) -> float:
@@ -118,7 +117,7 @@ class Architecture:
         return math.sqrt(self.score_variance / math.log(length))
 
     def input_moments(self, rho0: float | None = None, repeat: float = 0.0) -> tuple[float, float]:
-        """Returns q and p of the tokens that enter the first block.
+        """Returns q = E x_t.x_t / d and p = E x_t.x_t' / d of the tokens that enter the first block.
 
         Args:
           rho0: cosine of two embedded tokens; None computes it from the embedding's variances.

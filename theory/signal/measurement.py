@@ -31,8 +31,8 @@ def measure(
     """Measures one random network with one random input for each key.
 
     Input tokens are the sum of an independent vector and a vector that all tokens share, with the
-    variances of `arch.input_moments`. The loss is a random direction of the last layer. Blocks are
-    initialised inside a scan, and again in the backward pass, so that memory for weights does not
+    variances of `arch.input_moments`. The loss is the inner product of the last layer with a random
+    vector. Blocks are initialised inside a scan, and again in the backward pass, so that memory for weights does not
     grow with depth.
 
     Args:
@@ -51,6 +51,7 @@ def measure(
     settings = {f.name: getattr(arch, f.name) for f in fields(BlockSpec) if hasattr(arch, f.name)}
     settings["kv_heads"] = arch.kv_heads or arch.heads
     spec = BlockSpec(**settings, dtype=dtype, param_dtype=dtype)
+    # q0 is the mean squared entry of an input token, p0 the covariance of two tokens' entries.
     q0, p0 = arch.input_moments(rho0, repeat)
     measured = _measure(keys, q0, p0, spec, arch.layers, length, arch.embed_norm)
     cosine, norm, overlap, entropy, gradient = (np.asarray(x, float) for x in measured)
@@ -63,7 +64,7 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
 
     @jax.checkpoint
     def step(x_1xTxN, inputs):
-        # The gradient with respect to a shift by zero is the gradient of the residual stream.
+        # Each layer adds a shift of zero. The gradient of the shift is that of the residual stream.
         key, shift_TxN = inputs
         x_1xTxN = x_1xTxN + shift_TxN[None]
         parameters = layer.init(key, x_1xTxN)["params"]
@@ -89,13 +90,13 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
         (gradients_LxTxN,) = pull_back(jax.random.normal(draws[2], out.shape, spec.dtype))
         cosine, norm, overlap, entropy = averages
         first = _stream_averages(x_1xTxN[0])
-        size_L = jnp.sqrt(jnp.mean(jnp.square(gradients_LxTxN), (1, 2)))
+        rms_L = jnp.sqrt(jnp.mean(jnp.square(gradients_LxTxN), (1, 2)))
         return (
             jnp.append(first[0][None], cosine),
             jnp.append(first[1][None], norm),
             overlap,
             entropy,
-            jnp.append(size_L, jnp.ones(1, size_L.dtype)),
+            jnp.append(rms_L, jnp.ones(1, rms_L.dtype)),  # of the output
         )
 
     return jax.lax.map(measure_network, keys)
@@ -116,10 +117,10 @@ def mean_cosine(x_TxN: jax.Array) -> jax.Array:
 
 
 def attention_averages(weights_HxTxT: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the mean overlaps of attention rows with themselves and in pairs, and the entropy.
+    """Returns the self-overlap, the cross-overlap and the entropy of attention rows A_t.
 
-    They are the means over heads and rows of sum_s A_ts^2, of sum_s A_ts A_t's over t != t', and of
-    the entropy of a row in nats.
+    The self-overlap is sum_s A_ts^2, and the cross-overlap is sum_s A_ts A_t's of two rows t != t'.
+    The entropy is in nats. All three are means over heads and rows, or pairs of rows.
     """
     T = weights_HxTxT.shape[-1]
     same = jnp.mean(jnp.sum(weights_HxTxT**2, -1))
