@@ -13,7 +13,7 @@ from tests.test_docs_numbers import NUMBER, between, is_one_of, numbers_of
 
 TEXT = (ROOT / "README.md").read_text()
 DETAILS = (ROOT / "docs/findings.md").read_text()
-CARDS = TEXT[TEXT.index("## Five findings") : TEXT.index("## Run one")]
+CARDS = TEXT[TEXT.index("## Five findings") : TEXT.index("## Run an experiment")]
 FINDINGS = DETAILS[DETAILS.index("## Findings") : DETAILS.index("## The table of variants")]
 PLAIN = re.compile(r"(?<![\w.,/])(\d*\.\d+|\d+(?= %))(?![\w/])( %)?")  # 3.35, .98, 37 %
 
