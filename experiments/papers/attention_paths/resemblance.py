@@ -1,8 +1,9 @@
-"""Measures of the resemblance of two order parameters U, beyond what is trivial.
+"""Measures of how well a learned order parameter U resembles the theory's.
 
-Any order parameter is large on its diagonal, so the identity correlates with it too. These are not
-trivial: entries off the diagonal, their signs, blocks of paths through one head of the first layer,
-and a better fit than the theory of another network has.
+Every order parameter is large on its diagonal, so even the identity correlates with it. The
+measures here exclude this trivial part. They compare entries off the diagonal, their signs, and the
+blocks of paths through one head of the first layer. The last one asks whether the theory of a
+network fits it better than the theories of other networks do.
 """
 
 import math
@@ -49,10 +50,11 @@ def resemblance(learned: np.ndarray, theory: np.ndarray, heads: Sequence[int]) -
 
 
 def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
-    """Returns the contrast of the blocks of paths that share the head of the first layer.
+    """Returns how much larger |U| is within blocks of paths than between blocks.
 
-    It is the mean |U| off the diagonal of paths that share it, minus that of paths that do not, in
-    units of the mean of the diagonal. The head of the first layer changes slowest over paths.
+    Paths of one block go through the same head of the first layer. In the order of paths this head
+    changes slowest. The result is the mean |U| of two different paths of one block, minus that of
+    paths of different blocks, divided by the mean of the diagonal.
     """
     first_D = np.arange(len(U_DxD)) // (len(U_DxD) // heads[0])
     same_DxD = first_D[:, None] == first_D[None]
@@ -65,14 +67,15 @@ def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
 
 
 def matched_minus_others(learned_SxDxD: np.ndarray, theory_SxDxD: np.ndarray) -> np.ndarray:
-    """Returns each network's correlation with its theory minus the mean with others', (S,)."""
+    """Returns by how much each network correlates more with its theory than with others, (S,).
+
+    It is the correlation with its own theory minus the mean of those with the S - 1 other theories.
+    """
     S = len(learned_SxDxD)
     table_SxS = np.array(
         [[correlation(lower(a), lower(b)).mean for b in theory_SxDxD] for a in learned_SxDxD]
     )
     matched_S = np.diagonal(table_SxS)
-    return (
-        matched_S - (table_SxS.sum(1) - matched_S) / max(S - 1, 1)
-        if S > 1
-        else np.full(S, math.nan)
-    )
+    if S == 1:
+        return np.full(S, math.nan)
+    return matched_S - (table_SxS.sum(1) - matched_S) / (S - 1)

@@ -1,9 +1,13 @@
 """Claims about settings that decide what MixiT learns: mixing scale, steps, query format, split.
 
-Equation (2.3) gives W the variance 1/(nm). The authors' Llama code draws for each head a standard
-deviation between 1/sqrt(n_h m) and 1/sqrt(m), called "spread" here. Their GPT-2 file has
-1/sqrt(n_h m), called "head". The paper does not tell which file made the tables of the algorithmic
-tasks.
+Three mixing scales are compared, for width n, heads of width n_h and m tokens:
+
+    theory   Equation (2.3) gives the entries of the mixing matrix the variance 1/(nm)
+    spread   the authors' Llama code draws a standard deviation between 1/sqrt(n_h m) and 1/sqrt(m)
+             for each head
+    head     their GPT-2 file has the standard deviation 1/sqrt(n_h m)
+
+The paper does not say which file made the tables of the algorithmic tasks.
 """
 
 import functools
@@ -30,18 +34,25 @@ LATE_TASKS = ("retrieval", "dyck", "addition")  # results were seen before their
 
 
 def mixing_cells(task: str) -> dict[str, Cell]:
-    """Returns MixiT with the three scales of mixing; "spread" is the default of all configs."""
+    """Returns the cells of MixiT at the three mixing scales. The default of configs is "spread"."""
     return {"spread": small(task, "mixit")} | {
         scale: small(task, "mixit", {"model.mixing_scale": scale}) for scale in ("theory", "head")
     }
 
 
 def mixing_scale(task: str, steps: int) -> Item:
-    """Returns the row of a task: three scales of mixing, and runs with fewer and more steps."""
+    """Returns the row of a task: three mixing scales, and runs with fewer and more steps."""
     accuracy = accuracy_of(task)
+    # By cell: its steps, then the fewer and the more steps of the comparison with "spread".
     budgets = {"spread, steps / 4": (steps // 4, steps // 4, steps)}
     if task in STILL_IMPROVING:
         budgets["spread, steps x 4"] = (4 * steps, steps, 4 * steps)
+    note = (
+        "Each cell has three learning rates; a flag marks the row if an outer one is the best by "
+        "more than .01 and below 99 %. The text's scale was not run with more steps."
+    )
+    if task in LATE_TASKS:
+        note += " Results of head and spread had been seen before the rules were written."
     return Item(
         f"Equation (2.3), {TASK_NAMES[task]}",
         "In the steps of the config, does MixiT learn as well with the text's mixing variance "
@@ -67,10 +78,7 @@ def mixing_scale(task: str, steps: int) -> Item:
             )
             for cell, (_, few, many) in budgets.items()
         },
-        note="Each cell has three learning rates; a flag marks the row if an outer one is the best "
-        "by more than .01 and below 99 %. The text's scale was not run with more steps."
-        + " Results of head and spread had been seen before the rules were written."
-        * (task in LATE_TASKS),
+        note=note,
         flags=(CODE_DIFFERS, OURS),
         late=task in LATE_TASKS,
     )
@@ -98,16 +106,17 @@ BITS = Item(
 MIXING_SCALES = (*(mixing_scale(task, steps) for task, steps in STEPS.items()), BITS)
 
 LONG_RUN = "frozen_qk, 4,000 steps"
-TEXT_FORMAT = {"task.format": "paper"}  # a query is the key itself, without a symbol of its own
+# In the format of the paper's text a query is the key itself, without a different symbol.
+PAPER_FORMAT = {"task.format": "paper"}
 KEY_AS_QUERY = Item(
     "Table 2, looking up by the key itself",
     "Frozen-QK retrieves on par with Standard; MixiT is far behind.",
-    {name: small("retrieval", name, TEXT_FORMAT) for name in TRAINED}
+    {name: small("retrieval", name, PAPER_FORMAT) for name in TRAINED}
     | {
         LONG_RUN: small(
             "retrieval",
             "frozen_qk",
-            TEXT_FORMAT | {"train.steps": "4000", "optim.learning_rate": "(1e-2,)"},
+            PAPER_FORMAT | {"train.steps": "4000", "optim.learning_rate": "(1e-2,)"},
         )
     },
     reaches(LONG_RUN, 0.95, UNSEEN, "after 4,000 steps ")

@@ -16,7 +16,7 @@ from jaxformer.training.metrics import over_seeds
 from theory import covariance_sde as cs
 
 BLUE, ORANGE, GREEN = plots.COLOURS[:3]
-CHUNK_SAMPLES = 100_000  # at once in memory
+CHUNK_SAMPLES = 100_000  # samples in memory at once
 
 
 def measure_one_step(
@@ -39,7 +39,7 @@ def measure_one_step(
 
 
 def _cases(lengths: Sequence[int], causal_too: bool) -> list[tuple[str, int, bool]]:
-    """Returns the (name, m, causal) of each measurement."""
+    """Returns (name, m, causal) of each measurement."""
     kinds = (False, True) if causal_too else (False,)
     return [(f"m={m}{',causal' * causal}", m, causal) for m in lengths for causal in kinds]
 
@@ -62,7 +62,7 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
     error = np.sqrt((fourth / samples - cov**2) / samples)
     predicted = np.asarray(cs.one_step_covariance(phi, width, cs.Mixing(causal)))
     leading = np.asarray(cs.covariance(phi, cs.Mixing(causal))) / width
-    rows = np.triu_indices(p)
+    entries = np.triu_indices(p)
     norm = np.linalg.norm
     diagonal = upper[0] == upper[1]
     drift = np.diagonal(np.asarray(cs.drift(phi, cs.Mixing(causal))))
@@ -72,9 +72,9 @@ def _moments(m: int, width: int, samples: int, causal: bool, seed: int) -> dict[
         "drift_measured": drift + width * mean[diagonal],
         "drift_error": drift_error[diagonal],
         "drift_z": width * mean / drift_error,
-        "covariance": width * predicted[rows],
-        "covariance_measured": width * cov[rows],
-        "z": ((cov - predicted) / error)[rows],
+        "covariance": width * predicted[entries],
+        "covariance_measured": width * cov[entries],
+        "z": ((cov - predicted) / error)[entries],
         "noise": norm(error) / norm(predicted),
         "error": norm(cov - predicted) / norm(predicted),
         "error_leading": norm(cov - leading) / norm(leading),
@@ -119,37 +119,42 @@ def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
 def measure_printed_variance(
     length: int, width: int, layers: int, samples: int, seed: int
 ) -> Outcome:
-    """Measures log Tr(Phi)/m by layer with mixing variance 1/(nm) and the printed 1/sqrt(nm)."""
-    phi, at = _start(length), np.unique(np.linspace(0, layers, 17).astype(int))
+    """Measures log Tr(Phi)/m by layer for two variances of the mixing.
+
+    They are 1/(nm), which the theorem needs, and 1/sqrt(nm), which the paper prints.
+    """
+    phi, depths = _start(length), np.unique(np.linspace(0, layers, 17).astype(int))
     std = {"1/(nm)": (width * length) ** -0.5, "1/sqrt(nm)": (width * length) ** -0.25}
     keys = jax.random.split(jax.random.key(seed), 2)
     curves = {}
     for key, (name, value) in zip(keys, std.items(), strict=True):
-        phis = cs.measure(key, phi, width, layers, samples, at.tolist(), cs.Mixing(scale=value))
+        phis = cs.measure(key, phi, width, layers, samples, depths.tolist(), cs.Mixing(scale=value))
         curves[name] = np.asarray(cs.log_trace(phis))
     key = jax.random.fold_in(keys[0], 1)
-    paths = cs.predict(key, phi, layers / width, samples, 2 * layers, at / width)
+    paths = cs.predict(key, phi, layers / width, samples, 2 * layers, depths / width)
     sde = np.asarray(cs.log_trace(paths)).mean(0)
     metrics = {}
     for name, curve in curves.items():
         for stop in (layers // 4, layers):
-            near = np.abs(at - stop).argmin()
-            metrics[f"log_trace/{name}/layer={at[near]}"] = over_seeds(curve[:, near])
+            near = np.abs(depths - stop).argmin()
+            metrics[f"log_trace/{name}/layer={depths[near]}"] = over_seeds(curve[:, near])
     theory, printed = curves.values()
-    return Outcome({"layers": at, "sde": sde, "theory": theory, "printed": printed}, metrics)
+    return Outcome({"layers": depths, "sde": sde, "theory": theory, "printed": printed}, metrics)
 
 
 def draw_printed_variance(arrays, length: int, width: int):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.0))
-    at, theory, printed = (arrays[name] for name in ("layers", "theory", "printed"))
+    depths, theory, printed = (arrays[name] for name in ("layers", "theory", "printed"))
     for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, "1/√(nm)", printed)):
-        axis.plot(at, curve.mean(0), "o-", ms=3, color=colour, label=f"variance {name}")
-        axis.fill_between(at, *np.quantile(curve, (0.05, 0.95), axis=0), color=colour, alpha=0.2)
-    axis.plot(at, arrays["sde"], "k--", lw=1, label="SDE")
+        axis.plot(depths, curve.mean(0), "o-", ms=3, color=colour, label=f"variance {name}")
+        axis.fill_between(
+            depths, *np.quantile(curve, (0.05, 0.95), axis=0), color=colour, alpha=0.2
+        )
+    axis.plot(depths, arrays["sde"], "k--", lw=1, label="SDE")
     axis.set(xlabel="layer", ylabel=r"log Tr$(\Phi)/m$")
     plots.headed(
         figure,
-        f"The printed variance 1/√(nm) blows up: after {at[-1]} layers log Tr/m is "
+        f"The printed variance 1/√(nm) blows up: after {depths[-1]} layers log Tr/m is "
         f"{printed[:, -1].mean():.1f}, against {theory[:, -1].mean():.2f} with 1/(nm)",
         f"m = {length} tokens, width n = {width}; bands: 5 to 95 % of {len(theory)} networks.",
         axis,
@@ -160,12 +165,13 @@ def draw_printed_variance(arrays, length: int, width: int):
 def measure_causal(
     length: int, width: int, tau: float, paths: int, samples: int, steps: int, seed: int
 ) -> Outcome:
-    """Compares mean correlations of all pairs of tokens under causal mixing: SDE and networks."""
+    """Compares mean correlations of token pairs under causal mixing between SDE and networks."""
     phi, keys = _start(length), jax.random.split(jax.random.key(seed), 2)
     depth = round(tau * width)
     solved = cs.predict(keys[0], phi, depth / width, paths, steps, mixing=cs.Mixing(causal=True))
     networks = cs.measure(keys[1], phi, width, depth, samples, mixing=cs.Mixing(causal=True))
     (sde, sde_error), (net, net_error) = (_mean_correlation(x) for x in (solved, networks))
+    # The identity avoids 0/0 on the diagonal, where correlations are 1 without error.
     z = (net - sde) / np.sqrt(sde_error**2 + net_error**2 + np.eye(length))
     pairs = np.triu_indices(length, 1)
     z_rms = np.sqrt((z[pairs] ** 2).mean())

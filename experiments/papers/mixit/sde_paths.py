@@ -31,9 +31,9 @@ def measure_paths(
     samples: int,
     seed: int,
 ) -> Outcome:
-    """Compares the SDE's distributions of log-trace, correlation and eigenvalues with networks'.
+    """Compares the distributions of log-trace, correlation and eigenvalues: SDE and networks.
 
-    A network has whole layers only: width n is compared with the SDE at round(tau n)/n.
+    The number of layers is whole, so networks of width n are compared at tau = round(tau n)/n.
     """
     if not times or not widths or any(late <= early for early, late in pairwise(times)):
         raise UserError(
@@ -59,11 +59,11 @@ def measure_paths(
     at = [stops.index(tau) for tau in times]
     arrays |= {f"sde/{name}": values[:, at] for name, values in solved.items()}
 
-    widest, bundle, grid = max(widths), min(paths, samples, 1000), np.linspace(0, times[-1], 41)
+    widest, n_walks, grid = max(widths), min(paths, samples, 1000), np.linspace(0, times[-1], 41)
     ls = np.unique(np.round(grid * widest).astype(int))
     walks = {
-        "sde": (grid, cs.predict(keys[1], phi, grid[-1], bundle, steps, grid)),
-        "networks": (ls / widest, cs.measure(keys[2], phi, widest, ls[-1], bundle, ls.tolist())),
+        "sde": (grid, cs.predict(keys[1], phi, grid[-1], n_walks, steps, grid)),
+        "networks": (ls / widest, cs.measure(keys[2], phi, widest, ls[-1], n_walks, ls.tolist())),
     }
     for source, (taus, phis) in walks.items():
         arrays[f"walk/{source}/times"] = taus
@@ -79,7 +79,7 @@ def quantities(phi) -> dict[str, np.ndarray]:
     return {
         "log_trace": np.asarray(cs.log_trace(phi)),
         "correlation": np.asarray(cs.correlation(phi)),
-        # An eigenvalue far below the largest one is rounding.
+        # An eigenvalue far below the largest one is a rounding error.
         "log_eigenvalue_1": np.log(eigenvalues[..., -1]),
         "log_eigenvalue_2": np.log(np.maximum(eigenvalues[..., -2], 1e-14 * eigenvalues[..., -1])),
     }
@@ -108,16 +108,18 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         for colour, n in zip(plots.COLOURS[1:], sorted(widths, reverse=True)):
             look = {"histtype": "step", "color": colour, "label": f"networks, n = {n}"}
             column[1].hist(arrays[f"n={n}/{name}"][:, -1], bins, density=True, **look)
-        far = [f"{arrays[f'n={n}/ks/{name}'][-1]:.3f}" for n in widths]
-        column[1].set(yticks=[], xlabel=label, title=f"KS {', '.join(far)}")
+        distances = [f"{arrays[f'n={n}/ks/{name}'][-1]:.3f}" for n in widths]
+        column[1].set(yticks=[], xlabel=label, title=f"KS {', '.join(distances)}")
     axes[0, 0].set_ylabel("along paths")
     axes[1, 0].set_ylabel(rf"density at $\tau$ = {times[-1]:g}")
     largest = max(arrays[f"n={max(widths)}/ks/{name}"].max() for name in QUANTITIES)
-    verdict = "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"
+    comparison = (
+        "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"
+    )
     plots.headed(
         figure,
         f"Networks of width {max(widths)} follow the SDE: the largest KS distance, {largest:.3f}, "
-        f"{verdict} two samples of one law ({arrays['ks_noise']:.3f})",
+        f"{comparison} two samples of one law ({arrays['ks_noise']:.3f})",
         f"Above: median, the band from 5 to 95 %, and {SHOWN_PATHS} paths each of the SDE (blue) "
         f"and of networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
         f"{', '.join(map(str, widths))}; the largest is that of all quantities at "
@@ -128,7 +130,7 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
 
 
 def _walks(axis, arrays, name: str, networks: str) -> None:
-    """Draws some paths of the SDE and of networks, with their median and band."""
+    """Draws some paths of the SDE and of networks, with their median and their 5 to 95 % band."""
     for colour, source, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks)):
         taus = arrays[f"walk/{source}/times"]
         low, middle, high = arrays[f"walk/{source}/band/{name}"]
