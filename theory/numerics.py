@@ -98,7 +98,7 @@ def chebyshev_sum_2d(x: jax.Array, y: jax.Array, coefficients_MxN: np.ndarray) -
     m, n = coefficients_MxN.shape
     slopes_N = chebyshev_end_slopes(m) @ coefficients_MxN
     rows = np.concatenate([coefficients_MxN, slopes_N[None]])
-    # Sums over n: one coefficient of T_m at each y, then the slope of the continuation beyond x = 1.
+    # Sums over n at each y: the m coefficients in x, then the slope beyond x = 1.
     row_sums = jnp.tensordot(
         jnp.asarray(rows, y.dtype), jnp.stack(chebyshev_basis(y, n, jnp)), axes=1
     )

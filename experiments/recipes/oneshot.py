@@ -134,7 +134,7 @@ def _data(config, trained: Trained, member: int) -> dict[str, Any]:
         "train": episodes(source.task, key, 0, config.bayes.examples),
         "validation": heldout.validation,
         "test": heldout.test,
-        "ood": source.unlike(),
+        "ood": source.out_of_distribution(),
         "widths": tuple(config.bayes.widths),
         "temperatures": tuple(config.bayes.temperatures),
         "draws": config.bayes.draws,
@@ -160,7 +160,7 @@ def _with_studies(trained: Trained, studied: dict[int, Study]) -> Result:
     ]
     baselines = {
         f"{name}_{what}": value
-        for name, batch in jax.device_get(source.unlike()).items()
+        for name, batch in jax.device_get(source.out_of_distribution()).items()
         for what, value in source.ood[name].baselines(batch).items()
     }
     return dataclasses.replace(result, members=members, baselines={**result.baselines, **baselines})

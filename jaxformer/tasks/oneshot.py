@@ -1,9 +1,12 @@
 """One-shot in-context image classification (arXiv 2405.15926, section 4.2).
 
-An episode shows one labelled image of each of two classes, then a query image of one of them. Every
-image is cut into patches of three equal channels. A patch is normalised to mean 0 and variance 1.
-Its position (sinusoids over all tokens, standardised as a whole) and the embedding of its image's
-label (0, 1 or "?", drawn once from N(0, 1)) are added. The target is 2 label - 1.
+An episode shows one labelled image of each of two classes, then a query image of one of them. The
+target is 2 label - 1. Every image is cut into patches, whose grey values are repeated in three
+channels. A token is the sum of
+
+    the patch, normalised to mean 0 and variance 1
+    the embedding of its image's label, 0, 1 or "?", drawn once from N(0, 1)
+    its position: sinusoids, standardised over all tokens and dimensions together
 
     tokens   16 patches x (first image, second image, query) = 48 tokens of dimension 192
 
@@ -49,7 +52,7 @@ class OneShot(OneAnswer):
         if size % self.patch:
             raise UserError(f"patches of {self.patch} do not tile images of {size} pixels.")
 
-    # Compared by identity: a program compiled for the classes of one task must not serve another.
+    # Tasks compare by identity, so that jit never reuses a program that contains other images.
     def __eq__(self, other: object) -> bool:
         return self is other
 
@@ -69,22 +72,24 @@ class OneShot(OneAnswer):
         return CHANNELS * self.patch**2
 
     def blank(self) -> jax.Array:
+        """Returns an input of zeros for initialising a model, (1, T, n)."""
         return jnp.zeros((1, self.length, self.dimension))
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """Returns an episode: inputs (T, n) vectors, targets (1,) the label of the query."""
         classes, per_class = self.images.pixels_CxKxSxS.shape[:2]
-        first, other, flip, query, first_place, other_place, step = _draw(
+        first, class_shift, flip, query, place_0, place_1, query_shift = _draw(
             key, (classes, classes - 1, 2, SHOWN_IMAGES, per_class, per_class, per_class - 1)
         )
-        shown_2, labels_2 = jnp.arange(SHOWN_IMAGES), jnp.arange(SHOWN_IMAGES)
+        # The classes and labels of the two shown images.
+        classes_2, labels_2 = jnp.arange(SHOWN_IMAGES), jnp.arange(SHOWN_IMAGES)
         if self.shuffled:
-            shown_2 = jnp.stack([first, (first + 1 + other) % classes])
+            classes_2 = jnp.stack([first, (first + 1 + class_shift) % classes])
             labels_2 = jnp.stack([flip, 1 - flip])
-        # The query is another image of its class than the shown one.
-        place_2 = jnp.stack([first_place, other_place])
-        places_3 = jnp.append(place_2, (place_2[query] + 1 + step) % per_class)
-        classes_3 = jnp.append(shown_2, shown_2[query])
+        # The query is a different image of its class than the shown one.
+        place_2 = jnp.stack([place_0, place_1])
+        places_3 = jnp.append(place_2, (place_2[query] + 1 + query_shift) % per_class)
+        classes_3 = jnp.append(classes_2, classes_2[query])
         pixels_3xSxS = jnp.asarray(self.images.pixels_CxKxSxS)[classes_3, places_3]
         shown_labels_3 = jnp.append(labels_2, SHOWN_IMAGES)
         inputs_Txn = self.tokens(pixels_3xSxS, shown_labels_3)
@@ -120,13 +125,16 @@ class OneShot(OneAnswer):
         }
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Returns accuracies of the best constant and of the label of the nearer shown image."""
+        """Returns the accuracies of the best constant answer and of the nearer shown image."""
         targets_B = np.asarray(batch.targets)[:, 0]
         constant = max(float(np.mean(targets_B == label)) for label in range(SHOWN_IMAGES))
         return {"constant": constant, "nearest_pixels": self.nearest_pixels(batch)}
 
     def nearest_pixels(self, batch: Batch) -> float:
-        """Returns the accuracy of comparing the query's patches with those of either image."""
+        """Returns the accuracy of answering with the label of the shown image nearer to the query.
+
+        Distances are those of the normalised patches, without positions and label embeddings.
+        """
         rng = np.random.default_rng(self.label_seed)
         embedding_3xn = rng.standard_normal((SHOWN_IMAGES + 1, self.dimension))
         tokens = np.asarray(batch.inputs) - positions(self.length, self.dimension)[None]
@@ -144,7 +152,7 @@ class OneShot(OneAnswer):
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """The data of one-shot episodes: held-out sets have other classes, not other examples."""
+    """The data of one-shot episodes. Held-out sets are episodes of classes unseen in training."""
 
     task: OneShot
     validation: OneShot
@@ -159,9 +167,10 @@ class Episodes:
         test_key, validation_key = (jax.random.fold_in(self.key, i) for i in (0, 1))
         test = episodes(self.test, test_key, 0, self.test_size)
         validation = episodes(self.validation, validation_key, 0, self.validation_size)
+        # No training episode can equal a held-out one, so there are no hashes to avoid.
         return HeldOut(test, validation, jnp.zeros(1, jnp.uint32))
 
-    def unlike(self) -> dict[str, Batch]:
+    def out_of_distribution(self) -> dict[str, Batch]:
         """Returns the out-of-distribution test sets."""
         key = jax.random.fold_in(self.key, 2)
         return {name: episodes(task, key, 0, self.test_size) for name, task in self.ood.items()}
@@ -170,7 +179,7 @@ class Episodes:
         return examples(self.task, member_key, batch_places(step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
-        """Returns None: episodes are an endless stream."""
+        """Returns None, because the training set is infinite."""
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -194,9 +203,10 @@ def _draw(key: jax.Array, sizes: tuple[int, ...]) -> list[jax.Array]:
 
 
 def _patches(grey_IxSxS: jax.Array, patch: int) -> jax.Array:
-    """Returns (images, patches, channels patch^2) with equal channels."""
+    """Returns the patches of grey images, (images, patches, channels patch^2), channels equal."""
     images, size, _ = grey_IxSxS.shape
-    n = size // patch
-    tiles = grey_IxSxS.reshape(images, n, patch, n, patch).swapaxes(2, 3)
-    flat = tiles.reshape(images, n * n, 1, patch**2)
-    return jnp.broadcast_to(flat, (images, n * n, CHANNELS, patch**2)).reshape(images, n * n, -1)
+    per_side = size // patch
+    tiles = grey_IxSxS.reshape(images, per_side, patch, per_side, patch).swapaxes(2, 3)
+    flat = tiles.reshape(images, per_side**2, 1, patch**2)
+    channels = jnp.broadcast_to(flat, (images, per_side**2, CHANNELS, patch**2))
+    return channels.reshape(images, per_side**2, -1)

@@ -61,7 +61,8 @@ def self_overlap(
       beta: score scale; scores have variance beta^2 ln T.
       rho: cosine of two tokens, in [0, 1].
       T: number of tokens. None gives the limit (eq. 13): 0 below beta_c, 1 - beta_c/beta above.
-      d_head: head dimension. A finite one averages over |q_t|^2 ~ chi^2_{d_head} / d_head.
+      d_head: head dimension. None is the wide limit; a number averages over the squared norm of
+        a query, |q_t|^2 ~ chi^2_{d_head} / d_head.
 
     Returns:
       Y_q in the broadcast shape of beta and rho.
@@ -89,8 +90,9 @@ def cross_overlap(
       beta: score scale; scores have variance beta^2 ln T.
       rho: cosine of two tokens, in [0, 1]. At rho = 0 the result is 1/T.
       T: number of tokens. None gives the limit, 0.
-      d_head: head dimension. A finite one averages over the Wishart matrix of two queries: 27
-        integrals (about 0.1 s) for each point, in a callback without a gradient.
+      d_head: head dimension. None is the wide limit; a number averages over the Wishart matrix of
+        two queries. This takes 27 integrals (about 0.1 s) for each point, in a callback without a
+        gradient.
 
     Returns:
       Y_p in the broadcast shape of beta and rho.
@@ -166,7 +168,7 @@ def _checked(beta, rho, T, d_head=None) -> tuple[jax.Array, jax.Array, float | N
         _required_length(T, "d_head")
     T = None if T is None else number_of_tokens(T)
     beta, rho = jnp.asarray(beta, float), jnp.asarray(rho, float)
-    rank = max(beta.ndim, rho.ndim)
+    rank = max(beta.ndim, rho.ndim)  # equal ranks, for jax_numpy_rank_promotion="raise"
     beta, rho = (jnp.reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in (beta, rho))
     return beta, rho, T
 

@@ -117,7 +117,7 @@ class Architecture:
         return math.sqrt(self.score_variance / math.log(length))
 
     def input_moments(self, rho0: float | None = None, repeat: float = 0.0) -> tuple[float, float]:
-        """Returns q = E x_t.x_t / d and p = E x_t.x_t' / d of the tokens that enter the first block.
+        """Returns q = E x_t.x_t / d and p = E x_t.x_t' / d of the first block's input tokens.
 
         Args:
           rho0: cosine of two embedded tokens; None computes it from the embedding's variances.

@@ -32,8 +32,8 @@ def measure(
 
     Input tokens are the sum of an independent vector and a vector that all tokens share, with the
     variances of `arch.input_moments`. The loss is the inner product of the last layer with a random
-    vector. Blocks are initialised inside a scan, and again in the backward pass, so that memory for weights does not
-    grow with depth.
+    vector. Blocks are initialised inside a scan, and again in the backward pass, so that memory for
+    weights does not grow with depth.
 
     Args:
       keys: (S,) random keys.
