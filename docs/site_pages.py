@@ -60,6 +60,6 @@ def findings() -> str:
     The other sections of the README are not on the site: a link to one becomes the file's name.
     """
     text = (ROOT / "README.md").read_text()
-    text = text[text.index("## Five findings") : text.index("## Run one")]
+    text = text[text.index("## Five findings") : text.index("## Run an experiment")]
     text = WITHIN.sub(r"\1 (`README.md`)", text)
     return text.replace("](results/", "](../results/").replace("](docs/", "](")
