@@ -36,7 +36,7 @@ V vocabulary, L layers. `loss_MxB` has shape (M, B).
     setup = make_setup(task, model, rules, tx, data, members, TrainSettings(8), DeviceSettings())
 
     heldout = data.heldout()
-    state, batch_at = setup.create(), setup.batch_at(heldout.fingerprints)
+    state, batch_at = setup.create(), jax.jit(setup.batch_at(heldout.fingerprints))
     step, evaluate = jax.jit(make_step(setup.apply, task, tx)), setup.evaluation()
     for i in range(20):
         state, metrics = step(state, batch_at(i))
