@@ -78,7 +78,7 @@ def check_space(corpus: Corpus, partial: Path) -> None:
     while not parent.exists():
         parent = parent.parent
     written = sum(file.stat().st_size for file in list_own_files(partial, NAMES))
-    need, free = needed(corpus) - written, shutil.disk_usage(parent).free
+    need, free = estimate_bytes(corpus) - written, shutil.disk_usage(parent).free
     if need > free:
         raise UserError(
             f"the tokens need about {byte_size(need)}, {parent} has {byte_size(free)} free; make "
@@ -86,28 +86,38 @@ def check_space(corpus: Corpus, partial: Path) -> None:
         )
 
 
-def needed(corpus: Corpus) -> int:
+def estimate_bytes(corpus: Corpus) -> int:
     """Estimates the bytes of the prepared files from a sample of the text."""
-    seen, documents = 0.0, 0
+    sample_bytes, documents = 0.0, 0
     for place in corpus.places:
-        at, unit = 0, place.bytes / max(place.size, 1)
+        position, bytes_per_unit = 0, place.bytes / max(place.size, 1)
         for piece in place.read(0):
-            at, documents = piece.after, documents + piece.ends
-            if seen + unit * at >= COUNT_SAMPLE_BYTES:
+            position, documents = piece.after, documents + piece.ends
+            if sample_bytes + bytes_per_unit * position >= COUNT_SAMPLE_BYTES:
                 break
-        seen += unit * at
-        if seen >= COUNT_SAMPLE_BYTES:
+        sample_bytes += bytes_per_unit * position
+        if sample_bytes >= COUNT_SAMPLE_BYTES:
             break
-    # A token takes two bytes (four in large vocabularies) for each byte of text (BPE: each two).
+    # Two bytes of tokens for each byte of text: a token has two bytes, or four in a large
+    # vocabulary. A byte token covers one byte of text, a BPE token about two.
     # A document needs an end token, eight bytes for its offset and four for its class.
-    return int(2 * corpus.bytes + 16 * documents * corpus.bytes / max(seen, 1)) + 2**20
+    return int(2 * corpus.bytes + 16 * documents * corpus.bytes / max(sample_bytes, 1)) + 2**20
 
 
 def part_of(official: str, at: float, has: set[str], shares: tuple[float, float]) -> str:
-    """Returns the part of a piece that lies at the fraction `at` of its official part."""
+    """Returns the part (train, validation or test) to which a piece of text is assigned.
+
+    Args:
+        official: the part that the corpus assigns to the piece.
+        at: the position of the piece in its official part, from 0 to 1.
+        has: the parts that the corpus has.
+        shares: the shares of validation and test, used for parts that the corpus lacks.
+    """
     if official != "train":
         return official
-    validation, test = (0 if name in has else s for name, s in zip(PARTS[1:], shares, strict=True))
+    validation, test = (
+        0 if name in has else share for name, share in zip(PARTS[1:], shares, strict=True)
+    )
     if at >= 1 - test:
         return "test"
     return "validation" if at >= 1 - test - validation else "train"
@@ -116,20 +126,21 @@ def part_of(official: str, at: float, has: set[str], shares: tuple[float, float]
 def _pieces(
     corpus: Corpus, shares: tuple[float, float], place: int = 0, after: int = 0
 ) -> Iterator[tuple[str, int, Piece]]:
-    """Yields (part, index of the place, piece), starting at `after` in `place`."""
-    has = {one.part for one in corpus.places}
+    """Yields (part, index of the place, piece), starting at `after` in the place `place`."""
+    has = {source.part for source in corpus.places}
     totals: dict[str, int] = dict.fromkeys(PARTS, 0)
-    before = []
-    for one in corpus.places:
-        before.append(totals[one.part])
-        totals[one.part] += one.bytes
-    for number, one in enumerate(corpus.places):
-        if number < place:
+    preceding_bytes = []  # of the same part, for each place
+    for source in corpus.places:
+        preceding_bytes.append(totals[source.part])
+        totals[source.part] += source.bytes
+    for index, source in enumerate(corpus.places):
+        if index < place:
             continue
-        start = after if number == place else 0
-        for piece in one.read(start):
-            at = (before[number] + one.bytes * start / max(one.size, 1)) / max(totals[one.part], 1)
-            yield part_of(one.part, at, has, shares), number, piece
+        start = after if index == place else 0
+        for piece in source.read(start):
+            read_bytes = preceding_bytes[index] + source.bytes * start / max(source.size, 1)
+            at = read_bytes / max(totals[source.part], 1)
+            yield part_of(source.part, at, has, shares), index, piece
             start = piece.after
 
 
@@ -146,37 +157,38 @@ def _tokenizer(corpus, partial: Path, kind: str, shares, show: Show, download: b
 
 def _sample(corpus: Corpus, shares) -> Iterator[str]:
     """Yields evenly spaced pieces of the training text."""
-    every = max(corpus.bytes // BPE_TRAINING_BYTES, 1)
-    taken = 0
+    spacing = max(corpus.bytes // BPE_TRAINING_BYTES, 1)
+    passed = 0  # characters since the last sampled piece
     for part, _, piece in _pieces(corpus, shares):
         if part != "train":
             continue
-        taken += len(piece.text)
-        if every == 1 or taken >= every * len(piece.text):
-            taken = 0
+        passed += len(piece.text)
+        if spacing == 1 or passed >= spacing * len(piece.text):
+            passed = 0
             yield piece.text
 
 
 def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
     """Reads the corpus from the saved state to its end and writes its tokens."""
-    state, saved = writer.state, -SAVE_SECONDS
-    first, began = _share(corpus, state), time.monotonic()
+    state, save_time = writer.state, -SAVE_SECONDS
+    start_share, start_time = _share(corpus, state), time.monotonic()
     for batch in _batches(corpus, shares, state):
         encoded = writer.tokenizer.encode([piece.text for _, _, piece in batch])
         for (part, place, piece), ids in zip(batch, encoded, strict=True):
             writer.add(part, place, piece, ids)
         share, now = _share(corpus, state), time.monotonic()
         line = f"{share:.0%}: {state.read / 1e6:,.1f} MB of text, {state.tokens:,} tokens"
-        if first < share < 1:
-            line += f", about {duration((now - began) / (share - first) * (1 - share))} left"
+        if start_share < share < 1:
+            seconds = (now - start_time) / (share - start_share) * (1 - share)
+            line += f", about {duration(seconds)} left"
         show(line)
-        if now - saved >= SAVE_SECONDS:
+        if now - save_time >= SAVE_SECONDS:
             writer.save()
-            saved = time.monotonic()
+            save_time = time.monotonic()
 
 
 def _share(corpus: Corpus, state: State) -> float:
-    """Returns the share of the text that was read, from 0 to 1."""
+    """Returns the share of the text that has been read, from 0 to 1."""
     before = sum(place.bytes for place in corpus.places[: state.place])
     current = corpus.places[state.place]
     return (before + current.bytes * state.after / max(current.size, 1)) / max(corpus.bytes, 1)

@@ -22,7 +22,7 @@ def heat(
     label: str = "",
     file: str | Path | None = None,
 ) -> Any:
-    """Draws a heat map; white is zero if the values have both signs, NaN stays blank.
+    """Draws a heat map. White is zero if some values are negative; NaN stays blank.
 
     Args:
         values_RxC: the values.
@@ -40,16 +40,16 @@ def heat(
         raise UserError(
             f"{len(rows)} rows and {len(columns)} columns are named, got values {values.shape}."
         )
-    needed = 1.2 + 0.16 * len(columns)
+    smallest_width = 1.2 + 0.16 * len(columns)
     standard = (figure_style.COLUMN, figure_style.PAGE)
-    width = next((width for width in standard if needed <= width), needed)
+    width = next((width for width in standard if smallest_width <= width), smallest_width)
     figure, panels = figure_style.panels(1, 1, (width, max(0.7 + 0.12 * len(rows), MIN_HEIGHT)))
     axis = panels[0, 0]
     largest = np.nanmax(np.abs(values)) if np.isfinite(values).any() else 1.0
-    has_signs = (values < 0).any()
-    limits = {"vmin": -largest if has_signs else 0.0, "vmax": largest}
+    has_negative = (values < 0).any()
+    limits = {"vmin": -largest if has_negative else 0.0, "vmax": largest}
     image = axis.imshow(
-        values, cmap=DIVERGING if has_signs else SEQUENTIAL, aspect="auto", **limits
+        values, cmap=DIVERGING if has_negative else SEQUENTIAL, aspect="auto", **limits
     )
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=figure_style.SMALLEST)
     axis.set_yticks(range(len(rows)), rows, fontsize=figure_style.SMALLEST)

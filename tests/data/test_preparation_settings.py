@@ -246,7 +246,7 @@ def test_many_short_documents_need_space_of_their_own(tmp_path, monkeypatch):
 def test_what_is_written_already_needs_no_more_space(file, tmp_path, monkeypatch, capsys):
     stopped(monkeypatch, tmp_path / "out", f"--dataset=text:{file}")
     have = sum(f.stat().st_size for f in (tmp_path / "out.partial").iterdir())
-    need = preparation.needed(datasets.corpus(f"text:{file}"))
+    need = preparation.estimate_bytes(datasets.corpus(f"text:{file}"))
     free(monkeypatch, need - have - 1)
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2
     assert "the tokens need about" in said(capsys)

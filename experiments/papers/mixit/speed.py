@@ -1,4 +1,4 @@
-"""The training speed of each variant as a language model, by the training loop (Appendix C)."""
+"""The speed of each variant in the training loop, as a language model (Appendix C)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,8 @@ def measure_speed(
 
     In every round each variant trains for `steps` steps. Each round begins with another variant, so
     a machine that slows down affects all of them. `speed` compares with Standard in the same
-    round. `products` is the ratio of matrix products, the speed that their saving would allow.
+    round. `products` is Standard's FLOPs of matrix products over the variant's: the relative speed
+    if a step did nothing else.
     """
     check_speed(models, rules, vocab, steps)
     settings = TrainSettings(
@@ -65,21 +66,21 @@ def measure_speed(
     tokens, flops = {name: np.empty(rounds) for name in names}, {}
     for r in range(rounds):
         for name in map(str, np.roll(names, -r)):
-            throughput = _turn(setups[name], settings)
+            throughput = _measure(setups[name], settings)
             tokens[name][r] = throughput.numbers()["tokens_per_second"]
             flops[name] = throughput.flops
             rate = f"{tokens[name][r]:,.0f} tokens per second"
             print(f"round {r + 1}/{rounds}  {name}: {rate}", flush=True)
     speed = {name: tokens[name] / tokens[BASE] for name in names}
-    allowed = {name: flops[BASE] / flops[name] for name in names}
+    flops_ratio = {name: flops[BASE] / flops[name] for name in names}
     metrics: dict[str, Mean] = {}
     for name in names:
         metrics[f"tokens_per_second/{name}"] = over_seeds(tokens[name])
         metrics[f"samples_per_second/{name}"] = over_seeds(tokens[name] / length)
         metrics[f"speed/{name}"] = over_seeds(speed[name])
         metrics[f"flops/{name}"] = exact(flops[name])
-        metrics[f"products/{name}"] = exact(allowed[name])
-    arrays = {"speed": np.stack([*speed.values()]), "products": np.array([*allowed.values()])}
+        metrics[f"products/{name}"] = exact(flops_ratio[name])
+    arrays = {"speed": np.stack([*speed.values()]), "products": np.array([*flops_ratio.values()])}
     return Outcome(arrays, metrics)
 
 
@@ -93,10 +94,16 @@ def check_speed(
             f"{[*rules]}."
         )
     if BASE not in models:
-        raise UserError(f"figure.models must have {BASE!r}, to which all compare; got {[*models]}.")
-    least = CausalText().vocab_size
-    if vocab < least:
-        raise UserError(f"figure.vocab must be at least {least}, the text's symbols, got {vocab}.")
+        raise UserError(
+            f"figure.models must have {BASE!r}, the variant that all others are compared with, got "
+            f"{[*models]}."
+        )
+    symbols = CausalText().vocab_size
+    if vocab < symbols:
+        raise UserError(
+            f"figure.vocab must be at least {symbols}, the number of symbols of the text, got "
+            f"{vocab}."
+        )
     check_range("figure.steps", steps, 2)  # the first step compiles and is not measured
 
 
@@ -143,7 +150,7 @@ def _setup(fields: Mapping[str, Any], rules, settings: TrainSettings, seed: int)
         return make_setup(*parts, settings, DeviceSettings())
 
 
-def _turn(setup: Setup, settings: TrainSettings) -> Throughput:
+def _measure(setup: Setup, settings: TrainSettings) -> Throughput:
     with jax.enable_x64(False):
         phases = [Phase(settings.steps, setup)]
         return train_phases(phases, settings, MemoryWorkdir({}), progress=False).session.speed

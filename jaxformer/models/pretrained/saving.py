@@ -1,4 +1,4 @@
-"""Parameters -> a folder of safetensors that `load_folder` and transformers read."""
+"""Export of parameters to a safetensors folder that `load_folder` and transformers can read."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from jaxformer.models.pretrained.folder import INDEX, SINGLE, listed, shapes
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
-SHARD = 2 * 2**30  # bytes of a file
-TEXT = (
+SHARD_BYTES = 2 * 2**30  # largest size of a file with several tensors
+TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     "generation_config.json",
 )
@@ -31,25 +31,32 @@ def save_folder(
     config: Mapping[str, Any],
     source: str | Path | None = None,
 ) -> Path:
-    """Writes what `load_folder` and transformers read.
+    """Writes a model to a folder that `load_folder` and transformers can read.
 
-    Tokenizer files are copied from `source`, a folder or a name on the hub. The folder that is
-    written is empty, or holds a model, which is replaced.
+    Args:
+        folder: the folder to write. It is missing, empty or contains a model, which is replaced.
+        model: the network.
+        params: all parameters of the network.
+        config: the content of config.json. `torch_dtype` is set to the type of the parameters.
+        source: a folder or a name on the hub from which tokenizer files are copied.
+
+    Returns:
+        The folder.
     """
     flat = paths.flatten(params)
     lines = keys.lines(model.spec, list(flat))
-    _check_whole(model, flat, lines)
+    _check_complete(model, flat, lines)
     texts = _text_files(source)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     before = {file.name for file in folder.iterdir() if file.name[0] != "."}
     if before and "config.json" not in before:
-        raise UserError(f"{folder} holds other files; a model needs a folder of its own.")
+        raise UserError(f"{folder} holds other files; choose an empty folder, or one with a model.")
     shards: list[list[keys.Line]] = [[]]
     total = size = 0
     for line in lines:
         new = sum(flat[path].nbytes for path in line.ours)
-        if size and size + new > SHARD:
+        if size and size + new > SHARD_BYTES:
             shards.append([])
             size = 0
         shards[-1].append(line)
@@ -64,20 +71,20 @@ def save_folder(
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
     dtype = str(np.asarray(next(iter(flat.values()))).dtype)
-    written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
-    text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
+    fields = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
+    text = json.dumps(fields | {"torch_dtype": dtype}, indent=2)
     write_atomically(folder / "config.json", text.encode())
     for file in texts:
         write_atomically(folder / file.name, file.read_bytes())
     written = {*names, *([INDEX] if len(shards) > 1 else [])}
     for name in before - written:
         if name in (SINGLE, INDEX) or re.fullmatch(r"model-\d+-of-\d+\.safetensors", name):
-            (folder / name).unlink()  # of the model that was here: it would be read for this one
+            (folder / name).unlink()  # a file of the replaced model, which would be loaded
     return folder
 
 
-def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Line]) -> None:
-    """Raises unless these are all the parameters of the model, and its family has their names."""
+def _check_complete(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Line]) -> None:
+    """Raises UserError unless `flat` has exactly the model's parameters and `lines` name all."""
     expected = shapes(model)
     if missing := [path for path in expected if path not in flat]:
         raise UserError(f"the parameters lack {listed(missing)}.")
@@ -90,7 +97,7 @@ def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Li
 
 
 def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: PretrainedSpec):
-    """One file, whole or absent; its tensors alone are held a second time."""
+    """Writes one file atomically. Copies only the tensors of this file in memory."""
     from safetensors.numpy import save_file
 
     tensors = {}
@@ -101,7 +108,7 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             temporary.touch()
-            mode = temporary.stat().st_mode  # what the umask gives; the library's file is private
+            mode = temporary.stat().st_mode  # as the umask sets it; save_file makes a private file
             save_file(tensors, temporary, {"format": "pt"})
             temporary.chmod(mode)
             os.replace(temporary, file)
@@ -112,4 +119,4 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
 def _text_files(source: str | Path | None) -> list[Path]:
     if source is None:
         return []
-    return [file for name in TEXT if (file := hub.folder_of(source) / name).is_file()]
+    return [file for name in TOKENIZER_FILES if (file := hub.folder_of(source) / name).is_file()]

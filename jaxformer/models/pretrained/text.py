@@ -1,4 +1,4 @@
-"""Words to tokens and back, by the tokenizer.json beside a published model."""
+"""Conversion of text to token ids and back with the tokenizer.json of a published model."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,12 @@ from jaxformer.models.pretrained.folder import read_json
 
 
 class Text:
-    """The tokenizer of a model: of a folder, or of a name on the hub."""
+    """The tokenizer of a published model.
+
+    Args:
+        folder: the model's folder, or its name on the hub.
+        vocab_size: the model's vocabulary size. A tokenizer with a larger token id is refused.
+    """
 
     def __init__(self, folder: str | Path, vocab_size: int):
         folder = hub.folder_of(folder)
@@ -21,10 +26,10 @@ class Text:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise UserError("words need pip install 'jaxformer[hf]' (tokenizers).") from None
+            raise UserError("text prompts need pip install 'jaxformer[hf]' (tokenizers).") from None
         try:
             self.tokenizer: Any = Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises Exception itself
+        except Exception as error:  # the library raises plain Exception
             raise UserError(f"{file} is no tokenizer: {one_line(error, 120)}.") from None
         highest = max(self.tokenizer.get_vocab().values(), default=-1)
         if highest >= vocab_size:
@@ -35,18 +40,20 @@ class Text:
         self.ends = _ends(folder)
 
     def encode(self, words: str) -> list[int]:
-        """Token ids, with what the tokenizer itself puts first (Llama's begin of text)."""
+        """Returns token ids, with the tokenizer's special tokens (Llama begins with <s>)."""
         return self._ids(words, True)
 
     def pieces(self, words: str) -> list[int]:
-        """Token ids of words in the middle of a text.
+        """Returns the token ids of words in the middle of a text.
 
         Llama 2 and Phi-3 put a space before the beginning of a text, so that " Spain" alone would
-        begin with two. The words follow a comma, whose tokens are taken off again.
+        begin with two. The words are therefore encoded after a comma, whose tokens are removed.
         """
-        alone, before = self._ids(words, False), self._ids(",", False)
-        both = self._ids(f",{words}", False)
-        return both[len(before) :] if both[: len(before)] == before else alone
+        alone, comma = self._ids(words, False), self._ids(",", False)
+        with_comma = self._ids(f",{words}", False)
+        if with_comma[: len(comma)] != comma:  # the comma was merged with the words
+            return alone
+        return with_comma[len(comma) :]
 
     def _ids(self, words: str, special: bool) -> list[int]:
         try:
@@ -55,28 +62,28 @@ class Text:
             raise UserError(f"{one_line(words, 60)!r} cannot be written in UTF-8.") from None
 
     def decode(self, ids: list[int]) -> str:
-        """The words of an answer: up to the token that ends a text, without special tokens."""
+        """Returns the text of the ids before the first end token, without special tokens."""
         end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids))
         return self.tokenizer.decode(ids[:end], skip_special_tokens=True)
 
     def show(self, token: int) -> str:
-        """One token as a picture or a table shows it: its spaces can be seen."""
+        """Returns one token in quotes, which make its spaces visible in figures and tables."""
         return repr(self.tokenizer.decode([token], skip_special_tokens=False))
 
 
 def _ends(folder: Path) -> frozenset[int]:
-    """The tokens that end a text, one or several, as the model's files name them."""
-    found: set[int] = set()
+    """Returns the end tokens that config.json and generation_config.json list."""
+    ends: set[int] = set()
     for name in ("config.json", "generation_config.json"):
         if (folder / name).is_file():
-            told = read_json(folder / name).get("eos_token_id")
-            several = told if isinstance(told, list) else [told]
-            found |= {token for token in several if isinstance(token, int)}
-    return frozenset(found)
+            value = read_json(folder / name).get("eos_token_id")
+            tokens = value if isinstance(value, list) else [value]
+            ends |= {token for token in tokens if isinstance(token, int)}
+    return frozenset(ends)
 
 
 class Numbers:
-    """For models without a tokenizer: a text is its token ids, "5 17 2"."""
+    """A replacement of `Text` for models without a tokenizer: a text is token ids, "5 17 2"."""
 
     def __init__(self, vocab_size: int):
         self.vocab_size = vocab_size
@@ -104,7 +111,7 @@ class Numbers:
 
 
 def reader(folder: str | Path, vocab_size: int) -> Text | Numbers:
-    """The folder's tokenizer, or token ids if it has none."""
+    """Returns the tokenizer in a folder, or a `Numbers` if the folder has none."""
     if (Path(folder) / "tokenizer.json").is_file():
         return Text(folder, vocab_size)
     return Numbers(vocab_size)
