@@ -115,7 +115,7 @@ def search():
     matrices = cutting.chosen(params, r"block_\d+/mlp/(in|out)")
     fractions = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
     start = time.process_time()
-    found = list(cutting.search(model, params, asked, matrices, fractions, prompts.NONE))
+    found = list(cutting.search(model, params, asked, matrices, fractions, prompts.NO_TARGET))
     seconds = time.process_time() - start
     whole = best(prompts.next_log_probabilities, model, params, asked, repeats=1) * len(found)
     print(

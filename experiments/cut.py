@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
     if not model.spec.vocab_size or not model.spec.causal:
         raise UserError(f"{source} says no next token: it is not causal, or reads vectors.")
     words = text.reader(folder or source, model.spec.vocab_size)
-    against = prompts.next_token(words, asked.against) if asked.against else (prompts.NONE, "")
+    against = prompts.next_token(words, asked.against) if asked.against else (prompts.NO_TARGET, "")
     if asked.search:
         return _search(asked, model, params, words, fractions, against)
     if not asked.matrix or not asked.prompt or len(fractions) != 1 or not asked.fraction:
@@ -139,7 +139,7 @@ def _compare(model, params, cut, words, one: prompts.Prompts, against: int, top:
     for name, logs_1xV in logs.items():
         if name not in undefined:
             tokens += [*np.argsort(-logs_1xV[0])[:top]]
-    tokens += [token for token in (*one.targets_B, against) if token != prompts.NONE]
+    tokens += [token for token in (*one.targets_B, against) if token != prompts.NO_TARGET]
     table = Table("next token", "p", "rank", "p cut", "rank cut", box=None, pad_edge=False)
     for token in dict.fromkeys(int(token) for token in tokens):
         cells = []

@@ -7,38 +7,39 @@ from jaxformer.core.errors import UserError, did_you_mean
 
 
 def chosen(rows: Sequence[Row], name: str) -> list[Row]:
-    """Returns the rows of a paper ("mixit"), or whose name begins with `name` ("Table 2")."""
-    wanted = asked_for([(row.paper.key, row.item.name) for row in rows], name)
-    return [row for row in rows if (row.paper.key, row.item.name) in wanted]
+    """Returns the rows of a paper ("mixit") or of items that begin with `name` ("Table 2")."""
+    pairs = asked_for([(row.paper.key, row.item.name) for row in rows], name)
+    return [row for row in rows if (row.paper.key, row.item.name) in pairs]
 
 
-def asked_for(known: Sequence[tuple[str, str]], name: str) -> list[tuple[str, str]]:
+def asked_for(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[str, str]]:
     """Returns the (paper, item) pairs that a name selects; raises UserError if there is none."""
-    found = [pair for pair in known if name in pair]
-    if not found:
-        names = named([item for _, item in known], name)
-        found = [(paper, item) for paper, item in known if item in names]
-    if not found:
-        papers = {paper: None for paper, _ in known}
-        hint = did_you_mean(name, [*papers, *possible(item for _, item in known)])
+    selected = [pair for pair in pairs if name in pair]
+    if not selected:
+        names = named([item for _, item in pairs], name)
+        selected = [(paper, item) for paper, item in pairs if item in names]
+    if not selected:
+        papers = {paper: None for paper, _ in pairs}
+        hint = did_you_mean(name, [*papers, *possible(item for _, item in pairs)])
         raise UserError(
             f"no paper, table or figure is called {name!r}.{hint} The papers are "
-            f"{', '.join(papers)}; `--only PAPER` lists what one has."
+            f"{', '.join(papers)}; `--only PAPER` lists the items of a paper."
         )
-    return found
+    return selected
 
 
-def named(names: Sequence[str], asked: str) -> list[str]:
-    """Returns the names that begin with these whole words, else with these letters.
+def named(names: Sequence[str], beginning: str) -> list[str]:
+    """Returns the names that begin with `beginning`, upper or lower case.
 
-    "Table 2" is "Table 2, k-hop" and not "Table 20"; "Table 2, k" is "Table 2, k-hop" as well.
+    If `beginning` ends with a whole word in some of them, only these are returned. "Table 2"
+    selects "Table 2, k-hop" and not "Table 20"; "Table 2, k" selects "Table 2, k-hop".
     """
-    begin = [name for name in names if asked and name.lower().startswith(asked.lower())]
-    return [name for name in begin if not name[len(asked) :][:1].isalnum()] or begin
+    matches = [name for name in names if beginning and name.lower().startswith(beginning.lower())]
+    return [name for name in matches if not name[len(beginning) :][:1].isalnum()] or matches
 
 
 def possible(names: Iterable[str]) -> list[str]:
-    """Returns the possible choices: beginnings of names ("Table 2"), then whole names."""
+    """Returns the accepted choices: beginnings of names ("Table 2"), then whole names."""
     whole = list(dict.fromkeys(names))
     return list(dict.fromkeys([*beginnings(whole), *whole]))
 

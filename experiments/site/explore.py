@@ -1,7 +1,8 @@
 """Two charts with sliders: a phase diagram, and the order parameter against the width N.
 
-The browser computes both from tables in the page: the overlaps of theory.rem with the precision of
-a picture (1e-3), and order.json. Without scripts neither is shown.
+The browser computes both from tables in the page. The phase diagram uses the overlaps of
+theory.rem, shortened to an error of 1e-3. The order parameter uses order.json. Without scripts
+neither is shown.
 """
 
 import json
@@ -18,8 +19,9 @@ from theory.rem.interpolated_tables import load_tables
 
 SCRIPTS = ("charts.js", "phase.js", "explore.js")
 ORDER = Path(__file__).with_name("order.json")
-LENGTHS, SPREADS, COSINES = 10, 24, 12  # terms of the series that are kept
-DIAGRAM, PARAMETER = "Figure 1c", "Figure 2c, bottom"  # the items whose runs are shown with them
+LENGTHS, SPREADS, COSINES = 10, 24, 12  # terms of the Chebyshev series in the page
+# The items whose measured points the charts show.
+DIAGRAM, PARAMETER = "Figure 1c", "Figure 2c, bottom"
 
 
 def is_shown(rows: list[Row]) -> bool:
@@ -27,13 +29,13 @@ def is_shown(rows: list[Row]) -> bool:
 
 
 def explore(rows: list[Row]) -> list[str]:
-    """Returns the section; [] without these two papers."""
+    """Returns the HTML of the section, or [] if no row belongs to the two papers."""
     if not is_shown(rows):
         return []
     parts = ['<h2 id="explore">Explore</h2>']
     parts.append(
-        "<noscript><p>Two pictures with sliders stand here where the browser runs scripts; the "
-        "figures of the papers below show the same without.</p></noscript>"
+        "<noscript><p>This section has charts with sliders, which need scripts. The figures of the "
+        "papers below show the same results.</p></noscript>"
     )
     keys = {row.paper.key for row in rows}
     if "two_failure_modes" in keys:
@@ -45,28 +47,28 @@ def explore(rows: list[Row]) -> list[str]:
 
 
 def embedded(name: str, value: Any) -> str:
-    """Returns JSON for the page's scripts, in which no text can end the element."""
+    """Returns a <script> element with a value as JSON. No text in the value can end the element."""
     text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def series() -> dict[str, Any]:
     """Returns the leading coefficients of the overlaps in length, spread and cosine."""
-    held = load_tables()
-    kept = {n: held[n][:LENGTHS, :SPREADS] for n in ("overlap", "entropy")}
-    kept["pair"] = held["pair"][:LENGTHS, :SPREADS, :COSINES]
-    return {name: np.round(values, 5).tolist() for name, values in kept.items()}
+    tables = load_tables()
+    leading = {name: tables[name][:LENGTHS, :SPREADS] for name in ("overlap", "entropy")}
+    leading["pair"] = tables["pair"][:LENGTHS, :SPREADS, :COSINES]
+    return {name: np.round(values, 5).tolist() for name, values in leading.items()}
 
 
 def _record(rows: list[Row], item: str, cell: str = "") -> Record | None:
-    """Returns the record of an item's cell, or of its only cell."""
-    found = (row.records for row in rows if row.item.name == item)
-    records: Mapping[str, Record] = next(found, {})
+    """Returns the record of a cell of an item, or of its first cell if none is named."""
+    candidates = (row.records for row in rows if row.item.name == item)
+    records: Mapping[str, Record] = next(candidates, {})
     return records.get(cell) if cell else next(iter(records.values()), None)
 
 
 def _dots(record: Record | None) -> dict[str, Any] | None:
-    """Returns the measured networks of the diagram: (beta, alpha, mean cosine)."""
+    """Returns the measured points (beta, alpha, mean cosine) with the layers and the length."""
     if record is None:
         return None
     try:
@@ -80,12 +82,15 @@ def _dots(record: Record | None) -> dict[str, Any] | None:
         ]
         figure = record.config["figure"]
         return {"layers": figure["layers"], "length": figure["length"], "points": points}
-    except Exception:  # a foreign record may hold anything: the diagram is drawn without dots
+    except Exception:  # with a malformed record the diagram is drawn without dots
         return None
 
 
 def _sampled(record: Record | None) -> dict[str, Any]:
-    """Returns the means of the sampled posterior: (width, index in the triangle, value)."""
+    """Returns the sampled means of U as points (width, index of the entry, value).
+
+    The index counts the entries of the upper triangle of U by rows.
+    """
     points: list[tuple[int, int, float]] = []
     names = json.loads(ORDER.read_text())["names"]
     if record is not None:
@@ -97,12 +102,14 @@ def _sampled(record: Record | None) -> dict[str, Any]:
     return {"sampled": points}
 
 
-def _slider(name: str, word: str, of: str, low: float, high: float, step: float, at: float) -> str:
-    """Returns a slider with its value."""
-    limits = f'min="{low}" max="{high}" step="{step}" value="{at}"'
+def _slider(
+    name: str, label: str, chart: str, low: float, high: float, step: float, value: float
+) -> str:
+    """Returns a labelled slider and the <output> that shows its value."""
+    limits = f'min="{low}" max="{high}" step="{step}" value="{value}"'
     return (
-        f'<label>{word} <input type="range" name="{name}" {limits}>'
-        f'<output id="{of}-{name}"></output></label>'
+        f'<label>{label} <input type="range" name="{name}" {limits}>'
+        f'<output id="{chart}-{name}"></output></label>'
     )
 
 
@@ -129,8 +136,8 @@ aria-label="The cosine of two tokens layer by layer at the chosen point"></svg><
 
 ORDER_HTML = f"""<section id="order" class="item" aria-labelledby="order-name" hidden>
 <h3 id="order-name">Which paths does a narrow network combine?</h3>
-<p class="caveat">The order parameter U of arXiv 2405.15926 on its hidden Markov task, a row a path
-of attention heads: lines are the theory, dots the mean of the exact posterior where we sampled it.
+<p class="caveat">The order parameter U of arXiv 2405.15926 on its hidden Markov task. Each row is a
+path of attention heads. Lines are the theory; dots are sampled means of the exact posterior.
 Narrow networks use the good and the denoising path and subtract one from the other; wide ones
 cannot tell paths apart.</p>
 <form id="order-controls" class="controls">

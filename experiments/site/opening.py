@@ -37,10 +37,10 @@ class Opening(NamedTuple):
 
     paper: Paper
     sentence: str  # "" without runs
-    made: str  # scale, seeds and rules
+    made: str  # how the numbers were made: scale, seeds, and how many rules held
     verdict: str  # "" if no rule judges the runs
-    item: str  # "Table 2, retrieval"
-    anchor: str  # of the section with the evidence
+    item: str  # the item with the evidence, such as "Table 2, retrieval"
+    anchor: str  # id of the section with the evidence
     runs: tuple[str, ...] = ()  # shown under the paper if no row has them
     chart: str = ""  # HTML
 
@@ -51,38 +51,47 @@ def paper_id(paper: Paper) -> str:
 
 
 def of_rows(rows: list[Row]) -> list[Opening]:
-    """Returns the findings of the records for the papers of these rows."""
-    found = {(row.paper.key, row.item.name): row for row in rows}
-    shown = []
-    for one in findings.FINDINGS:
-        if row := found.get((one.paper, one.item)):
-            texts = findings.sentence(one, row), _behind(row), row.verdict, row.item.name
-            chart = findings.chart(one, row)
-            drawn = _drawn(chart) if chart else ""
-            shown.append(Opening(row.paper, *texts, tables.name_of(row), chart=drawn))
-    return shown
+    """Returns the content of a card for each finding whose item is among the rows."""
+    row_of = {(row.paper.key, row.item.name): row for row in rows}
+    cards = []
+    for finding in findings.FINDINGS:
+        if row := row_of.get((finding.paper, finding.item)):
+            chart = findings.chart(finding, row)
+            card = Opening(
+                paper=row.paper,
+                sentence=findings.sentence(finding, row),
+                made=_behind(row),
+                verdict=row.verdict,
+                item=row.item.name,
+                anchor=tables.name_of(row),
+                chart=_drawn(chart) if chart else "",
+            )
+            cards.append(card)
+    return cards
 
 
 def _drawn(chart: Chart) -> str:
     """Returns the dot chart of a finding with its legend."""
-    errors = {n: dot.ours.error if dot.ours.error > 0 else 0.0 for n, dot in chart.dots.items()}
+    errors = {  # nan, an unknown error, has no bar
+        name: dot.ours.error if dot.ours.error > 0 else 0.0 for name, dot in chart.dots.items()
+    }
     dots = [
         svg.Dot(name, dot.ours.mean, errors[name], dot.theory, dot.level)
         for name, dot in chart.dots.items()
     ]
-    said = ", ".join(f"{name} {dot.ours}" for name, dot in chart.dots.items())
+    numbers = ", ".join(f"{name} {dot.ours}" for name, dot in chart.dots.items())
     axis = svg.Axis(chart.axis, limits=chart.limits)
     ours = "ours; bars are standard errors" if any(errors.values()) else "ours"
     legend = svg.marks(ours, chart.theory, chart.level)
-    drawing = svg.dot_chart(f"{chart.axis}: {said}.", dots, axis, CARD)
+    drawing = svg.dot_chart(f"{chart.axis}: {numbers}.", dots, axis, CARD)
     return f'<div class="numbers">{drawing}{legend}</div>'
 
 
 def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
-    """Returns the cards; [] without papers.
+    """Returns the HTML of the cards, or [] without any.
 
     Args:
-      shown: the contents.
+      shown: the content of each card.
       drawn: anchors of sections with a figure. Their cards link the figure; page.js copies the
         figure into a card without a chart.
     """
@@ -97,18 +106,18 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
     ]
     for one in shown:
         sentence = one.sentence[:1].upper() + one.sentence[1:] or "There is no run yet."
-        said = escape(sentence).replace(" %", "&nbsp;%")
+        text = escape(sentence).replace(" %", "&nbsp;%")
         judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
         place = escape(one.anchor)
         links = [f'<a href="#{place}">{"the evidence" if one.sentence else "what it claims"}</a>']
         if one.anchor in drawn:
-            kind = "" if one.chart else ' class="peek"'
-            links.append(f'<a{kind} href="#{place}-drawn">its figure</a>')
+            css_class = "" if one.chart else ' class="peek"'
+            links.append(f'<a{css_class} href="#{place}-drawn">its figure</a>')
         made = [f'<span class="soft">{escape(one.made)}</span>'] if one.made else []
         about = " · ".join([f"{escape(one.item)} {judged}", *links, *made])
         parts.append(
             f'<li><p class="from">{escape(one.paper.title)}, {with_papers(one.paper.source)}</p>'
-            f'<p class="said">{said}</p><p class="small">{about}</p>{one.chart}</li>'
+            f'<p class="said">{text}</p><p class="small">{about}</p>{one.chart}</li>'
         )
     return [*parts, "</ol></section>"]
 
@@ -127,32 +136,32 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
         return [*lines, '<p class="problem">There is no record yet.</p>']
     names = sorted(counts, key=[*SCALES, *counts].index)
     if len(names) == 1:
-        told = f"<b>All numbers are of scale {escape(names[0])}</b>: {SCALES.get(names[0], '')}."
+        scales = f"<b>All numbers are of scale {escape(names[0])}</b>: {SCALES.get(names[0], '')}."
     else:
         each = "; ".join(
             f"<b>{escape(n)}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names
         )
-        told = f"The numbers have {len(names)} scales; each names its own. {each}."
+        scales = f"The numbers have {len(names)} scales; each number names its scale. {each}."
     meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
     meanings += "".join(f"<dt>{flag(f)}</dt><dd>{text}</dd>" for f, text in FLAGS.items())
-    words = "<summary>Meaning of verdicts and flags</summary>"
+    summary = "<summary>Meaning of verdicts and flags</summary>"
     return [
         *lines,
-        f"<p>{told}</p>",
-        f'<details class="meanings">{words}<dl class="made small">{meanings}</dl></details>',
+        f"<p>{scales}</p>",
+        f'<details class="meanings">{summary}<dl class="made small">{meanings}</dl></details>',
     ]
 
 
 def _behind(row: Row) -> str:
     """Returns the scales and seeds of a row, and how many of its rules held."""
     held = sum(finding.verdict == rules.HELD for finding in row.findings)
-    told = [_scales(row)] if row.records else []
+    parts = [_scales(row)] if row.records else []
     if row.records and row.findings:
-        told.append(f"{held} of {len(row.findings)} rules held")
-        for word, said in ((rules.NOT_HELD, "failed"), (rules.OPEN, "open")):
-            texts = [f'"{f.text}"' for f in row.findings if f.verdict == word]
-            told += [f"{said}: {', '.join(texts)}"] if texts else []
-    return "; ".join(told)
+        parts.append(f"{held} of {len(row.findings)} rules held")
+        for rule_verdict, label in ((rules.NOT_HELD, "failed"), (rules.OPEN, "open")):
+            texts = [f'"{f.text}"' for f in row.findings if f.verdict == rule_verdict]
+            parts += [f"{label}: {', '.join(texts)}"] if texts else []
+    return "; ".join(parts)
 
 
 def _scales(row: Row) -> str:
@@ -161,6 +170,6 @@ def _scales(row: Row) -> str:
     seeds = sorted({len(record.seeds) for record in records})
     if not seeds:
         return ""
-    many = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    n_seeds = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     changed = max(len(record.overrides.keys() - {"n_seeds"}) for record in records)
-    return f"scale {scales}, {many} seed{'s' * (seeds[-1] > 1)}{differing(changed)}"
+    return f"scale {scales}, {n_seeds} seed{'s' * (seeds[-1] > 1)}{differing(changed)}"

@@ -20,21 +20,21 @@ def image(record: Record) -> str:
     values = [f"{n} {tables.measured(record.metrics[n])}" for n in [*record.metrics][:N_METRICS]]
     alt = escape(f"Figure of the run {record.config_file}: {', '.join(values)}")
     source, width, height = _webp(record.figure)
-    kind = ' class="wide"' if width > WIDE_PIXELS else ""
-    return (
-        f'<img alt="{alt}" width="{width}" height="{height}"{kind} loading="lazy" src="{source}">'
-    )
+    css_class = ' class="wide"' if width > WIDE_PIXELS else ""
+    size = f'width="{width}" height="{height}"'
+    return f'<img alt="{alt}" {size}{css_class} loading="lazy" src="{source}">'
 
 
 @functools.cache
 def _webp(file: Path) -> tuple[str, int, int]:
-    """Returns the data address, the width and the height of a picture on white."""
+    """Returns the data URL, the width and the height of a picture, on a white background."""
     from PIL import Image
 
     with Image.open(file) as opened:
         pixels = opened.convert("RGBA")
     flat = Image.new("RGB", pixels.size, "white")
     flat.paste(pixels, mask=pixels.getchannel("A"))
-    flat.save(content := io.BytesIO(), "WEBP", lossless=True, method=4)
+    content = io.BytesIO()
+    flat.save(content, "WEBP", lossless=True, method=4)
     text = base64.b64encode(content.getvalue()).decode()
     return f"data:image/webp;base64,{text}", *flat.size

@@ -1,4 +1,4 @@
-"""Prompts as one batch, and what a model says comes next."""
+"""Prompts as one batch, and the probabilities of the next token after each."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -11,100 +11,116 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 
-NONE = -1  # a prompt without a target
-LONGEST = 10**8  # bytes of a file of prompts
+NO_TARGET = -1  # the target token of a prompt without a target
+MAX_FILE_BYTES = 10**8
 
 
 class Prompts(NamedTuple):
-    """Prompts of any lengths, padded on the right: a causal model does not see the padding."""
+    """Prompts of different lengths, padded on the right, where a causal model ignores padding."""
 
     tokens_BxT: np.ndarray
-    ends_Bx1: np.ndarray  # the last token of each
-    targets_B: np.ndarray  # the first token of what should come next, or NONE
-    notes: tuple[str, ...]  # what a reader must know of them
+    ends_Bx1: np.ndarray  # the index of the last token of each prompt
+    targets_B: np.ndarray  # the first token of the expected continuation, or NO_TARGET
+    notes: tuple[str, ...]  # remarks to print, such as targets of several tokens
 
     def part(self, start: int, stop: int) -> "Prompts":
+        """Returns the prompts from `start` to `stop`."""
         rows = slice(start, stop)
         return Prompts(self.tokens_BxT[rows], self.ends_Bx1[rows], self.targets_B[rows], self.notes)
 
 
-def parts(asked: Prompts, at_once: int) -> list[tuple[int, Prompts]]:
-    """[(its first row, a part)] of equal size, so that there is one program.
+def parts(prompts: Prompts, at_once: int) -> list[tuple[int, Prompts]]:
+    """Splits prompts into parts of equal size, which share one compiled program.
 
-    The last part may repeat some prompts of the one before it.
+    Args:
+        prompts: the prompts.
+        at_once: the largest number of prompts in a part.
+
+    Returns:
+        The index of the first prompt of each part, and the part. The last part may repeat some
+        prompts of the part before it.
     """
-    number = len(asked.tokens_BxT)
+    number = len(prompts.tokens_BxT)
     size = min(at_once, number)
     starts = [min(start, number - size) for start in range(0, number, size)]
-    return [(start, asked.part(start, start + size)) for start in starts]
+    return [(start, prompts.part(start, start + size)) for start in starts]
 
 
 def joined(parts_of_rows: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
-    """The rows of all parts, each at its place."""
-    found = list(parts_of_rows)
-    last, rows = found[-1]
-    whole = np.empty((last + len(rows), *rows.shape[1:]), rows.dtype)
-    for start, rows in found:
+    """Returns one array of the rows of all `parts`, given as (index of the first row, rows)."""
+    blocks = list(parts_of_rows)
+    last_start, last_rows = blocks[-1]
+    whole = np.empty((last_start + len(last_rows), *last_rows.shape[1:]), last_rows.dtype)
+    for start, rows in blocks:
         whole[start : start + len(rows)] = rows
     return whole
 
 
 def pairs(file: Path) -> list[tuple[str, str]]:
-    """[(prompt, target)] of a text file, a line each: prompt, tab, target."""
+    """Reads (prompt, target) pairs from a text file with lines "prompt, tab, target"."""
     if not file.is_file():
-        raise UserError(f"no file {str(file)!r}; it holds a line for each prompt.")
-    if file.stat().st_size > LONGEST:
-        raise UserError(f"{file} has more than {LONGEST:,} bytes: it is no list of prompts.")
+        raise UserError(f"no file {str(file)!r}; give a file with a line for each prompt.")
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise UserError(
+            f"{file} is too large for a list of prompts: it has more than {MAX_FILE_BYTES:,} bytes."
+        )
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise UserError(f"{file} is no text in UTF-8.") from None
-    found = []
-    for place, line in enumerate(lines, 1):
+    read = []
+    for line_number, line in enumerate(lines, 1):
         prompt, tab, target = line.partition("\t")
         if line.strip() and (not tab or "\t" in target or not prompt.strip() or not target.strip()):
-            raise UserError(f"{file}, line {place}: expected prompt, tab, target.")
+            raise UserError(f"{file}, line {line_number}: expected prompt, tab, target.")
         if line.strip():
-            found.append((prompt, target))
-    if not found:
+            read.append((prompt, target))
+    if not read:
         raise UserError(f"{file} has no prompt.")
-    return found
+    return read
 
 
-def batch(words: Any, prompts: Sequence[str], targets: Sequence[str] = ()) -> Prompts:
-    """`words` encodes. A target is read with a space before it and scored by its first token."""
+def batch(tokenizer: Any, prompts: Sequence[str], targets: Sequence[str] = ()) -> Prompts:
+    """Encodes prompts and their targets.
+
+    Args:
+        tokenizer: a `jaxformer.models.pretrained.text.Text` or `Numbers`.
+        prompts: the prompts.
+        targets: the expected continuation of each prompt, or nothing. A space is put before each;
+            the first token is its target.
+    """
     if targets and len(targets) != len(prompts):
         raise UserError(f"{len(prompts)} prompts need as many targets, got {len(targets)}.")
-    ids = [words.encode(prompt) for prompt in prompts]
-    for prompt, found in zip(prompts, ids):
-        if not found:
+    encoded = [tokenizer.encode(prompt) for prompt in prompts]
+    for prompt, ids in zip(prompts, encoded):
+        if not ids:
             raise UserError(f"the prompt {prompt!r} has no token.")
-    lengths = np.array([len(found) for found in ids])
-    tokens_BxT = np.zeros((len(ids), lengths.max()), np.int32)
-    for row, found in zip(tokens_BxT, ids):
-        row[: len(found)] = found
-    first, notes = np.full(len(ids), NONE, np.int32), []
+    lengths = np.array([len(ids) for ids in encoded])
+    tokens_BxT = np.zeros((len(encoded), lengths.max()), np.int32)
+    for row, ids in zip(tokens_BxT, encoded):
+        row[: len(ids)] = ids
+    targets_B, notes = np.full(len(encoded), NO_TARGET, np.int32), []
     for i, target in enumerate(targets):
-        first[i], several = next_token(words, target)
-        if several:
-            notes.append(several)
-    return Prompts(tokens_BxT, lengths[:, None] - 1, first, tuple(dict.fromkeys(notes)))
+        targets_B[i], note = next_token(tokenizer, target)
+        if note:
+            notes.append(note)
+    return Prompts(tokens_BxT, lengths[:, None] - 1, targets_B, tuple(dict.fromkeys(notes)))
 
 
-def next_token(words: Any, target: str) -> tuple[int, str]:
-    """(the first token of " target", a note if there are more)."""
+def next_token(tokenizer: Any, target: str) -> tuple[int, str]:
+    """Returns the first token of " target", and a note if it has more tokens, else ""."""
     spaced = target if target.startswith(" ") else f" {target}"
-    pieces = words.pieces(spaced)
+    pieces = tokenizer.pieces(spaced)
     if not pieces:
         raise UserError(f"the target {target!r} has no token.")
-    shown = words.show(pieces[0])
-    several = f"{target!r} is {len(pieces)} tokens: it is scored by its first, {shown}"
-    return pieces[0], several if len(pieces) > 1 else ""
+    shown = tokenizer.show(pieces[0])
+    note = f"{target!r} is {len(pieces)} tokens: it is scored by its first, {shown}"
+    return pieces[0], note if len(pieces) > 1 else ""
 
 
 @lru_cache(maxsize=8)
 def _program(model: Any) -> Any:
-    """Compiled once for a model and a shape: parameters are arguments, cut or not."""
+    """Returns the jitted function of one model. Parameters are arguments, so it serves cut ones."""
 
     def log_probabilities(params, tokens_BxT, ends_Bx1):
         logits_BxV = model.apply({"params": params}, tokens_BxT, ends_Bx1)[:, 0]
@@ -113,9 +129,9 @@ def _program(model: Any) -> Any:
     return jax.jit(log_probabilities)
 
 
-def next_log_probabilities(model: Any, params: Any, asked: Prompts) -> np.ndarray:
-    """(B, V): log p of what comes after each prompt."""
-    return np.asarray(_program(model)(params, asked.tokens_BxT, asked.ends_Bx1))
+def next_log_probabilities(model: Any, params: Any, prompts: Prompts) -> np.ndarray:
+    """Returns the log probabilities of the next token after each prompt, (B, V)."""
+    return np.asarray(_program(model)(params, prompts.tokens_BxT, prompts.ends_Bx1))
 
 
 def is_finite(logs_BxV: np.ndarray) -> np.ndarray:
@@ -147,13 +163,20 @@ def top_1(logs_BxV: np.ndarray, token_B: np.ndarray) -> np.ndarray:
     return np.where(is_finite(logs_BxV), is_likeliest_B / tied_B, np.nan)
 
 
-def scores(logs_BxV: np.ndarray, targets_B: np.ndarray, against: int = NONE) -> dict[str, Any]:
-    """Returns means over the prompts: probability and rank of the target and of one other token.
+def scores(logs_BxV: np.ndarray, targets_B: np.ndarray, against: int = NO_TARGET) -> dict[str, Any]:
+    """Returns the mean probability and rank of the target, and of one other token.
 
-    If the logits after any prompt are not finite, all scores are None and "reason" names it.
+    Args:
+        logs_BxV: log probabilities of the next token after each prompt.
+        targets_B: the target of each prompt. Without all of them the target is not scored.
+        against: the other token; NO_TARGET for none.
+
+    Returns:
+        Means over the prompts by name. If the logits after any prompt are not finite, all of them
+        are None and "reason" counts these prompts.
     """
     found: dict[str, Any] = {}
-    if (targets_B != NONE).all():
+    if (targets_B != NO_TARGET).all():
         log_p = np.take_along_axis(logs_BxV, targets_B[:, None], 1)[:, 0]
         found |= {
             "p_target": float(np.exp(log_p).mean()),
@@ -161,7 +184,7 @@ def scores(logs_BxV: np.ndarray, targets_B: np.ndarray, against: int = NONE) -> 
             "rank_target": float(ranks(logs_BxV, targets_B).mean()),
             "top_1": float(top_1(logs_BxV, targets_B).mean()),
         }
-    if against != NONE:
+    if against != NO_TARGET:
         other = np.full(len(logs_BxV), against)
         found["p_against"] = float(np.exp(logs_BxV[:, against]).mean())
         found["rank_against"] = float(ranks(logs_BxV, other).mean())
