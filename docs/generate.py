@@ -22,6 +22,7 @@ from unittest.mock import patch
 from configs import common
 from experiments import recipes
 from experiments.cli import flags
+from experiments.cli.recipe_table import RECIPES
 from jaxformer import build
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.runtime.command_line import Parser, command
@@ -101,7 +102,7 @@ def fields() -> list[str]:
     for name, optimizer in build.OPTIMIZERS.items():
         lines += [f"### {name}", "", *_about(optimizer), *_fields_of(optimizer)]
     lines += ["## Recipes", "", "What a config asks for, and the sections that it honours:", ""]
-    for name, recipe in recipes.RECIPES.items():
+    for name, recipe in RECIPES.items():
         manual = inspect.getdoc(recipes.module(name)) or ""
         lines += [f"- `{name}` ({', '.join(recipe.sections)}): {_first(manual)}"]
     return [*lines, ""]
@@ -115,12 +116,15 @@ def configs() -> list[str]:
         "",
     ]
     folder = ""
-    for file in flags.known_configs():
+    for file in flags.config_files():
         if (above := file.split("/")[1]) != folder:
             folder = above
             lines += ["", f"## {folder}", "", *_head("file", "what it shows", "arguments")]
         said = [f"{name}={'|'.join(options)}" for name, options in choices(file).items()]
-        name, title = file.removeprefix(f"configs/{folder}/"), flags.manual(file).splitlines()[0]
+        name, title = (
+            file.removeprefix(f"configs/{folder}/"),
+            flags.config_docstring(file).splitlines()[0],
+        )
         lines += [_row(_code(name), title, " ".join(map(_code, said)))]
     return lines
 

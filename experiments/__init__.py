@@ -1,4 +1,7 @@
-"""Commands. A Ctrl-C while they import is one line, and of a dead process ours is the only one."""
+"""Command-line programs and the papers' experiments.
+
+Importing this package makes Ctrl-C and the death of a peer process end with one line.
+"""
 
 import importlib.util
 import os
@@ -7,8 +10,9 @@ from jaxformer.runtime.command_line import shorten_interrupts
 
 shorten_interrupts()
 if importlib.util.find_spec("jax") is None:
-    raise ModuleNotFoundError("this python has no jax")  # a command says how to find one that has
-QUIET = "TF_CPP_MIN_LOG_LEVEL"  # read when jax is imported, which sets 1 if nobody said anything
+    # A command catches this error and prints the activation hint.
+    raise ModuleNotFoundError("this python has no jax")
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # read when jax is imported, which sets 1 by default
 if os.environ.keys() & {"JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NUM_TASKS"}:
-    # What C++ says about the end of another process is no news beside our line.
-    os.environ[QUIET] = os.environ.get(QUIET, "1").replace("1", "3")
+    # In a job of several processes, silence the C++ errors about the end of a peer process.
+    os.environ[LOG_LEVEL] = os.environ.get(LOG_LEVEL, "1").replace("1", "3")

@@ -1,23 +1,22 @@
-"""One headline of each paper, on a laptop, in minutes: what `make demo` runs.
+"""Demonstrates one headline of each paper, on a laptop, in minutes: `make demo`.
 
     python experiments/demo.py
 
-  --workdir=DIR      where the runs and the page live (default: runs/demo)
+  --workdir=DIR      folder of the runs and the page (default: runs/demo)
   --processes=N      runs at a time (default: as many as the devices allow; 2 on a CPU)
   --devices-per-run=N  GPUs or TPU chips of each run (default 1)
 
-Says what was found of a paper as soon as its runs have ended, and ends with a sentence for each
-paper, with its number, its error bar, its scale and where the page shows it; the page opens with
-the same sentences.
-The same command goes on where it stopped. A part that fails is named, the others still run; the
-exit code is 1 then. The runs are listed in experiments/papers/headlines.py; their sizes are chosen
-so that the effect shows within seconds.
+Prints the result for a paper as soon as its runs have ended. At the end it prints a sentence for
+each paper, with a number, its error bar, the scale and the place on the page. The page begins with
+the same sentences. Run the same command again: it resumes. A part that fails is named, and the
+others still run; the exit code is then 1. The runs are listed in experiments/papers/headlines.py.
+Their sizes are chosen so that the effect is visible within seconds.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import os
 import shutil
@@ -32,16 +31,15 @@ from experiments.cli.describe import differing
 from experiments.papers import PAPERS
 from experiments.papers.headlines import HEADLINES, Headline
 from experiments.schedule import child, devices, launch
-from experiments.schedule.jobs import Job, Outcome
-from experiments.schedule.running import rest, run_all
+from experiments.schedule.jobs import Job, Outcome, make_job
+from experiments.schedule.running import remaining_seconds, run_all
 from jaxformer.core.text_format import duration
 from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
-
-OPENING = "sentences.json"  # what the page opens with
+OPENING_FILE = "sentences.json"  # the sentences at the top of the page
 
 
 @command
@@ -49,18 +47,20 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--workdir", type=Path, default=Path("runs/demo"))
     devices.add_flags(parser)
-    asked = parser.parse_args(argv)
-    root, began = asked.workdir, time.monotonic()
-    places = devices.asked_places(asked, on_a_cpu=min(2, os.cpu_count() or 1))
-    quick_first = sorted(shown, key=Headline.seconds)  # a finding is on the screen soonest
+    args = parser.parse_args(argv)
+    root, began = args.workdir, time.monotonic()
+    slots = devices.slots_from_flags(args, default_on_cpu=min(2, os.cpu_count() or 1))
+    quick_first = sorted(shown, key=Headline.seconds)  # shows the first result early
     parts = {name: part for headline in quick_first for name, part in headline.parts.items()}
     jobs = {
-        name: launch.job(name, part.config, part.overrides, root, seconds=part.seconds)
+        name: make_job(name, part.config, part.overrides, root, seconds=part.seconds)
         for name, part in parts.items()
     }
     waiting = [job for job in jobs.values() if not job.is_finished()]
-    print(f"{len(waiting)} runs, about {duration(sum(map(rest, waiting)))} of processor time")
-    code = run_all(waiting, places, ended=Telling(shown, jobs))
+    print(
+        f"{len(waiting)} runs, about {duration(sum(map(remaining_seconds, waiting)))} of CPU time"
+    )
+    code = run_all(waiting, slots, describe_success=ResultPrinter(shown, jobs))
     if code > 1:
         return code
     page = root / "report.html"
@@ -68,35 +68,35 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     print(f"\nWhat each part of a transformer does ({duration(time.monotonic() - began)}):\n")
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
-        print(told(f"{sentence(headline, jobs)} ({made(headline, jobs)})"))
-        print(f"  {anchor(headline, jobs, page)}\n" if page.exists() else "")
+        print(indented(f"{sentence(headline, jobs)} ({provenance(headline, jobs)})"))
+        print(f"  {page_link(headline, jobs, page)}\n" if page.exists() else "")
     if problem:
         print(f"failed: {problem}")
-    look = f"Open {page}; every" if page.exists() else "Every"
-    print(f"{look} run is a folder in {root}. README.md says what comes next.")
+    hint = f"Open {page}; every" if page.exists() else "Every"
+    print(f"{hint} run is a folder in {root}. README.md lists the next steps.")
     return 1 if problem else code
 
 
-class Telling:
-    """What is said of a run that has ended: its time, and the finding that it completes."""
+class ResultPrinter:
+    """Describes a finished run by its time, and by the headlines that it completes."""
 
     def __init__(self, shown: Sequence[Headline], jobs: Mapping[str, Job]):
         self.jobs, self.open = jobs, [h for h in shown if not _is_finished(h, jobs)]
 
     def __call__(self, outcome: Outcome) -> str:
-        found = [headline for headline in self.open if _is_finished(headline, self.jobs)]
-        self.open = [headline for headline in self.open if headline not in found]
-        texts = (f"{PAPERS[h.paper].title}: {sentence(h, self.jobs)}" for h in found)
-        said = "".join(f"\n\n{told(text)}\n" for text in texts)
-        return f"{outcome.job.name}: {duration(outcome.seconds)}{said}"
+        completed = [headline for headline in self.open if _is_finished(headline, self.jobs)]
+        self.open = [headline for headline in self.open if headline not in completed]
+        sentences = (f"{PAPERS[h.paper].title}: {sentence(h, self.jobs)}" for h in completed)
+        results = "".join(f"\n\n{indented(text)}\n" for text in sentences)
+        return f"{outcome.job.name}: {duration(outcome.seconds)}{results}"
 
 
 def _is_finished(headline: Headline, jobs: Mapping[str, Job]) -> bool:
     return all(jobs[name].is_finished() for name in headline.parts)
 
 
-def told(text: str) -> str:
-    """A paragraph behind a margin, as wide as the terminal and broken between words."""
+def indented(text: str) -> str:
+    """Wraps a paragraph to the width of the terminal, with a margin."""
     width = shutil.get_terminal_size((100, 24)).columns
     paragraph = textwrap.TextWrapper(
         max(width - 1, 30),
@@ -108,61 +108,61 @@ def told(text: str) -> str:
     return paragraph.fill(text)
 
 
-def made(headline: Headline, jobs: Mapping[str, Job]) -> str:
-    """ "scale tiny, 3 seeds; 8 settings differ from it": of the runs behind a sentence."""
+def provenance(headline: Headline, jobs: Mapping[str, Job]) -> str:
+    """Describes the runs of a headline: "scale tiny, 3 seeds; 8 settings differ from it"."""
     parts = headline.parts.values()
     scales = dict.fromkeys(part.config.rpartition("scale=")[2] for part in parts)
-    done = [jobs[name].workdir for name in headline.parts if jobs[name].is_finished()]
-    counts = {len(Workdir(folder).read("result.json").get("seeds", [])) for folder in done} - {0}
+    folders = [jobs[name].workdir for name in headline.parts if jobs[name].is_finished()]
+    counts = {len(Workdir(f).read("result.json").get("seeds", [])) for f in folders} - {0}
     seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(counts)]
     changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
-    words = ", ".join([f"scale {' and '.join(scales)}", *seeds])
-    return words + differing(changed)
+    return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing(changed)
 
 
 def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:
-    """Writes the sentences for the page to open with; says what went wrong, or nothing."""
-    held = [
+    """Writes the sentences at the top of the page; returns an error message or ""."""
+    sentences = [
         {
             "paper": headline.paper,
             "item": headline.item,
             "sentence": sentence(headline, jobs),
-            "made": made(headline, jobs),
+            "made": provenance(headline, jobs),
             "runs": [jobs[name].workdir.name for name in headline.parts],
         }
         for headline in shown
     ]
     try:
         root.mkdir(parents=True, exist_ok=True)
-        write_json(root / OPENING, held)
+        write_json(root / OPENING_FILE, sentences)
     except OSError as error:
-        return f"the page: cannot write {root / OPENING}: {error.strerror}."
+        return f"the page: cannot write {root / OPENING_FILE}: {error.strerror}."
     return ""
 
 
 def build_page(page: Path, root: Path) -> str:
-    """Makes the page; says what went wrong, or nothing."""
+    """Builds the page in another process; returns an error message or ""."""
     if not any(root.glob("*/result.json")):
         return "no page: no run has finished."
-    words = [*REPORT, f"--page={page}", f"--runs={root}", "--only-runs"]
-    words += [f"--opening={root / OPENING}"]
-    done = subprocess.run(child.together(words), capture_output=True, text=True)
-    said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
-    return f"the page: {said.removeprefix('error: ')}" if done.returncode else ""
+    command = [*REPORT, f"--page={page}", f"--runs={root}", "--only-runs"]
+    command += [f"--opening={root / OPENING_FILE}"]
+    report = subprocess.run(child.tied_command(command), capture_output=True, text=True)
+    output = report.stderr.strip() or report.stdout.strip() or "no reason given"
+    error = output.splitlines()[-1].removeprefix("error: ")
+    return f"the page: {error}" if report.returncode else ""
 
 
 def sentence(headline: Headline, jobs: Mapping[str, Job]) -> str:
-    """What its runs found, or which of them is missing."""
+    """Returns the headline's sentence with its numbers, or names its unfinished runs."""
     missing = [name for name in headline.parts if not jobs[name].is_finished()]
     if missing:
         return f"not shown: {', '.join(missing)} did not finish."
     return headline.say({name: Workdir(jobs[name].workdir) for name in headline.parts}) + "."
 
 
-def anchor(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
-    """Where the page shows its runs: in the item's section, else under its paper."""
-    words = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
-    name = "-".join([headline.paper.replace("_", "-"), *words])
+def page_link(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
+    """Returns the link to the section of the item if it shows the runs, else to the paper."""
+    parts = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
+    name = "-".join([headline.paper.replace("_", "-"), *parts])
     text = page.read_text()
     section = text.partition(f'id="{name}"')[2].partition("</section>")[0]
     if any(jobs[part].workdir.name in section for part in headline.parts):
@@ -172,5 +172,5 @@ def anchor(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
 
 
 if __name__ == "__main__":
-    launch.leave_accelerators()
+    launch.use_cpu_only()
     sys.exit(main(sys.argv[1:]))

@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     jobs = jobs_of(asked, file, root)
     waiting = [job for job in jobs.values() if not job.is_finished()]
     print(f"{name}, {asked.scale}: {len(jobs)} models, {len(waiting)} to train", flush=True)
-    if code := run_all(waiting, devices.asked_places(asked)):
+    if code := run_all(waiting, devices.slots_from_flags(asked)):
         return code
     results = {variant: Workdir(job.workdir).read("result.json") for variant, job in jobs.items()}
     trained = {v: litmus_rule.read(result, jobs[v].workdir) for v, result in results.items()}
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
 
 def task_of(asked: Namespace) -> tuple[str, str]:
     """(the task's name, its config "FILE:ARGUMENTS")."""
-    known = flags.tasks("mixit")
+    known = flags.training_configs("mixit")
     if bool(asked.task) == bool(asked.config):
         raise UserError(f"say --task=NAME, one of {', '.join(known)}, or --config=FILE.")
     if asked.config:
@@ -121,14 +121,14 @@ def jobs_of(asked: Namespace, config: str, root: Path) -> dict[str, Job]:
     }
     held = {}
     for variant, text in texts.items():
-        if (recipe := launch.settings(text, {})["recipe"]) != "train":
+        if (recipe := launch.config_dict(text, {})["recipe"]) != "train":
             raise UserError(f"the litmus test needs a training config; {file} is one to {recipe}.")
-        held[variant] = launch.settings(text, overrides)
+        held[variant] = launch.config_dict(text, overrides)
     if missing := {"standard", "mixit"} - set(texts):
         raise UserError(f"--variants must have standard and mixit, {missing.pop()} is missing.")
     estimate = Estimator(read.load(write.RESULTS)[0])  # seconds, so that mistakes come first
     return {
-        variant: launch.job(
+        variant: launch.make_job(
             describe.label(variant), text, overrides, root, seconds=estimate(held[variant])
         )
         for variant, text in texts.items()
@@ -136,5 +136,5 @@ def jobs_of(asked: Namespace, config: str, root: Path) -> dict[str, Job]:
 
 
 if __name__ == "__main__":
-    launch.leave_accelerators()
+    launch.use_cpu_only()
     sys.exit(main(sys.argv[1:]))

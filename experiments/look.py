@@ -1,34 +1,34 @@
-"""Looks inside a finished run: who attends to whom, and how similar the last layer's tokens are.
+"""Shows the attention of a finished run, and the similarity of its last layer's tokens.
 
     python experiments/look.py RUN [--plot=DIR] [--sequences=N]
 
   RUN            the folder of a run that trained a network
-  --plot=DIR     a folder for both files in place of RUN, or a file for the maps (png, pdf or svg)
-  --sequences=N  test sequences that are averaged
+  --plot=DIR     a folder for both files instead of RUN, or a file for the maps (png, pdf or svg)
+  --sequences=N  number of test sequences to average over (default 256)
 
 Prints a table for every chosen member and writes it to inspect.json, with the attention maps of one
 test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
 
   previous    mean attention from a token to the token before it
-  pairing     the same, only from the tokens that an induction head has to find (in retrieval: from
+  pairing     the same, only from the tokens that an induction head must reach (in retrieval: from
               the answer in the context to its key)
   induction   mean attention from a scored position to the token after the previous occurrence of
-              its own (in retrieval: to the answer; a query symbol counts as its key)
-  by chance   the same numbers of uniform attention
+              its symbol (in retrieval: to the answer; a query symbol counts as its key)
+  by chance   the same numbers for uniform attention
   covariance  mean over pairs of tokens of the covariance over features of the last layer's states
-  cosine      the same, normalised: 1 is rank collapse
+  cosine      the covariance, normalised: 1 is rank collapse
 
 Blocks and heads are counted from 0, as in addresses: block_0 is layer 1 of the papers.
 
-An induction head needs both: some head of the first layer with a high `pairing`, some head of the
-second with a high `induction`. MixiT mixes with fixed matrices, so that it has no attention to
-show; its states are still measured.
+An induction circuit needs two heads: a head of the first layer with a high `pairing`, and a head of
+the second with a high `induction`. MixiT mixes with fixed matrices, so it has no attention to show.
+Its states are still measured.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import sys
 from collections.abc import Sequence
@@ -55,55 +55,56 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="*", metavar="RUN")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--sequences", type=count, default=256)
-    asked = parser.parse_args(argv)
-    if len(asked.folders) != 1:
-        raise UserError(f"give the folder of one finished run, got {len(asked.folders)} folders.")
-    check_run(asked.folders[0])
-    folder = Workdir(asked.folders[0])
-    members = _chosen(folder)
-    out, picture = asked.plot or folder.path, "inspect.png"
+    args = parser.parse_args(argv)
+    if len(args.folders) != 1:
+        raise UserError(f"give the folder of one finished run, got {len(args.folders)} folders.")
+    check_run(args.folders[0])
+    folder = Workdir(args.folders[0])
+    members = _chosen_members(folder)
+    out, figure_name = args.plot or folder.path, "inspect.png"
     if out.suffix in figure_style.ENDINGS:
-        out, picture = out.parent, out.name
+        out, figure_name = out.parent, out.name
     out.mkdir(parents=True, exist_ok=True)
-    found, drawn = {}, 0
+    insides, n_drawn = {}, 0
     for name, index in members.items():
-        found[name] = look_inside(*jaxformer.load(folder.path, index), asked.sequences)
-        _print(name, found[name])
-        if found[name].maps is not None:
-            file = out / picture
-            if drawn:
+        inside = look_inside(*jaxformer.load(folder.path, index), args.sequences)
+        insides[name] = inside
+        _print_scores(name, inside)
+        if inside.maps is not None:
+            file = out / figure_name
+            if n_drawn:
                 file = file.with_stem(f"{file.stem}-{name.replace(' ', '-')}")
-            draw(file, found[name], f"{folder.path.name}, {name}")
+            draw(file, inside, f"{folder.path.name}, {name}")
             print(f"attention maps: {file}")
-            drawn += 1
-    if not drawn:
+            n_drawn += 1
+    if not n_drawn:
         print(
-            "no attention maps: this model mixes tokens with fixed matrices, whatever they are "
-            "(variant mixit), so that only its states can be looked at."
+            "no attention maps: this model mixes tokens with fixed matrices that do not depend on "
+            "the tokens (variant mixit); only its states are measured."
         )
-    write_json(out / "inspect.json", {name: one.scores for name, one in found.items()})
+    write_json(out / "inspect.json", {name: inside.scores for name, inside in insides.items()})
     print(f"numbers: {out / 'inspect.json'}")
     return 0
 
 
-def _chosen(folder: Workdir) -> dict[str, int]:
-    """{"seed 0": its place in the population} of the members that the run chose."""
+def _chosen_members(folder: Workdir) -> dict[str, int]:
+    """Returns the indices of the chosen members in the population, such as {"seed 0": 3}."""
     config = folder.read("config.json")["config"]
     if "task" not in config or "train" not in config:
         raise UserError(
-            f"{folder.path} is a run of the recipe {config['recipe']!r}; attention is shown of "
-            "networks that were trained on tokens: runs of train, look and recall."
+            f"{folder.path} is a run of the recipe {config['recipe']!r}; it has no attention. Give "
+            "a run of a network that was trained on tokens: runs of train, look and recall."
         )
     if not (folder / "result.json").exists():
         raise UserError(
-            f"{folder.path} is not finished: it has no result.json yet; the same run.py command on "
-            "this folder goes on."
+            f"{folder.path} is not finished: it has no result.json yet. Run the same run.py "
+            "command again: it resumes."
         )
     members = folder.read("result.json")["members"]
     return {f"seed {m['seed']}": i for i, m in enumerate(members) if m.get("chosen", True)}
 
 
-def _print(name: str, inside: Inside) -> None:
+def _print_scores(name: str, inside: Inside) -> None:
     scores = inside.scores
     if "cosine" in scores:
         print(

@@ -1,34 +1,34 @@
-"""Text becomes tokens: a folder that language tasks read, made once, whole or absent.
+"""Prepares text for language tasks: writes a folder of token ids, completely or not at all.
 
     python experiments/prepare.py --dataset text:shakespeare.txt --tokenizer bpe:1024 --out DIR
 
   --dataset=NAME      text:FILE or text:FOLDER     plain text, UTF-8
-                      files:FOLDER                 *.parquet or *.jsonl, as Hugging Face keeps them
+                      files:FOLDER                 *.parquet or *.jsonl, as on Hugging Face
                       tfds:BUILDER[/CONFIG]        TensorFlow Datasets
-                      wikitext103, fineweb_edu, tinystories, yelp    of the Hugging Face hub
-  --out=DIR           where the tokens go; `--config.task.tokens=DIR` reads them. A tfds: data set
-                      of images has none: without --out it is only prepared itself
+                      wikitext103, fineweb_edu, tinystories, yelp    from the Hugging Face hub
+  --out=DIR           folder of the tokens; `--config.task.tokens=DIR` reads them. A tfds: data set
+                      of images has no tokens: without --out, TFDS prepares its own files
   --tokenizer=KIND    bytes, bpe:SIZE (default bpe:1024; trained on the training part), a
                       tokenizer.json or its folder, or with --download the name of a model on
                       the Hugging Face hub
-  --documents=file    of plain text: a file is a document, or each of its lines (line)
-  --validation=0.05   share of the training text, where the data set has no such part of its own
-  --test=0.05         the same
+  --documents=file    in plain text, each file is a document, or each line (line)
+  --validation=0.05   share of the text for validation, if the data set has no validation part
+  --test=0.05         share of the text for the test set, if the data set has no test part
   --text=NAME         the field with the text (default: text)
   --label=NAME        the field with the class of a document, for classification
-  --files=FOLDER      a copy of what the hub would give, for machines without a network
-  --tfds-dir=DIR      where TensorFlow Datasets lie (default: $TFDS_DATA_DIR)
-  --download          may fetch what is not here; without it nothing uses the network
+  --files=FOLDER      a copy of the hub's files, for machines without a network
+  --tfds-dir=DIR      folder of TensorFlow Datasets (default: $TFDS_DATA_DIR)
+  --download          downloads missing files; without it nothing uses the network
   --check=DIR         reads prepared tokens and compares every checksum; does nothing else
 
-Ctrl-C loses some ten seconds at most: the same command goes on. docs/data.md has what each data set
-costs and how to place files by hand.
+Ctrl-C loses at most ten seconds of work. Run the same command again: it resumes. docs/data.md lists
+the size and time of each data set, and explains how to place files by hand.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import sys
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from pathlib import Path
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.data import datasets, tfds
-from jaxformer.data import preparation_settings as asking
+from jaxformer.data import preparation_settings as settings
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
 from jaxformer.runtime.command_line import Parser, command
@@ -54,49 +54,52 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--validation", type=float, default=0.05)
     parser.add_argument("--test", type=float, default=0.05)
     parser.add_argument("--download", action="store_true")
-    asked = parser.parse_args(argv)
-    if asked.check:
-        tokens = open_tokens(asked.check)
+    args = parser.parse_args(argv)
+    if args.check:
+        tokens = open_tokens(args.check)
         tokens.verify()
-        print(f"whole: {tokens.summary()}")
+        print(f"complete: {tokens.summary()}")
         return 0
-    if asked.dataset.startswith("tfds:") and not asked.out:
-        name = asked.dataset.removeprefix("tfds:")
-        print(tfds.summary(name, asked.tfds_dir, asked.download))
+    if args.dataset.startswith("tfds:") and not args.out:
+        name = args.dataset.removeprefix("tfds:")
+        print(tfds.summary(name, args.tfds_dir, args.download))
         return 0
-    if not (asked.dataset and asked.out):
-        raise UserError(f"say --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")
-    check_choice("kind of documents", asked.documents, ("file", "line"))
-    if asked.dataset.startswith("text:") and (asked.label or asked.text != "text"):
+    if not (args.dataset and args.out):
+        raise UserError(f"give --dataset=NAME and --out=DIR; NAME is {', '.join(datasets.KNOWN)}.")
+    check_choice("kind of documents", args.documents, ("file", "line"))
+    if args.dataset.startswith("text:") and (args.label or args.text != "text"):
         raise UserError(
-            "--label and --text name fields, and plain text has no fields; leave them out, or say "
+            "--label and --text name fields, and plain text has no fields; leave them out, or give "
             "--dataset=files:FOLDER."
         )
-    if (held := datasets.HUB.get(asked.dataset)) and asked.text not in ("text", held.text):
+    hub_dataset = datasets.HUB.get(args.dataset)
+    if hub_dataset and args.text not in ("text", hub_dataset.text):
         raise UserError(
-            f"the text of {asked.dataset} is in its field {held.text!r}, got --text={asked.text}."
+            f"the text of {args.dataset} is in its field {hub_dataset.text!r}, "
+            f"got --text={args.text}."
         )
     corpus = datasets.corpus(
-        asked.dataset,
-        documents=asked.documents,
-        text=asked.text,
-        label=asked.label,
-        files=asked.files,
-        tfds_dir=asked.tfds_dir,
-        download=asked.download,
+        args.dataset,
+        documents=args.documents,
+        text=args.text,
+        label=args.label,
+        files=args.files,
+        tfds_dir=args.tfds_dir,
+        download=args.download,
     )
-    said = {name: getattr(asked, name) for name in ("dataset", "documents", "text", "label")}
-    said["sources"] = asking.stamp(asking.sources(asked.dataset, asked.files, asked.tokenizer))
+    flags = {name: getattr(args, name) for name in ("dataset", "documents", "text", "label")}
+    sources = settings.sources(args.dataset, args.files, args.tokenizer)
+    flags["sources"] = settings.stamp(sources)
     line = Line()
     try:
         tokens = prepare(
             corpus,
-            Path(asked.out),
-            kind=asked.tokenizer,
-            shares=(asked.validation, asked.test),
+            Path(args.out),
+            kind=args.tokenizer,
+            shares=(args.validation, args.test),
             show=lambda text: line.show(text) if line.is_due() else None,
-            more_settings=said,
-            download=asked.download,
+            more_settings=flags,
+            download=args.download,
         )
     finally:
         line.close()

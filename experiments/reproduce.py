@@ -1,37 +1,38 @@
-"""Runs what the ledger of the papers still lacks, most informative first, within a time budget.
+"""Runs the missing runs of the papers' ledger, most informative first, within a time budget.
 
     python experiments/reproduce.py --paper mixit --scale small --budget 30m --seeds 3
 
   --paper NAME     mixit, random_attention, two_failure_modes, associations, attention_paths or all
-  --scale SCALE    tiny | small (default) | paper; the paper's uses whatever accelerator is there
-  --budget TIME    90s, 30m, 2h: no run starts that would not end in time (default: no limit)
-  --seeds N        seeds of every run that has seeds (default: what its config says)
+  --scale SCALE    tiny | small (default) | paper, which uses an accelerator if there is one
+  --budget TIME    90s, 30m, 2h: starts only runs that end in time (default: no limit)
+  --seeds N        seeds of every run that has seeds (default: those of its config)
   --only TABLE     one table or figure, such as "Table 2"
   --processes N    runs at a time (default: as many as the devices allow; 1 on a CPU)
   --devices-per-run N  GPUs or TPU chips of each run (default 1)
-  --workdir DIR    where unfinished runs live (default: runs/reproduce in the repository)
-  --executor slurm  jobs of Slurm in place of processes
-  --slurm FILE.toml  for how long, where and on what these run (configs/slurm/example.toml)
-  --status         how far each run is; starts nothing
-  --list           every table and figure with its runs, their state, time and the verdict
-  --dry-run        what would run, in which order, how long
-  --again          what is recorded once more, here; ends with a table rerun / recorded / paper
-  --out DIR        where the runs of --again live (default: runs/again in the repository)
+  --workdir DIR    folder of the runs (default: runs/reproduce in the repository)
+  --executor slurm  jobs of Slurm instead of processes
+  --slurm FILE.toml  time limit, partition and devices of the jobs (configs/slurm/example.toml)
+  --status         prints the progress of each run; starts nothing
+  --list           prints every table and figure with its verdict, and its runs with state and time
+  --dry-run        prints the runs that would start, in order, with their times
+  --again          repeats recorded runs; ends with a table rerun / recorded / paper
+  --out DIR        folder of the runs of --again (default: runs/again in the repository)
 
-First the tables that lack one or two runs for their verdict, the cheapest first, then the rest; a
-run that several tables share runs once. Finished runs are recorded in results/, in place of one
-with fewer seeds or of a config that has changed since; `python experiments/report.py` writes the
-pages from them. Ctrl-C or SIGTERM saves and stops; the next start goes on with the interrupted run.
-A run that fails is named and does not stop the others; the exit code is 1 then.
+The tables that lack one or two runs for their verdict come first, the cheapest first, then the
+others. A run that several tables share runs once. Finished runs are recorded in results/. They
+replace records with fewer seeds and records of configs that have changed since. `python
+experiments/report.py` writes the pages from the records. Ctrl-C or SIGTERM saves and stops. The
+next start resumes the interrupted run. A run that fails is named and does not stop the others; the
+exit code is then 1.
 
-With --again finished cells run once more, at the scale and with the seeds of their records unless
---scale or --seeds says otherwise, and results/ stays as it is.
+With --again, recorded cells are repeated at the scale and with the seeds of their records, unless
+--scale or --seeds is given. results/ does not change.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import math
 import sys
@@ -45,14 +46,14 @@ from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
 from experiments.schedule import executors, launch, planning, rerun, show_plan
 from experiments.schedule.estimates import Estimator
-from experiments.schedule.recording import job_of, recorded
-from experiments.schedule.running import check_budget, run_all, together
+from experiments.schedule.recording import job_of_run, update_records
+from experiments.schedule.running import check_budget, parallel_seconds, run_all
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import Parser, command, count, seconds
 
 SCALES = ("tiny", "small", "paper")
-SCALE = "small"  # of what is open; what is made again has that of its record
+DEFAULT_SCALE = "small"  # of missing runs; a repeated run has the scale of its record
 
 
 @command
@@ -69,53 +70,53 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args(argv)
-    if not asked.paper:
-        raise UserError(f"say --paper=NAME, one of {', '.join(papers)} or all.")
-    check_choice("scale", asked.scale or SCALE, SCALES)
-    if asked.out and not asked.again:
-        raise UserError("--out is where --again runs; what is open runs in --workdir.")
-    if asked.list and asked.again:
-        raise UserError("--list shows what is open; --again --dry-run shows what is made again.")
-    wanted = planning.select(papers, asked.paper, asked.only)
+    args = parser.parse_args(argv)
+    if not args.paper:
+        raise UserError(f"give --paper=NAME, one of {', '.join(papers)} or all.")
+    check_choice("scale", args.scale or DEFAULT_SCALE, SCALES)
+    if args.out and not args.again:
+        raise UserError("--out is the folder of --again; missing runs use --workdir.")
+    if args.list and args.again:
+        raise UserError("--list shows missing runs; --again --dry-run shows the runs to repeat.")
+    items = planning.select_items(papers, args.paper, args.only)
     records, problems = read.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
-    if asked.again:
-        asked.out = asked.out or flags.ROOT / "runs/again"
-        return rerun.main(asked, wanted, records, papers, Estimator(records))
-    asked.scale = asked.scale or SCALE
-    found = planning.todos(wanted, records, asked.scale, asked.seeds, Estimator(records))
-    if asked.list:
-        show_plan.items(wanted, found, ledger(papers, records))
+    if args.again:
+        args.out = args.out or flags.ROOT / "runs/again"
+        return rerun.main(args, items, records, papers, Estimator(records))
+    args.scale = args.scale or DEFAULT_SCALE
+    runs = planning.plan_runs(items, records, args.scale, args.seeds, Estimator(records))
+    if args.list:
+        show_plan.print_items(items, runs, ledger(papers, records))
         return 0
-    todos = planning.order(found, wanted)
-    queue = [job_of(todo, asked.workdir) for todo in todos]
-    by_folder = {job.workdir: todo for job, todo in zip(queue, todos, strict=True)}
-    # Stable: those that were interrupted first.
+    open_runs = planning.order_runs(runs, items)
+    queue = [job_of_run(run, args.workdir) for run in open_runs]
+    run_of_folder = {job.workdir: run for job, run in zip(queue, open_runs, strict=True)}
+    # Interrupted runs come first. The sort is stable.
     queue.sort(key=lambda job: not (job.resumes and job.is_started()))
     if not queue:
-        print(show_plan.nothing_open(found, asked.scale))
+        print(show_plan.nothing_to_run(runs, args.scale))
         return 0
-    check_budget(asked.budget, queue, lambda job: by_folder[job.workdir].names[0])
-    if asked.status:
-        executors.show_status(queue, asked.workdir)
+    check_budget(args.budget, queue, lambda job: str(run_of_folder[job.workdir].cells[0]))
+    if args.status:
+        executors.print_status(queue, args.workdir)
         return 0
-    places, launcher = executors.asked_for(asked, asked.workdir)
-    if launcher and not math.isinf(asked.budget):
+    slots, make_executor = executors.executor_from_flags(args, args.workdir)
+    if make_executor and not math.isinf(args.budget):
         raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
-    if asked.dry_run:
-        show_plan.queue(queue, asked.budget)
+    if args.dry_run:
+        show_plan.print_queue(queue, args.budget)
         return 0
-    limit = "" if math.isinf(asked.budget) else f"; the budget is {duration(asked.budget)}"
-    total = duration(together(queue, len(places)))
+    limit = "" if math.isinf(args.budget) else f"; the budget is {duration(args.budget)}"
+    total = duration(parallel_seconds(queue, len(slots)))
     print(f"open runs: {len(queue)}, about {total}{limit}", flush=True)
     code = run_all(
         queue,
-        places,
-        asked.budget,
-        lambda outcome: recorded(outcome, by_folder[outcome.job.workdir], papers),
-        launcher,
+        slots,
+        args.budget,
+        lambda outcome: update_records(outcome, run_of_folder[outcome.job.workdir], papers),
+        make_executor,
     )
     if any(job.is_finished() for job in queue):
         print("`python experiments/report.py` writes the pages.")
@@ -123,5 +124,5 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
 
 
 if __name__ == "__main__":
-    launch.leave_accelerators()
+    launch.use_cpu_only()
     sys.exit(main(sys.argv[1:]))

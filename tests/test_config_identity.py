@@ -19,7 +19,7 @@ GOLDEN = json.loads((Path(__file__).parent / "reference/config_hashes.json").rea
 
 
 def plain(text=CONFIG, **overrides):
-    return flags.plain(flags.configured(text, overrides))
+    return flags.to_dict(flags.load_with_overrides(text, overrides))
 
 
 def hash_of(config):

@@ -16,7 +16,7 @@ from jaxformer.core.paths import flatten
 from jaxformer.training.setup import trained_share
 from tests.choices import cells, choices
 
-NAMES = flags.known_configs()
+NAMES = flags.config_files()
 LOADED = {name: flags.load_config(name) for name in NAMES}
 ENCODERS = [n for n, c in LOADED.items() if "model" in c and c.model.get("name") == "encoder"]
 FREEZING = [n for n in NAMES if set(choices(n).get("variant", ("",))) <= {*VARIANTS}]
@@ -199,7 +199,9 @@ def spread(match, seeds):
 
 @pytest.mark.parametrize("file, base", [("text/lm", 4), ("text/yelp", 4), ("mixit/dyck", 1)])
 def test_the_authors_script_for_text_counts_depth_in_fours(file, base):
-    config = flags.configured(f"configs/{file}.py:variant=mixit,scale=tiny,preset=authors_deep", {})
+    config = flags.load_with_overrides(
+        f"configs/{file}.py:variant=mixit,scale=tiny,preset=authors_deep", {}
+    )
     assert (config.model.depth_alpha, config.model.base_layers) == (1.0, base)
 
 

@@ -1,6 +1,6 @@
-"""Ends a command whose Python lacks what it needs, with the line that says how to find one.
+"""Ends a command with the activation hint if its Python lacks JAX.
 
-A command finds it beside itself, as `cli.activate`, where nothing else can be imported yet.
+Commands import it as `cli.activate`: a script's own folder is on the path when nothing else is.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a run says in words: the table of what is trained, and what came out."""
+"""Printed tables: the parameters of a run with their labels, and its results."""
 
 import csv
 import io
@@ -17,27 +17,27 @@ from jaxformer.training.setup import Setup
 
 
 def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
-    """The claim of the experiment: every parameter, its label and its size."""
+    """Prints every parameter with its shape, size and label of the partition."""
     flat, labels = paths.flatten(params), paths.flatten(partition.labels(params))
     table = Table("parameter", "shape", "size", "label", box=None, pad_edge=False)
     for path, leaf in flat.items():
         style = "dim" if labels[path] == FROZEN else ""
         shape = " x ".join(map(str, leaf.shape))
         table.add_row(path, shape, f"{int(np.prod(leaf.shape)):,}", labels[path], style=style)
-    show(table)  # wide enough for the longest path
+    show(table)
     counts = partition.count(params)
     print("parameters:", ", ".join(f"{n:,} {label}" for label, n in sorted(counts.items())))
 
 
 def announce(setup: Setup) -> None:
-    """What a run is about to train."""
+    """Prints the parameters that a run is about to train, and the remark of its task."""
     print_labels(setup.partition, setup.shapes())
     if setup.task.remark:
         print(f"note: {setup.task.remark}")
 
 
 def print_result(workdir: Workdir) -> None:
-    """The metrics of a finished run beside the trivial baselines."""
+    """Prints the metrics of a finished run and the scores of trivial predictors."""
     result = workdir.read("result.json")
     title = f"{result['config']['name']}, {len(result['seeds'])} seeds"
     table = Table("metric", "mean", "sem", "n", box=None, pad_edge=False, title=title)
@@ -47,19 +47,19 @@ def print_result(workdir: Workdir) -> None:
     for name, value in result.get("baselines", {}).items():
         table.add_row(f"baseline {name}", number(value), "", "", style="dim")
     show(table)
-    pictures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
-    print(f"the run is in {workdir.path}" + f" (see {', '.join(pictures)})" * bool(pictures))
+    figures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
+    print(f"the run is in {workdir.path}" + f" (see {', '.join(figures)})" * bool(figures))
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV; the first one is the head. No cell is a formula to a spreadsheet."""
+    """Returns rows as CSV. Cells are escaped so that no spreadsheet evaluates one as a formula."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_harmless, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(_escape_formula, row) for row in rows)
     return text.getvalue()
 
 
-def _harmless(cell: Any) -> Any:
-    """The cell; behind an apostrophe if it begins as a formula does and is no number."""
+def _escape_formula(cell: Any) -> Any:
+    """Prepends an apostrophe to a text that begins like a formula and is no number."""
     if not (isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))):
         return cell
     try:
@@ -70,19 +70,19 @@ def _harmless(cell: Any) -> Any:
 
 
 def show(table: Table, width: int = 120) -> None:
-    """Prints a table, in a file as wide as `width`."""
+    """Prints a table. `width` counts characters and applies unless stdout is a terminal."""
     console = Console()
     (console if console.is_terminal else Console(width=width)).print(table)
 
 
 def label(variant: str) -> str:
-    """ "Frozen-QK" of "frozen_qk"."""
-    spelled = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
-    return "-".join(spelled.get(word, word.capitalize()) for word in variant.split("_"))
+    """Returns the name of a variant for tables, such as "Frozen-QK" for "frozen_qk"."""
+    spellings = {"qk": "QK", "mlp": "MLP", "mixit": "MixiT"}
+    return "-".join(spellings.get(part, part.capitalize()) for part in variant.split("_"))
 
 
 def differing(settings: int) -> str:
-    """ "; 2 settings differ from it", behind the name of a scale; "" for none."""
+    """Returns "; 2 settings differ from it", to follow the name of a scale, or "" for 0."""
     if not settings:
         return ""
     return f"; {settings} setting{' differs' if settings == 1 else 's differ'} from it"

@@ -1,6 +1,6 @@
-"""A config as the command line names it: a file with arguments, and overrides of any field.
+"""Configs on the command line: "FILE:ARGUMENTS", and overrides of any field.
 
-Every mistake is one line that says what was expected, what came and what is possible.
+Wrong input raises UserError with one line: the expected value, the given one, and the choices.
 """
 
 import ast
@@ -15,177 +15,195 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs.arguments import ConfigError
-from experiments import recipes
+from experiments.cli.recipe_table import RECIPES, sections
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
 from jaxformer.io.run_folder import flatten_config
 
 ROOT = Path(__file__).parents[2]
-LARGEST = {int: 2**62, float: 3e38}  # numbers of fields are below it
-# What other libraries call a field -> its name here.
-ELSEWHERE = {"lr": "learning_rate", "wd": "weight_decay", "d_model": "width", "n_layers": "layers"}
-# Set by hand, what runs is no longer the variant that its label names.
-OF_A_VARIANT = ("partition", "unfreeze", "model.mixer", "posterior.method")
+MAX_MAGNITUDE = {int: 2**62, float: 3e38}  # of the numbers in fields, by type
+# Names of fields in other libraries, for suggestions.
+FOREIGN_NAMES = {
+    "lr": "learning_rate",
+    "wd": "weight_decay",
+    "d_model": "width",
+    "n_layers": "layers",
+}
+# Fields that define a variant. An override of one turns the label of the variant into "custom".
+VARIANT_FIELDS = ("partition", "unfreeze", "model.mixer", "posterior.method")
 
 
-def manual(text: str) -> str:
-    """The docstring of the config "FILE:ARGUMENTS"."""
+def config_docstring(text: str) -> str:
+    """Returns the docstring of the config file in "FILE:ARGUMENTS"."""
     file = text.partition(":")[0]
     return inspect.getdoc(config_module(file)) or f"{file} has no docstring."
 
 
 def load_config(text: str) -> ConfigDict:
-    """The config of "FILE:ARGUMENTS"; FILE is found from here or from the repository."""
+    """Loads the config "FILE:ARGUMENTS".
+
+    Args:
+        text: FILE is relative to the current folder or to the repository.
+    """
     name, _, arguments = text.partition(":")
     module = config_module(name)
     if not hasattr(module, "get_config"):
         raise UserError(f"{name!r} has no function get_config(arg).")
-    with _said_in_a_line(f"get_config of {name!r}"):
+    with _one_line_errors(f"get_config of {name!r}"):
         config = module.get_config(arguments)
     if not isinstance(config, ConfigDict):
         kind = type(config).__name__
         raise UserError(f"get_config of {name!r} must return a ConfigDict, it returned a {kind}.")
-    held = config.to_dict()
-    check_choice("recipe", str(held.get("recipe", "")), recipes.RECIPES)
-    sections = (*recipes.COMMON, *recipes.RECIPES[held["recipe"]].sections)
-    if lacking := [section for section in sections if section not in held]:
-        raise UserError(f"the config of {name!r} lacks {', '.join(lacking)}.")
+    values = config.to_dict()
+    check_choice("recipe", str(values.get("recipe", "")), RECIPES)
+    missing = [section for section in sections(values["recipe"]) if section not in values]
+    if missing:
+        raise UserError(f"the config of {name!r} lacks {', '.join(missing)}.")
     return config
 
 
-def configured(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
-    """The config of "FILE:ARGUMENTS" with the overrides of a command or a record."""
+def load_with_overrides(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
+    """Loads the config "FILE:ARGUMENTS" with the overrides of a command or a record."""
     config = load_config(text)
     for name, value in overrides.items():
-        override(config, name, spelled(value))
+        override(config, name, format_value(value))
     return config.copy_and_resolve_references()
 
 
-def of_a_record(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
-    """Like `configured`, except that a record may name only a config of this checkout.
+def load_recorded_config(text: str, overrides: Mapping[str, Any]) -> ConfigDict:
+    """Loads the config that a record names, if it is a file below configs/ of this checkout.
 
-    A record may come from anybody, and a config is a program: what does not lie below configs/,
-    links resolved, is never executed.
+    A config is a program, and a record may come from any source. Other files are never executed,
+    also not through symbolic links.
     """
     name, _, arguments = text.partition(":")
     try:
         file, configs = (ROOT / name).resolve(), (ROOT / "configs").resolve()
-        is_ours = file.is_relative_to(configs) and file.suffix == ".py" and file.is_file()
+        is_config = file.is_relative_to(configs) and file.suffix == ".py" and file.is_file()
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, links in a circle
-        is_ours = False
-    if not is_ours:
+        is_config = False
+    if not is_config:
         raise UserError(f"no config file {name!r:.200} below configs/ of this checkout.")
-    return configured(f"{file}:{arguments}", overrides)
+    return load_with_overrides(f"{file}:{arguments}", overrides)
 
 
 def config_module(name: str) -> Any:
-    """The module of a config file, executed; a mistake in it is one line."""
+    """Executes a config file and returns its module."""
     try:
         file = next((p for p in (Path(name), ROOT / name) if p.is_file()), None)
-    except (OSError, ValueError):  # too long a name, a NUL in it
+    except (OSError, ValueError):  # the name is too long or contains NUL
         file = None
     if file is None:
-        hint = did_you_mean(name, known_configs())
-        raise UserError(f"no config file {name!r}.{hint} There are {', '.join(known_configs())}.")
+        hint = did_you_mean(name, config_files())
+        raise UserError(f"no config file {name!r}.{hint} There are {', '.join(config_files())}.")
     spec = importlib.util.spec_from_file_location("config_file", file)
     if spec is None or spec.loader is None:
         raise UserError(f"{name!r} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
-    with _said_in_a_line(repr(name)):
+    with _one_line_errors(repr(name)):
         spec.loader.exec_module(module)
     return module
 
 
 @contextlib.contextmanager
-def _said_in_a_line(what: str) -> Iterator[None]:
-    """What goes wrong inside a config is a mistake of its author, not one of ours."""
+def _one_line_errors(source: str) -> Iterator[None]:
+    """Turns any error inside a config into a UserError that names the config."""
     try:
         yield
     except (ConfigError, UserError) as error:
         raise UserError(str(error)) from None
     except (Exception, SystemExit) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{what} is not a config: it raises {said:.300}") from None
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{source} is not a config: it raises {message:.300}") from None
 
 
-def known_configs() -> list[str]:
+def config_files() -> list[str]:
+    """Returns the config files of the repository, relative to its root."""
     files = (ROOT / "configs").rglob("*.py")
-    own = [f for f in files if f.parent != ROOT / "configs" and f.name != "__init__.py"]
-    return sorted(str(f.relative_to(ROOT)) for f in own)
+    configs = [f for f in files if f.parent != ROOT / "configs" and f.name != "__init__.py"]
+    return sorted(str(f.relative_to(ROOT)) for f in configs)
 
 
-def tasks(variant: str) -> dict[str, str]:
-    """{"retrieval": its file} of the configs that train this variant."""
-    found = {}
-    for file in known_configs():
+def training_configs(variant: str) -> dict[str, str]:
+    """Returns the config files that train a variant, by task, such as {"retrieval": FILE}."""
+    files = {}
+    for file in config_files():
         with contextlib.suppress(UserError):
             if load_config(f"{file}:variant={variant}").recipe == "train":
-                found[Path(file).stem] = file
-    return found
+                files[Path(file).stem] = file
+    return files
 
 
 def override(config: ConfigDict, name: str, text: str) -> Any:
-    """Sets config.name to the value that `text` spells, in the type of the old value."""
-    known = [
-        field for field in flatten_config(config.to_dict()) if not field.startswith("arguments.")
-    ]
+    """Parses `text` in the type of the field's value and sets the field.
+
+    Args:
+        config: the config, which is changed.
+        name: the field, such as "optim.learning_rate".
+        text: the value as on the command line.
+
+    Returns:
+        The new value.
+    """
+    flat = flatten_config(config.to_dict())
+    fields = [field for field in flat if not field.startswith("arguments.")]
     labels: Any = config.arguments
     argument = name.removeprefix("arguments.")
-    if name not in known and argument in labels:
+    if name not in fields and argument in labels:
         raise UserError(
-            f"{argument} is not a field to override: say it after the colon of "
+            f"{argument} is not a field to override: give it after the colon of "
             f"--config=FILE:{argument}=..."
         )
     if name in ("name", "recipe"):
-        raise UserError(f"{name} is not a field to override: it is what the config file is for.")
-    if name not in known:
-        *where, last = name.split(".")
-        hint = did_you_mean(".".join([*where, ELSEWHERE.get(last, last)]), known)
-        section = ".".join(where)
-        inside = [f.removeprefix(f"{section}.") for f in known if f.startswith(f"{section}.")]
-        top = {field.split(".")[0] for field in known} - {"name", "recipe"}
+        raise UserError(f"{name} is not a field to override: the config file sets it.")
+    if name not in fields:
+        *parents, last = name.split(".")
+        hint = did_you_mean(".".join([*parents, FOREIGN_NAMES.get(last, last)]), fields)
+        section = ".".join(parents)
+        inside = [f.removeprefix(f"{section}.") for f in fields if f.startswith(f"{section}.")]
+        top = {field.split(".")[0] for field in fields} - {"name", "recipe"}
         has = f"{section} has" if inside else "It has"
-        said = ", ".join(sorted(set(inside) or top))
-        raise UserError(f"the config has no field {name!r}.{hint} {has}: {said}.")
-    holder: Any = config
+        choices = ", ".join(sorted(set(inside) or top))
+        raise UserError(f"the config has no field {name!r}.{hint} {has}: {choices}.")
+    section_config: Any = config
     *parents, last = name.split(".")
     for parent in parents:
-        holder = holder[parent]
-    value = _value(name, text, holder[last])
-    if name in OF_A_VARIANT and value != holder[last]:
+        section_config = section_config[parent]
+    value = _parse_value(name, text, section_config[last])
+    if name in VARIANT_FIELDS and value != section_config[last]:
         labels.update({label: "custom" for label in ("variant", "thaw") if label in labels})
-    holder[last] = value
+    section_config[last] = value
     return value
 
 
-def command(config: str, overrides: Mapping[str, Any]) -> str:
-    """The line that runs "FILE:ARGUMENTS" with these overrides."""
-    words = [f"--config={config}"]
-    words += [f"--config.{name}={spelled(value)}" for name, value in overrides.items()]
-    return "python experiments/run.py " + " ".join(map(shlex.quote, words))
+def run_command(config: str, overrides: Mapping[str, Any]) -> str:
+    """Returns the shell command that runs "FILE:ARGUMENTS" with overrides."""
+    arguments = [f"--config={config}"]
+    arguments += [f"--config.{name}={format_value(value)}" for name, value in overrides.items()]
+    return "python experiments/run.py " + " ".join(map(shlex.quote, arguments))
 
 
-def spelled(value: Any) -> str:
-    """A value as a flag would spell it; the inverse of `override`."""
+def format_value(value: Any) -> str:
+    """Formats a value for the command line, so that `override` parses it back."""
     if not isinstance(value, list | tuple):
         return str(value)
-    is_plain = value and all(isinstance(entry, int | float) for entry in value)
-    return ",".join(map(str, value)) if is_plain else repr(tuples(value))
+    is_numeric = value and all(isinstance(entry, int | float) for entry in value)
+    return ",".join(map(str, value)) if is_numeric else repr(to_tuples(value))
 
 
-def tuples(value: Any) -> Any:
-    """Nested lists, as JSON and TOML have them, as nested tuples."""
-    return tuple(tuples(entry) for entry in value) if isinstance(value, list | tuple) else value
+def to_tuples(value: Any) -> Any:
+    """Converts nested lists, as in JSON and TOML, to nested tuples."""
+    return tuple(to_tuples(entry) for entry in value) if isinstance(value, list | tuple) else value
 
 
-def _value(name: str, text: str, old: Any) -> Any:
+def _parse_value(name: str, text: str, old: Any) -> Any:
     if isinstance(old, str):
         return text
     if isinstance(old, bool):
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise _wrong(name, "true or false", text)
+        raise _wrong_value(name, "true or false", text)
     try:
-        value = _bounded(ast.literal_eval(text))
+        value = _check_magnitude(ast.literal_eval(text))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         value = None
     if isinstance(old, tuple | list):
@@ -195,34 +213,35 @@ def _value(name: str, text: str, old: Any) -> Any:
             items = tuple(float(i) if type(i) is int else i for i in items)
         if value is None or (kind and not all(type(item) is kind for item in items)):
             example = f"such as {','.join(map(str, old))}" if kind is float else f"such as {old}"
-            raise _wrong(name, f"a sequence {example}", text)
+            raise _wrong_value(name, f"a sequence {example}", text)
         return tuple(items)
     if isinstance(old, int):
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1e4 steps
-        if type(value) is int and abs(value) < LARGEST[int]:
+        if type(value) is int and abs(value) < MAX_MAGNITUDE[int]:
             return value
-        raise _wrong(name, f"a whole number such as {old}", text)
+        raise _wrong_value(name, f"a whole number such as {old}", text)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    raise _wrong(name, f"a number such as {old}", text)
+    raise _wrong_value(name, f"a number such as {old}", text)
 
 
-def _bounded(value: Any) -> Any:
-    """The value; raises ValueError if a number in it is too large to be meant, or not finite."""
+def _check_magnitude(value: Any) -> Any:
+    """Returns the value; raises ValueError if a number in it is too large or not finite."""
     if isinstance(value, tuple | list):
         for entry in value:
-            _bounded(entry)
+            _check_magnitude(entry)
     elif isinstance(value, dict | set | bytes | complex):
-        raise ValueError  # no field is one
-    elif type(value) in LARGEST and not abs(value) < LARGEST[type(value)]:
+        raise ValueError  # no field has this type
+    elif type(value) in MAX_MAGNITUDE and not abs(value) < MAX_MAGNITUDE[type(value)]:
         raise ValueError
     return value
 
 
-def _wrong(name: str, expected: str, text: str) -> UserError:
+def _wrong_value(name: str, expected: str, text: str) -> UserError:
     return UserError(f"--config.{name} must be {expected}, got {text!r:.200}.")
 
 
-def plain(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:
+def to_dict(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a config as nested dicts."""
     return config.to_dict() if isinstance(config, ConfigDict) else dict(config)

@@ -132,7 +132,7 @@ def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list
 
 def cell_key(cell: Cell, scale: str) -> str:
     """Returns the key of a cell's record, which does not depend on the number of seeds."""
-    return key(flags.plain(flags.configured(config_string(cell, scale), cell.overrides)))
+    return key(flags.to_dict(flags.load_with_overrides(config_string(cell, scale), cell.overrides)))
 
 
 def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) -> Row:

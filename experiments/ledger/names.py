@@ -35,7 +35,7 @@ def names_of(
 
     `by_group` adds the metrics of groups of examples, which takes longer.
     """
-    found: Any = flags.configured(config, dict(overrides))
+    found: Any = flags.load_with_overrides(config, dict(overrides))
     if found.recipe not in RECIPES or _is_on_disk(found.task.name):
         return None
     task = build.task(found)

@@ -56,7 +56,7 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
 def stale(record: Record) -> str:
     """Returns why the record's command would run another config today; "" if it would not."""
     try:
-        config = flags.plain(flags.of_a_record(record.config_file, record.overrides))
+        config = flags.to_dict(flags.load_recorded_config(record.config_file, record.overrides))
     except UserError as error:
         reason = str(error).partition(" There are ")[0].partition(" The choices are")[0]
         return f"its config is gone: {reason}"

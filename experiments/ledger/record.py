@@ -92,7 +92,7 @@ class Record:
     @property
     def command(self) -> str:
         """Returns the command that makes the record again."""
-        return flags.command(self.config_file, self.overrides)
+        return flags.run_command(self.config_file, self.overrides)
 
     @cached_property
     def key(self) -> str:
@@ -179,6 +179,6 @@ def _is_number_or_null(value: Any) -> bool:
 
 def _literal(value: Any) -> str:
     try:
-        return str(flags.tuples(ast.literal_eval(flags.spelled(value))))
+        return str(flags.to_tuples(ast.literal_eval(flags.format_value(value))))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return str(value)

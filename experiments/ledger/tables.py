@@ -114,7 +114,7 @@ def stale_lines(row: Row) -> list[str]:
 def missing(row: Row) -> dict[str, str]:
     """Returns for each missing cell the command at the last (cheapest) of its scales."""
     return {
-        name: f"{flags.command(config_string(cell, cell.scales[-1]), cell.overrides)} --record"
+        name: f"{flags.run_command(config_string(cell, cell.scales[-1]), cell.overrides)} --record"
         for name, cell in row.item.cells.items()
         if name not in row.records
     }

@@ -1,52 +1,39 @@
-"""What a config can ask for: one list. A recipe is a module with run and dry_run."""
+"""Recipes: one module for each value of `config.recipe`, with `run` and `dry_run`.
+
+`run(config, workdir)` writes the run's folder and returns the exit code. `dry_run(config)` builds
+everything and prints it. A module may also have `redraw` (draws the figure of a finished run),
+`tidy` (deletes temporary files) and `uses_seeds`. The table of recipes is
+`experiments.cli.recipe_table`.
+"""
 
 import importlib
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
+from experiments.cli.recipe_table import RECIPES, sections
 from jaxformer import build
 from jaxformer.core.errors import UserError, check_choice
 
 
-class Recipe(NamedTuple):
-    """What the commands must know of a recipe before they import it."""
-
-    sections: tuple[str, ...]  # of a config, that it honours; others must be left at their defaults
-    resumes: bool  # does a run that was stopped go on where it was?
-    uses_seeds: bool | None = True  # do more seeds change the numbers? None: ask the module
-
-
-COMMON = ("name", "recipe", "arguments", "seed", "n_seeds")
-TRAINING = ("task", "data", "model", "partition", "unfreeze", "optim", "devices", "train")
-RECIPES = {
-    "train": Recipe(TRAINING, resumes=True),
-    "look": Recipe(TRAINING, resumes=True),
-    "recall": Recipe((*TRAINING, "recall"), resumes=True),
-    "oneshot": Recipe((*TRAINING[1:], "bayes"), resumes=True),
-    "measure": Recipe(("task", "data", "model", "partition", "measure"), resumes=False),
-    "solve": Recipe(("figure", "data"), resumes=False, uses_seeds=None),
-    "posterior": Recipe(("task", "data", "posterior"), resumes=True, uses_seeds=False),
-}
-
-
 def module(name: str) -> ModuleType:
+    """Imports the module of a recipe."""
     check_choice("recipe", name, RECIPES)
     return importlib.import_module(f"experiments.recipes.{name}")
 
 
 def uses_seeds(config: Any) -> bool:
-    """Do more seeds change what a run of this config measures?"""
-    answer = RECIPES[config.recipe].uses_seeds
-    return module(config.recipe).uses_seeds(config) if answer is None else answer
+    """Returns whether more seeds change the results of a config."""
+    uses = RECIPES[config.recipe].uses_seeds
+    return module(config.recipe).uses_seeds(config) if uses is None else uses
 
 
-def check(plain: Mapping[str, Any]) -> None:
-    """Raises if the config says something that its recipe would not listen to."""
-    sections = (*COMMON, *RECIPES[plain["recipe"]].sections)
-    for name in build.config_identity(plain):
-        if name not in sections:
+def check(config: Mapping[str, Any]) -> None:
+    """Raises UserError if a config changes a section that its recipe does not use."""
+    used = sections(config["recipe"])
+    for name in build.config_identity(config):
+        if name not in used:
             raise UserError(
-                f"the recipe {plain['recipe']!r} does not use {name!r}; leave it at its default. "
-                f"It uses: {', '.join(sections)}."
+                f"the recipe {config['recipe']!r} does not use {name!r}; leave it at its default. "
+                f"It uses: {', '.join(used)}."
             )

@@ -1,4 +1,4 @@
-"""How a run ends, whatever its recipe: its arrays, its curves, its result, and then its figure."""
+"""The end of a run of any recipe: writes its arrays, curves and result, then draws its figure."""
 
 import io
 from collections.abc import Callable
@@ -18,25 +18,27 @@ from jaxformer.runtime.processes import barrier, is_writer
 from jaxformer.training import curves
 from jaxformer.training.result import Result
 
-UNTRUSTED = 4  # the exit code of a run that ended with chains that are not to be trusted
+UNTRUSTED = 4  # exit code of a finished run whose Markov chains failed their diagnostics
 
 
 def write_arrays(workdir: Workdir, arrays: dict[str, Any]) -> None:
-    """arrays.npz: everything the figure shows; it is drawn from this file."""
+    """Writes arrays.npz, from which the figure is drawn."""
     buffer = io.BytesIO()
-    plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
-    np.savez_compressed(buffer, **plain)
+    numpy_arrays: Any = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez_compressed(buffer, **numpy_arrays)
     write_atomically(workdir / "arrays.npz", buffer.getvalue())
 
 
 def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
-    """The arrays of a finished run."""
+    """Reads the arrays of a finished run."""
     file = workdir / "arrays.npz"
     try:
-        with np.load(file) as held:
-            return dict(held)
+        with np.load(file) as arrays:
+            return dict(arrays)
     except FileNotFoundError:
-        raise UserError(f"{workdir.path} has no arrays.npz to draw: run it to its end.") from None
+        raise UserError(
+            f"{workdir.path} has no arrays.npz to draw: finish the run first."
+        ) from None
     except Exception as error:  # a damaged zip fails in many ways
         raise UserError(f"{file} is damaged: {error}.") from None
 
@@ -44,24 +46,38 @@ def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
 def redraw(
     workdir: Workdir, name: str, draw: Callable[[ConfigDict, dict[str, np.ndarray]], dict[str, Any]]
 ) -> Path:
-    """The figures of a run, here or in files of another name, from its config and its arrays.
+    """Draws the figures of a run from its config and its arrays.
 
-    `draw` gives them by name: "figure" goes into the file itself, "memories" into one beside it.
+    Args:
+        workdir: the folder of the run.
+        name: the file of the main figure; "" is figure.png in the folder.
+        draw: a function of (config, arrays) that returns figures by name. "figure" is the main
+            figure; the names of the others become part of their file names.
+
+    Returns:
+        The file of the main figure.
     """
     file = figure_style.check_file(Path(name or workdir / "figure.png"))
     config = ConfigDict(workdir.read("config.json")["config"])
     try:
         figures = draw(config, read_arrays(workdir))
     except KeyError as error:
-        raise UserError(f"{workdir.path} has no array {error}: run it anew to draw it.") from None
-    for which, figure in figures.items():
-        beside = which if file.stem == "figure" else f"{file.stem}-{which}"
-        plots.save(figure, file if which == "figure" else file.with_stem(beside))
+        raise UserError(
+            f"{workdir.path} has no array {error}: repeat the run to draw it."
+        ) from None
+    for figure_name, figure in figures.items():
+        if figure_name == "figure":
+            figure_file = file
+        elif file.stem == "figure":
+            figure_file = file.with_stem(figure_name)
+        else:
+            figure_file = file.with_stem(f"{file.stem}-{figure_name}")
+        plots.save(figure, figure_file)
     return file
 
 
 def draw_curves(workdir: Workdir, name: str, result: Result) -> None:
-    """curves.png: the chosen members along training."""
+    """Draws curves.png: the learning curves, with the chosen members highlighted."""
     if is_writer():
         chosen = {name: [member["chosen"] for member in result.members]}
         figure = curves.curves({name: workdir.rows()}, result.baselines, chosen)
@@ -71,25 +87,29 @@ def draw_curves(workdir: Workdir, name: str, result: Result) -> None:
 def write(
     workdir: Workdir, result: Result, draw: Callable[[Workdir], object] | None = None
 ) -> None:
-    """The result, with which a run is finished. Its figure comes after it: a drawing that fails
-    loses no measurement, and the same command draws it later."""
+    """Writes result.json, which marks the run as finished, then draws the figure.
+
+    If drawing fails, the results are saved already, and the same command draws the figure later.
+    """
     workdir.write("result.json", result.as_json())
-    barrier()  # nobody reads the record before it is whole
+    barrier()  # no process reads the result before it is complete
     if draw is not None and is_writer():
         draw(workdir)
     describe.print_result(workdir)
 
 
 def lacks_figure(workdir: Workdir) -> bool:
-    """Did the run end, or was it killed, before its arrays were drawn?"""
-    drawn = (workdir / "figure.png").exists()
-    return is_writer() and not drawn and (workdir / "arrays.npz").exists()
+    """Returns whether a run has arrays but no figure, because it was killed between the two."""
+    has_figure = (workdir / "figure.png").exists()
+    return is_writer() and not has_figure and (workdir / "arrays.npz").exists()
 
 
-def code(workdir: Workdir) -> int:
-    """The exit code of a finished run: UNTRUSTED, with one line that says why, or 0."""
+def exit_code(workdir: Workdir) -> int:
+    """Returns 0, or prints why a finished run is not trusted and returns UNTRUSTED."""
     result = workdir.read("result.json")
     if result.get("trusted", True):
         return 0
-    print(f"not trusted: {'; '.join(result['doubts'])}. The record says so and decides nothing.")
+    print(
+        f"not trusted: {'; '.join(result['doubts'])}. The record is marked, and no verdict uses it."
+    )
     return UNTRUSTED

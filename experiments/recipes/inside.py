@@ -1,6 +1,6 @@
-"""What attention does in a trained network: scores of every head, and the maps of one sequence.
+"""Attention in a trained network: scores of every head, and the maps of one sequence.
 
-What the scores are, `experiments/look.py` says.
+`experiments/look.py` defines the scores.
 """
 
 import re
@@ -19,68 +19,79 @@ from jaxformer.tasks.task import Batch, Task
 
 SCORES = ("previous", "pairing", "induction")
 WEIGHTS, STATES = r"block_\d+/attn/weights", r"block_\d+/(states|output)"
-SHOWN_HEADS = 4  # of a layer, the ones with the highest score
-SHOWN_TOKENS = 21
-SYMBOL = 0.1  # inches of a token beside an axis
+MAX_HEADS = 4  # drawn for each layer: those with the highest scores
+MAX_TOKENS = 21  # drawn, if a sequence is short enough
+TICK_LABEL_INCHES = 0.1  # space for one token on an axis
 
 
 class Inside(NamedTuple):
-    """What one member shows: numbers, and the maps of one sequence if it has any."""
+    """The attention of one member: scores, and the maps of one test sequence."""
 
     scores: dict[str, Any]
-    maps: list[np.ndarray] | None  # (H, T, T) a layer
-    tokens: np.ndarray  # (T,), of that sequence
+    maps: list[np.ndarray] | None  # (H, T, T) for each layer; None without attention
+    tokens: np.ndarray  # (T,) of the sequence
     query: int  # the last scored position
-    answer: int  # where the induction head looks from there, -1: nowhere
+    answer: int  # the position that an induction head attends to from the query; -1 for none
 
 
 def look_inside(model, params: Any, config: Any, sequences: int = 256) -> Inside:
-    """What a loaded network shows on test sequences of its own task."""
+    """Measures the attention of a loaded network on test sequences of its task.
+
+    Args:
+        model: the model.
+        params: the parameters of one member.
+        config: the config of the run.
+        sequences: the number of test sequences.
+    """
     task = build.task(config)
     test = build.source(config, task, batch_size=1).heldout().test
     return scores_of(model, params, task, jax.tree.map(lambda x: x[:sequences], test))
 
 
 def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
-    """Scores of every head and the similarity of the last layer's tokens, on test sequences."""
-    known = capture.names(model, params, test.inputs)
-    scores = _similarity(model, params, test, known)
+    """Measures the scores of every head and the similarity of the last layer's tokens."""
+    available = capture.names(model, params, test.inputs)
+    scores = _similarity(model, params, test, available)
     tokens_BxT, sources_BxT = test.inputs, observables.after_previous(same_symbols(task, test))
     scored_BxT = test.weights > 0
-    place_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
-    ends_B = jnp.where(scored_BxT, place_T[None], 0).max(-1)  # the last scored position
+    positions_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
+    ends_B = jnp.where(scored_BxT, positions_T[None], 0).max(-1)  # the last scored position
     example = _example(np.asarray(ends_B), np.asarray(sources_BxT))
     end = int(ends_B[example])
-    shown = np.asarray(tokens_BxT[example, : end + 1])
+    example_tokens = np.asarray(tokens_BxT[example, : end + 1])
     answer = int(sources_BxT[example, end])
-    names = [name for name in known if re.fullmatch(WEIGHTS, name)]
+    names = [name for name in available if re.fullmatch(WEIGHTS, name)]
     if getattr(model.spec, "mixer", "softmax") != "softmax" or not names:
-        return Inside(scores, None, shown, end, answer)
+        return Inside(scores, None, example_tokens, end, answer)
 
-    before_BxT = jnp.broadcast_to(place_T[None] - 1, tokens_BxT.shape)
-    inside_BxT = place_T[None] <= ends_B[:, None]  # the padding behind the last scored one is out
-    visible_TxT = jnp.tril(jnp.ones((len(place_T), len(place_T))))
+    before_BxT = jnp.broadcast_to(positions_T[None] - 1, tokens_BxT.shape)
+    inside_BxT = positions_T[None] <= ends_B[:, None]  # without padding
+    visible_TxT = jnp.tril(jnp.ones((len(positions_T), len(positions_T))))
     uniform_TxT = visible_TxT / visible_TxT.sum(1, keepdims=True)
     uniform = jnp.broadcast_to(uniform_TxT[None, None], (len(tokens_BxT), 1, *uniform_TxT.shape))
     goals_BxT = jnp.where(scored_BxT, sources_BxT, -1)
-    found_BxT = (goals_BxT[:, :, None] == place_T[None, None]).any(1)
-    looked = {
+    is_answer_BxT = (goals_BxT[:, :, None] == positions_T[None, None]).any(1)
+    targets = {  # (position to attend to, positions to average over)
         "previous": (before_BxT, inside_BxT),
-        "pairing": (before_BxT, found_BxT),
+        "pairing": (before_BxT, is_answer_BxT),
         "induction": (sources_BxT, scored_BxT),
     }
     weights = capture.capture(model, params, tokens_BxT, names=names)
-    shape_BxHxTxT = (len(tokens_BxT), -1, *visible_TxT.shape)  # a single head may have no axis
+    shape_BxHxTxT = (
+        len(tokens_BxT),
+        -1,
+        *visible_TxT.shape,
+    )  # adds the head axis if the model has none
     layers = [weights[name].reshape(shape_BxHxTxT) for name in sorted(names, key=_layer)]
-    for name, (where, counted) in looked.items():
-        scores[name] = [np.asarray(observables.attention_to(w, where, counted)) for w in layers]
-        scores[f"{name}_by_chance"] = float(observables.attention_to(uniform, where, counted)[0])
+    for name, (target, mask) in targets.items():
+        scores[name] = [np.asarray(observables.attention_to(w, target, mask)) for w in layers]
+        scores[f"{name}_by_chance"] = float(observables.attention_to(uniform, target, mask)[0])
     maps = [np.asarray(w[example, :, : end + 1, : end + 1]) for w in layers]
-    return Inside(scores, maps, shown, end, answer)
+    return Inside(scores, maps, example_tokens, end, answer)
 
 
 def same_symbols(task: Task, batch: Batch) -> jax.Array:
-    """The tokens, with retrieval's separate query symbols written as their keys."""
+    """Returns the tokens, with retrieval's separate query symbols replaced by their keys."""
     if isinstance(task, Retrieval) and task.format == "authors":
         first_query = task.vocab // 2 + task.max_pairs
         return jnp.where(batch.inputs >= first_query, batch.inputs - task.max_pairs, batch.inputs)
@@ -88,12 +99,11 @@ def same_symbols(task: Task, batch: Batch) -> jax.Array:
 
 
 def draw(file: Path, inside: Inside, title: str) -> None:
-    """One panel a layer and head (the strongest heads), the query's row and its goal marked."""
+    """Draws one map for each layer and strong head, with the query's row and answer marked."""
     assert inside.maps is not None
-    layers, columns = len(inside.maps), min(SHOWN_HEADS, len(inside.maps[0]))
-    high = 1.5 * layers + 0.5 if columns > 2 else 2.8 * layers
-    size, shared = (plots.PAGE, high), {"sharex": True, "sharey": True}
-    figure, axes = plots.grid(layers, columns, size, **shared)
+    layers, columns = len(inside.maps), min(MAX_HEADS, len(inside.maps[0]))
+    height = 1.5 * layers + 0.5 if columns > 2 else 2.8 * layers
+    figure, axes = plots.grid(layers, columns, (plots.PAGE, height), sharex=True, sharey=True)
     for layer, maps in enumerate(inside.maps):
         kind = "pairing" if layer == 0 else "induction"
         scores = np.nan_to_num(inside.scores[kind][layer])
@@ -122,17 +132,17 @@ def _mark(axis, inside: Inside, layer: int) -> None:
     from matplotlib.patches import Rectangle
 
     n = len(inside.tokens)
-    wide = (plots.PAGE - 1) / min(SHOWN_HEADS, len(inside.scores["pairing"][0]))
-    fit = max(int(wide / SYMBOL), 1)  # tokens whose names have room
-    ticks = np.arange(0, n, -(-n // fit))
+    panel_inches = (plots.PAGE - 1) / min(MAX_HEADS, len(inside.scores["pairing"][0]))
+    max_ticks = max(int(panel_inches / TICK_LABEL_INCHES), 1)
+    ticks = np.arange(0, n, -(-n // max_ticks))
     small = plots.figure_style.SMALLEST
     axis.set_xticks(ticks, inside.tokens[ticks], fontsize=small, rotation=90)
     axis.set_yticks(ticks, inside.tokens[ticks], fontsize=small)
     orange, red = plots.COLOURS[4], plots.COLOURS[1]
 
     def box(corner, width, colour):
-        place = (corner[0] - 0.5, corner[1] - 0.5)
-        rectangle = Rectangle(place, width, 1, fill=False, clip_on=False)
+        lower_left = (corner[0] - 0.5, corner[1] - 0.5)
+        rectangle = Rectangle(lower_left, width, 1, fill=False, clip_on=False)
         rectangle.set(edgecolor=colour, linewidth=1)
         axis.add_patch(rectangle)
 
@@ -143,9 +153,9 @@ def _mark(axis, inside: Inside, layer: int) -> None:
         box((column, row), 1, red)
 
 
-def _similarity(model, params: Any, test: Batch, known: list[str]) -> dict[str, Any]:
-    """How alike the tokens of the last layer are, if the model shows them."""
-    names = sorted((name for name in known if re.fullmatch(STATES, name)), key=_layer)
+def _similarity(model, params: Any, test: Batch, available: list[str]) -> dict[str, Any]:
+    """Returns the similarity of the last layer's tokens; {} if the model has no such point."""
+    names = sorted((name for name in available if re.fullmatch(STATES, name)), key=_layer)
     if not names:
         return {}
     states = capture.capture(model, params, test.inputs, names=names[-1:])[names[-1]]
@@ -160,6 +170,6 @@ def _layer(name: str) -> int:
 
 
 def _example(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:
-    """The longest sequence that can still be read, with an answer to look for if there is one."""
-    answered = sources_BxT[np.arange(len(ends_B)), ends_B] > 0
-    return int(np.argmax(answered * 1000 + np.where(ends_B < SHOWN_TOKENS, ends_B, -ends_B)))
+    """Returns the index of the longest sequence that can be drawn, preferably with an answer."""
+    has_answer = sources_BxT[np.arange(len(ends_B)), ends_B] > 0
+    return int(np.argmax(has_answer * 1000 + np.where(ends_B < MAX_TOKENS, ends_B, -ends_B)))

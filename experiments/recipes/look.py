@@ -1,4 +1,4 @@
-"""Trains like `train`, then looks inside: who attends to whom in the chosen members.
+"""Trains like the recipe `train`, then measures the attention of the chosen members.
 
 train -> capture -> scores of every head -> record with the attention maps
 """
@@ -19,14 +19,14 @@ from jaxformer.training.population import over_chosen
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained
 
-SCORES = ("pairing", "induction")
+RECORDED_SCORES = ("pairing", "induction")
 
 
 def run(config, workdir: Workdir) -> int:
     check(config)
 
     def finish(trained: Trained, result: Result) -> Result:
-        # What was trained, and not the checkpoint: that may be an older one if the disk is bad.
+        # Uses the parameters in memory: the checkpoint may be older if a disk error occurred.
         params, model = jax.tree.map(on_host, trained.params), trained.session.setup.model
         chosen = [i for i, member in enumerate(result.members) if member["chosen"]]
         networks = {i: jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), params) for i in chosen}
@@ -37,32 +37,38 @@ def run(config, workdir: Workdir) -> int:
 
 
 def with_heads(workdir: Workdir, result: Result, insides: Mapping[int, Inside]) -> Result:
-    """The result with the strongest head of each layer, and the maps of the first chosen member.
+    """Adds attention scores to a result and draws the maps of the first chosen member.
 
-    A layer's number is that of its head with the highest mean over the test set.
+    Args:
+        workdir: the folder of the run, for figure.png.
+        result: the result of training.
+        insides: the attention of each chosen member.
+
+    Returns:
+        The result. The score of a layer is the highest among its heads' means over the test set.
     """
     chosen = [*insides]
-    found = {i: _strongest(inside) for i, inside in insides.items()}
+    scores = {i: _layer_scores(inside) for i, inside in insides.items()}
     members = [
-        dict(member, metrics=member["metrics"] | found.get(i, {}))
+        dict(member, metrics=member["metrics"] | scores.get(i, {}))
         for i, member in enumerate(result.members)
     ]
     first = insides[chosen[0]]
-    chance = {f"{name}_by_chance": first.scores[f"{name}_by_chance"] for name in SCORES}
+    chance = {f"{name}_by_chance": first.scores[f"{name}_by_chance"] for name in RECORDED_SCORES}
     title = f"{result.config['arguments']['variant']}, seed {members[chosen[0]]['seed']}"
     draw(workdir / "figure.png", first, title)
     return dataclasses.replace(
         result,
         members=members,
-        metrics={**result.metrics, **over_chosen([*found.values()], [True] * len(found))},
+        metrics={**result.metrics, **over_chosen([*scores.values()], [True] * len(scores))},
         baselines={**result.baselines, **chance},
     )
 
 
-def _strongest(inside: Inside) -> dict[str, Mean]:
+def _layer_scores(inside: Inside) -> dict[str, Mean]:
     return {
         f"{name}/layer {layer + 1}": Mean(float(heads.max()), float("nan"), 1)
-        for name in SCORES
+        for name in RECORDED_SCORES
         for layer, heads in enumerate(inside.scores[name])
     }
 
@@ -70,7 +76,7 @@ def _strongest(inside: Inside) -> dict[str, Mean]:
 def check(config) -> None:
     mixer = getattr(config.model, "mixer", "softmax")
     if mixer != "softmax":
-        raise UserError(f"model.mixer {mixer!r} has no attention to look at; softmax has.")
+        raise UserError(f"model.mixer {mixer!r} has no attention to measure; softmax has.")
 
 
 def dry_run(config, measured: bool = False) -> None:

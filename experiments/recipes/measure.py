@@ -1,4 +1,4 @@
-"""Measures networks at initialisation: captured arrays in float64, one statistic each, over seeds.
+"""Measures statistics of captured activations at initialisation, in float64, over seeds.
 
 build -> init -> capture -> statistics -> record
 """
@@ -36,18 +36,18 @@ def run(config, workdir: Workdir) -> int:
 
 def _run(config, workdir: Workdir) -> int:
     stopwatch = Stopwatch()
-    task, model, seeds, wanted = setup(config)
+    task, model, seeds, measurements = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
     test = jax.tree.map(jnp.asarray, build.source(config, task, batch_size=1).heldout().test)
 
     @jax.jit
     def measure(key):
         params = model.init(key, test.inputs[:1])["params"]
-        names = [name for name, _ in wanted]
+        names = [name for name, _ in measurements]
         arrays = capture(model, params, test.inputs, names=names)
-        return {f"{s}/{n}": STATISTICS[s](arrays[n]).mean() for n, s in wanted}
+        return {f"{s}/{n}": STATISTICS[s](arrays[n]).mean() for n, s in measurements}
 
-    # One seed after the other: memory stays that of one network, and one program serves all.
+    # Seeds run one after the other, so that memory is that of one network.
     members = [
         jax.device_get(measure(key)) for key in population(config.seed, seeds, (1.0,)).init_keys()
     ]
@@ -69,28 +69,28 @@ def _run(config, workdir: Workdir) -> int:
 
 
 def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
-    """(task, model, seeds, [(captured name, statistic)]), checked before anything runs."""
+    """Checks the config and returns (task, model, number of seeds, [(activation, statistic)])."""
     with jax.enable_x64(True):
         task = build.task(config)
         model = build.model(config, task)
-    wanted = [(name, statistic) for name, statistic in config.measure]
-    for _, statistic in wanted:
+    measurements = [(name, statistic) for name, statistic in config.measure]
+    for _, statistic in measurements:
         check_choice("statistic", statistic, STATISTICS)
     check_seeds(config.n_seeds)
     cost.check_data(build.source(config, task, batch_size=1))
     build.partition(config).labels(shapes(model))
-    return task, model, config.n_seeds, wanted
+    return task, model, config.n_seeds, measurements
 
 
 def shapes(model) -> Any:
-    """The shapes of the parameters; nothing is computed."""
+    """Returns the shapes of the parameters without computing them."""
     tokens = jnp.zeros((1, 1), jnp.int32)
     with jax.enable_x64(True):
         return jax.eval_shape(lambda key: model.init(key, tokens)["params"], jax.random.key(0))
 
 
 def dry_run(config) -> None:
-    _, model, seeds, wanted = setup(config)
+    _, model, seeds, measurements = setup(config)
     describe.print_labels(build.partition(config), shapes(model))
-    print(f"would measure {len(wanted)} statistics over {seeds} seeds:")
-    print(*(f"  {statistic} of {name}" for name, statistic in wanted), sep="\n")
+    print(f"would measure {len(measurements)} statistics over {seeds} seeds:")
+    print(*(f"  {statistic} of {name}" for name, statistic in measurements), sep="\n")

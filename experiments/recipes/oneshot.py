@@ -1,4 +1,4 @@
-"""Trains attention paths on one-shot episodes, then asks the theory what the network's heads do.
+"""Trains attention paths on one-shot episodes, then applies the theory to the trained heads.
 
 images -> episodes -> train (queries, keys and values learned) -> queries and keys frozen:
 order parameter, GP limit, temperature scan -> head scores, pruning -> record
@@ -40,23 +40,28 @@ def run(config, workdir: Workdir) -> int:
     if code := trained.exit_code():
         return code
     params, model = jax.device_get(trained.params), trained.session.setup.model
-    chosen = [i for i, yes in enumerate(trained.session.chosen(trained.state)) if yes]
-    studied: dict[int, Study] = {}  # by member
+    mask = trained.session.chosen(trained.state)
+    chosen = [i for i, is_chosen in enumerate(mask) if is_chosen]
+    studies: dict[int, Study] = {}  # by member
     with Interrupt() as interrupt:
         for number, i in enumerate(chosen, 1):
             print(f"theory of network {number} of {len(chosen)}", flush=True)
-            place = workdir / f"studies/{i:06d}"
+            folder = workdir / f"studies/{i:06d}"
             network = jax.tree.map(lambda leaf, i=i: leaf[i], params)
-            found = _study(model, network, _data(config, trained, i), place, interrupt)
-            if found is None:
+            network_study = _study(
+                model, network, _study_data(config, trained, i), folder, interrupt
+            )
+            if network_study is None:
                 return 128 + interrupt.signal
-            studied[i] = found
+            studies[i] = network_study
             if interrupt.signal:
-                print("stopped; this network is saved, the same command goes on.")
+                print(
+                    f"stopped; network {number} is saved. Run the same command again: it resumes."
+                )
                 return 128 + interrupt.signal
-    metrics, arrays = summarise([*studied.values()])
+    metrics, arrays = summarise([*studies.values()])
     finish_run.write_arrays(workdir, arrays)
-    result = _with_studies(trained, studied)
+    result = _with_studies(trained, studies)
     finish_run.draw_curves(workdir, config.name, result)
     finish_run.write(workdir, dataclasses.replace(result, metrics=metrics), redraw)
     tidy(workdir)
@@ -64,22 +69,22 @@ def run(config, workdir: Workdir) -> int:
 
 
 def tidy(workdir: Workdir) -> None:
-    """Removes what a finished run does not need; also later, if it was killed before it could."""
+    """Deletes the studies of a finished run, which arrays.npz contains."""
     shutil.rmtree(workdir / "studies", ignore_errors=True)
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
-    """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
-    return finish_run.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+    """Draws the figure from arrays.npz into figure.png or a file `name`; returns the file."""
+    return finish_run.redraw(workdir, name, lambda *saved: {"figure": figure(*saved)})
 
 
 def figure(config, arrays):
-    """Of the arrays of a run."""
+    """Draws the figure from the arrays of a run."""
     return draw(arrays, tuple(config.model.heads))
 
 
 def phases_of(config) -> list[Phase]:
-    """Images read, split and checked; nothing is compiled."""
+    """Reads, splits and checks the images; returns the phases of training. Compiles nothing."""
     data, bayes = config.data, config.bayes
     if not bayes.widths or not bayes.temperatures or min(bayes.temperatures) <= 0:
         raise UserError("bayes needs widths, and temperatures above 0.")
@@ -87,46 +92,60 @@ def phases_of(config) -> list[Phase]:
     check_range("the smallest of bayes.widths", min(bayes.widths), 1)
     check_range("bayes.draws", bayes.draws, 0)
     if 0 < bayes.draws < 8:
-        raise UserError(f"bayes.draws must be 0, or at least 8 for two chains; got {bayes.draws}.")
+        raise UserError(f"bayes.draws must be 0, or at least 8 for two chains, got {bayes.draws}.")
     if not config.model.heads or min(config.model.heads) < 1:
         raise UserError(f"model.heads must be whole numbers above 0, got {config.model.heads}.")
     if len(data.classes) != 3:
         raise UserError(
-            f"data.classes must be three numbers, for training, validation and test; got "
+            f"data.classes must be three numbers, for training, validation and test, got "
             f"{tuple(data.classes)}."
         )
     sizes = {"per_class": data.per_class, "size": data.size, "prepared": data.folder}
-    held = images.load(data.images, data.paths, sum(data.classes), **sizes)
-    parts = images.split(held, data.classes, data.seed)
-    first, validation, test = (OneShot(part, data.patch) for part in parts)
+    loaded = images.load(data.images, data.paths, sum(data.classes), **sizes)
+    parts = images.split(loaded, data.classes, data.seed)
+    train, validation, test = (OneShot(part, data.patch) for part in parts)
     ood = {
         name: OneShot(images.load(name, (), 2, seed=1, **sizes), data.patch, shuffled=False)
         for name in data.ood
     }
     counts = (config.train.batch_size, data.validation_size, data.test_size)
-    source = Episodes(first, validation, test, ood, jax.random.key(data.seed), *counts)
-    return build.phases(config, build.setup(config, first, build.model(config, first), source))
+    source = Episodes(train, validation, test, ood, jax.random.key(data.seed), *counts)
+    return build.phases(config, build.setup(config, train, build.model(config, train), source))
 
 
-def _study(model, network, data, place: Path, interrupt: Interrupt) -> Study | None:
-    """That of one network, from its file if it was made before; its draws are saved on the way."""
-    file = place.with_suffix(".npz")
+def _study(model, network, data, folder: Path, interrupt: Interrupt) -> Study | None:
+    """Returns the study of one network, from its file if there is one.
+
+    Args:
+        model: the model.
+        network: the parameters of one member.
+        data: the keyword arguments of `study`, from `_study_data`.
+        folder: the folder for draws of the posterior; the study's file has the same name.
+        interrupt: the signal handler.
+
+    Returns:
+        The study, or None if a signal stopped the sampler.
+    """
+    file = folder.with_suffix(".npz")
     if file.exists():
         return read_study(file)
 
-    def collect(sampler, each: int):
-        asked = posterior_draws.Chains(sampler, each)
-        return posterior_draws.collect(asked, jax.random.key(0), place, interrupt, Stopwatch())
+    def collect(sampler, draws: int):
+        chains = posterior_draws.Chains(sampler, draws)
+        return posterior_draws.collect(chains, jax.random.key(0), folder, interrupt, Stopwatch())
 
-    found = study(model, network, data, collect)
-    if found is not None:
-        write_study(file, found)
-        shutil.rmtree(place, ignore_errors=True)
-    return found
+    result = study(model, network, data, collect)
+    if result is not None:
+        write_study(file, result)
+        shutil.rmtree(folder, ignore_errors=True)
+    return result
 
 
-def _data(config, trained: Trained, member: int) -> dict[str, Any]:
-    """Episodes for the Bayesian network: its own training set, the common held-out ones."""
+def _study_data(config, trained: Trained, member: int) -> dict[str, Any]:
+    """Returns the data and settings of a member's study.
+
+    Each member has its own training set; the held-out sets are common to all members.
+    """
     setup, source = trained.session.setup, _episodes(trained)
     key = jax.random.fold_in(setup.population.data_keys()[member], 2)
     heldout = source.heldout()
@@ -147,21 +166,21 @@ def _episodes(trained: Trained) -> Episodes:
     return source
 
 
-def _with_studies(trained: Trained, studied: dict[int, Study]) -> Result:
-    """The result of training with what the theory says of each network."""
+def _with_studies(trained: Trained, studies: dict[int, Study]) -> Result:
+    """Returns the result of training with the metrics of each studied member."""
     result, source = trained.result(), _episodes(trained)
     members = [
         dict(
             member,
-            metrics=studied[i].metrics if i in studied else {},
-            temperature=studied[i].chosen if i in studied else None,
+            metrics=studies[i].metrics if i in studies else {},
+            temperature=studies[i].chosen if i in studies else None,
         )
         for i, member in enumerate(result.members)
     ]
     baselines = {
-        f"{name}_{what}": value
+        f"{name}_{baseline}": value
         for name, batch in jax.device_get(source.out_of_distribution()).items()
-        for what, value in source.ood[name].baselines(batch).items()
+        for baseline, value in source.ood[name].baselines(batch).items()
     }
     return dataclasses.replace(result, members=members, baselines={**result.baselines, **baselines})
 
@@ -171,9 +190,9 @@ def dry_run(config) -> None:
     setup = phases[0].setup
     describe.announce(setup)
     cost.check_memory(phases)
-    first: Any = setup.task
-    classes, per_class = first.images.pixels_CxKxSxS.shape[:2]
-    print(f"  classes: {classes}\n  images a class: {per_class}\n  patch: {first.patch}")
+    task: Any = setup.task
+    classes, per_class = task.images.pixels_CxKxSxS.shape[:2]
+    print(f"  classes: {classes}\n  images a class: {per_class}\n  patch: {task.patch}")
     paths = math.prod(config.model.heads)
     solves = config.n_seeds * len(config.bayes.widths) * len(config.bayes.temperatures)
     print(

@@ -1,9 +1,9 @@
-"""Samples the Bayesian posterior by NUTS, in dispatches that are saved on the way.
+"""Samples the Bayesian posterior by NUTS and saves the chains at intervals.
 
 problem -> Sampler -> (advance, save)* -> expectations with Monte Carlo errors -> record
 
-A run killed at any moment goes on from the last state and ends with the draws of an uninterrupted
-one.
+A run that is killed at any moment resumes from the last saved state. It ends with the same draws as
+an uninterrupted run.
 """
 
 import math
@@ -24,11 +24,12 @@ from jaxformer.training.result import result_of
 from theory import attention_paths
 from theory.attention_paths.diagnostics import monte_carlo_error
 
-SHOWN = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")  # metrics
+# Diagnostics that become metrics of the run.
+DIAGNOSTICS = ("divergences", "r_hat", "ess", "num_steps", "num_steps_max", "tree_depth_max")
 
 
 class Setup(NamedTuple):
-    """What a config builds."""
+    """The data and the Markov chains of a config."""
 
     data: problem.Example
     chains: posterior_draws.Chains
@@ -39,25 +40,27 @@ class Setup(NamedTuple):
 
 
 def setup(config) -> Setup:
-    """The problem and the sampler, every argument checked; nothing is compiled."""
+    """Builds the data and the sampler and checks every argument. Compiles nothing."""
     settings = config.posterior.to_dict()
-    asked, width = settings.pop("draws"), settings.pop("width")
-    least_ess, most_draws = settings.pop("least_ess"), settings.pop("most_draws")
-    check_range("posterior.least_ess", least_ess, 0.0)
-    check_range("posterior.most_draws", most_draws, 0)
+    draws, width = settings.pop("draws"), settings.pop("width")
+    min_ess, max_draws = settings.pop("least_ess"), settings.pop("most_draws")
+    check_range("posterior.least_ess", min_ess, 0.0)
+    check_range("posterior.most_draws", max_draws, 0)
     file = config.data.file
     data = problem.example(config.seed, **({"file": file} if file else config.task.to_dict()))
     width = width[0] if len(width) == 1 else width
-    given = (data.attentioned, data.labels, width, settings.pop("temperature"), data.heads)
-    sampler = attention_paths.Sampler.build(*given, **settings)
-    per_chain = math.ceil(asked / sampler.chains)
+    temperature = settings.pop("temperature")
+    sampler = attention_paths.Sampler.build(
+        data.attentioned, data.labels, width, temperature, data.heads, **settings
+    )
+    per_chain = math.ceil(draws / sampler.chains)
     if per_chain < 4:
         raise UserError(
-            "posterior.draws must be at least 4 a chain, else there is no error to report; got "
-            f"{asked} draws in {sampler.chains} chains."
+            "posterior.draws must be at least 4 for each chain, to estimate an error; got "
+            f"{draws} draws in {sampler.chains} chains."
         )
-    most = math.ceil(most_draws / sampler.chains)
-    return Setup(data, posterior_draws.Chains(sampler, per_chain, least_ess, most))
+    max_per_chain = math.ceil(max_draws / sampler.chains)
+    return Setup(data, posterior_draws.Chains(sampler, per_chain, min_ess, max_per_chain))
 
 
 def run(config, workdir: Workdir) -> int:
@@ -77,7 +80,7 @@ def run(config, workdir: Workdir) -> int:
         seeds=[config.seed],
         metrics=metrics,
         baselines=baselines,
-        parameters={"sampled": _size(built.sampler)},
+        parameters={"sampled": _dimension(built.sampler)},
         diagnostics=posterior.diagnostics,
         trusted=not posterior.doubts,
         doubts=posterior.doubts or None,
@@ -85,12 +88,12 @@ def run(config, workdir: Workdir) -> int:
     )
     finish_run.write(workdir, result, redraw)
     tidy(workdir)
-    return finish_run.code(workdir)
+    return finish_run.exit_code(workdir)
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
-    """The figure, here or in a file of another name, from its arrays alone."""
-    return finish_run.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+    """Draws the figure from arrays.npz into figure.png or a file `name`; returns the file."""
+    return finish_run.redraw(workdir, name, lambda *saved: {"figure": figure(*saved)})
 
 
 def figure(_, arrays):
@@ -98,23 +101,27 @@ def figure(_, arrays):
 
 
 def tidy(workdir: Workdir) -> None:
-    """Removes what a finished run does not need; also later, if it was killed before it could."""
-    posterior_draws.tidy(workdir.path)  # arrays.npz has them all
+    """Deletes the saved draws of a finished run, which arrays.npz contains."""
+    posterior_draws.tidy(workdir.path)
 
 
 def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float], dict[str, Any]]:
-    """(metrics, baselines, arrays): E[U] with Monte Carlo errors, predictor, diagnostics."""
+    """Returns (metrics, baselines, arrays).
+
+    The metrics are E[U] and the energy with Monte Carlo errors, the accuracy, and diagnostics. The
+    baselines are accuracies of the theory, of the GP limit, and of guessing.
+    """
     data, sampler = built.data, built.sampler
     rows, columns = np.triu_indices(len(data.names))
     names = [f"U/{data.names[i]},{data.names[j]}" for i, j in zip(rows, columns)]
     energies = posterior.energies()
-    drawn = np.concatenate([posterior.U[:, rows, columns], energies[:, None]], 1)
-    by_chain = drawn.reshape(sampler.chains, -1, drawn.shape[1])
+    values = np.concatenate([posterior.U[:, rows, columns], energies[:, None]], 1)
+    by_chain = values.reshape(sampler.chains, -1, values.shape[1])
     metrics = dict(zip((*names, "energy"), map(_mean, np.moveaxis(by_chain, 2, 0)), strict=True))
     accuracy, tests = data.accuracy(posterior.mean(data.attentioned_test)), len(data.labels_test)
     error = (accuracy * (1 - accuracy) / tests) ** 0.5 if data.is_classes else math.nan
     metrics["accuracy"] = Mean(accuracy, error, tests)
-    for name in SHOWN:
+    for name in DIAGNOSTICS:
         metrics[name] = Mean(float(posterior.diagnostics[name]), math.nan, len(posterior.U))
 
     temperature = sampler.problem.temperature
@@ -143,14 +150,18 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
 
 
 def _mean(values_CxS: np.ndarray) -> Mean:
-    """With its Monte Carlo error and effective draws; none of a chain that stands still."""
+    """Returns the mean of draws with its Monte Carlo error and effective sample size.
+
+    Args:
+        values_CxS: C chains of S draws. A constant chain gives NaN as error and size 0.
+    """
     error, variance = float(monte_carlo_error(values_CxS)), float(values_CxS.var())
     effective = int(variance / error**2) if error > 0 else 0
     return Mean(float(values_CxS.mean()), error if effective else math.nan, effective)
 
 
-def _size(sampler: attention_paths.Sampler) -> int:
-    """Numbers that NUTS moves."""
+def _dimension(sampler: attention_paths.Sampler) -> int:
+    """Returns the dimension of the space that NUTS samples."""
     problem = sampler.problem
     if sampler.method == "collapsed":
         return problem.layout.size
@@ -162,9 +173,9 @@ def _size(sampler: attention_paths.Sampler) -> int:
 def dry_run(config) -> None:
     with jax.enable_x64(True):
         built = setup(config)
-    sampler, each = built.sampler, built.chains.draws
+    sampler, draws = built.sampler, built.chains.draws
     print(
-        f"would sample {_size(sampler):,} numbers ({sampler.method}): {sampler.chains} chains of "
-        f"{sampler.warmup} warm-up steps and {each} draws, {len(built.data.names)} paths, "
+        f"would sample {_dimension(sampler):,} numbers ({sampler.method}): {sampler.chains} chains "
+        f"of {sampler.warmup} warm-up steps and {draws} draws, {len(built.data.names)} paths, "
         f"widths {sampler.problem.widths}"
     )

@@ -1,11 +1,13 @@
-"""Draws of a posterior, saved on the way: `collect` ends where an interrupted one would have.
+"""Draws of a posterior that are saved at intervals, so that an interrupted run can resume.
 
-    draws/000000.npz ..   the draws since the save before, every chain's
-    state.npz             the sampler's state after them: it names how many draw files belong to it
+    draws/000000.npz ..   the draws of all chains since the previous save
+    state.npz             the sampler's state after them, and the number of draw files
 
-Draw files come first, then the state that counts them, each whole or absent.
+Each save writes the draw file first and then the state that counts it. Each file is written
+completely or not at all.
 """
 
+import math
 import shutil
 import time
 from pathlib import Path
@@ -20,37 +22,48 @@ from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from theory import attention_paths
 
 SAVE_SECONDS = 30.0
-DISPATCH_SECONDS = 2.0  # so that signals and the progress line stay prompt
+DISPATCH_SECONDS = 2.0  # short, so that signals and the progress line are handled soon
 
 
 class Chains(NamedTuple):
-    """What is asked for."""
+    """A sampler and the number of draws to collect."""
 
     sampler: attention_paths.Sampler
-    draws: int  # a chain, and how many more at a time
-    least_ess: float = 0.0  # effective draws in bulk and tails; 0: the draws asked for are enough
-    most_draws: int = 0  # a chain, whatever least_ess says
+    draws: int  # per chain; while the effective sample size is too small, as many again
+    min_ess: float = 0.0  # effective sample size in bulk and tails; 0: `draws` are enough
+    max_draws: int = 0  # per chain, if min_ess is not reached
 
     @property
     def steps(self) -> int:
         return self.sampler.warmup + self.draws
 
-    def suffice(self, chunks: list[dict]) -> bool:
-        """Are the draws as many as asked for?"""
-        if not self.least_ess:
+    def are_complete(self, chunks: list[dict]) -> bool:
+        """Returns whether the effective sample size or the maximal number of draws is reached."""
+        if not self.min_ess:
             return True
-        found = self.sampler.posterior(chunks).diagnostics
-        least = min(found[name] for name in ("ess", "ess_bulk", "ess_tail"))
-        drawn = found["draws"] // found["chains"]
-        print(f"{drawn} draws a chain have {least:.0f} effective ones of {self.least_ess:g} asked")
-        return least >= self.least_ess or drawn + self.draws > self.most_draws
+        diagnostics = self.sampler.posterior(chunks).diagnostics
+        ess = min(diagnostics[name] for name in ("ess", "ess_bulk", "ess_tail"))
+        n_draws = diagnostics["draws"] // diagnostics["chains"]
+        print(f"{n_draws} draws per chain: effective sample size {ess:.0f}, goal {self.min_ess:g}")
+        return ess >= self.min_ess or n_draws + self.draws > self.max_draws
 
 
 def collect(
-    asked: Chains, key: jax.Array, folder: Path, interrupt: Interrupt, stopwatch: Stopwatch
+    chains: Chains, key: jax.Array, folder: Path, interrupt: Interrupt, stopwatch: Stopwatch
 ) -> list[dict] | None:
-    """All chunks of draws, those of earlier sessions included; None if asked to stop."""
-    sampler, (state, saved, seconds) = asked.sampler, _restore(asked, key, folder)
+    """Draws until the chains are complete, resuming from the files in the folder.
+
+    Args:
+        chains: the sampler and the number of draws.
+        key: the random key of the sampler's start.
+        folder: the folder of the draw files and the state.
+        interrupt: the signal handler; on a signal, the state is saved.
+        stopwatch: the time of the run, to which the time of earlier sessions is added.
+
+    Returns:
+        All chunks of draws, also from earlier sessions, or None if a signal stopped the sampler.
+    """
+    sampler, (state, saved, seconds) = chains.sampler, _restore(chains, key, folder)
     done = int(state.i[0])
     if saved:
         stopwatch.before = seconds
@@ -58,65 +71,66 @@ def collect(
     chunks = [npz_store.read(folder / f"draws/{i:06d}.npz", i) for i in range(saved)]
     if any("energy" not in chunk for chunk in chunks):
         raise UserError(
-            f"{folder / 'draws'} holds draws of an older version, which kept no energies; give "
-            "another --workdir to start anew."
+            f"{folder / 'draws'} holds draws of an older version, without energies; give "
+            "another --workdir to start again."
         )
-    goal = asked.steps + max(0, -(-(done - asked.steps) // asked.draws)) * asked.draws
+    extensions = max(0, math.ceil((done - chains.steps) / chains.draws))
+    goal = chains.steps + extensions * chains.draws
     progress, saved_at, new = Progress(goal, done), time.monotonic(), []
-    first, length = True, 1  # the first dispatch compiles, the second is timed
-    while done < goal or not asked.suffice(chunks):
+    is_first, length = True, 1  # the first dispatch compiles, the second measures the time
+    while done < goal or not chains.are_complete(chunks):
         if done == goal:
-            goal += asked.draws
+            goal += chains.draws
             progress.close("more draws")
             progress = Progress(goal, done)
         length, began = min(length, sampler.chunk, goal - done), time.monotonic()
         state, chunk = sampler.advance(state, length)
         done += length
-        spent = time.monotonic() - began
-        length = max(1, int(DISPATCH_SECONDS * length / spent)) if not first else 5
-        first = False
+        elapsed = time.monotonic() - began
+        length = 5 if is_first else max(1, int(DISPATCH_SECONDS * length / elapsed))
+        is_first = False
         new.append(chunk)
-        stop = bool(interrupt.signal)
-        if stop or done == goal or time.monotonic() - saved_at >= SAVE_SECONDS:
+        must_stop = bool(interrupt.signal)
+        if must_stop or done == goal or time.monotonic() - saved_at >= SAVE_SECONDS:
             chunks.append(jax.tree.map(lambda *parts: np.concatenate(parts, 1), *new))
             _save(folder, len(chunks), chunks[-1], state, stopwatch.seconds())
             new, saved_at = [], time.monotonic()
         note = "warm-up" if done <= sampler.warmup else ""
         progress.show(done, note, leapfrogs=float(state.num_steps.mean()))
-        if stop and done < goal:
+        if must_stop and done < goal:
             progress.close("stopped")
-            print(f"stopped; step {done} is saved, the same command goes on.")
+            print(f"stopped; step {done} is saved. Run the same command again: it resumes.")
             return None
     progress.close("finished")
     return chunks
 
 
 def tidy(folder: Path) -> None:
-    """Removes what a finished run does not need; also later, if it was killed before it could."""
+    """Deletes the draw files and the state, which a finished run does not need."""
     shutil.rmtree(folder / "draws", ignore_errors=True)
     (folder / "state.npz").unlink(missing_ok=True)
 
 
-def _restore(asked: Chains, key, folder: Path) -> tuple[Any, int, dict[str, float]]:
-    """(state, draw files that belong to it, seconds spent)."""
-    state = asked.sampler.start(key)
+def _restore(chains: Chains, key, folder: Path) -> tuple[Any, int, dict[str, float]]:
+    """Returns (sampler state, number of draw files, seconds of earlier sessions)."""
+    state = chains.sampler.start(key)
     if not (folder / "state.npz").exists():
         return state, 0, {}
-    held = npz_store.read(folder / "state.npz")
+    saved = npz_store.read(folder / "state.npz")
     leaves, tree = jax.tree.flatten(state)
-    found = [held.get(f"leaf_{i}") for i in range(len(leaves))]
-    for leaf, array in zip(leaves, found):
+    arrays = [saved.get(f"leaf_{i}") for i in range(len(leaves))]
+    for leaf, array in zip(leaves, arrays):
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise UserError(
                 f"{folder / 'state.npz'} holds the state of another sampler or version; give "
-                "another --workdir to start anew."
+                "another --workdir to start again."
             )
-    seconds = {name: float(held[name]) for name in ("compile", "run", "cpu")}
-    return jax.tree.unflatten(tree, found), int(held["saved"]), seconds
+    seconds = {name: float(saved[name]) for name in ("compile", "run", "cpu")}
+    return jax.tree.unflatten(tree, arrays), int(saved["saved"]), seconds
 
 
 def _save(folder: Path, saved: int, chunk: dict, state, seconds: dict[str, float]) -> None:
-    # A chunk says its place, so that one is not taken for another.
+    # A chunk stores its position, so that exchanged files are detected.
     npz_store.write(folder / f"draws/{saved - 1:06d}.npz", chunk | {"place": np.array(saved - 1)})
     leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
     npz_store.write(folder / "state.npz", leaves | {"saved": saved} | seconds)

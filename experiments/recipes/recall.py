@@ -1,10 +1,14 @@
-"""Trains a recall model with probes along the way, then cuts it: which part holds the noise?
+"""Trains a recall model with probes, then truncates its matrices to locate the noise.
 
-build -> train (clean first, if asked) with probes -> truncations -> record
+build -> train (first on clean data, if configured) with probes -> truncations -> record
 
-`config.recall`: probe_every; the `early` steps, of which every second is probed; pretrain_steps on
-clean data (alpha = 0) before the noisy ones; truncate, the patterns of the matrices to cut; the
-fractions of their rank, and those `followed` along training.
+The fields of `config.recall`:
+    probe_every     steps between two probes
+    early           number of steps at the start of each kind of data with a probe every second step
+    pretrain_steps  steps on clean data (alpha = 0) before the noisy data
+    truncate        patterns of the matrices to truncate
+    fractions       fractions of their rank
+    followed        the fractions that are also measured during training
 """
 
 from itertools import pairwise
@@ -24,7 +28,7 @@ from jaxformer.training.setup import Phase
 
 def run(config, workdir: Workdir) -> int:
     phases = phases_of(config)
-    cost.check_memory(phases)  # before the held-out sets of the probes are drawn
+    cost.check_memory(phases)  # before the probes draw their held-out sets
     steps = probe_steps(config)
     probing = Probing(phases[-1].setup, config.recall, steps)
     trained = train_phases(
@@ -39,16 +43,16 @@ def run(config, workdir: Workdir) -> int:
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
-    """Training, layers cut out, memories, attention if any: from config.json and arrays.npz."""
+    """Draws the figures of training, memories, removed layers and attention; returns the file."""
 
     def draw(config, arrays):
         figures = {
             "figure": figure(config, arrays),
             "memories": drawings.memories(build.task(config), arrays),
         }
-        if cut := drawings.layers(arrays):
-            figures["layers"] = cut
-        if arrays["attention/follows"].any():  # drawn triggers differ from sequence to sequence
+        if layers := drawings.layers(arrays):
+            figures["layers"] = layers
+        if arrays["attention/follows"].any():  # absent if triggers vary between sequences
             figures["attention"] = drawings.attention(config.recall, arrays)
         return figures
 
@@ -56,7 +60,7 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
 
 
 def figure(config, arrays, found: str = "", more: str = ""):
-    """Training, of the arrays of a run; the words are those of `drawings.training`."""
+    """Draws the figure of training; `drawings.training` documents the arguments."""
     return drawings.training(config.recall, config.task.alpha, arrays, found, more)
 
 
@@ -65,7 +69,7 @@ def dry_run(config, measured: bool = False) -> None:
 
 
 def phases_of(config) -> list[Phase]:
-    """Those of the config; clean data first if `pretrain_steps` says so."""
+    """Returns the phases of training, with `pretrain_steps` on clean data first."""
     check(config)
     clean_until, begin, phases = config.recall.pretrain_steps, 0, []
     for end, setup in build.phases(config):
@@ -85,7 +89,7 @@ def check(config) -> None:
     for fraction in (*settings.fractions, *settings.followed):
         surgery.check_fraction(fraction)
     if not settings.truncate or not settings.fractions:
-        raise UserError("recall.truncate and recall.fractions must name something to cut.")
+        raise UserError("recall.truncate and recall.fractions must not be empty.")
     if not 0 <= settings.pretrain_steps < steps or settings.probe_every < 1:
         raise UserError(
             f"recall.pretrain_steps must be 0 to train.steps - 1 = {steps - 1} and "
@@ -97,10 +101,13 @@ def check(config) -> None:
 
 
 def probe_steps(config) -> list[int]:
-    """Every second of the `early` steps of each kind of data, then every `probe_every`."""
+    """Returns the steps with a probe.
+
+    For each kind of data these are every second of the `early` steps, then every `probe_every`.
+    """
     settings, steps = config.recall, [0]
-    kinds = sorted({0, settings.pretrain_steps, config.train.steps})
-    for begin, end in pairwise(kinds):
+    boundaries = sorted({0, settings.pretrain_steps, config.train.steps})
+    for begin, end in pairwise(boundaries):
         dense = min(begin + settings.early, end)
         steps += [s for s in range(begin + 1, dense + 1) if s % 2 == 0 or s == dense]
         steps += [s for s in range(dense + 1, end + 1) if s % settings.probe_every == 0 or s == end]

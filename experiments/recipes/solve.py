@@ -1,7 +1,7 @@
-"""Draws one figure of theory, of measured networks, or of both: float64, no training.
+"""Computes and draws one figure of theory or of measured networks, in float64, without training.
 
 config.figure -> FIGURES[name].measure(..) -> result.json, arrays.npz
-config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or at any time later
+config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or later
 """
 
 import importlib
@@ -21,7 +21,7 @@ from jaxformer.runtime import progress
 from jaxformer.training.population import check_seeds
 from jaxformer.training.result import result_of
 
-# name -> "module:figure" of experiments/papers, which has `measure_figure` and `draw_figure`.
+# Name -> "MODULE:FIGURE". The module of experiments/papers has measure_FIGURE and draw_FIGURE.
 FIGURES: dict[str, str] = {
     "signal_maps": "two_failure_modes.attention:maps",
     "signal_phase": "two_failure_modes.attention:phase",
@@ -59,8 +59,8 @@ FIGURES: dict[str, str] = {
     "sde_printed_variance": "mixit.sde:printed_variance",
 }
 
-# Those that draw one hidden Markov task for each seed: `data.file` may stand in its place.
-OF_A_FILE = (
+# Figures that draw one hidden Markov task for each seed. `data.file` can replace the task.
+FIGURES_WITH_FILE = (
     "paths_accuracy",
     "paths_alignment",
     "paths_head_scores",
@@ -69,8 +69,8 @@ OF_A_FILE = (
     "paths_order_parameter",
 )
 
-# Of the last two 0 means all there are.
-MAY_BE_0 = (
+# For the last two fields, 0 means all.
+FIELDS_WITH_ZERO = (
     "figure.multipliers",
     "figure.warmup",
     "figure.loss_chunk",
@@ -101,39 +101,39 @@ def run(config, workdir: Workdir) -> int:
 
 
 def redraw(workdir: Workdir, name: str = "") -> Path:
-    """The figure, here or in a file of another name, from config.json and arrays.npz alone."""
-    return finish_run.redraw(workdir, name, lambda *held: {"figure": figure(*held)})
+    """Draws the figure from config.json and arrays.npz; returns the file."""
+    return finish_run.redraw(workdir, name, lambda *saved: {"figure": figure(*saved)})
 
 
 def figure(config, arrays):
-    """Of the arrays of a run."""
-    asked, settings = setup(config)
-    return call(asked.draw, settings | {"arrays": arrays})
+    """Draws the figure from the arrays of a run."""
+    functions, settings = setup(config)
+    return call(functions.draw, settings | {"arrays": arrays})
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:
-    """(figure, settings), the settings checked against what its measurement takes."""
+    """Returns (figure, settings), checked against the parameters of the figure's measurement."""
     settings = config.figure.to_dict()
     name = settings.pop("name")
     check_choice("figure", name, FIGURES)
     check_seeds(config.n_seeds)
     check_range("seed", config.seed, 0)
-    module, _, which = FIGURES[name].partition(":")
-    room = importlib.import_module(f"experiments.papers.{module}")
-    figure = Figure(getattr(room, f"measure_{which}"), getattr(room, f"draw_{which}"))
-    known = settings_of(figure.measure)
+    module_name, _, suffix = FIGURES[name].partition(":")
+    module = importlib.import_module(f"experiments.papers.{module_name}")
+    figure = Figure(getattr(module, f"measure_{suffix}"), getattr(module, f"draw_{suffix}"))
+    parameters = settings_of(figure.measure)
     common = {"seed": config.seed, "n_seeds": config.n_seeds}
     if _file(config):
-        if name not in OF_A_FILE:
+        if name not in FIGURES_WITH_FILE:
             raise UserError(
                 f"figure {name!r} takes no data.file: it draws its own data. Figures that take "
-                f"one: {', '.join(OF_A_FILE)}."
+                f"one: {', '.join(FIGURES_WITH_FILE)}."
             )
         settings["task"] = {"file": _file(config)}
-        common["n_seeds"] = 1  # a file is one data set
+        common["n_seeds"] = 1  # a file has one data set
     for field in settings:
-        if field not in known:
-            hint = did_you_mean(field, known)
+        if field not in parameters:
+            hint = did_you_mean(field, parameters)
             raise UserError(f"figure {name!r} has no field {field!r}.{hint}")
     for field, value in flatten_config(settings).items():
         check_numbers(f"figure.{field}", value)
@@ -141,34 +141,38 @@ def setup(config) -> tuple[Figure, dict[str, Any]]:
         problem.example(config.seed, **settings["task"])
     elif "task" in settings:
         problem.check(settings["task"]["design"], settings["task"]["readout"])
-    return figure, settings | {name: v for name, v in common.items() if name in known}
+    return figure, settings | {name: v for name, v in common.items() if name in parameters}
 
 
 def check_numbers(field: str, value: Any) -> None:
-    """Raises unless counts are at least 1 (or may be 0) and other numbers finite and at least 0."""
+    """Raises UserError if a number is not allowed.
+
+    Counts must be at least 1, or 0 for some fields. Other numbers must be finite and at least 0.
+    """
     if isinstance(value, list | tuple):
         for entry in value:
             check_numbers(field, entry)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        check_range(field, value, isinstance(value, int) and field not in MAY_BE_0)
+        check_range(field, value, isinstance(value, int) and field not in FIELDS_WITH_ZERO)
 
 
 def checked(config) -> tuple[Figure, dict[str, Any]]:
-    """The same before a measurement, with what only that would refuse."""
+    """Returns (figure, settings) after the figure's own check, which only a measurement needs."""
     figure, settings = setup(config)
-    room = sys.modules[figure.measure.__module__]
+    module = sys.modules[figure.measure.__module__]
     name = figure.measure.__name__.replace("measure_", "check_", 1)
-    if hasattr(room, name):
-        call(getattr(room, name), settings)
+    if hasattr(module, name):
+        call(getattr(module, name), settings)
     return figure, settings
 
 
 def uses_seeds(config) -> bool:
+    """Returns whether more seeds change the results of a config."""
     return "n_seeds" in setup(config)[1] and not _file(config)
 
 
 def _file(config) -> str:
-    """The data of one's own that the config names, or ""."""
+    """Returns the user's data file of a config, or ""."""
     return config.data.file if "data" in config else ""
 
 

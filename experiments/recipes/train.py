@@ -1,4 +1,4 @@
-"""Trains a population (learning rates x seeds), chooses the rate on validation, reports the test.
+"""Trains a population (learning rates x seeds); chooses the rate on validation; reports the test.
 
 build -> train -> evaluate -> record
 """
@@ -18,7 +18,16 @@ Finish = Callable[[Trained, Result], Result]
 
 
 def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
-    """`finish` adds to the result before it is written."""
+    """Trains the population of a config.
+
+    Args:
+        config: the config.
+        workdir: the folder of the run.
+        finish: a function that extends the result before it is written.
+
+    Returns:
+        The exit code.
+    """
     phases = build.phases(config)
     trained = train_phases(phases, build.settings(config), workdir, announce=describe.announce)
     if code := trained.exit_code():
@@ -32,14 +41,20 @@ def run(config, workdir: Workdir, finish: Finish | None = None) -> int:
 
 
 def label(config) -> str:
-    """What a legend calls the run: its variant, or its config where there is none."""
+    """Returns the name of the run in legends: its variant, or the name of its config."""
     return str(dict(config.arguments).get("variant", config.name))
 
 
 def dry_run(
     config, measured: bool = False, phases_of: Callable[..., list[Phase]] = build.phases
 ) -> None:
-    """Prints what a run would train, compute, hold and take; `measured` by a few of its steps."""
+    """Prints the parameters, FLOPs, memory and time of a run.
+
+    Args:
+        config: the config.
+        measured: whether time and memory are measured over a few steps.
+        phases_of: a function that builds the phases of training.
+    """
     phases = phases_of(config)
     setup = phases[0].setup
     describe.announce(setup)

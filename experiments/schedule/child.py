@@ -1,7 +1,7 @@
-"""A program that does not outlive the one that started it: `python child.py LAUNCHER CORES ..`.
+"""A wrapper that ties a program to its launcher: `python child.py LAUNCHER_PID CORES PROGRAM ..`.
 
-On Linux the program is told to stop (SIGTERM: save and end) when its launcher dies of anything,
-SIGKILL too. Elsewhere it runs on to its end. It keeps to its cores, where it is given some.
+On Linux the program receives SIGTERM (save and stop) when its launcher dies, even by SIGKILL. On
+other systems it runs to its end. The wrapper also restricts the program to CPU cores, if given.
 """
 
 import contextlib
@@ -14,23 +14,23 @@ from collections.abc import Iterable, Sequence
 PR_SET_PDEATHSIG = 1
 
 
-def together(words: Sequence[str], cores: Iterable[int] = ()) -> list[str]:
-    """The command line of a program that ends with this process."""
-    return [sys.executable, __file__, str(os.getpid()), ",".join(map(str, cores)), *words]
+def tied_command(command: Sequence[str], cores: Iterable[int] = ()) -> list[str]:
+    """Returns the command line that runs `command` until it ends or this process dies."""
+    return [sys.executable, __file__, str(os.getpid()), ",".join(map(str, cores)), *command]
 
 
-def main(launcher: str, cores: str, *words: str) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # another system
+def main(launcher_pid: str, cores: str, *command: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if "SUBMITIT_EXECUTOR" in os.environ:  # its notice must not kill what does not listen yet
+    if "SUBMITIT_EXECUTOR" in os.environ:  # its signal would kill a program without a handler
         name = os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2")
         if number := getattr(signal, f"SIG{name}", None):
             signal.signal(number, signal.SIG_IGN)
     if cores:
-        with contextlib.suppress(OSError, AttributeError):  # it may have lost some meanwhile
+        with contextlib.suppress(OSError, AttributeError):  # cores may have been taken away since
             os.sched_setaffinity(0, map(int, cores.split(",")))
-    if os.getppid() == int(launcher):  # else it died before we could ask
-        os.execv(words[0], words)
+    if os.getppid() == int(launcher_pid):  # otherwise the launcher died before `prctl`
+        os.execv(command[0], command)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Places for runs that go side by side: the devices, the cores and the memory of each.
+"""Slots for parallel runs: the devices, CPU cores and memory that each run may use.
 
     --processes=N           runs at a time. Default: as many as the devices allow; 1 on a CPU
     --devices-per-run=N     GPUs or TPU chips of each run (default 1)
 
-A place is taken by one run at a time. Its devices are said to the run in environment variables, so
-that it sees no others; CUDA_VISIBLE_DEVICES and TPU_VISIBLE_CHIPS of the launcher are respected.
-More runs than devices share a GPU and its memory. The cores are dealt out as well.
+Devices are detected without starting JAX, which would reserve their memory. Environment variables
+restrict each run to the devices of its slot. CUDA_VISIBLE_DEVICES and TPU_VISIBLE_CHIPS of the
+launcher are respected. If there are more slots than devices, slots share a GPU and its memory.
 """
 
 import glob
@@ -21,27 +21,28 @@ from typing import NamedTuple
 from jaxformer.core.errors import UserError
 from jaxformer.runtime.command_line import count
 
-MOST = 1000  # runs at a time on one machine
-MEMORY = 0.9  # of a GPU, for the runs that share it
-# A run of several chips of a TPU must have a box of them.
-BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
-PLATFORMS = {"cuda": "cuda", "gpu": "cuda", "tpu": "tpu", "cpu": "cpu"}
-NAMES = {"cuda": "GPU", "tpu": "TPU chip", "cpu": "CPU", "other": "accelerator"}
+MAX_PROCESSES = 1000  # on one machine
+SHARED_MEMORY_FRACTION = 0.9  # of a GPU, divided among the runs that share it
+# The TPU chips of one run form a block x,y,z of the TPU's grid.
+TPU_BLOCKS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
+KIND_OF_PLATFORM = {"cuda": "cuda", "gpu": "cuda", "tpu": "tpu", "cpu": "cpu"}
+LABELS = {"cuda": "GPU", "tpu": "TPU chip", "cpu": "CPU", "other": "accelerator"}
+SINGLE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
 
 
 class Devices(NamedTuple):
-    """What this machine has for runs; the names are those that the environment variables take."""
+    """The devices of this machine, named as the environment variables expect them."""
 
-    kind: str  # a key of NAMES
+    kind: str  # a key of LABELS
     names: tuple[str, ...]
 
 
-class Place(NamedTuple):
-    """Where one run at a time goes."""
+class Slot(NamedTuple):
+    """A device, or a share of one, that executes one run at a time."""
 
     name: str = "CPU"
     environment: Mapping[str, str] = {}
-    cores: tuple[int, ...] = ()  # that the run keeps to; () is any
+    cores: tuple[int, ...] = ()  # the CPU cores of the run; () is all
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -49,130 +50,161 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--devices-per-run", type=count)
 
 
-def asked_places(asked: Namespace, on_a_cpu: int = 1) -> list[Place]:
-    """The places that the flags ask for; `on_a_cpu` without --processes."""
-    here = found(os.environ)
-    return places(here, asked.processes, asked.devices_per_run, os.environ, cores(), on_a_cpu)
+def slots_from_flags(args: Namespace, default_on_cpu: int = 1) -> list[Slot]:
+    """Returns the slots for --processes and --devices-per-run.
 
-
-def found(environment: Mapping[str, str]) -> Devices:
-    """The devices that JAX would take here, without asking it: it would reserve their memory."""
-    words = [word.strip() for word in environment.get("JAX_PLATFORMS", "").split(",")]
-    asked = [PLATFORMS.get(word, "other") for word in words if word] or ["cuda", "tpu", "cpu"]
-    for kind in asked:
-        names = {"cuda": gpus, "tpu": chips}.get(kind, lambda environment: ("0",))(environment)
-        if names:
-            return Devices(kind, names)
-    raise UserError(
-        f"JAX_PLATFORMS={','.join(words)}, and this machine shows no "
-        f"{' and no '.join(NAMES[kind] for kind in dict.fromkeys(asked))} to JAX; unset it, or say "
-        "JAX_PLATFORMS=cpu."
+    Args:
+        args: the parsed flags.
+        default_on_cpu: the number of slots on a CPU if --processes is not given.
+    """
+    return make_slots(
+        detect_devices(os.environ),
+        args.processes,
+        args.devices_per_run,
+        os.environ,
+        available_cores(),
+        default_on_cpu,
     )
 
 
-def gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What CUDA_VISIBLE_DEVICES says, else a number for each GPU; none without JAX's plugin."""
-    if not (_has("jax_cuda12_plugin") or _has("jax_cuda13_plugin")):
+def detect_devices(environment: Mapping[str, str]) -> Devices:
+    """Returns the devices that JAX would use, without starting it."""
+    platforms = [name.strip() for name in environment.get("JAX_PLATFORMS", "").split(",")]
+    kinds = [KIND_OF_PLATFORM.get(name, "other") for name in platforms if name]
+    kinds = kinds or ["cuda", "tpu", "cpu"]
+    for kind in kinds:
+        detect = {"cuda": visible_gpus, "tpu": visible_tpu_chips}.get(kind)
+        names = detect(environment) if detect else ("0",)
+        if names:
+            return Devices(kind, names)
+    missing = " and no ".join(LABELS[kind] for kind in dict.fromkeys(kinds))
+    raise UserError(
+        f"JAX_PLATFORMS={','.join(platforms)}, and this machine shows no {missing} to JAX; unset "
+        "it, or set JAX_PLATFORMS=cpu."
+    )
+
+
+def visible_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the names in CUDA_VISIBLE_DEVICES, or else the numbers of all GPUs.
+
+    The result is empty if JAX's CUDA plugin is not installed.
+    """
+    if not (_is_installed("jax_cuda12_plugin") or _is_installed("jax_cuda13_plugin")):
         return ()
-    if (said := environment.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return _listed(said)
+    if (visible := environment.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return _device_names(visible)
     n = len(glob.glob("/dev/nvidia[0-9]*"))
     if not n and (program := shutil.which("nvidia-smi")):
-        done = subprocess.run([program, "-L"], capture_output=True, text=True)
-        n = len(re.findall(r"^GPU \d+", done.stdout, re.MULTILINE))
+        listing = subprocess.run([program, "-L"], capture_output=True, text=True).stdout
+        n = len(re.findall(r"^GPU \d+", listing, re.MULTILINE))
     return tuple(map(str, range(n)))
 
 
-def chips(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What TPU_VISIBLE_CHIPS says, else a number for each chip of this host."""
-    if not _has("libtpu"):
+def visible_tpu_chips(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the names in TPU_VISIBLE_CHIPS, or else the numbers of all chips of this host."""
+    if not _is_installed("libtpu"):
         return ()
-    said = environment.get("TPU_VISIBLE_CHIPS", environment.get("TPU_VISIBLE_DEVICES"))
-    if said is not None:
-        return _listed(said)
+    visible = environment.get("TPU_VISIBLE_CHIPS", environment.get("TPU_VISIBLE_DEVICES"))
+    if visible is not None:
+        return _device_names(visible)
     n = len(glob.glob("/dev/accel[0-9]*")) or len(glob.glob("/dev/vfio/[0-9]*"))
     return tuple(map(str, range(n)))
 
 
-def cores() -> tuple[int, ...]:
-    """The cores that this process may use; () where the system cannot tell."""
+def available_cores() -> tuple[int, ...]:
+    """Returns the CPU cores that this process may use; () if the system does not report them."""
     affinity = getattr(os, "sched_getaffinity", None)
     return tuple(sorted(affinity(0))) if affinity else ()
 
 
-def places(
+def make_slots(
     devices: Devices,
     processes: int | None = None,
     per_run: int | None = None,
     environment: Mapping[str, str] | None = None,
     cores: Sequence[int] = (),
-    on_a_cpu: int = 1,
-) -> list[Place]:
-    """A place for each of `processes` runs; `environment` is what the launcher's own says."""
-    n, given = len(devices.names), environment or {}
-    is_dealt = devices.kind in ("cuda", "tpu")
-    if (per_run or 1) > n:
-        word = NAMES[devices.kind] + "s" * (n > 1)
-        raise UserError(f"--devices-per-run must be at most {n}: there is {n} {word}.")
-    groups = n // (per_run or 1)
-    number = processes or (groups if is_dealt else on_a_cpu)
-    if number > MOST:
-        raise UserError(f"--processes must be at most {MOST}, got {number}.")
-    made = []
-    for i in range(number):
-        mine, keep = {}, ()
-        if number > 1 and len(cores) // number > 1:
-            share = len(cores) // number
-            keep = tuple(cores[i * share : (i + 1) * share])
-        elif number > 1:  # side by side they would fight for cores
-            mine = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
-        name = NAMES[devices.kind]
-        if is_dealt:
-            size, j = per_run or 1, i % groups
-            names = devices.names[j * size : (j + 1) * size]
-            mine |= _seen(devices.kind, names, n, -(-number // groups))
+    default_on_cpu: int = 1,
+) -> list[Slot]:
+    """Divides devices and cores into slots.
+
+    Args:
+        devices: the devices of this machine.
+        processes: the number of slots; None is as many as the devices allow.
+        per_run: the number of devices of a slot; None is 1.
+        environment: the launcher's variables. They take precedence over those of a slot, except
+            over the variables that select devices.
+        cores: the CPU cores to divide.
+        default_on_cpu: the number of slots on a CPU if `processes` is None.
+    """
+    n, size, user_variables = len(devices.names), per_run or 1, environment or {}
+    is_divisible = devices.kind in ("cuda", "tpu")
+    if size > n:
+        label = LABELS[devices.kind] + "s" * (n > 1)
+        raise UserError(f"--devices-per-run must be at most {n}: there is {n} {label}.")
+    groups = n // size
+    n_slots = processes or (groups if is_divisible else default_on_cpu)
+    if n_slots > MAX_PROCESSES:
+        raise UserError(f"--processes must be at most {MAX_PROCESSES}, got {n_slots}.")
+    cores_per_slot = len(cores) // n_slots
+    slots = []
+    for i in range(n_slots):
+        variables, slot_cores, name = {}, (), LABELS[devices.kind]
+        if n_slots > 1 and cores_per_slot > 1:
+            slot_cores = tuple(cores[i * cores_per_slot : (i + 1) * cores_per_slot])
+        elif n_slots > 1:  # parallel runs would compete for cores
+            variables |= SINGLE_THREAD
+        if is_divisible:
+            first = i % groups * size
+            names = devices.names[first : first + size]
+            variables |= _visibility_variables(devices.kind, names, n, -(-n_slots // groups))
             name += f" {','.join(names)}"
-        elif devices.kind == "other" and number > 1:
-            mine["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-        # What the user says stays, but for which devices there are.
-        said = {k: v for k, v in mine.items() if "VISIBLE" in k or k not in given}
-        made.append(Place(name, said, keep))
-    return made
+        elif devices.kind == "other" and n_slots > 1:
+            variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        variables = {
+            variable: value
+            for variable, value in variables.items()
+            if "VISIBLE" in variable or variable not in user_variables
+        }
+        slots.append(Slot(name, variables, slot_cores))
+    return slots
 
 
-def plain(number: int) -> list[Place]:
-    """Places on a CPU that other processes may use too."""
-    return places(Devices("cpu", ("0",)), number)
+def cpu_slots(number: int) -> list[Slot]:
+    """Returns slots on a CPU that are not restricted to certain cores."""
+    return make_slots(Devices("cpu", ("0",)), number)
 
 
-def _seen(kind: str, names: Sequence[str], n: int, sharers: int) -> dict[str, str]:
-    """The variables that show a run these devices of `n` and no others."""
+def _visibility_variables(kind: str, names: Sequence[str], n: int, sharers: int) -> dict[str, str]:
+    """Returns the variables that restrict a run to `names`, out of `n` devices.
+
+    `sharers` runs at a time use the same devices.
+    """
     if kind == "cuda":
-        memory = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / sharers:.3f}"}
+        memory = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{SHARED_MEMORY_FRACTION / sharers:.3f}"}
         return {"CUDA_VISIBLE_DEVICES": ",".join(names)} | (memory if sharers > 1 else {})
     if sharers > 1:
         raise UserError("runs cannot share a chip of a TPU: take fewer --processes.")
     if len(names) == n:
         return {}
-    if len(names) not in BOUNDS:
+    if len(names) not in TPU_BLOCKS:
         raise UserError(
-            f"--devices-per-run must be {', '.join(map(str, BOUNDS))} or all chips of a TPU, got "
-            f"{len(names)} of {n}."
+            f"--devices-per-run must be {', '.join(map(str, TPU_BLOCKS))} or all chips of a TPU, "
+            f"got {len(names)} of {n}."
         )
     return {
         "TPU_VISIBLE_CHIPS": ",".join(names),
-        "TPU_VISIBLE_DEVICES": ",".join(names),  # what older versions of libtpu read
-        "TPU_CHIPS_PER_PROCESS_BOUNDS": BOUNDS[len(names)],
+        "TPU_VISIBLE_DEVICES": ",".join(names),  # read by older versions of libtpu
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": TPU_BLOCKS[len(names)],
         "TPU_PROCESS_BOUNDS": "1,1,1",
     }
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    """ "0,2" is two devices; what comes after -1 is hidden, as CUDA has it."""
+def _device_names(text: str) -> tuple[str, ...]:
+    """Splits "0,2" into two names. As in CUDA, -1 hides the names after it."""
     names = [name.strip() for name in text.split(",")]
-    shown = names[: names.index("-1")] if "-1" in names else names
-    return tuple(name for name in shown if name and name != "NoDevFiles")
+    visible = names[: names.index("-1")] if "-1" in names else names
+    return tuple(name for name in visible if name and name != "NoDevFiles")
 
 
-def _has(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None

@@ -1,4 +1,4 @@
-"""How long a run takes, before it starts: from the records of its config file, or its SECONDS."""
+"""Estimates of a run's time: from records of its config file, or else from the file's SECONDS."""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -9,45 +9,47 @@ from experiments.cli import flags
 from experiments.ledger.record import Record, key
 from jaxformer.core.errors import UserError
 
-# Where neither a record nor a config file says it.
-DEFAULTS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}
-START = 12.0  # seconds to import and to compile, on the slower of our machines
+# For configs without records and without SECONDS, by scale.
+DEFAULT_SECONDS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}
+STARTUP_SECONDS = 12.0  # imports and compilation, on the slower of our machines
 
 
 class Estimator:
-    """Seconds of a config, from what equal or similar configs took."""
+    """Estimates the seconds of a config from the records of equal or similar configs."""
 
     def __init__(self, records: Iterable[Record]):
-        self.equal: dict[str, list[float]] = {}
-        self.alike: dict[tuple[str, str], list[float]] = {}
+        self.seconds_per_seed: dict[str, list[float]] = {}  # by the key of equal configs
+        self.seconds_per_work: dict[tuple[str, str], list[float]] = {}  # by `similarity_group`
         for record in records:
             total = record.seconds["compile"] + record.seconds["run"]
-            self.equal.setdefault(record.key, []).append(total / max(len(record.seeds), 1))
+            per_seed = total / max(len(record.seeds), 1)
+            self.seconds_per_seed.setdefault(record.key, []).append(per_seed)
+            # A record of a damaged or outdated config is no basis for other configs.
             with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-                rate = record.seconds["run"] / work(record.config, record.steps)  # or it is odd
-                self.alike.setdefault(kind(record.config), []).append(rate)
+                per_work = record.seconds["run"] / work(record.config, record.steps)
+                group = similarity_group(record.config)
+                self.seconds_per_work.setdefault(group, []).append(per_work)
 
     def __call__(self, config: Any) -> float:
-        held = flags.plain(config)
-        seeds = max(int(held["n_seeds"]), 1)
-        if equal := self.equal.get(key(held)):
-            return median(equal) * seeds
-        if alike := self.alike.get(kind(held)):
-            return START + median(alike) * work(held)
-        return START + written_seconds(held)
+        values = flags.to_dict(config)
+        if per_seed := self.seconds_per_seed.get(key(values)):
+            return median(per_seed) * max(int(values["n_seeds"]), 1)
+        if per_work := self.seconds_per_work.get(similarity_group(values)):
+            return STARTUP_SECONDS + median(per_work) * work(values)
+        return STARTUP_SECONDS + seconds_of_file(values)
 
 
-def kind(config: Mapping[str, Any]) -> tuple[str, str]:
-    """What a run has in common with others that take as long: its config file, its SECONDS."""
+def similarity_group(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the config file and its key of SECONDS: runs that share both take similar times."""
     arguments = config["arguments"]
     try:
-        return config["name"], _closest(_file(config), arguments)
+        return config["name"], _key_of_seconds(_file(config), arguments)
     except (UserError, AttributeError, ValueError):
         return config["name"], arguments["scale"]
 
 
 def work(config: Mapping[str, Any], steps: int | None = None) -> float:
-    """What the time of a run of one config file grows with."""
+    """Returns a number to which the time of a config file's runs is proportional."""
     seeds = max(int(config["n_seeds"]), 1)
     if not {"train", "optim", "model", "task"} <= config.keys():
         return float(seeds)
@@ -57,22 +59,22 @@ def work(config: Mapping[str, Any], steps: int | None = None) -> float:
     return float(seeds * rates * size * (steps or config["train"]["steps"]))
 
 
-def written_seconds(config: Mapping[str, Any]) -> float:
-    """SECONDS of a config file, for another amount of work than the config's own."""
+def seconds_of_file(config: Mapping[str, Any]) -> float:
+    """Returns SECONDS of the config's file, scaled by the amount of work."""
     file, arguments = _file(config), config["arguments"]
     try:
-        closest = _closest(file, arguments)
-        own = flags.plain(flags.load_config(f"{file}:scale={closest}"))
-        return flags.config_module(file).SECONDS[closest] * work(config) / work(own)
+        seconds_key = _key_of_seconds(file, arguments)
+        default = flags.to_dict(flags.load_config(f"{file}:scale={seconds_key}"))
+        return flags.config_module(file).SECONDS[seconds_key] * work(config) / work(default)
     except (UserError, AttributeError, ValueError):
-        return DEFAULTS[arguments["scale"]]
+        return DEFAULT_SECONDS[arguments["scale"]]
 
 
-def _closest(file: str, arguments: Mapping[str, str]) -> str:
-    """The key of SECONDS: "small,when=trained" is closer than "small" where that is an argument."""
-    words = {arguments["scale"], *(f"{name}={value}" for name, value in arguments.items())}
-    said: dict[str, float] = flags.config_module(file).SECONDS
-    return max((k for k in said if {*k.split(",")} <= words), key=len)
+def _key_of_seconds(file: str, arguments: Mapping[str, str]) -> str:
+    """Returns the longest key of SECONDS, such as "small,when=trained", that the config matches."""
+    parts = {arguments["scale"], *(f"{name}={value}" for name, value in arguments.items())}
+    seconds: dict[str, float] = flags.config_module(file).SECONDS
+    return max((key for key in seconds if {*key.split(",")} <= parts), key=len)
 
 
 def _file(config: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Where the runs go that a command starts: processes of this machine, or jobs of a cluster.
+"""The choice of an executor by flags: processes of this machine, or jobs of a Slurm cluster.
 
---executor=slurm        arrays of Slurm; the same command watches them, and goes on with them
---slurm=FILE.toml       time, partition, GPUs and the rest of each job (configs/slurm/)
---status                how far each run is, and nothing else; starts nothing
+--executor=slurm        submits the runs as arrays of Slurm; the same command finds them again
+--slurm=FILE.toml       time, partition, GPUs and other options of each job (configs/slurm/)
+--status                prints the progress of each run and starts nothing
 """
 
 import dataclasses
@@ -11,27 +11,30 @@ import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.markup import escape
 from rich.table import Table
 
 from experiments.cli import describe
-from experiments.schedule import devices
-from experiments.schedule.devices import Place
-from experiments.schedule.jobs import Job
-from experiments.schedule.slurm import launcher, options
+from experiments.schedule import devices, show_runs
+from experiments.schedule.devices import Slot
+from experiments.schedule.jobs import Executor, Job
+from experiments.schedule.slurm import executor, options
 from experiments.schedule.slurm.queue import Queue, State
 from jaxformer.core.errors import UserError, check_choice
 
 EXECUTORS = ("local", "slurm")
 
 
-class Executor(NamedTuple):
-    """Places of runs, and what starts them there; None is `launch.Launcher`."""
+class ExecutorChoice(NamedTuple):
+    """Slots, and a function of (slots, deadline) that returns an executor.
 
-    places: Sequence[Place]
-    launch: Callable[..., Any] | None = None
+    `make_executor` is None for the local executor.
+    """
+
+    slots: Sequence[Slot]
+    make_executor: Callable[..., Executor] | None = None
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -41,51 +44,54 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--status", action="store_true")
 
 
-def asked_for(asked: Namespace, root: Path) -> Executor:
-    """What the flags ask for; a cluster is not asked before something starts."""
-    check_choice("executor", asked.executor, EXECUTORS)
-    if asked.executor == "local":
-        if asked.slurm:
+def executor_from_flags(args: Namespace, root: Path) -> ExecutorChoice:
+    """Returns the executor for the flags. It does not contact a cluster yet."""
+    check_choice("executor", args.executor, EXECUTORS)
+    if args.executor == "local":
+        if args.slurm:
             raise UserError("--slurm=FILE needs --executor=slurm.")
-        return Executor(devices.asked_places(asked))
-    wanted = options.read(asked.slurm)
-    if asked.processes:
-        wanted = dataclasses.replace(wanted, at_once=asked.processes)
-    if asked.devices_per_run:
-        wanted = dataclasses.replace(wanted, gpus=asked.devices_per_run)
-    places = [Place("node")] * min(wanted.at_once, devices.MOST)
-    return Executor(places, functools.partial(launcher.SlurmLauncher, wanted, root))
+        return ExecutorChoice(devices.slots_from_flags(args))
+    slurm_options = options.read(args.slurm)
+    if args.processes:
+        slurm_options = dataclasses.replace(slurm_options, at_once=args.processes)
+    if args.devices_per_run:
+        slurm_options = dataclasses.replace(slurm_options, gpus=args.devices_per_run)
+    slots = [Slot("node")] * min(slurm_options.at_once, devices.MAX_PROCESSES)
+    return ExecutorChoice(slots, functools.partial(executor.SlurmExecutor, slurm_options, root))
 
 
-def show_status(jobs: Sequence[Job], root: Path) -> None:
-    """A row for each run that has not finished, and how many there are of each kind."""
+def print_status(jobs: Sequence[Job], root: Path) -> None:
+    """Prints a row for each unfinished run and the number of runs in each state."""
     queue = Queue(root)
     ids = queue.ids()
     states = queue.states() if ids and shutil.which("squeue") else {}
     table = Table("run", "state", "step", "where", box=None, pad_edge=False)
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for job in jobs:
-        name = ids.get(job.workdir.name, "")
-        state, where = status(job, name, states.get(name))
-        counted[state] = counted.get(state, 0) + 1
-        steps = job.steps()
+        job_id = ids.get(job.workdir.name, "")
+        state, detail = job_status(job, job_id, states.get(job_id))
+        counts[state] = counts.get(state, 0) + 1
         if state != "finished":
-            far = f"{steps[0]} of {steps[1]}" if steps else "-"
-            table.add_row(escape(job.name), state, far, escape(where))
+            table.add_row(escape(job.name), state, show_runs.step_text(job), escape(detail))
     if table.row_count:
         describe.show(table, width=140)
-    print(f"{len(jobs)} runs: {', '.join(f'{n} {state}' for state, n in counted.items())}")
+    print(f"{len(jobs)} runs: {', '.join(f'{n} {state}' for state, n in counts.items())}")
 
 
-def status(job: Job, name: str, state: State | None) -> tuple[str, str]:
-    """(what a run does, where or why); `name` and `state` are those of its job in a queue."""
+def job_status(job: Job, job_id: str, state: State | None) -> tuple[str, str]:
+    """Returns (state of a run, its node or the reason for the state).
+
+    Args:
+        job: the run.
+        job_id: the id of its last Slurm job, or "".
+        state: the state of that Slurm job, or None if it has ended.
+    """
     if job.is_finished():
         return "finished", ""
     if state is not None:
-        return state.state.lower(), f"job {name}: {state.where}"
-    if job.is_held():
+        return state.state.lower(), f"job {job_id}: {state.where}"
+    if job.is_locked():
         return "running", "in a process"
-    said = job.last_words(0) if job.log().exists() else ""
-    if "error: " in job.tail():
-        return "failed", f"{said} ({job.log()})"
-    return ("stopped" if job.is_started() else "waiting"), f"last job {name}" * bool(name)
+    if "error: " in job.log_tail():
+        return "failed", f"{job.last_message(0)} ({job.log()})"
+    return ("stopped" if job.is_started() else "waiting"), f"last job {job_id}" * bool(job_id)

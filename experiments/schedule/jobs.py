@@ -1,45 +1,45 @@
-"""A job is one run of a config in a folder of its own: its words, its log, what became of it."""
+"""Jobs: a run of a config in a folder of its own, its log and its outcome."""
 
 import contextlib
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
-from experiments import recipes
 from experiments.cli import flags
+from experiments.cli.recipe_table import RECIPES
 from experiments.ledger.record import run_name
 from jaxformer import build
 from jaxformer.io.file_lock import try_lock
 from jaxformer.io.run_folder import config_hash
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOG_TAIL_BYTES = 4000
 
 
 class Job(NamedTuple):
-    """One run: what run.py is told, and what a person calls it."""
+    """One run: the arguments of run.py, and a name for messages."""
 
     name: str
     config: str  # "configs/mixit/retrieval.py:variant=mixit,scale=small"
-    overrides: Mapping[str, str]  # as flags spell them
+    overrides: Mapping[str, str]  # as on the command line
     workdir: Path
-    seconds: float = 0.0  # about
-    resumes: bool = True  # when it was stopped it goes on where it was
-    record: bool = False
-    anew: bool = False  # what is in its folder counts no more
-    more: tuple[str, ...] = ()  # flags of run.py that change no number, such as --track
+    seconds: float = 0.0  # estimated
+    resumes: bool = True  # whether a stopped run continues from its last checkpoint
+    record: bool = False  # whether the result is copied into results/
+    restart: bool = False  # whether the files in the folder are deleted first
+    extra_flags: tuple[str, ...] = ()  # of run.py; they change no number, such as --track
 
-    def words(self) -> list[str]:
-        fields = [f"--config.{name}={text}" for name, text in self.overrides.items()]
-        record = ["--record"] * self.record
+    def arguments(self) -> list[str]:
+        """Returns the command-line arguments of run.py."""
         return [
             f"--config={self.config}",
-            *fields,
+            *(f"--config.{name}={text}" for name, text in self.overrides.items()),
             f"--workdir={self.workdir}",
-            *record,
-            *self.more,
+            *["--record"] * self.record,
+            *self.extra_flags,
         ]
 
     def log(self) -> Path:
@@ -51,75 +51,119 @@ class Job(NamedTuple):
     def is_started(self) -> bool:
         return (self.workdir / "config.json").exists()
 
-    def is_held(self) -> bool:
-        """Does a process hold the lock of the folder?"""
+    def is_locked(self) -> bool:
+        """Returns whether a process holds the lock of the folder."""
         try:
             with open(self.workdir / ".lock") as lock:
                 return not try_lock(lock, shared=True)
-        except OSError:  # no folder yet, or an unreadable one, which the job will report
+        except OSError:  # no folder yet, or an unreadable one, which the run will report
             return False
 
-    def claim(self, keep: bool = False) -> Any:
-        """The log for the one launcher that may start this job now; None for others.
+    def claim_log(self, append: bool = False) -> Any:
+        """Opens and locks the log, so that only one launcher starts the job.
 
-        It is locked until the launcher and the run that writes it have both closed it. What it
-        held is gone unless it is to be kept.
+        The lock lasts until the launcher and the run have closed the log.
+
+        Returns:
+            The open log, or None if another launcher or run has the job.
         """
         self.workdir.parent.mkdir(parents=True, exist_ok=True)
-        log = open(self.log(), "ab")  # noqa: SIM115 (held while the job runs)
+        log = open(self.log(), "ab")  # noqa: SIM115 (open while the job runs)
         is_claimed = True
-        with contextlib.suppress(OSError):  # no locks here: that of the folder may still help
+        with contextlib.suppress(OSError):  # without file locks, the folder's lock may still help
             is_claimed = try_lock(log)
-        if not is_claimed or self.is_held():
+        if not is_claimed or self.is_locked():
             log.close()
             return None
-        if not keep:
+        if not append:
             log.truncate(0)
         return log
 
-    def tail(self) -> str:
-        """The end of the log."""
+    def log_tail(self) -> str:
+        """Returns the end of the log; "" without a log."""
         try:
             with open(self.log(), "rb") as log:
-                log.seek(max(0, os.path.getsize(self.log()) - 4000))
+                log.seek(max(0, os.path.getsize(self.log()) - LOG_TAIL_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
 
-    def steps(self) -> tuple[int, int] | None:
-        """(the step, of how many) that the run says it is at."""
-        said = re.findall(r"step (\d+)/(\d+)", self.tail())
-        return (int(said[-1][0]), int(said[-1][1])) if said else None
+    def progress(self) -> tuple[int, int] | None:
+        """Returns the last (step, number of steps) in the log, or None."""
+        steps = re.findall(r"step (\d+)/(\d+)", self.log_tail())
+        return (int(steps[-1][0]), int(steps[-1][1])) if steps else None
 
-    def last_words(self, code: int) -> str:
-        """The error line of the log, or else its last line."""
-        if code < 0:
-            return f"killed by signal {-code}" + " (out of memory?)" * (code == -signal.SIGKILL)
-        lines = [line for line in self.tail().splitlines() if line.strip()]
+    def last_message(self, exit_code: int) -> str:
+        """Returns the last error line of the log, or else its last line.
+
+        A negative exit code is the signal that killed the run. The message then names it.
+        """
+        if exit_code < 0:
+            hint = " (out of memory?)" if exit_code == -signal.SIGKILL else ""
+            return f"killed by signal {-exit_code}{hint}"
+        lines = [line for line in self.log_tail().splitlines() if line.strip()]
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        return (errors or lines or ["it said nothing"])[-1][:500]
+        return (errors or lines or ["it printed nothing"])[-1][:500]
 
 
 class Outcome(NamedTuple):
+    """The end of a job."""
+
     job: Job
     code: int  # of the process
     seconds: float
-    message: str  # the last word of a job that failed
-    elsewhere: bool = False  # another launcher had it
+    message: str  # the error line of a job that failed
+    by_other_launcher: bool = False
 
     @property
     def stopped(self) -> bool:
-        """Did a signal end it? Then the same job goes on later."""
-        return self.code in {code for number in SIGNALS for code in (-number, 128 + number)}
+        """Whether a signal ended the job, so that a later start can continue it."""
+        return self.code in {code for n in STOP_SIGNALS for code in (-n, 128 + n)}
 
 
-def job(name: str, config: str, overrides: Mapping[str, str], root: Path, **more: Any) -> Job:
-    """A job in a folder of its own below `root`; every field is checked here."""
-    held = settings(config, overrides)
-    workdir = root / run_name(held, config_hash(build.config_identity(held)))
-    resumes = recipes.RECIPES[held["recipe"]].resumes
-    return Job(name, config, overrides, workdir, resumes=resumes, **more)
+class Executor(Protocol):
+    """Runs jobs: in processes of this machine (`launch`) or on a cluster (`slurm.executor`).
+
+    Attributes:
+        signal: the signal that stopped the executor, or 0.
+    """
+
+    signal: int
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Yields the outcome of each job when it ends."""
+        ...
 
 
-def settings(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
-    return flags.plain(flags.configured(config, overrides))
+@contextlib.contextmanager
+def handle_stop_signals(handler: Any) -> Iterator[None]:
+    """Installs a handler for SIGINT, SIGTERM and SIGHUP, and restores the previous ones."""
+    previous = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, previous_handler in previous.items():
+            signal.signal(number, previous_handler)
+
+
+def make_job(
+    name: str, config: str, overrides: Mapping[str, str], root: Path, **options: Any
+) -> Job:
+    """Returns the job of a config in its own folder below `root`.
+
+    Raises:
+        UserError: if the config or an override is wrong.
+    """
+    values = config_dict(config, overrides)
+    workdir = root / run_name(values, config_hash(build.config_identity(values)))
+    resumes = RECIPES[values["recipe"]].resumes
+    return Job(name, config, overrides, workdir, resumes=resumes, **options)
+
+
+def config_dict(config: str, overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a config with its overrides as nested dicts."""
+    return flags.to_dict(flags.load_with_overrides(config, overrides))

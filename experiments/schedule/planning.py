@@ -1,7 +1,10 @@
-"""Which runs the ledger still wants, what each takes, and which one tells most: no run is started.
+"""Plans the runs that the ledger lacks and orders them by information per time. Starts nothing.
 
-Order: the tables that lack one or two runs for their verdict, then the other tables; among them the
-rule whose runs are cheapest; then runs that no rule asks for; last those that only lack seeds.
+The order of the runs:
+  1. tables that lack at most two runs for their verdict, then the other tables; among them the
+     rule whose runs are cheapest
+  2. runs that no rule needs
+  3. runs that are recorded with fewer seeds
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,33 +21,51 @@ from jaxformer.core.errors import UserError, did_you_mean, unknown
 DONE = "done"
 MISSING = "not yet run"
 CHANGED = "changed since it ran"
-FEW = "fewer seeds"
-ELSEWHERE = "not meant at this scale"
-LOST = "its config is gone"
-FEW_RUNS = 2  # a table that lacks no more is nearly there
+FEWER_SEEDS = "fewer seeds"
+OTHER_SCALE = "not meant at this scale"
+CONFIG_MISSING = "its config is gone"
+MAX_LACKING_RUNS = 2  # of a table that is nearly complete
 
-Wanted = tuple[Paper, Item]
+PaperItem = tuple[Paper, Item]
 
 
-class Todo(NamedTuple):
-    """A cell at a scale, which one or several items want."""
+class CellName(NamedTuple):
+    """The address of a cell in the ledger."""
+
+    paper: str
+    item: str
+    cell: str
+
+    def __str__(self) -> str:
+        """Returns "mixit Table 2, retrieval: frozen_qk"."""
+        return f"{self.paper} {self.item}: {self.cell}"
+
+
+class PlannedRun(NamedTuple):
+    """A config at a scale, which fills one or several cells."""
 
     cell: Cell
-    key: str  # of its config without the seeds: equal cells are one
-    names: tuple[str, ...]  # "mixit Table 2, retrieval: frozen_qk"
+    key: str  # identifies the config without its seeds
+    cells: tuple[CellName, ...]
     state: str
     config: str  # "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
     overrides: dict[str, str]
     estimate: float  # seconds
-    replaces: tuple[Record, ...]  # records that its own would make superfluous
+    replaces: tuple[Record, ...]  # records to delete when this run is recorded
 
     @property
     def is_open(self) -> bool:
-        return self.state in (MISSING, CHANGED, FEW)
+        return self.state in (MISSING, CHANGED, FEWER_SEEDS)
 
 
-def select(papers: Mapping[str, Paper], paper: str, only: str) -> list[Wanted]:
-    """The items of one paper (or of "all") whose name is `only` or begins with it; "" is all."""
+def select_items(papers: Mapping[str, Paper], paper: str, only: str) -> list[PaperItem]:
+    """Selects tables and figures by paper and name.
+
+    Args:
+        papers: the papers by key.
+        paper: a key, or "all".
+        only: the name of a table or figure, or the beginning of names; "" selects all.
+    """
     if paper != "all" and paper not in papers:
         raise unknown("paper", paper, [*papers, "all"])
     chosen = [papers[paper]] if paper != "all" else list(papers.values())
@@ -52,85 +73,97 @@ def select(papers: Mapping[str, Paper], paper: str, only: str) -> list[Wanted]:
     if not items:
         raise UserError(f"{paper} has no table or figure yet.")
     names = [item.name for _, item in items]
-    asked = set(choose.named(names, only) if only else names)
-    if not asked:
+    selected = set(choose.named(names, only) if only else names)
+    if not selected:
         hint = did_you_mean(only, choose.possible(names))
-        known = "; ".join(choose.beginnings(names))
-        raise UserError(f"unknown table or figure {only!r}.{hint} They begin with: {known}.")
-    return [(p, item) for p, item in items if item.name in asked]
+        beginnings = "; ".join(choose.beginnings(names))
+        raise UserError(f"unknown table or figure {only!r}.{hint} They begin with: {beginnings}.")
+    return [(p, item) for p, item in items if item.name in selected]
 
 
-def todos(
-    wanted: list[Wanted],
+def plan_runs(
+    items: list[PaperItem],
     records: list[Record],
     scale: str,
     seeds: int,
     estimate: Callable[[Any], float],
-) -> list[Todo]:
-    """Every cell of the items once, in their order; `seeds` = 0 leaves them to the configs."""
-    found: dict[str, Todo] = {}
-    for paper, item in wanted:
+) -> list[PlannedRun]:
+    """Returns each distinct run of the items once, in the order of the items.
+
+    Args:
+        items: the tables and figures.
+        records: the records so far.
+        scale: the scale of the runs.
+        seeds: the number of seeds; 0 leaves it to the configs.
+        estimate: a function that returns the seconds of a config.
+    """
+    runs: dict[str, PlannedRun] = {}
+    for paper, item in items:
         for name, cell in item.cells.items():
-            label = f"{paper.key} {item.name}: {name}"
-            todo = _todo(cell, label, records, scale, seeds, estimate)
-            if todo.key in found:
-                todo = found[todo.key]._replace(names=(*found[todo.key].names, label))
-            found[todo.key] = todo
-    return list(found.values())
+            cell_name = CellName(paper.key, item.name, name)
+            run = _plan_run(cell, cell_name, records, scale, seeds, estimate)
+            if run.key in runs:
+                run = runs[run.key]._replace(cells=(*runs[run.key].cells, cell_name))
+            runs[run.key] = run
+    return list(runs.values())
 
 
-def order(found: Iterable[Todo], wanted: list[Wanted]) -> list[Todo]:
-    """The open ones, most informative first."""
-    left = {todo.key: todo for todo in found if todo.is_open and todo.state != FEW}
-    few = [todo for todo in found if todo.state == FEW]
-    by_name = {name: todo for todo in found for name in todo.names}
-    needs = [_needs(paper, item, by_name) for paper, item in wanted]
-    place = {key: (todo.estimate, i) for i, (key, todo) in enumerate(left.items())}
-    chosen: list[Todo] = []
+def order_runs(runs: Iterable[PlannedRun], items: list[PaperItem]) -> list[PlannedRun]:
+    """Returns the open runs, the most informative first."""
+    runs = list(runs)
+    left = {run.key: run for run in runs if run.is_open and run.state != FEWER_SEEDS}
+    fewer_seeds = [run for run in runs if run.state == FEWER_SEEDS]
+    by_cell = {cell: run for run in runs for cell in run.cells}
+    lacking_by_item = [_lacking_keys(paper, item, by_cell) for paper, item in items]
+    rank = {key: (run.estimate, i) for i, (key, run) in enumerate(left.items())}
+    ordered: list[PlannedRun] = []
     while left:
-        ranked = []
-        for rules in needs:
-            is_far = len(set().union(*rules) & left.keys()) > FEW_RUNS
+        candidates = []
+        for rules in lacking_by_item:
+            is_far = len(set().union(*rules) & left.keys()) > MAX_LACKING_RUNS
             for rule in rules:
-                if keys := sorted(rule & left.keys(), key=place.__getitem__):
-                    ranked.append((is_far, sum(left[key].estimate for key in keys), keys))
-        rest = sorted(left, key=place.__getitem__)
-        *_, keys = min(ranked, key=lambda entry: entry[:2], default=(False, 0.0, rest))
-        chosen += [left.pop(key) for key in keys]
-    return chosen + sorted(few, key=lambda todo: todo.estimate)
+                if keys := sorted(rule & left.keys(), key=rank.__getitem__):
+                    candidates.append((is_far, sum(left[key].estimate for key in keys), keys))
+        without_rule = sorted(left, key=rank.__getitem__)
+        default = (False, 0.0, without_rule)
+        *_, keys = min(candidates, key=lambda entry: entry[:2], default=default)
+        ordered += [left.pop(key) for key in keys]
+    return ordered + sorted(fewer_seeds, key=lambda run: run.estimate)
 
 
-def _todo(cell: Cell, label: str, records, scale: str, seeds: int, estimate) -> Todo:
-    blank = Todo(cell, label, (label,), LOST, cell.config, {}, 0.0, ())
+def _plan_run(cell: Cell, name: CellName, records, scale: str, seeds: int, estimate) -> PlannedRun:
+    blank = PlannedRun(cell, str(name), (name,), CONFIG_MISSING, cell.config, {}, 0.0, ())
     try:
         if scale not in cell.scales:
-            return blank._replace(state=ELSEWHERE, key=f"{scale} {label}")
+            return blank._replace(state=OTHER_SCALE, key=f"{scale} {name}")
         text, overrides = config_string(cell, scale), dict(cell.overrides)
-        config: Any = flags.configured(text, overrides)
-        key, place = cell_key(cell, scale), address(text, overrides)
-        counts = bool(seeds) and recipes.uses_seeds(config)
-        if counts and seeds != flags.plain(config)["n_seeds"]:
+        config: Any = flags.load_with_overrides(text, overrides)
+        key, cell_address = cell_key(cell, scale), address(text, overrides)
+        sets_seeds = bool(seeds) and recipes.uses_seeds(config)
+        if sets_seeds and seeds != flags.to_dict(config)["n_seeds"]:
             overrides["n_seeds"] = str(seeds)
-            config = flags.configured(text, overrides)
-        better = cell.scales[: cell.scales.index(scale)]
-        keys = {key, *(cell_key(cell, other) for other in better)}
+            config = flags.load_with_overrides(text, overrides)
+        larger_scales = cell.scales[: cell.scales.index(scale)]
+        keys = {key, *(cell_key(cell, other) for other in larger_scales)}
     except UserError:
         return blank
-    mine = [record for record in records if record.key in keys]
-    old = [r for r in records if r.address == place and r.key not in keys]
-    state = DONE if mine else CHANGED if old else MISSING
-    if mine and counts and max(len(r.seeds) for r in mine) < seeds:
-        state = FEW
-    replaces = (*(r for r in mine if r.key == key), *old)
-    return Todo(cell, key, (label,), state, text, overrides, estimate(config), replaces)
+    current = [record for record in records if record.key in keys]
+    outdated = [r for r in records if r.address == cell_address and r.key not in keys]
+    state = DONE if current else CHANGED if outdated else MISSING
+    if current and sets_seeds and max(len(r.seeds) for r in current) < seeds:
+        state = FEWER_SEEDS
+    replaces = (*(r for r in current if r.key == key), *outdated)
+    return PlannedRun(cell, key, (name,), state, text, overrides, estimate(config), replaces)
 
 
-def _needs(paper: Paper, item: Item, by_name: Mapping[str, Todo]) -> list[set[str]]:
-    """For each rule that can be decided at this scale, the keys still to run."""
-    needs = []
+def _lacking_keys(
+    paper: Paper, item: Item, by_cell: Mapping[CellName, PlannedRun]
+) -> list[set[str]]:
+    """Returns the keys of the open runs of each rule that this scale can decide."""
+    keys = []
     for rule in item.rules.values():
         names = [name for side in rule.sides if side.cell for name in side.cells]
-        cells = [by_name[f"{paper.key} {item.name}: {name}"] for name in names]
-        if all(todo.is_open or todo.state == DONE for todo in cells):
-            needs.append({todo.key for todo in cells if todo.is_open})
-    return needs
+        runs = [by_cell[CellName(paper.key, item.name, name)] for name in names]
+        if all(run.is_open or run.state == DONE for run in runs):
+            keys.append({run.key for run in runs if run.is_open})
+    return keys

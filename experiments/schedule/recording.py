@@ -1,4 +1,4 @@
-"""The runs that the ledger asks for: what starts, and what came of it once it is recorded."""
+"""Jobs for the ledger's missing cells, and their records once they have run."""
 
 import functools
 from collections.abc import Mapping
@@ -9,57 +9,68 @@ from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.rules import NOT_RUN
 from experiments.ledger.tables import measured
-from experiments.schedule import launch
-from experiments.schedule.jobs import Job, Outcome
-from experiments.schedule.planning import Todo
+from experiments.schedule.jobs import Job, Outcome, make_job
+from experiments.schedule.planning import PlannedRun
 from jaxformer.core.text_format import duration
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.environment import git
 
 
-def job_of(todo: Todo, root: Path) -> Job:
-    """The run of a cell; its folder is its own, so that the next start finds it."""
-    name = todo.names[0] + (f" (and for {len(todo.names) - 1} more)" if todo.names[1:] else "")
-    found = launch.job(name, todo.config, todo.overrides, root, seconds=todo.estimate, record=True)
-    return found._replace(anew=is_outdated(found))
+def job_of_run(run: PlannedRun, root: Path) -> Job:
+    """Returns the job of a planned run.
+
+    The folder below `root` depends on the config only, so a later start finds an unfinished run.
+    """
+    first, *others = run.cells
+    name = f"{first} (and for {len(others)} more)" if others else str(first)
+    job = make_job(name, run.config, run.overrides, root, seconds=run.estimate, record=True)
+    return job._replace(restart=finished_at_another_commit(job))
 
 
-def is_outdated(job: Job) -> bool:
-    """A finished run of other code whose record is gone: somebody wants it made again."""
+def finished_at_another_commit(job: Job) -> bool:
+    """Returns whether the job is finished and ran at another commit than the current one.
+
+    Only runs without a record are planned, so such a run is repeated.
+    """
     if not job.is_finished():
         return False
-    then = Workdir(job.workdir).read("result.json")["environment"]["commit"]
-    return bool(head()) and then != head()
+    commit = Workdir(job.workdir).read("result.json")["environment"]["commit"]
+    return bool(current_commit()) and commit != current_commit()
 
 
 @functools.cache
-def head() -> str:
-    """The commit of the code, or "" where there is no git."""
+def current_commit() -> str:
+    """Returns the commit of the code, or "" without git."""
     return git("rev-parse", "HEAD") or ""
 
 
-def recorded(outcome: Outcome, todo: Todo, papers: Mapping[str, Paper]) -> str:
-    """The number of the run and the verdicts that it is part of; superfluous records are gone."""
-    replace(todo, outcome.job)
+def update_records(outcome: Outcome, run: PlannedRun, papers: Mapping[str, Paper]) -> str:
+    """Deletes the records that a finished run replaces.
+
+    Returns:
+        A line with the run's metric, its time and the verdicts of its tables.
+    """
+    delete_replaced_records(run, outcome.job)
+    items = {(cell.paper, cell.item) for cell in run.cells}
     rows = [
         row
         for row in ledger(papers, read.load(write.RESULTS)[0])
-        if any(name.startswith(f"{row.paper.key} {row.item.name}: ") for name in todo.names)
+        if (row.paper.key, row.item.name) in items
     ]
     metric = rows[0].item.metric if rows else "accuracy"
     value = Workdir(outcome.job.workdir).read("result.json")["metrics"].get(metric)
-    said = f"{metric} {measured(value)} " if value else ""
+    number = f"{metric} {measured(value)} " if value else ""
     verdicts = {f"{row.item.name}: {row.verdict}" for row in rows if row.verdict != NOT_RUN}
-    return "; ".join([f"{said}in {duration(outcome.seconds)}", *sorted(verdicts)])
+    return "; ".join([f"{number}in {duration(outcome.seconds)}", *sorted(verdicts)])
 
 
-def replace(todo: Todo, job: Job) -> None:
-    """Removes the records that this one makes superfluous: fewer seeds, or a config of the past."""
-    held = Workdir(job.workdir).read("config.json")
-    mine = write.record_file(held["config"], held["config_hash"])
-    for record in todo.replaces:
-        old = write.record_file(record.config, record.config_hash)
-        if old != mine and mine.exists():
+def delete_replaced_records(run: PlannedRun, job: Job) -> None:
+    """Deletes records of the same cell with fewer seeds or of an earlier config."""
+    saved = Workdir(job.workdir).read("config.json")
+    new_record = write.record_file(saved["config"], saved["config_hash"])
+    for record in run.replaces:
+        old_record = write.record_file(record.config, record.config_hash)
+        if old_record != new_record and new_record.exists():
             for suffix in write.SUFFIXES:
-                write.companion(old, suffix).unlink(missing_ok=True)
-            print(f"  replaces {old.name}")
+                write.companion(old_record, suffix).unlink(missing_ok=True)
+            print(f"  replaces {old_record.name}")

@@ -20,8 +20,8 @@ from experiments.ledger.ledger import Row, config_string, ledger
 from experiments.ledger.record import Record
 from experiments.schedule import executors, launch, show_plan
 from experiments.schedule.jobs import Job
-from experiments.schedule.planning import Wanted
-from experiments.schedule.running import check_budget, rest, run_all, together
+from experiments.schedule.planning import PaperItem
+from experiments.schedule.running import check_budget, parallel_seconds, remaining_seconds, run_all
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
 from jaxformer.io.atomic_files import write_atomically
@@ -44,7 +44,7 @@ class Repeat(NamedTuple):
 
 def main(
     asked: Namespace,
-    wanted: list[Wanted],
+    wanted: list[PaperItem],
     records: list[Record],
     papers: Mapping[str, Paper],
     estimate: Callable[[Any], float],
@@ -55,23 +55,23 @@ def main(
     rows = [r for r in ledger(papers, records) if (r.paper.key, r.item.name) in names]
     repeats = planned(rows, asked.scale, asked.seeds, out, estimate)
     queue = {one.job.workdir: one.job for one in repeats if not one.job.is_finished()}
-    jobs = sorted(queue.values(), key=lambda job: (not job.is_started(), rest(job)))
+    jobs = sorted(queue.values(), key=lambda job: (not job.is_started(), remaining_seconds(job)))
     if asked.status:
-        executors.show_status([one.job for one in repeats], out)
+        executors.print_status([one.job for one in repeats], out)
         return 0
-    places, launcher = executors.asked_for(asked, out)
+    places, launcher = executors.executor_from_flags(asked, out)
     if launcher and not math.isinf(asked.budget):
         raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
     if jobs:
         check_budget(asked.budget, jobs)
     if asked.dry_run:
-        show_plan.queue(jobs, asked.budget)
+        show_plan.print_queue(jobs, asked.budget)
         return 0
     code = 0
     if jobs:
-        total = duration(together(jobs, len(places)))
+        total = duration(parallel_seconds(jobs, len(places)))
         print(f"runs to make again: {len(jobs)}, about {total}, in {out}", flush=True)
-        code = run_all(jobs, places, asked.budget, launch=launcher)
+        code = run_all(jobs, places, asked.budget, make_executor=launcher)
     compare(repeats, out)
     return code
 
@@ -103,13 +103,13 @@ def planned(
         for name, record in row.records.items():
             cell, recorded = row.item.cells[name], record.arguments["scale"]
             text, overrides = config_string(cell, scale or recorded), dict(cell.overrides)
-            config: Any = flags.configured(text, overrides)
+            config: Any = flags.load_with_overrides(text, overrides)
             n = seeds or (len(record.seeds) if scale in ("", recorded) else 0)
-            if n and recipes.uses_seeds(config) and n != flags.plain(config)["n_seeds"]:
+            if n and recipes.uses_seeds(config) and n != flags.to_dict(config)["n_seeds"]:
                 overrides["n_seeds"] = str(n)
-                config = flags.configured(text, overrides)
+                config = flags.load_with_overrides(text, overrides)
             label = f"{row.paper.key} {row.item.name}: {name}"
-            job = launch.job(label, text, overrides, out, seconds=estimate(config))
+            job = launch.make_job(label, text, overrides, out, seconds=estimate(config))
             found.append(Repeat(row, name, job))
     if not found:
         items = ", ".join(f"{row.paper.key} {row.item.name}" for row in rows[:4])

@@ -1,8 +1,8 @@
-"""Runs jobs, each announced with its time, until all have ended or the budget is used up.
+"""Runs jobs with an executor and prints their estimated times, progress and failures.
 
 run 2 of 4: Standard: about 15 s; then 30 s more
   Standard: 12 s
-ran 3 of 4 in 40 s; 1 left, about 15 s: the same command goes on.
+ran 3 of 4 in 40 s; 1 left, about 15 s. Run the same command again: it resumes.
 failed: MixiT: the field x must be 1, got 2. (runs/mixit.log)
 """
 
@@ -10,107 +10,122 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from experiments.schedule.devices import Place
-from experiments.schedule.jobs import Job, Outcome
-from experiments.schedule.launch import Launcher
+from experiments.schedule.devices import Slot
+from experiments.schedule.jobs import Executor, Job, Outcome
+from experiments.schedule.launch import LocalExecutor
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
 
-SPENT = ".spent"  # in the folder of a run that was stopped and must begin anew: the seconds it took
-TRUST = 60.0  # seconds that ran as estimated, so that one short run does not upset all others
+SPENT_FILE = ".spent"  # in the folder of a stopped run that cannot resume: the seconds it took
+# The correction of estimates starts as if this time had run as estimated. One short run then
+# hardly changes the estimates of the others.
+PRIOR_SECONDS = 60.0
+RECORDING_SECONDS = 10.0  # to record a finished run
+RESUME_HINT = "Run the same command again: it resumes."
 
 
 def run_all(
     jobs: Sequence[Job],
-    places: Sequence[Place] | int = 1,
+    slots: Sequence[Slot] | int = 1,
     budget: float = math.inf,
-    ended: Callable[[Outcome], str] = lambda outcome: (
+    describe_success: Callable[[Outcome], str] = lambda outcome: (
         f"{outcome.job.name}: {duration(outcome.seconds)}"
     ),
-    launch: Callable[..., Launcher] | None = None,
+    make_executor: Callable[..., Executor] | None = None,
 ) -> int:
-    """The exit code: 0, 1 if a job failed, 128 + the signal that stopped it.
+    """Runs jobs until all have ended or the time budget is used up.
 
-    The next job is the first that the rest of the budget allows. `ended` says what came of one that
-    succeeded. `launch(places, deadline)` runs them, in processes of this machine unless it is said.
+    The next job is always the first that the rest of the budget allows.
+
+    Args:
+        jobs: the jobs, in the order in which they should start.
+        slots: the slots, or their number on a CPU.
+        budget: seconds.
+        describe_success: a function that returns the line to print for a successful job.
+        make_executor: a function of (slots, deadline); None is `LocalExecutor`.
+
+    Returns:
+        The exit code: 0, 1 if a job failed, or 128 + the signal that stopped the executor.
     """
-    processes = places if isinstance(places, int) else len(places)
+    n_slots = slots if isinstance(slots, int) else len(slots)
     left, stopped, failed, began = list(jobs), [], [], time.monotonic()
-    estimated = actual = TRUST
+    estimated = actual = PRIOR_SECONDS
 
-    def seconds(*some: Job) -> float:
-        """What they take, corrected by what the runs so far took beside their estimates."""
-        return sum(map(rest, some)) * actual / estimated
+    def corrected_seconds(*some: Job) -> float:
+        """Returns the remaining time, scaled by the error of the estimates so far."""
+        return sum(map(remaining_seconds, some)) * actual / estimated
 
-    def announced() -> Iterator[Job]:
+    def next_jobs() -> Iterator[Job]:
         while True:
             spare = budget - (time.monotonic() - began)
-            job = next((job for job in left if seconds(job) <= spare), None)
+            job = next((job for job in left if corrected_seconds(job) <= spare), None)
             if job is None:
                 return
             left.remove(job)
-            goes_on = "goes on, " if job.resumes and job.is_started() and not job.anew else ""
-            then = f"; then {duration(seconds(*left) / processes)} more" if left else ""
+            will_resume = job.resumes and job.is_started() and not job.restart
+            then = f"; then {duration(corrected_seconds(*left) / n_slots)} more" if left else ""
             print(
-                f"run {len(jobs) - len(left)} of {len(jobs)}: {job.name}: {goes_on}about "
-                f"{duration(seconds(job))}{then}",
+                f"run {len(jobs) - len(left)} of {len(jobs)}: {job.name}: "
+                f"{'resumes, ' * will_resume}about {duration(corrected_seconds(job))}{then}",
                 flush=True,
             )
             yield job
 
     if not jobs:
         return 0
-    with (launch or Launcher)(places, began + budget) as launcher:
-        for outcome in launcher.run(announced()):
-            if outcome.elsewhere:
+    with (make_executor or LocalExecutor)(slots, began + budget) as executor:
+        for outcome in executor.run(next_jobs()):
+            if outcome.by_other_launcher:
                 stopped += [outcome.job] * bool(outcome.code)
                 print(f"  {outcome.job.name}: {outcome.message}", flush=True)
             elif outcome.code == 0:
                 estimated, actual = estimated + outcome.job.seconds, actual + outcome.seconds
-                print(f"  {ended(outcome)}", flush=True)
+                print(f"  {describe_success(outcome)}", flush=True)
             elif outcome.stopped:
                 stopped.append(outcome.job)
-                print(f"  {outcome.job.name}: {_stopped(outcome)}", flush=True)
+                print(f"  {outcome.job.name}: {_record_stop(outcome)}", flush=True)
             else:
                 failed.append(outcome)
                 print(f"  {outcome.job.name} failed: {outcome.message}", flush=True)
     left += stopped
-    spent, done = duration(time.monotonic() - began), len(jobs) - len(left) - len(failed)
-    more = f"; {len(left)} left, about {duration(seconds(*left) / processes)}: " if left else "."
-    print(f"ran {done} of {len(jobs)} in {spent}{more}{'the same command goes on.' * bool(left)}")
+    elapsed, done = duration(time.monotonic() - began), len(jobs) - len(left) - len(failed)
+    rest = ""
+    if left:
+        rest = f"; {len(left)} left, about {duration(corrected_seconds(*left) / n_slots)}"
+    print(f"ran {done} of {len(jobs)} in {elapsed}{rest}.{f' {RESUME_HINT}' * bool(left)}")
     for outcome in failed:
         print(f"failed: {outcome.job.name}: {outcome.message} ({outcome.job.log()})")
-    return 128 + launcher.signal if launcher.signal else 1 if failed else 0
+    return 128 + executor.signal if executor.signal else 1 if failed else 0
 
 
 def check_budget(
     budget: float, jobs: Sequence[Job], name: Callable[[Job], str] = lambda job: job.name
 ) -> None:
-    """Raises if the budget, in seconds, is too small for any of the jobs."""
-    cheapest = min(jobs, key=rest)
-    if budget < rest(cheapest):
+    """Raises UserError if the budget, in seconds, is too small for any of the jobs."""
+    cheapest = min(jobs, key=remaining_seconds)
+    if budget < remaining_seconds(cheapest):
         raise UserError(
             f"a budget of {duration(budget)} is too small: the cheapest of {len(jobs)} runs, "
-            f"{name(cheapest)}, takes about {duration(rest(cheapest))}."
+            f"{name(cheapest)}, takes about {duration(remaining_seconds(cheapest))}."
         )
 
 
-def together(jobs: Sequence[Job], places: int) -> float:
-    """Seconds that they still take, so many at a time: at least those of the longest."""
-    times = [rest(job) for job in jobs]
-    return max(sum(times) / places, *times, 0.0)
+def parallel_seconds(jobs: Sequence[Job], n_slots: int) -> float:
+    """Returns a lower bound of the seconds that jobs take in parallel slots."""
+    times = [remaining_seconds(job) for job in jobs]
+    return max(sum(times) / n_slots, *times, 0.0)
 
 
-def rest(job: Job) -> float:
-    """Seconds that a job still takes, by its own rows if it was interrupted."""
-    if job.anew:
+def remaining_seconds(job: Job) -> float:
+    """Returns the seconds that a job still takes, from its rows if it was interrupted."""
+    if job.restart:
         return job.seconds
     if job.is_finished():
-        return min(job.seconds, 10.0)  # only the record is missing
-    if (job.workdir / SPENT).exists():
-        return max(job.seconds, 2 * float((job.workdir / SPENT).read_text()))
+        return min(job.seconds, RECORDING_SECONDS)
+    if (job.workdir / SPENT_FILE).exists():
+        return max(job.seconds, 2 * float((job.workdir / SPENT_FILE).read_text()))
     steps = [row["step"] for row in Workdir(job.workdir).rows()]
     if not steps:
         return job.seconds
@@ -118,10 +133,11 @@ def rest(job: Job) -> float:
     return job.seconds * max(1 - max(steps) / total, 0.1)
 
 
-def _stopped(outcome: Outcome) -> str:
+def _record_stop(outcome: Outcome) -> str:
+    """Stores the time of a stopped run that cannot resume; returns the line to print."""
     job = outcome.job
     if job.resumes:
-        return "stopped; the next start goes on with it"
+        return "stopped; the next start resumes it"
     if job.is_started():
-        write_atomically(job.workdir / SPENT, f"{outcome.seconds:.0f}".encode())
-    return "stopped; the next start begins it anew: it cannot be saved"
+        write_atomically(job.workdir / SPENT_FILE, f"{outcome.seconds:.0f}".encode())
+    return "stopped; the next start runs it from the beginning: its recipe saves no checkpoint"

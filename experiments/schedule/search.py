@@ -1,14 +1,14 @@
-"""A search in place of a grid that is too large: Optuna proposes, runs answer.
+"""Hyperparameter search with Optuna, for spaces that are too large for a grid.
 
     --search=tpe --trials=50        or --search=random
     --grid FIELD=A,B                choices; {A,B} in --config are choices too
-    --range FIELD=LOW:HIGH          numbers between; whole ones if both are, LOW:HIGH:log evenly
-                                    over the powers of ten
+    --range FIELD=LOW:HIGH          numbers between the bounds; integers if both bounds are.
+                                    LOW:HIGH:log samples uniformly in the logarithm
 
-What is maximised is the validation accuracy, averaged over the seeds. A run whose members all
-diverge counts as pruned; one that reaches its target ends there (train.target). The study lies in
-ROOT/search.journal: the same command goes on with it, and with the runs that were interrupted, and
-several launchers may share it.
+The objective is the validation accuracy, averaged over seeds. A run whose members all diverge
+counts as pruned. A run that reaches its target (train.target) ends there. The study is stored in
+ROOT/search.journal. Run the same command again: it resumes the study and its interrupted runs.
+Several launchers may share a study.
 """
 
 import math
@@ -19,224 +19,231 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.schedule import sweep_table
-from experiments.schedule.devices import Place
-from experiments.schedule.grids import Run, braces
-from experiments.schedule.jobs import Job, Outcome, settings
-from experiments.schedule.launch import Launcher
+from experiments.schedule.devices import Slot
+from experiments.schedule.grids import RATE, Run, expand_braces, split_joined_fields
+from experiments.schedule.jobs import Job, Outcome, config_dict
+from experiments.schedule.launch import LocalExecutor
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.core.text_format import duration
 
 JOURNAL = "search.journal"
 SAMPLERS = ("tpe", "random")
-DIVERGED = "the loss was not finite"  # how the error of a run begins that diverged
-CONFIG = "config"  # the parameter for the braces of --config
+DIVERGED_MESSAGE = "the loss was not finite"  # the beginning of the error of a diverged run
+CONFIG = "config"  # the Optuna parameter for the braces of --config
 
 
 class Range(NamedTuple):
-    """Numbers between two bounds."""
+    """An interval of numbers."""
 
     low: float
     high: float
-    whole: bool
-    log: bool
+    is_integer: bool
+    is_log: bool
 
 
-Space = dict[str, "Range | list[str]"]
+Choice = Range | list[str]
+Space = dict[str, Choice]
 
 
-def ranges(words: Sequence[str]) -> dict[str, Range]:
-    """{"model.layers": Range} of ["model.layers=1:4"]."""
-    found = {}
-    for word in words:
-        field, _, text = word.partition("=")
-        parts = text.split(":")
-        if field in found:
+def parse_ranges(arguments: Sequence[str]) -> dict[str, Range]:
+    """Returns {"model.layers": Range(1, 4, ..)} for ["model.layers=1:4"]."""
+    ranges = {}
+    for argument in arguments:
+        field, _, text = argument.partition("=")
+        low_text, _, high_text = text.partition(":")
+        high_text, _, suffix = high_text.partition(":")
+        if field in ranges:
             raise UserError(f"--range {field} is given twice.")
         try:
-            low, high = map(float, parts[:2])
+            low, high = float(low_text), float(high_text)
         except ValueError:
             low, high = math.nan, math.nan
-        is_log = parts[2:] == ["log"]
-        if not (field and low < high and math.isfinite(high - low)) or parts[2:] not in (
-            [],
-            ["log"],
-        ):
+        is_interval = low < high and math.isfinite(high - low)
+        if not (field and is_interval and suffix in ("", "log")) or text.endswith(":"):
             raise UserError(
-                f"--range must be FIELD=LOW:HIGH or FIELD=LOW:HIGH:log, got {word!r:.200}."
+                f"--range must be FIELD=LOW:HIGH or FIELD=LOW:HIGH:log, got {argument!r:.200}."
             )
-        if is_log and low <= 0:
+        if suffix and low <= 0:
             raise UserError(f"--range {field} is logarithmic, so LOW must be above 0, got {low:g}.")
-        whole = all(re.fullmatch(r"-?\d+", part) for part in parts[:2])
-        found[field] = Range(low, high, whole, is_log)
-    return found
+        is_integer = all(re.fullmatch(r"-?\d+", bound) for bound in (low_text, high_text))
+        ranges[field] = Range(low, high, is_integer, bool(suffix))
+    return ranges
 
 
-def space(config: str, grid: Mapping[str, Sequence[str]], asked: Namespace) -> Space:
-    """What Optuna may choose from."""
-    found: Space = {field: list(values) for field, values in grid.items()}
-    for field, between in ranges(asked.range).items():
-        if field in found:
+def search_space(config: str, grid: Mapping[str, Sequence[str]], args: Namespace) -> Space:
+    """Returns the search space of the flags --config, --grid and --range."""
+    space: Space = {field: list(values) for field, values in grid.items()}
+    for field, bounds in parse_ranges(args.range).items():
+        if field in space:
             raise UserError(f"{field} has a --grid and a --range; give one.")
-        found[field] = between
-    configs = braces(config)
+        space[field] = bounds
+    configs = expand_braces(config)
     if configs[1:]:
-        found[CONFIG] = configs
-    if not found:
+        space[CONFIG] = configs
+    if not space:
         raise UserError("nothing to search: give --range FIELD=LOW:HIGH or --grid FIELD=A,B.")
-    return found
+    return space
 
 
-def run_of(config: str, chosen: Mapping[str, Any], fields: Mapping[str, str]) -> Run:
-    """The run that a proposal stands for."""
-    varied = {}
-    for field, value in chosen.items():
+def run_of_params(config: str, params: Mapping[str, Any], fields: Mapping[str, str]) -> Run:
+    """Returns the run of a trial's parameters."""
+    varied: dict[str, str] = {}
+    for field, value in params.items():
         if field != CONFIG:
             text = f"{value:.6g}" if isinstance(value, float) else str(value)
-            names = field.split("+")
-            parts = text.split("+") if names[1:] else [text]
-            if len(names) != len(parts):
-                raise UserError(
-                    f"--grid {field} needs {len(names)} numbers joined by +, got {text!r}."
-                )
-            varied |= dict(zip(names, parts))
-    rate = {name: f"{text}," for name, text in varied.items() if name == "optim.learning_rate"}
-    return Run(str(chosen.get(CONFIG, braces(config)[0])), {**fields, **varied, **rate}, varied)
+            varied |= split_joined_fields(field, text)
+    rate = {RATE: f"{varied[RATE]},"} if RATE in varied else {}
+    chosen_config = str(params.get(CONFIG, expand_braces(config)[0]))
+    return Run(chosen_config, {**fields, **varied, **rate}, varied)
 
 
 class Search:
-    """A study of Optuna and the runs that it asked for."""
+    """An Optuna study and its runs.
 
-    def __init__(self, asked: Namespace, config: str, space: Space, fields: Mapping[str, str]):
-        self.optuna = _optuna()
-        self.trials, self.config, self.fields, self.space = asked.trials, config, fields, space
-        asked.workdir.mkdir(parents=True, exist_ok=True)
+    Args:
+        args: the flags --search, --trials and --workdir.
+        config: "FILE:ARGUMENTS" with choices in braces.
+        space: the search space.
+        fields: overrides that all runs share.
+    """
+
+    def __init__(self, args: Namespace, config: str, space: Space, fields: Mapping[str, str]):
+        self.optuna = _import_optuna()
+        self.trials, self.config, self.fields, self.space = args.trials, config, fields, space
+        args.workdir.mkdir(parents=True, exist_ok=True)
         storages = self.optuna.storages
-        backend = storages.journal.JournalFileBackend(str(asked.workdir / JOURNAL))
+        backend = storages.journal.JournalFileBackend(str(args.workdir / JOURNAL))
         self.study = self.optuna.create_study(
             study_name="search",
             storage=storages.JournalStorage(backend),
             direction="maximize",
             load_if_exists=True,
         )
-        # Another seed at every start: the same one would propose the same again.
+        # With the same seed at every start the sampler would propose the same trials again.
         seed = len(self.study.trials)
         samplers = self.optuna.samplers
         self.study.sampler = (
             samplers.RandomSampler(seed=seed)
-            if asked.search == "random"
+            if args.search == "random"
             else samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
         )
-        said = {name: str(value) for name, value in {**space, "config of all": config}.items()}
-        if self.study.user_attrs.get("space", said) != said:
-            raise UserError(f"{asked.workdir} holds another search; give another --workdir.")
-        self.study.set_user_attr("space", said)
-        self.numbers: dict[Path, list[int]] = {}  # the trials of a run's folder
+        description = {name: str(choice) for name, choice in space.items()}
+        description["config of all"] = config
+        if self.study.user_attrs.get("space", description) != description:
+            raise UserError(f"{args.workdir} holds another search; give another --workdir.")
+        self.study.set_user_attr("space", description)
+        self.trials_of_folder: dict[Path, list[int]] = {}
 
-    def left(self) -> int:
-        """How many trials are still to be proposed."""
-        state, trials = self.optuna.trial.TrialState, self.study.get_trials(deepcopy=False)
-        # A launcher that dies while it asks leaves a trial without all of its parameters.
-        halves = [t for t in trials if t.state == state.RUNNING and len(t.params) < len(self.space)]
-        return self.trials - len(trials) + len(halves)  # one that failed counts too
+    def remaining_trials(self) -> int:
+        """Returns the number of trials still to propose; failed trials count as proposed."""
+        running = self.optuna.trial.TrialState.RUNNING
+        trials = self.study.get_trials(deepcopy=False)
+        # A launcher that dies during a proposal leaves a trial without all of its parameters.
+        partial = [t for t in trials if t.state == running and len(t.params) < len(self.space)]
+        return self.trials - len(trials) + len(partial)
 
-    def jobs(self, job: Callable[[Run], Job]) -> Iterator[Job]:
-        """Those that were interrupted, then proposals, each when a place is free for it."""
+    def jobs(self, job_of_run: Callable[[Run], Job]) -> Iterator[Job]:
+        """Yields the jobs of interrupted trials, then a proposal whenever a slot is free."""
         running = self.optuna.trial.TrialState.RUNNING
         for trial in self.study.get_trials(states=(running,)):
             if len(trial.params) == len(self.space):
-                yield self._taken(trial.number, trial.params, job)
-        while self.left() > 0:
+                yield self._job_of_trial(trial.number, trial.params, job_of_run)
+        while self.remaining_trials() > 0:
             trial = self.study.ask()
-            yield self._taken(
-                trial.number, {n: _chosen(trial, n, s) for n, s in self.space.items()}, job
-            )
+            params = {name: suggest(trial, name, choice) for name, choice in self.space.items()}
+            yield self._job_of_trial(trial.number, params, job_of_run)
 
-    def _taken(self, number: int, chosen: Mapping[str, Any], job: Callable[[Run], Job]) -> Job:
-        made = job(run_of(self.config, chosen, self.fields))
-        self.numbers.setdefault(made.workdir, []).append(number)
-        print(f"trial {number + 1} of {self.trials}: {made.name}", flush=True)
-        return made
+    def _job_of_trial(
+        self, number: int, params: Mapping[str, Any], job_of_run: Callable[[Run], Job]
+    ) -> Job:
+        job = job_of_run(run_of_params(self.config, params, self.fields))
+        self.trials_of_folder.setdefault(job.workdir, []).append(number)
+        print(f"trial {number + 1} of {self.trials}: {job.name}", flush=True)
+        return job
 
-    def tell(self, outcome: Outcome, run: Run) -> str:
-        """The value of the trials that asked for this run, or what became of it."""
-        state, value, said = self.optuna.trial.TrialState, None, outcome.message
+    def record_outcome(self, outcome: Outcome, run: Run) -> str:
+        """Reports the value of a run to its trials; returns a line with the value or the error."""
+        state, value, message = self.optuna.trial.TrialState, None, outcome.message
         if outcome.code == 0:
             rows = sweep_table.gather([(run, outcome.job)])
             best = max(rows, key=lambda row: row.goodness)
-            said = "pruned"
+            message = "pruned"
             if best.validation and math.isfinite(best.goodness):
                 value = best.goodness
                 time = duration(outcome.seconds)
-                said = f"validation {best.score} {best.validation.mean:.4g} in {time}"
+                message = f"validation {best.score} {best.validation.mean:.4g} in {time}"
         elif outcome.stopped:
-            return "stopped; the next start goes on with it"
-        pruned = outcome.code == 0 or DIVERGED in outcome.message
-        ended = state.COMPLETE if value is not None else state.PRUNED if pruned else state.FAIL
-        for number in self.numbers.pop(outcome.job.workdir, []):
-            self.study.tell(number, value, state=ended, skip_if_finished=True)
-        return said if ended != state.FAIL else f"failed: {said}"
+            return "stopped; the next start resumes it"
+        is_pruned = outcome.code == 0 or DIVERGED_MESSAGE in outcome.message
+        end = state.COMPLETE if value is not None else state.PRUNED if is_pruned else state.FAIL
+        for number in self.trials_of_folder.pop(outcome.job.workdir, []):
+            self.study.tell(number, value, state=end, skip_if_finished=True)
+        return message if end != state.FAIL else f"failed: {message}"
 
 
 def run_search(
-    search: Search, places: Sequence[Place], job: Callable[[Run], Job], runs: dict[Path, Run]
+    search: Search, slots: Sequence[Slot], job_of_run: Callable[[Run], Job], runs: dict[Path, Run]
 ) -> int:
-    """Runs all trials; `runs` is filled with the run of each folder. The exit code."""
+    """Runs all trials and fills `runs` with the run of each folder; returns the exit code."""
     failed = 0
 
-    def remembered(run: Run) -> Job:
-        made = job(run)
-        runs[made.workdir] = run
-        return made
+    def remember_run(run: Run) -> Job:
+        job = job_of_run(run)
+        runs[job.workdir] = run
+        return job
 
-    with Launcher(places) as launcher:
-        for outcome in launcher.run(search.jobs(remembered)):
-            said = search.tell(outcome, runs[outcome.job.workdir])
-            failed += said.startswith("failed: ")
-            print(f"  {outcome.job.name}: {said}", flush=True)
-    if launcher.signal:
-        print("the same command goes on with the search.")
-        return 128 + launcher.signal
+    with LocalExecutor(slots) as executor:
+        for outcome in executor.run(search.jobs(remember_run)):
+            message = search.record_outcome(outcome, runs[outcome.job.workdir])
+            failed += message.startswith("failed: ")
+            print(f"  {outcome.job.name}: {message}", flush=True)
+    if executor.signal:
+        print("Run the same command again: it resumes the search.")
+        return 128 + executor.signal
     return 1 if failed else 0
 
 
-def check(asked: Namespace, config: str, space: Space, fields: Mapping[str, str]) -> None:
-    """Raises if a run at the ends of the space cannot be built."""
-    check_choice("--search", asked.search, SAMPLERS)
-    if asked.executor != "local":
+def check(args: Namespace, config: str, space: Space, fields: Mapping[str, str]) -> None:
+    """Raises UserError if the configs at both ends of the space cannot be built."""
+    check_choice("--search", args.search, SAMPLERS)
+    if args.executor != "local":
         raise UserError(
             "--search proposes a run when another has ended, on this machine: leave out --executor."
         )
     for end in (0, -1):
-        chosen = {n: s[end] if isinstance(s, list) else _end(s, end) for n, s in space.items()}
-        run = run_of(config, chosen, fields)
-        settings(run.config, run.overrides)
-    _optuna()
+        params = {name: _end(choice, end) for name, choice in space.items()}
+        run = run_of_params(config, params, fields)
+        config_dict(run.config, run.overrides)
+    _import_optuna()
 
 
-def words(choice: Range | list[str]) -> str:
-    """ "1e-05 to 0.1, by powers" or "a, b"."""
+def describe_choice(choice: Choice) -> str:
+    """Returns "1e-05 to 0.1, logarithmic" or "a, b"."""
     if isinstance(choice, list):
         return ", ".join(choice)
-    return f"{choice.low:g} to {choice.high:g}" + ", by powers" * choice.log
+    return f"{choice.low:g} to {choice.high:g}" + ", logarithmic" * choice.is_log
 
 
-def _end(between: Range, end: int) -> float | int:
-    value = between.high if end else between.low
-    return int(value) if between.whole else value
+def suggest(trial: Any, field: str, choice: Choice) -> Any:
+    """Draws the value of a field from an Optuna trial."""
+    if isinstance(choice, list):
+        return trial.suggest_categorical(field, choice)
+    if choice.is_integer:
+        return trial.suggest_int(field, int(choice.low), int(choice.high), log=choice.is_log)
+    return trial.suggest_float(field, choice.low, choice.high, log=choice.is_log)
 
 
-def _optuna() -> Any:
+def _end(choice: Choice, end: int) -> Any:
+    if isinstance(choice, list):
+        return choice[end]
+    value = choice.high if end else choice.low
+    return int(value) if choice.is_integer else value
+
+
+def _import_optuna() -> Any:
     try:
         import optuna
     except ModuleNotFoundError:
         raise UserError("--search needs optuna: pip install 'jaxformer[search]'.") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
-
-
-def _chosen(trial: Any, field: str, said: Range | list[str]) -> Any:
-    if isinstance(said, list):
-        return trial.suggest_categorical(field, said)
-    if said.whole:
-        return trial.suggest_int(field, int(said.low), int(said.high), log=said.log)
-    return trial.suggest_float(field, said.low, said.high, log=said.log)

@@ -1,4 +1,4 @@
-"""The runs that go on now: a table that moves in a terminal, a line now and then in a pipe."""
+"""The display of running jobs: a live table in a terminal, an occasional line in a pipe."""
 
 import time
 from collections.abc import Sequence
@@ -9,39 +9,49 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.schedule.devices import Place
+from experiments.schedule.devices import Slot
 from experiments.schedule.jobs import Job
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.progress import Line
 
-SHOWN = 20  # runs at a time
+MAX_SHOWN_RUNS = 20
 
 
-class Shown(Protocol):
-    """A run that goes on."""
+class RunningJob(Protocol):
+    """A job, the time when it started, and its slot."""
 
     @property
     def job(self) -> Job: ...
     @property
     def began(self) -> float: ...
     @property
-    def place(self) -> Place: ...
+    def slot(self) -> Slot: ...
 
 
 class Board:
-    """Shows the running jobs; `clear` makes room for something that is to stay."""
+    """Shows the running jobs. Call `clear` before printing other lines."""
 
     def __init__(self) -> None:
         self.line = Line(live=0.5, printed=60.0)
-        self.line.printed = time.monotonic()  # in a pipe the first one is not due at once
+        self.line.printed = time.monotonic()  # in a pipe the first line is not due at once
         self.console = Console(stderr=True)
         self.live: Live | None = None
 
     def is_due(self) -> bool:
         return self.line.is_due()
 
-    def show(self, running: Sequence[Shown], free: int, aside: int, waiting: str = "") -> None:
-        if not running and not aside and not waiting:
+    def show(
+        self, running: Sequence[RunningJob], free: int, deferred: int, waiting: str = ""
+    ) -> None:
+        """Shows the running jobs and the counts of the others.
+
+        Args:
+            running: the jobs that run.
+            free: the number of free slots.
+            deferred: the number of jobs that other launchers run.
+            waiting: a phrase about jobs that wait in the queue of a cluster.
+        """
+        if not running and not deferred and not waiting:
             return
         if self.line.live and len(running) > 1 and not self.line.notebook:
             self.line.printed = time.monotonic()
@@ -49,13 +59,16 @@ class Board:
                 options = {"auto_refresh": False, "transient": True}
                 self.live = Live(console=self.console, **options)  # type: ignore[arg-type]
                 self.live.start()
-            self.live.update(table(running, free, aside, waiting), refresh=True)
+            self.live.update(table(running, free, deferred, waiting), refresh=True)
             return
-        said = [one_line(shown.job, shown.began) for shown in running[:SHOWN]]
-        others = [f"{len(running) - SHOWN} more"] * (len(running) > SHOWN)
-        others += [waiting] * bool(waiting)
-        others += [f"{aside} that another has"] * bool(aside)
-        self.line.show(f"  {' | '.join([*said, *others])}")
+        parts = [progress_line(run.job, run.began) for run in running[:MAX_SHOWN_RUNS]]
+        if len(running) > MAX_SHOWN_RUNS:
+            parts.append(f"{len(running) - MAX_SHOWN_RUNS} more")
+        if waiting:
+            parts.append(waiting)
+        if deferred:
+            parts.append(f"{deferred} in other launchers")
+        self.line.show(f"  {' | '.join(parts)}")
 
     def clear(self) -> None:
         if self.live is not None:
@@ -64,24 +77,29 @@ class Board:
         self.line.clear()
 
 
-def table(running: Sequence[Shown], free: int, aside: int, waiting: str = "") -> Group:
-    """A row for each run: where, for how long, how far."""
-    rows = Table("place", "run", "for", "step", box=None, pad_edge=False)
-    for shown in sorted(running, key=lambda shown: shown.began)[:SHOWN]:
-        steps = shown.job.steps()
-        far = f"{steps[0]} of {steps[1]}" if steps else "-"
-        rows.add_row(escape(shown.place.name), escape(shown.job.name), spent(shown.began), far)
-    counted = [f"{len(running)} run", f"{free} places free" * bool(free)]
-    counted.append(waiting)
-    counted.append(f"another has {aside}" * bool(aside))
-    return Group(rows, ", ".join(filter(None, counted)))
+def table(running: Sequence[RunningJob], free: int, deferred: int, waiting: str = "") -> Group:
+    """Returns a table with the slot, time and step of each run, and a line of counts."""
+    rows = Table("slot", "run", "time", "step", box=None, pad_edge=False)
+    for run in sorted(running, key=lambda run: run.began)[:MAX_SHOWN_RUNS]:
+        rows.add_row(
+            escape(run.slot.name), escape(run.job.name), elapsed(run.began), step_text(run.job)
+        )
+    counts = [f"{len(running)} running", f"{free} slots free" * bool(free), waiting]
+    counts.append(f"{deferred} in other launchers" * bool(deferred))
+    return Group(rows, ", ".join(filter(None, counts)))
 
 
-def one_line(job: Job, began: float) -> str:
-    """For how long it runs, and how far it says it is."""
-    steps = job.steps()
-    return f"{job.name}: {spent(began)}" + (f", step {steps[0]} of {steps[1]}" if steps else "")
+def step_text(job: Job) -> str:
+    """Returns "3 of 9" for a run at step 3 of 9, or "-" if its log has no step."""
+    progress = job.progress()
+    return f"{progress[0]} of {progress[1]}" if progress else "-"
 
 
-def spent(began: float) -> str:
+def progress_line(job: Job, began: float) -> str:
+    """Returns "NAME: 12 s, step 3 of 9"."""
+    step = f", step {step_text(job)}" if job.progress() else ""
+    return f"{job.name}: {elapsed(began)}{step}"
+
+
+def elapsed(began: float) -> str:
     return duration(time.monotonic() - began)

@@ -246,7 +246,7 @@ def _variant(record: Record) -> str:
 
 
 def _title(record: Record) -> str:
-    changed = ", ".join(f"{n} = {flags.spelled(v)}" for n, v in record.overrides.items())
+    changed = ", ".join(f"{n} = {flags.format_value(v)}" for n, v in record.overrides.items())
     parts = [record.config["name"], record.scale, record.arguments.get("preset", ""), changed]
     return plain(", ".join(filter(None, parts)))
 

@@ -84,9 +84,9 @@ def png() -> bytes:
 
 def record(cell: Cell, mean: float, sem: float = 0.001, metric: str = "accuracy", **changed):
     """A record of a cell at small scale, as it lies in results/."""
-    config = flags.configured(config_string(cell, "small"), cell.overrides)
+    config = flags.load_with_overrides(config_string(cell, "small"), cell.overrides)
     overrides = {name: flags.override(config, name, text) for name, text in cell.overrides.items()}
-    plain = flags.plain(config)
+    plain = flags.to_dict(config)
     return {
         "schema": SCHEMA,
         "config": plain,

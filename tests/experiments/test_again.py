@@ -41,7 +41,7 @@ class Launcher(pretended.Launcher):
     def run(self, jobs):
         for job in jobs:
             assert not job.record
-            config = launch.settings(job.config, job.overrides)
+            config = launch.config_dict(job.config, job.overrides)
             arguments, folder = config["arguments"], Workdir(job.workdir)
             folder.path.mkdir(parents=True)
             said = {"config": config, "config_hash": config_hash(build.config_identity(config))}
@@ -62,7 +62,7 @@ def command(tmp_path, monkeypatch, capsys):
     """command(words) -> (exit code, what it printed); results/ has three of the four runs."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(running, "Launcher", Launcher)
+    monkeypatch.setattr(running, "LocalExecutor", Launcher)
     for cell, (name, found) in zip((A, B, C), RECORDED.items(), strict=True):
         changed = {"versions": {"jax": "0.9.0"}} if name == "mixit" else {}
         write_json(tmp_path / f"results/{name}.json", made(cell, found, "small", **changed))

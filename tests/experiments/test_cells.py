@@ -18,7 +18,7 @@ SHORT = ("--config.train.steps=40", "--config.optim.warmup=5", "--config.train.e
 
 CELLS = [
     cell
-    for file in flags.known_configs()
+    for file in flags.config_files()
     for cell in cells(file, scale=("tiny",), preset=("paper",))
 ]
 

@@ -25,7 +25,7 @@ def test_every_paper_has_one_headline_of_configs_that_exist(tmp_path):
     for headline in HEADLINES:
         assert headline.item in [item.name for item in PAPERS[headline.paper].items]
         for name, part in headline.parts.items():
-            launch.job(name, part.config, part.overrides, tmp_path)
+            launch.make_job(name, part.config, part.overrides, tmp_path)
     assert sum(map(Headline.seconds, HEADLINES)) < 250  # of 300, the page needs some
 
 
@@ -156,7 +156,7 @@ class FakeLauncher(pretended.Launcher):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(running, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
     monkeypatch.setattr(demo, "REPORT", (sys.executable, "-c", PAGE))
 
     def command(page=PAGE, **launcher):
@@ -201,7 +201,7 @@ def test_a_page_that_fails_says_so_and_the_sentences_stand(command):
 
 def test_an_interrupted_demo_says_how_to_go_on(command):
     code, out = command(stopping=True)
-    assert code == 130 and "the same command goes on" in out
+    assert code == 130 and "Run the same command again: it resumes" in out
     code, out = command()
     assert code == 0 and "2 runs" in out
 
@@ -210,7 +210,7 @@ def test_an_interrupted_demo_says_how_to_go_on(command):
 def test_a_sentence_breaks_between_words_in_any_terminal(columns, monkeypatch):
     text = "the posterior of block_0/attn/weights is well-mixed and lies at 0.97 ± 0.01. " * 3
     monkeypatch.setenv("COLUMNS", str(columns))
-    lines = demo.told(text).splitlines()
+    lines = demo.indented(text).splitlines()
     assert " ".join(lines).split() == text.split() and len(lines) > 2
     assert all(line.startswith("  ") and len(line) < columns for line in lines)
 
@@ -218,10 +218,10 @@ def test_a_sentence_breaks_between_words_in_any_terminal(columns, monkeypatch):
 def test_a_part_with_changed_settings_says_so():
     headline = next(headline for headline in HEADLINES if headline.paper == "associations")
     jobs = {
-        name: launch.job(name, p.config, p.overrides, Path("nowhere"))
+        name: launch.make_job(name, p.config, p.overrides, Path("nowhere"))
         for name, p in headline.parts.items()
     }
-    assert demo.made(headline, jobs) == "scale tiny; 9 settings differ from it"
+    assert demo.provenance(headline, jobs) == "scale tiny; 9 settings differ from it"
 
 
 def test_wrong_words(capsys):

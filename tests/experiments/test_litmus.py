@@ -147,7 +147,7 @@ class FakeLauncher(pretended.Launcher):
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(running, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
     return FakeLauncher
 
 
@@ -168,7 +168,7 @@ def test_an_interrupted_test_goes_on(fake, tmp_path, capsys, monkeypatch):
     words = ["--task=hops", f"--workdir={tmp_path}", "--rates=1e-3,1e-2"]
     monkeypatch.setattr(fake, "stop_after", 1)
     assert litmus.main(words) == 128 + signal.SIGTERM
-    assert "the same command goes on" in capsys.readouterr().out
+    assert "Run the same command again: it resumes" in capsys.readouterr().out
     assert not (tmp_path / "litmus.json").exists()
     monkeypatch.setattr(fake, "stop_after", 9)
     assert litmus.main(words) == 0
@@ -177,8 +177,8 @@ def test_an_interrupted_test_goes_on(fake, tmp_path, capsys, monkeypatch):
 
 def test_rates_and_seeds_reach_every_model(fake, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    made, job = [], launch.job
-    monkeypatch.setattr(launch, "job", lambda *a, **more: made.append(a) or job(*a, **more))
+    made, job = [], launch.make_job
+    monkeypatch.setattr(launch, "make_job", lambda *a, **more: made.append(a) or job(*a, **more))
     assert litmus.main(["--task", "dyck", "--seeds", "5", "--rates", "1e-3,1e-2"]) == 0
     assert [label for label, *_ in made] == ["Standard", "Frozen-QK", "MixiT", "Random"]
     for _, _, overrides, root in made:
@@ -188,14 +188,14 @@ def test_rates_and_seeds_reach_every_model(fake, monkeypatch, tmp_path):
 
 def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
     """A new task and a new variant are not added to a second list."""
-    known = flags.tasks("mixit")
+    known = flags.training_configs("mixit")
     assert {"retrieval", "addition", "hops", "dyck", "memorization", "capacity"} <= {*known}
     assert not {"initialisation", "induction_head", "posterior", "sde_paths"} & {*known}
     (tmp_path / "own.py").write_text(OWN)
-    files = [*flags.known_configs(), str(tmp_path / "own.py")]
+    files = [*flags.config_files(), str(tmp_path / "own.py")]
     monkeypatch.setattr(flags, "known_configs", lambda: files)
     monkeypatch.setitem(common.VARIANTS, "mine", common.VARIANTS["standard"])
-    assert flags.tasks("mixit") == known | {"own": str(tmp_path / "own.py")}
+    assert flags.training_configs("mixit") == known | {"own": str(tmp_path / "own.py")}
     asked = Namespace(variants="standard,mixit,mine", scale="tiny", seeds=3, rates="")
     jobs = litmus.jobs_of(asked, str(tmp_path / "own.py"), tmp_path)
     assert [job.name for job in jobs.values()] == ["Standard", "MixiT", "Mine"]

@@ -33,7 +33,7 @@ class FakeLauncher(pretended.Launcher):
 
     def run(self, jobs):
         for job in jobs:
-            held = launch.settings(job.config, job.overrides)
+            held = launch.config_dict(job.config, job.overrides)
             workdir = Workdir(job.workdir)
             workdir.path.mkdir(parents=True, exist_ok=True)
             config = {
@@ -67,7 +67,7 @@ def command(tmp_path, monkeypatch, capsys):
     """command(words) -> (exit code, what it printed, the launcher's class)."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(running, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
 
     def command(*words, **launcher):
         for name in ("failing", "stopping", "spent"):
@@ -99,20 +99,20 @@ def test_a_run_that_fails_is_named_and_does_not_stop_the_others(command):
 
 def test_an_interrupted_run_is_the_first_of_the_next_start(command):
     code, text = command("--paper=one", stopping=("random",))
-    assert code == 130 and "stopped; the next start goes on with it" in text
+    assert code == 130 and "stopped; the next start resumes it" in text
     assert "ran 3 of 4" in text and "1 left" in text
     code, text = command("--paper=all")
     # A quarter of its steps, of four learning rates.
-    assert code == 0 and "run 1 of 2: one Table 10: d: goes on, about 53 s" in text
+    assert code == 0 and "run 1 of 2: one Table 10: d: resumes, about 53 s" in text
 
 
 def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(
     tmp_path, monkeypatch, capsys
 ):
     item = Item("Figure 5", "x.", {"f": Cell("configs/mixit/sde_paths.py")})
-    (todo,) = planning.todos([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
-    job = recording.job_of(todo, tmp_path)
-    assert not job.resumes and running.rest(job) == 20
+    (todo,) = planning.plan_runs([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
+    job = recording.job_of_run(todo, tmp_path)
+    assert not job.resumes and running.remaining_seconds(job) == 20
 
     class Stopping(FakeLauncher):
         def run(self, jobs):
@@ -121,10 +121,10 @@ def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(
             (only.workdir / "config.json").write_text("{}")
             yield Outcome(only, -signal.SIGTERM, 40.0, "")
 
-    monkeypatch.setattr(running, "Launcher", Stopping)
+    monkeypatch.setattr(running, "LocalExecutor", Stopping)
     assert running.run_all([job], budget=40.0) == 0
-    assert "stopped; the next start begins it anew" in capsys.readouterr().out
-    assert running.rest(job) == 80
+    assert "stopped; the next start runs it from the beginning" in capsys.readouterr().out
+    assert running.remaining_seconds(job) == 80
 
 
 def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
@@ -132,10 +132,10 @@ def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
 ):
     words = ("--paper=one", "--only=Table 10")
     command(*words)
-    for commit, said in (("0" * 40, "goes on, about 10 s"), ("1" * 40, "one Table 10: c: about")):
+    for commit, said in (("0" * 40, "resumes, about 10 s"), ("1" * 40, "one Table 10: c: about")):
         for file in (tmp_path / "results").iterdir():
             file.unlink()
-        monkeypatch.setattr(recording, "head", lambda commit=commit: commit)
+        monkeypatch.setattr(recording, "current_commit", lambda commit=commit: commit)
         code, text = command(*words)
         assert code == 0 and said in text and "ran 2 of 2" in text
 
@@ -177,7 +177,7 @@ def test_a_cluster_has_no_budget_of_this_machine(command):
 
 def test_list_and_dry_run_start_nothing(command, tmp_path):
     code, text = command("--paper=all", "--list")
-    assert code == 0 and "one Table 10: not run" in text and planning.ELSEWHERE in text
+    assert code == 0 and "one Table 10: not run" in text and planning.OTHER_SCALE in text
     code, text = command("--paper=all", "--dry-run", "--budget=5m")
     assert code == 0 and "would run 2 in about 4 min 24 s; 3 more do not fit" in text
     run = "python experiments/run.py --config=configs/mixit/retrieval.py:variant="
@@ -188,7 +188,7 @@ def test_list_and_dry_run_start_nothing(command, tmp_path):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "say --paper=NAME, one of one, two or all"),
+        ([], "give --paper=NAME, one of one, two or all"),
         (["--paper=on"], "unknown paper 'on'. Did you mean 'one'? The choices are: all, one, two"),
         (["--paper=one", "--only=Table 2"], "unknown table or figure 'Table 2'."),
         (["--paper=one", "--scale=smal"], "unknown scale 'smal'. Did you mean 'small'?"),
@@ -258,11 +258,11 @@ def test_an_interrupted_start_goes_on_and_ends_with_a_record(tmp_path, in_proces
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=60)
-    assert child.returncode == 130 and "stopped; the next start goes on with it" in out
+    assert child.returncode == 130 and "stopped; the next start resumes it" in out
     assert not (tmp_path / "results").exists()
     done = in_process(code)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "goes on, about" in done.stdout and "Table 1: held" in done.stdout
+    assert "resumes, about" in done.stdout and "Table 1: held" in done.stdout
     assert "resuming from step" in next(tmp_path.glob("runs/*.log")).read_text()
     (file,) = (tmp_path / "results").glob("*.json")
     assert json.loads(file.read_text())["seeds"] == [0, 1]

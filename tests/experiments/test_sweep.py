@@ -27,7 +27,7 @@ def test_braces_and_fields_multiply_and_learning_rates_do_not():
         ("nt=mixit", {"model.layers": "2"}),
         ("nt=mixit", {"model.layers": "4"}),
     ]
-    held = launch.settings(runs[0].config, runs[0].overrides)
+    held = launch.config_dict(runs[0].config, runs[0].overrides)
     assert held["optim"]["learning_rate"] == (1e-3, 3e-3)
     assert (held["seed"], held["n_seeds"], held["train"]["steps"]) == (5, 3, 9)
 
@@ -50,18 +50,18 @@ def test_fields_that_go_together_and_values_with_commas():
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_sweep_file_names_configs_and_fields_that_exist(file, tmp_path):
-    config, grid, fields = grids.read(str(file))
+    config, grid, fields = grids.read_file(str(file))
     runs = grids.expand(config, grid, fields)
     assert file.stem in "".join(file.read_text().splitlines()[:3])
     for run in (runs[0], runs[-1]):
-        launch.job("a", run.config, run.overrides, tmp_path)
+        launch.make_job("a", run.config, run.overrides, tmp_path)
 
 
 def test_table_7_has_the_published_sizes():
-    config, grid, fields = grids.read("configs/sweeps/table7_retrieval.toml")
+    config, grid, fields = grids.read_file("configs/sweeps/table7_retrieval.toml")
     runs = grids.expand(config, grid, fields)
     assert len(runs) == 4 * 3 * 2 * 4 * 3
-    held = launch.settings(runs[-1].config, runs[-1].overrides)
+    held = launch.config_dict(runs[-1].config, runs[-1].overrides)
     model = held["model"]
     assert (model["layers"], model["width"], model["mlp_width"]) == (8, 1024, 4096)
     assert (model["heads"], held["train"]["batch_size"]) == (64, 1024)
@@ -71,7 +71,7 @@ def test_table_7_has_the_published_sizes():
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "say --config=FILE:ARGUMENTS, or --file"),
+        ([], "give --config=FILE:ARGUMENTS, or --file"),
         (["--config=configs/mixit/hops.py:variant=mixit"], "nothing to sweep: give --grid"),
         ([f"--config={CONFIG}", "--grid=model.layers="], "has no values"),
         ([f"--config={CONFIG}", "--grid=model.layers"], "has no values"),
@@ -107,7 +107,7 @@ def test_wrong_sweep_files(text, message, tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(text)
     with pytest.raises(UserError, match=message):
-        grids.read(str(file))
+        grids.read_file(str(file))
 
 
 def member(seed, rate, validation, test, diverged_at=None):
@@ -129,7 +129,7 @@ def finished(workdir, members):
 def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, capsys):
     config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
     runs = grids.expand(config, {"model.layers": ["1", "2"]}, {})
-    jobs = [launch.job("j", run.config, run.overrides, tmp_path) for run in runs]
+    jobs = [launch.make_job("j", run.config, run.overrides, tmp_path) for run in runs]
     finished(
         jobs[0].workdir,
         [
@@ -162,7 +162,7 @@ def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, cap
 def test_where_a_loss_chose_the_lowest_is_the_best(tmp_path, capsys):
     config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
     (run,) = grids.expand(config, {}, {})
-    job = launch.job("j", run.config, run.overrides, tmp_path)
+    job = launch.make_job("j", run.config, run.overrides, tmp_path)
     chosen = [(1e-2, 0.3, 2.5), (1e-3, 0.2, 1.5), (1e-4, 0.1, None)]
     members = [
         member(0, rate, accuracy, accuracy) | {"chosen_by": "loss", "validation_loss": loss}
@@ -181,7 +181,7 @@ def test_where_a_loss_chose_the_lowest_is_the_best(tmp_path, capsys):
 def test_where_all_have_diverged_none_is_best(tmp_path):
     config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
     (run,) = grids.expand(config, {}, {})
-    job = launch.job("j", run.config, run.overrides, tmp_path)
+    job = launch.make_job("j", run.config, run.overrides, tmp_path)
     finished(job.workdir, [member(0, 1e-2, None, None, diverged_at=7)])
     (row,) = sweep_table.gather([(run, job)])
     assert row.diverged == 1 and not row.best
@@ -189,7 +189,7 @@ def test_where_all_have_diverged_none_is_best(tmp_path):
 
 def test_a_figure_has_rows_without_members(tmp_path):
     runs = grids.expand("configs/mixit/sde_paths.py:scale=tiny", {"figure.steps": ["4"]}, {})
-    job = launch.job("j", runs[0].config, runs[0].overrides, tmp_path)
+    job = launch.make_job("j", runs[0].config, runs[0].overrides, tmp_path)
     job.workdir.mkdir()
     metrics = {"ks": {"mean": 0.1, "sem": None, "n": 1}}
     result = {"config": {}, "seeds": [0], "members": [], "metrics": metrics}
@@ -221,7 +221,7 @@ class FakeLauncher(NamedTuple):
 
 
 def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(running, "Launcher", FakeLauncher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
     words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
     assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
     # Of each run 15 seconds for a seed of two layers, as the config says, and 12 to start.
@@ -239,11 +239,11 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path, monkeypatch, capsys):
         def run(self, jobs):
             yield Outcome(next(jobs), 128 + signal.SIGTERM, 1.0, "")
 
-    monkeypatch.setattr(running, "Launcher", lambda n, end: Stopped(n, end, signal.SIGINT))
+    monkeypatch.setattr(running, "LocalExecutor", lambda n, end: Stopped(n, end, signal.SIGINT))
     words = [f"--config={CONFIG}", f"--workdir={tmp_path}"]
     assert sweep.main(words) == 128 + signal.SIGINT
     out = capsys.readouterr().out
-    assert "ran 0 of 2 in 0 s; 2 left" in out and "the same command goes on" in out
+    assert "ran 0 of 2 in 0 s; 2 left" in out and "Run the same command again: it resumes" in out
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def inputs(monkeypatch) -> list[Input]:
             for around in AROUND.get(command, ([],)):
                 forms = with_flag(around, flag) if flag else with_word(around)
                 every += [Input(command, words) for words in forms]
-    for file in () if ONLY else flags.known_configs():
+    for file in () if ONLY else flags.config_files():
         config = f"--config={file}:scale=tiny"
         for field, old in flatten_config(flags.load_config(f"{file}:scale=tiny").to_dict()).items():
             words = [config, "--dry-run"]

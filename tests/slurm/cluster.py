@@ -23,7 +23,7 @@ from pathlib import Path
 from experiments.schedule import child
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
-PLACES = ":/usr/sbin:/sbin"  # where Debian has the daemons
+SLOTS = ":/usr/sbin:/sbin"  # where Debian has the daemons
 CONFIG = """
 ClusterName=pretended
 SlurmctldHost={host}(127.0.0.1)
@@ -65,7 +65,7 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 Preempt
 
 def missing() -> list[str]:
     """The programs that this machine lacks."""
-    path = os.environ.get("PATH", "") + PLACES
+    path = os.environ.get("PATH", "") + SLOTS
     return [name for name in PROGRAMS if shutil.which(name, path=path) is None]
 
 
@@ -90,7 +90,7 @@ class Cluster:
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)
         self.environment = os.environ | {
-            "PATH": os.environ.get("PATH", "") + PLACES,
+            "PATH": os.environ.get("PATH", "") + SLOTS,
             "SLURM_CONF": str(folder / "slurm.conf"),
         }
 
@@ -111,7 +111,7 @@ class Cluster:
         path = shutil.which(program, path=self.environment["PATH"])
         with open(self.folder / f"{key or program}.out", "ab") as out:
             self.daemons[key or program] = subprocess.Popen(
-                child.together([str(path), *words]),  # it ends with this process
+                child.tied_command([str(path), *words]),  # it ends with this process
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

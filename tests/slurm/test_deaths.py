@@ -44,13 +44,14 @@ import functools, sys
 from pathlib import Path
 from experiments.schedule import launch, running
 from experiments.schedule.jobs import Job
-from experiments.schedule.slurm import launcher
+from experiments.schedule.slurm import executor
 from experiments.schedule.slurm.options import Options
 launch.PROGRAM = (sys.executable, "-c", {program!r})
 root, partition, lengths = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 jobs = [Job(f"run {{i}}", n, {{}}, root / f"run-{{i}}") for i, n in enumerate(lengths)]
 options = Options(time="30m", signal=60, partition=partition, cpus=2)
-sys.exit(running.run_all(jobs, launch=functools.partial(launcher.SlurmLauncher, options, root)))
+make_executor = functools.partial(executor.SlurmExecutor, options, root)
+sys.exit(running.run_all(jobs, make_executor=make_executor))
 """
 
 

@@ -117,9 +117,9 @@ def test_a_batch_script_without_srun_runs_alone(python, cluster, tmp_path):
     "lines, message",
     [
         ("partition = 'mian'\n", "unknown partition 'mian'. Did you mean 'main'?"),
-        ("constraint = 'h100'\n", "Slurm does not take the jobs: Batch job submission failed: "),
-        ("[more]\nreservation = 'none'\n", "Slurm does not take the jobs: Batch job submission"),
-        ("[more]\nno-such-flag = '1'\n", "Slurm does not take the jobs: "),
+        ("constraint = 'h100'\n", "Slurm does not accept the jobs: Batch job submission failed: "),
+        ("[more]\nreservation = 'none'\n", "Slurm does not accept the jobs: Batch job submission"),
+        ("[more]\nno-such-flag = '1'\n", "Slurm does not accept the jobs: "),
     ],
 )
 def test_what_the_cluster_lacks_is_one_line(lines, message, python, options, tmp_path):
@@ -137,7 +137,7 @@ def test_a_full_queue_is_one_line(python, tmp_path, options):
         grid = "--grid=model.layers=1,2,3,4,5,6"
         words = [*tiny(), grid, f"--workdir={tmp_path}/sweep", "--executor=slurm", options()]
         code, said = python(SWEEP, *words)
-    assert code == 2 and "error: Slurm does not take the jobs: " in said, said
+    assert code == 2 and "error: Slurm does not accept the jobs: " in said, said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hides a folder from a process")
@@ -149,7 +149,7 @@ def test_a_folder_that_the_nodes_do_not_share_is_noticed(python, cluster, option
         cluster.daemons[name].wait()
     hidden = f"mount -t tmpfs none {room} && exec slurmd -D -N "
     for name in cluster.names:
-        words = child.together(["/usr/bin/unshare", "-m", "sh", "-c", hidden + name])
+        words = child.tied_command(["/usr/bin/unshare", "-m", "sh", "-c", hidden + name])
         cluster.daemons[name] = subprocess.Popen(words, env=cluster.environment)
     try:
         words = [*tiny(), "--grid=model.layers=1,2", f"--workdir={room}", "--executor=slurm"]

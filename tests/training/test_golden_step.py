@@ -33,7 +33,7 @@ MIXIT_SETTINGS = {"data.split": "redraw", "model.mixing_scale": "head"}
 def step_of(name):
     """Returns loss and norms of gradient, update and parameters after one step."""
     settings = MIXIT_SETTINGS if "/mixit/" in CONFIGS[name] else {}
-    setup = build.phases(flags.configured(CONFIGS[name], settings))[0].setup
+    setup = build.phases(flags.load_with_overrides(CONFIGS[name], settings))[0].setup
     before = setup.create()
     batch_at = setup.batch_at(jnp.zeros(1, jnp.uint32))
     after, metrics = jax.jit(lambda state: setup.step()(state, batch_at(0)))(before)

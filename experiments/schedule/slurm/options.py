@@ -1,12 +1,12 @@
-"""What a cluster is told of each run: a small TOML file, --slurm=FILE.
+"""Options of Slurm jobs, from a small TOML file: --slurm=FILE.
 
-    time = "2h"             # of one job; a longer run is saved in time, queued again and goes on
+    time = "2h"             # of one job; a longer run saves in time, is queued again and resumes
     partition = "gpu"
     gpus = 1                # for each run
     cpus = 8
 
-`Options` lists all fields with their defaults. The fields are those of sbatch; `more` takes what
-is missing here: more = { reservation = "deadline" }.
+`Options` lists all fields with their defaults. The fields are those of sbatch. `more` takes any
+other flag of sbatch: more = { reservation = "deadline" }.
 """
 
 import math
@@ -30,31 +30,31 @@ from jaxformer.training.session import SAVE_SECONDS
 
 @dataclass(frozen=True)
 class Options:
-    """The fields of the file; what is None or empty is left to the cluster."""
+    """The fields of the file. Empty fields are left to the defaults of the cluster."""
 
     time: str = "1h"  # of one job
-    signal: int = 90  # seconds before the end at which it is told to save
-    requeues: int = 100  # how often a run that needs more time is queued again
+    signal: int = 90  # seconds between the signal to save and the end of the job
+    requeues: int = 100  # how many times a run that needs more time is queued again
     partition: str = ""
     constraint: str = ""
     account: str = ""
     qos: str = ""
-    gpus: int = 0  # of a node
-    cpus: int = 0  # of a process
-    memory: str = ""  # "32GB", of a node
-    nodes: int = 1  # of a run; its processes join through srun
+    gpus: int = 0  # for each node
+    cpus: int = 0  # for each process
+    memory: str = ""  # for each node, such as "32GB"
+    nodes: int = 1  # for each run; its processes start through srun
     processes_per_node: int = 1
-    at_once: int = 256  # jobs of the array that may run at a time
-    setup: tuple[str, ...] = ()  # lines of shell before the run, such as "module load cuda"
-    more: dict[str, Any] = field(default_factory=dict)  # any other flag of sbatch
+    at_once: int = 256  # jobs of an array that may run at a time
+    setup: tuple[str, ...] = ()  # shell commands before the run, such as "module load cuda"
+    more: dict[str, Any] = field(default_factory=dict)  # other flags of sbatch
 
     @property
     def minutes(self) -> int:
         return math.ceil(seconds(self.time) / 60)
 
     def submitit(self) -> dict[str, Any]:
-        """The same in the words of submitit."""
-        said = {
+        """Returns the options as arguments of submitit's `update_parameters`."""
+        optional = {
             "partition": self.partition,
             "constraint": self.constraint,
             "account": self.account,
@@ -64,81 +64,81 @@ class Options:
             "mem": self.memory,
             "setup": list(self.setup),
         }
-        return {name: value for name, value in said.items() if value} | {
+        return {name: value for name, value in optional.items() if value} | {
             "time": self.minutes,
             "nodes": self.nodes,
             "ntasks_per_node": self.processes_per_node,
             "signal_delay_s": self.signal,
             "array_parallelism": self.at_once,
             "stderr_to_stdout": True,
-            "wckey": None,  # a cluster that knows no such keys refuses them
+            "wckey": None,  # clusters without such keys reject them
             "additional_parameters": {"requeue": True, **self.more},
         }
 
 
 def read(path: str) -> Options:
-    """The options of a file; those of no file are the defaults."""
+    """Reads a file of options. An empty path gives the defaults."""
     if not path:
         return Options()
     file = next((p for p in (Path(path), flags.ROOT / path) if p.is_file()), None)
     if file is None:
         raise UserError(f"no file {path!r} of options for Slurm; see configs/slurm/example.toml.")
     try:
-        held = tomllib.loads(file.read_text())
+        content = tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise UserError(f"{file} is not TOML: {error}.") from None
     kinds = {f.name: type(getattr(Options(), f.name)) for f in fields(Options)}
-    for name, value in held.items():
+    for name, value in content.items():
         if name not in kinds:
-            known = f"{did_you_mean(name, kinds)} The fields are {', '.join(kinds)}."
-            raise UserError(f"{file} has no field {name!r}.{known}")
+            hint = f"{did_you_mean(name, kinds)} The fields are {', '.join(kinds)}."
+            raise UserError(f"{file} has no field {name!r}.{hint}")
         is_right = type(value) is (list if kinds[name] is tuple else kinds[name])
         if kinds[name] is tuple and not all(isinstance(line, str) for line in [*value]):
             is_right = False
         if not is_right:
-            raise UserError(f"{file}: {name} must be {WORDS[kinds[name]]}, got {value!r:.100}.")
-    values: dict[str, Any] = {n: tuple(v) if kinds[n] is tuple else v for n, v in held.items()}
+            raise UserError(f"{file}: {name} must be {LABELS[kinds[name]]}, got {value!r:.100}.")
+    values: dict[str, Any] = {n: tuple(v) if kinds[n] is tuple else v for n, v in content.items()}
     return check(Options(**values))
 
 
-WORDS = {str: "a text", int: "a whole number", tuple: "a list of texts", dict: "a table"}
+LABELS = {str: "a text", int: "a whole number", tuple: "a list of texts", dict: "a table"}
 
 
 def check(options: Options) -> Options:
-    """Raises unless a run can be saved before its time is up."""
+    """Returns the options; raises UserError if one is wrong or leaves no time to save."""
     try:
         limit = seconds(options.time)
     except ArgumentTypeError as error:
         raise UserError(f"time {error}.") from None
     for name in ("signal", "requeues", "gpus", "cpus", "nodes", "processes_per_node", "at_once"):
-        least = 0 if name in ("requeues", "gpus", "cpus") else 1
-        if getattr(options, name) < least:
-            raise UserError(f"{name} must be at least {least}, got {getattr(options, name)}.")
+        minimum = 0 if name in ("requeues", "gpus", "cpus") else 1
+        if getattr(options, name) < minimum:
+            raise UserError(f"{name} must be at least {minimum}, got {getattr(options, name)}.")
     for name, value in [*vars(options).items(), *options.more.items()]:
         if name != "setup" and not f"{name}{value}".isprintable():
             raise UserError(f"{name!r} must be text on one line, got {value!r:.100}.")
     if limit - options.signal < SAVE_SECONDS:
         raise UserError(
-            f"time = {options.time!r} is too short: a run is told to save {options.signal} s "
-            f"before the end, and saves every {SAVE_SECONDS} s; take at least "
-            f"{duration(options.signal + SAVE_SECONDS)}."
+            f"time = {options.time!r} is too short: a run receives the signal to save "
+            f"{options.signal} s before the end, and it saves every {SAVE_SECONDS} s; take at "
+            f"least {duration(options.signal + SAVE_SECONDS)}."
         )
     return options
 
 
 def check_jobs(options: Options, jobs: Sequence[Job]) -> None:
-    """Raises if a run that cannot be saved would not end in time."""
+    """Raises UserError if a run that saves no checkpoints would not end in time."""
     limit = seconds(options.time)
     for job in jobs:
         if not job.resumes and job.seconds > limit:
             raise UserError(
-                f"{job.name} takes about {duration(job.seconds)} and cannot be saved on the way: "
+                f"{job.name} takes about {duration(job.seconds)} and saves no checkpoints: "
                 f"time = {options.time!r} is too short for it."
             )
 
 
 def check_cluster(options: Options) -> None:
-    """Raises where there is no Slurm, no submitit or no such partition."""
+    """Raises UserError if Slurm, submitit or a partition is missing."""
     for program in ("sbatch", "srun", "sinfo", "squeue", "scancel"):
         if shutil.which(program) is None:
             raise UserError(f"--executor=slurm needs Slurm: there is no {program} on this machine.")
@@ -148,20 +148,20 @@ def check_cluster(options: Options) -> None:
         raise UserError(
             "--executor=slurm needs submitit: pip install 'jaxformer[slurm]'."
         ) from None
-    done = subprocess.run(["sinfo", "-h", "-o", "%R"], capture_output=True, text=True)
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-        raise UserError(f"Slurm does not answer: {said}.")
+    sinfo = subprocess.run(["sinfo", "-h", "-o", "%R"], capture_output=True, text=True)
+    if sinfo.returncode:
+        reason = (sinfo.stderr.strip().splitlines() or ["sinfo printed nothing"])[0]
+        raise UserError(f"Slurm does not answer: {reason}.")
     if options.partition:
         for name in options.partition.split(","):
-            check_choice("partition", name, done.stdout.split())
+            check_choice("partition", name, sinfo.stdout.split())
 
 
 def check_path(folder: Path) -> None:
-    """Raises unless a path can be written into a batch script.
+    """Raises UserError if a path cannot be written into a batch script.
 
-    The `#SBATCH` lines of a script are comments of the shell: a line break in a path ends the
-    comment, and the shell would run what follows.
+    The `#SBATCH` lines of a script are shell comments. A line break in a path would end the
+    comment, and the shell would execute the rest of the path.
     """
     if re.fullmatch(r"[\w./-]+", str(folder)) is None:
         raise UserError(
@@ -171,5 +171,5 @@ def check_path(folder: Path) -> None:
 
 
 def script_name(name: str) -> str:
-    """Returns a name with every character but ASCII letters, digits and '._-' as '-'."""
+    """Replaces all characters by "-", except ASCII letters, digits and "._-"."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)

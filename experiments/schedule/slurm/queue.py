@@ -1,4 +1,4 @@
-"""Which jobs of Slurm belong to the runs of a folder, and where they are now.
+"""The Slurm jobs of the runs in a folder, and their states.
 
     ROOT/slurm/jobs.jsonl       a row for each job: {"run": "mixit-hops-..", "job": "12_3",
                                 "folder": "9f86d081.."}
@@ -7,7 +7,8 @@
     ROOT/RUN.log                the log of the run itself
 
 Every submission makes a new folder, so a job never unpickles a file that was in ROOT before. The
-launcher reads text and JSON only. It calls `squeue` alone, since a cluster need not keep accounts.
+launcher reads text and JSON only. It queries `squeue` but not `sacct`, because a cluster need not
+keep accounts.
 """
 
 import contextlib
@@ -23,40 +24,52 @@ from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError
 from jaxformer.io.file_lock import wait_for_lock
 
-NAME = "slurm"  # of the folder
-ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING")
-ALIVE += ("REQUEUED", "REQUEUE_FED", "PREEMPTED", "RESIZING", "STAGE_OUT")
+FOLDER = "slurm"
+ALIVE_STATES = (
+    "PENDING",
+    "CONFIGURING",
+    "RUNNING",
+    "COMPLETING",
+    "SUSPENDED",
+    "STOPPED",
+    "SIGNALING",
+)
+ALIVE_STATES += ("REQUEUED", "REQUEUE_FED", "PREEMPTED", "RESIZING", "STAGE_OUT")
 JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")  # "12", or "12_3" in an array
 SUBMISSION_NAME = re.compile(r"[0-9a-f]{32}")
-GIVEN_UP = ("requeued_held", "jobholdmaxrequeue")  # why a job waits that will not start
+# Endings of the reason for which a job waits forever.
+ABANDONED_REASONS = ("requeued_held", "jobholdmaxrequeue")
 
 
 class State(NamedTuple):
-    """Of a job that Slurm has."""
+    """The state of a job that waits or runs."""
 
     state: str  # "RUNNING"
-    where: str  # its node, or why it waits
+    where: str  # the node, or the reason for which the job waits
 
     @property
-    def is_held(self) -> bool:
-        """Slurm has given up starting it."""
-        why = self.where.lower().replace(" ", "_")
-        return self.state in ("REQUEUE_HOLD", "SPECIAL_EXIT") or why.endswith(GIVEN_UP)
+    def is_abandoned(self) -> bool:
+        """Whether Slurm will not start the job again."""
+        reason = self.where.lower().replace(" ", "_")
+        is_on_hold = self.state in ("REQUEUE_HOLD", "SPECIAL_EXIT")
+        return is_on_hold or reason.endswith(ABANDONED_REASONS)
 
 
 class Queue:
-    """The jobs of the runs below one folder."""
+    """The Slurm jobs of the runs below a folder."""
 
     def __init__(self, root: Path):
-        self.folder = root.absolute() / NAME
+        self.folder = root.absolute() / FOLDER
         self.file = self.folder / "jobs.jsonl"
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One launcher at a time submits."""
+        """Makes other launchers wait until this one has submitted its jobs."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".lock", "a") as lock:
-            with contextlib.suppress(OSError):  # no locks here: the runs' own remain
+            with contextlib.suppress(
+                OSError
+            ):  # without file locks here, the runs still lock their folders
                 wait_for_lock(lock)
             yield
 
@@ -84,29 +97,28 @@ class Queue:
     def add(self, ids: Iterable[tuple[Job, str]], submission: Path) -> None:
         """Appends a row for each (run, id of its job) of a submission."""
         with open(self.file, "a") as file:
-            for job, name in ids:
-                row = {"run": job.workdir.name, "job": name, "folder": submission.name}
+            for job, job_id in ids:
+                row = {"run": job.workdir.name, "job": job_id, "folder": submission.name}
                 file.write(json.dumps(row) + "\n")
 
     def states(self) -> dict[str, State]:
-        """Of every job of ours that waits or runs, by its id."""
-        mine = self.ids().values()
-        parents = sorted({name.partition("_")[0] for name in mine})
-        return alive(parents) if parents else {}
+        """Returns the states of all jobs that wait or run, by job id."""
+        arrays = sorted({job_id.partition("_")[0] for job_id in self.ids().values()})
+        return query_states(arrays) if arrays else {}
 
-    def last_log_line(self, name: str) -> str:
+    def last_log_line(self, job_id: str) -> str:
         """Returns the last error line, or else the last line, of a job's log; "" without a log."""
-        text = "".join(file.read_text(errors="replace") for file in self._logs(name))
+        text = "".join(file.read_text(errors="replace") for file in self._logs(job_id))
         lines = [line for line in text.splitlines() if line.strip()]
         errors = [line for line in lines if "error:" in line]
         return (errors or lines or [""])[-1][:300]
 
-    def has_log(self, name: str) -> bool:
-        return bool(self._logs(name))
+    def has_log(self, job_id: str) -> bool:
+        return bool(self._logs(job_id))
 
-    def result(self, name: str) -> int | str | None:
+    def result(self, job_id: str) -> int | str | None:
         """Returns the exit code of a job, its error as a text, or None if it left no result."""
-        row = self._row(name)
+        row = self._row(job_id)
         if row is None:
             return None
         folder = self.folder / row["folder"]
@@ -116,17 +128,17 @@ class Queue:
                 return code
             if isinstance(error := result.get("error"), str):
                 return error
-        # submitit leaves this file, and the worker none, where the worker could not be imported.
-        if (folder / f"{name}_0_result.pkl").exists():
-            return self.last_log_line(name) or "the job could not start the run"
+        # If the worker could not be imported, only submitit has written a file.
+        if (folder / f"{job_id}_0_result.pkl").exists():
+            return self.last_log_line(job_id) or "the job could not start the run"
         return None
 
-    def _row(self, name: str) -> dict[str, str] | None:
-        return next((row for row in reversed(self.rows()) if row["job"] == name), None)
+    def _row(self, job_id: str) -> dict[str, str] | None:
+        return next((row for row in reversed(self.rows()) if row["job"] == job_id), None)
 
-    def _logs(self, name: str) -> list[Path]:
-        row = self._row(name)
-        return sorted((self.folder / row["folder"]).glob(f"{name}_*_log.out")) if row else []
+    def _logs(self, job_id: str) -> list[Path]:
+        row = self._row(job_id)
+        return sorted((self.folder / row["folder"]).glob(f"{job_id}_*_log.out")) if row else []
 
 
 def result_file(submission: Path, run: str) -> Path:
@@ -144,17 +156,21 @@ def is_row(row: Any) -> bool:
     return False
 
 
-def alive(parents: Iterable[str]) -> dict[str, State]:
-    """What squeue says of these jobs and arrays; those that it does not know have ended."""
-    found = {}
-    for name in parents:
-        words = ["squeue", "-h", "-r", "-t", "all", "-o", "%i|%T|%N|%r", "-j", name]
-        done = subprocess.run(words, capture_output=True, text=True)
-        if done.returncode and "Invalid job id" not in done.stderr:
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise UserError(f"Slurm does not answer: {said}.")
-        for line in done.stdout.splitlines():
-            mine, state, node, reason = line.split("|", 3)
-            if state in ALIVE or state.startswith("REQUEUE"):
-                found[mine] = State(state, node or reason)
-    return found
+def query_states(job_ids: Iterable[str]) -> dict[str, State]:
+    """Queries squeue for jobs and arrays.
+
+    Returns:
+        The states by job id. Jobs that squeue does not list have ended.
+    """
+    states = {}
+    for job_id in job_ids:
+        command = ["squeue", "-h", "-r", "-t", "all", "-o", "%i|%T|%N|%r", "-j", job_id]
+        squeue = subprocess.run(command, capture_output=True, text=True)
+        if squeue.returncode and "Invalid job id" not in squeue.stderr:
+            reason = (squeue.stderr.strip().splitlines() or ["squeue printed nothing"])[-1]
+            raise UserError(f"Slurm does not answer: {reason}.")
+        for line in squeue.stdout.splitlines():
+            listed_id, state, node, reason = line.split("|", 3)
+            if state in ALIVE_STATES or state.startswith("REQUEUE"):
+                states[listed_id] = State(state, node or reason)
+    return states

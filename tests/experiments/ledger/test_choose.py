@@ -32,13 +32,13 @@ def test_what_is_possible_begins_with_the_beginnings():
 
 def test_a_table_that_is_not_there_gets_the_nearest_beginning():
     with pytest.raises(UserError, match=r"'Tabl 2'\. Did you mean 'Table 2'\?") as caught:
-        planning.select(PAPERS, "mixit", "Tabl 2")
+        planning.select_items(PAPERS, "mixit", "Tabl 2")
     told = str(caught.value)
     assert "Table 2; " in told and "Table 2, retrieval" not in told and len(told) < 400
 
 
 def test_the_letters_that_the_manual_promises_are_enough():
-    (found,) = planning.select(PAPERS, "mixit", "Table 2, retr")
+    (found,) = planning.select_items(PAPERS, "mixit", "Table 2, retr")
     assert found[1].name == "Table 2, retrieval"
-    whole = planning.select(PAPERS, "mixit", "")
+    whole = planning.select_items(PAPERS, "mixit", "")
     assert len(whole) == len(PAPERS["mixit"].items)

@@ -153,7 +153,7 @@ def test_the_records_have_the_numbers_that_the_rules_ask_for():
 
 
 def record(mean, sem=0.0, baseline=0.5, seeds=(0, 1, 2), alarms=(), members=(), **changed):
-    config = flags.plain(flags.load_config(CELL.config + ",scale=small")) | changed
+    config = flags.to_dict(flags.load_config(CELL.config + ",scale=small")) | changed
     held = made_up.record(CELL, mean, sem)
     changed = {"config": config, "seeds": list(seeds), "baselines": {"guess": baseline}}
     changed |= {"alarms": [*alarms]} | ({"members": [*members]} if members else {})

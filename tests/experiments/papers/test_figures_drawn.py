@@ -16,7 +16,7 @@ from theory import rem
 
 CONFIGS = {
     flags.load_config(file).figure.name: file
-    for file in flags.known_configs()
+    for file in flags.config_files()
     if flags.load_config(file).recipe == "solve"
 }
 # Other tests run and draw these figures.

@@ -145,7 +145,9 @@ def test_oneshot_resumes_from_saved_networks_and_draws(tmp_path, monkeypatch, ca
     with monkeypatch.context() as patch:
         patch.setattr(Sampler, "advance", advance_and_stop)
         assert main([*options, f"--workdir={stopped}"]) == 128 + signal.SIGTERM
-        assert len(calls) == 4 and "the same command goes on" in capsys.readouterr().out
+        assert (
+            len(calls) == 4 and "Run the same command again: it resumes" in capsys.readouterr().out
+        )
         with pytest.raises(RuntimeError, match="power"):
             main([*options, f"--workdir={stopped}"])
         assert "resuming from step" in capsys.readouterr().out

@@ -15,7 +15,7 @@ TINY = "configs/text/speed.py:scale=tiny"
 
 
 def measured(**changed):
-    figure, settings = solve.setup(flags.configured(TINY, {}))
+    figure, settings = solve.setup(flags.load_with_overrides(TINY, {}))
     return call(figure.measure, settings | changed)
 
 
@@ -53,7 +53,7 @@ def test_speeds_are_compared_within_a_round_and_products_are_counted(monkeypatch
 def test_the_training_loop_measures_a_turn():
     kinds = dict(mlp_width=64, width=16, layers=1, heads=2)
     fields = dict(kinds, vocab_size=128, length=16)
-    rules = solve.setup(flags.configured(TINY, {}))[1]["rules"]
+    rules = solve.setup(flags.load_with_overrides(TINY, {}))[1]["rules"]
     settings = speed.TrainSettings(batch_size=2, steps=8, log_every=8, eval_every=0)
     throughputs = {
         name: speed._turn(speed._setup(fields, rules[name], settings, 0), settings)

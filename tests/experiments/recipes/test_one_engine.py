@@ -6,6 +6,7 @@ import pytest
 
 from experiments import recipes
 from experiments.cli import flags
+from experiments.cli.recipe_table import RECIPES
 from experiments.run import main
 from jaxformer import build
 from jaxformer.core.errors import UserError
@@ -40,7 +41,7 @@ def test_members_that_do_not_fit_are_refused(words, tmp_path, monkeypatch, capsy
 
 
 def test_a_section_that_a_recipe_does_not_use_is_refused():
-    config = flags.plain(flags.load_config("configs/mixit/initialisation.py:scale=tiny"))
+    config = flags.to_dict(flags.load_config("configs/mixit/initialisation.py:scale=tiny"))
     recipes.check(config)
     config["optim"] = {"schedule": "constant"}
     with pytest.raises(UserError, match="'measure' does not use 'optim'; leave it at its default"):
@@ -53,6 +54,6 @@ def test_an_unknown_recipe_is_named():
 
 
 def test_every_recipe_has_what_the_commands_call():
-    for name in recipes.RECIPES:
+    for name in RECIPES:
         module = recipes.module(name)
         assert callable(module.run) and callable(module.dry_run)

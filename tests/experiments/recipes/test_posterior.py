@@ -62,7 +62,7 @@ def test_a_finished_run_is_a_whole_record(finished):
 def test_draws_go_on_until_enough_of_them_are_effective(finished, tmp_path, capsys):
     words = instead(TINY, "--config.posterior.least_ess=100", "--config.posterior.most_draws=1000")
     assert main([*words, f"--workdir={tmp_path}/enough"]) in (0, FEW)
-    assert "effective ones of 100 asked" in capsys.readouterr().out
+    assert "goal 100" in capsys.readouterr().out
     held, found = arrays(tmp_path / "enough"), (tmp_path / "enough/result.json").read_text()
     diagnostics = json.loads(found)["diagnostics"]
     assert 60 < len(held["U"]) == diagnostics["draws"] < 1000 and not len(held["U"]) % 60
@@ -90,7 +90,7 @@ def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
 
     stopped = interrupted("state.npz", 3, signal.SIGTERM)  # in the warm-up
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
-    assert "the same command goes on" in stopped.stdout
+    assert "Run the same command again: it resumes" in stopped.stdout
     # Draws are written, their state is not: these draws are made again.
     killed = interrupted("state.npz", 7, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL and "resuming from step" in killed.stdout
@@ -136,7 +136,7 @@ def test_a_damaged_state_is_named(tmp_path, capsys):
     from jaxformer.io.run_folder import config_hash
 
     command = parse(TINY)
-    held = {"config": flags.plain(command.config.copy_and_resolve_references())}
+    held = {"config": flags.to_dict(command.config.copy_and_resolve_references())}
     write_json(
         workdir / "config.json",
         held | {"config_hash": config_hash(build.config_identity(held["config"]))},

@@ -4,11 +4,11 @@ import types
 from itertools import pairwise
 
 from experiments.schedule import launch
-from experiments.schedule.devices import plain
+from experiments.schedule.devices import cpu_slots
 from experiments.schedule.jobs import Job
-from experiments.schedule.launch import Launcher
+from experiments.schedule.launch import LocalExecutor
 
-PLACES, RUNS = 8, 24
+SLOTS, RUNS = 8, 24
 
 
 class Clock:
@@ -44,8 +44,8 @@ def simulated(seconds, tmp_path, monkeypatch):
     fake = types.SimpleNamespace(Popen=Process, DEVNULL=-3, STDOUT=-2)
     monkeypatch.setattr(launch, "subprocess", fake)
     jobs = [Job(str(i), "c", {}, tmp_path / str(i)) for i in range(len(seconds))]
-    with Launcher(plain(PLACES)) as launcher:
-        assert len(list(launcher.run(jobs))) == len(seconds)
+    with LocalExecutor(cpu_slots(SLOTS)) as executor:
+        assert len(list(executor.run(jobs))) == len(seconds)
     return began, ended
 
 
@@ -56,16 +56,16 @@ def busy_until_the_last_starts(began, ended):
     used = 0.0
     for a, b in pairwise(moments):
         used += (b - a) * sum(start <= a and end >= b for start, end in zip(began, ended))
-    return used / (last * PLACES)
+    return used / (last * SLOTS)
 
 
 def test_24_tiny_runs_keep_8_places_busy_until_the_last(tmp_path, monkeypatch):
     lengths = [8.0 + (7 * i % 24) / 6 for i in range(RUNS)]  # 8 to 12 seconds, in no order
     began, ended = simulated(lengths, tmp_path, monkeypatch)
     assert busy_until_the_last_starts(began, ended) > 0.97
-    assert sum(lengths) / (max(ended) * PLACES) > 0.85  # the tail of the last round included
+    assert sum(lengths) / (max(ended) * SLOTS) > 0.85  # the tail of the last round included
 
 
 def test_a_place_is_taken_again_at_the_next_look(tmp_path, monkeypatch):
     _, ended = simulated([5.0] * RUNS, tmp_path, monkeypatch)
-    assert max(ended) < 3 * (5.0 + 2 * launch.POLL)
+    assert max(ended) < 3 * (5.0 + 2 * launch.POLL_SECONDS)

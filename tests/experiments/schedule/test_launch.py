@@ -14,7 +14,7 @@ from rich.console import Console
 
 from experiments.cli import flags
 from experiments.schedule import devices, launch, show_runs
-from experiments.schedule.launch import Job, Launcher
+from experiments.schedule.launch import Job, LocalExecutor
 from jaxformer.core.errors import UserError
 
 # Says a step, then ends as its config says; told to stop, it saves and says so.
@@ -53,10 +53,10 @@ def jobs(root, *kinds):
 
 
 def test_a_failing_job_is_named_and_the_others_still_run(root):
-    with Launcher() as launcher:
-        outcomes = list(launcher.run(jobs(root, "broken", "killed", "good")))
+    with LocalExecutor() as executor:
+        outcomes = list(executor.run(jobs(root, "broken", "killed", "good")))
     assert [outcome.code for outcome in outcomes] == [2, -9, 0]
-    assert outcomes[2].job.is_finished() and launcher.signal == 0
+    assert outcomes[2].job.is_finished() and executor.signal == 0
     first, second, _ = outcomes
     assert first.message == "the field x must be 1, got 2."
     assert second.message == "killed by signal 9 (out of memory?)"
@@ -70,8 +70,8 @@ def test_a_job_is_taken_when_a_place_is_free(root):
             taken.append(job.name)
             yield job
 
-    with Launcher(2) as launcher:
-        next(launcher.run(lazy()))
+    with LocalExecutor(2) as executor:
+        next(executor.run(lazy()))
     assert 2 <= len(taken) <= 3
 
 
@@ -85,12 +85,12 @@ def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, 
     before = signal.getsignal(number)
     thread = threading.Thread(target=press)
     thread.start()
-    with Launcher() as launcher:
-        (outcome,) = launcher.run(jobs(root, "slow", "good"))
+    with LocalExecutor() as executor:
+        (outcome,) = executor.run(jobs(root, "slow", "good"))
     thread.join()
     assert outcome.stopped
     assert (root / "0/saved").exists() and not (root / "1").exists()
-    assert launcher.signal == number and signal.getsignal(number) == before
+    assert executor.signal == number and signal.getsignal(number) == before
     assert "once more to stop at once" in capfd.readouterr().err
 
 
@@ -98,60 +98,60 @@ def test_at_the_deadline_the_job_saves_and_stops(root):
     def pass_the_deadline():
         while not (root / "ready").exists():
             time.sleep(0.02)
-        launcher.deadline = time.monotonic() - 1
+        executor.deadline = time.monotonic() - 1
 
     thread = threading.Thread(target=pass_the_deadline)
-    with Launcher() as launcher:
+    with LocalExecutor() as executor:
         thread.start()
-        (outcome,) = launcher.run(jobs(root, "slow"))
+        (outcome,) = executor.run(jobs(root, "slow"))
     thread.join()
-    assert outcome.stopped and (root / "0/saved").exists() and launcher.signal == 0
+    assert outcome.stopped and (root / "0/saved").exists() and executor.signal == 0
 
 
 def test_leaving_early_stops_what_runs(root):
-    with Launcher() as launcher:
-        outcomes = launcher.run(jobs(root, "good", "slow"))
+    with LocalExecutor() as executor:
+        outcomes = executor.run(jobs(root, "good", "slow"))
         next(outcomes)
-        launcher._start(jobs(root, "good", "slow")[1])
+        executor._start(jobs(root, "good", "slow")[1])
         while not (root / "ready").exists():
             time.sleep(0.02)
-    assert all(process.poll() is not None for process in launcher.running)
+    assert all(process.poll() is not None for process in executor.running)
 
 
 def test_the_line_says_how_far_a_job_is(root):
     (job,) = jobs(root, "good")
     job.log().write_text("step 3/9  loss 1\nstep 6/9  loss 1\n")
     assert show_runs.one_line(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
-    shown = launch.Running(job, time.monotonic(), devices.Place("GPU 3"))
+    shown = launch.Running(job, time.monotonic(), devices.Slot("GPU 3"))
     console = Console(width=80, file=io.StringIO())
     console.print(show_runs.table([shown], free=2, aside=1))
     text = console.file.getvalue()
     assert re.search(r"GPU 3 +good 0 +0 s +6 of 9", text)
-    assert "1 run, 2 places free, another has 1" in text
+    assert "1 running, 2 slots free, 1 in other launchers" in text
 
 
 def test_the_workdir_of_a_job_is_its_own(tmp_path):
     config = "configs/mixit/retrieval.py:variant=mixit,scale=tiny"
-    one = launch.job("a", config, {}, tmp_path)
-    other = launch.job("a", config, {"train.steps": "7"}, tmp_path)
+    one = launch.make_job("a", config, {}, tmp_path)
+    other = launch.make_job("a", config, {"train.steps": "7"}, tmp_path)
     assert one.workdir.name.startswith("mixit-retrieval-mixit-tiny-")
     assert one.workdir != other.workdir
     with pytest.raises(UserError, match=r"no field 'train.step'\. Did you mean 'train.steps'"):
-        launch.job("a", config, {"train.step": "7"}, tmp_path)
+        launch.make_job("a", config, {"train.step": "7"}, tmp_path)
 
 
 def test_a_job_is_no_task_of_the_slurm_job_that_the_launcher_is_in(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "16")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "16")
     monkeypatch.setenv("MINE", "kept")
-    environment = launch.environment(devices.Place())
+    environment = launch.run_environment(devices.Slot())
     assert environment["MINE"] == "kept"
     assert not [name for name in environment if name.startswith("SLURM_")]
 
 
 def test_whether_a_job_resumes_is_what_its_recipe_says(tmp_path):
-    assert launch.job("a", "configs/mixit/hops.py:variant=mixit", {}, tmp_path).resumes
-    assert not launch.job("a", "configs/mixit/sde_paths.py", {}, tmp_path).resumes
+    assert launch.make_job("a", "configs/mixit/hops.py:variant=mixit", {}, tmp_path).resumes
+    assert not launch.make_job("a", "configs/mixit/sde_paths.py", {}, tmp_path).resumes
 
 
 # A launcher of one job; it is killed while the job runs.
@@ -161,8 +161,8 @@ from pathlib import Path
 from experiments.schedule import launch
 from tests.experiments.schedule.test_launch import STAND_IN, jobs
 launch.PROGRAM = (sys.executable, "-c", STAND_IN)
-with launch.Launcher() as launcher:
-    list(launcher.run(jobs(Path({!r}), "slow")))
+with launch.LocalExecutor() as executor:
+    list(executor.run(jobs(Path({!r}), "slow")))
 """
 
 

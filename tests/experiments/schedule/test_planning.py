@@ -8,7 +8,7 @@ from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.record import SCHEMA, Record
 from experiments.ledger.rules import above, gap, of, over
 from experiments.schedule import launch, planning, running
-from experiments.schedule.estimates import Estimator, written_seconds
+from experiments.schedule.estimates import Estimator, seconds_of_file
 from jaxformer import build
 from jaxformer.io.run_folder import config_hash
 
@@ -36,7 +36,7 @@ PAPERS = {
 
 
 def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
-    config = flags.plain(flags.load_config(planning.config_string(cell, scale)))
+    config = flags.to_dict(flags.load_config(planning.config_string(cell, scale)))
     config |= {"n_seeds": seeds} | changed
     held = {
         "schema": SCHEMA,
@@ -57,9 +57,9 @@ def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
 
 
 def plan(records=(), paper="all", only="", scale="small", seeds=0, seconds=lambda config: 10.0):
-    wanted = planning.select(PAPERS, paper, only)
-    found = planning.todos(wanted, list(records), scale, seeds, seconds)
-    return found, [todo.names[0] for todo in planning.order(found, wanted)]
+    wanted = planning.select_items(PAPERS, paper, only)
+    found = planning.plan_runs(wanted, list(records), scale, seeds, seconds)
+    return found, [str(run.cells[0]) for run in planning.order_runs(found, wanted)]
 
 
 def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
@@ -68,8 +68,8 @@ def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
     assert names[0] == "one Table 1: c"
     assert set(names[1:3]) == {"one Table 1: a", "one Table 1: b"}
     assert names[3:] == ["one Table 10: d", "two Figure 1: extra"]
-    (shared,) = [todo for todo in found if len(todo.names) > 1]
-    assert shared.names == ("one Table 1: c", "one Table 10: c")
+    (shared,) = [run for run in found if len(run.cells) > 1]
+    assert tuple(map(str, shared.cells)) == ("one Table 1: c", "one Table 10: c")
 
 
 def test_cheap_rules_come_before_dear_ones():
@@ -84,11 +84,11 @@ def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_chea
     many = Item("Table 8", "x.", cheap, rules)
     long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, {"": above(of("a"), of("b"))})
     papers = {"p": Paper("p", "t", "s", (many, long))}
-    wanted = planning.select(papers, "p", "")
+    wanted = planning.select_items(papers, "p", "")
     seconds = lambda c: 1.0 if c.arguments.variant == "frozen_mlp" else 900.0  # noqa: E731
     names = [
-        todo.names[0].removeprefix("p Table ")
-        for todo in planning.order(planning.todos(wanted, [], "small", 0, seconds), wanted)
+        str(run.cells[0]).removeprefix("p Table ")
+        for run in planning.order_runs(planning.plan_runs(wanted, [], "small", 0, seconds), wanted)
     ]
     assert names == ["7: a", "7: b", "8: 4", "8: 8", "8: 16", "7: c"]
 
@@ -97,17 +97,17 @@ def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_chea
 def test_a_number_of_two_cells_lacks_both_runs(side):
     item = Item("Table 5", "x.", {"a": A, "b": B}, {"": above(side, 0.0)})
     papers = {"p": Paper("p", "t", "s", (item, SHARED))}
-    wanted = planning.select(papers, "p", "")
+    wanted = planning.select_items(papers, "p", "")
     dear = {"mixit": 15.0, "random": 99.0}
     seconds = lambda config: dear.get(config.arguments.variant, 10.0)  # noqa: E731
-    found = planning.todos(wanted, [], "small", 0, seconds)
-    names = [todo.names[0] for todo in planning.order(found, wanted)]
+    found = planning.plan_runs(wanted, [], "small", 0, seconds)
+    names = [str(run.cells[0]) for run in planning.order_runs(found, wanted)]
     # The one run of Table 10 takes less time than both of Table 5, though more than one of them.
     assert names == ["p Table 10: c", "p Table 5: a", "p Table 5: b", "p Table 10: d"]
 
 
 def states(found):
-    return {todo.names[0].split()[-1]: todo.state for todo in found}
+    return {str(run.cells[0]).split()[-1]: run.state for run in found}
 
 
 def test_what_is_recorded_is_not_run_again():
@@ -125,9 +125,9 @@ def test_what_is_recorded_is_not_run_again():
 def test_a_record_of_a_past_config_and_one_of_few_seeds_are_replaced():
     past = record(A, seed=5)
     found, names = plan([past, record(C)], paper="one", seeds=4)
-    assert states(found)["a"] == planning.CHANGED and states(found)["c"] == planning.FEW
+    assert states(found)["a"] == planning.CHANGED and states(found)["c"] == planning.FEWER_SEEDS
     assert names[-1] == "one Table 1: c"
-    by_name = {todo.names[0]: todo for todo in found}
+    by_name = {str(run.cells[0]): run for run in found}
     assert by_name["one Table 1: a"].replaces == (past,)
     assert by_name["one Table 1: c"].overrides == {"n_seeds": "4"}
     assert states(plan([record(C)], paper="one", seeds=3)[0])["c"] == planning.DONE
@@ -144,15 +144,15 @@ def test_seeds_are_given_only_to_runs_that_have_some():
 def test_a_lost_config_is_said_and_the_rest_is_planned():
     lost = Item("Table 4", "x.", {"gone": Cell("configs/mixit/gone.py:variant=a"), "a": A})
     papers = {"p": Paper("p", "t", "s", (lost,))}
-    wanted = planning.select(papers, "p", "")
-    found = planning.todos(wanted, [], "small", 0, lambda config: 1.0)
-    assert states(found) == {"gone": planning.LOST, "a": planning.MISSING}
-    assert [todo.names[0] for todo in planning.order(found, wanted)] == ["p Table 4: a"]
+    wanted = planning.select_items(papers, "p", "")
+    found = planning.plan_runs(wanted, [], "small", 0, lambda config: 1.0)
+    assert states(found) == {"gone": planning.CONFIG_MISSING, "a": planning.MISSING}
+    assert [str(run.cells[0]) for run in planning.order_runs(found, wanted)] == ["p Table 4: a"]
 
 
 def test_table_1_is_not_table_10():
-    assert [item.name for _, item in planning.select(PAPERS, "all", "table 1")] == ["Table 1"]
-    assert len(planning.select(PAPERS, "all", "Table")) == 3
+    assert [item.name for _, item in planning.select_items(PAPERS, "all", "table 1")] == ["Table 1"]
+    assert len(planning.select_items(PAPERS, "all", "Table")) == 3
 
 
 def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
@@ -182,18 +182,20 @@ def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
 def test_a_config_file_says_its_seconds_and_more_work_takes_longer(config, changes, seconds):
     held = flags.load_config(f"configs/{config}")
     held.update_from_flattened_dict(changes)
-    assert written_seconds(flags.plain(held)) == pytest.approx(seconds)
+    assert seconds_of_file(flags.to_dict(held)) == pytest.approx(seconds)
 
 
 def test_a_config_that_is_gone_takes_what_its_scale_takes():
-    assert written_seconds({"name": "nothing", "arguments": {"scale": "tiny"}}) == 20
+    assert seconds_of_file({"name": "nothing", "arguments": {"scale": "tiny"}}) == 20
 
 
 def test_many_at_a_time_take_as_long_as_the_longest(tmp_path):
     config = "configs/mixit/retrieval.py:scale=tiny"
-    jobs = [launch.job(f"job {s}", config, {}, tmp_path / str(s), seconds=s) for s in (10, 20, 60)]
-    assert [running.together(jobs, n) for n in (1, 2, 64)] == [90, 60, 60]
-    assert running.together([], 2) == 0
+    jobs = [
+        launch.make_job(f"job {s}", config, {}, tmp_path / str(s), seconds=s) for s in (10, 20, 60)
+    ]
+    assert [running.parallel_seconds(jobs, n) for n in (1, 2, 64)] == [90, 60, 60]
+    assert running.parallel_seconds([], 2) == 0
 
 
 def test_a_short_run_says_nothing_of_a_long_one_of_its_file():

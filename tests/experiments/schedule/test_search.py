@@ -16,7 +16,7 @@ SPACE += ["--range=model.layers=1:3"]
 
 def test_ranges_and_choices_make_a_space():
     asked = Namespace(range=["model.layers=1:3", "optim.learning_rate=1e-5:0.1:log"])
-    found = search.space("a:{b,c}", {"model.heads": ["1", "2"]}, asked)
+    found = search.search_space("a:{b,c}", {"model.heads": ["1", "2"]}, asked)
     assert found == {
         "model.heads": ["1", "2"],
         "model.layers": Range(1.0, 3.0, True, False),
@@ -24,7 +24,7 @@ def test_ranges_and_choices_make_a_space():
         "config": ["a:b", "a:c"],
     }
     chosen = {"config": "a:c", "model.layers": 2, "optim.learning_rate": 0.001234567}
-    run = search.run_of("a:{b,c}", chosen, {"seed": "3"})
+    run = search.run_of_params("a:{b,c}", chosen, {"seed": "3"})
     assert run.config == "a:c" and run.varied["optim.learning_rate"] == "0.00123457"
     assert run.overrides == {
         "seed": "3",
@@ -90,19 +90,21 @@ def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypa
     words = [*SPACE, f"--workdir={tmp_path / 'broken'}", "--grid=model.heads=3,5"]
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", "raise SystemExit(2)"))
     assert sweep.main([*words, "--trials=3"]) == 1  # and it ends
-    assert capsys.readouterr().out.count("failed: it said nothing") == 3
+    assert capsys.readouterr().out.count("failed: it printed nothing") == 3
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", code))
     words = [*SPACE, f"--workdir={tmp_path}"]
     assert sweep.main([*words, "--trials=6"]) == 0
     asked = Namespace(search="tpe", trials=8, workdir=tmp_path)
     config = CONFIG.removeprefix("--config=")
-    space = search.space(config, {}, Namespace(range=[w[8:] for w in SPACE if "--range" in w]))
+    space = search.search_space(
+        config, {}, Namespace(range=[w[8:] for w in SPACE if "--range" in w])
+    )
     study = search.Search(asked, config, space, {})
     trial = study.study.ask()  # a launcher that was killed while this one ran
     for name, choice in space.items():
-        search._chosen(trial, name, choice)
+        search.suggest(trial, name, choice)
     study.study.ask()  # and one that was killed while it asked
-    assert study.left() == 1
+    assert study.remaining_trials() == 1
     capsys.readouterr()
     assert sweep.main([*words, "--trials=25", "--processes=2"]) == 0
     out = capsys.readouterr().out

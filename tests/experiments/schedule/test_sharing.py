@@ -10,7 +10,7 @@ import pytest
 
 from experiments.cli import flags
 from experiments.schedule import launch, running
-from experiments.schedule.launch import Launcher
+from experiments.schedule.launch import LocalExecutor
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import open_workdir
 from tests.experiments.schedule.test_launch import STAND_IN, jobs, root, until
@@ -39,8 +39,8 @@ def test_a_job_that_another_has_is_skipped_and_goes_on_here_when_it_is_left(root
     assert running.run_all([one, two]) == 0
     thread.join()
     said = capsys.readouterr().out
-    assert "good 0: another has it: skipped" in said
-    assert said.index("skipped") < said.index("good 1: 0 s") < said.index("it goes on here")
+    assert "good 0: skipped, another launcher runs it" in said
+    assert said.index("skipped") < said.index("good 1: 0 s") < said.index("it resumes here")
     assert one.is_finished() and "ran 2 of 2" in said
 
 
@@ -58,24 +58,24 @@ def test_a_job_that_another_has_finished_is_done_here_too(root, capsys):
     assert running.run_all([one, two]) == 0
     thread.join()
     said = capsys.readouterr().out
-    assert "broken 0: another finished it" in said and "ran 2 of 2" in said
+    assert "broken 0: another launcher finished it" in said and "ran 2 of 2" in said
 
 
 def test_what_another_has_is_left_to_it_when_a_signal_ends_us(root, capsys):
     lock = held(root / "0")
     (one,) = jobs(root, "good")
-    with Launcher() as launcher:
-        launcher._pass_on(15, None)
-        launcher.aside.append(one)
-        (outcome,) = launcher.run([])
+    with LocalExecutor() as executor:
+        executor._forward_signal(15, None)
+        executor.deferred.append(one)
+        (outcome,) = executor.run([])
     lock.close()
-    assert outcome.elsewhere and outcome.stopped
+    assert outcome.by_other_launcher and outcome.stopped
     assert not (root / "0/.spent").exists()
 
 
 def test_the_words_by_which_a_run_says_that_its_folder_is_held(tmp_path):
     held = {"config": {}, "config_hash": "x"}
-    says = pytest.raises(UserError, match=launch.IN_USE)
+    says = pytest.raises(UserError, match=launch.LOCKED_MESSAGE)
     with open_workdir(tmp_path, held), says, open_workdir(tmp_path, held):
         pass
 
@@ -106,9 +106,9 @@ def test_two_launchers_do_each_job_once(tmp_path):
 
 def test_a_log_is_claimed_by_one(tmp_path):
     (one,) = jobs(tmp_path, "good")
-    log = one.claim()
-    assert one.claim() is None
+    log = one.claim_log()
+    assert one.claim_log() is None
     log.close()
-    again = one.claim()
+    again = one.claim_log()
     assert again is not None
     again.close()

@@ -12,8 +12,8 @@ from experiments import sweep
 from experiments.cli import flags
 from experiments.schedule import executors, launch
 from experiments.schedule.jobs import Job
-from experiments.schedule.slurm import launcher, options, queue
-from experiments.schedule.slurm.launcher import SlurmLauncher
+from experiments.schedule.slurm import executor, options, queue
+from experiments.schedule.slurm.executor import SlurmExecutor
 from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State
 from experiments.schedule.slurm.worker import Worker
@@ -57,7 +57,7 @@ def test_the_example_says_what_sbatch_is_told():
         ("nodes = 0", "nodes must be at least 1, got 0"),
         ("partition = 'a\\ntouch b'".replace("'", '"'), "'partition' must be text on one line"),
         ('more = { comment = "a\\ntouch b" }', "'comment' must be text on one line"),
-        ("time = '2m'", "time = '2m' is too short: a run is told to save 90 s before the end"),
+        ("time = '2m'", "time = '2m' is too short: a run receives the signal to save 90 s before"),
     ],
 )
 def test_wrong_options_are_one_line(text, message, tmp_path):
@@ -70,7 +70,7 @@ def test_wrong_options_are_one_line(text, message, tmp_path):
 
 def test_a_run_that_cannot_be_saved_must_end_in_time(tmp_path):
     jobs = [Job("a figure", "c", {}, tmp_path, seconds=7200.0, resumes=False)]
-    with pytest.raises(UserError, match="a figure takes about 2 h 0 min and cannot be saved"):
+    with pytest.raises(UserError, match="a figure takes about 2 h 0 min and saves no checkpoints"):
         options.check_jobs(Options(time="1h"), jobs)
     options.check_jobs(Options(time="3h"), jobs)
     options.check_jobs(Options(time="1h"), [jobs[0]._replace(resumes=True)])
@@ -132,7 +132,7 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
     assert mine.ids()["run-4"] == "12_4"
     states = mine.states()
     assert states["12_0"] == State("RUNNING", "n1") and "12_2" not in states
-    held = {name for name, state in states.items() if state.is_held}
+    held = {name for name, state in states.items() if state.is_abandoned}
     assert held == {"12_3"}  # the one that a user holds will start when it is released
     queue.result_file(submission, "run-2").write_text('{"error": "why"}')
     queue.result_file(submission, "run-3").write_text('{"code": 3}')
@@ -144,7 +144,7 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
-    mine = SlurmLauncher(Options(), tmp_path)
+    mine = SlurmExecutor(Options(), tmp_path)
     answers = iter([UserError("Slurm does not answer."), UserError("Slurm does not answer."), {}])
 
     def states():
@@ -154,12 +154,12 @@ def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, ca
         return answer
 
     monkeypatch.setattr(mine.queue, "states", states)
-    assert [mine._states() for _ in range(3)] == [None, None, {}] and mine.unheard == 0
-    assert capsys.readouterr().out.count("Slurm does not answer. The jobs go on") == 1
-    mine.unheard = launcher.UNHEARD
+    assert [mine._query_states() for _ in range(3)] == [None, None, {}] and mine.failed_queries == 0
+    assert capsys.readouterr().out.count("Slurm does not answer. The jobs continue") == 1
+    mine.failed_queries = executor.MAX_FAILED_QUERIES
     answers = iter([UserError("Slurm does not answer.")])
     with pytest.raises(UserError, match="does not answer"):
-        mine._states()
+        mine._query_states()
 
 
 def test_rows_that_name_no_job_of_slurm_are_passed_over(pretended, tmp_path):
@@ -191,7 +191,7 @@ def test_a_workdir_that_a_batch_script_cannot_hold_is_refused(
 
 
 def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
-    mine = SlurmLauncher(Options(), tmp_path)
+    mine = SlurmExecutor(Options(), tmp_path)
     mine.board.line.printed = -1e9
     left = {f"run-{i}": Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)}
     names = {run: f"7_{i}" for i, run in enumerate(left)}
@@ -202,10 +202,10 @@ def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
 
 def test_the_queue_says_when_slurm_does_not_answer(pretended):
     pretended("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    assert queue.alive(["12"]) == {}  # it ended long ago
+    assert queue.query_states(["12"]) == {}  # it ended long ago
     pretended("squeue", "echo 'slurm_load_jobs error: timed out' >&2; exit 1")
     with pytest.raises(UserError, match="timed out"):
-        queue.alive(["12"])
+        queue.query_states(["12"])
 
 
 def test_the_status_says_what_each_run_does(tmp_path, capsys):
@@ -220,11 +220,11 @@ def test_the_status_says_what_each_run_does(tmp_path, capsys):
     (tmp_path / "running").mkdir()
     with open(tmp_path / "running/.lock", "w") as lock:
         launch_lock(lock)
-        executors.show_status([*jobs.values()], tmp_path)
+        executors.print_status([*jobs.values()], tmp_path)
     out = capsys.readouterr().out
     assert "5 runs: 1 finished, 1 failed, 1 stopped, 1 waiting, 1 running" in out
     assert "3 of 9" in out and "the field x must be 1." in out
-    found = executors.status(jobs["waiting"], "12_1", State("PENDING", "Priority"))
+    found = executors.job_status(jobs["waiting"], "12_1", State("PENDING", "Priority"))
     assert found == ("pending", "job 12_1: Priority")
 
 
@@ -383,7 +383,7 @@ def test_a_planted_result_is_not_unpickled(shell_cluster, pretended, tmp_path):
     pretended("sbatch", "echo Submitted batch job 7")  # its jobs vanish
     pretended("squeue", "exit 0")
     jobs = [Job(f"run {i}", "finished", {}, shell_cluster / f"run-{i}") for i in range(2)]
-    with SlurmLauncher(Options(), shell_cluster) as cluster:
+    with SlurmExecutor(Options(), shell_cluster) as cluster:
         outcomes = list(cluster.run(jobs))
     assert [outcome.code for outcome in outcomes] == [1, 1]
     assert not (tmp_path / "executed").exists()
@@ -395,7 +395,7 @@ def test_a_job_does_what_was_submitted_and_not_what_was_planted(
     monkeypatch.setenv("HEAD_START", "3")
     kinds = ("finished", "broken")
     jobs = [Job(kind, kind, {}, shell_cluster / f"run-{kind}") for kind in kinds]
-    with SlurmLauncher(Options(), shell_cluster) as cluster:
+    with SlurmExecutor(Options(), shell_cluster) as cluster:
         outcomes = {outcome.job.name: outcome.code for outcome in cluster.run(jobs)}
     assert outcomes == {"finished": 0, "broken": 2}
     assert not (tmp_path / "executed").exists()

@@ -135,11 +135,11 @@ RULES = "(('.*/value/.*', 'frozen'), ('.*', 'train'))"
 )
 def test_rules_of_ones_own_are_never_recorded_under_a_variants_name(file, field, label):
     command = parse([file, f"--config.{field}"])
-    held = flags.plain(command.config)
+    held = flags.to_dict(command.config)
     assert held["arguments"][label] == held["arguments"]["variant"] == "custom"
     assert "-custom-" in run_name(held, "0" * 12)
-    again = flags.configured(command.file, json.loads(dumps(command.overrides)))
-    assert dumps(flags.plain(again)) == dumps(held)
+    again = flags.load_with_overrides(command.file, json.loads(dumps(command.overrides)))
+    assert dumps(flags.to_dict(again)) == dumps(held)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_rules_of_ones_own_are_never_recorded_under_a_variants_name(file, field,
     [("data.ood", ("mnist",)), ("data.classes", (3, 2, 1)), ("optim.learning_rate", (0.1,))],
 )
 def test_what_is_spelled_is_read_back(field, value):
-    config = flags.configured("configs/attention_paths/oneshot.py", {field: [*value]})
+    config = flags.load_with_overrides("configs/attention_paths/oneshot.py", {field: [*value]})
     assert flags.flatten_config(config.to_dict())[field] == value
 
 
@@ -161,7 +161,7 @@ def test_help_lists_the_configs(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert "--dry-run" in out and "configs/mixit/retrieval.py\n      Needle retrieval (" in out
-    assert out.count("\n  configs/") == len(flags.known_configs())
+    assert out.count("\n  configs/") == len(flags.config_files())
 
 
 def test_help_of_a_config_is_its_docstring(capsys):
@@ -204,7 +204,7 @@ def test_a_record_runs_no_file_but_a_config_of_this_checkout(tmp_path, monkeypat
         "not Python": "configs/text.txt",
     }[way]
     with pytest.raises(UserError, match="below configs/ of this checkout"):
-        flags.of_a_record(name, {})
+        flags.load_recorded_config(name, {})
     assert not touched.exists()
     if way == "absolute":
         with pytest.raises(UserError, match="raises OSError: nobody should be here"):

@@ -244,7 +244,7 @@ def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
 def test_tiny_runs_count_only_where_asked_for_and_last():
     paper = {"made_up": made_up.PAPER._replace(items=made_up.PAPER.items[:1])}
     tiny = made_up.record(made_up.A, 0.5)
-    config = flags.plain(flags.load_config(f"{made_up.A.config},scale=tiny"))
+    config = flags.to_dict(flags.load_config(f"{made_up.A.config},scale=tiny"))
     tiny = Record.from_json(tiny | {"config": config, "scale": "tiny"})
     small = Record.from_json(made_up.RECORDS["a"])
     assert ledger(paper, [tiny])[0].verdict == "not run"

@@ -1,0 +1,261 @@
+"""The Slurm executor: submits jobs as arrays through submitit and watches them until they end.
+
+The launcher may die: its jobs belong to Slurm. The same command finds the jobs that wait or run,
+watches them, and submits the missing ones. A second launcher on the same folder does the same.
+"""
+
+import contextlib
+import io
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from experiments.cli import flags
+from experiments.schedule.devices import Slot
+from experiments.schedule.jobs import Job, Outcome, handle_stop_signals
+from experiments.schedule.launch import Running
+from experiments.schedule.show_runs import Board
+from experiments.schedule.slurm import options as slurm_options
+from experiments.schedule.slurm.options import Options
+from experiments.schedule.slurm.queue import Queue, State, result_file
+from experiments.schedule.slurm.worker import Worker
+from jaxformer.core.errors import UserError
+
+FIRST_POLL_SECONDS, POLL_SECONDS = 1.0, 15.0  # between two queries of the queue
+SIGNAL_POLL_SECONDS = 0.2
+DEFAULT_ARRAY_SIZE = 1000  # if the cluster does not report its limit
+MAX_FAILED_QUERIES = 40  # in a row
+MAX_RESUBMISSIONS = 3  # of a job that ended without a result
+SAVE_FRACTION = 0.8  # of the time between Slurm's signal and its kill
+
+
+class SlurmExecutor:
+    """Runs jobs on a Slurm cluster. It implements `jobs.Executor`.
+
+    Args:
+        options: the options of each Slurm job.
+        root: the folder of the runs.
+        slots: not used; Slurm assigns the nodes.
+        deadline: the time (`time.monotonic`) at which this process stops watching.
+    """
+
+    def __init__(
+        self, options: Options, root: Path, slots: Any = 1, deadline: float = math.inf
+    ) -> None:
+        self.options, self.deadline, self.signal = options, deadline, 0
+        self.queue, self.board = Queue(root), Board()
+        self.began: dict[str, float] = {}  # by job id
+        self.resubmissions: dict[str, int] = {}  # by run
+        self.failed_queries = 0  # in a row
+
+    def __enter__(self) -> "SlurmExecutor":
+        slurm_options.check_cluster(self.options)
+        slurm_options.check_path(self.queue.folder)
+        self._handlers = contextlib.ExitStack()
+        self._handlers.enter_context(handle_stop_signals(self._store_signal))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.board.clear()
+        self._handlers.close()
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Submits the jobs that are not in the queue; yields each job's outcome when it ends."""
+        left = {job.workdir.name: job for job in jobs}
+        slurm_options.check_jobs(self.options, list(left.values()))
+        ids = self._submit_missing(left)
+        wait = FIRST_POLL_SECONDS
+        while left and not self.signal and time.monotonic() < self.deadline:
+            if (states := self._query_states()) is not None:
+                yield from self._collect_ended(left, ids, states)
+                self._show(left, ids, states)
+            for _ in range(max(1, round(wait / SIGNAL_POLL_SECONDS))):
+                if self.signal or not left:
+                    break
+                time.sleep(SIGNAL_POLL_SECONDS)
+            wait = min(wait * 1.5, POLL_SECONDS)
+        self.board.clear()
+        if left:
+            arrays = sorted({ids[run].partition("_")[0] for run in left})
+            print(
+                f"still in the queue: {len(left)}; run the same command again to watch them, "
+                f"`scancel {' '.join(arrays)}` ends them.",
+                flush=True,
+            )
+        for job in left.values():
+            message = "still in the queue"
+            yield Outcome(job, -signal.SIGTERM, 0.0, message, by_other_launcher=True)
+
+    def _query_states(self) -> dict[str, State] | None:
+        """Returns the states of all jobs, or None while the cluster does not answer."""
+        try:
+            states = self.queue.states()
+        except UserError as error:
+            self.failed_queries += 1
+            if self.failed_queries > MAX_FAILED_QUERIES:
+                raise
+            if self.failed_queries == 1:
+                self.board.clear()
+                print(f"  {error} The jobs continue; the query is repeated.", flush=True)
+            return None
+        self.failed_queries = 0
+        return states
+
+    def _submit_missing(self, left: dict[str, Job]) -> dict[str, str]:
+        """Submits the runs without a job in the queue; returns the job id of each run."""
+        with self.queue.lock():
+            ids, states = self.queue.ids(), self.queue.states()
+            missing = [job for run, job in left.items() if ids.get(run) not in states]
+            for job in missing:
+                if job.restart and not job.is_locked():
+                    shutil.rmtree(job.workdir, ignore_errors=True)
+            if n_queued := len(left) - len(missing):
+                print(f"in the queue already: {n_queued}", flush=True)
+            submit(self.options, self.queue, missing)
+        return {run: job_id for run, job_id in self.queue.ids().items() if run in left}
+
+    def _collect_ended(
+        self, left: dict[str, Job], ids: dict[str, str], states: dict[str, State]
+    ) -> Iterator[Outcome]:
+        for run, job in list(left.items()):
+            job_id = ids[run]
+            state = states.get(job_id)
+            if state is not None and state.state != "PENDING":
+                self.began.setdefault(job_id, time.monotonic())
+            if state is not None and not state.is_abandoned:
+                continue
+            code, seconds = self.queue.result(job_id), self._elapsed(job_id)
+            is_lost = code is None and state is None and not job.is_finished()
+            if is_lost and self._resubmit(job, ids):
+                continue
+            self.board.clear()
+            del left[run]
+            if job.is_finished() and code in (0, None):
+                yield Outcome(job, 0, seconds, "")
+            else:
+                exit_code = code if isinstance(code, int) and code else 1
+                yield Outcome(job, exit_code, seconds, self._reason(job, job_id, code, state))
+
+    def _resubmit(self, job: Job, ids: dict[str, str]) -> bool:
+        """Submits a job again that ended without a result, for example because it was killed.
+
+        Returns:
+            False if it was submitted too often or if its files are not visible here.
+        """
+        run = job.workdir.name
+        job_id, count = ids[run], self.resubmissions.get(run, 0)
+        if count >= MAX_RESUBMISSIONS or not self.queue.has_log(job_id):
+            return False
+        self.resubmissions[run] = count + 1
+        self.board.clear()
+        print(f"  {job.name}: job {job_id} was lost; it is submitted again", flush=True)
+        with self.queue.lock():
+            submit(self.options, self.queue, [job])
+        ids[run] = self.queue.ids()[run]
+        return True
+
+    def _reason(self, job: Job, job_id: str, code: int | str | None, state: State | None) -> str:
+        """Returns a line that explains why a job ended without a finished run."""
+        if code is None and not self.queue.has_log(job_id):
+            if state is not None:
+                cancel([job_id])
+            return (
+                f"job {job_id} left nothing in {self.queue.folder}: is it a folder that all nodes "
+                "share? Take a --workdir that is."
+            )
+        if isinstance(code, int):
+            return job.last_message(code)
+        return code or f"job {job_id} ended without a result: {self.queue.last_log_line(job_id)}"
+
+    def _elapsed(self, job_id: str) -> float:
+        return time.monotonic() - self.began.get(job_id, time.monotonic())
+
+    def _show(self, left: dict[str, Job], ids: dict[str, str], states: dict[str, State]) -> None:
+        if not self.board.is_due():
+            return
+        running, reasons = [], []
+        for run, job in left.items():
+            job_id, state = ids[run], states.get(ids[run])
+            if state is not None and state.state == "RUNNING":
+                began = self.began.get(job_id, time.monotonic())
+                running.append(Running(job, began, Slot(f"{job_id} {state.where}")))
+            if state is not None and state.state == "PENDING":
+                reasons.append(state.where)  # such as Priority, Resources, PartitionNodeLimit
+        waiting = f"{len(left) - len(running)} wait in the queue"
+        if reasons:
+            waiting += f" ({max(set(reasons), key=reasons.count)})"
+        self.board.show(running, 0, 0, waiting * (len(running) < len(left)))
+
+    def _store_signal(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+
+
+def submit(options: Options, queue: Queue, jobs: Sequence[Job]) -> None:
+    """Submits jobs as arrays of the largest size that the cluster accepts."""
+    if not jobs:
+        return
+    import submitit
+
+    # The nodes import this checkout, even if another one is installed there.
+    path = os.pathsep.join(filter(None, [str(flags.ROOT), os.environ.get("PYTHONPATH", "")]))
+    size, errors = max_array_size(), io.StringIO()
+    with contextlib.redirect_stderr(errors), temporary_environment(PYTHONPATH=path):
+        try:
+            folder = queue.new_submission_folder()
+            executor = submitit.SlurmExecutor(folder, max_num_timeout=options.requeues)
+            name = slurm_options.script_name(f"jaxformer-{queue.folder.parent.name}")[:40]
+            executor.update_parameters(job_name=name, **options.submitit())
+            for first in range(0, len(jobs), size):
+                array = jobs[first : first + size]
+                workers = [
+                    Worker(
+                        job._replace(workdir=job.workdir.absolute()),
+                        SAVE_FRACTION * options.signal,
+                        result_file(folder, job.workdir.name),
+                    )
+                    for job in array
+                ]
+                submitted = executor.submit_array(workers)
+                ids = [(job, new.job_id) for job, new in zip(array, submitted, strict=True)]
+                queue.add(ids, folder)
+        except (RuntimeError, ValueError, OSError) as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            last = lines[-1] if lines else "no reason given"
+            reason = (last.partition("error: ")[2] or last).strip().rstrip(".")
+            raise UserError(f"Slurm does not accept the jobs: {reason}.") from None
+    parent = ids[-1][1].partition("_")[0]
+    print(f"submitted {len(jobs)} runs to Slurm, job {parent}; {queue.folder}", flush=True)
+
+
+def cancel(job_ids: Sequence[str]) -> None:
+    """Removes jobs from the queue of Slurm."""
+    subprocess.run(["scancel", *job_ids], capture_output=True)
+
+
+@contextlib.contextmanager
+def temporary_environment(**variables: str) -> Iterator[None]:
+    """Sets environment variables and restores the whole environment afterwards."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def max_array_size() -> int:
+    """Returns the number of jobs that the cluster accepts in one array."""
+    process = None
+    with contextlib.suppress(OSError):
+        process = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True)
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", process.stdout) if process else None
+    return max(int(match[1]), 1) if match else DEFAULT_ARRAY_SIZE
