@@ -191,7 +191,7 @@ def said_of(flag: str, manual: str, help: str | None) -> str:
         manual,
         re.M,
     )
-    text = found[2] if found else help or ""
+    text = found[2] if found else (help or "").replace(" (default: %(default)s)", "")
     return _escaped(" ".join(text.split()))
 
 

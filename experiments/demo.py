@@ -2,10 +2,6 @@
 
     python experiments/demo.py
 
-  --workdir=DIR      folder of the runs and the page (default: runs/demo)
-  --processes=N      runs at a time (default: as many as the devices allow; 2 on a CPU)
-  --devices-per-run=N  GPUs or TPU chips of each run (default 1)
-
 Prints the result for a paper as soon as its runs have ended. At the end it prints a sentence for
 each paper, with a number, its error bar, the scale and the place on the page. The page begins with
 the same sentences. Run the same command again: it resumes. A part that fails is named, and the
@@ -45,11 +41,13 @@ OPENING_FILE = "sentences.json"  # the sentences at the top of the page
 @command
 def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("--workdir", type=Path, default=Path("runs/demo"))
-    devices.add_flags(parser)
+    workdir_help = "folder of the runs and the page (default: %(default)s)"
+    parser.add_argument("--workdir", type=Path, default=Path("runs/demo"), help=workdir_help)
+    default_on_cpu = min(2, os.cpu_count() or 1)
+    devices.add_flags(parser, default_on_cpu)
     args = parser.parse_args(argv)
     root, began = args.workdir, time.monotonic()
-    slots = devices.slots_from_flags(args, default_on_cpu=min(2, os.cpu_count() or 1))
+    slots = devices.slots_from_flags(args, default_on_cpu)
     quick_first = sorted(shown, key=Headline.seconds)  # shows the first result early
     parts = {name: part for headline in quick_first for name, part in headline.parts.items()}
     jobs = {

@@ -1,37 +1,27 @@
-"""Does a task need in-context reasoning? Freezes parts of a transformer and looks what is lost.
+"""Tests whether a task needs in-context reasoning: freezes parts of a transformer and compares.
 
     python experiments/litmus.py --task retrieval --scale tiny --seeds 3
 
-  --task=NAME        retrieval, addition, hops, dyck, ..: the configs of configs/ with variant=mixit
-  --config=FILE      instead: a training config of your own with variant=... and scale=...
-  --scale=SCALE      tiny (seconds, default) | small (minutes) | paper
-  --seeds=N          of every model (default 3)
-  --rates=R,R        learning rates to choose from (default: those of the config)
-  --variants=V,V     default standard,frozen_qk,mixit,random; standard and mixit are needed
-  --processes=N      trainings at a time (default: as many as the devices allow; 1 on a CPU)
-  --devices-per-run=N  GPUs or TPU chips of each training (default 1)
-  --workdir=DIR      default: runs/litmus/TASK-SCALE; the same command goes on where it stopped
-
-Standard trains all, Frozen-QK keeps queries and keys at random, MixiT mixes by a fixed matrix that
-does not look at the content, Random trains the embeddings only. Validation chooses the learning
-rate of each. The first case that applies is the verdict. "Above" and "below" mean that the 95 %
-interval of a difference excludes zero (Student's t over seeds, with the error of the test set);
-`trivial` is the strongest trivial predictor on the same test set:
+Standard trains all parameters. Frozen-QK keeps queries and keys at their random initial values.
+MixiT mixes with a fixed matrix that does not depend on the content. Random trains the embeddings
+only. Validation chooses the learning rate of each. "Above" and "below" mean that the 95 % interval
+of a difference excludes zero (Student's t over seeds, with the error of the test set). `trivial` is
+the strongest trivial predictor on the same test set. The first case that applies is the verdict:
 
   cannot be told   Standard is not above trivial: at this scale there is nothing to explain. Or
                    MixiT is not below Standard, but the error bars hide half of Standard's lead
   not needed       MixiT is not below Standard, and is above trivial
   helps            MixiT is above trivial and below Standard
   needed           MixiT is not above trivial: the task needs attention that looks at the content.
-                   Then Frozen-QK says whether random queries and keys are enough
+                   Then Frozen-QK shows whether random queries and keys are enough
 
 Writes litmus.json (every number) and litmus.png into the workdir.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import sys
 from argparse import Namespace
@@ -50,28 +40,50 @@ from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command, count
 
-# Arguments of a config that the litmus test sets itself, and the flags for them.
-OWN = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}
+# Arguments of a config that the litmus test sets, and the flags for them.
+FLAG_OF_ARGUMENT = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}
 
 
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("--task", default="")
-    parser.add_argument("--config", default="")
-    parser.add_argument("--scale", default="tiny")
-    parser.add_argument("--seeds", type=count, default=3)
-    parser.add_argument("--rates", default="")
-    parser.add_argument("--variants", default="standard,frozen_qk,mixit,random")
+    add = parser.add_argument
+    add("--task", default="", metavar="NAME", help="a config of configs/ with variant=mixit")
+    add(
+        "--config",
+        default="",
+        metavar="FILE",
+        help="instead of --task: your training config with variant=... and scale=...",
+    )
+    add("--scale", default="tiny", help="tiny (seconds), small (minutes) or paper")
+    seeds_help = "seeds of every model (default: %(default)s)"
+    add("--seeds", type=count, default=3, metavar="N", help=seeds_help)
+    add(
+        "--rates",
+        default="",
+        metavar="R,R",
+        help="learning rates to choose from (default: those of the config)",
+    )
+    add(
+        "--variants",
+        default="standard,frozen_qk,mixit,random",
+        metavar="V,V",
+        help="models to train (default: %(default)s); standard and mixit are required",
+    )
     devices.add_flags(parser)
-    parser.add_argument("--workdir", type=Path)
-    asked = parser.parse_args(argv)
-    name, file = task_of(asked)
-    root = asked.workdir or Path(f"runs/litmus/{name.replace(' ', '-')}-{asked.scale}")
-    jobs = jobs_of(asked, file, root)
+    add(
+        "--workdir",
+        type=Path,
+        metavar="DIR",
+        help="folder of the runs (default: runs/litmus/TASK-SCALE). The same command resumes them",
+    )
+    args = parser.parse_args(argv)
+    name, file = task_of(args)
+    root = args.workdir or Path(f"runs/litmus/{name.replace(' ', '-')}-{args.scale}")
+    jobs = jobs_of(args, file, root)
     waiting = [job for job in jobs.values() if not job.is_finished()]
-    print(f"{name}, {asked.scale}: {len(jobs)} models, {len(waiting)} to train", flush=True)
-    if code := run_all(waiting, devices.slots_from_flags(asked)):
+    print(f"{name}, {args.scale}: {len(jobs)} models, {len(waiting)} to train", flush=True)
+    if code := run_all(waiting, devices.slots_from_flags(args)):
         return code
     results = {variant: Workdir(job.workdir).read("result.json") for variant, job in jobs.items()}
     trained = {v: litmus_rule.read(result, jobs[v].workdir) for v, result in results.items()}
@@ -79,7 +91,7 @@ def main(argv: Sequence[str]) -> int:
     verdict, sentence = litmus_rule.judge(name, trained, trivial, value)
     record = {
         "task": name,
-        "scale": asked.scale,
+        "scale": args.scale,
         "verdict": verdict,
         "sentence": sentence,
         "trivial": {"name": trivial, "accuracy": value},
@@ -91,45 +103,48 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def task_of(asked: Namespace) -> tuple[str, str]:
-    """(the task's name, its config "FILE:ARGUMENTS")."""
-    known = flags.training_configs("mixit")
-    if bool(asked.task) == bool(asked.config):
-        raise UserError(f"say --task=NAME, one of {', '.join(known)}, or --config=FILE.")
-    if asked.config:
-        file, _, arguments = asked.config.partition(":")
-        words = [word for word in arguments.split(",") if word]
-        for word in words:
-            if (argument := word.partition("=")[0]) in OWN:
-                raise UserError(f"--config has {word}; say it by {OWN[argument]} instead.")
-        return " ".join([Path(file).stem, *words]), asked.config
-    check_choice("task", asked.task, known)
-    return asked.task, known[asked.task]
+def task_of(args: Namespace) -> tuple[str, str]:
+    """Returns (name of the task, its config "FILE:ARGUMENTS")."""
+    files = flags.training_configs("mixit")
+    if bool(args.task) == bool(args.config):
+        raise UserError(f"give --task=NAME, one of {', '.join(files)}, or --config=FILE.")
+    if args.config:
+        file, _, arguments = args.config.partition(":")
+        assignments = [part for part in arguments.split(",") if part]
+        for assignment in assignments:
+            if flag := FLAG_OF_ARGUMENT.get(assignment.partition("=")[0]):
+                raise UserError(f"--config has {assignment}; use {flag} instead.")
+        return " ".join([Path(file).stem, *assignments]), args.config
+    check_choice("task", args.task, files)
+    return args.task, files[args.task]
 
 
-def jobs_of(asked: Namespace, config: str, root: Path) -> dict[str, Job]:
-    """A training for each variant."""
+def jobs_of(args: Namespace, config: str, root: Path) -> dict[str, Job]:
+    """Returns the training of each variant."""
     file, _, arguments = config.partition(":")
-    variants = [word for word in asked.variants.split(",") if word]
-    overrides = {"n_seeds": str(asked.seeds)}
-    if asked.rates:
-        overrides["optim.learning_rate"] = asked.rates
+    variants = [variant for variant in args.variants.split(",") if variant]
+    overrides = {"n_seeds": str(args.seeds)}
+    if args.rates:
+        overrides["optim.learning_rate"] = args.rates
     more = f",{arguments}" if arguments else ""
     texts = {
-        variant: f"{file}:variant={variant},scale={asked.scale}{more}"
+        variant: f"{file}:variant={variant},scale={args.scale}{more}"
         for variant in dict.fromkeys(variants)
     }
-    held = {}
+    configs = {}
     for variant, text in texts.items():
         if (recipe := launch.config_dict(text, {})["recipe"]) != "train":
-            raise UserError(f"the litmus test needs a training config; {file} is one to {recipe}.")
-        held[variant] = launch.config_dict(text, overrides)
+            raise UserError(
+                f"the litmus test needs a training config; the recipe of {file} is {recipe}."
+            )
+        configs[variant] = launch.config_dict(text, overrides)
     if missing := {"standard", "mixit"} - set(texts):
         raise UserError(f"--variants must have standard and mixit, {missing.pop()} is missing.")
-    estimate = Estimator(read.load(write.RESULTS)[0])  # seconds, so that mistakes come first
+    # Reading the records takes seconds, so it comes after the checks of the configs.
+    estimate = Estimator(read.load(write.RESULTS)[0])
     return {
         variant: launch.make_job(
-            describe.label(variant), text, overrides, root, seconds=estimate(held[variant])
+            describe.label(variant), text, overrides, root, seconds=estimate(configs[variant])
         )
         for variant, text in texts.items()
     }

@@ -1,10 +1,6 @@
 """Shows the attention of a finished run, and the similarity of its last layer's tokens.
 
-    python experiments/look.py RUN [--plot=DIR] [--sequences=N]
-
-  RUN            the folder of a run that trained a network
-  --plot=DIR     a folder for both files instead of RUN, or a file for the maps (png, pdf or svg)
-  --sequences=N  number of test sequences to average over (default 256)
+    python experiments/look.py RUN
 
 Prints a table for every chosen member and writes it to inspect.json, with the attention maps of one
 test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
@@ -52,9 +48,16 @@ from jaxformer.runtime.command_line import Parser, command, count
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("folders", nargs="*", metavar="RUN")
-    parser.add_argument("--plot", type=Path)
-    parser.add_argument("--sequences", type=count, default=256)
+    add = parser.add_argument
+    add("folders", nargs="*", metavar="RUN", help="the folder of a run that trained a network")
+    add(
+        "--plot",
+        type=Path,
+        metavar="DIR",
+        help="a folder for both files instead of RUN, or a file for the maps (png, pdf or svg)",
+    )
+    sequences_help = "number of test sequences to average over (default: %(default)s)"
+    add("--sequences", type=count, default=256, metavar="N", help=sequences_help)
     args = parser.parse_args(argv)
     if len(args.folders) != 1:
         raise UserError(f"give the folder of one finished run, got {len(args.folders)} folders.")

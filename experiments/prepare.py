@@ -2,24 +2,11 @@
 
     python experiments/prepare.py --dataset text:shakespeare.txt --tokenizer bpe:1024 --out DIR
 
-  --dataset=NAME      text:FILE or text:FOLDER     plain text, UTF-8
-                      files:FOLDER                 *.parquet or *.jsonl, as on Hugging Face
-                      tfds:BUILDER[/CONFIG]        TensorFlow Datasets
-                      wikitext103, fineweb_edu, tinystories, yelp    from the Hugging Face hub
-  --out=DIR           folder of the tokens; `--config.task.tokens=DIR` reads them. A tfds: data set
-                      of images has no tokens: without --out, TFDS prepares its own files
-  --tokenizer=KIND    bytes, bpe:SIZE (default bpe:1024; trained on the training part), a
-                      tokenizer.json or its folder, or with --download the name of a model on
-                      the Hugging Face hub
-  --documents=file    in plain text, each file is a document, or each line (line)
-  --validation=0.05   share of the text for validation, if the data set has no validation part
-  --test=0.05         share of the text for the test set, if the data set has no test part
-  --text=NAME         the field with the text (default: text)
-  --label=NAME        the field with the class of a document, for classification
-  --files=FOLDER      a copy of the hub's files, for machines without a network
-  --tfds-dir=DIR      folder of TensorFlow Datasets (default: $TFDS_DATA_DIR)
-  --download          downloads missing files; without it nothing uses the network
-  --check=DIR         reads prepared tokens and compares every checksum; does nothing else
+NAME is one of
+    text:FILE or text:FOLDER        plain text, UTF-8
+    files:FOLDER                    *.parquet or *.jsonl, as on Hugging Face
+    tfds:BUILDER[/CONFIG]           TensorFlow Datasets
+    wikitext103, fineweb_edu, tinystories, yelp    from the Hugging Face hub
 
 Ctrl-C loses at most ten seconds of work. Run the same command again: it resumes. docs/data.md lists
 the size and time of each data set, and explains how to place files by hand.
@@ -46,14 +33,78 @@ from jaxformer.runtime.progress import Line
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    for name in ("dataset", "out", "label", "files", "tfds-dir", "check"):
-        parser.add_argument(f"--{name}", default="")
-    parser.add_argument("--tokenizer", default="bpe:1024")
-    parser.add_argument("--documents", default="file")
-    parser.add_argument("--text", default="text")
-    parser.add_argument("--validation", type=float, default=0.05)
-    parser.add_argument("--test", type=float, default=0.05)
-    parser.add_argument("--download", action="store_true")
+    add = parser.add_argument
+    add("--dataset", default="", metavar="NAME", help="the text, see above")
+    add(
+        "--out",
+        default="",
+        metavar="DIR",
+        help="folder of the tokens; `--config.task.tokens=DIR` reads them. A tfds: data set of "
+        "images has no tokens: without --out, TFDS prepares its own files",
+    )
+    add(
+        "--tokenizer",
+        default="bpe:1024",
+        metavar="KIND",
+        help="bytes, bpe:SIZE (trained on the training part), a tokenizer.json or its folder, or "
+        "with --download the name of a model on the Hugging Face hub (default: %(default)s)",
+    )
+    add(
+        "--documents",
+        default="file",
+        help="in plain text, each file is a document (file, the default), or each line (line)",
+    )
+    add(
+        "--validation",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="share of the text for validation, if the data set has no validation part "
+        "(default: %(default)s)",
+    )
+    add(
+        "--test",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="share of the text for the test set, if the data set has no test part "
+        "(default: %(default)s)",
+    )
+    add(
+        "--text",
+        default="text",
+        metavar="NAME",
+        help="the field with the text (default: %(default)s)",
+    )
+    add(
+        "--label",
+        default="",
+        metavar="NAME",
+        help="the field with the class of a document, for classification",
+    )
+    add(
+        "--files",
+        default="",
+        metavar="FOLDER",
+        help="a copy of the hub's files, for machines without a network",
+    )
+    add(
+        "--tfds-dir",
+        default="",
+        metavar="DIR",
+        help="folder of TensorFlow Datasets (default: $TFDS_DATA_DIR)",
+    )
+    add(
+        "--download",
+        action="store_true",
+        help="download missing files; without it nothing uses the network",
+    )
+    add(
+        "--check",
+        default="",
+        metavar="DIR",
+        help="read prepared tokens and compare every checksum; do nothing else",
+    )
     args = parser.parse_args(argv)
     if args.check:
         tokens = open_tokens(args.check)

@@ -2,22 +2,6 @@
 
     python experiments/reproduce.py --paper mixit --scale small --budget 30m --seeds 3
 
-  --paper NAME     mixit, random_attention, two_failure_modes, associations, attention_paths or all
-  --scale SCALE    tiny | small (default) | paper, which uses an accelerator if there is one
-  --budget TIME    90s, 30m, 2h: starts only runs that end in time (default: no limit)
-  --seeds N        seeds of every run that has seeds (default: those of its config)
-  --only TABLE     one table or figure, such as "Table 2"
-  --processes N    runs at a time (default: as many as the devices allow; 1 on a CPU)
-  --devices-per-run N  GPUs or TPU chips of each run (default 1)
-  --workdir DIR    folder of the runs (default: runs/reproduce in the repository)
-  --executor slurm  jobs of Slurm instead of processes
-  --slurm FILE.toml  time limit, partition and devices of the jobs (configs/slurm/example.toml)
-  --status         prints the progress of each run; starts nothing
-  --list           prints every table and figure with its verdict, and its runs with state and time
-  --dry-run        prints the runs that would start, in order, with their times
-  --again          repeats recorded runs; ends with a table rerun / recorded / paper
-  --out DIR        folder of the runs of --again (default: runs/again in the repository)
-
 The tables that lack one or two runs for their verdict come first, the cheapest first, then the
 others. A run that several tables share runs once. Finished runs are recorded in results/. They
 replace records with fewer seeds and records of configs that have changed since. `python
@@ -59,17 +43,57 @@ DEFAULT_SCALE = "small"  # of missing runs; a repeated run has the scale of its 
 @command
 def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("--paper", default="")
-    parser.add_argument("--scale", default="")
-    parser.add_argument("--budget", type=seconds, default=math.inf)
-    parser.add_argument("--seeds", type=count, default=0)
-    parser.add_argument("--only", default="")
+    add = parser.add_argument
+    add("--paper", default="", metavar="NAME", help=f"{', '.join(PAPERS)} or all")
+    add(
+        "--scale",
+        default="",
+        help=f"tiny, small or paper, which uses an accelerator if there is one ({DEFAULT_SCALE})",
+    )
+    add(
+        "--budget",
+        type=seconds,
+        default=math.inf,
+        metavar="TIME",
+        help="90s, 30m, 2h: start only runs that end in time (default: no limit)",
+    )
+    add(
+        "--seeds",
+        type=count,
+        default=0,
+        metavar="N",
+        help="seeds of every run that has seeds (default: those of its config)",
+    )
+    add("--only", default="", metavar="TABLE", help='one table or figure, such as "Table 2"')
     executors.add_flags(parser)
-    parser.add_argument("--workdir", type=Path, default=flags.ROOT / "runs/reproduce")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--again", action="store_true")
-    parser.add_argument("--out", type=Path)
+    add(
+        "--workdir",
+        type=Path,
+        default=flags.ROOT / "runs/reproduce",
+        metavar="DIR",
+        help="folder of the runs (default: %(default)s)",
+    )
+    add(
+        "--list",
+        action="store_true",
+        help="print every table and figure with its verdict, and its runs with state and time",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="print the runs that would start, in order, with their times",
+    )
+    add(
+        "--again",
+        action="store_true",
+        help="repeat recorded runs; ends with a table rerun / recorded / paper",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the runs of --again (default: runs/again in the repository)",
+    )
     args = parser.parse_args(argv)
     if not args.paper:
         raise UserError(f"give --paper=NAME, one of {', '.join(papers)} or all.")

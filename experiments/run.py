@@ -2,21 +2,9 @@
 
     python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen_qk,scale=tiny
 
-  --config=FILE:ARGUMENTS   a config of configs/; its docstring describes the experiment, its time
-                            and its result. ARGUMENTS: variant=...,scale=tiny|small|paper
-  --config.FIELD=VALUE      overrides any field, e.g. --config.optim.learning_rate=1e-3
-  --workdir=DIR             folder of the run (default: runs/NAME in the current folder). The same
-                            command on the same folder resumes an interrupted run
-  --record                  copies the finished result into results/, which the report reads
-  --draw                    draws the figure of a finished run again and measures nothing;
-                            --draw=FILE.pdf draws it into a file (png, pdf or svg)
-  --track=tensorboard,wandb,trackio
-                            also sends the rows to these services (wandb is offline unless
-                            WANDB_MODE is set)
-  --profile=START:STEPS     writes a trace of these training steps into the run's folder
-  --dry-run                 builds everything and prints parameters by label, FLOPs, memory, time
-  --measure                 the same, with time and memory measured over a few steps
-  --help                    prints this text and all configs; with --config=FILE, its docstring
+A config is FILE:ARGUMENTS. Its docstring describes the experiment, its time and its result.
+--config.FIELD=VALUE overrides any field, such as --config.optim.learning_rate=1e-3. --help prints
+this text and all configs; with --config=FILE it prints the docstring of that config.
 
 Ctrl-C or SIGTERM saves and stops; a second one stops at once. Exit code 4: the run has ended, but
 its chains failed their diagnostics; its record is marked and no verdict uses it.
@@ -72,15 +60,53 @@ def parse(argv: Sequence[str]) -> Namespace:
     Returns:
         The flags, with `config` (the ConfigDict), `file` (its "FILE:ARGUMENTS") and `overrides`.
     """
-    parser = Parser(__doc__, fields=True, manual=manual)
-    parser.add_argument("--config", default="")
-    parser.add_argument("--workdir", default="")
-    parser.add_argument("--record", action="store_true")
-    parser.add_argument("--draw", nargs="?", const="")
-    parser.add_argument("--track", default="")
-    parser.add_argument("--profile", default="")
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--measure", action="store_true")
+    parser = Parser(__doc__, fields=True, manual=lambda args: manual(args, parser))
+    add = parser.add_argument
+    add(
+        "--config",
+        default="",
+        metavar="FILE:ARGUMENTS",
+        help="a config of configs/; ARGUMENTS are variant=...,scale=tiny|small|paper",
+    )
+    add(
+        "--workdir",
+        default="",
+        metavar="DIR",
+        help="folder of the run (default: runs/NAME in the current folder). The same command on "
+        "the same folder resumes an interrupted run",
+    )
+    add("--record", action="store_true", help="copy the result into results/ for the report")
+    add(
+        "--draw",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="draw the figure of a finished run again and measure nothing; FILE is a png, pdf or "
+        "svg (default: figure.png in the folder)",
+    )
+    add(
+        "--track",
+        default="",
+        metavar="SERVICES",
+        help="also send the rows to tensorboard,wandb,trackio (wandb is offline unless "
+        "WANDB_MODE is set)",
+    )
+    add(
+        "--profile",
+        default="",
+        metavar="START:STEPS",
+        help="write a trace of these training steps into the run's folder",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="build everything and print parameters by label, FLOPs, memory, time",
+    )
+    add(
+        "--measure",
+        action="store_true",
+        help="like --dry-run, with time and memory measured over a few steps",
+    )
     args = parser.parse_args(argv)
     args.track = loggers.parse_track(args.track)
     args.profile = loggers.parse_profile(args.profile)
@@ -94,15 +120,15 @@ def parse(argv: Sequence[str]) -> Namespace:
     return args
 
 
-def manual(args: Namespace) -> str:
-    """Returns the text of --help: a config's docstring, or this module's and a list of configs."""
+def manual(args: Namespace, parser: Parser) -> str:
+    """Returns the text of --help: a config's docstring, or the flags and a list of configs."""
     if args.config:
         return flags.config_docstring(args.config)
     titles = [
         f"  {file}\n      {flags.config_docstring(file).splitlines()[0]}"
         for file in flags.config_files()
     ]
-    return "\n".join([str(__doc__), "Configs:", *titles])
+    return "\n".join([parser.format_help(), "Configs:", *titles])
 
 
 def run(args: Namespace) -> int:

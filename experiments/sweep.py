@@ -4,27 +4,7 @@
         --config='configs/mixit/retrieval.py:scale=small,variant={standard,frozen_qk}' \\
         --grid optim.learning_rate=1e-3,3e-3 --grid model.layers=2,4
 
-  --config=FILE:ARGUMENTS   a config; each choice in braces makes a run
-  --grid FIELD=VALUE,..     a field and its values; several grids make all combinations. Fields that
-                            vary together: --grid model.width+model.mlp_width=64+256,128+512
-  --config.FIELD=VALUE      overrides a field in every run
-  --file=FILE.toml          config, grid and fields from a file, such as those of the papers in
-                            configs/sweeps/; the flags above add to it or replace it
-  --workdir=DIR             folder of the runs and the table (default: runs/sweep)
-  --seeds=N                 seeds of every run
-  --processes=N             runs at a time (default: as many as the devices allow; 1 on a CPU)
-  --devices-per-run=N       GPUs or TPU chips of each run (default 1)
-  --executor=slurm          jobs of Slurm instead of processes
-  --slurm=FILE.toml         time limit, partition and devices of the jobs
-                            (configs/slurm/example.toml)
-  --status                  prints the progress of each run; starts nothing
-  --track=tensorboard,wandb,trackio
-                            also sends the rows of every run to these services
-  --search=tpe              proposes runs with Optuna instead of the grid; random samples them
-  --trials=N                number of proposed runs (default 50)
-  --range FIELD=LOW:HIGH    an interval of the search space; LOW:HIGH:log samples the logarithm
-                            uniformly. Values of --grid are choices of the space
-  --dry-run                 prints the number of runs and members, and their time
+--config.FIELD=VALUE overrides a field in every run.
 
 Learning rates and consecutive seeds share a program: they are members of one run. Run the same
 command again: it skips finished runs and resumes interrupted ones. sweep.csv has a row for each
@@ -58,17 +38,65 @@ from jaxformer.training import loggers
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__, fields=True)
-    parser.add_argument("--config", default="")
-    parser.add_argument("--grid", action="append", default=[])
-    parser.add_argument("--file", default="")
-    parser.add_argument("--workdir", type=Path, default=Path("runs/sweep"))
-    parser.add_argument("--seeds", type=count)
+    add = parser.add_argument
+    add(
+        "--config",
+        default="",
+        metavar="FILE:ARGUMENTS",
+        help="a config; each choice in braces makes a run",
+    )
+    add(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE,..",
+        help="a field and its values; several grids make all combinations. Fields that vary "
+        "together: --grid model.width+model.mlp_width=64+256,128+512",
+    )
+    add(
+        "--file",
+        default="",
+        metavar="FILE.toml",
+        help="read config, grid and fields from a file such as those in configs/sweeps/; other "
+        "flags add to it or replace it",
+    )
+    add(
+        "--workdir",
+        type=Path,
+        default=Path("runs/sweep"),
+        metavar="DIR",
+        help="folder of the runs and the table (default: %(default)s)",
+    )
+    add("--seeds", type=count, metavar="N", help="seeds of every run")
     executors.add_flags(parser)
-    parser.add_argument("--track", default="")
-    parser.add_argument("--search", default="")
-    parser.add_argument("--trials", type=count, default=50)
-    parser.add_argument("--range", action="append", default=[])
-    parser.add_argument("--dry-run", action="store_true")
+    add(
+        "--track",
+        default="",
+        metavar="SERVICES",
+        help="also send the rows of every run to tensorboard,wandb,trackio",
+    )
+    add(
+        "--search",
+        default="",
+        metavar="SAMPLER",
+        help="propose runs with Optuna (tpe) or at random (random) instead of running the grid",
+    )
+    add(
+        "--trials",
+        type=count,
+        default=50,
+        metavar="N",
+        help="number of proposed runs (default: %(default)s)",
+    )
+    add(
+        "--range",
+        action="append",
+        default=[],
+        metavar="FIELD=LOW:HIGH",
+        help="an interval of the search space; LOW:HIGH:log samples the logarithm uniformly. "
+        "Values of --grid are choices of the space",
+    )
+    add("--dry-run", action="store_true", help="print the number of runs and members, and the time")
     args = parser.parse_args(argv)
     loggers.parse_track(args.track)
     if args.search:

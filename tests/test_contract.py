@@ -7,16 +7,16 @@ command are compared with `reference/contract.json`. A deliberate change writes 
 """
 
 import hashlib
+import importlib
 import json
-import re
 from pathlib import Path
 
+from docs.generate import COMMANDS, parser_of
 from experiments.ledger.ledger import ledger
 from experiments.ledger.read import ROOT, load
 from experiments.papers import PAPERS
 
 REFERENCE = Path(__file__).parent / "reference/contract.json"
-OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def claims() -> dict[str, str]:
@@ -50,15 +50,16 @@ def verdicts() -> dict[str, list[str]]:
 
 
 def options() -> dict[str, list[str]]:
-    """Returns the options that each command documents."""
-    files = [
-        *sorted((ROOT / "experiments").glob("[a-z]*.py")),
-        *sorted((ROOT / "theory").glob("[a-z]*.py")),
-    ]
-    found = {
-        str(file.relative_to(ROOT)): sorted(set(OPTION.findall(file.read_text()))) for file in files
+    """Returns the options of each command's parser."""
+    return {
+        command: sorted(
+            name
+            for flag in parser_of(importlib.import_module(command)).flags
+            for name in flag.option_strings
+            if name.startswith("--")
+        )
+        for command in COMMANDS
     }
-    return {name: names for name, names in found.items() if names}
 
 
 def _digest(value) -> str:

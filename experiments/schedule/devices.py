@@ -1,8 +1,5 @@
 """Slots for parallel runs: the devices, CPU cores and memory that each run may use.
 
-    --processes=N           runs at a time. Default: as many as the devices allow; 1 on a CPU
-    --devices-per-run=N     GPUs or TPU chips of each run (default 1)
-
 Devices are detected without starting JAX, which would reserve their memory. Environment variables
 restrict each run to the devices of its slot. CUDA_VISIBLE_DEVICES and TPU_VISIBLE_CHIPS of the
 launcher are respected. If there are more slots than devices, slots share a GPU and its memory.
@@ -45,9 +42,15 @@ class Slot(NamedTuple):
     cores: tuple[int, ...] = ()  # the CPU cores of the run; () is all
 
 
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--processes", type=count)
-    parser.add_argument("--devices-per-run", type=count)
+def add_flags(parser: ArgumentParser, default_on_cpu: int = 1) -> None:
+    """Adds --processes and --devices-per-run; see `slots_from_flags`."""
+    processes_help = "runs at a time (default: as many as the devices allow; %d on a CPU)"
+    parser.add_argument(
+        "--processes", type=count, metavar="N", help=processes_help % default_on_cpu
+    )
+    parser.add_argument(
+        "--devices-per-run", type=count, metavar="N", help="GPUs or TPU chips of each run (1)"
+    )
 
 
 def slots_from_flags(args: Namespace, default_on_cpu: int = 1) -> list[Slot]:

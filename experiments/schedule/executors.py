@@ -1,9 +1,4 @@
-"""The choice of an executor by flags: processes of this machine, or jobs of a Slurm cluster.
-
---executor=slurm        submits the runs as arrays of Slurm; the same command finds them again
---slurm=FILE.toml       time, partition, GPUs and other options of each job (configs/slurm/)
---status                prints the progress of each run and starts nothing
-"""
+"""The choice of an executor by flags: processes of this machine, or jobs of a Slurm cluster."""
 
 import dataclasses
 import functools
@@ -38,10 +33,23 @@ class ExecutorChoice(NamedTuple):
 
 
 def add_flags(parser: ArgumentParser) -> None:
+    """Adds the flags of slots and executors."""
     devices.add_flags(parser)
-    parser.add_argument("--executor", default="local")
-    parser.add_argument("--slurm", default="")
-    parser.add_argument("--status", action="store_true")
+    parser.add_argument(
+        "--executor",
+        default="local",
+        help="local: processes of this machine; slurm: jobs of Slurm. The same command finds the "
+        "jobs again",
+    )
+    parser.add_argument(
+        "--slurm",
+        default="",
+        metavar="FILE.toml",
+        help="time limit, partition and devices of the jobs (configs/slurm/example.toml)",
+    )
+    parser.add_argument(
+        "--status", action="store_true", help="print the progress of each run; start nothing"
+    )
 
 
 def executor_from_flags(args: Namespace, root: Path) -> ExecutorChoice:

@@ -1,9 +1,7 @@
 """Hyperparameter search with Optuna, for spaces that are too large for a grid.
 
-    --search=tpe --trials=50        or --search=random
-    --grid FIELD=A,B                choices; {A,B} in --config are choices too
-    --range FIELD=LOW:HIGH          numbers between the bounds; integers if both bounds are.
-                                    LOW:HIGH:log samples uniformly in the logarithm
+The search space consists of the choices of --grid, the choices in braces of --config, and the
+intervals of --range. An interval with two integer bounds contains integers only.
 
 The objective is the validation accuracy, averaged over seeds. A run whose members all diverge
 counts as pruned. A run that reaches its target (train.target) ends there. The study is stored in

@@ -204,8 +204,8 @@ def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "say --task=NAME, one of addition, "),
-        (["--task=retrieval", "--config=x.py"], "say --task=NAME"),
+        ([], "give --task=NAME, one of addition, "),
+        (["--task=retrieval", "--config=x.py"], "give --task=NAME"),
         (["--task=retreival"], "unknown task 'retreival'. Did you mean 'retrieval'?"),
         (["--task=hops", "--scale=huge"], "unknown scale 'huge'"),
         (["--task=hops", "--seeds=0"], "--seeds must be a whole number of at least 1"),
