@@ -34,7 +34,7 @@ from jaxformer.runtime.progress import Line
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("--dataset", default="", metavar="NAME", help="the text, see above")
+    add("--dataset", default="", metavar="NAME", help="the text: see above")
     add(
         "--out",
         default="",

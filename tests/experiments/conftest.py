@@ -63,6 +63,23 @@ def instead(base, *words: str) -> list[str]:
     return [*(word for word in base if word.partition("=")[0] not in said), *words]
 
 
+def wrong_errors(main, cases, capsys) -> list[str]:
+    """Returns the cases that do not end with exit code 2 and one line with the message.
+
+    Args:
+        main: the main function of a command.
+        cases: pairs (arguments, a part of the error).
+        capsys: the fixture of pytest.
+    """
+    failures = []
+    for arguments, message in cases:
+        code, error = main([*arguments]), capsys.readouterr().err
+        is_one_line = error.startswith("error: ") and error.count("\n") == 1
+        if code != 2 or not is_one_line or not error.endswith("\n") or message not in error:
+            failures.append(f"{arguments}: expected {message!r}, got {code} {error!r}")
+    return failures
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A finished tiny run, for tests that only read."""

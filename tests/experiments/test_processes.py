@@ -81,7 +81,7 @@ def test_a_killed_process_ends_the_other_with_a_message(job):
 def test_the_job_resumes_and_writes_one_record(job):
     workdir, _, _, out, quiet = job
     assert "resuming from step" in out and "parameters:" in out
-    assert "parameters:" not in quiet  # one voice for the whole job
+    assert "parameters:" not in quiet  # only process 0 prints
     result = json.loads((workdir / "result.json").read_text())
     assert result["environment"]["devices"] == 2 and result["steps"] == STEPS
     steps = [row["step"] for row in Workdir(workdir).rows() if "loss" in row]

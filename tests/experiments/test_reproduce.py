@@ -185,24 +185,6 @@ def test_list_and_dry_run_start_nothing(command, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ([], "give --paper=NAME, one of one, two or all"),
-        (["--paper=on"], "unknown paper 'on'. Did you mean 'one'? The choices are: all, one, two"),
-        (["--paper=one", "--only=Table 2"], "unknown table or figure 'Table 2'."),
-        (["--paper=one", "--scale=smal"], "unknown scale 'smal'. Did you mean 'small'?"),
-        (["--paper=one", "--budget=soon"], "--budget must be a time such as 90s"),
-        (["--paper=one", "--budget=2h", "--budget=3h"], "--budget is given 2 times"),
-        (["--paper=one", "--seeds=0"], "--seeds must be a whole number of at least 1"),
-    ],
-)
-def test_wrong_words_are_one_line(command, words, message):
-    code, text = command(*words)
-    assert code == 2 and text.startswith("error: ") and text.count("\n") == 1
-    assert message in text
-
-
 def test_a_scale_at_which_nothing_is_meant(command):
     code, text = command("--paper=two", "--only=Table 3")
     assert code == 0 and "no run is meant at scale small; try paper" in text

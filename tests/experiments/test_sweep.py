@@ -69,32 +69,6 @@ def test_table_7_has_the_published_sizes():
 
 
 @pytest.mark.parametrize(
-    "words, message",
-    [
-        ([], "give --config=FILE:ARGUMENTS, or --file"),
-        (["--config=configs/mixit/hops.py:variant=mixit"], "nothing to sweep: give --grid"),
-        ([f"--config={CONFIG}", "--grid=model.layers="], "has no values"),
-        ([f"--config={CONFIG}", "--grid=model.layers"], "has no values"),
-        ([f"--config={CONFIG}", "--grid=seed=1", "--grid=seed=2"], "--grid seed is given twice"),
-        ([f"--config={CONFIG}", "--grid=model.layer=2"], "no field 'model.layer'. Did you mean"),
-        ([f"--config={CONFIG}", "--grid=model.layers=2,x"], "must be a whole number such as 2"),
-        ([f"--config={CONFIG}", "--grid=optim.learning_rate=1e-3,x"], "must be a sequence"),
-        ([f"--config={CONFIG}", "--grid=model.width+seed=2"], "needs 2 numbers joined by +"),
-        ([f"--config={CONFIG}", "--config.train.step=2"], "Did you mean 'train.steps'"),
-        (["--config=configs/mixit/hops.py:variant={a"], "a brace without its other half"),
-        (["--config=configs/mixit/hops.py:variant={}"], "empty braces"),
-        (["--config=configs/mixit/hops.py:variant={mixt,mixit}"], "Did you mean 'mixit'"),
-        (["--file=table7_retrievel.toml"], "Did you mean 'table7_retrieval.toml'"),
-        ([f"--config={CONFIG}", "--processes=0"], "--processes must be a whole number"),
-    ],
-)
-def test_wrong_words_are_one_line(words, message, capsys):
-    assert sweep.main(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
-
-
-@pytest.mark.parametrize(
     "text, message",
     [
         ("grid = [", "is not TOML"),

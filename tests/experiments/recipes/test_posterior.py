@@ -107,7 +107,7 @@ def test_stopped_and_killed_it_ends_with_the_draws_of_an_uninterrupted_run(
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("--config.posterior.draws=4", "at least 4 a chain"),
+        ("--config.posterior.draws=4", "at least 4 for each chain"),
         ("--config.posterior.least_ess=-1", "posterior.least_ess must be"),
         ("--config.posterior.width=5,7", "3 numbers N_1 .. N_3"),
         ("--config.posterior.temperature=0", "above 0"),

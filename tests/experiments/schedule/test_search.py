@@ -33,28 +33,6 @@ def test_ranges_and_choices_make_a_space():
     }
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ([CONFIG, "--range=model.layers=1:3"], "--range needs --search=tpe"),
-        ([CONFIG, "--search=tep"], "unknown --search 'tep'. Did you mean 'tpe'"),
-        ([CONFIG, "--search=tpe", "--range=model.layers=3:1"], "--range must be FIELD=LOW:HIGH"),
-        ([CONFIG, "--search=tpe", "--range=model.layers=1"], "--range must be FIELD=LOW:HIGH"),
-        ([CONFIG, "--search=tpe", "--range=seed=0:9:log"], "LOW must be above 0, got 0"),
-        ([CONFIG, "--search=tpe", "--range=model.layer=1:3"], "no field 'model.layer'"),
-        ([CONFIG, "--search=tpe", "--range=seed=0:9", "--range=seed=0:9"], "is given twice"),
-        ([CONFIG, "--search=tpe", "--range=seed=0:9", "--grid=seed=1,2"], "give one"),
-        ([*SPACE, "--executor=slurm"], "on this machine: leave out --executor"),
-        (["--config=configs/mixit/hops.py:variant=mixit", "--search=tpe"], "nothing to search"),
-        ([*SPACE, "--trials=0"], "--trials must be a whole number"),
-    ],
-)
-def test_wrong_words_are_one_line(words, message, capsys):
-    assert sweep.main([*words, "--dry-run"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
-
-
 def test_without_optuna_one_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert sweep.main([*SPACE, "--dry-run"]) == 2
