@@ -144,7 +144,7 @@ def test_a_dry_run_says_what_it_costs_and_makes_no_folder(command, tmp_path):
         ([], "a_file/mine", "a_file is a file; expected a folder"),
         ([], "/proc/mine", "cannot make it|cannot write to /proc"),
         (["--budget=1s"], "mine", "a budget of 1 s is too small: the cheapest of 3 runs"),
-        (["--list"], "mine", "--again --dry-run shows what is made again"),
+        (["--list"], "mine", "--again --dry-run shows the runs to repeat"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(words, out, message, command, tmp_path):
@@ -158,7 +158,7 @@ def test_what_cannot_be_done_is_one_line(words, out, message, command, tmp_path)
 
 def test_a_folder_without_again_is_refused(capsys):
     assert reproduce.main(["--paper=one", "--out=x"], PAPERS) == 2
-    assert "--out is where --again runs" in capsys.readouterr().err
+    assert "--out is the folder of --again" in capsys.readouterr().err
 
 
 def pair(mine, recorded):

@@ -171,7 +171,7 @@ def command(tmp_path, monkeypatch, capsys):
 
 def test_it_ends_with_a_sentence_for_each_paper_and_where_it_stands(command, tmp_path):
     code, out = command()
-    assert code == 0 and "2 runs, about 18 s of processor time" in out
+    assert code == 0 and "2 runs, about 18 s of CPU time" in out
     assert "a finding of one." in out and "report.html#mixit-table-2-retrieval" in out
     assert "a finding of two." in out and "report.html#paper-associations" in out
     assert "a finding of one. (scale tiny, 2 seeds)" in out

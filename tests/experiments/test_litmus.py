@@ -193,7 +193,7 @@ def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
     assert not {"initialisation", "induction_head", "posterior", "sde_paths"} & {*known}
     (tmp_path / "own.py").write_text(OWN)
     files = [*flags.config_files(), str(tmp_path / "own.py")]
-    monkeypatch.setattr(flags, "known_configs", lambda: files)
+    monkeypatch.setattr(flags, "config_files", lambda: files)
     monkeypatch.setitem(common.VARIANTS, "mine", common.VARIANTS["standard"])
     assert flags.training_configs("mixit") == known | {"own": str(tmp_path / "own.py")}
     asked = Namespace(variants="standard,mixit,mine", scale="tiny", seeds=3, rates="")

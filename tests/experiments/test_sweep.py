@@ -1,4 +1,4 @@
-"""Grids become runs, runs become a table; the runs are made up but for one."""
+"""Grids, the runs of a sweep and its table. All runs but one are made up."""
 
 import csv
 import signal
@@ -32,7 +32,7 @@ def test_braces_and_fields_multiply_and_learning_rates_do_not():
     assert (held["seed"], held["n_seeds"], held["train"]["steps"]) == (5, 3, 9)
 
 
-def test_seeds_that_are_no_row_or_of_no_use_are_runs():
+def test_seeds_become_runs_if_they_are_not_consecutive_or_not_used():
     assert len(grids.expand(CONFIG, {"seed": ["0", "2"]}, {})) == 4
     assert len(grids.expand("configs/mixit/sde_paths.py:scale=tiny", {"seed": ["0", "1"]}, {})) == 2
 
@@ -48,13 +48,18 @@ def test_fields_that_go_together_and_values_with_commas():
     assert values == ["(20, 40)", "(10,)"]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_sweep_file_names_configs_and_fields_that_exist(file, tmp_path):
-    config, grid, fields = grids.read_file(str(file))
-    runs = grids.expand(config, grid, fields)
-    assert file.stem in "".join(file.read_text().splitlines()[:3])
-    for run in (runs[0], runs[-1]):
-        launch.make_job("a", run.config, run.overrides, tmp_path)
+def test_sweep_files_name_configs_and_fields_that_exist(tmp_path):
+    failures = []
+    for file in FILES:
+        if file.stem not in "".join(file.read_text().splitlines()[:3]):
+            failures.append(f"{file.stem}: the first lines do not show the command")
+        try:
+            runs = grids.expand(*grids.read_file(str(file)))
+            for run in (runs[0], runs[-1]):
+                launch.make_job("a", run.config, run.overrides, tmp_path)
+        except UserError as error:
+            failures.append(f"{file.stem}: {error}")
+    assert FILES and not failures
 
 
 def test_table_7_has_the_published_sizes():
@@ -68,20 +73,23 @@ def test_table_7_has_the_published_sizes():
     assert held["optim"]["learning_rate"] == (1e-3, 5e-4, 1e-4)
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("grid = [", "is not TOML"),
-        ("[gird]\na = [1]", "'gird'"),
-        ("[grid]\n'model.layers' = 2", "model.layers must be a list of values"),
-        ("[grid]\n'model.layers' = []", "model.layers must be a list of values"),
-    ],
-)
-def test_wrong_sweep_files(text, message, tmp_path):
-    file = tmp_path / "sweep.toml"
-    file.write_text(text)
-    with pytest.raises(UserError, match=message):
-        grids.read_file(str(file))
+WRONG_FILES = [
+    ("grid = [", "is not TOML"),
+    ("[gird]\na = [1]", "'gird'"),
+    ("[grid]\n'model.layers' = 2", "model.layers must be a list of values"),
+    ("[grid]\n'model.layers' = []", "model.layers must be a list of values"),
+]
+
+
+def test_wrong_sweep_files(tmp_path):
+    file, failures = tmp_path / "sweep.toml", []
+    for text, message in WRONG_FILES:
+        file.write_text(text)
+        with pytest.raises(UserError) as error:
+            grids.read_file(str(file))
+        if message not in str(error.value):
+            failures.append(f"{text!r}: expected {message!r}, got {error.value}")
+    assert not failures
 
 
 def member(seed, rate, validation, test, diverged_at=None):
@@ -198,7 +206,7 @@ def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monk
     monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
     words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
     assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
-    # Of each run 15 seconds for a seed of two layers, as the config says, and 12 to start.
+    # Each run takes 15 seconds for a seed of two layers (SECONDS of the config) and 12 to start.
     assert "4 runs with 8 members; 4 to run, about 2 min 18 s" in capsys.readouterr().out
     assert sweep.main(words) == 1
     out = capsys.readouterr().out
@@ -208,7 +216,7 @@ def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monk
     assert "4 runs with 4 members; 1 to run" in capsys.readouterr().out
 
 
-def test_an_interrupted_sweep_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+def test_an_interrupted_sweep_prints_how_to_resume(tmp_path, monkeypatch, capsys):
     class Stopped(FakeLauncher):
         def run(self, jobs):
             yield Outcome(next(jobs), 128 + signal.SIGTERM, 1.0, "")

@@ -19,7 +19,7 @@ from jaxformer.io.checkpoint_writer import Checkpoints
 from jaxformer.io.run_folder import Workdir
 from jaxformer.tasks.recall import Recall
 from jaxformer.tasks.task import Batch
-from tests.experiments.conftest import AFTER_ROWS, WHILE_SAVING
+from tests.experiments.conftest import AFTER_ROWS, WHILE_SAVING, wrong_errors
 
 FINETUNE = "--config=configs/associations/finetune.py:scale=tiny"
 SIZES = ("--config.model.width=8", "--config.data.test_size=16", "--config.train.batch_size=8")
@@ -192,16 +192,16 @@ def test_killed_in_either_fit_the_run_ends_as_if_it_had_not_been(tmp_path, inter
             np.testing.assert_array_equal(mine[name], other[name])
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("--config.recall.truncate=('block_1/mpl/in',)", "matches no path"),
-        ("--config.recall.fractions=(2.0,)", "LASER fraction must be in"),
-        ("--config.recall.pretrain_steps=20", "must be 0 to train.steps - 1 = 19"),
-        ("--config.task.alpha=1.5", "alpha must be in"),
-        ("--config.task.triggers=#", "not among the 32 symbols"),
-    ],
-)
-def test_mistakes(word, message, tmp_path, capsys):
-    assert main([FINETUNE, word, f"--workdir={tmp_path / 'w'}"]) == 2
-    assert message in capsys.readouterr().err
+MISTAKES = [
+    ("--config.recall.truncate=('block_1/mpl/in',)", "matches no path"),
+    ("--config.recall.fractions=(2.0,)", "LASER fraction must be in"),
+    ("--config.recall.pretrain_steps=20", "must be 0 to train.steps - 1 = 19"),
+    ("--config.task.alpha=1.5", "alpha must be in"),
+    ("--config.task.triggers=#", "not among the 32 symbols"),
+]
+
+
+def test_mistakes_are_one_line(tmp_path, capsys):
+    workdir = f"--workdir={tmp_path / 'w'}"
+    cases = [([FINETUNE, argument, workdir], message) for argument, message in MISTAKES]
+    assert not wrong_errors(main, cases, capsys)

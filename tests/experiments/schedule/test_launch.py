@@ -121,7 +121,7 @@ def test_leaving_early_stops_what_runs(root):
 def test_the_line_says_how_far_a_job_is(root):
     (job,) = jobs(root, "good")
     job.log().write_text("step 3/9  loss 1\nstep 6/9  loss 1\n")
-    assert show_runs.one_line(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
+    assert show_runs.progress_line(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
     shown = launch.Running(job, time.monotonic(), devices.Slot("GPU 3"))
     console = Console(width=80, file=io.StringIO())
     console.print(show_runs.table([shown], free=2, aside=1))

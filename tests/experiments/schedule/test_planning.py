@@ -1,4 +1,4 @@
-"""Which runs the ledger wants, in which order, and how long they take. Records are made up."""
+"""The plan of the ledger's missing runs, their order and their times. Records are made up."""
 
 import pytest
 
@@ -57,9 +57,9 @@ def record(cell, scale="small", seeds=3, accuracy=0.9, **changed):
 
 
 def plan(records=(), paper="all", only="", scale="small", seeds=0, seconds=lambda config: 10.0):
-    wanted = planning.select_items(PAPERS, paper, only)
-    found = planning.plan_runs(wanted, list(records), scale, seeds, seconds)
-    return found, [str(run.cells[0]) for run in planning.order_runs(found, wanted)]
+    items = planning.select_items(PAPERS, paper, only)
+    found = planning.plan_runs(items, list(records), scale, seeds, seconds)
+    return found, [str(run.cells[0]) for run in planning.order_runs(found, items)]
 
 
 def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
@@ -72,23 +72,25 @@ def test_verdicts_that_lack_little_come_first_and_shared_runs_once():
     assert tuple(map(str, shared.cells)) == ("one Table 1: c", "one Table 10: c")
 
 
-def test_cheap_rules_come_before_dear_ones():
-    dear = {"standard": 20.0, "mixit": 500.0}
-    _, names = plan(only="Table 1", seconds=lambda config: dear.get(config.arguments.variant, 10.0))
+def test_cheap_rules_come_before_expensive_ones():
+    expensive = {"standard": 20.0, "mixit": 500.0}
+    _, names = plan(
+        only="Table 1", seconds=lambda config: expensive.get(config.arguments.variant, 10.0)
+    )
     assert names == ["one Table 1: b", "one Table 1: a", "one Table 1: c"]
 
 
-def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_cheap_ones():
+def test_a_table_that_lacks_two_expensive_runs_comes_before_one_that_lacks_three_cheap_ones():
     cheap = {name: cell("frozen_mlp", **{"model.heads": name}) for name in ("4", "8", "16")}
     rules = {"8 loses": above(of("4"), of("8")), "16 loses": above(of("4"), of("16"))}
     many = Item("Table 8", "x.", cheap, rules)
     long = Item("Table 7", "x.", {"a": A, "b": B, "c": C}, {"": above(of("a"), of("b"))})
     papers = {"p": Paper("p", "t", "s", (many, long))}
-    wanted = planning.select_items(papers, "p", "")
+    items = planning.select_items(papers, "p", "")
     seconds = lambda c: 1.0 if c.arguments.variant == "frozen_mlp" else 900.0  # noqa: E731
     names = [
         str(run.cells[0]).removeprefix("p Table ")
-        for run in planning.order_runs(planning.plan_runs(wanted, [], "small", 0, seconds), wanted)
+        for run in planning.order_runs(planning.plan_runs(items, [], "small", 0, seconds), items)
     ]
     assert names == ["7: a", "7: b", "8: 4", "8: 8", "8: 16", "7: c"]
 
@@ -97,11 +99,11 @@ def test_a_table_that_lacks_two_dear_runs_comes_before_one_that_lacks_three_chea
 def test_a_number_of_two_cells_lacks_both_runs(side):
     item = Item("Table 5", "x.", {"a": A, "b": B}, {"": above(side, 0.0)})
     papers = {"p": Paper("p", "t", "s", (item, SHARED))}
-    wanted = planning.select_items(papers, "p", "")
-    dear = {"mixit": 15.0, "random": 99.0}
-    seconds = lambda config: dear.get(config.arguments.variant, 10.0)  # noqa: E731
-    found = planning.plan_runs(wanted, [], "small", 0, seconds)
-    names = [str(run.cells[0]) for run in planning.order_runs(found, wanted)]
+    items = planning.select_items(papers, "p", "")
+    expensive = {"mixit": 15.0, "random": 99.0}
+    seconds = lambda config: expensive.get(config.arguments.variant, 10.0)  # noqa: E731
+    found = planning.plan_runs(items, [], "small", 0, seconds)
+    names = [str(run.cells[0]) for run in planning.order_runs(found, items)]
     # The one run of Table 10 takes less time than both of Table 5, though more than one of them.
     assert names == ["p Table 10: c", "p Table 5: a", "p Table 5: b", "p Table 10: d"]
 
@@ -110,7 +112,7 @@ def states(found):
     return {str(run.cells[0]).split()[-1]: run.state for run in found}
 
 
-def test_what_is_recorded_is_not_run_again():
+def test_recorded_runs_are_not_planned_again():
     found, names = plan([record(A), record(C, "paper")], paper="one")
     assert states(found) == {
         "a": planning.DONE,
@@ -134,20 +136,20 @@ def test_a_record_of_a_past_config_and_one_of_few_seeds_are_replaced():
     assert plan(seeds=3)[0][0].overrides == {}  # what the config says anyway
 
 
-def test_seeds_are_given_only_to_runs_that_have_some():
+def test_only_some_runs_use_seeds():
     uses = lambda file: recipes.uses_seeds(flags.load_config(file))  # noqa: E731
     assert uses("configs/two_failure_modes/fig1_depth.py") and uses("configs/mixit/addition.py")
     assert not uses("configs/mixit/sde_paths.py")
     assert not uses("configs/attention_paths/posterior.py")
 
 
-def test_a_lost_config_is_said_and_the_rest_is_planned():
+def test_a_missing_config_is_reported_and_the_rest_is_planned():
     lost = Item("Table 4", "x.", {"gone": Cell("configs/mixit/gone.py:variant=a"), "a": A})
     papers = {"p": Paper("p", "t", "s", (lost,))}
-    wanted = planning.select_items(papers, "p", "")
-    found = planning.plan_runs(wanted, [], "small", 0, lambda config: 1.0)
+    items = planning.select_items(papers, "p", "")
+    found = planning.plan_runs(items, [], "small", 0, lambda config: 1.0)
     assert states(found) == {"gone": planning.CONFIG_MISSING, "a": planning.MISSING}
-    assert [str(run.cells[0]) for run in planning.order_runs(found, wanted)] == ["p Table 4: a"]
+    assert [str(run.cells[0]) for run in planning.order_runs(found, items)] == ["p Table 4: a"]
 
 
 def test_table_1_is_not_table_10():
@@ -155,7 +157,7 @@ def test_table_1_is_not_table_10():
     assert len(planning.select_items(PAPERS, "all", "Table")) == 3
 
 
-def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
+def test_estimates_come_from_equal_records_then_similar_ones_then_the_config_file():
     estimate = Estimator([record(A, seeds=2)])
     config = flags.load_config(A.config + ",scale=small")
     assert estimate(config) == pytest.approx(12 * 3 / 2)  # two seeds took 12 s
@@ -166,30 +168,32 @@ def test_estimates_come_from_the_same_run_then_its_file_then_what_it_says():
     assert Estimator([])(flags.load_config("configs/mixit/sde_paths.py:scale=tiny")) == 5 + 12
 
 
-@pytest.mark.parametrize(
-    "config, changes, seconds",
-    [
-        ("mixit/retrieval.py:variant=standard,scale=small", {}, 120),
-        ("mixit/retrieval.py:variant=mixit,scale=small", {}, 720),  # three rates, twice the steps
-        ("mixit/retrieval.py:variant=mixit,scale=tiny", {"train.steps": 16_000}, 600),
-        ("associations/recall.py:scale=small", {}, 190),
-        ("associations/recall.py:scale=small", {"n_seeds": 10}, 380),
-        ("mixit/covariance_depth.py:when=initialisation,scale=small", {}, 15),
-        ("mixit/covariance_depth.py:when=trained,scale=small", {}, 1200),
-        ("attention_paths/oneshot.py:scale=tiny", {}, 30),
-    ],
-)
-def test_a_config_file_says_its_seconds_and_more_work_takes_longer(config, changes, seconds):
-    held = flags.load_config(f"configs/{config}")
-    held.update_from_flattened_dict(changes)
-    assert seconds_of_file(flags.to_dict(held)) == pytest.approx(seconds)
+FILE_SECONDS = [
+    ("mixit/retrieval.py:variant=standard,scale=small", {}, 120),
+    ("mixit/retrieval.py:variant=mixit,scale=small", {}, 720),  # three rates, twice the steps
+    ("mixit/retrieval.py:variant=mixit,scale=tiny", {"train.steps": 16_000}, 600),
+    ("associations/recall.py:scale=small", {}, 190),
+    ("associations/recall.py:scale=small", {"n_seeds": 10}, 380),
+    ("mixit/covariance_depth.py:when=initialisation,scale=small", {}, 15),
+    ("mixit/covariance_depth.py:when=trained,scale=small", {}, 1200),
+    ("attention_paths/oneshot.py:scale=tiny", {}, 30),
+]
 
 
-def test_a_config_that_is_gone_takes_what_its_scale_takes():
+def test_seconds_of_a_config_file_grow_with_the_work():
+    expected, estimates = [seconds for *_, seconds in FILE_SECONDS], []
+    for file, changes, _ in FILE_SECONDS:
+        config = flags.load_config(f"configs/{file}")
+        config.update_from_flattened_dict(changes)
+        estimates.append(seconds_of_file(flags.to_dict(config)))
+    assert estimates == pytest.approx(expected)
+
+
+def test_a_missing_config_takes_the_default_time_of_its_scale():
     assert seconds_of_file({"name": "nothing", "arguments": {"scale": "tiny"}}) == 20
 
 
-def test_many_at_a_time_take_as_long_as_the_longest(tmp_path):
+def test_parallel_runs_take_at_least_as_long_as_the_longest(tmp_path):
     config = "configs/mixit/retrieval.py:scale=tiny"
     jobs = [
         launch.make_job(f"job {s}", config, {}, tmp_path / str(s), seconds=s) for s in (10, 20, 60)
@@ -198,10 +202,10 @@ def test_many_at_a_time_take_as_long_as_the_longest(tmp_path):
     assert running.parallel_seconds([], 2) == 0
 
 
-def test_a_short_run_says_nothing_of_a_long_one_of_its_file():
+def test_a_short_run_does_not_change_the_estimate_of_a_long_one():
     file = "configs/mixit/covariance_depth.py"
     short = Cell(f"{file}:when=initialisation")
-    known = Estimator([record(short, seeds=5)])
-    assert known(flags.load_config(f"{short.config},scale=small")) == pytest.approx(12.0)
-    assert known(flags.load_config(f"{short.config},preset=authors,scale=small")) == 12 + 10
-    assert known(flags.load_config(f"{file}:when=trained,scale=small")) > 1000
+    estimate = Estimator([record(short, seeds=5)])
+    assert estimate(flags.load_config(f"{short.config},scale=small")) == pytest.approx(12.0)
+    assert estimate(flags.load_config(f"{short.config},preset=authors,scale=small")) == 12 + 10
+    assert estimate(flags.load_config(f"{file}:when=trained,scale=small")) > 1000

@@ -1,8 +1,9 @@
-"""What a cluster is told and what it answers; its commands are pretended (tests/slurm is real)."""
+"""The Slurm executor with simulated commands of Slurm. tests/slurm uses a real cluster."""
 
 import json
 import os
 import pickle
+import re
 import signal
 import sys
 
@@ -19,53 +20,57 @@ from experiments.schedule.slurm.queue import Queue, State
 from experiments.schedule.slurm.worker import Worker
 from jaxformer.core.errors import UserError
 from jaxformer.runtime.progress import Interrupt
+from tests.experiments.conftest import wrong_errors
 
 
 @pytest.fixture
 def pretended(tmp_path, monkeypatch):
-    """pretended(name, text): a command of Slurm that is this shell script."""
-    room = tmp_path / "bin"
-    room.mkdir()
-    monkeypatch.setenv("PATH", str(room))
+    """pretended(name, text) makes a command of Slurm from a shell script."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
 
     def write(name, text):
-        (room / name).write_text(f"#!/bin/sh\n{text}\n")
-        (room / name).chmod(0o755)
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
 
     return write
 
 
-def test_the_example_says_what_sbatch_is_told():
-    read = options.read(str(flags.ROOT / "configs/slurm/example.toml"))
-    said = read.submitit()
-    assert (said["time"], said["gpus_per_node"], said["partition"]) == (240, 1, "gpu")
-    assert "constraint" not in said and said["additional_parameters"] == {"requeue": True}
+def test_options_of_the_example_become_arguments_of_submitit():
+    arguments = options.read(str(flags.ROOT / "configs/slurm/example.toml")).submitit()
+    expected = {"time": 240, "gpus_per_node": 1, "partition": "gpu"}
+    assert expected.items() <= arguments.items()
+    assert "constraint" not in arguments
+    assert arguments["additional_parameters"] == {"requeue": True}
     assert Options(time="90s").minutes == 2
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("time = ", "is not TOML"),
-        ("tiem = '2h'", r"has no field 'tiem'\. Did you mean 'time'"),
-        ("time = 2", "time must be a text, got 2"),
-        ("gpus = '1'", "gpus must be a whole number, got '1'"),
-        ("gpus = true", "gpus must be a whole number, got True"),
-        ("setup = [1]", "setup must be a list of texts"),
-        ("setup = 'module load cuda'", "setup must be a list of texts"),
-        ("time = 'soon'", "time must be a time such as"),
-        ("nodes = 0", "nodes must be at least 1, got 0"),
-        ("partition = 'a\\ntouch b'".replace("'", '"'), "'partition' must be text on one line"),
-        ('more = { comment = "a\\ntouch b" }', "'comment' must be text on one line"),
-        ("time = '2m'", "time = '2m' is too short: a run receives the signal to save 90 s before"),
-    ],
-)
-def test_wrong_options_are_one_line(text, message, tmp_path):
-    file = tmp_path / "cluster.toml"
-    file.write_text(text)
-    with pytest.raises(UserError, match=message) as error:
-        options.read(str(file))
-    assert "\n" not in str(error.value)
+WRONG_OPTIONS = [
+    ("time = ", "is not TOML"),
+    ("tiem = '2h'", r"has no field 'tiem'\. Did you mean 'time'"),
+    ("time = 2", "time must be a text, got 2"),
+    ("gpus = '1'", "gpus must be a whole number, got '1'"),
+    ("gpus = true", "gpus must be a whole number, got True"),
+    ("setup = [1]", "setup must be a list of texts"),
+    ("setup = 'module load cuda'", "setup must be a list of texts"),
+    ("time = 'soon'", "time must be a time such as"),
+    ("nodes = 0", "nodes must be at least 1, got 0"),
+    ("partition = 'a\\ntouch b'".replace("'", '"'), "'partition' must be text on one line"),
+    ('more = { comment = "a\\ntouch b" }', "'comment' must be text on one line"),
+    ("time = '2m'", "time = '2m' is too short: a run receives the signal to save 90 s before"),
+]
+
+
+def test_wrong_options_are_one_line(tmp_path):
+    file, failures = tmp_path / "cluster.toml", []
+    for text, message in WRONG_OPTIONS:
+        file.write_text(text)
+        with pytest.raises(UserError) as error:
+            options.read(str(file))
+        if not re.search(message, str(error.value)) or "\n" in str(error.value):
+            failures.append(f"{text!r}: expected {message!r}, got {error.value}")
+    assert not failures
 
 
 def test_a_run_that_cannot_be_saved_must_end_in_time(tmp_path):
@@ -76,23 +81,21 @@ def test_a_run_that_cannot_be_saved_must_end_in_time(tmp_path):
     options.check_jobs(Options(time="1h"), [jobs[0]._replace(resumes=True)])
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--slurm=x.toml"], "--slurm=FILE needs --executor=slurm"),
-        (["--executor=slrum"], "unknown executor 'slrum'. Did you mean 'slurm'"),
-        (["--executor=slurm", "--slurm=x.toml"], "no file 'x.toml' of options"),
-        (["--executor=slurm"], "needs Slurm: there is no sbatch on this machine"),
-    ],
-)
-def test_wrong_words_are_one_line(words, message, pretended, tmp_path, capsys):
-    words = [*words, "--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
-    assert sweep.main(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+WRONG_ARGUMENTS = [
+    (["--slurm=x.toml"], "--slurm=FILE needs --executor=slurm"),
+    (["--executor=slrum"], "unknown executor 'slrum'. Did you mean 'slurm'"),
+    (["--executor=slurm", "--slurm=x.toml"], "no file 'x.toml' of options"),
+    (["--executor=slurm"], "needs Slurm: there is no sbatch on this machine"),
+]
 
 
-def test_no_submitit_no_answer_and_no_such_partition_are_said(pretended, monkeypatch):
+def test_wrong_arguments_are_one_line(pretended, tmp_path, capsys):
+    sweep_arguments = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
+    cases = [([*arguments, *sweep_arguments], message) for arguments, message in WRONG_ARGUMENTS]
+    assert not wrong_errors(sweep.main, cases, capsys)
+
+
+def test_missing_slurm_submitit_answer_or_partition_is_an_error(pretended, monkeypatch):
     for program in ("sbatch", "srun", "sinfo", "squeue", "scancel"):
         with pytest.raises(UserError, match=f"there is no {program} on this machine"):
             options.check_cluster(Options())
@@ -110,14 +113,14 @@ def test_no_submitit_no_answer_and_no_such_partition_are_said(pretended, monkeyp
     options.check_cluster(Options(partition="gpu,cpu"))
 
 
-def test_a_dry_run_and_help_ask_no_cluster(pretended, tmp_path, capsys):
-    words = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
-    assert sweep.main([*words, "--executor=slurm", "--dry-run"]) == 0
+def test_a_dry_run_and_help_query_no_cluster(pretended, tmp_path, capsys):
+    arguments = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path / 'sweep'}"]
+    assert sweep.main([*arguments, "--executor=slurm", "--dry-run"]) == 0
     assert sweep.main(["--executor=slurm", "--help"]) == 0
-    assert "--executor=slurm" in capsys.readouterr().out
+    assert "--executor" in capsys.readouterr().out
 
 
-def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
+def test_the_queue_lists_the_jobs_that_are_alive(pretended, tmp_path):
     pretended(
         "squeue",
         "echo '12_0|RUNNING|n1|None'; echo '12_1|PENDING||Priority'; echo '12_2|FAILED|n1|None'\n"
@@ -132,8 +135,8 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
     assert mine.ids()["run-4"] == "12_4"
     states = mine.states()
     assert states["12_0"] == State("RUNNING", "n1") and "12_2" not in states
-    held = {name for name, state in states.items() if state.is_abandoned}
-    assert held == {"12_3"}  # the one that a user holds will start when it is released
+    abandoned = {job_id for job_id, state in states.items() if state.is_abandoned}
+    assert abandoned == {"12_3"}  # a job that a user holds starts when it is released
     queue.result_file(submission, "run-2").write_text('{"error": "why"}')
     queue.result_file(submission, "run-3").write_text('{"code": 3}')
     queue.result_file(submission, "run-4").write_text('{"code": "')
@@ -143,7 +146,7 @@ def test_the_queue_knows_which_jobs_are_alive(pretended, tmp_path):
     assert mine.result("12_1") == "ImportError: no experiments"
 
 
-def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
+def test_a_query_without_an_answer_is_repeated(tmp_path, monkeypatch, capsys):
     mine = SlurmExecutor(Options(), tmp_path)
     answers = iter([UserError("Slurm does not answer."), UserError("Slurm does not answer."), {}])
 
@@ -162,7 +165,7 @@ def test_a_cluster_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, ca
         mine._query_states()
 
 
-def test_rows_that_name_no_job_of_slurm_are_passed_over(pretended, tmp_path):
+def test_rows_without_a_job_of_slurm_are_skipped(pretended, tmp_path):
     jobs = Queue(tmp_path)
     jobs.folder.mkdir()
     row = {"run": "a", "job": "7_0", "folder": "0" * 32}
@@ -177,7 +180,7 @@ def test_rows_that_name_no_job_of_slurm_are_passed_over(pretended, tmp_path):
     assert calls == "-h -r -t all -o %i|%T|%N|%r -j 7\n"
 
 
-def test_a_workdir_that_a_batch_script_cannot_hold_is_refused(
+def test_a_workdir_that_a_batch_script_cannot_contain_is_refused(
     pretended, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setitem(sys.modules, "submitit", type(sys)("submitit"))
@@ -190,7 +193,7 @@ def test_a_workdir_that_a_batch_script_cannot_hold_is_refused(
     assert options.script_name("jaxformer-a b\ntouch é") == "jaxformer-a-b-touch--"
 
 
-def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
+def test_the_display_shows_why_jobs_wait(tmp_path, capsys):
     mine = SlurmExecutor(Options(), tmp_path)
     mine.board.line.printed = -1e9
     left = {f"run-{i}": Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)}
@@ -200,15 +203,15 @@ def test_what_is_shown_says_why_jobs_wait(tmp_path, capsys):
     assert "run 0: 0 s | 2 wait in the queue (PartitionNodeLimit)" in capsys.readouterr().err
 
 
-def test_the_queue_says_when_slurm_does_not_answer(pretended):
+def test_the_queue_raises_if_slurm_does_not_answer(pretended):
     pretended("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    assert queue.query_states(["12"]) == {}  # it ended long ago
+    assert queue.query_states(["12"]) == {}  # the job has ended
     pretended("squeue", "echo 'slurm_load_jobs error: timed out' >&2; exit 1")
     with pytest.raises(UserError, match="timed out"):
         queue.query_states(["12"])
 
 
-def test_the_status_says_what_each_run_does(tmp_path, capsys):
+def test_the_status_shows_the_state_of_each_run(tmp_path, capsys):
     names = ("done", "failed", "stopped", "waiting", "running")
     jobs = {name: Job(name, "c", {}, tmp_path / name) for name in names}
     for name in ("done", "stopped"):
@@ -234,7 +237,7 @@ def launch_lock(file):
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def test_the_notice_of_a_job_saves_however_often_it_comes(monkeypatch):
+def test_a_repeated_signal_of_submitit_saves(monkeypatch):
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", "USR1")
     before = signal.getsignal(signal.SIGUSR1)
@@ -245,7 +248,7 @@ def test_the_notice_of_a_job_saves_however_often_it_comes(monkeypatch):
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
-def test_outside_of_a_job_that_signal_does_what_it_did(monkeypatch):
+def test_outside_of_a_job_the_signal_has_its_default_effect(monkeypatch):
     monkeypatch.delenv("SUBMITIT_EXECUTOR", raising=False)
     monkeypatch.delenv("SUBMITIT_PREEMPT_SIGNAL", raising=False)
     with Interrupt():
