@@ -155,7 +155,7 @@ def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys
         (["--dataset=text:FILE", "--documents=word"], "unknown kind of documents 'word'"),
         (["--dataset=text:FILE", "--tokenizer=bpe:x"], "needs a size of its vocabulary"),
         (["--dataset=text:FILE", "--test=0.9"], "the share of test must be at most 0.45"),
-        ([], "say --dataset=NAME and --out=DIR"),
+        ([], "give --dataset=NAME and --out=DIR"),
     ],
 )
 def test_a_wrong_flag_is_one_line(file, tmp_path, capsys, flags, words):

@@ -166,7 +166,7 @@ def test_a_folder_without_the_needed_arrays_is_one_line(run, tmp_path, capsys):
 
     assert "there is none in" in refused(tmp_path / "none") and not (tmp_path / "none").exists()
     trained = "--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny"
-    assert "recipe 'train' keep none" in refused(run[0], trained)
+    assert "recipe 'train' store none" in refused(run[0], trained)
     (tmp_path / "empty").mkdir()
     assert "has no arrays.npz to draw" in refused(tmp_path / "empty")
     (tmp_path / "empty/arrays.npz").write_bytes(b"PK")
