@@ -1,4 +1,4 @@
-"""Results of the recipe `solve`: a figure, what it measures, and the numbers of its record.
+"""Results of the recipe `solve`: the arrays of a figure and the numbers of its record.
 
 A figure has two functions. `measure_x` computes an `Outcome`, `draw_x` draws its arrays.
 """
@@ -13,15 +13,15 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.training.metrics import Mean, over_seeds
 
-FINAL_STEPS = 10  # of training, whose mean is the final loss
+FINAL_STEPS = 10  # the final loss is the mean over these last steps
 
 
 @dataclass
 class Outcome:
     """The arrays that a figure shows, with the metrics and baselines of its record.
 
-    `scalar`, `curve` and `grid` add a measured array with the predictions of it. S is the axis of
-    seeds (or data sets): metrics are means over it with their standard errors.
+    `scalar` and `curve` add a measured array and its predictions, `grid` adds metrics. S is the
+    axis of seeds (or data sets). Metrics are means over it with their standard errors.
     """
 
     arrays: dict[str, Any] = field(default_factory=dict)
@@ -33,13 +33,14 @@ class Outcome:
     def scalar(self, name: str, values_S, **predictions: float) -> None:
         """Adds a number that was measured once per seed, as an array and as a metric.
 
-        Each prediction becomes an array and a baseline called f"{theory}_{name}".
+        Each prediction becomes an array and a baseline called "PREDICTION_NAME".
 
             outcome.scalar("radius_beta_2", radius_S, theory=0.31)  # baseline theory_radius_beta_2
         """
         self.metrics[name], self.arrays[name] = over_seeds(values_S), values_S
-        for theory, value in predictions.items():
-            self.baselines[f"{theory}_{name}"] = self.arrays[f"{theory}_{name}"] = float(value)
+        for prediction, value in predictions.items():
+            key = f"{prediction}_{name}"
+            self.baselines[key] = self.arrays[key] = float(value)
 
     def curve(self, name: str, measured_SxK, **predictions_K) -> dict[str, np.ndarray]:
         """Adds a measured curve and predicted ones as arrays.
@@ -52,13 +53,13 @@ class Outcome:
           **predictions_K: Predictions at the same points.
 
         Returns:
-          Each prediction minus the measured mean over seeds, (K,).
+          For each prediction, its difference from the measured mean over seeds, (K,).
         """
         self.arrays[name.format("measured")] = measured_SxK
         gaps = {}
-        for theory, line_K in predictions_K.items():
-            self.arrays[name.format(theory)] = line_K
-            gaps[theory] = np.asarray(line_K) - np.mean(measured_SxK, axis=0)
+        for prediction, line_K in predictions_K.items():
+            self.arrays[name.format(prediction)] = line_K
+            gaps[prediction] = np.asarray(line_K) - np.mean(measured_SxK, axis=0)
         return gaps
 
     def grid(self, name: str, values: np.ndarray, *labels: Iterable[Any]) -> None:
@@ -96,7 +97,7 @@ def settings_of(function: Callable) -> list[str]:
 
 
 def call(function: Callable, settings: Mapping[str, Any]) -> Any:
-    """Calls a function with its settings; a NamedTuple argument is built from its own fields."""
+    """Calls a function with its settings. The fields of a NamedTuple argument are settings too."""
     arguments = {}
     for name, parameter in inspect.signature(function).parameters.items():
         kind = parameter.annotation

@@ -1,4 +1,4 @@
-"""Named data sets as corpora: which files or records, in which parts, with which fields.
+"""Named data sets as corpora. A name selects the files, their parts and their fields.
 
     text:FILE or text:FOLDER   plain text; *.txt of a folder, in the order of their names
     files:FOLDER               *.parquet or *.jsonl, as Hugging Face keeps data sets
@@ -91,10 +91,11 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
     if not missing:
         return
     training = sum(place.bytes for place in corpus.places if place.part == "train")
-    first, before = 0, 0
-    for number, place in enumerate(corpus.places):
-        if place.part == "train" and before <= (1 - sum(shares)) * training:
-            first, before = number, before + place.bytes
+    # Missing parts are the end of the training text, so only the places there are read.
+    first, preceding_bytes = 0, 0
+    for index, place in enumerate(corpus.places):
+        if place.part == "train" and preceding_bytes <= (1 - sum(shares)) * training:
+            first, preceding_bytes = index, preceding_bytes + place.bytes
     remaining = pieces(corpus, shares, first)
     while missing:
         part = next(remaining, ("",))[0]
@@ -102,8 +103,8 @@ def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> 
             name = min(missing, key=PARTS.index)
             raise UserError(
                 f"--{name}={share_of[name]:g} leaves the {name} part without text: documents are "
-                f"never split, and all of them have {training:,} bytes. Use a longer text, more "
-                f"documents, a larger --{name}, or --{name}=0."
+                f"never split, and the training text has {training:,} bytes. Use a longer "
+                f"text, more documents, a larger --{name}, or --{name}=0."
             )
         missing.discard(part)
 
@@ -146,26 +147,26 @@ def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Cor
     places = sorted(map(place, files), key=lambda place: PARTS.index(place.part))
     if places[0].part != "train":
         raise UserError(
-            f"no file of {folder} is for training: the files {_some(places)} are named validation "
-            "or test. Name one of them train, as in train.jsonl."
+            f"no file of {folder} is for training: the files {_shorten(places)} are named "
+            "validation or test. Name one of them train, as in train.jsonl."
         )
     return Corpus(tuple(places), labels)
 
 
 def _part(name: str) -> str:
-    """Returns the part named by the last such word in a file name; "train" without one."""
+    """Returns the part that the last word of PART_OF_WORD in a file name names, else "train"."""
     words = [word for word in re.split(r"[^a-z]+", name.lower()) if word in PART_OF_WORD]
     return PART_OF_WORD[words[-1]] if words else "train"
 
 
-def _some(places: list[Place]) -> str:
+def _shorten(places: list[Place]) -> str:
     names = [place.name for place in places]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _from_hub(entry: Hub, download: bool) -> Path:
     """Returns the folder of files in the hub's cache, downloaded first if allowed."""
-    by_hand = (
+    manual_download = (
         f"download the folder {entry.folder} of huggingface.co/datasets/{entry.repository} "
         "elsewhere and use --files=FOLDER"
     )
@@ -174,7 +175,7 @@ def _from_hub(entry: Hub, download: bool) -> Path:
     except ImportError:
         raise UserError(
             f"the hub needs the package huggingface_hub: pip install 'jaxformer[prepare]'; or "
-            f"{by_hand}."
+            f"{manual_download}."
         ) from None
     try:
         snapshot = snapshot_download(
@@ -187,6 +188,7 @@ def _from_hub(entry: Hub, download: bool) -> Path:
     except Exception as error:  # no network, no cache, no permission: many types
         hint = "" if download else "use --download to fetch it, or "
         raise UserError(
-            f"{entry.repository} is not on this machine ({type(error).__name__}): {hint}{by_hand}."
+            f"{entry.repository} is not on this machine ({type(error).__name__}): "
+            f"{hint}{manual_download}."
         ) from None
     return Path(snapshot) / entry.folder

@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
     name: str
     part: str  # the part of the prepared text: train, validation or test
-    size: int  # in the unit of Piece.after
+    size: int  # in the unit of Piece.after: bytes or records
     bytes: int  # approximate size of its text
     read: "Callable[[int], Iterator[Piece]]"  # from a start to the end
 
@@ -49,11 +49,11 @@ class HeldOut(NamedTuple):
 
 
 class Data(Protocol):
-    """The data of a run. Its state is one integer, the step, so that any run can resume."""
+    """The data of a run. A batch depends on the key and the step alone, so a run can resume."""
 
     @property
     def batch_size(self) -> int:
-        """The number of examples in a batch of one member."""
+        """The number of examples in a batch of one member (a seed at a learning rate)."""
         ...
 
     def heldout(self) -> HeldOut:

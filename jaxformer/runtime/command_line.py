@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
                 self.add_argument(name, dest=name)
         self._check_flags(words, given)
         if {"--help", "-h"} & {*words}:
-            for flag in self.flags:  # the manual is printed without them
+            for flag in self.flags:  # --help works without required flags
                 flag.required = False
         try:
             arguments, others = self.parse_known_intermixed_args(words)
@@ -136,9 +136,10 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
     """Decorates the main function of a command: errors become one line and an exit code.
 
     0    success; also after --help, and when the reader of stdout has closed (`| head`)
-    1    a part of the work failed, which the command names
+    1    a part of the work failed; the command prints which
     2    wrong input, a full disk, a file that cannot be read or written, too little memory
-    130  Ctrl-C where nothing is saved; 128 + the signal where a run was saved and can resume
+    130  Ctrl-C in a command that saves nothing
+    128 + the number of the signal, if a run was saved and can resume
     """
 
     @functools.wraps(main)
@@ -158,7 +159,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
             code = _print_error(os_error_text(error))
         except MemoryError as error:
             code = _print_error(f"there is not enough memory. {one_line(error, 200)}")
-        except RuntimeError as error:  # JAX has no error classes for these
+        except RuntimeError as error:  # JAX has no error class for missing devices or memory
             text = one_line(error, 300)
             if not text.startswith(MACHINE_ERRORS):
                 raise
@@ -182,7 +183,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
 def _devices_are_missing() -> bool:
     """Tests whether JAX fails to list its devices.
 
-    It raises an AssertionError without a message if the plugin of a platform is not installed.
+    JAX raises an AssertionError without a message if the plugin of a platform is not installed.
     """
     import jax
 
@@ -222,7 +223,7 @@ class Output:
                 self.problem = error.strerror or type(error).__name__
             with contextlib.suppress(OSError, ValueError):  # buffered text needs an open file
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-        except UnicodeEncodeError:  # the terminal's encoding lacks a letter
+        except UnicodeEncodeError:  # the terminal's encoding lacks a character
             self._try(method, *(text.encode("ascii", "replace").decode() for text in texts))
 
 
@@ -233,10 +234,10 @@ def os_error_text(error: OSError) -> str:
 
 
 def activation_hint(package: str) -> str:
-    """Returns the error line for a Python that lacks a package; it tells how to activate .venv."""
+    """Returns an error line with the command that activates .venv, for a missing package."""
     has_environment = (Path(__file__).parents[2] / ".venv").exists()
-    first = "" if has_environment else "`make venv`, then "
-    return f"error: this python has no {package}; {first}`source .venv/bin/activate` first."
+    creation = "" if has_environment else "`make venv`, then "
+    return f"error: this python has no {package}; {creation}`source .venv/bin/activate` first."
 
 
 def require_package(package: str) -> None:
@@ -248,13 +249,13 @@ def require_package(package: str) -> None:
 def shorten_interrupts() -> None:
     """Makes a Ctrl-C outside of `command`, such as during imports, end with one line.
 
-    It replaces `sys.excepthook`. Only packages of commands call it, a library must not.
+    It replaces `sys.excepthook`, so only packages of commands call it. A library must not.
     """
-    before = sys.excepthook
+    previous_hook = sys.excepthook
 
     def hook(kind, error, trace):
         if not issubclass(kind, KeyboardInterrupt):
-            return before(kind, error, trace)
+            return previous_hook(kind, error, trace)
         print("error: stopped by Ctrl-C.", file=sys.stderr, flush=True)
         os._exit(130)
 
@@ -285,7 +286,7 @@ def count(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Parses a duration such as "90s", "30m", "1.5h" or "2h30m"; a plain number counts minutes."""
-    with_unit = text + "m" * text[-1:].isdecimal()
+    with_unit = f"{text}m" if text[-1:].isdecimal() else text
     parts = re.findall(r"(\d+\.?\d*)([smhd])", with_unit)
     total = sum(float(number) * SECONDS_OF_UNIT[unit] for number, unit in parts)
     if with_unit != "".join(map("".join, parts)) or not 0 < total < 1e10:
