@@ -43,25 +43,26 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"give at least two run folders to compare, got {len(folders)}.")
     if args.plot:
         figure_style.check_file(args.plot, "--plot")
-    names = _labels(folders)
-    show(_differences(folders, names), width=160)
+    labels = _labels(folders)
+    show(_differences(folders, labels), width=160)
     results = {
-        name: folder.read("result.json")
-        for name, folder in zip(names, folders, strict=True)
+        label: folder.read("result.json")
+        for label, folder in zip(labels, folders, strict=True)
         if (folder / "result.json").exists()
     }
     if results:
         show(_metrics(results), width=160)
-    for name in names:
-        if name not in results:
-            print(f"{name} is not finished: no result.json yet")
-    runs = {name: folder.rows() for name, folder in zip(names, folders, strict=True)}
-    if args.plot and any(runs.values()):
+    for label in labels:
+        if label not in results:
+            print(f"{label} is not finished: no result.json yet")
+    rows = {label: folder.rows() for label, folder in zip(labels, folders, strict=True)}
+    if args.plot and any(rows.values()):
         baselines = next(iter(results.values()))["baselines"] if results else {}
-        chosen = {
-            name: [m.get("chosen", True) for m in r["members"]] for name, r in results.items()
-        }
-        figure = curves.curves({n: r for n, r in runs.items() if r}, baselines, chosen)
+        chosen = {}  # for each run, whether each member has the chosen learning rate
+        for label, result in results.items():
+            chosen[label] = [member.get("chosen", True) for member in result["members"]]
+        started = {label: run_rows for label, run_rows in rows.items() if run_rows}
+        figure = curves.curves(started, baselines, chosen)
         plots.save(figure, args.plot)
         print(f"curves: {args.plot}")
     return 0
@@ -77,9 +78,9 @@ def _labels(folders: list[Workdir]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder.path) for folder in folders]
 
 
-def _differences(folders: list[Workdir], names: list[str]) -> Table:
+def _differences(folders: list[Workdir], labels: list[str]) -> Table:
     configs = [flatten_config(folder.read("config.json")["config"]) for folder in folders]
-    table = Table("setting", *names, box=None, pad_edge=False, title="settings that differ")
+    table = Table("setting", *labels, box=None, pad_edge=False, title="settings that differ")
     for field in sorted(set().union(*configs)):
         values = [fields.get(field, "-") for fields in configs]
         if any(value != values[0] for value in values):
@@ -89,17 +90,17 @@ def _differences(folders: list[Workdir], names: list[str]) -> Table:
 
 def _metrics(results: dict) -> Table:
     table = Table("metric", *results, box=None, pad_edge=False, title="mean +- standard error")
-    metrics = list(dict.fromkeys(m for r in results.values() for m in r["metrics"]))
+    metrics = list(dict.fromkeys(name for result in results.values() for name in result["metrics"]))
     for metric in metrics:
-        cells = [r["metrics"].get(metric) for r in results.values()]
-        table.add_row(metric, *(_cell(c) for c in cells))
+        means = [result["metrics"].get(metric) for result in results.values()]
+        table.add_row(metric, *map(_cell, means))
     first, *others = results.values()
     for metric in metrics:
         texts = [difference_text(first, other, metric) for other in others]
         if any(texts):
             table.add_row(f"{metric}, difference", "", *(text or "-" for text in texts))
     for name in first.get("baselines", {}):
-        values = (r["baselines"].get(name) for r in results.values())
+        values = (result["baselines"].get(name) for result in results.values())
         table.add_row(f"baseline {name}", *map(number, values), style="dim")
     return table
 
@@ -111,17 +112,18 @@ def _cell(value) -> str:
 
 
 def difference_text(first: dict, other: dict, metric: str) -> str:
-    """Returns other - first with its 95 % interval and the verdict; "" if one has no number."""
-    if not all(
-        result["metrics"].get(metric, {}).get("mean") is not None for result in (first, other)
-    ):
-        return ""
-    left, right = (
-        record_number(result["metrics"][metric], result["members"], metric)
-        for result in (other, first)
-    )
-    compared = difference_on_shared_seeds(left, right)
-    return f"{compared}: {compared.verdict()}"
+    """Returns the difference other - first of a metric, with its 95 % interval and the verdict.
+
+    Returns "" if one of the results does not have the metric.
+    """
+    numbers = []
+    for result in (other, first):
+        mean = result["metrics"].get(metric, {})
+        if mean.get("mean") is None:
+            return ""
+        numbers.append(record_number(mean, result["members"], metric))
+    difference = difference_on_shared_seeds(*numbers)
+    return f"{difference}: {difference.verdict()}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""FOLDER.partial, which a command fills and then renames to FOLDER."""
+"""Check of FOLDER.partial, which a command fills and then renames to FOLDER."""
 
 from collections.abc import Collection
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every number of a decoder, and the linear maps that they make (decoder.py has the equations)."""
+"""The options of a decoder, and the linear maps that they determine (equations: decoder.py)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,19 @@ from jaxformer.models.model import LARGEST_SCALE, check_sizes
 
 MIXERS = ("softmax", "mixit")
 POLICIES = jax.checkpoint_policies
-# What a block that is recomputed keeps nevertheless; scores are products of two activations.
+# What a recomputed block keeps from the forward pass, by remat_keep. "products" also keeps products
+# of two activations, such as scores.
 KEEP: dict[str, Any] = {"nothing": None, "dense": POLICIES.save_only_these_names(DENSE)}
 KEEP["products"] = POLICIES.save_from_both_policies(KEEP["dense"], POLICIES.dots_saveable)
 
 
 @dataclass(frozen=True)
 class DecoderSpec:
-    """Every number of a decoder. A standard deviation may be "fan_in": 1/sqrt(inputs)."""
+    """The options of a decoder.
+
+    A standard deviation may be "fan_in", which is 1/sqrt(inputs). The letters m, n, L, r and b are
+    those of the papers, as in decoder.py.
+    """
 
     vocab_size: int
     length: int  # m, the longest sequence: the size of MixiT's matrices and positions
@@ -31,29 +36,29 @@ class DecoderSpec:
     mlp_width: int  # 4n in the papers
     mixer: str = "softmax"
     causal: bool = True  # a token sees only those before it and itself
-    mixing_scale: float | str = "spread"  # std of W: theory | head | spread | token | a number
-    mixing_identity: bool = True  # I + W - rowmean(W); else without the I
-    sink_head: bool = False
+    mixing_scale: float | str = "spread"  # std of W: a number, or a rule of attention.mixing_std
+    mixing_identity: bool = True  # the mixing is I + W - rowmean(W); False: W - rowmean(W)
+    sink_head: bool = False  # head 0 mixes a token with token 0, half and half (attention.sink)
     learned_positions: bool = False
     use_bias: bool = False
     act: str = "silu"
     init_std: float | str = 0.02
-    qk_init_std: float | str = 0.02  # on its own: it decides whether Frozen-QK works
+    qk_init_std: float | str = 0.02  # separate, since it decides whether Frozen-QK works
     embed_init_std: float = 0.02
     residual_scale: float = 1.0  # r
     branch_scale: float = 1.0  # b, times (base_layers / L)^depth_alpha
     depth_alpha: float = 0.0
     base_layers: int = 1
-    base_width: float = 0.0  # each linear map is times sqrt(base_width / inputs); 0: it is not
-    base_mlp_width: float = 0.0  # the same of Wd, whose inputs are mlp_width
+    base_width: float = 0.0  # linear maps are multiplied by sqrt(base_width / inputs); 0: by 1
+    base_mlp_width: float = 0.0  # the same for Wd, whose inputs are mlp_width
     use_norm: bool = True
     use_mlp: bool = True
-    pad: int = -1  # the token that fills short sequences, which nothing sees; -1: there is none
+    pad: int = -1  # the padding token, which no token attends to; -1: none
     remat: bool = False  # recompute a block's activations in the backward pass
-    remat_keep: str = "nothing"  # of them: or the results of "dense" layers, or of all products
-    fused: bool = False  # softmax attention that forms no weights, unless somebody looks at them
-    scan: bool = False  # one compiled block for all but the last; nothing else changes
-    dtype: Any = float  # of the computation; Python's float is float32, or float64 under x64
+    remat_keep: str = "nothing"  # see KEEP: activations that remat does not recompute
+    fused: bool = False  # softmax attention without stored weights, unless they are captured
+    scan: bool = False  # compile all blocks but the last as one; results are the same
+    dtype: Any = float  # type of activations; float is float32, or float64 under x64
     param_dtype: Any = float
 
     def __post_init__(self):
@@ -82,11 +87,11 @@ class DecoderSpec:
 
     @property
     def branch(self) -> float:
-        """b of a network of this depth."""
+        """The factor b of a branch, at this depth."""
         return self.branch_scale * (self.base_layers / self.layers) ** self.depth_alpha
 
     def linear(self, features: int, name: str, std: float | str, bias: bool) -> nn.Dense:
-        """A linear map of this initial standard deviation."""
+        """Returns a linear layer whose kernel has the initial standard deviation `std`."""
         init = normal(std)
         return nn.Dense(
             features, bias, **self.dtypes, kernel_init=init, dot_general=flat, name=name
@@ -95,7 +100,15 @@ class DecoderSpec:
     def dense(
         self, x: jax.Array, features: int, name: str, std: float | str, base: float | None = None
     ) -> jax.Array:
-        """A linear map of x, its bias included, times sqrt(base / inputs) if there is a base."""
+        """Applies a new linear layer with its bias, and multiplies by sqrt(base / inputs).
+
+        Args:
+            x: the input.
+            features: the number of outputs.
+            name: the name of the layer.
+            std: the initial standard deviation of the kernel.
+            base: base_width if None. With 0 the output is not multiplied.
+        """
         base = self.base_width if base is None else base
         y = self.linear(features, name, std, self.use_bias)(x)
         return y * (base / x.shape[-1]) ** 0.5 if base else y

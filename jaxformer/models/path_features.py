@@ -1,7 +1,7 @@
-"""What attention paths see of the data (arXiv 2405.15926): sums over tokens, no weights.
+"""Features of attention paths (arXiv 2405.15926): tokens summed with the weights of attention maps.
 
-The model `models.attention_paths` and the data of `data.hidden_markov` both need it. It has only
-operators, so that NumPy arrays (float64 without x64) and JAX arrays pass alike.
+The model `models.attention_paths` and the data of `data.hidden_markov` both need them. The
+functions accept NumPy arrays (float64 without x64) and JAX arrays, since they use only operators.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,26 @@ READOUTS = ("first", "last", "mean")
 
 
 def readout_queries(tokens_BxTxn, readout: str):
-    """The tokens whose output is read: one of them (its axis kept) or, for the mean, all."""
+    """Returns the tokens whose output is read, (B, 1, n), or all tokens for "mean", (B, T, n)."""
     check_choice("readout", readout, READOUTS)
     chosen = {"first": slice(0, 1), "last": slice(-1, None), "mean": slice(None)}
     return tokens_BxTxn[:, chosen[readout]]
 
 
 def attentioned_input(tokens_BxTxn, maps: Sequence[Any]):
-    """xi^pi for every path, (B, D, n), from maps Omega^(l) of shape (B, H_l, key s, query t).
+    """Returns the input as each attention path combines it, xi^pi in the paper.
 
-    The last map holds the queries that are read, one or several, and is averaged over them.
+    A path has one head of each layer. Its feature is the sum of the tokens with the weights of the
+    product of the heads' maps.
+
+    Args:
+        tokens_BxTxn: sequences of T tokens of size n.
+        maps: the attention maps Omega^(l), one for each layer l with H_l heads, (B, H_l, S, T) with
+            keys S and queries T. The last map has only the queries that are read, and the result
+            is the mean over them.
+
+    Returns:
+        The features of the D paths, (B, D, n). D is the product of all H_l.
     """
     if not maps:
         raise UserError("attentioned_input needs the attention maps of at least one layer.")

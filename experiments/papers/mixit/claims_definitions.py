@@ -1,4 +1,4 @@
-"""Drawings and tables of settings of the MixiT papers: they claim no number."""
+"""Drawings and tables of settings of the MixiT papers, which claim no number."""
 
 from experiments.ledger.item import Item
 

@@ -1,4 +1,4 @@
-"""The numbers of a published decoder: every choice that the four families differ in is a field."""
+"""The options of a published decoder, with a field for each difference of the four families."""
 
 import math
 from dataclasses import dataclass, fields
@@ -10,6 +10,7 @@ from jaxformer.models.model import MOST, check_sizes
 from jaxformer.models.pretrained.rotary import Rotary
 
 NORMS = ("layer", "rms")
+# For each type of a field: its description in messages, and a test of a value.
 KINDS = {
     int: ("a whole number", lambda x: isinstance(x, int) and not isinstance(x, bool)),
     float: ("a number", lambda x: isinstance(x, int | float) and math.isfinite(x) and x >= 0),
@@ -20,15 +21,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PretrainedSpec:
-    """Like `DecoderSpec`, except that it is what others have published."""
+    """The options of a published decoder, as `DecoderSpec` has those of our decoder."""
 
-    family: str  # of keys.FAMILIES: how its tensors are called on disk
+    family: str  # a key of keys.FAMILIES, which has the names of its tensors on disk
     vocab_size: int
-    length: int  # the longest sequence; a limit only with learned positions
+    length: int  # longest sequence of the published config; a limit only with learned positions
     width: int
     layers: int
     heads: int
-    kv_heads: int  # several queries may share keys and values
+    kv_heads: int  # heads of keys and values, each shared by heads / kv_heads query heads
     head_width: int
     mlp_width: int
     norm: str = "layer"
@@ -39,9 +40,9 @@ class PretrainedSpec:
     tied: bool = False  # the unembedding is the embedding
     learned_positions: bool = False
     rotary: Rotary | None = None
-    window: int = 0  # a token sees those i - j < window before it; 0 sees all
+    window: int = 0  # token i attends to tokens j <= i with i - j < window; 0: to all j <= i
     qkv_bias: bool = False
-    out_bias: bool = False  # of attention's output
+    out_bias: bool = False  # bias of attention's output
     mlp_bias: bool = False
     causal: bool = True
     init_std: float = 0.02
@@ -72,11 +73,11 @@ class PretrainedSpec:
 
 
 def check_kinds(spec: Any) -> None:
-    """Raises unless every field holds what it is declared to hold: config.json is foreign."""
+    """Raises UserError unless each field has its declared type. config.json may have any value."""
     for field in fields(spec):
         if field.type in KINDS:
-            expected, fits = KINDS[field.type]
-            if not fits(value := getattr(spec, field.name)):
+            expected, is_valid = KINDS[field.type]
+            if not is_valid(value := getattr(spec, field.name)):
                 raise UserError(
                     f"{field.name} must be {expected}, got {one_line(repr(value), 60)}."
                 )
