@@ -61,10 +61,10 @@ def measure_gsm8k(
         "new_tokens": new_tokens,
         "dtype": dtype,
     }
-    rows = Rows(published._kept(about), about)
+    rows = Rows(published.cache_folder(about), about)
     done = {(row["which"], row["question"]): row for row in rows.read()}
     with jax.enable_x64(False):
-        model, params, words = published.opened(source, revision, 0, dtype)
+        model, params, words = published.open_model(source, revision, 0, dtype)
         for which in ("whole", "cut"):
             open_ = [i for i in range(len(asked)) if (which, i) not in done]
             if not open_:

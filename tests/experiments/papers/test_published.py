@@ -28,7 +28,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_prompts_are_those_of_the_paper():
-    words = published.opened("tiny:gpt2", "", 0, "float32")[2]
+    words = published.open_model("tiny:gpt2", "", 0, "float32")[2]
     number = {kind: len(prompting.asked(kind, 0, 0, words)) for kind in prompting.KINDS}
     assert number == dict(madrid=1, mary=1, facts=20, words=30, sentences=40, ioi=100)
     lines = prompting.asked("sentences", 0, 0, words)
@@ -55,7 +55,7 @@ def test_the_154_revisions():
 def test_numbers_by_hand_and_a_second_call_reads_them(monkeypatch):
     outcome = published.measure_published(**SETTINGS)
     with jax.enable_x64(False):
-        model, params, words = published.opened("tiny:gpt_neox", "step1", 1, "float32")
+        model, params, words = published.open_model("tiny:gpt_neox", "step1", 1, "float32")
         asked = prompting.asked("ioi", 4, 0, words)
         cut = surgery.laser(params, "block_1/mlp/in", 0.2)
         for weights, suffix in ((params, ""), (cut, "/block_1/mlp/in@0.2")):
@@ -71,7 +71,7 @@ def test_numbers_by_hand_and_a_second_call_reads_them(monkeypatch):
             assert metrics[f"ratio{suffix}"].mean == pytest.approx(right / the, rel=1e-3)
     assert metrics["step_of_the"].mean == published.NEVER
     assert outcome.arrays["p_the"].shape == (2, 2) and [*outcome.arrays["steps"]] == [0, 1]
-    monkeypatch.setattr(published, "opened", None)
+    monkeypatch.setattr(published, "open_model", None)
     again = published.measure_published(**SETTINGS)
     assert str(again.metrics) == str(metrics)
 
@@ -81,7 +81,7 @@ def test_them_is_followed_where_the_paper_shows_it():
     found = published.measure_published(**SETTINGS | dict(prompt="mary", revisions=("",)))
     assert found.arrays["p_them"].shape == (1, 2) and found.metrics["p_them"].mean > 0
     with jax.enable_x64(False):
-        model, params, words = published.opened("tiny:gpt_neox", "", 0, "float32")
+        model, params, words = published.open_model("tiny:gpt_neox", "", 0, "float32")
         cut = surgery.laser(params, "block_1/mlp/in", 0.2)
         (asked,) = prompting.asked("mary", 0, 0, words)
         logits = model.apply({"params": cut}, np.array([words.encode(asked.prompt)]))
@@ -142,7 +142,7 @@ def test_what_is_known_of_a_folder_counts_while_its_files_are_the_same(tmp_path,
         return {"revision": "", "values": {"whole": {"p_target": [0.5], "p_the": [len(calls)],
                                                      "rank_the": [1]}}, "notes": []}  # fmt: skip
 
-    monkeypatch.setattr(published, "_one", counted)
+    monkeypatch.setattr(published, "_measure_revision", counted)
     settings = SETTINGS | dict(source=str(folder), revisions=("",), fractions=())
     for seed, seen in ((0, 1), (0, 1), (1, 2)):
         if seed:
@@ -154,7 +154,7 @@ def test_what_is_known_of_a_folder_counts_while_its_files_are_the_same(tmp_path,
 
 @pytest.mark.slow  # test_pretrained has the same of the cache and the padding alone
 def test_a_batch_of_questions_says_what_each_says_alone():
-    model, params, words = published.opened("tiny:phi3", "", 0, "float32")
+    model, params, words = published.open_model("tiny:phi3", "", 0, "float32")
     texts = ["Madrid is located in", "The city of Mumbai is in the"]
     both = gsm8k.answers(model, params, words, texts, 5, 3)
     for asked, said in zip(texts, both):
@@ -193,9 +193,9 @@ def test_models_from_a_shelf(tmp_path, monkeypatch):
     """Named as on the hub, a revision behind an @; without a network."""
     tiny.save("gpt_neox", tmp_path / "Eleuther/tiny@step1", tiny.TEXTS)
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path))
-    assert published.opened("Eleuther/tiny", "step1", 0, "float32")[0].spec.family == "gpt_neox"
+    assert published.open_model("Eleuther/tiny", "step1", 0, "float32")[0].spec.family == "gpt_neox"
     with pytest.raises(UserError, match="has no folder Eleuther/tiny@step2"):
-        published.opened("Eleuther/tiny", "step2", 0, "float32")
+        published.open_model("Eleuther/tiny", "step2", 0, "float32")
 
 
 @pytest.mark.parametrize(
@@ -232,18 +232,18 @@ def test_the_folder_of_a_model_is_asked_for_its_matrices(tmp_path):
 
 def test_a_network_without_finite_logits_fails_and_its_row_is_null(monkeypatch):
     """All revisions are measured and their rows kept before the run fails."""
-    opened = published.opened
+    opened = published.open_model
 
     def broken(source, revision, number, dtype):
         model, params, words = opened(source, revision, number, dtype)
         bias = {"block_1/mlp/in/bias": np.full(40, np.nan, np.float32)}
         return model, paths.replace(params, bias) if number == 0 else params, words
 
-    monkeypatch.setattr(published, "opened", broken)
+    monkeypatch.setattr(published, "open_model", broken)
     for _ in ("measured", "read from the cache"):
         with pytest.raises(NotFiniteError, match=r"got nan or infinity at step0.*dtype=float32"):
             published.measure_published(**SETTINGS)
-        monkeypatch.setattr(published, "opened", None)
+        monkeypatch.setattr(published, "open_model", None)
     (file,) = (Path(os.environ["XDG_CACHE_HOME"]) / "jaxformer/published").glob("*/rows.jsonl")
     first, second = (json.loads(line)["values"]["whole"] for line in file.read_text().splitlines())
     assert first["p_target"] == first["rank_target"] == [None] * 4
@@ -251,7 +251,7 @@ def test_a_network_without_finite_logits_fails_and_its_row_is_null(monkeypatch):
 
 
 def test_answers_of_a_network_without_finite_logits_are_refused():
-    model, params, words = published.opened("tiny:phi3", "", 0, "float32")
+    model, params, words = published.open_model("tiny:phi3", "", 0, "float32")
     weights = paths.replace(params, {"final_norm/scale": np.full(16, np.nan, np.float32)})
     with pytest.raises(NotFiniteError, match="expected finite logits"):
         gsm8k.answers(model, weights, words, ["Madrid is located in"], 3, 1)
