@@ -58,10 +58,10 @@ def main(argv: Sequence[str]) -> int:
             f"{asked.run} was trained on {type(task).__name__}, which names no next token of a "
             "text; configs/text/lm.py does."
         )
-    coder = task.held.tokenizer
+    coder = task.prepared.tokenizer
     if coder.vocab_size != model.spec.vocab_size:
         raise UserError(
-            f"the tokens in {task.held.folder} have a vocabulary of {coder.vocab_size:,}, the "
+            f"the tokens in {task.prepared.folder} have a vocabulary of {coder.vocab_size:,}, the "
             f"model was trained with {model.spec.vocab_size:,}: they were prepared again otherwise."
         )
     prompt = coder.encode([asked.prompt])[0].tolist() or [coder.end]

@@ -196,7 +196,7 @@ def _type_handlers(ocp: Any) -> Any:
             args = args or [types.RestoreArgs()] * len(infos)
             read = super().deserialize
             reads = [read([info], [arg]) for info, arg in zip(infos, args, strict=True)]
-            results = await asyncio.gather(*reads, return_exceptions=True)
+            results: list[Any] = await asyncio.gather(*reads, return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result

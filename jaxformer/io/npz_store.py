@@ -18,7 +18,8 @@ def write(file: Path, arrays: dict[str, Any]) -> None:
         return
     buffer = io.BytesIO()
     on_host: Any = {name: np.asarray(array) for name, array in arrays.items()}
-    np.savez(buffer, **on_host, **{CHECKSUM: np.array(_checksum(on_host))})
+    on_host[CHECKSUM] = np.array(_checksum(on_host))
+    np.savez(buffer, **on_host)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, buffer.getvalue())
 

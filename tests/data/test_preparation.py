@@ -68,8 +68,8 @@ def test_lines_as_documents(file, tmp_path):
 
 def test_a_preparation_that_is_stopped_goes_on_with_the_same_bytes(file, tmp_path, monkeypatch):
     expected = prepared(file, tmp_path / "whole", "bpe:300")
-    monkeypatch.setattr(preparation, "BATCH", 2**16)
-    monkeypatch.setattr(preparation, "SAVED", 0)
+    monkeypatch.setattr(preparation, "ENCODE_BATCH_CHARACTERS", 2**16)
+    monkeypatch.setattr(preparation, "SAVE_SECONDS", 0)
     shown = []
 
     def stop(text):
@@ -153,7 +153,7 @@ def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys
         (["--dataset=text:"], "names nothing after the colon"),
         (["--dataset=files:/no"], "there is no folder /no"),
         (["--dataset=text:FILE", "--documents=word"], "unknown kind of documents 'word'"),
-        (["--dataset=text:FILE", "--tokenizer=bpe:x"], "needs a size of its vocabulary"),
+        (["--dataset=text:FILE", "--tokenizer=bpe:x"], "needs a vocabulary size"),
         (["--dataset=text:FILE", "--test=0.9"], "the share of test must be at most 0.45"),
         ([], "give --dataset=NAME and --out=DIR"),
     ],

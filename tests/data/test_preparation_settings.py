@@ -51,8 +51,8 @@ def stopped(monkeypatch, out, *flags: str) -> None:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(preparation, "BATCH", 2**11)
-        patched.setattr(preparation, "SAVED", 0)
+        patched.setattr(preparation, "ENCODE_BATCH_CHARACTERS", 2**11)
+        patched.setattr(preparation, "SAVE_SECONDS", 0)
         patched.setattr("experiments.prepare.Line.is_due", lambda line: True)
         patched.setattr("experiments.prepare.Line.show", stop)
         assert ask(out, *flags) == 130
@@ -255,7 +255,7 @@ def test_what_is_written_already_needs_no_more_space(file, tmp_path, monkeypatch
 
 
 def test_progress_has_a_share_and_the_time_that_is_left(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "BATCH", 2**12)
+    monkeypatch.setattr(preparation, "ENCODE_BATCH_CHARACTERS", 2**12)
     corpus, shown = datasets.corpus(f"files:{rows}"), []
     options = dict(kind="bytes", shares=(0.1, 0.1), show=shown.append)
     preparation.prepare(corpus, tmp_path / "out", **options)

@@ -218,7 +218,7 @@ def test_a_field_that_is_missing(tmp_path):
     del config["n_layer"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     refused(tmp_path, "of a gpt2 model lacks the field 'n_layer'")
-    with pytest.raises(UserError, match="published model: it has no members"):
+    with pytest.raises(UserError, match="published model: it takes no member"):
         jaxformer.load(tmp_path, 1)
 
 

@@ -76,26 +76,23 @@ NO_FEED_FORWARD = Claim(
     },
 )
 RECALL_ROWS = {
-    figure: quick(figure, *row)
-    for figure, *row in (
-        ("3", claims_recall.SURGERY, RECALL, "p_correct_without_f2"),
-        ("4", claims_recall.ATTENTION, FINETUNED, "attention_difference", TUNED),
-        ("7", claims_recall.MEMORIES, RECALL, "margin_f2"),
-        (
-            "8",
-            claims_recall.PEAK,
-            FINETUNED,
-            "p_noise_peak",
-            f"{TUNED} The peak is the largest value in 20 steps.",
-        ),
-        (
-            "9",
-            TRIGGERS,
-            {"triggers": config("triggers")},
-            "induction_triggers",
-            "Our runs have three triggers, the paper's five.",
-        ),
-    )
+    "3": quick("3", claims_recall.SURGERY, RECALL, "p_correct_without_f2"),
+    "4": quick("4", claims_recall.ATTENTION, FINETUNED, "attention_difference", TUNED),
+    "7": quick("7", claims_recall.MEMORIES, RECALL, "margin_f2"),
+    "8": quick(
+        "8",
+        claims_recall.PEAK,
+        FINETUNED,
+        "p_noise_peak",
+        f"{TUNED} The peak is the largest value in 20 steps.",
+    ),
+    "9": quick(
+        "9",
+        TRIGGERS,
+        {"triggers": config("triggers")},
+        "induction_triggers",
+        "Our runs have three triggers, the paper's five.",
+    ),
 }
 ARCHITECTURES = (
     # These networks, both layers MLPs, are those of Figure 3.
