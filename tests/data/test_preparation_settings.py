@@ -115,7 +115,7 @@ def test_another_text_of_the_same_length_is_another_preparation(
     file, tmp_path, capsys, monkeypatch, large
 ):
     if large:
-        monkeypatch.setattr(preparation_settings, "CONTENT", 10)
+        monkeypatch.setattr(preparation_settings, "MAX_HASHED_BYTES", 10)
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 0
     file.write_text(TEXT.replace("Être", "êtrE"), encoding="utf-8")
     assert ask(tmp_path / "out", f"--dataset=text:{file}") == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxformer.core.errors import UserError
-from jaxformer.data.tokenizer import Bytes, trained
+from jaxformer.data.tokenizer import Bytes, train_bpe
 from jaxformer.models import export as exporting
 from jaxformer.models.decoder import decoder
 from tests.models.llama import CASES, SHOWN, SIZES, TOKENS, made
@@ -80,4 +80,4 @@ def test_a_folder_that_is_there_and_a_foreign_tokenizer_are_refused(tmp_path):
     with pytest.raises(UserError, match="is there already"):
         exporting.export(model, params, tmp_path)
     with pytest.raises(UserError, match="the tokenizer has 258 tokens and the model 257"):
-        exporting.export(model, params, tmp_path / "out", trained(258, ["a b a b a b"]))
+        exporting.export(model, params, tmp_path / "out", train_bpe(258, ["a b a b a b"]))

@@ -36,7 +36,7 @@ def test_what_is_written_is_read(made, tmp_path, monkeypatch):
     """In one file or in many, and once more: every bit."""
     model, params, config = jaxformer.load(made)
     before = tiny.tiny(made.name, 24)[1]
-    monkeypatch.setattr(saving, "SHARD", 4000)
+    monkeypatch.setattr(saving, "SHARD_BYTES", 4000)
     save_folder(tmp_path, model, params, config, source=made)
     assert len(list(tmp_path.glob("model-*"))) > 2
     assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1  # all are for all to read
@@ -230,7 +230,7 @@ def test_too_many_tokens_for_learned_positions(tmp_path):
 
 def test_what_is_saved_is_whole_and_replaces_what_was_there(tmp_path, monkeypatch):
     model, params, config = tiny.tiny("gpt2", 24)
-    monkeypatch.setattr(saving, "SHARD", 4000)
+    monkeypatch.setattr(saving, "SHARD_BYTES", 4000)
     save_folder(tmp_path, model, params, config)
     monkeypatch.undo()
     other = tiny.tiny("gpt2", 24, seed=1)[1]
@@ -238,7 +238,7 @@ def test_what_is_saved_is_whole_and_replaces_what_was_there(tmp_path, monkeypatc
     assert [file.name for file in tmp_path.glob("*model*")] == ["model.safetensors"]
     table = load_folder(tmp_path)[1]["embed"]["embedding"]
     np.testing.assert_array_equal(table, other["embed"]["embedding"])
-    monkeypatch.setattr(saving, "SHARD", 4000)
+    monkeypatch.setattr(saving, "SHARD_BYTES", 4000)
     save_folder(tmp_path, model, params, config)
     assert not (tmp_path / "model.safetensors").exists()
     table = load_folder(tmp_path)[1]["embed"]["embedding"]

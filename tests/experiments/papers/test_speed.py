@@ -40,7 +40,7 @@ def test_speeds_are_compared_within_a_round_and_products_are_counted(monkeypatch
         return SimpleNamespace(numbers=lambda: {"tokens_per_second": tokens}, flops=flops)
 
     monkeypatch.setattr(speed, "_setup", setup)
-    monkeypatch.setattr(speed, "_turn", turn)
+    monkeypatch.setattr(speed, "_measure", turn)
     metrics = measured().metrics
     assert turns[0] == turns[9] == ("softmax", "train")  # Standard begins, then ends
     assert len(turns) == 10 and sorted(turns[:5]) == sorted(turns[5:])
@@ -56,7 +56,7 @@ def test_the_training_loop_measures_a_turn():
     rules = solve.setup(flags.load_with_overrides(TINY, {}))[1]["rules"]
     settings = speed.TrainSettings(batch_size=2, steps=8, log_every=8, eval_every=0)
     throughputs = {
-        name: speed._turn(speed._setup(fields, rules[name], settings, 0), settings)
+        name: speed._measure(speed._setup(fields, rules[name], settings, 0), settings)
         for name in ("standard", "frozen_qk")
     }
     assert all(t.numbers()["tokens_per_second"] > 0 and t.steps == 7 for t in throughputs.values())
