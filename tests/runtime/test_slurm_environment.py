@@ -34,7 +34,7 @@ def test_only_a_step_of_several_tasks_joins(environment, joins, monkeypatch):
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     processes.start()
-    assert joined == [{}] * joins
+    assert joined == [{"heartbeat_timeout_seconds": 60}] * joins
 
 
 @pytest.mark.parametrize(
