@@ -6,6 +6,7 @@ import sys
 from experiments.run import main
 
 COMPUTES = ("theory", "jaxformer.models", "jaxformer.tasks", "jaxformer.training")
+COMPUTES_NOTHING = ("jaxformer.training.loggers",)  # parses flags of run.py
 
 
 def measured_then_drawn(options, workdir, monkeypatch) -> None:
@@ -31,6 +32,8 @@ def forbid(patch) -> None:
             # A package's __getattr__ only imports, and a check computes nothing.
             is_function = callable(value) and not isinstance(value, type)
             if name.startswith(("__", "check_")):
+                continue
+            if home.startswith(COMPUTES_NOTHING):
                 continue
             if is_function and (home.startswith(COMPUTES) or name.startswith("measure_")):
                 patch.setattr(module, name, _raises(value))
