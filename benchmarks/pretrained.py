@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.papers.associations import blockwise, cutting, prompts
+from experiments.papers.associations import blockwise, laser_search, next_token
 from jaxformer import capture
 from jaxformer.interp.capture import patching
 from jaxformer.models.pretrained import Pretrained, PretrainedSpec
@@ -111,13 +111,15 @@ def captured():
 def search():
     model, params = made(replace(PYTHIA, layers=24) if DEEP else PYTHIA)
     rows = np.random.RandomState(0).randint(0, model.spec.vocab_size, (100, 16)).astype(np.int32)
-    asked = prompts.Prompts(rows, np.full((100, 1), 15), rows[:, 0], ())
-    matrices = cutting.chosen(params, r"block_\d+/mlp/(in|out)")
+    asked = next_token.PromptBatch(rows, np.full((100, 1), 15), rows[:, 0], ())
+    matrices = laser_search.matching_matrices(params, r"block_\d+/mlp/(in|out)")
     fractions = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]
     start = time.process_time()
-    found = list(cutting.search(model, params, asked, matrices, fractions, prompts.NO_TARGET))
+    found = list(
+        laser_search.search(model, params, asked, matrices, fractions, next_token.NO_TOKEN)
+    )
     seconds = time.process_time() - start
-    whole = best(prompts.next_log_probabilities, model, params, asked, repeats=1) * len(found)
+    whole = best(next_token.log_probabilities, model, params, asked, repeats=1) * len(found)
     print(
         f"search   {len(matrices)} matrices x {len(fractions)} fractions, 100 prompts: "
         f"{len(found)} rows in {seconds:.0f} s, {blockwise.compiled(model)} compilation; "

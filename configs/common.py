@@ -1,4 +1,4 @@
-"""What configs share: the whole of a training config, of a figure, the variants."""
+"""Parts that configs share: complete configs of a training and of a figure, models, variants."""
 
 from ml_collections import ConfigDict
 
@@ -6,9 +6,9 @@ from configs.arguments import parse as parse
 
 SCALES = ("tiny", "small", "paper")
 PRESETS = ("paper", "authors", "authors_deep")
-TEXT_BASE_LAYERS = 4  # of the authors' trainer for text; those of algorithmic tasks have 1
+TEXT_BASE_LAYERS = 4  # base_layers of the authors' text trainer; it is 1 for algorithmic tasks
 
-# variant -> (mixer, rules). The first rule that matches a parameter's whole path decides.
+# variant -> (mixer, partition rules); the first rule that matches a whole path decides.
 VARIANTS = {
     "standard": ("softmax", ((".*", "train"),)),
     "frozen_qk": ("softmax", ((".*/(query|key)/.*", "frozen"), (".*", "train"))),
@@ -17,7 +17,7 @@ VARIANTS = {
     "random": ("softmax", (("(embed|unembed)/.*", "train"), (".*", "frozen"))),
     "random_mixit": ("mixit", (("(embed|unembed|positions)/.*", "train"), (".*", "frozen"))),
 }
-# Like random_mixit, except that its table of positions is not trained either.
+# As random_mixit, with frozen positions.
 FIXED_POSITIONS = {
     "random_mixit_fixed": ("mixit", (("(embed|unembed)/.*", "train"), (".*", "frozen")))
 }
@@ -26,66 +26,66 @@ SHAKESPEARE = ("tinyshakespeare-bpe1024", "1460733d6353")
 
 
 def training(name: str, arguments: dict[str, str]) -> ConfigDict:
-    """A whole config for the recipe `train`, to be changed field by field."""
-    return _whole(
+    """Returns a complete config for the recipe `train`, whose fields a config file changes."""
+    return _complete(
         name=name,
         recipe="train",
         arguments=arguments,
-        seed=0,  # of the first member: initialisation, fixed mixing and training stream
+        seed=0,  # seed of the first member: initialisation, fixed mixing and training stream
         n_seeds=1,
         task=dict(),
         data=dict(
-            seed=12345,  # of the held-out sets, common to all members
-            train_size=0,  # examples of a finite training set; 0 draws fresh ones for ever
+            seed=12345,  # seed of the held-out sets, which all members share
+            train_size=0,  # examples of a finite training set; 0 draws fresh ones at every step
             test_size=1000,
             validation_size=1000,
-            split="redraw",  # or "hash": a share of all possible examples for each set, of one law
+            split="redraw",  # or "hash": each set is a share of all possible examples, of one law
             test_share=0.125,
             validation_share=0.0625,
         ),
         model=dict(),
         partition=((".*", "train"),),
-        # Later rules: ((step, ((pattern, label), ..)), ..); from that step on they hold.
+        # Rules that replace the partition from a step on: ((step, ((pattern, label), ..)), ..).
         unfreeze=(),
         optim=dict(
-            learning_rate=(1e-3,),  # several are tried; validation chooses, test reports
+            learning_rate=(1e-3,),  # of several, validation chooses one and the test set reports it
             schedule="cosine",
             warmup=50,
             clip=1.0,  # global norm over the trainable leaves; 0 is off
             labels=dict(train=adamw()),
         ),
-        # The mesh: data=0 takes the devices that the others leave, members=0 as many as divide the
-        # population (seeds x learning rates), each part of which then has devices of its own.
+        # Sizes of the mesh axes. data=0 takes all remaining devices. members=0 takes as many as
+        # divide the population (seeds x learning rates).
         devices=dict(data=0, fsdp=1, tensor=1, members=1),
         train=dict(
             batch_size=128,
             steps=1000,
             log_every=10,
             eval_every=100,
-            # Members one after the other in one program, or side by side ("vmap": faster
-            # where one member does not fill the device, at n times the memory).
+            # "map": members in sequence in one program. "vmap": in parallel, which is faster where
+            # one member does not fill the device, at n times the memory.
             members="map",
-            target=2.0,  # stop when all seeds of some rate reach it in validation; above 1: never
-            probes=(),  # numbers of the forward pass to log at every step: attention_entropy
-            loss_chunk=0,  # positions whose logits are held at once, for large vocabularies; 0: all
-            accumulate=1,  # parts of a batch, one in memory at a time; the gradient is the whole's
-            throughput=False,  # rows of tokens a second, FLOPs and time waiting for data
-            signal=False,  # rows of each layer's cosine, keys and gradient at every evaluation
+            target=2.0,  # validation accuracy at which training stops for all seeds; above 1: never
+            probes=(),  # activation statistics to log at every step: attention_entropy
+            loss_chunk=0,  # positions whose logits are in memory at a time; 0: all
+            accumulate=1,  # parts of a batch, one in memory at a time; the gradient does not change
+            throughput=False,  # log tokens per second, FLOPs and time waiting for data
+            signal=False,  # log each layer's cosine, effective keys and gradient at evaluations
         ),
     )
 
 
 def figure(name: str, arguments: dict[str, str], /, **settings) -> ConfigDict:
-    """A whole config for the recipe `solve`: the settings of one figure function.
+    """Returns a complete config for the recipe `solve`: the settings of one figure function.
 
-    `data.file`: arrays of one's own (.npz) in place of the hidden Markov task, where one is drawn.
+    `data.file` names a user's arrays (.npz), which replace the hidden Markov task of a figure.
     """
-    whole = dict(name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1)
-    return _whole(**whole, figure=settings, data=dict(file=""))
+    fields = dict(name=name, recipe="solve", arguments=arguments, seed=0, n_seeds=1)
+    return _complete(**fields, figure=settings, data=dict(file=""))
 
 
 def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> dict:
-    """The task of the attention-path figures; the heads are those of `design`."""
+    """Returns the hidden Markov task of the attention-path figures; `design` names its heads."""
     tiny = scale == "tiny"
     return dict(
         design=design,
@@ -96,22 +96,22 @@ def hidden_markov(scale: str, design="four_paths", sigma_perp: float = 1.0) -> d
         sigma_par=1.0,
         sigma_perp=sigma_perp,
         hardness=10.0,
-        readout="last",  # the authors' code; their text says "first"
+        readout="last",  # as in the authors' code; their text has "first"
     )
 
 
 def adamw(weight_decay: float = 1e-3) -> dict:
-    """The optimizer of one label; `multiplier` scales its learning rate."""
+    """Returns the optimizer of one label; `multiplier` scales its learning rate."""
     return dict(name="adamw", b1=0.9, b2=0.999, eps=1e-8, weight_decay=weight_decay, multiplier=1.0)
 
 
 def split(config: ConfigDict) -> None:
-    """Splits by a hash; with the authors' presets as they do: short examples are never trained."""
+    """Sets a split by hash, or the authors' split, which never trains on short examples."""
     config.data.split = "hash" if config.arguments.preset == "paper" else "redraw"
 
 
 def budget(config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixing_rates: tuple):
-    """Steps and learning rates; those of MixiT, which learns slowly, are its own."""
+    """Sets steps and learning rates; MixiT, which learns slowly, has different ones."""
     if config.arguments.variant == "mixit":
         steps, rates = mixing_steps, mixing_rates
     config.train.steps, config.optim.learning_rate = steps, rates
@@ -119,7 +119,7 @@ def budget(config: ConfigDict, steps: int, rates: tuple, mixing_steps: int, mixi
 
 
 def embeddings_want_more(config: ConfigDict) -> None:
-    """The rates of a network of which the embeddings alone are trained: the best is near .1."""
+    """Sets higher rates, of which .1 is near the best, if only the embeddings are trained."""
     if config.arguments.variant in ("random", "random_mixit"):
         config.optim.learning_rate = (1e-2, 3e-2, 1e-1, 3e-1)
 
@@ -135,13 +135,13 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         heads=heads,
         mlp_width=4 * width,
         mixer=mixer,
-        # std of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), spread (one a head between that
-        # and 1/sqrt(m), as in the authors' code), token 1/sqrt(m), or a number
+        # Standard deviation of MixiT's W: theory 1/sqrt(nm), head 1/sqrt(n_h m), token 1/sqrt(m),
+        # spread (a value per head between the last two, as in the authors' code), or a number.
         mixing_scale="spread",
         mixing_identity=True,
         sink_head=False,
         learned_positions=fixed,
-        causal=True,  # False: every token sees all, in softmax and in fixed mixing
+        causal=True,  # False: tokens attend to all positions, in softmax and in fixed mixing
         use_bias=False,
         act="silu",
         # fan_in: 1/sqrt(inputs). The papers' 0.02 makes frozen attention uniform at n = 64.
@@ -155,7 +155,7 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         use_norm=True,
         use_mlp=True,
         remat=False,
-        remat_keep="nothing",  # what recomputed blocks keep: nothing, dense or products
+        remat_keep="nothing",  # activations that recomputed blocks store (dense or products)
         fused=False,  # attention without weights in memory: for GPUs and long sequences
         scan=False,  # one compiled block for all layers: for depth, see jaxformer/models/decoder.py
         dtype="float32",
@@ -170,14 +170,17 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
 
 
 def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:
-    """Fields of a decoder (`fixed`: of MixiT) that the authors' Llama file sets, unlike the text.
+    """Returns the fields of a decoder in which the authors' Llama file differs from their text.
 
-    `deep` is their depth_alpha = 1, of the script for text; else 0, of those for algorithmic tasks.
+    Args:
+      fixed: Whether the decoder is MixiT.
+      deep: Whether depth_alpha is 1, as in their script for text; it is 0 for algorithmic tasks.
+      base_layers: The depth at which depth_alpha has no effect.
     """
-    fields: dict = dict(use_bias=True)  # which explains Table 4's counts of parameters
+    fields: dict = dict(use_bias=True)  # explains the parameter counts of Table 4
     fields |= dict(depth_alpha=1.0, base_layers=base_layers) if deep else {}
     if fixed:
-        # They never pass the base of the last map of the MLP, which is then 1.
+        # Their code never sets the base of the MLP's last map, which is then 1.
         fields |= dict(sink_head=True, act="shaped_leaky", base_width=512.0, base_mlp_width=1.0)
         fields |= dict(mixing_scale="token" if deep else "spread", mixing_identity=not deep)
         fields |= {} if deep else dict(residual_scale=0.5**0.5, branch_scale=0.5**0.5)
@@ -185,7 +188,7 @@ def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:
 
 
 def masked_text(*, window: int) -> dict:
-    """The task of masked language modelling on the packaged chain; `text` names a file instead."""
+    """Returns the task of masked language modelling on the packaged chain, or on a file `text`."""
     return dict(
         name="masked_text",
         text="",
@@ -198,12 +201,12 @@ def masked_text(*, window: int) -> dict:
 def prepared_text(
     name: str, tokens: str = "", fingerprint: str = "", documents: bool = False, **more
 ) -> dict:
-    """A task on prepared text; `more` are the window and what only this task has."""
+    """Returns a task on prepared text; `more` are the window and the fields of this task only."""
     return dict(
         name=name,
-        tokens=tokens,  # a folder of experiments/prepare.py; "" is the packaged chain
-        fingerprint=fingerprint,  # of these tokens; "" takes any
-        documents=documents,  # the beginning of each document, padded; else windows of all text
+        tokens=tokens,  # a folder written by experiments/prepare.py; "" is the packaged chain
+        fingerprint=fingerprint,  # checksum that the tokens must have; "" accepts any
+        documents=documents,  # the beginning of each document, padded, instead of windows
         **more,
     )
 
@@ -217,7 +220,7 @@ def encoder(
         width=width,
         layers=layers,
         heads=heads,
-        beta=beta,  # scores have deviation beta sqrt(ln T)
+        beta=beta,  # scores have standard deviation beta sqrt(ln T)
         alpha_sa=alpha_sa,
         alpha_mlp=1.0,
         sigma_v2=0.2,
@@ -225,14 +228,14 @@ def encoder(
         sigma_b2=4e-4,
         activation="relu",
         causal=False,
-        scan=False,  # True: a deep network compiles as fast as a shallow one, and computes the same
+        scan=False,  # True: one compiled block for all layers, with the same results
         dtype="float32",
         param_dtype="float32",
     )
 
 
-def _whole(**sections) -> ConfigDict:
-    """A config whose arguments are labels: they chose its fields, and no field is added to them."""
+def _complete(**sections) -> ConfigDict:
+    """Returns a config whose arguments are locked: they are labels of the fields they chose."""
     config = ConfigDict(sections)
     config.arguments.lock()
     return config

@@ -1,4 +1,4 @@
-"""A whole config for the recipe `recall`: noisy in-context recall at a scale."""
+"""Configs for the recipe `recall`: noisy in-context recall."""
 
 from ml_collections import ConfigDict
 
@@ -10,10 +10,15 @@ PROTOCOLS = ("quick", "plateau")
 def recall(
     name: str, arguments: dict[str, str], layers: tuple[str, ...] = ("mlp", "mlp")
 ) -> ConfigDict:
-    """Noisy in-context recall at a scale.
+    """Returns a complete config of noisy in-context recall at a scale.
 
-    The argument protocol=plateau, where a config has it, trains at the paper's rate to where
-    nothing changes any more; quick stops when the effect shows.
+    protocol=plateau, in configs that have this argument, trains at the paper's rate until no metric
+    changes; protocol=quick stops when the effect shows.
+
+    Args:
+      name: The name of the config.
+      arguments: Its arguments: scale, and protocol in some configs.
+      layers: The kinds of F1 and F2: mlp, linear or none.
     """
     config = training(name, arguments)
     config.recipe = "recall"
@@ -57,11 +62,11 @@ def recall(
     config.train.update(batch_size=64, steps=300, eval_every=100)
     config.recall = dict(
         probe_every=20,
-        early=20,  # the first steps of each kind of data, of which every second is probed
-        pretrain_steps=0,  # on clean data, alpha = 0, before the noisy ones
+        early=20,  # first steps on each kind of data; every second one is probed
+        pretrain_steps=0,  # steps on clean data (alpha = 0) before the noisy ones
         truncate=("block_1/mlp/in",),
         fractions=(0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
-        followed=(),  # fractions of the last of `truncate` that are probed along training too
+        followed=(),  # fractions at which the last of `truncate` is probed during training
     )
     if arguments["scale"] == "tiny":
         config.n_seeds = 1

@@ -1,23 +1,23 @@
-"""Text from a trained language model, token by token.
+"""Generates text from a trained language model.
 
     python experiments/generate.py RUN --prompt "To be"
 
   RUN                a folder of experiments/run.py that trained on prepared text
-  --prompt=TEXT      what comes before; nothing is the beginning of a document
-  --tokens=N         how many to draw (default: 200, or what the context leaves)
+  --prompt=TEXT      the text before; an empty one is the beginning of a document
+  --tokens=N         tokens to draw (default: 200, or as many as the context allows)
   --temperature=1.0  0 takes the likeliest token each time
-  --top-p=1.0        keeps the fewest of the likeliest tokens that have this probability together
-  --seed=0           of the draws
-  --samples=1        texts to draw, one after the other
-  --member=I         of the population (default: the first seed of the chosen learning rate)
+  --top-p=1.0        draws among the fewest likeliest tokens that have this probability together
+  --seed=0           the seed of the draws
+  --samples=1        the number of texts
+  --member=I         a member of the population (default: the first seed of the chosen rate)
 
-Keys, values and positions of earlier tokens are kept, so that a token costs one row.
+Keys and values of earlier tokens are cached, so that each token costs one position.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: Ctrl-C during the other imports prints one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with a line that names the right Python)
 
 import sys
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.tasks.language import NextToken
 
-DRAWN = 200
+DEFAULT_TOKENS = 200
 
 
 @command
@@ -48,39 +48,40 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--samples", type=count, default=1)
     parser.add_argument("--member", type=int, default=None)
-    asked = parser.parse_args(argv)
-    check_range("--seed", asked.seed, 0, MAX_SEED)
+    arguments = parser.parse_args(argv)
+    check_range("--seed", arguments.seed, 0, MAX_SEED)
     processes.cache_compiled_programs()
-    model, params, config = load_run(asked.run, asked.member)[:3]
+    model, params, config = load_run(arguments.run, arguments.member)[:3]
     task = build.task(config)
     if not isinstance(task, NextToken):
         raise UserError(
-            f"{asked.run} was trained on {type(task).__name__}, which names no next token of a "
-            "text; configs/text/lm.py does."
+            f"{arguments.run} was trained on {type(task).__name__}, which predicts no next "
+            "token of a text; configs/text/lm.py does."
         )
-    coder = task.prepared.tokenizer
-    if coder.vocab_size != model.spec.vocab_size:
+    tokenizer = task.prepared.tokenizer
+    if tokenizer.vocab_size != model.spec.vocab_size:
         raise UserError(
-            f"the tokens in {task.prepared.folder} have a vocabulary of {coder.vocab_size:,}, the "
-            f"model was trained with {model.spec.vocab_size:,}: they were prepared again otherwise."
+            f"the tokens in {task.prepared.folder} have a vocabulary of "
+            f"{tokenizer.vocab_size:,}, the model was trained with {model.spec.vocab_size:,}: they "
+            "were prepared again with other settings."
         )
-    prompt = coder.encode([asked.prompt])[0].tolist() or [coder.end]
-    left = model.spec.length - len(prompt)
-    drawn = asked.tokens or max(min(DRAWN, left), 1)
-    prompts = jnp.tile(jnp.array([prompt], jnp.int32), (asked.samples, 1))
-    found = generate(
+    prompt = tokenizer.encode([arguments.prompt])[0].tolist() or [tokenizer.end]
+    remaining = model.spec.length - len(prompt)
+    new_tokens = arguments.tokens or max(min(DEFAULT_TOKENS, remaining), 1)
+    prompts = jnp.tile(jnp.array([prompt], jnp.int32), (arguments.samples, 1))
+    texts = generate(
         model,
         params,
         prompts,
-        drawn,
-        jax.random.key(asked.seed),
-        temperature=asked.temperature,
-        top_p=asked.top_p,
+        new_tokens,
+        jax.random.key(arguments.seed),
+        temperature=arguments.temperature,
+        top_p=arguments.top_p,
     )
-    for i, tokens in enumerate(found.tolist()):
-        if asked.samples > 1:
+    for i, tokens in enumerate(texts.tolist()):
+        if arguments.samples > 1:
             print(f"--- {i + 1}")
-        print(coder.decode(tokens))
+        print(tokenizer.decode(tokens))
     return 0
 
 

@@ -13,17 +13,17 @@ paper  totals to 3 million, 5 seeds, sequences of 256     hours on a GPU    lowe
 
 The paper claims that of a fixed number of trained parameters the more are in the MLPs, the lower is
 the loss on the global bigram pi_b after 100 steps, each at its best learning rate. At these totals
-it holds up to a share of .4 (50,000) and .73 (200,000) only: at larger ones the width that is left,
-27 and 53, is below the 65 symbols. The best share grows with the total.
+it holds up to a share of .4 (50,000) and .73 (200,000) only: at larger ones the remaining width, 27
+and 53, is below the 65 symbols. The best share grows with the total.
 
-Nothing but the bigram chain of the packaged text is there to learn. The paper gives no sizes: here
-two layers of the recall model, of attention (Wk, Wv, Wo: 3 d^2) and an MLP of m d hidden units
-(2 m d^2), with `multipliers` m = 0, 1, 2, 4, .. and the width d that the total leaves; the share is
-2m/(3 + 2m). SGD with momentum 0.9; of `learning_rates` the one with the lowest mean loss of the
-last ten steps counts (0.3 in 6 of 10 cells, 0.1 in the others: both are inside the grid).
-`floor` is the loss of the chain itself, `gain` the loss at share 0 minus that at a share, seeds
-paired. A cell that diverges at every rate is said and left out. With 800,000 parameters the width
-is 107 or more at every share; the ledger's row of them has rates of .01 to .2.
+The data are the bigram chain of the packaged text. The paper gives no sizes: here two layers of the
+recall model, of attention (Wk, Wv, Wo: 3 d^2) and an MLP of m d hidden units (2 m d^2), with
+`multipliers` m = 0, 1, 2, 4, .. and the width d that the total leaves; the share is 2m/(3 + 2m).
+SGD with momentum 0.9; of `learning_rates` the one with the lowest mean loss of the last ten steps
+counts (0.3 in 6 of 10 cells, 0.1 in the others: both are inside the grid). `floor` is the loss of
+the chain itself, `gain` the loss at share 0 minus that at a share, seeds paired. A cell that
+diverges at every rate is reported and left out. With 800,000 parameters the width is 107 or more at
+every share; the row of RESULTS.md on them has rates of .01 to .2.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""What each kind of feed-forward layer keeps of the noise (Appendix B.5, Figures 10 to 13).
+r"""Noise in MLPs, linear layers and none (Appendix B.5, Figures 10 to 13).
 
     python experiments/run.py --config=configs/associations/architectures.py:layers=linear_mlp
 
@@ -17,11 +17,11 @@ paper  N=65, T=256, d=256, batch 512, 5 seeds   hours on a GPU          the clai
     none, none    Wo of layer 1 at 5 % of its rank     .49 .48; at 5 % .55 .39, at 1 % .29 .47
                   helps a little, 1 % destroys
 
-`p_correct_gain_..`, `p_noise_drop_..` and `loss_drop/..` are differences of a cut and the whole
+`p_correct_gain_..`, `p_noise_drop_..` and `loss_drop/..` are differences of a cut and the full
 model, seeds paired; of "none, none" those at `block_0/attn/out@0.05`. Errors are .025 at most; of
 "none, none" .05, and .075 of its gain at 1 %. One claim does not show at 300 steps: with MLP and
-linear, cutting F1 hurts (p(correct) -.116 +- .014). It comes with training: protocol=plateau (d =
-64, rate .03, 4,000 steps, 5 seeds, 50 to 110 CPU seconds a seed) ends at +.096 +- .025.
+linear, cutting F1 hurts (p(correct) -.116 +- .014). It shows with longer training: protocol=plateau
+(d = 64, rate .03, 4,000 steps, 5 seeds, 50 to 110 CPU seconds a seed) ends at +.096 +- .025.
 """
 
 from configs import common

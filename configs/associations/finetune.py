@@ -1,4 +1,4 @@
-r"""From clean to noisy: which part takes up the noise in fine-tuning? (Appendix B.1, Figure 8)
+r"""Fine-tuning from clean to noisy data: which part learns the noise? (Appendix B.1, Figure 8)
 
     python experiments/run.py --config=configs/associations/finetune.py:scale=small
 
@@ -12,16 +12,16 @@ paper  N=65, T=256, d=256, 1,000 and 2,000 steps        hours on a GPU          
     after fine-tuning           .805 +- .038
 
     after fine-tuning          p(correct), p(noise) on clean data
-    everything                 .498 +- .009   .496 +- .008
+    full model                 .498 +- .009   .496 +- .008
     without F2                 .959 +- .001   .007 +- .001
     without F1                 .302 +- .035   .673 +- .033
 
-The paper claims that after clean training attention looks at ybar and at the noise alike, that in
-fine-tuning the noise is learned within about 5 steps, to near 1, and that then attention turns away
-from it. Here p(noise) reaches .670 +- .008 by step 6 (`p_noise_peak`). Two fits:
-`recall.pretrain_steps` with alpha = 0, then the task's alpha. The rate is 0.03, because 0.1
-diverges on clean data. protocol=plateau has .01 and 3,000 clean steps, because after 1,500 clean
-steps at .03 three of five seeds diverged when the noise came.
+The paper claims that after clean training attention is on ybar and on the noise alike, that in
+fine-tuning the noise is learned within about 5 steps, to near 1, and that attention then avoids it.
+Here p(noise) reaches .670 +- .008 by step 6 (`p_noise_peak`). A run has `recall.pretrain_steps`
+with alpha = 0, then the task's alpha. The rate is 0.03, because 0.1 diverges on clean data.
+protocol=plateau has .01 and 3,000 clean steps, because after 1,500 clean steps at .03 three of five
+seeds diverged when the noise began.
 """
 
 from configs import common

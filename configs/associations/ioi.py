@@ -4,7 +4,7 @@ r"""Synthetic indirect object identification (Appendix J, Figures 19 and 20).
 
 layers     3 | 4 | 5 | 6 | 7
 optimizer  sgd (Figure 19) | adam (Figure 20: the last W1 at rho = .01)
-reading    rarer (the construction, as in IOI: the successor that came once) | more (the prose)
+reading    rarer (the construction, as in IOI: the successor that occurs once) | more (the prose)
 
 scale  what                                             time                     expected
 tiny   N=32, T=16, d=32, 20 steps                       20 CPU seconds           it runs
@@ -25,16 +25,16 @@ paper  N=65, T=256, d=256, batch 512, 5,000 steps       hours on a GPU          
 
 Standard errors are .03 at most, but up to .06 of SGD with 4 and 5 layers. The paper claims that
 dropping the last MLP raises the accuracy for 3 to 7 layers trained with SGD, and that cutting its
-first matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not converging. Both show where
-they were run, and with Adam 5 layers do as 3 and 4 do. Without the last MLP three layers trained on
-`rarer` still divide their answer between the two successors: the attention is all on them, and
-which of them came once is learned slowly and with more layers (7: accuracy .945). On `more` three
-layers know the answer (.998). A rate of 0.03 diverges without the clip of 1. The text contradicts
-itself: the construction makes ybar the rarer successor, the prose says that it "appears more". Both
-readings are here. Two tokens follow the trigger, so that guessing one of them has p(correct) .5 on
-clean data: 3 layers on `rarer` and every run with Adam stay below it, cut or not. The cut removes
-the noise, and which of the two successors is right they hardly know: without its last MLP 3 layers
-of SGD are right in .580 +- .015, where a guess is in .5.
+first matrix to 1 % does so for 3 and 4 layers trained with Adam, 5 not converging. Both hold here,
+and with Adam 5 layers behave as 3 and 4 do. Without the last MLP three layers trained on `rarer`
+still divide their answer between the two successors: all attention is on them, and networks learn
+slowly, and with more layers, which of them occurs once (7: accuracy .945). On `more` three layers
+learn the answer (.998). A rate of 0.03 diverges without the clip of 1. The text contradicts itself:
+the construction makes ybar the rarer successor, in the prose it "appears more". Both readings are
+here. Two tokens follow the trigger, so that guessing one of them has p(correct) .5 on clean data: 3
+layers on `rarer` and every run with Adam stay below it, cut or not. The cut removes the noise, but
+these networks hardly distinguish the two successors: without its last MLP 3 layers of SGD are right
+in .580 +- .015, a guess in .5.
 """
 
 from configs import common

@@ -7,10 +7,10 @@ tiny   N = 16, 2,048 samples                                    10 CPU seconds  
 small  N = T/4 = 64, 65,536 samples, 4 trials; counts N = 1000  55 CPU seconds   see below
 paper  the same, 16 trials                                      3 CPU minutes    the same
 
-The paper claims what each row says. Theorem 1 is held to its own error, which its proof takes from
+Each row is a claim of the paper. Theorem 1 is tested at its own error, which its proof takes from
 Lemmas D.1 and D.2: both margins are within it for the inputs of the proof (current token), and
 attention's is outside for the inputs of the statement (current and previous token), where it is
-twice the printed one. Theorem 2 (4) is asked for several free sizes (beta1, beta2) of the paper's
+twice the printed one. Theorem 2 (4) is tested for several free sizes (beta1, beta2) of the paper's
 W_V, which decide its sign, and for the exact W_V, which has the wrong sign unless ybar differs from
 the trigger. The printed variances of Table 3 are too large in rows 4 to 10, so that Lemma D.2's
 bound stays true. G.1 (iii): at a given time alpha decides whether the noise has the smallest

@@ -1,4 +1,4 @@
-r"""Published models, whole and cut: what comes after "Madrid is located in"?
+r"""Next tokens of published models, full and cut (Tables 1 and 5, Figures 5 and 14 to 17).
 
     python experiments/run.py --config=configs/associations/published.py:what=table1,scale=paper
 
@@ -14,7 +14,7 @@ figure16_*        Pythia-1B, 1.4B, 2.8B, 20 facts of Table 5           the falls
 figure17          GPT-2 small, Mary and John, layers 9 to 12           the and them fall
 
 scale  what                                                  time
-tiny   a random tiny model (no number means anything)        5 CPU seconds
+tiny   a random tiny model (its numbers are meaningless)     5 CPU seconds
 small  the published model, 20 prompts, 12 revisions         20 minutes on a CPU
 paper  all prompts, all 154 revisions                        hours: each revision is downloaded
 

@@ -1,4 +1,4 @@
-r"""Every theorem and lemma table of the associations paper: predicted against measured, verdict.
+r"""Theorems and tables of lemmas of the associations paper: predicted, measured, verdict.
 
     python experiments/run.py --config=configs/associations/theory.py:scale=small
 
@@ -8,10 +8,10 @@ small  N = T/4 = 64, 4,096 samples; counts at N = 1000  25 CPU seconds   39 hold
                                                                          another constant, 5 fail
 paper  the same with 8 times the samples                CPU minutes      the same
 
-The paper claims what its column says. Rows hold, hold with a corrected constant (and sometimes only
-there), or fail. The limits are held to 2 % (Theorem 1: 4 %; Theorem 2 at N = 256: 12 %, because its
-corrections are of order 1/N, 6 % there and 12 % at N = 128). Which ones and why:
-docs/associations.md. T is the length, N the vocabulary without the noise, alpha its probability.
+The paper's column is its claim. Rows hold, hold with a corrected constant, or fail. The limits are
+tested at 2 % (Theorem 1: 4 %; Theorem 2 at N = 256: 12 %, because its corrections are of order 1/N,
+6 % there and 12 % at N = 128). Which ones and why: docs/associations.md. T is the length, N the
+vocabulary without the noise, alpha its probability.
 """
 
 from configs import common

@@ -1,4 +1,4 @@
-r"""Several triggers, each with a target of its own (Appendix B.4, Figure 9).
+r"""Several triggers, each with a separate target (Appendix B.4, Figure 9).
 
     python experiments/run.py --config=configs/associations/triggers.py:scale=small
 
@@ -10,9 +10,9 @@ paper  five triggers, N=65, T=256, d=256                hours on a GPU          
 The paper claims that each trigger is matched with itself only: in the second map of memories.png
 the triggers' rows and columns are large on the diagonal. `induction_triggers` is the mean logit
 there, in standard deviations of all logits but those of two triggers; `induction_mixed` that of two
-different triggers, `induction_others` that of a token with itself that is no trigger. Small:
-21 +- 1, -4.0 +- .5 and .12 +- .05 (with one trigger, recall.py: 21 +- 2, none and .04), and
-without F2 p(correct) is .93 for .51. The triggers are the most frequent symbols.
+different triggers, `induction_others` that of a token with itself that is no trigger. Small: 21 +-
+1, -4.0 +- .5 and .12 +- .05 (with one trigger, recall.py: 21 +- 2, none and .04), and without F2
+p(correct) is .93 for .51. The triggers are the most frequent symbols.
 """
 
 from configs import common

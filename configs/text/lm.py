@@ -17,9 +17,9 @@ Text is prepared once, for the small scale by
     python experiments/prepare.py --dataset text:tinyshakespeare.txt --tokenizer bpe:1024 \
         --out runs/data/tinyshakespeare-bpe1024
 
-and for the paper scale as docs/data.md says. Any other text: --config.task.tokens=DIR, with
---config.task.fingerprint= (nothing) where one is given. Beside each loss stand those of a unigram,
-a bigram and a trigram with discounts fitted on the training text. At paper scale a line or document
+and for the paper scale as in docs/data.md. Any other text is --config.task.tokens=DIR, with an
+empty --config.task.fingerprint= if the config has one. Baselines are the losses of a unigram, a
+bigram and a trigram with discounts fitted on the training text. At paper scale a line or document
 is an example, truncated and padded as in the authors' code, and `log_perplexity` is their mean of
 batch means; `loss` is the mean over all scored tokens. The rate is chosen by validation loss.
 """
@@ -57,7 +57,7 @@ def get_config(arg: str = ""):
         config.optim.learning_rate = (3e-3, 1e-2)
         config.train.update(batch_size=32, steps=800, eval_every=200)
     else:
-        lines = arguments["text"] != "shakespeare"  # which is a single document
+        lines = arguments["text"] != "shakespeare"  # Shakespeare is a single document
         config.task = common.prepared_text(
             "next_token", *held, documents=lines, window=256, batch_of=512
         )

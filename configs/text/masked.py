@@ -10,13 +10,14 @@ tiny   the packaged chain, 4 layers, n=32      30 CPU seconds  below the unigram
 small  tiny Shakespeare, BPE of 1,024, n=64    10 CPU minutes  trainable below both collapses
 paper  TinyStories, 60 or 12 layers, n=600     days on a GPU   the order of the figure, no numbers
 
-At small scale (three seeds; frequencies alone 5.73): trainable 5.06 +- .05 and 4.96 +- .05, rank
+At small scale (three seeds; frequencies only 5.73): trainable 5.06 +- .05 and 4.96 +- .05, rank
 collapse 5.59 +- .03, entropy collapse 5.64 to 5.65 +- .03. The claim held.
 
 Each row of metrics.jsonl has the loss and the attention entropy: the two curves of a model. Eight
 layers reach the regimes at small scale with beta = 0.5 and alpha_SA = 0.1, 1, 1.5, or beta = 4.
-Masked tokens all show the mask, at paper scale as in BERT; --config.task.masking=plain or bert says
-otherwise. The text of the small scale is that of configs/text/lm.py; the paper's is prepared by
+Every masked token is replaced by the mask; at paper scale masking is as in BERT. The field
+task.masking is plain or bert. The text of the small scale is that of configs/text/lm.py; the
+paper's is prepared by
 
     python experiments/prepare.py --dataset tinystories --tokenizer bpe:10000 \
         --out runs/data/tinystories-bpe10000
@@ -25,7 +26,7 @@ otherwise. The text of the small scale is that of configs/text/lm.py; the paper'
 from configs import common
 
 SECONDS = {"tiny": 30, "small": 600, "paper": 3 * 86_400}
-# curve -> (layers, beta, alpha_SA) of the paper, and (beta, alpha_SA) with our eight layers
+# curve -> (layers, beta, alpha_SA) of the paper, and (beta, alpha_SA) with eight layers
 CURVES = {
     "rank_collapse": ((60, 0.02, 1.0), (0.5, 0.1)),
     "trainable_1.5": ((60, 0.02, 1.5), (0.5, 1.0)),

@@ -7,11 +7,11 @@ tiny   n=16, a vocabulary of 128, 2 rounds            20 CPU seconds      it run
 small  4 layers, n=256, m=256, vocabulary 8,192       4 CPU minutes       Frozen-QK 1.02, MixiT 1.29
 paper  12 layers, n=512, m=256, vocabulary 128,256    half an hour on GPU  1.24 and 1.32 claimed
 
-Every variant has a turn in each of five rounds, and the training loop measures the tokens a second
-without the first dispatch, which compiles. `speed` is that over Standard's of the same round, and
-`products` what the matrix products that a variant leaves out would allow. These are times of a
-machine: nothing else should run on it. The text is the packaged chain, of which few symbols of the
-vocabulary occur, so that neither reading nor a tokenizer plays a part.
+Every variant runs once in each of five rounds. The training loop measures tokens per second without
+the first dispatch, which compiles. `speed` is that over Standard's of the same round, `products`
+the ratio of matrix products, which bounds it. Times need an idle machine. The text is the packaged
+chain, of which few symbols of the vocabulary occur, so that neither reading nor a tokenizer plays a
+part.
 """
 
 from configs import common

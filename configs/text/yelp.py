@@ -4,25 +4,25 @@ r"""Sentiment with frozen parts (MixiT papers, Table 1, Yelp; Table 5, heads).
 
 variant  standard | frozen_qk | frozen_mlp | mixit | random | random_mixit, which trains its
          positions, | random_mixit_fixed, which does not
-sight    causal | both: every variant sees what came before, or the whole text
-         authors: as in their code, MixiT sees the whole text and the others what came before
+sight    causal | both: every variant attends to earlier tokens, or to the whole text
+         authors: as in their code, MixiT attends to the whole text, the others to earlier tokens
 preset   paper (the text) | authors (their code)
 
 scale  what                                    time                expected test accuracy
-tiny   which way round a text is written       20 CPU seconds      0.6 to 0.9; a bag of words 0.5
+tiny   whether a text is reversed              20 CPU seconds      0.6 to 0.9; a bag of words 0.5
 small  the same, n=64, 3 seeds, 3 rates        10 CPU minutes      0.79 Standard, 0.49 MixiT
 paper  Yelp polarity, 4 layers, n=1024, 256    hours on a GPU      90.6, 90.9 and 92.6 %
 
 The tiny and small scales need no file: a text is drawn from the packaged chain and half of them are
-turned round, so that no bag of words can tell them apart. The Yelp reviews are prepared by
+reversed, so that a bag of words cannot distinguish them. The Yelp reviews are prepared by
 
     python experiments/prepare.py --dataset yelp --tokenizer LLAMA_TOKENIZER.json \
         --out runs/data/yelp-llama
 
-with a tokenizer.json of Llama 3.2, which one has to download oneself (docs/data.md). The published
-gain of MixiT is not like for like: sight=authors is that comparison, sight=both and sight=causal
-are fair ones. The sweep over heads (Table 5) is --config.model.heads=4,16,64,256, one a run. The
-class is read from the last token that is no padding.
+with a tokenizer.json of Llama 3.2, which you download (docs/data.md). The published comparison is
+not like for like: sight=authors repeats it, sight=both and sight=causal are fair. The sweep over
+heads (Table 5) is --config.model.heads=4, 16, 64 or 256. The class is read from the last token that
+is no padding.
 """
 
 from configs import common

@@ -7,9 +7,9 @@ tiny   L=3, 6; d=32, 2 seeds                  10 CPU seconds   grows with depth
 small  L=12 to 120, T=64, d=256, 6 seeds      2 CPU minutes    0.63 at 12 layers, 1.26 at 60
 paper  the same, T=128, d=600, 10 seeds       20 CPU minutes   0.61 and 1.24
 
-The paper: beta_c does not depend on the network, alpha_c grows with its depth. alpha_c of a network
-is where its cosine after L layers falls below 1 - epsilon, interpolated between the alphas that are
-tried. Whether attention depends on the network is seen in Y_q at two widths.
+The paper claims that beta_c does not depend on the network, alpha_c grows with its depth. alpha_c
+of a network is where its cosine after L layers falls below 1 - epsilon, interpolated between the
+measured alphas. Y_q at two widths shows whether attention depends on the network.
 """
 
 from configs import common

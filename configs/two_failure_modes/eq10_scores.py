@@ -8,7 +8,7 @@ small  T=8, d=64, 8000 heads           20 CPU seconds  1, 0.6 and 0.36
 paper  T=8, d=128, 40,000 heads        5 CPU minutes   the same
 
 Two scores a_ts of a random head, of deviation 1, have covariance 1 if both tokens are the same, rho
-if one is, rho^2 if none is, for tokens of cosine rho. The whole theory stands on this.
+if one is, rho^2 if none is, for tokens of cosine rho. The theory builds on this.
 """
 
 from configs import common

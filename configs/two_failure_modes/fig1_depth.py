@@ -8,13 +8,13 @@ small  L=60 and 12, d=600, 20 seeds      3 CPU minutes    see RESULTS.md
 paper  L=60 and 12, d=600, 30 seeds      10 CPU minutes   0.011 at alpha=1 (limit 0.086),
                                                           0.010 at 1.5 (limit 0.040)
 
-The paper: at beta = 0.02 alpha_SA = 1 collapses after 60 layers, 1.5 and 2 do not; at beta = 1.8
-and 12 layers none does. We find the same. Its theory is the limit T -> infinity (dashed); the exact
-average at T = 64 is 4 to 8 times closer with 30 seeds at beta = 0.02. At beta = 1.8, alpha = 1.5
-and 2, the limit is closer with 3 seeds (0.005 and 0.002 against 0.008 and 0.007). The exact theory
-is still the limit of infinite width: at d = 256 and below an error of order 1/d has the other sign
-and can cancel that of the limit. The paper feeds TinyStories through 10 networks, we random
-directions; error bars are standard deviations in both.
+The paper claims: at beta = 0.02 alpha_SA = 1 collapses after 60 layers, 1.5 and 2 do not; at beta =
+1.8 and 12 layers none does. We find the same. Its theory is the limit T -> infinity (dashed); the
+exact average at T = 64 is 4 to 8 times closer with 30 seeds at beta = 0.02. At beta = 1.8, alpha =
+1.5 and 2, the limit is closer with 3 seeds (0.005 and 0.002 against 0.008 and 0.007). The exact
+theory is still the limit of infinite width: at d = 256 and below an error of order 1/d has the
+other sign and can cancel that of the limit. The paper feeds TinyStories through 10 networks, we
+random directions; error bars are standard deviations in both.
 """
 
 from configs import common

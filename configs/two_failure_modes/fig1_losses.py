@@ -4,7 +4,7 @@ r"""Masked language modelling in the three regimes (arXiv 2505.24333, Figure 1f;
     python experiments/run.py --config=configs/two_failure_modes/fig1_losses.py:scale=paper \
         --config.task.text=FILE
 
-variant  trainable | rank_collapse | entropy_collapse: where the initial encoder sits
+variant  trainable | rank_collapse | entropy_collapse: the regime of the initial encoder
 
 scale  what                               time               expected test loss (nats a character)
 tiny   L=4, d=32, T=16, one seed          20 CPU seconds     near the unigram entropy, 3.3
@@ -14,7 +14,7 @@ small  L=8, d=64, T=16, 2000 steps,       2 CPU minutes      2.183 +- 0.003, ran
 paper  L=60 or 12, d=600, T=128           days on a GPU      the order of Figure 1f
 
 Text is the packaged bigram chain of tiny Shakespeare unless task.text names a file (the paper:
-TinyStories, one epoch). Baselines: `unigram_loss` knows frequencies alone; `bigram_loss` is the
+TinyStories, one epoch). Baselines: `unigram_loss` is that of frequencies only; `bigram_loss` is the
 exact posterior given all that is not masked, which on the chain no model can beat. Each row of
 metrics.jsonl holds the mean attention entropy (in units of ln T) beside the loss;
 experiments/compare.py draws several runs together.

@@ -8,7 +8,7 @@ small  T=128, d=512, 10 seeds        10 CPU seconds  0.995 and 0.324 (exact theo
 paper  T=512, d=768, 10 seeds        1 CPU minute
 
 The paper shows one map each: uniform at beta = 0.1, sparse at 1.8. We add the entropy of a row. The
-paper's limit says 1 - beta^2/2 = 0.995, and 0 above beta_c = sqrt(2): at T = 128 a third of the
+paper's limit is 1 - beta^2/2 = 0.995, and 0 above beta_c = sqrt(2): at T = 128 a third of the
 entropy is still there.
 """
 

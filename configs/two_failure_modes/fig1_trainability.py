@@ -1,4 +1,4 @@
-r"""The trainability diagram with networks in it (arXiv 2505.24333, Figure 1c).
+r"""The trainability diagram, with measured networks (arXiv 2505.24333, Figure 1c).
 
     python experiments/run.py --config=configs/two_failure_modes/fig1_trainability.py:scale=small
 
@@ -11,8 +11,8 @@ Rank collapse below alpha_c(beta; L), entropy collapse right of beta_c(0) = sqrt
 no threshold; collapse is rho_L > 1 - epsilon here, epsilon = 0.01, and any epsilon from 5e-4 to
 0.067 agrees with its three networks. sigma_V^2 = sigma_w^2 must also stand in the residual step:
 with the sigma_V = 1 of the paper's algebra its own trainable networks (alpha 1.5 and 2) would
-collapse. beta of a standard initialisation is init_std^2 d / sqrt(ln T), not the paper's
-init_std^2 d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula says 0.010.
+collapse. beta of a standard initialisation is init_std^2 d / sqrt(ln T), not the paper's init_std^2
+d_head / sqrt(ln T): 0.123 for BERT, where the paper's formula gives 0.010.
 """
 
 from configs import common

@@ -9,8 +9,8 @@ paper  T=1024, d=512, 25x19, 3 seeds         2 CPU minutes    exact 0.019, limit
 
 Theory and measurement of SA(rho), the cosine of two tokens after attention. The paper compares its
 limit by eye; at T = 1024 it is wrong by up to 0.99 near (rho = 0, low beta), where networks do not
-collapse in one layer: SA(0) = 1/(T Y_q). The caption says d = 512, the appendix 600. The
-finite-size rule of eq. 15, T^{-1+(beta/beta_c)^2}, has the wrong exponent (see eq15_exponents).
+collapse in one layer: SA(0) = 1/(T Y_q). The caption has d = 512, the appendix 600. The finite-size
+rule of eq. 15, T^{-1+(beta/beta_c)^2}, has the wrong exponent (see eq15_exponents).
 """
 
 from configs import common

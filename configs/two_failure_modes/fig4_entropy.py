@@ -10,12 +10,10 @@ small  d=64, T=16, 1000 steps, 3 seeds    20 CPU seconds each   2.55, 2.72, 2.84
                                                                 beta 0.5, 1.8, 4.0
 paper  d=768, T=128, 33,000 steps         hours on a GPU        the order of the figure
 
-
 The attention entropy is logged at every step beside the loss. Its value at step 0 is the exact
-theory's, theory.rem.attention_entropy(beta, 0, T) / ln T, 0.89, 0.42 and 0.18 (seen: 0.89, 0.44,
-0.19 over steps 1 to 10; tokens that repeat raise rho a little);
-the paper's limit, max(0, 1 - beta^2/2), is far off at T = 16. Draw several variants together with
-experiments/compare.py.
+theory's, theory.rem.attention_entropy(beta, 0, T) / ln T, 0.89, 0.42 and 0.18 (measured: 0.89,
+0.44, 0.19 over steps 1 to 10; repeated tokens raise rho a little). The paper's limit, max(0, 1 -
+beta^2/2), is far off at T = 16. Draw several variants together with experiments/compare.py.
 """
 
 from configs import common

@@ -9,10 +9,10 @@ tiny   20 layers, d=32, 2 seeds        10 CPU seconds   1 and about 0.4 (equal),
 small  200 layers, d=256, 16 seeds     80 CPU seconds   1 and 0.369 (equal) at T=32
 paper  200 layers, d=600, 25 seeds     an hour          1 and 0.353 (equal), 0.18 (one)
 
-Measured is the mean over the second half of the layers. The fixed point depends on sigma_V. As T ->
-infinity it is 0.353 with sigma_V = sigma_w, which the paper's Section 2 says, and 0.176 with
-sigma_V = 1 (a 64-point Gauss-Hermite rule gives 0.351 and 0.175). Both keep the paper's claim, a
-stable cosine below 1.
+The measured value is the mean over the second half of the layers. The fixed point depends on
+sigma_V. As T -> infinity it is 0.353 with sigma_V = sigma_w, as in the paper's Section 2, and 0.176
+with sigma_V = 1 (a 64-point Gauss-Hermite rule gives 0.351 and 0.175). Both agree with the paper's
+claim, a stable cosine below 1.
 """
 
 from configs import common

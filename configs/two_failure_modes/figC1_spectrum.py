@@ -8,7 +8,7 @@ small  T=256, d=512, 8 seeds       10 CPU seconds   near the theory's 0.104 and 
 paper  T=512, d=512, 8 seeds       2 CPU minutes    larger at small beta: d = T
 
 The outlier is 1 at any beta; the bulk's radius is sqrt(Y_q - Y_p) when d >> T and d = T makes it
-sqrt(1 + T/d) larger at small beta. Eight matrices a point.
+sqrt(1 + T/d) larger at small beta. Each point has eight matrices.
 """
 
 from configs import common

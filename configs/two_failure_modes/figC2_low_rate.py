@@ -10,10 +10,9 @@ small  d=64, T=16, 4000 steps, 3 seeds    40 CPU seconds each   2.55, 2.67, 2.78
                                                                 beta 0.5, 1.8, 4.0
 paper  d=768, T=128, 33,000 steps         hours on a GPU        the order of the figure
 
-
 This is fig4_entropy with a fifth of the learning rate, as 1e-4 is of 5e-4 in the paper, which
-reports that this mitigates the collapse. At small scale, with four times the steps, it does so in
-part: the loss of beta = 4 is 0.23 +- 0.04 above that of 0.5 (fig4_entropy: 0.30 +- 0.03), and
+reports that this mitigates the collapse. At small scale, with four times the steps, it does so
+partly: the loss of beta = 4 is 0.23 +- 0.04 above that of 0.5 (fig4_entropy: 0.30 +- 0.03), and
 attention ends at 0.12 of ln T (fig4_entropy: 0.06).
 """
 

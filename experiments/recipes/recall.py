@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from experiments.cli import describe
-from experiments.papers.associations import plots as drawings
-from experiments.papers.associations.probing import Probing, clean
+from experiments.papers.associations import recall_figures
+from experiments.papers.associations.recall_callback import RecallCallback, without_noise
 from experiments.recipes import finish_run, train
 from jaxformer import build, surgery
 from jaxformer.core.errors import UserError
@@ -30,13 +30,13 @@ def run(config, workdir: Workdir) -> int:
     phases = phases_of(config)
     cost.check_memory(phases)  # before the probes draw their held-out sets
     steps = probe_steps(config)
-    probing = Probing(phases[-1].setup, config.recall, steps)
+    callback = RecallCallback(phases[-1].setup, config.recall, steps)
     trained = train_phases(
-        phases, build.settings(config), workdir, callbacks=[probing], announce=describe.announce
+        phases, build.settings(config), workdir, callbacks=[callback], announce=describe.announce
     )
     if code := trained.exit_code():
         return code
-    result, arrays = probing.findings(trained)
+    result, arrays = callback.result_and_arrays(trained)
     finish_run.write_arrays(workdir, arrays)
     finish_run.write(workdir, result, redraw)
     return 0
@@ -48,20 +48,20 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
     def draw(config, arrays):
         figures = {
             "figure": figure(config, arrays),
-            "memories": drawings.memories(build.task(config), arrays),
+            "memories": recall_figures.memories(build.task(config), arrays),
         }
-        if layers := drawings.layers(arrays):
+        if layers := recall_figures.layers(arrays):
             figures["layers"] = layers
         if arrays["attention/follows"].any():  # absent if triggers vary between sequences
-            figures["attention"] = drawings.attention(config.recall, arrays)
+            figures["attention"] = recall_figures.attention(config.recall, arrays)
         return figures
 
     return finish_run.redraw(workdir, name, draw)
 
 
 def figure(config, arrays, found: str = "", more: str = ""):
-    """Draws the figure of training; `drawings.training` documents the arguments."""
-    return drawings.training(config.recall, config.task.alpha, arrays, found, more)
+    """Draws the figure of training; `recall_figures.training` documents the arguments."""
+    return recall_figures.training(config.recall, config.task.alpha, arrays, found, more)
 
 
 def dry_run(config, measured: bool = False) -> None:
@@ -74,7 +74,7 @@ def phases_of(config) -> list[Phase]:
     clean_until, begin, phases = config.recall.pretrain_steps, 0, []
     for end, setup in build.phases(config):
         if begin < clean_until:
-            data = clean(setup.data)
+            data = without_noise(setup.data)
             phases.append(Phase(min(end, clean_until), setup._replace(task=data.task, data=data)))
         if end > clean_until:
             phases.append(Phase(end, setup))

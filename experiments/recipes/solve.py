@@ -25,9 +25,9 @@ from jaxformer.training.result import result_of
 FIGURES: dict[str, str] = {
     "signal_maps": "two_failure_modes.attention:maps",
     "signal_phase": "two_failure_modes.attention:phase",
-    "signal_overlap": "two_failure_modes.rows:overlap",
-    "signal_exponents": "two_failure_modes.rows:exponents",
-    "signal_scores": "two_failure_modes.rows:scores",
+    "signal_overlap": "two_failure_modes.score_rows:overlap",
+    "signal_exponents": "two_failure_modes.score_rows:exponents",
+    "signal_scores": "two_failure_modes.score_rows:scores",
     "signal_moments": "two_failure_modes.attention:moments",
     "signal_spectrum": "two_failure_modes.attention:spectrum",
     "signal_trainability": "two_failure_modes.boundary:trainability",

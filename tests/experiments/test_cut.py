@@ -1,4 +1,4 @@
-"""cut.py: both distributions, the cut model on disk, and a search that goes on where it stopped."""
+"""cut.py: both distributions, the cut model on disk, and a search that resumes."""
 
 import json
 
@@ -9,7 +9,7 @@ import pytest
 import jaxformer
 from experiments import generate, look
 from experiments.cut import main
-from experiments.papers.associations import blockwise, cutting, prompts
+from experiments.papers.associations import blockwise, laser_search, next_token
 from jaxformer import surgery
 from jaxformer.core import paths
 from jaxformer.models import export
@@ -33,7 +33,7 @@ def fails(capsys, *words):
     return error
 
 
-def test_both_distributions_and_the_cut_model(folder, tmp_path, capsys):
+def test_a_cut_prints_both_distributions_and_saves_the_model(folder, tmp_path, capsys):
     words = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}", "--target=Spain"]
     assert main([str(folder), *words, f"--save={tmp_path}"]) == 0
     printed = capsys.readouterr().out
@@ -45,27 +45,26 @@ def test_both_distributions_and_the_cut_model(folder, tmp_path, capsys):
         np.testing.assert_array_equal(paths.flatten(cut)[path], leaf)
     kernel = cut["block_1"]["mlp"]["in"]["kernel"]
     assert np.linalg.matrix_rank(kernel, tol=1e-4) == 1
-    # The printed numbers, by hand.
-    read = text.Text(folder, model.spec.vocab_size)
-    tokens = np.array([read.encode(PROMPT)])
+    tokenizer = text.Text(folder, model.spec.vocab_size)
+    tokens = np.array([tokenizer.encode(PROMPT)])
     (row,) = [line for line in printed.splitlines() if line.startswith("' Spain'")]
     for weights, shown in ((params, row.split()[2]), (cut, row.split()[4])):
         p = jax.nn.softmax(model.apply({"params": weights}, tokens)[0, -1])
-        assert float(shown) == pytest.approx(float(p[read.pieces(" Spain")[0]]), abs=1e-4)
+        assert float(shown) == pytest.approx(float(p[tokenizer.pieces(" Spain")[0]]), abs=1e-4)
     assert (tmp_path / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
 
 
-def test_a_search_is_laser_again_and_again_and_resumes(folder, tmp_path, capsys, monkeypatch):
+def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "p.txt").write_text(LINES)
     model, params, _ = jaxformer.load(folder)
     words = [str(folder), *SEARCH, f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
     blockwise._programs.cache_clear()
-    decompose, seen = surgery.decompose, []
+    decompose, shapes = surgery.decompose, []
 
     def counted(matrix):
-        if len(seen) == 2:
+        if len(shapes) == 2:
             raise KeyboardInterrupt
-        seen.append(matrix.shape)
+        shapes.append(matrix.shape)
         return decompose(matrix)
 
     monkeypatch.setattr(surgery, "decompose", counted)
@@ -75,17 +74,17 @@ def test_a_search_is_laser_again_and_again_and_resumes(folder, tmp_path, capsys,
     file.write_text(file.read_text()[:-9])  # a line that was cut off
     monkeypatch.setattr(surgery, "decompose", decompose)
     assert main(words) == 0
-    assert "'Southampton' is" in capsys.readouterr().out  # several tokens: it is said
+    assert "'Southampton' is" in capsys.readouterr().out  # a target of several tokens has a note
     assert blockwise.compiled(model) == 1
-    rows = cutting.Rows.read(type("At", (), {"file": file}))
+    rows = laser_search.RowFile.read(type("At", (), {"file": file}))
     assert len(rows) == 1 + 4 * 2 and [*rows[0]][:3] == ["matrix", "fraction", "rank"]
     pairs = [line.split("\t") for line in LINES.splitlines()]
-    batch = prompts.batch(text.Text(folder, model.spec.vocab_size), *zip(*pairs))
+    batch = next_token.encode(text.Text(folder, model.spec.vocab_size), *zip(*pairs))
     for row in rows[1:]:
         cut = surgery.laser(params, row["matrix"], row["fraction"])
-        logs = prompts.next_log_probabilities(model, cut, batch)
-        own = logs[np.arange(3), batch.targets_B]
-        assert row["p_target"] == pytest.approx(np.exp(own).mean(), rel=1e-4)
+        logs = next_token.log_probabilities(model, cut, batch)
+        log_p = logs[np.arange(3), batch.targets_B]
+        assert row["p_target"] == pytest.approx(np.exp(log_p).mean(), rel=1e-4)
         assert row["rank"] == (1 if row["fraction"] == 0.1 else 16)
     full = [row["p_target"] for row in rows if row["fraction"] == 1]
     np.testing.assert_allclose(full, rows[0]["p_target"], rtol=1e-4)
@@ -93,12 +92,12 @@ def test_a_search_is_laser_again_and_again_and_resumes(folder, tmp_path, capsys,
 
 
 @pytest.mark.parametrize("kind", ["gpt2", pytest.param("gpt_neox", marks=pytest.mark.slow)])
-def test_block_by_block_is_the_whole_model(kind, monkeypatch):
-    """For a change anywhere, in parts; what lies below a changed block is not computed again."""
+def test_blockwise_probabilities_are_those_of_the_whole_model(kind, monkeypatch):
+    """Blocks below a changed one are not computed again."""
     model, params, _ = tiny.tiny(kind, 24)
     tokens = np.random.RandomState(0).randint(0, 24, (5, 7))
-    asked = prompts.Prompts(tokens, np.array([[6], [3], [6], [5], [6]]), tokens[:, 0], ())
-    says = blockwise.reader(model, params, asked, 2)
+    prompts = next_token.PromptBatch(tokens, np.array([[6], [3], [6], [5], [6]]), tokens[:, 0], ())
+    log_probabilities = blockwise.reader(model, params, prompts, 2)
     programs, calls = blockwise._programs(model), []
 
     def counted(*arguments):
@@ -113,21 +112,21 @@ def test_block_by_block_is_the_whole_model(kind, monkeypatch):
     for path, blocks in changed.items():
         cut = paths.replace(params, {path: 0.5 * paths.flatten(params)[path]}) if path else params
         calls.clear()
-        logs = says(cut, path)
+        logs = log_probabilities(cut, path)
         assert len(calls) == blocks * 3, path  # three parts of two prompts
-        expected = prompts.next_log_probabilities(model, cut, asked)
+        expected = next_token.log_probabilities(model, cut, prompts)
         np.testing.assert_allclose(logs, expected, atol=1e-5)
 
 
-def test_matrices_are_in_the_order_of_their_blocks():
+def test_matrices_are_sorted_by_block_number():
     kernel = {"in": {"kernel": np.ones((2, 2))}, "out": {"kernel": np.ones((2, 2))}}
     params = {f"block_{i}": {"mlp": kernel} for i in range(11)}
-    found = cutting.chosen(params, r"block_\d+/mlp")
-    assert [path[:8] for path in found[:4]] == ["block_0/", "block_0/", "block_1/", "block_1/"]
-    assert found[-1] == "block_10/mlp/out/kernel"
+    matrices = laser_search.matching_matrices(params, r"block_\d+/mlp")
+    assert [path[:8] for path in matrices[:4]] == ["block_0/", "block_0/", "block_1/", "block_1/"]
+    assert matrices[-1] == "block_10/mlp/out/kernel"
 
 
-def test_rows_of_another_model_are_not_gone_on_with(folder, tmp_path, capsys):
+def test_a_search_of_another_model_is_refused(folder, tmp_path, capsys):
     model = tiny.save("gpt2", tmp_path / "model", tiny.TEXTS)
     (tmp_path / "p.txt").write_text("Madrid is\tSpain\n")
     words = [model, "--search", "--fraction=1", "--matrix=block_0/mlp/in"]
@@ -142,20 +141,18 @@ def test_rows_of_another_model_are_not_gone_on_with(folder, tmp_path, capsys):
     assert "holds other files" in fails(capsys, *words)
 
 
-def test_padding_does_not_show(folder):
-    """A prompt in a batch says what it says alone."""
+def test_a_padded_prompt_has_the_probabilities_of_the_prompt_alone(folder):
     model, params, _ = jaxformer.load(folder)
-    read = text.Text(folder, model.spec.vocab_size)
-    both = prompts.batch(read, [PROMPT, f"{PROMPT} the southern one of Italy"])
-    alone = prompts.batch(read, [PROMPT])
-    first = prompts.next_log_probabilities(model, params, both)[0]
+    tokenizer = text.Text(folder, model.spec.vocab_size)
+    both = next_token.encode(tokenizer, [PROMPT, f"{PROMPT} the southern one of Italy"])
+    alone = next_token.encode(tokenizer, [PROMPT])
+    first = next_token.log_probabilities(model, params, both)[0]
     np.testing.assert_allclose(
-        first, prompts.next_log_probabilities(model, params, alone)[0], atol=1e-5
+        first, next_token.log_probabilities(model, params, alone)[0], atol=1e-5
     )
 
 
-def test_our_own_runs_can_be_cut(finished, capsys):
-    """Their prompts are token ids."""
+def test_a_run_is_cut_with_prompts_of_token_ids(finished, capsys):
     words = ["--matrix=block_1/mlp/in", "--fraction=0.5", "--prompt=5 9 5", "--target=9"]
     assert main([str(finished), *words]) == 0
     assert "block_1/mlp/in/kernel: 16 x 64, rank 8 kept" in capsys.readouterr().out
@@ -166,8 +163,8 @@ def test_our_own_runs_can_be_cut(finished, capsys):
     )
 
 
-def test_commands_of_runs_say_that_it_is_none(folder, tmp_path, capsys):
-    """They need the task of a run; a published model has words, and no task."""
+def test_commands_for_runs_refuse_a_published_model(folder, tmp_path, capsys):
+    """They need the task of a run, which a published model lacks."""
     for command, words in (
         (generate.main, [folder]),
         (look.main, [folder]),
@@ -178,7 +175,7 @@ def test_commands_of_runs_say_that_it_is_none(folder, tmp_path, capsys):
         assert "is a published model, not a run: " in capsys.readouterr().err
 
 
-def test_the_model_that_is_cut_is_not_written_over(folder, tmp_path, capsys):
+def test_saving_never_overwrites_the_model_or_other_files(folder, tmp_path, capsys):
     words = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}"]
     assert "write over the model" in fails(capsys, folder, *words, f"--save={folder}")
     (tmp_path / "thesis.tex").write_text("years of work")
@@ -186,27 +183,27 @@ def test_the_model_that_is_cut_is_not_written_over(folder, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--fraction=0"], "--fraction must be in (0, 1], got '0'"),
-        (["--fraction=1.2"], "--fraction must be in (0, 1], got '1.2'"),
-        (["--fraction=x"], "--fraction must be in (0, 1], got 'x'"),
-        ([], "give --matrix, one --fraction and --prompt, or --search"),
-        (["--matrix=block_9/mlp", "--fraction=.1", "--prompt=the"], "matches no path"),
-        (["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt="], "give --matrix"),
-        (["--search"], "--search needs --prompts=FILE and --out=FOLDER"),
-        (["--dtype=banana"], "dtype must be one of"),
-        (["--dtype=int32"], "dtype must be one of"),
-        (["--dtype=a:b=c,d=e"], "dtype must be one of"),
-        (["--revision=step1"], "is a folder: only a name on the hub has revisions"),
-    ],
+WRONG_OPTIONS = (
+    (["--fraction=0"], "--fraction must be in (0, 1], got '0'"),
+    (["--fraction=1.2"], "--fraction must be in (0, 1], got '1.2'"),
+    (["--fraction=x"], "--fraction must be in (0, 1], got 'x'"),
+    ([], "give --matrix, one --fraction and --prompt, or --search"),
+    (["--matrix=block_9/mlp", "--fraction=.1", "--prompt=the"], "matches no path"),
+    (["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt="], "give --matrix"),
+    (["--search"], "--search needs --prompts=FILE and --out=FOLDER"),
+    (["--dtype=banana"], "dtype must be one of"),
+    (["--dtype=int32"], "dtype must be one of"),
+    (["--dtype=a:b=c,d=e"], "dtype must be one of"),
+    (["--revision=step1"], "is a folder: only a name on the hub has revisions"),
 )
-def test_bad_words(folder, capsys, words, message):
-    assert message in fails(capsys, folder, *words)
 
 
-def test_bad_files(folder, tmp_path, capsys):
+def test_wrong_options_are_refused_in_one_line(folder, capsys):
+    for options, message in WRONG_OPTIONS:
+        assert message in fails(capsys, folder, *options), options
+
+
+def test_wrong_files_of_prompts_and_tokenizers_are_refused(folder, tmp_path, capsys):
     lines = tmp_path / "p.txt"
     for content, message in (
         (b"no target\n", "line 1: expected prompt, tab, target"),
@@ -271,7 +268,7 @@ def test_a_comparison_without_finite_logits_shows_no_numbers_and_fails(large, tm
     (row,) = [line for line in printed.out.splitlines() if line.startswith("' Spain'")]
     assert row.split()[2:] == ["-"] * 4
     assert printed.err.endswith(
-        "error: expected finite logits, got nan or infinity from the whole model and the cut model "
+        "error: expected finite logits, got nan or infinity from the full model and the cut model "
         "(not saved), which have no probability, rank or top-1. Try --dtype=float32.\n"
     )
     assert not (tmp_path / "cut").exists()

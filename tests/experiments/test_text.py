@@ -104,7 +104,7 @@ def test_what_cannot_be_drawn_is_one_line(trained, capsys, words, said):
 
 def test_a_run_without_text_is_refused(finished, tmp_path, capsys):
     assert generate([str(finished)]) == 2
-    assert "was trained on Retrieval, which names no next token" in capsys.readouterr().err
+    assert "was trained on Retrieval, which predicts no next token" in capsys.readouterr().err
     assert export([str(finished), str(tmp_path / "out")]) == 2
     assert "was not trained on prepared text" in capsys.readouterr().err
 

@@ -1,4 +1,7 @@
-"""Figure 6 of the associations paper: the loss of a bigram by the share of parameters in MLPs."""
+"""Figure 6 of the associations paper: the loss on bigrams against the share of weights in MLPs.
+
+A share belongs to a multiplier m: an MLP has m d hidden units at width d.
+"""
 
 from collections.abc import Sequence
 
@@ -27,21 +30,31 @@ def measure_allocation(
     momentum: float,
     training: Training,
 ) -> Outcome:
-    """Training loss on the global bigram, at the best rate of each total and share."""
+    """Measures the loss on a bigram chain at the best learning rate of each total and share.
+
+    Args:
+      text: A file whose bigrams are learned; "" is the packaged text.
+      window: Tokens per sequence.
+      totals: Numbers of trained parameters.
+      multipliers: MLP multipliers, from which the shares follow; gains are over the first.
+      momentum: The momentum of SGD.
+      training: Learning rates, steps and seeds.
+    """
     rates, batch_size, steps, _, n_seeds = training
     for name, value in (("steps", steps), ("batch_size", batch_size)):
         if value < 1:
             raise UserError(f"figure.{name} must be at least 1, got {value}.")
     if not totals or not multipliers:
-        raise UserError("figure.totals and figure.multipliers must name something, got none.")
+        raise UserError("figure.totals and figure.multipliers must not be empty.")
     bigram = CausalText(text=text, window=window)
     partition = Partition(RULES)
     spec = optim.SGD(momentum)
     tx = optim.optimizer(partition, {"train": spec}, 0.0, optim.schedule("constant", steps, 0))
-    shares = [share_of(multiplier) for multiplier in multipliers]
-    metrics, arrays = {}, {}
+    shares = [mlp_share(multiplier) for multiplier in multipliers]
+    outcome = Outcome()
     best = np.full((len(totals), len(multipliers), n_seeds), np.nan)
     for i, total in enumerate(totals):
+        baseline_S = best[i, 0]
         for j, multiplier in enumerate(multipliers):
             model = recall(
                 vocab_size=bigram.vocab_size,
@@ -54,32 +67,33 @@ def measure_allocation(
             )
             run = fitted(model, bigram, partition, tx, **training.arguments())
             name = f"total={total}/mlp={shares[j]:.2f}"
-            arrays[f"losses/{name}"] = run.losses_RxSxT
+            outcome.arrays[f"losses/{name}"] = run.losses_RxSxT
             try:
                 chosen, best[i, j] = training.best(run.losses_RxSxT, name)
-            except UserError as error:  # the other cells stand
-                print(f"{error} It has no number.", flush=True)
+            except UserError as error:
+                print(f"{error} This cell is left out.", flush=True)
                 continue
-            metrics[f"loss/{name}"] = over_seeds(best[i, j])
-            metrics[f"learning_rate/{name}"] = exact(rates[chosen])
-            if j and not np.isnan(best[i, 0]).any():  # seeds are paired
-                metrics[f"gain/{name}"] = over_seeds(best[i, 0] - best[i, j])
-            words = f"d = {model.spec.width}, loss {best[i, j].mean():.4f}"
-            print(f"{name}: {words} at rate {rates[chosen]:g}", flush=True)
+            outcome.metrics[f"loss/{name}"] = over_seeds(best[i, j])
+            outcome.metrics[f"learning_rate/{name}"] = exact(rates[chosen])
+            if j and not np.isnan(baseline_S).any():  # seeds are paired
+                outcome.metrics[f"gain/{name}"] = over_seeds(baseline_S - best[i, j])
+            loss = f"d = {model.spec.width}, loss {best[i, j].mean():.4f}"
+            print(f"{name}: {loss} at rate {rates[chosen]:g}", flush=True)
     if np.isnan(best).all():
         raise UserError("every cell diverges at every rate; lower --config.figure.learning_rates.")
     floor = chain_loss(bigram)
-    metrics["floor"] = exact(floor)
-    return Outcome(arrays | {"shares": shares, "loss": best, "floor": floor}, metrics)
+    outcome.metrics["floor"] = exact(floor)
+    outcome.arrays |= {"shares": shares, "loss": best, "floor": floor}
+    return outcome
 
 
-def share_of(multiplier: int) -> float:
-    """2 m d^2 of (3 + 2m) d^2 parameters are the MLP's."""
+def mlp_share(multiplier: int) -> float:
+    """Returns the MLP's share of a block: 2 m d^2 of (3 + 2m) d^2 parameters."""
     return 2 * multiplier / (3 + 2 * multiplier)
 
 
 def width_of(total: int, multiplier: int) -> int:
-    """The d at which LAYERS (3 + 2m) d^2 is nearest to the total."""
+    """Returns the width d at which LAYERS (3 + 2m) d^2 is nearest to the total."""
     if total < 1 or multiplier < 0:
         raise UserError(
             f"totals must be positive and multipliers at least 0, got {total} and {multiplier}."
@@ -88,28 +102,29 @@ def width_of(total: int, multiplier: int) -> int:
 
 
 def chain_loss(task) -> float:
-    """The entropy of the chain, nats a symbol: no model does better."""
-    p_V, p_VxV = (
-        task.characters.counts_V / task.characters.counts_V.sum(),
-        transitions(task.characters),
-    )
-    logs = np.log(np.where(p_VxV > 0, p_VxV, 1))
-    return float(-(p_V[:, None] * p_VxV * logs).sum())
+    """Returns the entropy of the chain in nats per symbol, below which no model gets."""
+    characters = task.characters
+    p_V, p_VxV = characters.counts_V / characters.counts_V.sum(), transitions(characters)
+    logs_VxV = np.log(np.where(p_VxV > 0, p_VxV, 1))
+    return float(-(p_V[:, None] * p_VxV * logs_VxV).sum())
 
 
 def draw_allocation(arrays, totals: Sequence[int], steps: int):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.4))
-    shares, floor, words = arrays["shares"], arrays["floor"], []
+    shares, floor, best = arrays["shares"], arrays["floor"], []
     for colour, total, losses_JxS in zip(plots.COLOURS, totals, arrays["loss"]):
         label, means_J = f"{total:,} trained parameters", losses_JxS.mean(-1)
         plots.means(axis, shares, losses_JxS.T, fmt="o-", color=colour, label=label)
         if not np.isnan(means_J).all():
-            gain = f"{means_J[0] - np.nanmin(means_J):.3f} below share {shares[0]:.2f}"
-            words.append(f"{shares[np.nanargmin(means_J)]:.2f} of {total:,} ({gain})")
-    axis.axhline(floor, color="0.5", ls=":", label=f"the chain itself, {floor:.2f}")
+            gain = f"{means_J[0] - np.nanmin(means_J):.3f} lower than at share {shares[0]:.2f}"
+            best.append(f"{shares[np.nanargmin(means_J)]:.2f} of {total:,} ({gain})")
+    axis.axhline(floor, color="0.5", ls=":", label=f"entropy of the chain, {floor:.2f}")
     axis.set_xlabel("share of the trained parameters in MLPs")
     axis.set_ylabel("training loss (nats a symbol)")
-    words = " and ".join(words)
-    beware = f"After {steps} steps, at the best learning rate. {plots.ERRORS}"
-    plots.headed(figure, f"The bigram is learned best at MLP share {words}", beware, axis)
+    plots.headed(
+        figure,
+        f"The bigram is learned best at MLP share {' and '.join(best)}",
+        f"After {steps} steps, at the best learning rate. {plots.ERRORS}",
+        axis,
+    )
     return figure

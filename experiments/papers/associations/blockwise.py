@@ -1,13 +1,13 @@
-"""What a model says next when one matrix changes: the blocks below that matrix are computed once.
+"""Next-token probabilities of a model whose single matrix changes: lower blocks are computed once.
 
-The blocks of a published model are one function of different parameters. Three programs serve the
-whole search, whatever the block, the matrix and the rank:
+The blocks of a published model are one function of different parameters. Three compiled programs
+serve the whole search, for any block, matrix and rank:
 
-    enter    tokens -> the stream before block_0
-    advance  the stream before a block -> the stream after it
-    leave    the stream after the last block -> log p of the next token
+    enter    tokens -> the residual stream before block_0
+    advance  the residual stream before a block -> the stream after it
+    leave    the residual stream after the last block -> log probabilities of the next token
 
-A search over all matrices computes half as much as one that begins at the tokens every time.
+A search over all matrices costs half as much as one that starts from the tokens each time.
 """
 
 import re
@@ -18,107 +18,116 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.papers.associations import prompts
-from experiments.papers.associations.prompts import Prompts
+from experiments.papers.associations import next_token
+from experiments.papers.associations.next_token import PromptBatch
 from jaxformer.capture import capture, intervene, run
 from jaxformer.models.pretrained import Pretrained
 
-Says = Callable[[Any, str], np.ndarray]
+LogProbabilities = Callable[[Any, str], np.ndarray]
 
 
-def reader(model: Any, params: Any, asked: Prompts, at_once: int) -> Says:
-    """says(cut, path): (B, V) log p after each prompt, of parameters that differ at `path` alone.
+def reader(model: Any, params: Any, prompts: PromptBatch, batch_size: int) -> LogProbabilities:
+    """Returns a function of changed parameters that computes log probabilities after each prompt.
 
-    Prompts are taken `at_once`. Only of published models it is known that their blocks are equal;
-    another model is run as a whole.
+    Args:
+      model: A published model is computed block by block, any other model as a whole, because only
+        blocks of published models are known to be equal.
+      params: The unchanged parameters.
+      prompts: B prompts.
+      batch_size: Prompts in one step.
+
+    Returns:
+      log_probabilities(cut, path): (B, V), for parameters that differ from `params` at `path` only.
     """
-    parts = prompts.parts(asked, at_once)
+    parts = next_token.split(prompts, batch_size)
     if isinstance(model, Pretrained):
-        return Blockwise(model, params, parts).says
+        return Blockwise(model, params, parts).log_probabilities
 
-    def says(cut: Any, path: str) -> np.ndarray:
-        return prompts.joined(
-            (start, prompts.next_log_probabilities(model, cut, part)) for start, part in parts
+    def log_probabilities(cut: Any, path: str) -> np.ndarray:
+        return next_token.join(
+            (start, next_token.log_probabilities(model, cut, part)) for start, part in parts
         )
 
-    return says
+    return log_probabilities
 
 
 class Blockwise:
-    """The stream of every part of the prompts before one block, of the parameters as they are."""
+    """The residual streams of all prompts before one block, at unchanged parameters."""
 
-    def __init__(self, model: Any, params: Any, parts: list[tuple[int, Prompts]]):
+    def __init__(self, model: Any, params: Any, parts: list[tuple[int, PromptBatch]]):
         self.model, self.params, self.parts = model, params, parts
-        self.block, self.streams = model.spec.layers + 1, []  # nothing is known yet
+        self.block, self.streams = model.spec.layers + 1, []  # no stream is computed yet
 
-    def says(self, cut: Any, path: str) -> np.ndarray:
-        programs, first = _programs(self.model), self._first(path)
+    def log_probabilities(self, cut: Any, path: str) -> np.ndarray:
+        programs, first = _programs(self.model), self._first_changed_block(path)
         if first is not None:
-            self._go_to(first)
-        return prompts.joined(
-            (start, np.asarray(self._logs(programs, cut, first, i)))
+            self._move_to(first)
+        return next_token.join(
+            (start, np.asarray(self._part(programs, cut, first, i)))
             for i, (start, _) in enumerate(self.parts)
         )
 
-    def _logs(self, programs: "Programs", cut: Any, first: int | None, i: int) -> jax.Array:
+    def _part(self, programs: "Programs", cut: Any, first: int | None, i: int) -> jax.Array:
         tokens_BxT, ends_Bx1, *_ = self.parts[i][1]
         h = programs.enter(cut, tokens_BxT) if first is None else self.streams[i]
         for block in range(first or 0, self.model.spec.layers):
             h = programs.advance(cut, cut[f"block_{block}"], tokens_BxT, h)
         return programs.leave(cut, tokens_BxT, ends_Bx1, h)
 
-    def _first(self, path: str) -> int | None:
-        """The first block that a change at `path` reaches; None if it reaches the embedding."""
+    def _first_changed_block(self, path: str) -> int | None:
+        """Returns the first block that a change at `path` reaches; None if it is the embedding."""
         if not path:
-            return 0  # nothing is changed
-        if inside := re.match(r"block_(\d+)/", path):
-            return int(inside[1])
+            return 0  # no parameter changes
+        if match := re.match(r"block_(\d+)/", path):
+            return int(match[1])
         return self.model.spec.layers if path.startswith(("unembed/", "final_norm/")) else None
 
-    def _go_to(self, block: int) -> None:
-        """The streams before `block`, from those that are held if they lie below it."""
+    def _move_to(self, block: int) -> None:
+        """Computes the streams before `block`, from the stored ones if those lie below it."""
         enter, advance, _ = _programs(self.model)
         if self.block > block:
             self.block = 0
             self.streams = [enter(self.params, part.tokens_BxT) for _, part in self.parts]
         for i in range(self.block, block):
-            mine = self.params[f"block_{i}"]
+            block_params = self.params[f"block_{i}"]
             self.streams = [
-                advance(self.params, mine, part.tokens_BxT, h)
+                advance(self.params, block_params, part.tokens_BxT, h)
                 for (_, part), h in zip(self.parts, self.streams, strict=True)
             ]
         self.block = block
 
 
 class Programs(NamedTuple):
+    """The three compiled programs of a model."""
+
     enter: Any
     advance: Any
     leave: Any
 
 
 def compiled(model: Any) -> int:
-    """How many programs the busiest of the three has: 1, unless shapes have changed."""
+    """Returns the number of compilations of the busiest program: 1 unless shapes changed."""
     return max(program._cache_size() for program in _programs(model))
 
 
 @lru_cache(maxsize=8)
 def _programs(model: Any) -> Programs:
-    """What a request makes superfluous is not compiled: each of them is a part of the model."""
+    """Compiles the parts of a model. XLA removes the operations that a part does not need."""
     last = f"block_{model.spec.layers - 1}/states"
 
     def enter(params, tokens_BxT):
         return capture(model, params, tokens_BxT, names=["block_0/before"])["block_0/before"]
 
     def advance(params, block, tokens_BxT, h_BxTxN):
-        """Any block is block_0 with that block's parameters."""
-        found = run(
+        # Any block is computed as block_0 with that block's parameters.
+        activations = run(
             model,
             dict(params) | {"block_0": block},
             tokens_BxT,
             names=["block_0/states"],
             edits={"block_0/before": h_BxTxN},
         )[1]
-        return found["block_0/states"]
+        return activations["block_0/states"]
 
     def leave(params, tokens_BxT, ends_Bx1, h_BxTxN):
         logits_Bx1xV = intervene(model, params, tokens_BxT, ends_Bx1, {last: h_BxTxN})

@@ -49,7 +49,7 @@ def layers(kinds: str) -> dict[str, Cell]:
     return {"run": config("architectures", f"layers={kinds}")}
 
 
-TRIGGERS = Claim(
+DIAGONAL = Claim(
     "With several triggers, each is matched with itself only: the memory is diagonal.",
     {
         "a trigger matches itself more than another trigger, by 5 deviations": above(
@@ -75,25 +75,23 @@ NO_FEED_FORWARD = Claim(
         ),
     },
 )
-RECALL_ROWS = {
-    "3": quick("3", claims_recall.SURGERY, RECALL, "p_correct_without_f2"),
-    "4": quick("4", claims_recall.ATTENTION, FINETUNED, "attention_difference", TUNED),
-    "7": quick("7", claims_recall.MEMORIES, RECALL, "margin_f2"),
-    "8": quick(
-        "8",
-        claims_recall.PEAK,
-        FINETUNED,
-        "p_noise_peak",
-        f"{TUNED} The peak is the largest value in 20 steps.",
-    ),
-    "9": quick(
-        "9",
-        TRIGGERS,
-        {"triggers": config("triggers")},
-        "induction_triggers",
-        "Our runs have three triggers, the paper's five.",
-    ),
-}
+SURGERY = quick("3", claims_recall.SURGERY, RECALL, "p_correct_without_f2")
+ATTENTION = quick("4", claims_recall.ATTENTION, FINETUNED, "attention_difference", TUNED)
+MEMORIES = quick("7", claims_recall.MEMORIES, RECALL, "margin_f2")
+FINETUNE = quick(
+    "8",
+    claims_recall.PEAK,
+    FINETUNED,
+    "p_noise_peak",
+    f"{TUNED} The peak is the largest value in 20 steps.",
+)
+TRIGGERS = quick(
+    "9",
+    DIAGONAL,
+    {"triggers": config("triggers")},
+    "induction_triggers",
+    "Our runs have three triggers, the paper's five.",
+)
 ARCHITECTURES = (
     # These networks, both layers MLPs, are those of Figure 3.
     quick("10", claims_recall.BOTH_MLPS, {"run": RECALL["recall"]}),
@@ -155,8 +153,7 @@ PAPER = Paper(
     "ICLR 2025, arXiv 2406.03068",
     (
         *DRAWINGS,
-        *late(RECALL_ROWS["3"], RECALL_ROWS["4"], ALLOCATION),
-        *late(*(RECALL_ROWS[figure] for figure in ("7", "8", "9"))),
+        *late(SURGERY, ATTENTION, ALLOCATION, MEMORIES, FINETUNE, TRIGGERS),
         *late(*ARCHITECTURES, EMBEDDINGS, IOI_SGD, IOI_ADAM, *BEYOND_GUESSING),
         STABLE,
         OTHER_NOISE,

@@ -1,11 +1,12 @@
-"""GSM8K with k-shot chain of thought, whole and cut (Table 2): greedy answers and their accuracy.
+"""GSM8K with k-shot chain of thought, full and cut (Table 2): accuracy of greedy answers.
 
-The files are GSM8K's own, lines of {"question", "answer"}; the first k of the training file are the
-shots, their calculator marks <<..>> taken out. An answer counts if the number after "####", or else
-the last number before the next question, is the one of the file. Answers are kept in the cache as
-they are given, so that a run that was stopped goes on.
+The files are GSM8K's own: lines of {"question", "answer"}. The shots are the first k examples of
+the training file, without their calculator marks <<..>>. The number of an answer is the one after
+"####", or else the last one before the next question. An answer is right if its number is that of
+the file. Answers are cached one by one, so that a stopped run resumes.
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -19,7 +20,7 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.associations import published
-from experiments.papers.associations.cutting import Rows
+from experiments.papers.associations.laser_search import RowFile
 from experiments.papers.outcome import Outcome
 from jaxformer import surgery
 from jaxformer.build import DTYPES
@@ -27,12 +28,14 @@ from jaxformer.core.errors import NotFiniteError, UserError, check_choice
 from jaxformer.models.pretrained.generate import NOT_FINITE, greedy
 from jaxformer.training.metrics import over_seeds
 
-# For trying things out without the files: not GSM8K.
+# Stands in for GSM8K's files in tests and first runs.
 TOYS = tuple(
     {"question": f"Ann has {a} apples and Tom has {b}. How many?", "answer": f"So #### {a + b}"}
     for a in range(2, 7)
     for b in range(2, 4)
 )
+VERSIONS = ("whole", "cut")
+PADDED_TO = 64  # prompts are padded to a multiple of this length
 NUMBER = r"-?\d[\d,]*(?:\.\d+)?"
 
 
@@ -49,39 +52,39 @@ def measure_gsm8k(
     at_once: int,
     dtype: str,
 ) -> Outcome:
-    """Accuracy of the whole and of the cut model, and their difference, paired by question."""
-    asked, examples = read(test)[: questions or None], _examples(train, shots)
-    about = {
+    """Measures the accuracy of the full and of the cut model, and their difference by question."""
+    rows, shown = read(test)[: questions or None], _shots(train, shots)
+    settings = {
         "source": source,
         "revision": revision,
         "files": published.files_of(source, revision),
-        "texts": fingerprint([*examples, *asked]),
+        "texts": fingerprint([*shown, *rows]),
         "matrix": matrix,
         "fraction": fraction,
         "new_tokens": new_tokens,
         "dtype": dtype,
     }
-    rows = Rows(published.cache_folder(about), about)
-    done = {(row["which"], row["question"]): row for row in rows.read()}
+    row_file = RowFile(published._cache_folder(settings), settings)
+    done = {(row["which"], row["question"]): row for row in row_file.read()}
     with jax.enable_x64(False):
-        model, params, words = published.open_model(source, revision, 0, dtype)
-        for which in ("whole", "cut"):
-            open_ = [i for i in range(len(asked)) if (which, i) not in done]
-            if not open_:
+        model, params, tokenizer = published.opened(source, revision, 0, dtype)
+        for which in VERSIONS:
+            missing = [i for i in range(len(rows)) if (which, i) not in done]
+            if not missing:
                 continue
             weights = params if which == "whole" else surgery.laser(params, matrix, fraction)
-            for start in range(0, len(open_), at_once):
-                some = open_[start : start + at_once]
-                texts = [prompt(examples, asked[i]["question"]) for i in some]
-                for i, said in zip(
-                    some, answers(model, weights, words, texts, new_tokens, at_once)
-                ):
-                    right = is_right(said, asked[i]["answer"])
-                    done[which, i] = {"which": which, "question": i, "right": right, "said": said}
-                    rows.append(done[which, i])
+            for start in range(0, len(missing), at_once):
+                batch = missing[start : start + at_once]
+                texts = [prompt(shown, rows[i]["question"]) for i in batch]
+                given = answers(model, weights, tokenizer, texts, new_tokens, at_once)
+                for i, answer in zip(batch, given):
+                    right = is_right(answer, rows[i]["answer"])
+                    row = {"which": which, "question": i, "right": right, "said": answer}
+                    done[which, i] = row
+                    row_file.append(row)
     right = {
-        which: np.array([done[which, i]["right"] for i in range(len(asked))], float)
-        for which in ("whole", "cut")
+        which: np.array([done[which, i]["right"] for i in range(len(rows))], float)
+        for which in VERSIONS
     }
     metrics = {
         "accuracy": over_seeds(right["whole"]),
@@ -94,19 +97,19 @@ def measure_gsm8k(
 def check_gsm8k(
     source: str, train: str, test: str, shots: int, matrix: str, fraction: float, dtype: str
 ) -> None:
-    """Raises for what the measurement would refuse, as far as it is known before it."""
+    """Raises if the measurement would refuse its settings; downloads nothing."""
     check_choice("dtype", dtype, DTYPES)
     read(test)
-    _examples(train, shots)
+    _shots(train, shots)
     surgery.check_fraction(fraction)
     published.check_matrix(source, matrix)
 
 
 def draw_gsm8k(arrays, shots: int, matrix: str):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 1.8))
-    right = {which: arrays[f"right/{which}"] for which in ("whole", "cut")}
-    for place, values in enumerate(right.values()):
-        plots.means(axis, [place], values[:, None], fmt="o", color=plots.COLOURS[place])
+    right = {which: arrays[f"right/{which}"] for which in VERSIONS}
+    for x, values in enumerate(right.values()):
+        plots.means(axis, [x], values[:, None], fmt="o", color=plots.COLOURS[x])
     axis.set_xticks((0, 1), [*right])
     axis.set(ylabel="accuracy", xlim=(-0.5, 1.5))
     whole, cut = (values.mean() for values in right.values())
@@ -118,8 +121,7 @@ def draw_gsm8k(arrays, shots: int, matrix: str):
     return figure
 
 
-def _examples(train: str, shots: int) -> list[dict[str, str]]:
-    """The shots."""
+def _shots(train: str, shots: int) -> list[dict[str, str]]:
     examples = read(train)[:shots]
     if len(examples) < shots:
         raise UserError(f"{train or 'the toys'} has {len(examples)} examples, got shots={shots}.")
@@ -127,79 +129,79 @@ def _examples(train: str, shots: int) -> list[dict[str, str]]:
 
 
 def read(file: str) -> list[dict[str, str]]:
-    """Questions and answers of a file; the toys if there is none."""
+    """Reads questions and answers from a file; "" stands for the toys."""
     if not file:
         return list(TOYS)
-    found = []
     if not Path(file).is_file():
         raise UserError(f"no file {file}: download GSM8K's train.jsonl and test.jsonl.")
+    rows = []
     with open(file, encoding="utf-8", errors="replace") as lines:
-        for place, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
-                found.append({"question": str(row["question"]), "answer": str(row["answer"])})
+                rows.append({"question": str(row["question"]), "answer": str(row["answer"])})
             except (ValueError, KeyError, TypeError):
                 raise UserError(
-                    f'{file}, line {place}: expected {{"question": .., "answer": ..}}.'
+                    f'{file}, line {number}: expected {{"question": .., "answer": ..}}.'
                 ) from None
-    return found
+    return rows
 
 
 def fingerprint(rows: Sequence[dict[str, str]]) -> str:
-    """Of shots and questions: answers to others are not gone on with."""
+    """Returns a hash of shots and questions: cached answers to other ones are not used."""
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
-def prompt(examples: Sequence[dict[str, str]], question: str) -> str:
-    """Shots, then the question."""
+def prompt(shots: Sequence[dict[str, str]], question: str) -> str:
+    """Returns the prompt of a question: the shots, then the question."""
     parts = [
-        f"Question: {e['question']}\nAnswer: {re.sub('<<.*?>>', '', e['answer'])}\n\n"
-        for e in examples
+        f"Question: {row['question']}\nAnswer: {re.sub('<<.*?>>', '', row['answer'])}\n\n"
+        for row in shots
     ]
     return "".join(parts) + f"Question: {question}\nAnswer:"
 
 
 def answers(
-    model: Any, params: Any, words: Any, texts: list[str], new_tokens: int, at_once: int
+    model: Any, params: Any, tokenizer: Any, texts: list[str], new_tokens: int, batch_size: int
 ) -> list[str]:
-    """Greedy continuations up to the next question. Lengths are rounded up and the batch is filled,
-    so that few programs are compiled. Raises if the logits of any token are not finite."""
-    ids = [words.encode(text) for text in texts]
-    length = 64 * -(-max(map(len, ids)) // 64)
-    tokens = np.zeros((at_once, length), np.int32)
-    real = np.zeros((at_once, length), bool)
-    real[:, -1] = True
-    for row, seen, found in zip(tokens, real, ids):
-        row[length - len(found) :] = found
-        seen[length - len(found) :] = True
-    said = np.asarray(_program(model, new_tokens)(params, jnp.asarray(tokens), jnp.asarray(real)))
-    said = said[: len(texts)]
-    if (said == NOT_FINITE).any():
+    """Returns the greedy continuation of each text, up to the next question.
+
+    Lengths are rounded up and the batch is filled, so that few programs are compiled. Raises if the
+    logits of any token are not finite.
+    """
+    ids = [tokenizer.encode(text) for text in texts]
+    length = PADDED_TO * -(-max(map(len, ids)) // PADDED_TO)
+    tokens_BxT = np.zeros((batch_size, length), np.int32)
+    is_token_BxT = np.zeros((batch_size, length), bool)
+    is_token_BxT[:, -1] = True
+    for row, is_token, text_ids in zip(tokens_BxT, is_token_BxT, ids):
+        row[length - len(text_ids) :] = text_ids
+        is_token[length - len(text_ids) :] = True
+    program = _program(model, new_tokens)
+    new_BxN = np.asarray(program(params, jnp.asarray(tokens_BxT), jnp.asarray(is_token_BxT)))
+    new_BxN = new_BxN[: len(texts)]
+    if (new_BxN == NOT_FINITE).any():
         raise NotFiniteError(
             "expected finite logits, got nan or infinity: there is no likeliest token. "
             "Try --config.figure.dtype=float32, then check the weights."
         )
-    return [words.decode(row.tolist()).split("Question:")[0] for row in said]
+    return [tokenizer.decode(row.tolist()).split("Question:")[0] for row in new_BxN]
 
 
-_PROGRAMS: dict[Any, Any] = {}
-
-
+@functools.lru_cache
 def _program(model: Any, new_tokens: int) -> Any:
-    if (model, new_tokens) not in _PROGRAMS:
-        _PROGRAMS[model, new_tokens] = jax.jit(
-            lambda params, tokens, real: greedy(model, params, tokens, new_tokens, real)
-        )
-    return _PROGRAMS[model, new_tokens]
+    return jax.jit(
+        lambda params, tokens, is_token: greedy(model, params, tokens, new_tokens, is_token)
+    )
 
 
-def is_right(said: str, answer: str) -> bool:
-    """The same number."""
-    return number(said) is not None and number(said) == number(answer)
+def is_right(given: str, answer: str) -> bool:
+    """Returns whether two answers have the same number."""
+    return number(given) is not None and number(given) == number(answer)
 
 
 def number(text: str) -> float | None:
-    """The one after "####", or the last one."""
+    """Returns the number after "####", or else the last one; None if there is no number."""
     marked = re.search(rf"####\s*\$?({NUMBER})", text)
-    found = [marked.group(1)] if marked else re.findall(NUMBER, text)
-    return float(found[-1].replace(",", "")) if found else None
+    numbers = [marked.group(1)] if marked else re.findall(NUMBER, text)
+    return float(numbers[-1].replace(",", "")) if numbers else None

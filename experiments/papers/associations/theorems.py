@@ -1,8 +1,7 @@
-"""Every theorem and table of the associations paper: what it says, what is so, and the verdict.
+"""Theorems and tables of the associations paper: the printed, the corrected and the measured value.
 
-A row is (statement, the paper's value, the corrected one, what was measured). A statement holds if
-the measured value is within `tolerance` of the paper's, holds with a corrected constant if it is
-within it of ours, and fails else, or where its sign is another.
+A statement holds if the measured value is within `tolerance` of the printed one. It holds with a
+corrected constant if it is within `tolerance` of ours, and fails otherwise or at another sign.
 """
 
 from collections.abc import Iterable
@@ -22,10 +21,13 @@ from theory.one_step.trigger_process import LEMMAS, TABLE_3
 
 HOLDS, CORRECTED, FAILS = "holds", "holds, corrected constant", "fails"
 GROUPS = ("Lemma", "Table 3", "Theorem 1", "Theorem 2", "Theorem 3", "B.3", "any n")
+ROUNDING = 1e-6  # a smaller distance counts as none
 COLOURS = {HOLDS: PALE["green"], CORRECTED: PALE["yellow"], FAILS: PALE["red"]}
 
 
 class Row(NamedTuple):
+    """A statement, its value in the paper, the corrected value, the measured one, and a verdict."""
+
     statement: str
     paper: float
     corrected: float
@@ -34,19 +36,27 @@ class Row(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of the sampled process, of the counts (lemmas and Table 3) and of Theorem 2."""
+    """Vocabulary N and length T of the sampled process, of the counts, and of Theorem 2."""
 
     N: int
     T: int
     samples: int
     trials: int
-    counts_N: int
+    counts_N: int  # for lemmas and Table 3
     counts_T: int
-    ordering_N: int
+    ordering_N: int  # for Theorem 2
 
 
 def measure_theory(alpha: float, sizes: Sizes, time: float, tolerance: float, seed: int) -> Outcome:
-    """The verdicts of Theorems 1 to 3, of Lemmas E.1 to E.7, of Table 3 and of B.3."""
+    """Judges Theorems 1 to 3, Lemmas E.1 to E.7, Table 3 and Appendix B.3.
+
+    Args:
+      alpha: The probability of the noise.
+      sizes: N, T and the numbers of samples.
+      time: The time of the flow at which Theorem 3 is tested.
+      tolerance: The relative error at which a statement still holds.
+      seed: The seed of all samples.
+    """
     counts = (sizes.counts_N, sizes.counts_T, tolerance)
     rows = [
         *_lemmas(alpha, *counts),
@@ -62,8 +72,8 @@ def measure_theory(alpha: float, sizes: Sizes, time: float, tolerance: float, se
     for verdict in (HOLDS, CORRECTED, FAILS):
         metrics[f"number that {verdict}"] = exact(sum(row.verdict == verdict for row in rows))
         for group in GROUPS:
-            found = [row.verdict for row in rows if row.statement.startswith(group)]
-            metrics[f"{verdict}/{group}"] = exact(found.count(verdict))
+            of_group = [row.verdict for row in rows if row.statement.startswith(group)]
+            metrics[f"{verdict}/{group}"] = exact(of_group.count(verdict))
     statements, *values, verdicts = zip(*rows)
     arrays = {"statements": statements, "values": np.array(values).T, "verdicts": verdicts}
     return Outcome(arrays, metrics)
@@ -71,12 +81,11 @@ def measure_theory(alpha: float, sizes: Sizes, time: float, tolerance: float, se
 
 def _judge(statement: str, values: Iterable, tolerance: float) -> Row:
     paper, corrected, measured = (float(value) for value in values)
-    verdict = FAILS
     if abs(measured - paper) <= tolerance * abs(paper):
-        verdict = HOLDS
-    elif not paper * measured < 0:  # of another sign: no constant mends it
-        close = abs(measured - corrected) <= tolerance * abs(corrected)
-        verdict = CORRECTED if close else FAILS
+        return Row(statement, paper, corrected, measured, HOLDS)
+    has_other_sign = paper * measured < 0  # which no positive constant corrects
+    is_close = abs(measured - corrected) <= tolerance * abs(corrected)
+    verdict = CORRECTED if is_close and not has_other_sign else FAILS
     return Row(statement, paper, corrected, measured, verdict)
 
 
@@ -85,8 +94,8 @@ def _lemmas(alpha, N, T, tolerance) -> list[Row]:
     printed, ours = (one_step.lemma_counts_limit(N, T, alpha, printed=p) for p in (True, False))
     rows = []
     for i, case in enumerate(LEMMAS):
-        for what, power in (("mean", "n"), ("second", "n^2")):
-            values = (getattr(x, what)[i] for x in (printed, ours, measured))
+        for moment, power in (("mean", "n"), ("second", "n^2")):
+            values = (getattr(x, moment)[i] for x in (printed, ours, measured))
             name = f"Lemma E.{i + 1} (ybar,k = {case}): E {power}"
             rows.append(_judge(name, values, tolerance))
     return rows
@@ -100,7 +109,7 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
         name = f"Table 3 ({case}): mu N^2"
         values = (x.mean[i] * N**2 for x in (printed, ours, measured))
         rows.append(_judge(name, values, tolerance))
-        # Rows 4 to 10 print 1/(N+1) for 1/(N+1)^2.
+        # The paper prints 1/(N+1) for 1/(N+1)^2 in rows 4 to 10.
         values = (x.variance[i] * N**3 for x in (printed, ours, measured))
         rows.append(_judge(f"Table 3 ({case}): sigma^2 N^3", values, tolerance))
     return rows
@@ -108,35 +117,35 @@ def _table_3(alpha, N, T, tolerance) -> list[Row]:
 
 def _theorem_1(key, alpha, sizes: Sizes, tolerance) -> list[Row]:
     rows, (N, T, samples, trials, *_) = [], sizes
-    for inputs, where in (("current", "as proved"), ("current_and_previous", "as stated")):
+    for inputs, proof in (("current", "as proved"), ("current_and_previous", "as stated")):
         predicted, measured = one_step.margins(key, N, T, samples, alpha, inputs, trials)
         # qhat: the noise is a share of about alpha/N of the tokens.
         paper = one_step.theorem_1(N, alpha, alpha / N, "current")
         for part, of_paper in (("feed_forward", alpha), ("attention", paper.attention)):
             scale = N if part == "attention" else 1
             values = (of_paper, getattr(predicted, part), getattr(measured, part).mean())
-            name = f"Theorem 1, {where}: {part} margin" + (" x N" if scale > 1 else "")
+            name = f"Theorem 1, {proof}: {part} margin" + (" x N" if scale > 1 else "")
             rows.append(_judge(name, (scale * v for v in values), 2 * tolerance))
     return rows
 
 
 def _theorem_2(alpha, N) -> list[Row]:
-    # These are leading orders: at N = 256 the exact values are still up to 10 % away.
+    # The predictions are leading orders: at N = 256 the exact values differ by up to 10 %.
     T, rows, tolerance = 8 * N, [], 0.12
     for values, sizes in (("paper", (2.0, 1.0)), ("exact", (1.0, 1.0))):
         for excluded in (False, True):
-            given = one_step.Setting(values, sizes, excluded)
-            found = one_step.attention_logits(N, T, alpha, given)
-            ours = one_step.attention_logits_limit(N, alpha, given)
-            setting = f"W_V {values}, ybar {'!= q' if excluded else 'any'}"
+            setting = one_step.Setting(values, sizes, excluded)
+            measured = one_step.attention_logits(N, T, alpha, setting)
+            ours = one_step.attention_logits_limit(N, alpha, setting)
+            name = f"W_V {values}, ybar {'!= q' if excluded else 'any'}"
             power = 1 if values == "paper" else 3
-            numbers = (N**power * x for x in (ours[0], ours[0], found[0]))
-            rows.append(_judge(f"Theorem 2 (3), {setting}: x N^{power}", numbers, tolerance))
+            numbers = (N**power * x for x in (ours[0], ours[0], measured[0]))
+            rows.append(_judge(f"Theorem 2 (3), {name}: x N^{power}", numbers, tolerance))
             # (4) claims (1 - alpha)^2 beta/N^2 > 0; its beta of the exact W_V is (1-alpha)^2/N^2.
             power += 1
             beta = sizes[0] if values == "paper" else (1 - alpha) ** 2 * sizes[0] / N**2
-            numbers = (N**power * x for x in ((1 - alpha) ** 2 * beta / N**2, ours[1], found[1]))
-            rows.append(_judge(f"Theorem 2 (4), {setting}: x N^{power}", numbers, tolerance))
+            numbers = (N**power * x for x in ((1 - alpha) ** 2 * beta / N**2, ours[1], measured[1]))
+            rows.append(_judge(f"Theorem 2 (4), {name}: x N^{power}", numbers, tolerance))
     return rows
 
 
@@ -145,16 +154,16 @@ def _recursion(alpha) -> list[Row]:
     for a in (alpha, 0.7):
         eta = 1 / (a * (1 - a))
         path, limit = one_step.noise_recursion(eta, a, N, 2000)
-        over = float(np.max(np.asarray(path)) - float(limit))
-        verdict = HOLDS if over < 1e-6 else FAILS
+        overshoot = float(np.max(np.asarray(path)) - float(limit))
+        verdict = HOLDS if overshoot < ROUNDING else FAILS
         name = f"B.3, alpha = {a:g}: overshoot at eta = 1/(alpha(1-alpha))"
-        rows.append(Row(name, 0.0, 0.0, over, verdict))
+        rows.append(Row(name, 0.0, 0.0, overshoot, verdict))
     for share in (0.25, 0.5, 1.0):
         path, limit = one_step.noise_recursion(share / (alpha * (1 - alpha)), alpha, N, 2000)
         path, limit = np.asarray(path), float(limit)
-        far = max(float(path.max()) - limit, abs(float(path[-1]) - limit))
+        distance = max(float(path.max()) - limit, abs(float(path[-1]) - limit))
         name = f"B.3: overshoot or distance at the end, {share:g} of that eta"
-        rows.append(Row(name, 0.0, 0.0, far, HOLDS if far < 1e-6 else FAILS))
+        rows.append(Row(name, 0.0, 0.0, distance, HOLDS if distance < ROUNDING else FAILS))
     matrices = one_step.noise_matrices(128, 1024, alpha)
     c = (alpha - 1 / 129) / 128
     expected = c * (alpha - 1) * alpha / 128 * (1 - alpha / 128)
@@ -173,14 +182,14 @@ def _theorem_3(alpha, time, tolerance) -> list[Row]:
         rows.append(_judge(f"Theorem 3, {name}: t e^a", values, tolerance / 2))
         limit = np.log(alpha / (1 - alpha))
         rows.append(_judge(f"Theorem 3, {name}: b", (limit, limit, flow.b[-1]), tolerance))
-    found = memory.predict(alpha, times)
+    prediction = memory.predict(alpha, times)
     paper = (4 / (3 * (1 - alpha))) ** 0.5
-    rate = float(found.truncated_noise[-1]) * time**0.5
+    rate = float(prediction.truncated_noise[-1]) * time**0.5
     row = _judge("Theorem 3: rank 1, P(noise) sqrt(t)", (paper, paper, rate), 2 * tolerance)
-    rows.append(row._replace(paper=np.nan))  # the paper states the rate only
+    rows.append(row._replace(paper=np.nan))  # the paper states the rate, no constant
     for n in (3, 4):
-        found = memory.predict(alpha, times, n=n)
-        ratio = float(found.sigma_noise[-1] / found.sigma_signal[-1])
+        prediction = memory.predict(alpha, times, n=n)
+        ratio = float(prediction.sigma_noise[-1] / prediction.sigma_signal[-1])
         verdict = HOLDS if ratio < 1 else FAILS
         name = f"any n: noise the smallest singular value, n = {n}: ratio"
         rows.append(Row(name, np.nan, np.nan, ratio, verdict))
@@ -201,7 +210,7 @@ def draw_theory(arrays):
         figure,
         f"Of {len(statements)} statements {number[HOLDS]} hold, {number[CORRECTED]} hold with "
         f"another constant, {number[FAILS]} fail",
-        "none: the paper prints no number. Corrected: our constant where the paper's is another.",
+        "none: the paper prints no number. Corrected: our constant, where the paper's differs.",
     )
     return figure
 
@@ -216,18 +225,29 @@ def measure_random_embeddings(
     seed: int,
     n_seeds: int,
 ) -> Outcome:
-    """Figure 18: loss on pure labels of the full and the truncated memory, random embeddings."""
+    """Measures Figure 18: the loss on pure labels of full and truncated memories.
+
+    Args:
+      n: The number of inputs.
+      alpha: The probability of the noise.
+      dimensions: Dimensions d of the random embeddings.
+      ranks: Ranks to which the memory is truncated.
+      steps: Gradient steps.
+      learning_rate: The learning rate.
+      seed: The first seed.
+      n_seeds: The number of draws of the embeddings.
+    """
     record = np.unique(np.geomspace(1, steps, 25).astype(int))
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     arrays: dict[str, np.ndarray] = {"steps": record}
     metrics: dict[str, Mean] = {}
     for d in dimensions:
-        found = [random_embedding(key, record, alpha, n, d, learning_rate, ranks) for key in keys]
-        arrays[f"d={d}"] = values = np.stack([np.asarray(losses) for losses in found])
-        for i, name in enumerate(_names(ranks)):  # (seeds, records, ranks + full)
-            metrics[f"loss/d={d}/{name}"] = over_seeds(values[:, -1, i])
+        losses = [random_embedding(key, record, alpha, n, d, learning_rate, ranks) for key in keys]
+        arrays[f"d={d}"] = losses_SxLxR = np.stack([np.asarray(loss) for loss in losses])
+        for i, name in enumerate(_names(ranks)):
+            metrics[f"loss/d={d}/{name}"] = over_seeds(losses_SxLxR[:, -1, i])
         if n - 1 in ranks:
-            wins_S = _wins(values, ranks.index(n - 1))
+            wins_S = _wins(losses_SxLxR, ranks.index(n - 1))
             metrics[f"share with rank {n - 1} below full/d={d}"] = over_seeds(wins_S)
     return Outcome(arrays, metrics)
 
@@ -261,6 +281,6 @@ def _names(ranks) -> list[str]:
     return [*(f"rank {k}" for k in ranks), "full"]
 
 
-def _wins(values_SxLxR: np.ndarray, rank: int) -> np.ndarray:
-    """Where the cut memory ends below the full one: 1, else 0."""
-    return (values_SxLxR[:, -1, rank] < values_SxLxR[:, -1, -1]) * 1.0
+def _wins(losses_SxLxR: np.ndarray, rank: int) -> np.ndarray:
+    """Returns 1 for each draw in which the cut memory ends below the full one, else 0, (S,)."""
+    return (losses_SxLxR[:, -1, rank] < losses_SxLxR[:, -1, -1]) * 1.0

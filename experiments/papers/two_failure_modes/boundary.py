@@ -1,6 +1,7 @@
-"""Where tokens collapse (arXiv 2505.24333): the diagram of figure 1c, and alpha_c against depth.
+"""The boundary of rank collapse (arXiv 2505.24333): Figure 1c, and alpha_c against depth.
 
-Collapsed means a cosine above 1 - epsilon after the last layer. The paper gives no threshold.
+Tokens count as collapsed if their cosine exceeds 1 - epsilon after the last layer; the paper gives
+no threshold. S is the axis of networks, B that of beta, A that of alpha_SA.
 """
 
 import jax.numpy as jnp
@@ -14,8 +15,9 @@ from experiments.papers.two_failure_modes.networks import Encoders, Strengths
 from jaxformer.training.metrics import over_seeds
 from theory.signal import critical_alpha, propagate
 
-HEADS = 10  # heads for each network: they are cheap
-CLOSE = 0.05  # networks nearer than this share to the line belong to no side
+HEADS_PER_NETWORK = 10  # heads are cheap to measure
+MARGIN = 0.05  # networks whose alpha is nearer than this share to alpha_c are not counted
+THEORIES = ("exact", "limit")  # at T tokens, and for T -> infinity
 
 
 def measure_trainability(
@@ -27,44 +29,76 @@ def measure_trainability(
     strengths: Strengths,
     encoders: Encoders,
 ) -> Outcome:
-    """Figure 1c: the cosine after all layers over (beta, alpha_SA), its boundaries, networks."""
-    length = encoders.length
+    """Measures Figure 1c: the cosine after all layers over (beta, alpha_SA), and the boundaries.
+
+    Args:
+      layers: The depth L.
+      points: Grid points of the theory on each axis.
+      betas: Values of beta at which networks are measured.
+      alphas: Values of alpha_SA at which networks are measured.
+      epsilon: Cosines above 1 - epsilon count as collapsed.
+      strengths: The other parameters of a block.
+      encoders: The random networks.
+    """
+    lengths = dict(zip(THEORIES, (encoders.length, None)))
     beta, alpha = jnp.linspace(0, 2.5, points), jnp.linspace(0, 2.5, points)
     block = strengths.block(beta[:, None], alpha[None])
-    cosine = np.asarray(propagate(0.0, block, layers, length)[-1])
+    cosine = np.asarray(propagate(0.0, block, layers, encoders.length)[-1])
     start = block.replace(beta=0.0, alpha_sa=0.0)
-    edge = np.asarray(critical_alpha(beta, start, layers, length, epsilon))
-    edge_limit = np.asarray(critical_alpha(beta, start, layers, epsilon=epsilon))
+    edges = {
+        name: np.asarray(critical_alpha(beta, start, layers, T, epsilon))
+        for name, T in lengths.items()
+    }
     measured_BxAxS = np.empty((len(betas), len(alphas), encoders.n_seeds))
-    gaps = {"exact": [], "limit": []}
-    for i, b in enumerate(betas):
-        for j, a in enumerate(alphas):
-            point = start.replace(beta=b, alpha_sa=a)
-            measured_BxAxS[i, j] = encoders.cosines(point, layers)[:, -1]
-            for name, T in (("exact", length), ("limit", None)):
-                predicted = float(propagate(0.0, point, layers, T)[-1])
-                gaps[name].append(measured_BxAxS[i, j].mean() - predicted)
-    rms = {name: float(np.sqrt(np.mean(np.square(gap)))) for name, gap in gaps.items()}
-    arrays = {"beta": beta, "alpha": alpha, "cosine": cosine, "critical_alpha": edge}
-    arrays |= {"critical_alpha_limit": edge_limit, "measured_beta": betas}
-    arrays |= {"measured_alpha": alphas, "measured": measured_BxAxS, "rms": [*rms.values()]}
-    metrics = {"critical_alpha_at_beta_0": exact(edge[0]), "exact_rms_error": exact(rms["exact"])}
-    for name, line in (("exact", edge), ("limit", edge_limit)):
-        edge_B = np.interp(betas, beta, line)
+    gaps_BxA = {name: np.empty((len(betas), len(alphas))) for name in THEORIES}
+    for i, j in np.ndindex(len(betas), len(alphas)):
+        point = start.replace(beta=betas[i], alpha_sa=alphas[j])
+        measured_BxAxS[i, j] = encoders.cosines(point, layers)[:, -1]
+        for name, T in lengths.items():
+            predicted = float(propagate(0.0, point, layers, T)[-1])
+            gaps_BxA[name][i, j] = measured_BxAxS[i, j].mean() - predicted
+    rms = {name: float(np.sqrt(np.mean(np.square(gap)))) for name, gap in gaps_BxA.items()}
+    metrics = {
+        "critical_alpha_at_beta_0": exact(edges["exact"][0]),
+        "exact_rms_error": exact(rms["exact"]),
+    }
+    for name, edge in edges.items():
+        edge_B = np.interp(betas, beta, edge)
         share_S = on_their_side(measured_BxAxS, np.array(alphas), edge_B, epsilon)
         metrics[f"{name}_on_their_side"] = over_seeds(share_S)
-    baselines = {"limit_critical_alpha_at_beta_0": float(edge_limit[0])}
-    return Outcome(arrays, metrics, baselines | {"limit_rms_error": rms["limit"]})
+    arrays = {
+        "beta": beta,
+        "alpha": alpha,
+        "cosine": cosine,
+        "critical_alpha": edges["exact"],
+        "critical_alpha_limit": edges["limit"],
+        "measured_beta": betas,
+        "measured_alpha": alphas,
+        "measured": measured_BxAxS,
+        "rms": [*rms.values()],
+    }
+    baselines = {
+        "limit_critical_alpha_at_beta_0": float(edges["limit"][0]),
+        "limit_rms_error": rms["limit"],
+    }
+    return Outcome(arrays, metrics, baselines)
 
 
 def on_their_side(
     measured_BxAxS: np.ndarray, alpha_A: np.ndarray, edge_B: np.ndarray, epsilon: float
 ) -> np.ndarray:
-    """(seeds,) the share of networks that have collapsed exactly if alpha < alpha_c(beta)."""
-    below_BxA = alpha_A < edge_B[:, None]
-    counts_BxA = np.abs(alpha_A - edge_B[:, None]) > CLOSE * edge_B[:, None]
-    right_BxAxS = (measured_BxAxS > 1 - epsilon) == below_BxA[..., None]
-    return right_BxAxS[counts_BxA].mean(0)
+    """Returns the share of networks that have collapsed exactly if alpha < alpha_c(beta), (S,).
+
+    Args:
+      measured_BxAxS: The cosines of networks after their last layer.
+      alpha_A: Their alpha_SA.
+      edge_B: alpha_c at their beta.
+      epsilon: Cosines above 1 - epsilon count as collapsed.
+    """
+    edge_Bx1 = edge_B[:, None]
+    is_counted_BxA = np.abs(alpha_A - edge_Bx1) > MARGIN * edge_Bx1
+    is_right_BxAxS = (measured_BxAxS > 1 - epsilon) == (alpha_A < edge_Bx1)[..., None]
+    return is_right_BxAxS[is_counted_BxA].mean(0)
 
 
 def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: float):
@@ -79,8 +113,11 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     axis.axvline(2**0.5, color=COLOURS[5], lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
     collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
-    for chosen, marker, what in ((collapsed_BxA, "X", "collapsed"), (~collapsed_BxA, "o", "not")):
-        at = [values[chosen] for values in grid]
+    for selected, marker, state in (
+        (collapsed_BxA, "X", "collapsed"),
+        (~collapsed_BxA, "o", "not"),
+    ):
+        positions = [values[selected] for values in grid]
         dots = {
             "marker": marker,
             "s": 22,
@@ -89,13 +126,13 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
             "edgecolors": "black",
             "zorder": 3,
         }
-        axis.scatter(*at, **dots, clip_on=False, label=f"network, {what}")
+        axis.scatter(*positions, **dots, clip_on=False, label=f"network, {state}")
     box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
-    words = {"ha": "center", "va": "center", "fontsize": plots.figure_style.SMALL, "bbox": box}
+    text = {"ha": "center", "va": "center", "fontsize": plots.figure_style.SMALL, "bbox": box}
     low = min(float(edge[0]), 2.0)
-    axis.text(0.45, 0.42 * low, "rank collapse", **words)
-    axis.text(0.45, (low + 2.5) / 2 + 0.1, "trainable", **words)
-    axis.text(1.95, 2.3, "entropy\ncollapse", **words)
+    axis.text(0.45, 0.42 * low, "rank collapse", **text)
+    axis.text(0.45, (low + 2.5) / 2 + 0.1, "trainable", **text)
+    axis.text(1.95, 2.3, "entropy\ncollapse", **text)
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual strength $\alpha_{SA}$")
     axis.set(xlim=(0, 2.5), ylim=(0, 2.5))
     exact, limit = arrays["rms"]
@@ -122,37 +159,47 @@ def measure_critical(
     strengths: Strengths,
     encoders: Encoders,
 ) -> Outcome:
-    """alpha_c of networks against depth, and whether Y_q depends on the network's width."""
+    """Measures alpha_c of networks against depth, and Y_q of heads at several widths.
+
+    Args:
+      depths: Numbers of layers.
+      alphas: Increasing values of alpha_SA between which the crossing is interpolated.
+      beta: The beta of the networks.
+      epsilon: Cosines above 1 - epsilon count as collapsed.
+      widths: Widths of the heads whose Y_q is measured.
+      overlap_betas: Their values of beta.
+      strengths: The other parameters of a block.
+      encoders: The random networks.
+    """
     length, alpha_A = encoders.length, np.array(alphas)
     cosine_AxSxL = np.stack(
         [encoders.cosines(strengths.block(beta, alpha), max(depths)) for alpha in alphas]
     )
     start = strengths.block(0.0, 0.0)
     measured_LxS = np.array([crossings(alpha_A, cosine_AxSxL[..., L], epsilon) for L in depths])
-    metrics, baselines, lines = {}, {}, {}
-    for name, T in (("exact", length), ("limit", None)):
+    outcome = Outcome({"depths": depths, "measured": measured_LxS})
+    outcome.grid("alpha_c_{}", measured_LxS, depths)
+    for name, T in zip(THEORIES, (length, None)):
         line = [float(critical_alpha(beta, start, L, T, epsilon)) for L in depths]
-        baselines |= {f"{name}_alpha_c_{L}": a for L, a in zip(depths, line, strict=True)}
-        lines[f"{name}_alpha_c"] = line
-    for L, measured_S in zip(depths, measured_LxS, strict=True):
-        metrics[f"alpha_c_{L}"] = over_seeds(measured_S)
+        outcome.baselines |= {f"{name}_alpha_c_{L}": a for L, a in zip(depths, line, strict=True)}
+        outcome.arrays[f"{name}_alpha_c"] = line
     for width in widths:
-        heads = one_head.Heads(length, width, encoders.seed, HEADS * encoders.n_seeds)
+        n_heads = HEADS_PER_NETWORK * encoders.n_seeds
+        heads = one_head.Heads(length, width, encoders.seed, n_heads)
         for b in overlap_betas:
-            seen = [np.sum(A**2, -1).mean() for A, _ in heads.maps_and_outputs(b, 0.0)]
-            metrics[f"overlap_beta_{b:g}_width_{width}"] = over_seeds(seen)
-    arrays = {"depths": depths, "measured": measured_LxS, **lines}
-    return Outcome(arrays, metrics, baselines)
+            overlap_S = [np.sum(A**2, -1).mean() for A, _ in heads.maps_and_outputs(b, 0.0)]
+            outcome.metrics[f"overlap_beta_{b:g}_width_{width}"] = over_seeds(overlap_S)
+    return outcome
 
 
 def crossings(alpha_A: np.ndarray, cosine_AxS: np.ndarray, epsilon: float) -> list[float]:
-    """The alpha at which each network's cosine falls below 1 - epsilon: ln(1 - rho) interpolated.
+    """Returns the alpha at which each network's cosine falls below 1 - epsilon, S values.
 
-    Outside the alphas that were tried it is the nearest of them.
+    ln(1 - rho) is interpolated linearly. Outside the measured alphas the nearest of them counts.
     """
     apart_AxS = np.log(np.maximum(1 - cosine_AxS, 1e-7))
     rising_AxS = np.maximum.accumulate(apart_AxS, 0)
-    return [float(np.interp(np.log(epsilon), one_A, alpha_A)) for one_A in rising_AxS.T]
+    return [float(np.interp(np.log(epsilon), apart_A, alpha_A)) for apart_A in rising_AxS.T]
 
 
 def draw_critical(arrays, length: int, width: int, beta: float):

@@ -1,10 +1,9 @@
-"""Cosine of tokens through many blocks (arXiv 2505.24333): figures 1d,e, 5 and C.3.
+"""Cosine of tokens through many blocks (arXiv 2505.24333): Figures 1d, e, 5 and C.3.
 
-Lines are theory.signal (`exact` at T tokens, the paper's `limit`), dots random encoders with random
-directions as input. Error bars are standard deviations over networks, as in the paper.
+Lines are theory.signal: `exact` at T tokens, and the paper's `limit`. Dots are random encoders with
+random directions as input. Error bars are standard deviations over networks, as in the paper. S is
+the axis of networks, L that of layers.
 """
-
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,29 +22,39 @@ MAP = {"origin": "lower", "aspect": "auto", "cmap": "cividis", "vmax": 1}
 
 
 def measure_depth(panels: tuple, strengths: Strengths, encoders: Encoders) -> Outcome:
-    """Figure 1d,e: cosine by layer; a panel is (layers, beta, (alpha_SA, ...)).
+    """Measures Figure 1d, e: the cosine after each layer.
 
-    "third" is the cosine a third of the way, where a collapse is on its way and theories differ.
+    `third_..` is the cosine after a third of the layers, where theories differ most.
+
+    Args:
+      panels: A tuple (layers, beta, values of alpha_SA) for each panel.
+      strengths: The other parameters of a block.
+      encoders: The random networks.
     """
-    arrays, metrics, baselines, worst = {}, {}, {}, {"exact": 0.0, "limit": 0.0}
+    outcome, largest = Outcome(), dict.fromkeys(THEORIES, 0.0)
     for layers, beta, alphas in panels:
         for alpha in alphas:
             block, name = strengths.block(beta, alpha), f"beta_{beta:g}_alpha_{alpha:g}"
-            cosine_SxL = encoders.cosines(block, layers)
-            arrays[f"measured_{name}"] = cosine_SxL
-            metrics[f"third_{name}"] = over_seeds(cosine_SxL[:, layers // 3])
-            for theory in THEORIES:
-                line = np.asarray(propagate(0.0, block, layers, encoders.length, theory))
-                arrays[f"{theory}_{name}"] = line
-                gap = float(np.abs(line - cosine_SxL.mean(0)).max())
-                worst[theory] = max(worst[theory], gap)
-                baselines[f"{theory}_third_{name}"] = float(line[layers // 3])
-                if theory == "exact":
-                    metrics[f"exact_largest_error_{name}"] = exact(gap)
-                else:
-                    baselines[f"limit_largest_error_{name}"] = gap
-            metrics[f"cosine_{name}"] = over_seeds(cosine_SxL[:, -1])
-    return Outcome(arrays | {"largest_errors": [*worst.values()]}, metrics, baselines)
+            cosine_SxL, third = encoders.cosines(block, layers), layers // 3
+            lines = _lines(block, layers, encoders.length)
+            gaps = outcome.curve(f"{{}}_{name}", cosine_SxL, **lines)
+            errors = {theory: float(np.abs(gap_L).max()) for theory, gap_L in gaps.items()}
+            for theory, error in errors.items():
+                largest[theory] = max(largest[theory], error)
+                outcome.baselines[f"{theory}_third_{name}"] = float(lines[theory][third])
+            outcome.metrics |= {
+                f"third_{name}": over_seeds(cosine_SxL[:, third]),
+                f"exact_largest_error_{name}": exact(errors["exact"]),
+                f"cosine_{name}": over_seeds(cosine_SxL[:, -1]),
+            }
+            outcome.baselines[f"limit_largest_error_{name}"] = errors["limit"]
+    outcome.arrays["largest_errors"] = [*largest.values()]
+    return outcome
+
+
+def _lines(block: Block, layers: int, length: int) -> dict[str, np.ndarray]:
+    """Returns the cosine after each layer by theory, (L + 1,), for orthogonal inputs."""
+    return {name: np.asarray(propagate(0.0, block, layers, length, name)) for name in THEORIES}
 
 
 def draw_depth(arrays, panels: tuple, length: int, width: int):
@@ -59,8 +68,8 @@ def draw_depth(arrays, panels: tuple, length: int, width: int):
             _dots(axis, measured_SxL, color=colour, label=label)
         axis.set(xlabel="layer", ylim=(-0.03, 1.03))
         ends = [arrays[f"measured_beta_{beta:g}_alpha_{a:g}"][:, -1].mean() for a in alphas]
-        words = ", ".join(f"{end:.2f}" for end in ends)
-        plots.name(axis, rf"{layers} layers, $\beta={beta:g}$: they end at {words}")
+        values = ", ".join(f"{end:.2f}" for end in ends)
+        plots.name(axis, rf"{layers} layers, $\beta={beta:g}$: they end at {values}")
     axes[0].set_ylabel(r"cosine of two tokens $\rho$")
     exact, limit = arrays["largest_errors"]
     plots.headed(
@@ -73,7 +82,7 @@ def draw_depth(arrays, panels: tuple, length: int, width: int):
 
 
 def check_tanh(values: str) -> None:
-    """Raises unless the variance of the values is one that is known."""
+    """Raises unless the variance of the values is "equal" (to sigma_w^2) or "one"."""
     check_choice("variance of the values", values, ("equal", "one"))
 
 
@@ -87,26 +96,37 @@ def measure_tanh(
     sigma_b2: float,
     encoders: Encoders,
 ) -> Outcome:
-    """Figure 5: with tanh a large variance keeps tokens apart at any depth: a stable cosine < 1.
+    """Measures Figure 5: the cosine at which tanh keeps tokens apart at any depth.
 
-    Measured is the mean over the second half of the layers.
+    The measured value is the mean over the second half of the layers, because a single layer of a
+    network fluctuates.
+
+    Args:
+      sigma_ws: Standard deviations of the MLP's weights.
+      values: "equal" for sigma_V = sigma_w, "one" for sigma_V = 1.
+      layers: The depth L.
+      beta: The scale of the scores.
+      alpha_sa: The residual weight of attention.
+      alpha_mlp: The residual weight of the MLP.
+      sigma_b2: The variance of the biases.
+      encoders: The random networks.
     """
-    rho = np.linspace(0, 1, 201)
-    arrays, metrics, baselines = {"rho": rho}, {}, {}
+    rho, length = np.linspace(0, 1, 201), encoders.length
+    outcome = Outcome({"rho": rho})
     for sigma_w in sigma_ws:
         name, sigma_v2 = f"sigma_w_{sigma_w:g}", sigma_w**2 if values == "equal" else 1.0
         block = Block(beta, alpha_sa, alpha_mlp, sigma_v2, sigma_w**2, sigma_b2, "tanh")
-        roots, limit = fixed_points(block, encoders.length), fixed_points(block)
-        star = float(roots.rho[roots.stable][0])
-        cosine_SxL = encoders.cosines(block, layers)
-        metrics[f"fixed_point_{name}"] = exact(star)
-        late_S = cosine_SxL[:, layers // 2 :].mean(1)  # one layer of one network fluctuates
-        metrics[f"measured_{name}"] = over_seeds(late_S)
-        baselines[f"limit_fixed_point_{name}"] = float(limit.rho[limit.stable][0])
-        line = propagate(0.0, block, layers, encoders.length)
-        arrays |= {f"map_{name}": block_map(rho, block, encoders.length), f"theory_{name}": line}
-        arrays |= {f"measured_{name}": cosine_SxL, f"fixed_point_{name}": star}
-    return Outcome(arrays, metrics, baselines)
+        roots, limit = fixed_points(block, length), fixed_points(block)
+        fixed_point = float(roots.rho[roots.stable][0])
+        cosine_SxL, line = encoders.cosines(block, layers), propagate(0.0, block, layers, length)
+        outcome.curve(f"{{}}_{name}", cosine_SxL, theory=line)
+        late_S = cosine_SxL[:, layers // 2 :].mean(1)
+        outcome.metrics[f"fixed_point_{name}"] = exact(fixed_point)
+        outcome.metrics[f"measured_{name}"] = over_seeds(late_S)
+        outcome.baselines[f"limit_fixed_point_{name}"] = float(limit.rho[limit.stable][0])
+        outcome.arrays[f"map_{name}"] = block_map(rho, block, length)
+        outcome.arrays[f"fixed_point_{name}"] = fixed_point
+    return outcome
 
 
 def draw_tanh(arrays, sigma_ws: tuple, values: str, layers: int, width: int):
@@ -115,8 +135,8 @@ def draw_tanh(arrays, sigma_ws: tuple, values: str, layers: int, width: int):
     left.plot(rho, rho, color="0.6", lw=0.8, label="no change")
     for colour, sigma_w in zip(COLOURS, sigma_ws):
         update, line, cosine_SxL, star = (
-            arrays[f"{what}_sigma_w_{sigma_w:g}"]
-            for what in ("map", "theory", "measured", "fixed_point")
+            arrays[f"{kind}_sigma_w_{sigma_w:g}"]
+            for kind in ("map", "theory", "measured", "fixed_point")
         )
         label = rf"$\sigma_w={sigma_w:g}$, $\rho^*={star:.3f}$"
         left.plot(rho, update, color=colour, label=label)
@@ -141,25 +161,35 @@ def draw_tanh(arrays, sigma_ws: tuple, values: str, layers: int, width: int):
 def measure_no_residual(
     betas: tuple, layers: int, sigma_b2: float, points: int, encoders: Encoders
 ) -> Outcome:
-    """Figure C.3: without residuals the limit collapses at once below sqrt(2); networks do not."""
+    """Measures Figure C.3: the cosine after each layer of networks without residuals.
+
+    The limit collapses after one layer below beta = sqrt(2); networks of finite T do not.
+
+    Args:
+      betas: Values of beta of the networks.
+      layers: The depth L.
+      sigma_b2: The variance of the biases.
+      points: Grid points of the theory of one block on each axis.
+      encoders: The random networks.
+    """
     beta, sigma_w2 = jnp.linspace(0, 3, points), jnp.linspace(0.05, 2, points)
     grid = Block(beta[:, None], 0.0, 0.0, 1.0, sigma_w2[None], sigma_b2)
     first = block_map(0.0, grid, encoders.length)
-    arrays: dict[str, Any] = {"beta": beta, "sigma_w2": sigma_w2, "first_block": first}
-    metrics, baselines, squares = {}, {}, {"exact": [], "limit": []}
+    outcome = Outcome({"beta": beta, "sigma_w2": sigma_w2, "first_block": first})
+    squares = {theory: [] for theory in THEORIES}
     for b in betas:
         block = Block(b, 0.0, 0.0, 1.0, 1.0, sigma_b2)
-        cosine_SxL = encoders.cosines(block, layers)
-        for theory in THEORIES:
-            line = np.asarray(propagate(0.0, block, layers, encoders.length, theory))
-            squares[theory].append((line - cosine_SxL.mean(0)) ** 2)
-            arrays[f"{theory}_beta_{b:g}"] = line
-        metrics[f"cosine_1_beta_{b:g}"] = over_seeds(cosine_SxL[:, 1])
-        baselines[f"limit_cosine_1_beta_{b:g}"] = float(propagate(0.0, block, 1)[1])
-        arrays[f"measured_beta_{b:g}"] = cosine_SxL
-    rms = {name: float(np.sqrt(np.mean(x))) for name, x in squares.items()}
-    metrics["exact_rms_error"], baselines["limit_rms_error"] = exact(rms["exact"]), rms["limit"]
-    return Outcome(arrays | {"rms": [*rms.values()]}, metrics, baselines)
+        cosine_SxL, lines = encoders.cosines(block, layers), _lines(block, layers, encoders.length)
+        gaps = outcome.curve(f"{{}}_beta_{b:g}", cosine_SxL, **lines)
+        for theory, gap_L in gaps.items():
+            squares[theory].append(gap_L**2)
+        outcome.metrics[f"cosine_1_beta_{b:g}"] = over_seeds(cosine_SxL[:, 1])
+        outcome.baselines[f"limit_cosine_1_beta_{b:g}"] = float(propagate(0.0, block, 1)[1])
+    rms = {theory: float(np.sqrt(np.mean(values))) for theory, values in squares.items()}
+    outcome.metrics["exact_rms_error"] = exact(rms["exact"])
+    outcome.baselines["limit_rms_error"] = rms["limit"]
+    outcome.arrays["rms"] = [*rms.values()]
+    return outcome
 
 
 def draw_no_residual(arrays, betas: tuple, length: int, width: int):
@@ -177,10 +207,9 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
             right.plot(apart, color=colour, ls=dashes)
         apart_SxL = 1 - arrays[f"measured_beta_{b:g}"]
         shown = slice(0, None, max(apart_SxL.shape[1] // 12, 1))
-        plots.means(
-            right, np.arange(apart_SxL.shape[1])[shown], apart_SxL[:, shown], fmt="o",
-            color=colour, label=rf"$\beta={b:g}$",
-        )  # fmt: skip
+        layers = np.arange(apart_SxL.shape[1])[shown]
+        look = {"fmt": "o", "color": colour, "label": rf"$\beta={b:g}$"}
+        plots.means(right, layers, apart_SxL[:, shown], **look)
     right.set(xlabel="layer", ylabel=r"distance to collapse $1-\rho$", yscale="log")
     right.set_ylim(1e-5, 1.5)
     plots.name(right, r"$\sigma_V^2=\sigma_w^2=1$")
@@ -196,7 +225,7 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
 
 
 def _dots(axis, cosine_SxL: np.ndarray, **look) -> None:
-    """Means and standard deviations over networks, at no more than 13 of the layers."""
+    """Draws means and standard deviations over networks, at 13 layers or fewer."""
     layers = cosine_SxL.shape[1] - 1
     shown = np.unique(np.linspace(0, layers, min(layers, 12) + 1).astype(int))
     spread_L = cosine_SxL.std(0, ddof=1) if len(cosine_SxL) > 1 else np.zeros(layers + 1)

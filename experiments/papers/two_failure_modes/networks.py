@@ -1,4 +1,4 @@
-"""The random encoders that the figures of this paper measure, and their blocks."""
+"""Random encoders whose token cosines are measured, and their blocks."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from theory.signal import Block, encoder
 
 
 class Encoders(NamedTuple):
-    """The random networks of a figure: one for each seed."""
+    """The random networks of a figure, one per seed."""
 
     length: int
     width: int
@@ -18,7 +18,7 @@ class Encoders(NamedTuple):
     heads: int = 1
 
     def cosines(self, block: Block, layers: int) -> np.ndarray:
-        """(seeds, layers + 1) mean cosines, measured in float32 because that is faster."""
+        """Measures mean cosines of tokens before and after each layer, (S, L + 1), in float32."""
         keys = jax.vmap(jax.random.key)(np.arange(self.seed, self.seed + self.n_seeds))
         sizes = (layers, self.length, self.width, self.heads)
         signal = encoder.measure(keys, block, *sizes, dtype=np.float32)
@@ -26,11 +26,12 @@ class Encoders(NamedTuple):
 
 
 class Strengths(NamedTuple):
-    """The MLP's residual weight and the variances, which are the same in all blocks of a figure."""
+    """The MLP's residual weight and the variances that all blocks of a figure share."""
 
     alpha_mlp: float
     sigma2: float
     sigma_b2: float
 
     def block(self, beta, alpha_sa) -> Block:
+        """Returns a block with sigma_V^2 = sigma_w^2 = sigma2."""
         return Block(beta, alpha_sa, self.alpha_mlp, self.sigma2, self.sigma2, self.sigma_b2)

@@ -1,4 +1,7 @@
-"""One random attention head: its map, and the cosines and second moments of its output."""
+"""One random attention head: its map A_ts, and the cosines and second moments of its output.
+
+T is the number of tokens, N the width, G the head dimension.
+"""
 
 from functools import partial
 from typing import NamedTuple
@@ -10,12 +13,12 @@ import numpy as np
 from jaxformer.models.attention import attention_scores, attention_weights
 from jaxformer.models.layers import rms_normalise
 
-GROWN = 1e8  # a length at which the limit of all figures is still not reached
+LARGE_T = 1e8  # a length at which the exact theory still differs from the limit
 BERT = (0.02, 768, 64, 512)  # standard deviation of weights, width, head dimension, length
 
 
 class Heads(NamedTuple):
-    """The random heads of a figure: one for each seed."""
+    """The random heads of a figure, one per seed."""
 
     length: int
     width: int
@@ -27,20 +30,19 @@ class Heads(NamedTuple):
         return [jax.random.key(self.seed + i) for i in range(self.n_seeds)]
 
     def maps_and_outputs(self, beta, rho) -> list[tuple]:
-        """(A_TxT, out_TxN) of each head, for tokens with cosine rho."""
-        found = [_layer(key, beta, rho, self.length, self.width) for key in self.keys]
-        return [(np.asarray(A, float), np.asarray(out, float)) for A, out in found]
+        """Returns (A_TxT, out_TxN) of each head, for tokens with cosine rho."""
+        layers = [_layer(key, beta, rho, self.length, self.width) for key in self.keys]
+        return [(np.asarray(A, float), np.asarray(out, float)) for A, out in layers]
 
 
 @partial(jax.jit, static_argnames=("length", "width"))
 def _layer(key, beta, rho, length, width):
-    """A (T, T) of one head, and its output without the values' matrix (T, d); float32."""
-    shared_key, own_key, q_key, k_key = jax.random.split(key, 4)
+    """Returns A of one head, (T, T), and its output A x without a value matrix, (T, N)."""
+    shared_key, token_key, q_key, k_key = jax.random.split(key, 4)
     normal = partial(jax.random.normal, dtype=jnp.float32)
     beta, rho = jnp.asarray(beta, jnp.float32), jnp.asarray(rho, jnp.float32)
-    own_TxN = normal(own_key, (length, width))
-    x_TxN = jnp.sqrt(rho) * normal(shared_key, (1, width)) + jnp.sqrt(1 - rho) * own_TxN
-    x_TxN = rms_normalise(x_TxN)
+    shared_1xN, token_TxN = normal(shared_key, (1, width)), normal(token_key, (length, width))
+    x_TxN = rms_normalise(jnp.sqrt(rho) * shared_1xN + jnp.sqrt(1 - rho) * token_TxN)
     deviation = jnp.sqrt(beta * np.float32(np.log(length) ** 0.5) / width)
     q, k = ((x_TxN @ (deviation * normal(key, (width, width))))[:, None] for key in (q_key, k_key))
     A_TxT = attention_weights(attention_scores(q, k))[0]
@@ -48,14 +50,14 @@ def _layer(key, beta, rho, length, width):
 
 
 def mean_cosine(out_TxN: np.ndarray) -> float:
-    """Over all pairs of different tokens."""
+    """Returns the mean cosine over all pairs of different tokens."""
     T = len(out_TxN)
     out_TxN = out_TxN / np.linalg.norm(out_TxN, axis=1, keepdims=True)
     return float((np.sum(out_TxN.sum(0) ** 2) - T) / (T * (T - 1)))
 
 
 def second_moments(out_TxN: np.ndarray) -> tuple[float, float]:
-    """SA(q), SA(p): the mean of |out|^2 / d, and of the products of two tokens' outputs."""
+    """Returns SA(q) and SA(p): the means of |out_t|^2 / N and of out_s . out_t / N for s != t."""
     T, width = out_TxN.shape
     square = np.sum(out_TxN**2) / width
     pairs = np.sum(out_TxN.sum(0) ** 2) / width - square
@@ -63,7 +65,7 @@ def second_moments(out_TxN: np.ndarray) -> tuple[float, float]:
 
 
 def beta_of_bert(key) -> float:
-    """beta of one head of BERT as it is usually initialised: deviation of scores / sqrt(ln T)."""
+    """Returns beta of one head of BERT at its usual initialisation: std of scores / sqrt(ln T)."""
     std, width, d_head, length = BERT
     shapes = ((length, width), (width, d_head), (width, d_head))
     tokens, *weights = map(jax.random.normal, jax.random.split(key, 3), shapes)
@@ -72,7 +74,7 @@ def beta_of_bert(key) -> float:
 
 
 def overlap_of_rows(rng, beta: float, T: int, rows: int) -> tuple[float, float]:
-    """Mean and standard error of sum_s A_ts^2 over softmax rows of T independent scores."""
+    """Returns mean and standard error of sum_s A_ts^2 over softmax rows of independent scores."""
     values = []
     for _ in range(max(rows, 16)):
         scores = beta * np.log(T) ** 0.5 * rng.standard_normal(T)
@@ -82,4 +84,5 @@ def overlap_of_rows(rng, beta: float, T: int, rows: int) -> tuple[float, float]:
 
 
 def entropy(A_TxT: np.ndarray) -> float:
+    """Returns the mean entropy of the rows in nats."""
     return float(-np.sum(A_TxT * np.log(np.maximum(A_TxT, 1e-300)), -1).mean())

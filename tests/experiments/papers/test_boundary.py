@@ -1,9 +1,9 @@
-"""The rules about collapse and about rows reject what is known to be wrong."""
+"""The boundary of collapse, and the exponents and covariances of rows, reject wrong theories."""
 
 import numpy as np
 import pytest
 
-from experiments.papers.two_failure_modes import boundary, rows
+from experiments.papers.two_failure_modes import boundary, score_rows
 from theory import rem
 from theory.signal import Block, critical_alpha, propagate
 
@@ -25,11 +25,11 @@ def cosine_BxAxS():
     return np.array(ends)[..., None]
 
 
-def test_networks_are_on_their_side_of_the_right_line_only(cosine_BxAxS):
-    """The wrong lines: sigma_V = 1 of the paper's algebra, another depth, none at all."""
+def test_only_the_right_boundary_separates_collapsed_networks(cosine_BxAxS):
+    """Wrong boundaries: sigma_V = 1 of the paper's algebra, another depth, zero."""
 
-    def share(line):
-        return boundary.on_their_side(cosine_BxAxS, np.array(ALPHAS), line, EPSILON)[0]
+    def share(edge_B):
+        return boundary.on_their_side(cosine_BxAxS, np.array(ALPHAS), edge_B, EPSILON)[0]
 
     assert share(edge(0.2)) == 1.0
     for wrong in (edge(1.0), edge(0.2, layers=12), np.zeros(3)):
@@ -41,8 +41,8 @@ def test_the_crossing_is_alpha_c():
     cosine_AxS = np.array(
         [[float(propagate(0.0, block(0.2, 0.02, a), LAYERS, T)[-1])] for a in alpha_A]
     )
-    (found,) = boundary.crossings(alpha_A, cosine_AxS, EPSILON)
-    assert found == pytest.approx(edge(0.2)[0], abs=5e-3)
+    (crossing,) = boundary.crossings(alpha_A, cosine_AxS, EPSILON)
+    assert crossing == pytest.approx(edge(0.2)[0], abs=5e-3)
     assert boundary.crossings(alpha_A, np.ones_like(cosine_AxS), EPSILON) == [2.0]
 
 
@@ -50,12 +50,12 @@ def test_the_corrected_exponent_is_that_of_long_rows_and_the_printed_one_is_not(
     b = np.array([0.2, 0.4, 0.5])
     ends = [np.asarray(rem.self_overlap(b * 2**0.5, 0.0, T)) for T in (1e6, 1e8)]
     local = np.log(ends[1] / ends[0]) / np.log(1e2)
-    np.testing.assert_allclose(rows.corrected_exponent(b), local, atol=0.02)
+    np.testing.assert_allclose(score_rows.corrected_exponent(b), local, atol=0.02)
     assert (np.abs(-1 + b**2 - local) > 0.03).all()
 
 
 def test_covariances_of_scores_are_those_of_equation_10():
-    outcome = rows.measure_scores((0.5,), length=6, width=16, heads=2000, chunk=500, seed=0)
+    outcome = score_rows.measure_scores((0.5,), length=6, width=16, heads=2000, chunk=500, seed=0)
     for name, value in (("two", 1.0), ("one", 0.5), ("none", 0.25)):
-        seen = outcome.metrics[f"{name}_rho_0.5"]
-        assert abs(seen.mean - value) < 4 * seen.sem < 0.2
+        measured = outcome.metrics[f"{name}_rho_0.5"]
+        assert abs(measured.mean - value) < 4 * measured.sem < 0.2

@@ -54,7 +54,7 @@ def test_widths_keep_the_total_of_parameters():
             mlp = sum(
                 leaf.size for block in shapes.values() for leaf in jax.tree.leaves(block.get("mlp"))
             )
-            np.testing.assert_allclose(mlp / trained, allocation.share_of(multiplier))
+            np.testing.assert_allclose(mlp / trained, allocation.mlp_share(multiplier))
 
 
 def test_no_model_can_beat_the_chain():

@@ -8,7 +8,7 @@ import pytest
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN
 from experiments.ledger.statistics import Number, mean_of
 from experiments.papers import PAPERS
-from experiments.papers.associations import numbers
+from experiments.papers.associations import recall_summary
 from experiments.papers.attention_paths import resemblance as shared
 from jaxformer.tasks.task import Batch
 
@@ -243,24 +243,23 @@ def test_what_order_parameters_share_beyond_their_diagonal():
 
 
 def test_trivial_predictors_of_clean_data():
-    """Two tokens follow the trigger 0, one of them twice: who guesses among them is right half of
-    the time, whichever is asked for."""
+    """Two tokens follow the trigger 0, one of them twice: a guess has probability 1/2 for both."""
     inputs = np.array([[0, 1, 0, 2, 0, 1, 0]])
     batch = Batch(inputs, np.full((1, 7), 2), np.array([[0, 0, 0, 0, 0, 0, 1.0]]))
     task = type("Task", (), {"noise_token": 3, "vocab_size": 4})
-    assert numbers.trivial(task, batch) == {
+    assert recall_summary.trivial_predictors(task, batch) == {
         "p_correct_always_noise": 0.0,
         "p_correct_uniform": 0.25,
         "p_correct_guess_a_successor": 0.5,
     }
 
 
-def test_a_curve_that_still_rises_says_so():
+def test_late_changes_are_positive_for_a_rising_curve_and_zero_for_a_flat_one():
     steps = np.arange(0, 1001, 50)
     flat = np.full((len(steps), 2), 0.7)
     rising = np.linspace(0, 1, len(steps))[:, None] * np.ones((1, 2))
     curves = {"previous_token": rising, "p_correct": flat, "p_correct_without_f1": flat + 0.1}
-    found = numbers.late_changes(steps, curves, 0)
-    np.testing.assert_allclose(found["late_change/previous_token"], 0.25, atol=0.01)
-    np.testing.assert_allclose(found["late_change/p_correct_gain_without_f1"], 0, atol=1e-12)
-    assert numbers.late_changes(steps[:4], {n: c[:4] for n, c in curves.items()}, 0) == {}
+    changes = recall_summary.late_changes(steps, curves, 0)
+    np.testing.assert_allclose(changes["late_change/previous_token"], 0.25, atol=0.01)
+    np.testing.assert_allclose(changes["late_change/p_correct_gain_without_f1"], 0, atol=1e-12)
+    assert recall_summary.late_changes(steps[:4], {n: c[:4] for n, c in curves.items()}, 0) == {}

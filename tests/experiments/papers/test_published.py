@@ -1,4 +1,4 @@
-"""The paper's questions to published models, walked through on random tiny ones."""
+"""Measurements on published models, run on random tiny models."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from configs.associations import published as config
-from experiments.papers.associations import gsm8k, prompting, prompts, published
+from experiments.papers.associations import gsm8k, next_token, paper_prompts, published
 from experiments.run import main
 from jaxformer import surgery
 from jaxformer.core import paths
@@ -28,43 +28,48 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_prompts_are_those_of_the_paper():
-    words = published.open_model("tiny:gpt2", "", 0, "float32")[2]
-    number = {kind: len(prompting.asked(kind, 0, 0, words)) for kind in prompting.KINDS}
+    tokenizer = published.opened("tiny:gpt2", "", 0, "float32")[2]
+
+    def prompts_of(kind, seed=0):
+        return paper_prompts.prompts_of(kind, 0, seed, tokenizer)
+
+    number = {kind: len(prompts_of(kind)) for kind in paper_prompts.KINDS}
     assert number == dict(madrid=1, mary=1, facts=20, words=30, sentences=40, ioi=100)
-    lines = prompting.asked("sentences", 0, 0, words)
-    assert {one.prompt.split()[-1] for one in lines} <= {
-        one.prompt for one in prompting.asked("words", 0, 0, words)
-    }
-    stores = prompting.asked("ioi", 0, 0, words)
-    assert len({one.prompt for one in stores}) > 90 and stores != prompting.asked(
-        "ioi", 0, 1, words
-    )
-    first = 0
-    for one in stores:
-        assert one.prompt.count(one.wrong) == 2 and one.prompt.count(one.target) == 1
-        assert len(words.pieces(f" {one.target}")) == 1
-        first += one.prompt.startswith(f"When {one.target}")
-    assert 30 < first < 70
+    last_words = {prompt.text.split()[-1] for prompt in prompts_of("sentences")}
+    assert last_words <= {prompt.text for prompt in prompts_of("words")}
+    stores = prompts_of("ioi")
+    assert len({prompt.text for prompt in stores}) > 90 and stores != prompts_of("ioi", seed=1)
+    right_first = 0
+    for prompt in stores:
+        assert prompt.text.count(prompt.wrong) == 2 and prompt.text.count(prompt.target) == 1
+        assert len(tokenizer.pieces(f" {prompt.target}")) == 1
+        right_first += prompt.text.startswith(f"When {prompt.target}")
+    assert 30 < right_first < 70
 
 
-def test_the_154_revisions():
+def test_the_config_has_154_revisions():
     assert len(config.STEPS) == 154 and config.STEPS[:4] == (0, 1, 2, 4)
     assert set(config.FEW) <= set(config.STEPS)
 
 
-def test_numbers_by_hand_and_a_second_call_reads_them(monkeypatch):
+def next_probabilities(model, params, tokenizer, text):
+    logits = model.apply({"params": params}, np.array([tokenizer.encode(text)]))
+    return np.asarray(jax.nn.softmax(logits[0, -1]))
+
+
+def test_metrics_are_those_by_hand_and_are_read_from_the_cache_afterwards(monkeypatch):
     outcome = published.measure_published(**SETTINGS)
     with jax.enable_x64(False):
-        model, params, words = published.open_model("tiny:gpt_neox", "step1", 1, "float32")
-        asked = prompting.asked("ioi", 4, 0, words)
+        model, params, tokenizer = published.opened("tiny:gpt_neox", "step1", 1, "float32")
+        prompts = paper_prompts.prompts_of("ioi", 4, 0, tokenizer)
         cut = surgery.laser(params, "block_1/mlp/in", 0.2)
         for weights, suffix in ((params, ""), (cut, "/block_1/mlp/in@0.2")):
-            found = []
-            for one in asked:
-                logits = model.apply({"params": weights}, np.array([words.encode(one.prompt)]))
-                p = np.asarray(jax.nn.softmax(logits[0, -1]))
-                found.append([p[words.pieces(f" {w}")[0]] for w in (one.target, one.wrong, "the")])
-            right, wrong, the = np.mean(found, 0)
+            by_prompt = []
+            for prompt in prompts:
+                p = next_probabilities(model, weights, tokenizer, prompt.text)
+                words = (prompt.target, prompt.wrong, "the")
+                by_prompt.append([p[tokenizer.pieces(f" {word}")[0]] for word in words])
+            right, wrong, the = np.mean(by_prompt, 0)
             metrics = outcome.metrics
             assert metrics[f"p_target{suffix}"].mean == pytest.approx(right, rel=1e-3)
             assert metrics[f"p_wrong{suffix}"].mean == pytest.approx(wrong, rel=1e-3)
@@ -76,25 +81,25 @@ def test_numbers_by_hand_and_a_second_call_reads_them(monkeypatch):
     assert str(again.metrics) == str(metrics)
 
 
-def test_them_is_followed_where_the_paper_shows_it():
-    """After the prompt of Figure 17 and after no other; whole and cut."""
-    found = published.measure_published(**SETTINGS | dict(prompt="mary", revisions=("",)))
-    assert found.arrays["p_them"].shape == (1, 2) and found.metrics["p_them"].mean > 0
+def test_them_is_measured_after_the_prompt_of_figure_17_only():
+    outcome = published.measure_published(**SETTINGS | dict(prompt="mary", revisions=("",)))
+    metrics = outcome.metrics
+    assert outcome.arrays["p_them"].shape == (1, 2) and metrics["p_them"].mean > 0
     with jax.enable_x64(False):
-        model, params, words = published.open_model("tiny:gpt_neox", "", 0, "float32")
+        model, params, tokenizer = published.opened("tiny:gpt_neox", "", 0, "float32")
         cut = surgery.laser(params, "block_1/mlp/in", 0.2)
-        (asked,) = prompting.asked("mary", 0, 0, words)
-        logits = model.apply({"params": cut}, np.array([words.encode(asked.prompt)]))
-        p = np.asarray(jax.nn.softmax(logits[0, -1]))[words.pieces(" them")[0]]
+        (prompt,) = paper_prompts.prompts_of("mary", 0, 0, tokenizer)
+        probabilities = next_probabilities(model, cut, tokenizer, prompt.text)
+        p = probabilities[tokenizer.pieces(" them")[0]]
     cut_name = "block_1/mlp/in@0.2"
-    assert found.metrics[f"p_them/{cut_name}"].mean == pytest.approx(p, rel=1e-3)
-    gain = found.metrics[f"p_them_gain/{cut_name}"].mean
-    assert gain == pytest.approx(p - found.metrics["p_them"].mean, rel=1e-2)
-    published.draw_published(found.arrays, "mary", "block_1/mlp/in", (0.2,))
+    assert metrics[f"p_them/{cut_name}"].mean == pytest.approx(p, rel=1e-3)
+    gain = metrics[f"p_them_gain/{cut_name}"].mean
+    assert gain == pytest.approx(p - metrics["p_them"].mean, rel=1e-2)
+    published.draw_published(outcome.arrays, "mary", "block_1/mlp/in", (0.2,))
     assert "p_them" not in published.measure_published(**SETTINGS | dict(revisions=("",))).metrics
 
 
-def test_answers_of_gsm8k():
+def test_numbers_and_prompts_of_gsm8k():
     assert gsm8k.number("so 3 + 4 = 7. #### 1,234.5 and 8") == 1234.5
     assert gsm8k.number("it is 12 or -3") == -3
     assert gsm8k.number("none") is None
@@ -104,7 +109,7 @@ def test_answers_of_gsm8k():
     assert text == "Question: A?\nAnswer: 1 1\n\nQuestion: B?\nAnswer:"
 
 
-def test_a_question_is_a_line_whatever_signs_are_in_it(tmp_path):
+def test_a_question_may_contain_unicode_line_separators(tmp_path):
     rows = [{"question": "A\u2028B?", "answer": "#### 1"}, {"question": "Ä\x85?", "answer": "2"}]
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     (tmp_path / "test.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -114,27 +119,30 @@ def test_a_question_is_a_line_whatever_signs_are_in_it(tmp_path):
         gsm8k.read(str(tmp_path / "broken.jsonl"))
 
 
-def test_a_prompt_is_a_line_whatever_signs_are_in_it(tmp_path):
+def test_a_prompt_may_contain_unicode_line_separators(tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_bytes("Rome\u2028is in\tItaly\r\n\r\nParis\x0cis in\tFrance\n".encode())
-    assert prompts.pairs(file) == [("Rome\u2028is in", "Italy"), ("Paris\x0cis in", "France")]
+    assert next_token.read_prompts(file) == [
+        ("Rome\u2028is in", "Italy"),
+        ("Paris\x0cis in", "France"),
+    ]
 
 
-def test_an_answer_ends_where_the_model_ends_it(tmp_path):
-    """After the end of a text a base model goes on, and what it then says is no answer."""
+def test_decoding_stops_at_the_end_token_of_the_model(tmp_path):
+    """A base model continues after the end of a text; that continuation is no answer."""
     folder = tiny.save("gpt2", tmp_path, tiny.TEXTS)
     config = json.loads((folder / "config.json").read_text())
     for end in (0, [0], None):
         (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": end}))
-        words = text.Text(folder, 10_000)
-        ids = [*words.pieces(" Spain"), 0, *words.pieces(" Paris")]
-        assert words.decode(ids) == (" Spain" if end is not None else " Spain Paris")
+        tokenizer = text.Text(folder, 10_000)
+        ids = [*tokenizer.pieces(" Spain"), 0, *tokenizer.pieces(" Paris")]
+        assert tokenizer.decode(ids) == (" Spain" if end is not None else " Spain Paris")
     (folder / "generation_config.json").write_text('{"eos_token_id": 0}')
     assert text.Text(folder, 10_000).decode(ids) == " Spain"
 
 
-def test_what_is_known_of_a_folder_counts_while_its_files_are_the_same(tmp_path, monkeypatch):
-    folder = tiny.save("gpt_neox", tmp_path / "model", prompting.texts())
+def test_cached_numbers_of_a_folder_are_used_until_its_files_change(tmp_path, monkeypatch):
+    folder = tiny.save("gpt_neox", tmp_path / "model", paper_prompts.texts())
     calls = []
 
     def counted(*arguments):
@@ -144,29 +152,29 @@ def test_what_is_known_of_a_folder_counts_while_its_files_are_the_same(tmp_path,
 
     monkeypatch.setattr(published, "_measure_revision", counted)
     settings = SETTINGS | dict(source=str(folder), revisions=("",), fractions=())
-    for seed, seen in ((0, 1), (0, 1), (1, 2)):
+    for seed, number_of_calls in ((0, 1), (0, 1), (1, 2)):
         if seed:
-            tiny.save("gpt_neox", folder, prompting.texts(), seed=seed)
-        assert published.measure_published(**settings).metrics["p_the"].mean == seen
+            tiny.save("gpt_neox", folder, paper_prompts.texts(), seed=seed)
+        assert published.measure_published(**settings).metrics["p_the"].mean == number_of_calls
     assert len(calls) == 2
     assert published.files_of("tiny:gpt2", "") == published.files_of("no/folder", "") == ""
 
 
 @pytest.mark.slow  # test_pretrained has the same of the cache and the padding alone
-def test_a_batch_of_questions_says_what_each_says_alone():
-    model, params, words = published.open_model("tiny:phi3", "", 0, "float32")
+def test_answers_of_a_batch_are_those_of_single_questions():
+    model, params, tokenizer = published.opened("tiny:phi3", "", 0, "float32")
     texts = ["Madrid is located in", "The city of Mumbai is in the"]
-    both = gsm8k.answers(model, params, words, texts, 5, 3)
-    for asked, said in zip(texts, both):
-        ids = words.encode(asked)
+    both = gsm8k.answers(model, params, tokenizer, texts, 5, 3)
+    for question, answer in zip(texts, both):
+        ids = tokenizer.encode(question)
         for _ in range(5):
-            logits = prompts._program(model)(params, np.array([ids]), np.array([[len(ids) - 1]]))
+            logits = next_token._program(model)(params, np.array([ids]), np.array([[len(ids) - 1]]))
             ids.append(int(logits[0].argmax()))
-        assert said == words.decode(ids[-5:]).split("Question:")[0]
+        assert answer == tokenizer.decode(ids[-5:]).split("Question:")[0]
 
 
 @pytest.mark.slow  # a whole run of the command, twice
-def test_gsm8k_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+def test_a_stopped_run_of_gsm8k_resumes(tmp_path, monkeypatch, capsys):
     words = ["--config=configs/associations/gsm8k.py:model=phi3,scale=tiny"]
     words += ["--config.figure.questions=2", f"--workdir={tmp_path / 'run'}"]
     answers, calls = gsm8k.answers, []
@@ -189,8 +197,8 @@ def test_gsm8k_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
         gsm8k.read(str(tmp_path / "bad"))
 
 
-def test_models_from_a_shelf(tmp_path, monkeypatch):
-    """Named as on the hub, a revision behind an @; without a network."""
+def test_models_are_read_from_the_folder_in_jaxformer_models(tmp_path, monkeypatch):
+    """Folders are named as on the hub, with @REVISION; no network is used."""
     tiny.save("gpt_neox", tmp_path / "Eleuther/tiny@step1", tiny.TEXTS)
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path))
     assert published.open_model("Eleuther/tiny", "step1", 0, "float32")[0].spec.family == "gpt_neox"
@@ -198,32 +206,30 @@ def test_models_from_a_shelf(tmp_path, monkeypatch):
         published.open_model("Eleuther/tiny", "step2", 0, "float32")
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("source", "tiny:gpt5", "unknown kind of tiny model"),
-        ("source", "../x", "no name of a model"),
-        ("matrix", "block_9/mlp/in", "matches no path"),
-        ("matrix", "final_norm", "needs a matrix"),
-        ("dtype", "float3", "unknown dtype"),
-        ("fraction", 1.5, "must be in"),
-    ],
+WRONG_SETTINGS = (
+    ("source", "tiny:gpt5", "unknown kind of tiny model"),
+    ("source", "../x", "no name of a model"),
+    ("matrix", "block_9/mlp/in", "matches no path"),
+    ("matrix", "final_norm", "needs a matrix"),
+    ("dtype", "float3", "unknown dtype"),
+    ("fraction", 1.5, "must be in"),
 )
-def test_a_dry_run_refuses_what_a_run_would(field, value, said):
-    asked = {"source": "tiny:gpt2", "matrix": "block_1/mlp/in", "dtype": "float32", "fraction": 0.1}
+
+
+def test_a_dry_run_refuses_what_a_run_refuses():
+    right = {"source": "tiny:gpt2", "matrix": "block_1/mlp/in", "dtype": "float32", "fraction": 0.1}
     files = {"train": "", "test": "", "shots": 1}
-    gsm8k.check_gsm8k(**asked, **files)
-    with pytest.raises(UserError, match=said):
-        gsm8k.check_gsm8k(**asked | files | {field: value})
-    rest = {name: part for name, part in (asked | {field: value}).items() if name != "fraction"}
-    fractions = [value if field == "fraction" else 0.1]
-    with pytest.raises(UserError, match=said):
-        published.check_published(**rest, prompt="madrid", fractions=fractions)
+    gsm8k.check_gsm8k(**right, **files)
+    for field, value, message in WRONG_SETTINGS:
+        settings = right | {field: value}
+        with pytest.raises(UserError, match=message):
+            gsm8k.check_gsm8k(**settings, **files)
+        fractions = [settings.pop("fraction")]
+        with pytest.raises(UserError, match=message):
+            published.check_published(**settings, prompt="madrid", fractions=fractions)
 
 
-def test_the_folder_of_a_model_is_asked_for_its_matrices(tmp_path):
-    from jaxformer.models.pretrained import tiny
-
+def test_the_matrices_of_a_local_folder_are_checked(tmp_path):
     tiny.save("gpt_neox", tmp_path, tiny.TEXTS)
     published.check_matrix(str(tmp_path), "block_0/mlp/in")
     with pytest.raises(UserError, match="matches no path"):
@@ -235,9 +241,9 @@ def test_a_network_without_finite_logits_fails_and_its_row_is_null(monkeypatch):
     opened = published.open_model
 
     def broken(source, revision, number, dtype):
-        model, params, words = opened(source, revision, number, dtype)
+        model, params, tokenizer = opened(source, revision, number, dtype)
         bias = {"block_1/mlp/in/bias": np.full(40, np.nan, np.float32)}
-        return model, paths.replace(params, bias) if number == 0 else params, words
+        return model, paths.replace(params, bias) if number == 0 else params, tokenizer
 
     monkeypatch.setattr(published, "open_model", broken)
     for _ in ("measured", "read from the cache"):
@@ -251,7 +257,7 @@ def test_a_network_without_finite_logits_fails_and_its_row_is_null(monkeypatch):
 
 
 def test_answers_of_a_network_without_finite_logits_are_refused():
-    model, params, words = published.open_model("tiny:phi3", "", 0, "float32")
+    model, params, tokenizer = published.opened("tiny:phi3", "", 0, "float32")
     weights = paths.replace(params, {"final_norm/scale": np.full(16, np.nan, np.float32)})
     with pytest.raises(NotFiniteError, match="expected finite logits"):
-        gsm8k.answers(model, weights, words, ["Madrid is located in"], 3, 1)
+        gsm8k.answers(model, weights, tokenizer, ["Madrid is located in"], 3, 1)

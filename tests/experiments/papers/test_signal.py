@@ -23,18 +23,18 @@ MASKED = (
 )
 
 
-def test_a_figure_holds_theory_measurement_and_the_limit(tmp_path, monkeypatch):
+def test_a_figure_records_measurement_theory_and_limit(tmp_path, monkeypatch):
     config = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
-    words = [config, "--config.n_seeds=6"]
-    drawing.measured_then_drawn(words, tmp_path / "run", monkeypatch)
+    options = [config, "--config.n_seeds=6"]
+    drawing.measured_then_drawn(options, tmp_path / "run", monkeypatch)
     result = json.loads((tmp_path / "run/result.json").read_text())
     weights = np.load(tmp_path / "run/arrays.npz")["weights_beta_1.8"]
     np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
     for beta, limit in ((0.1, 0.995), (1.8, 0.0)):
         name = f"entropy_fraction_beta_{beta:g}"
-        seen, theory = result["metrics"][name], result["baselines"][f"exact_{name}"]
+        measured, theory = result["metrics"][name], result["baselines"][f"exact_{name}"]
         # d = 64 is narrow: 4 standard errors and a finite-width error of at most 0.02.
-        assert abs(seen["mean"] - theory) < 4 * seen["sem"] + 0.02 and seen["n"] == 6
+        assert abs(measured["mean"] - theory) < 4 * measured["sem"] + 0.02 and measured["n"] == 6
         assert result["baselines"][f"limit_{name}"] == pytest.approx(limit)
 
 
@@ -45,7 +45,7 @@ def test_masked_text_trains_and_logs_the_entropy_of_attention(tmp_path):
     assert [row["step"] for row in rows] == [*range(1, 31)]
     entropy = np.array([row["attention_entropy"] for row in rows])
     assert entropy.shape == (30, 2) and ((entropy > 0) & (entropy < 1)).all()
-    # At step 0 it is the theory's; tokens that repeat give rho > 0, hence a little more.
+    # At step 0 the entropy is that of theory; repeated tokens have rho > 0, which raises it.
     low, high = (float(predicted_entropy(4.0, rho, 16)) / np.log(16) for rho in (0.0, 0.5))
     assert low - 0.03 < entropy[0].mean() < high
     result = json.loads((tmp_path / "run/result.json").read_text())
@@ -55,25 +55,25 @@ def test_masked_text_trains_and_logs_the_entropy_of_attention(tmp_path):
     assert 1.5 < result["baselines"]["bigram_loss"] < result["baselines"]["unigram_loss"]
 
 
-@pytest.mark.parametrize(
-    "word, message",
-    [
-        ("--config.train.probes=('attention_entrpy',)", "Did you mean 'attention_entropy'"),
-        ("--config.model.betta=1", "Did you mean 'model.beta'"),
-        ("--config.model.beta=-1", "beta must be finite and at least 0, got -1.0"),
-        ("--config.model.heads=3", "3 heads do not divide the width 32"),
-        ("--config.task.text=nowhere.txt", "cannot read the text 'nowhere.txt': No such file"),
-        ("--config.task.masking=brt", "Did you mean 'bert'"),
-    ],
-)
-def test_a_mistake_is_one_line(word, message, tmp_path, capsys, monkeypatch):
+WRONG_OVERRIDES = {
+    "train.probes=('attention_entrpy',)": "Did you mean 'attention_entropy'",
+    "model.betta=1": "Did you mean 'model.beta'",
+    "model.beta=-1": "beta must be finite and at least 0, got -1.0",
+    "model.heads=3": "3 heads do not divide the width 32",
+    "task.text=nowhere.txt": "cannot read the text 'nowhere.txt': No such file",
+    "task.masking=brt": "Did you mean 'bert'",
+}
+
+
+def test_a_wrong_override_is_reported_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main([*MASKED, word]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+    for override, message in WRONG_OVERRIDES.items():
+        assert main([*MASKED, f"--config.{override}"]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1 and message in error, override
 
 
-def test_the_probe_is_the_entropy_over_ln_t():
+def test_the_probe_is_the_entropy_over_ln_T():
     one_of_two = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])
     value = full_attention_entropy([one_of_two, np.full((4, 4), 0.25)])
     np.testing.assert_allclose(value, (0.25 + 1) / 2, rtol=1e-6)

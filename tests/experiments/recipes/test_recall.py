@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from experiments.papers.associations import numbers, plots, probes
-from experiments.papers.associations.probing import Probing
+from experiments.papers.associations import recall_figures, recall_probes, recall_summary
+from experiments.papers.associations.recall_callback import RecallCallback
 from experiments.run import main
 from jaxformer import surgery
 from jaxformer.core.errors import UserError
@@ -91,7 +91,7 @@ def test_memories_are_scored_as_what_they_store():
         "previous_token": jnp.eye(T, k=-1) + 9 * jnp.eye(T, k=1),  # the future does not count
         "induction": jnp.zeros((N, N)).at[q, q].set(3.0).at[1, 1].set(1.0),
     }
-    scores = {n: float(v) for n, v in probes.memory_scores(maps, task).items()}
+    scores = {n: float(v) for n, v in recall_probes.memory_scores(maps, task).items()}
     assert scores["recall_values"] == pytest.approx(3 / 4)
     assert scores["recall_noise"] == pytest.approx(4 / 5)
     assert scores["recall_previous"] == 1
@@ -101,8 +101,8 @@ def test_memories_are_scored_as_what_they_store():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_the_maps_are_those_of_a_member_that_the_means_are_over():
-    """Of the first that was kept; the one before it diverged."""
+def test_maps_show_the_first_averaged_member():
+    """The member before it diverged."""
     task, draws = Recall(n_symbols=4, context=6), iter(jax.random.split(jax.random.key(0), 9))
 
     def kernel():
@@ -112,25 +112,25 @@ def test_the_maps_are_those_of_a_member_that_the_means_are_over():
     blocks = {f"block_{i}": {"attn": {"key": kernel(), "value": kernel()}} for i in range(2)}
     params = blocks | {"embed": {"embedding": kernel()["kernel"]}, "unembed": kernel()}
     model = SimpleNamespace(spec=SimpleNamespace(feed_forward=("none", "none")))
-    probing = SimpleNamespace(setup=SimpleNamespace(model=model, task=task))
+    callback = SimpleNamespace(setup=SimpleNamespace(model=model, task=task))
     members = [{"diverged_at": at, "chosen": True, "learning_rate": 1.0} for at in (3, None)]
-    (shown,) = numbers.kept(members)
-    maps, scores = Probing._memories(probing, (params, {}), shown)
-    assert all(np.isfinite(found).all() for found in maps.values())
+    (member,) = recall_summary.averaged_members(members)
+    maps, scores = RecallCallback._memories(callback, (params, {}), member)
+    assert all(np.isfinite(heat_map).all() for heat_map in maps.values())
     assert all(score.shape == (2,) for score in scores.values())
-    arrays = {f"memories/{name}": np.asarray(found) for name, found in maps.items()}
-    for held, words in (({"memories/seed": np.array(7)}, "seed 7"), ({}, "the first seed")):
-        figure = plots.memories(task, arrays | held)
+    arrays = {f"memories/{name}": np.asarray(heat_map) for name, heat_map in maps.items()}
+    for seed, caption in (({"memories/seed": np.array(7)}, "seed 7"), ({}, "the first seed")):
+        figure = recall_figures.memories(task, arrays | seed)
         texts = [text.get_text() for text in figure.findobj(Text)]
-        assert any(f"One network ({words})" in text for text in texts), texts
+        assert any(f"One network ({caption})" in text for text in texts), texts
 
 
 def test_the_last_of_ten_layers_is_the_tenth():
     """By number, and not as words are sorted."""
     curves = {f"p_noise{e}": 0 for e in ("", "_without_f9", "_without_f10", "_at_0.5")}
-    assert [*plots._versions(curves)] == ["", "_without_f10", "_without_f9", "_at_0.5"]
+    assert [*recall_figures._versions(curves)] == ["", "_without_f10", "_without_f9", "_at_0.5"]
     curves["p_noise_without_f1"] = 0
-    assert [*plots._versions(curves)] == ["", "_without_f10", "_at_0.5"]
+    assert [*recall_figures._versions(curves)] == ["", "_without_f10", "_at_0.5"]
 
 
 def test_the_sequence_shown_has_both_noise_and_another_ybar_than_the_trigger():
@@ -147,9 +147,9 @@ def test_the_sequence_shown_has_both_noise_and_another_ybar_than_the_trigger():
     )
     here = inputs == q
     weights = (here & (jnp.cumsum(here, 1) >= 2)) * 1.0
-    shown = probes.shown(task, Batch(inputs, inputs, weights))
-    assert shown.tokens_T.tolist() == inputs[2].tolist() and shown.query == 4
-    target, noise = probes.followers(task, inputs)
+    shown = recall_probes.query_to_show(task, Batch(inputs, inputs, weights))
+    assert shown.tokens_T.tolist() == inputs[2].tolist() and shown.position == 4
+    target, noise = recall_probes.followers(task, inputs)
     assert target[2].tolist() == [False, False, False, True, False, True]
     assert noise[2].tolist() == [False, True, False, False, False, False]
 

@@ -1,4 +1,7 @@
-"""The probes of a recall run along its training, and what is found at its end."""
+"""The callback that probes recall models during training, and the result of the finished run.
+
+M is the axis of members, T that of tokens.
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -8,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.papers.associations import numbers, probes
+from experiments.papers.associations import recall_probes, recall_summary
 from jaxformer import surgery
 from jaxformer.core.partition import Partition
 from jaxformer.tasks.source import Data, Source
@@ -20,28 +23,30 @@ from jaxformer.training.session import Session
 from jaxformer.training.setup import Setup
 
 
-def clean(source: Data) -> Source:
-    """The same data without noise."""
+def without_noise(source: Data) -> Source:
+    """Returns the same data with alpha = 0."""
     assert isinstance(source, Source)
     return dataclasses.replace(source, task=dataclasses.replace(source.task, alpha=0.0))
 
 
-class Probing(Callback):
-    """Measures every member on clean and on noisy data at `steps`; its rows are the record."""
+class RecallCallback(Callback):
+    """Measures every member on clean and on noisy data at `steps`, and appends rows of probes."""
+
+    at_start = True
 
     def __init__(self, setup: Setup, settings: Any, steps: Sequence[int]):
         self.setup, self.settings, self.steps = setup, settings, steps
         self.noisy = jax.device_get(setup.data.heldout().test)
-        self.clean = clean(setup.data).heldout().test
-        self.probes = probes.make_probes(
+        self.clean = without_noise(setup.data).heldout().test
+        self.probes = recall_probes.make_probes(
             setup.model, setup.task, settings.truncate[-1], settings.followed
         )
-        self.shown = probes.shown(setup.task, self.noisy)
-        self.ends = {settings.pretrain_steps, steps[-1]}
+        self.query = recall_probes.query_to_show(setup.task, self.noisy)
+        self.phase_ends = {settings.pretrain_steps, steps[-1]}
         self.measure = _every_member(self.probes)
-        self.look = _every_member(lambda p: probes.attention_row(setup.model, p, self.shown))
-
-    at_start = True
+        self.measure_attention = _every_member(
+            lambda params: recall_probes.attention_row(setup.model, params, self.query)
+        )
 
     def on_start(self, session: Session) -> None:
         self.session = session
@@ -54,14 +59,14 @@ class Probing(Callback):
         values = self.measure(halves, self.clean, self.noisy)
         probed = {name: np.asarray(value).tolist() for name, value in values.items()}
         self.session.workdir.append([{"step": step, "probes": probed}])
-        if step in self.ends:
-            row_MxT = self.look(halves)
+        if step in self.phase_ends:
+            row_MxT = self.measure_attention(halves)
             self.session.workdir.append([{"step": step, "attention": np.asarray(row_MxT).tolist()}])
         correct, noise = (max(probed[name]) for name in ("p_correct", "p_noise"))
         self.session.note = f"p(correct) {correct:.2f}  p(noise) {noise:.2f}"
 
-    def findings(self, trained: Trained) -> tuple[Result, dict[str, Any]]:
-        """The result, and the arrays that the figures show."""
+    def result_and_arrays(self, trained: Trained) -> tuple[Result, dict[str, Any]]:
+        """Returns the run's result with its numbers, and the arrays of its figures."""
         result, rows = trained.result(), trained.session.workdir.rows()
         probed = {row["step"]: row["probes"] for row in rows if "probes" in row}
         steps = np.array(sorted(probed))
@@ -69,44 +74,45 @@ class Probing(Callback):
         curves = {name: np.array([probed[s][name] for s in steps], float) for name in names}
         halves = (trained.state.trainable, trained.state.frozen)
         cuts = {pattern: self._truncate(halves, pattern) for pattern in self.settings.truncate}
-        kept = numbers.kept(result.members)
-        maps, scores = self._memories(halves, kept[0])
-        values = numbers.along(steps, curves, self.settings)
-        values |= numbers.of_cuts(cuts, self.settings.fractions)
+        averaged = recall_summary.averaged_members(result.members)
+        maps, scores = self._memories(halves, averaged[0])
+        values = recall_summary.summary_of_training(steps, curves, self.settings)
+        values |= recall_summary.summary_of_cuts(cuts, self.settings.fractions)
         values |= {name: np.asarray(score) for name, score in scores.items()}
-        trivial = numbers.trivial(self.setup.task, jax.device_get(self.clean))
+        trivial = recall_summary.trivial_predictors(self.setup.task, jax.device_get(self.clean))
         result = dataclasses.replace(result, baselines={**result.baselines, **trivial})
-        arrays = {"steps": steps, "kept": np.array(kept)}
+        arrays = {"steps": steps, "kept": np.array(averaged)}
         arrays |= {f"probes/{name}": curve for name, curve in curves.items()}
         arrays |= {
-            f"truncated/{pattern}/{name}": np.asarray(found)
+            f"truncated/{pattern}/{name}": np.asarray(value)
             for pattern, cut in cuts.items()
-            for name, found in cut.items()
+            for name, value in cut.items()
         }
-        arrays |= {f"memories/{name}": np.asarray(found) for name, found in maps.items()}
-        arrays["memories/seed"] = np.array(result.members[kept[0]]["seed"])
-        return _with_numbers(result, values, kept), arrays | self._looks(rows)
+        arrays |= {f"memories/{name}": np.asarray(heat_map) for name, heat_map in maps.items()}
+        arrays["memories/seed"] = np.array(result.members[averaged[0]]["seed"])
+        return _with_numbers(result, values, averaged), arrays | self._attention_arrays(rows)
 
-    def _looks(self, rows) -> dict[str, np.ndarray]:
-        looks = [row for row in rows if "attention" in row]
-        target, noise = probes.followers(self.setup.task, self.shown.tokens_T[None])
+    def _attention_arrays(self, rows) -> dict[str, np.ndarray]:
+        rows = [row for row in rows if "attention" in row]
+        answer, noise = recall_probes.followers(self.setup.task, self.query.tokens_T[None])
         return {
-            "attention/steps": np.array([row["step"] for row in looks]),
-            "attention/weights": np.array([row["attention"] for row in looks], float),
-            "attention/tokens": self.shown.tokens_T,
-            "attention/query": np.array(self.shown.query),
-            "attention/follows": np.array(target[0]) + 2 * np.array(noise[0]),
+            "attention/steps": np.array([row["step"] for row in rows]),
+            "attention/weights": np.array([row["attention"] for row in rows], float),
+            "attention/tokens": self.query.tokens_T,
+            "attention/query": np.array(self.query.position),
+            "attention/follows": np.array(answer[0]) + 2 * np.array(noise[0]),
         }
 
-    def _memories(self, halves, shown: int):
-        """The maps of one member, the scores of all."""
+    def _memories(self, halves, member: int):
+        """Returns the maps of one member, and the scores of all members."""
         model, task = self.setup.model, self.setup.task
-        one = Partition.merge(*jax.tree.map(lambda x: x[shown], halves))
+        params = Partition.merge(*jax.tree.map(lambda x: x[member], halves))
 
         def scores(params):
-            return probes.memory_scores(probes.memories(model, params), task)
+            return recall_probes.memory_scores(recall_probes.memories(model, params), task)
 
-        return jax.jit(partial(probes.memories, model))(one), _every_member(scores)(halves)
+        maps = jax.jit(partial(recall_probes.memories, model))(params)
+        return maps, _every_member(scores)(halves)
 
     def _truncate(self, halves, pattern: str):
         def cuts(params, *sets):
@@ -117,7 +123,7 @@ class Probing(Callback):
 
 
 def _every_member(function: Callable) -> Callable:
-    """(halves, *sets) -> function(params, *sets) of each member, one after the other."""
+    """Returns mapped(halves, *sets): function(params, *sets) of each member, in sequence."""
 
     @jax.jit
     def mapped(halves, *sets):
@@ -126,20 +132,20 @@ def _every_member(function: Callable) -> Callable:
     return mapped
 
 
-def _with_numbers(result: Result, values: dict[str, np.ndarray], kept: list[int]) -> Result:
-    """The result with a number for each member, and their means over the kept ones."""
+def _with_numbers(result: Result, values: dict[str, np.ndarray], averaged: list[int]) -> Result:
+    """Returns the result with each member's numbers, and their means over the averaged members."""
     metrics = {
-        name: over_seeds(np.array([m["metrics"][name].mean for m in result.members])[kept])
-        for name in result.metrics  # of the noisy test set
+        name: over_seeds(np.array([m["metrics"][name].mean for m in result.members])[averaged])
+        for name in result.metrics  # on the noisy test set
     }
     members = []
     for i, member in enumerate(result.members):
-        own = {name: over_seeds([value[i]]) for name, value in values.items()}
-        members.append(dict(member, metrics=member["metrics"] | own))
+        numbers = {name: over_seeds([value[i]]) for name, value in values.items()}
+        members.append(dict(member, metrics=member["metrics"] | numbers))
         if member["diverged_at"] is not None:
             print(
                 f"seed {member['seed']} at rate {member['learning_rate']:g} diverged at step "
                 f"{member['diverged_at']}; it is recorded and in no mean."
             )
-    metrics |= {name: over_seeds(value[kept]) for name, value in values.items()}
+    metrics |= {name: over_seeds(value[averaged]) for name, value in values.items()}
     return dataclasses.replace(result, members=members, metrics=metrics)

@@ -6,7 +6,7 @@
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.associations.numbers import LAST
+from experiments.papers.associations.recall_summary import LAST_PROBES
 
 BLUE, RED, *_, BLACK = plots.COLOURS
 ROLES = (
@@ -20,68 +20,78 @@ TITLES = {
     "values": "the last layer copies:\n$U_j^T W_O W_V E_i$",
     "feed_forward": "the last feed-forward layer F stores:\n$U_j^T F(E_i)$",
 }
-AXES = {  # what stands in the rows and in the columns
+AXES = {  # labels of rows and columns
     "previous_token": ("position", "position"),
     "induction": ("token", "token"),
-    "values": ("token that is read", "token that is written"),
-    "feed_forward": ("token that is read", "token that is written"),
+    "values": ("input token", "output token"),
+    "feed_forward": ("input token", "output token"),
 }
 
 
-def training(settings, alpha: float, arrays, found: str = "", more: str = ""):
-    """Figures 3, 8, 10 to 13, 19 and 20: answers, margin and attention along training, and cuts.
+def training(settings, alpha: float, arrays, title: str = "", caption: str = ""):
+    """Draws probabilities, margin and attention during training, and the effect of cuts.
 
-    `found` stands above in place of what the curves end at, `more` is what else to beware of.
+    Figures 3, 8, 10 to 13, 19 and 20.
+
+    Args:
+      settings: config.recall.
+      alpha: The share of noise in training.
+      arrays: The arrays of the run.
+      title: Replaces the sentence about the end of the curves.
+      caption: A sentence that is added to the caption.
     """
     figure, axes = plots.grid(2, 3, (plots.PAGE, 4.1))
     curves = {n.removeprefix("probes/"): v for n, v in arrays.items() if n.startswith("probes/")}
-    steps, kept = arrays["steps"], arrays["kept"]
+    steps, averaged = arrays["steps"], arrays["kept"]
     panels = (("p_correct", "p(answer)"), ("p_noise", "p(noise)"), ("loss", "loss (nats)"))
-    styles = _versions(curves)
+    versions = _versions(curves)
     for axis, (name, label) in zip(axes[0], panels, strict=True):
-        for (ending, who), colour in zip(styles.items(), plots.cycle(len(styles)), strict=True):
-            _line(axis, steps, curves[name + ending][:, kept], colour, who)
+        for (ending, version), colour in zip(versions.items(), plots.cycle(len(versions))):
+            _line(axis, steps, curves[name + ending][:, averaged], colour, version)
         scale = {"yscale": "log"} if name == "loss" else {"ylim": (-0.02, 1.02)}
         axis.set(xlabel="training step", ylabel=f"{label} on clean data", **scale)
     margin, attention, cut = axes[1]
     if "margin_f2" in curves:
-        _line(margin, steps, curves["margin_f2"][:, kept], BLACK, "")
+        _line(margin, steps, curves["margin_f2"][:, averaged], BLACK, "")
         margin.axhline(0, color="0.5", lw=0.8)
         margin.set(xlabel="training step", ylabel="logit of noise over answer")
-        plots.name(margin, "what the last feed-forward layer adds for the trigger q alone")
+        plots.name(margin, "output of the last feed-forward layer for the trigger q alone")
     else:
         margin.axis("off")
-    for name, colour, who in (
+    for name, colour, label in (
         ("attention_target", BLUE, "last layer: on the answer"),
         ("attention_noise", RED, "last layer: on the noise"),
         ("attention_previous", "0.5", "block_0: one token back"),
         ("previous_token", "black", "block_0: share of keys that match"),
     ):
         if name in curves:
-            _line(attention, steps, curves[name][:, kept], colour, who)
+            _line(attention, steps, curves[name][:, averaged], colour, label)
     attention.set(xlabel="training step", ylabel="attention, or share", ylim=(-0.02, 1.02))
     plots.name(attention)
     _cuts(cut, settings.truncate, settings.fractions, arrays)
     if begin := settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
             axis.axvline(begin, color="0.5", lw=0.8, ls=":")
-    which = (
-        "A line is one seed"
-        if kept.size == 1
-        else (f"Lines: means of {kept.size} seeds; bands: from the lowest to the highest")
-    )
-    beware = f"{which}; bars: standard errors." if kept.size > 1 else f"{which}."
+    lines = "A line is one seed."
+    if averaged.size > 1:
+        lines = (
+            f"Lines: means of {averaged.size} seeds; bands: from the lowest to the highest; bars: "
+            "standard errors."
+        )
     if begin:
-        beware += f" Clean data until step {begin} (dotted), then noise."
-    found = found or _finding(alpha, curves, kept, styles)
-    plots.headed(figure, found, f"{beware} {more}".strip(), axes[0, 0])
+        lines += f" Clean data until step {begin} (dotted), then noise."
+    title = title or _ends(alpha, curves, averaged, versions)
+    plots.headed(figure, title, f"{lines} {caption}".strip(), axes[0, 0])
     return figure
 
 
 def layers(arrays):
-    """Answer and noise at the end: the model whole, without its first, without its last F.
+    """Draws the probabilities of answer and noise after training, with and without F layers.
 
-    None for a model without feed-forward layers.
+    The versions are the full model, that without its first and that without its last F.
+
+    Returns:
+      The figure, or None for a model without feed-forward layers.
     """
     prefix = "probes/p_noise_without_f"
     cut = sorted(int(n.removeprefix(prefix)) for n in arrays if n.startswith(prefix))
@@ -101,65 +111,65 @@ def layers(arrays):
     axes[0].set_xticks(range(len(versions)), [*versions])
     axes[0].set(ylabel="probability", ylim=(0, 1.02))
     whole, *_, cut_off = answer.mean(0)
-    found = f"Without the last feed-forward layer the right token has {cut_off:.2f}, "
-    found += f"not {whole:.2f}"
+    title = (
+        f"Without the last feed-forward layer the right token has {cut_off:.2f}, not {whole:.2f}"
+    )
     n = len(answer)
     seeds = f"Means of {n} seeds with standard errors." if n > 1 else "One seed."
-    plots.headed(figure, found, seeds, axes[0])
+    plots.headed(figure, title, seeds, axes[0])
     return figure
 
 
 def _end(arrays, name: str) -> np.ndarray:
-    """(members,): the mean of the last probes."""
-    return arrays[f"probes/{name}"][-LAST:, arrays["kept"]].mean(0)
+    """Returns the mean of the last probes of each averaged member, (M,)."""
+    return arrays[f"probes/{name}"][-LAST_PROBES:, arrays["kept"]].mean(0)
 
 
 def _cuts(axis, patterns, fractions, arrays) -> None:
-    """Both probabilities at the end, with the matrices of each pattern cut."""
-    places = range(len(fractions))
+    """Draws both probabilities after training against the kept share of the matrices' rank."""
+    ticks = range(len(fractions))
     for pattern, marker in zip(patterns, "osv^Dx*", strict=False):
-        for name, colour, what in (("p_correct", BLUE, "answer"), ("p_noise", RED, "noise")):
+        for name, colour, token in (("p_correct", BLUE, "answer"), ("p_noise", RED, "noise")):
             values_MxF = arrays[f"truncated/{pattern}/{name}"][arrays["kept"]]
-            label = f"{what}, {pattern}" if len(patterns) > 1 else what
-            plots.means(axis, places, values_MxF, marker=marker, color=colour, label=label)
-    axis.set_xticks(places, [f"{f:g}" for f in fractions])
-    axis.set(xlabel="share of the rank that is kept", ylabel="probability, at the end")
+            label = f"{token}, {pattern}" if len(patterns) > 1 else token
+            plots.means(axis, ticks, values_MxF, marker=marker, color=colour, label=label)
+    axis.set_xticks(ticks, [f"{f:g}" for f in fractions])
+    axis.set(xlabel="share of the rank that is kept", ylabel="probability after training")
     axis.set_ylim(-0.02, 1.02)
     plots.name(axis, f"cut: {patterns[0]}" if len(patterns) == 1 else "cut:", columns=1)
 
 
 def attention(settings, arrays):
-    """Figure 4: what the last layer's last trigger looks at in one noisy sequence."""
+    """Draws Figure 4: attention from the last trigger of one noisy sequence, in the last layer."""
     ends = [step for step in arrays["attention/steps"] if step]
     weights = arrays["attention/weights"][[*arrays["attention/steps"]].index(ends[0]) :]
     figure, axes = plots.grid(len(ends), 1, (plots.PAGE, 1.6 * len(ends)), sharex=True, sharey=True)
     follows_T, query = arrays["attention/follows"], int(arrays["attention/query"])
-    follows_T = np.where(np.arange(len(follows_T)) <= query, follows_T, 0)
-    words = []
+    visible_T = np.arange(len(follows_T)) <= query
+    follows_T = np.where(visible_T, follows_T, 0)
     for axis, step, row_MxT in zip(axes[:, 0], ends, weights, strict=True):
         row_T = row_MxT[arrays["kept"]].mean(0)
         for role, (label, colour) in enumerate(ROLES):
-            places = np.flatnonzero((follows_T == role) & (np.arange(len(row_T)) <= query))
-            if len(places):
-                axis.bar(places, row_T[places], color=colour, label=label)
-        begin, what = settings.pretrain_steps, "trained on noisy data"
+            positions = np.flatnonzero((follows_T == role) & visible_T)
+            if len(positions):
+                axis.bar(positions, row_T[positions], color=colour, label=label)
+        begin, phase = settings.pretrain_steps, "trained on noisy data"
         if begin:
-            what = "trained on clean data" if step == begin else "then on noisy data"
+            phase = "trained on clean data" if step == begin else "then on noisy data"
         on = [row_T[follows_T == role].sum() for role in (1, 2)]
-        words.append(f"{what}: {on[0]:.2f} on the answer, {on[1]:.2f} on the noise")
         axis.set(ylabel="attention")
-        plots.titled(axis, words[-1])
+        plots.titled(axis, f"{phase}: {on[0]:.2f} on the answer, {on[1]:.2f} on the noise")
     axes[-1, 0].set_xlabel("position in the sequence")
     seeds = f"Mean of {arrays['kept'].size} seeds" if arrays["kept"].size > 1 else "One seed"
-    found = (
+    title = (
         f"The last trigger attends with {on[0]:.2f} to the answer, with {on[1]:.2f} to the noise"
     )
-    plots.headed(figure, found, f"{seeds}, one sequence; the query is at {query}.", axes[0, 0])
+    plots.headed(figure, title, f"{seeds}, one sequence; the query is at {query}.", axes[0, 0])
     return figure
 
 
 def memories(task, arrays):
-    """Figures 7 and 9: the heat maps of one member; a bright diagonal is a memory."""
+    """Draws Figures 7 and 9: heat maps of one member, in which a bright diagonal is a memory."""
     shown = [name for name in TITLES if f"memories/{name}" in arrays]
     rows = -(-len(shown) // 2)
     figure, axes = plots.grid(rows, 2, (plots.PAGE, 2.7 * rows))
@@ -180,9 +190,10 @@ def memories(task, arrays):
             axis.set_xticks([task.noise_token], ["noise"])
         if name != "previous_token":
             axis.set_yticks(triggers, q)
-    # Runs of before this array was kept show the first.
+    # Older runs lack this array and show their first seed.
     seed = f"seed {arrays['memories/seed']}" if "memories/seed" in arrays else "the first seed"
-    stored = [f"{what} {share:.0%}" for what, share in _stored(arrays, task.noise_token).items()]
+    shares = _shares(arrays, task.noise_token)
+    stored = [f"{memory} {share:.0%}" for memory, share in shares.items()]
     plots.headed(
         figure,
         f"Rows whose largest entry is the one that the paper expects: {', '.join(stored)}",
@@ -191,45 +202,46 @@ def memories(task, arrays):
     return figure
 
 
-def _stored(arrays, noise: int) -> dict[str, float]:
-    """The shares of rows that are largest at the token before, at themselves, at the noise."""
-    found = {}
+def _shares(arrays, noise: int) -> dict[str, float]:
+    """Returns the shares of rows that are largest at the token before, at themselves, at noise."""
+    shares = {}
     if "memories/previous_token" in arrays:
         rows = enumerate(arrays["memories/previous_token"])
-        found["one token back"] = np.mean([row[: i + 1].argmax() == i - 1 for i, row in rows if i])
+        shares["one token back"] = np.mean([row[: i + 1].argmax() == i - 1 for i, row in rows if i])
     if "memories/values" in arrays:
         best = arrays["memories/values"].argmax(1)
-        found["copied"] = np.delete(best == np.arange(len(best)), noise).mean()
+        shares["copied"] = np.delete(best == np.arange(len(best)), noise).mean()
     if "memories/feed_forward" in arrays:
-        found["the noise"] = (arrays["memories/feed_forward"].argmax(1) == noise).mean()
-    return found
+        shares["the noise"] = (arrays["memories/feed_forward"].argmax(1) == noise).mean()
+    return shares
 
 
 def _versions(curves) -> dict[str, str]:
-    """{ending of a curve's name: what the legend says}: the whole model, the last F, F1, others."""
+    """Returns {ending of a curve's name: label}: full model, without last F, without F1, cuts."""
     endings = [n.removeprefix("p_noise") for n in curves if n.startswith("p_noise")]
     prefix = "_without_f"
     layers = [int(e.removeprefix(prefix)) for e in endings if e.startswith(prefix)]
     dropped = [f"{prefix}{layer}" for layer in sorted(layers, reverse=True)]
-    words = {"": "whole"} | {e: f"without {e[9:].upper()}" for e in dropped[:2]}
-    if len(dropped) > 2:  # of the deep models of synthetic IOI the last F is the paper's
-        words.pop(dropped[1])
-    return words | {e: f"F2 cut to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
+    labels = {"": "full model"} | {e: f"without {e[9:].upper()}" for e in dropped[:2]}
+    if len(dropped) > 2:  # in the deep models of synthetic IOI the paper drops the last F only
+        labels.pop(dropped[1])
+    cuts = {e: f"F2 cut to {e[4:]} of the rank" for e in endings if e.startswith("_at_")}
+    return labels | cuts
 
 
-def _finding(alpha: float, curves, kept, styles) -> str:
-    end = {name: values[-LAST:, kept].mean() for name, values in curves.items()}
-    words = [
-        f"{who} {end['p_correct' + ending]:.2f} and {end['p_noise' + ending]:.2f}"
-        for ending, who in styles.items()
+def _ends(alpha: float, curves, averaged, versions) -> str:
+    end = {name: values[-LAST_PROBES:, averaged].mean() for name, values in curves.items()}
+    probabilities = [
+        f"{label} {end['p_correct' + ending]:.2f} and {end['p_noise' + ending]:.2f}"
+        for ending, label in versions.items()
     ]
     return (
-        f"Trained with noise {alpha:g}, asked without: the answer and the noise have probability "
-        + ", ".join(words)
+        f"Trained with noise {alpha:g}, tested without: the answer and the noise have probability "
+        + ", ".join(probabilities)
     )
 
 
 def _line(axis, steps, values_SxM, colour: str, label: str) -> None:
-    """The mean over members within their range."""
+    """Draws the mean over members inside their range."""
     low, middle, high = values_SxM.min(1), values_SxM.mean(1), values_SxM.max(1)
     plots.band(axis, steps, low, middle, high, colour, label)

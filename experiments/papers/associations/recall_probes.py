@@ -1,6 +1,7 @@
-"""What a recall model stores and where it looks: probes along training and surgery at the end.
+"""Probes of recall models: probabilities with layers removed, attention, and stored memories.
 
-Layers are numbered as in the papers here (F1, F2): block_0 holds F1, the last block F2.
+Layers have the paper's numbers: F1 is the feed-forward layer of block_0, F2 that of the last block.
+B is the axis of sequences, T that of tokens, K of scored positions, V of symbols, D the width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +17,29 @@ from jaxformer.tasks.task import Batch, scored_positions
 from jaxformer.training.step import task_scores, token_weighted
 
 Params = Mapping[str, Any]
-# What is asked of a model on clean data, and the task's score that answers. The accuracy of a run
-# is that on noisy data, beside its baselines.
-ANSWERS = {name: name for name in ("p_correct", "p_noise", "loss")} | {"accuracy_clean": "accuracy"}
+# name of a probe on clean data -> the task's score. A run's own accuracy is that on noisy data.
+CLEAN_SCORES = {
+    "p_correct": "p_correct",
+    "p_noise": "p_noise",
+    "loss": "loss",
+    "accuracy_clean": "accuracy",
+}
 
 
 def make_probes(
     model, task, pattern: str = "", fractions: Sequence[float] = ()
 ) -> Callable[[Params, Batch, Batch], dict[str, jax.Array]]:
-    """probes(params, clean, noisy) -> {name: number}; jit- and vmap-safe.
+    """Returns probes(params, clean, noisy) -> {name: number}, a function that can be jitted.
 
-    Probabilities are means over the scored positions of `clean` (alpha = 0); attention is that of
-    the scored queries of `noisy`, where the noise occurs. Also with the matrices of `pattern` cut
-    to each of `fractions`.
+    Scores are means over the scored positions of `clean` (alpha = 0): those of the full model, of
+    the model without each feed-forward layer, and of the truncated models. Attention is measured
+    at the scored queries of `noisy`.
+
+    Args:
+      model: A recall model.
+      task: Its task.
+      pattern: The matrices to truncate.
+      fractions: The shares of their rank to keep.
     """
     layers = model.spec.feed_forward
     last = len(layers) - 1
@@ -36,9 +47,9 @@ def make_probes(
     def apply(params, tokens, positions):
         return model.apply({"params": params}, tokens, positions)
 
-    def answers(params, clean):
+    def clean_scores(params, clean):
         scores = task_scores(apply, task, params, clean)
-        return {name: token_weighted(scores[score]) for name, score in ANSWERS.items()}
+        return {name: token_weighted(scores[score]) for name, score in CLEAN_SCORES.items()}
 
     def probes(params, clean, noisy):
         versions = {"": params}
@@ -47,16 +58,18 @@ def make_probes(
                 versions[f"_without_f{i + 1}"] = surgery.drop(params, f"block_{i}/mlp")
         out = {}
         for ending, version in versions.items():
-            out |= {f"{name}{ending}": v for name, v in answers(version, clean).items()}
+            out |= {f"{name}{ending}": v for name, v in clean_scores(version, clean).items()}
         if fractions:
-            cut = surgery.truncations(params, pattern, fractions, lambda p: answers(p, clean))
-            for name, values in cut.items():
+            truncated = surgery.truncations(
+                params, pattern, fractions, lambda cut: clean_scores(cut, clean)
+            )
+            for name, values in truncated.items():
                 for i, fraction in enumerate(fractions):
                     out[f"{name}_at_{fraction:g}"] = values[i]
         out |= attention(model, task, params, noisy)
         if "positions" in params:
-            masked, whole = previous_token(previous_scores(params))
-            out |= {"previous_token": masked, "previous_token_unmasked": whole}
+            causal, unmasked = previous_token(previous_scores(params))
+            out |= {"previous_token": causal, "previous_token_unmasked": unmasked}
         if layers[last] != "none" and task.trigger_tokens:
             out["margin_f2"] = feed_forward_margin(model, task, params, last)
         return out
@@ -65,28 +78,34 @@ def make_probes(
 
 
 def attention(model, task, params: Params, noisy: Batch) -> dict[str, jax.Array]:
-    """Layer 1: mean a[t, t-1]. Last layer, scored queries: mass on what follows a trigger and is
-    not the noise (`attention_target`), and on what follows one and is (`attention_noise`)."""
+    """Returns the mean attention of the first and of the last layer on certain tokens.
+
+    Returns:
+      attention_previous: The first layer's attention on the previous token.
+      attention_target: The last layer's, from scored queries, on tokens that follow a trigger,
+        without the noise.
+      attention_noise: The last layer's, from scored queries, on the noise after a trigger.
+    """
     last = len(model.spec.feed_forward) - 1
     positions_BxK, gathered = scored_positions(noisy, task.n_scored)
     names = ["block_0/attn/weights", f"block_{last}/attn/weights"]
     captured = capture(model, params, noisy.inputs, positions_BxK, names=names)
     first_BxTxT, last_BxKxT = (captured[name] for name in names)
     target_BxT, noise_BxT = followers(task, noisy.inputs)
-    weight_BxK = gathered.weights / jnp.maximum(gathered.weights.sum(), 1e-9)
+    query_weight_BxK = gathered.weights / jnp.maximum(gathered.weights.sum(), 1e-9)
 
-    def mass(where_BxT):
-        return (weight_BxK * (last_BxKxT * where_BxT[:, None]).sum(-1)).sum()
+    def attention_on(tokens_BxT):
+        return (query_weight_BxK * (last_BxKxT * tokens_BxT[:, None]).sum(-1)).sum()
 
     return {
         "attention_previous": jnp.diagonal(first_BxTxT, -1, 1, 2).mean(),
-        "attention_target": mass(target_BxT),
-        "attention_noise": mass(noise_BxT),
+        "attention_target": attention_on(target_BxT),
+        "attention_noise": attention_on(noise_BxT),
     }
 
 
 def followers(task, inputs: jax.typing.ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """(B, T) each: what follows a trigger and is not the noise, and what follows one and is."""
+    """Returns where tokens follow a trigger: other tokens than the noise, and the noise, (B, T)."""
     inputs_BxT = jnp.asarray(inputs)
     follows_BxT = jnp.zeros(inputs_BxT.shape, bool)
     for q in task.trigger_tokens:
@@ -95,36 +114,39 @@ def followers(task, inputs: jax.typing.ArrayLike) -> tuple[jax.Array, jax.Array]
     return follows_BxT & ~noise_BxT, follows_BxT & noise_BxT
 
 
-class Shown(NamedTuple):
-    """One noisy sequence and its last scored query, whose attention Figure 4 shows."""
+class ShownQuery(NamedTuple):
+    """A noisy sequence and its last scored query, whose attention Figure 4 shows."""
 
     tokens_T: np.ndarray
-    query: int
+    position: int
 
 
-def shown(task, noisy: Batch) -> Shown:
-    """The held-out sequence whose last scored query sees most of both, ybar and noise."""
+def query_to_show(task, noisy: Batch) -> ShownQuery:
+    """Chooses the held-out sequence whose last scored query attends to most of ybar and the noise.
+
+    Sequences are compared by the smaller of the two counts before that query.
+    """
     scored_BxT, T = np.asarray(noisy.weights) > 0, noisy.inputs.shape[1]
     query_B = T - 1 - scored_BxT[:, ::-1].argmax(1)
-    seen_BxT = np.arange(T)[None] <= query_B[:, None]
-    target_BxT, noise_BxT = (np.asarray(w) & seen_BxT for w in followers(task, noisy.inputs))
+    visible_BxT = np.arange(T)[None] <= query_B[:, None]
+    target_BxT, noise_BxT = (np.asarray(w) & visible_BxT for w in followers(task, noisy.inputs))
     target_B, noise_B = target_BxT.sum(1), noise_BxT.sum(1)
-    # Where ybar is a trigger itself, every trigger follows one.
+    # If ybar is a trigger itself, every trigger follows a trigger: such a sequence comes last.
     clear_B = ~(target_BxT & np.isin(noisy.inputs, task.trigger_tokens)).any(1) & scored_BxT.any(1)
-    # In synthetic IOI the noise follows no trigger of the context: ybar alone decides.
+    # In synthetic IOI the noise follows no trigger of the context, so that ybar decides.
     best = int(np.lexsort((target_B, np.minimum(target_B, noise_B), clear_B))[-1])
-    return Shown(np.asarray(noisy.inputs[best]), int(query_B[best]))
+    return ShownQuery(np.asarray(noisy.inputs[best]), int(query_B[best]))
 
 
-def attention_row(model, params: Params, example: Shown) -> jax.Array:
-    """The last layer's attention of the shown query, (T,)."""
+def attention_row(model, params: Params, example: ShownQuery) -> jax.Array:
+    """Returns the last layer's attention from the shown query, (T,)."""
     name = f"block_{len(model.spec.feed_forward) - 1}/attn/weights"
-    tokens_1xT, query_1x1 = jnp.asarray(example.tokens_T)[None], jnp.array([[example.query]])
+    tokens_1xT, query_1x1 = jnp.asarray(example.tokens_T)[None], jnp.array([[example.position]])
     return capture(model, params, tokens_1xT, query_1x1, names=[name])[name][0, 0]
 
 
 def feed_forward_margin(model, task, params: Params, layer: int) -> jax.Array:
-    """o_tau - max_{k != tau} o_k of o = U F(E[q]): what F adds for the trigger alone."""
+    """Returns o_tau - max_{k != tau} o_k of the logits o = U F(E[q]), averaged over triggers q."""
     e_QxD = params["embed"]["embedding"][jnp.asarray(task.trigger_tokens)]
     o_QxV = feed_forward(model, params, layer, e_QxD) @ unembedding(params)
     noise = task.noise_token
@@ -132,7 +154,7 @@ def feed_forward_margin(model, task, params: Params, layer: int) -> jax.Array:
 
 
 def feed_forward(model, params: Params, layer: int, x_RxD: jax.Array) -> jax.Array:
-    """F of one layer on rows x."""
+    """Returns the output of one layer's F for each row of x."""
     kind, mlp = model.spec.feed_forward[layer], params[f"block_{layer}"]["mlp"]
     y_RxM = x_RxD @ mlp["in"]["kernel"]
     if kind == "linear":
@@ -141,14 +163,21 @@ def feed_forward(model, params: Params, layer: int, x_RxD: jax.Array) -> jax.Arr
 
 
 def unembedding(params: Params) -> jax.Array:
+    """Returns the matrix from the residual stream to logits, (D, V), tied or not."""
     if "unembed" not in params:
         return params["embed"]["embedding"].T / params["embed"]["embedding"].shape[-1] ** 0.5
     return params["unembed"]["kernel"]
 
 
 def memories(model, params: Params) -> dict[str, jax.Array]:
-    """The heat maps of Figure 7, rows are queries or inputs: p_i Wk1 p_j, <F2(E_i), U_j>,
-    <Wo2 Wv2 E_i, U_j>, and Figure 9's E_i Wk2 (Wo1 Wv1 E_j)."""
+    """Returns the heat maps of Figures 7 and 9; rows i are queries or inputs.
+
+    Returns:
+      values: <Wo2 Wv2 E_i, U_j>, (V, V).
+      feed_forward: <F2(E_i), U_j>, (V, V), if the last block has an F.
+      previous_token: p_i Wk1 p_j, (T, T), if the model has positions.
+      induction: E_i Wk2 (Wo1 Wv1 E_j), (V, V), of Figure 9.
+    """
     last = len(model.spec.feed_forward) - 1
     embedding_VxD, output_DxV = params["embed"]["embedding"], unembedding(params)
     attn = params[f"block_{last}"]["attn"]
@@ -160,7 +189,7 @@ def memories(model, params: Params) -> dict[str, jax.Array]:
         maps["feed_forward"] = feed_forward(model, params, last, embedding_VxD) @ output_DxV
     if "positions" in params:
         maps["previous_token"] = previous_scores(params)
-    # The layer-1 value of a trigger is the key that the last layer's trigger looks for.
+    # The layer-1 value of a trigger is the key that matches a trigger's query in the last layer.
     first = params["block_0"]["attn"]
     copied_VxD = embedding_VxD @ first["value"]["kernel"]
     if "out" in first:
@@ -170,32 +199,40 @@ def memories(model, params: Params) -> dict[str, jax.Array]:
 
 
 def previous_scores(params: Params) -> jax.Array:
-    """p_i Wk1 p_j, (T, T): how much position i looks for position j in the first layer."""
+    """Returns the first layer's scores of positions, p_i Wk1 p_j, (T, T)."""
     p_TxD = params["positions"]["embedding"]
     return p_TxD @ params["block_0"]["attn"]["key"]["kernel"].T @ p_TxD.T
 
 
 def previous_token(scores_TxT: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The share of positions whose largest score is at the one before: of those that they see, and
-    of all, as the authors' probe has it."""
-    places = jnp.arange(len(scores_TxT))
-    causal_TxT = places[None] <= places[:, None]
-    seen_T = jnp.where(causal_TxT, scores_TxT, -jnp.inf).argmax(1)
-    masked, whole = ((found == places - 1)[1:].mean() for found in (seen_T, scores_TxT.argmax(1)))
-    return masked, whole
+    """Returns the share of positions whose largest score is at the previous position.
+
+    Returns:
+      The share among visible positions, and that among all positions, as in the authors' probe.
+    """
+    positions = jnp.arange(len(scores_TxT))
+    causal_TxT = positions[None] <= positions[:, None]
+    best_visible_T = jnp.where(causal_TxT, scores_TxT, -jnp.inf).argmax(1)
+    causal, unmasked = (
+        (best_T == positions - 1)[1:].mean() for best_T in (best_visible_T, scores_TxT.argmax(1))
+    )
+    return causal, unmasked
 
 
 def memory_scores(maps: dict[str, jax.Array], task) -> dict[str, jax.Array]:
-    """How well the memories of Figures 7 and 9 are stored, each as one number.
+    """Returns a number for each memory of Figures 7 and 9.
 
-    recall_values: share of tokens i whose largest <Wo2 Wv2 E_i, U_j> is at j = i; recall_previous:
-    of positions whose largest p_i Wk1 p_j, j <= i, is at i - 1; recall_noise: of inputs for which
-    F2 gives the noise the largest logit. induction_*: the mean logit of Figure 9 over trigger pairs
-    i = j (triggers), i != j (mixed), other tokens i = j (others), in deviations of the rest.
+    Returns:
+      recall_values: The share of tokens i whose largest <Wo2 Wv2 E_i, U_j> is at j = i.
+      recall_noise: The share of inputs for which F2 gives the noise the largest logit.
+      recall_previous: The share of positions i whose largest p_i Wk1 p_j, j <= i, is at i - 1.
+      induction_triggers, induction_mixed, induction_others: Mean logits of Figure 9 for pairs of a
+        trigger with itself, of two different triggers, and of another token with itself, in
+        standard deviations of all logits but those of two triggers.
     """
     N, noise = maps["values"].shape[0], task.noise_token
     tokens = jnp.arange(N)
-    # A noise of its own is never to be copied.
+    # The noise token itself is never copied.
     copied = (maps["values"].argmax(1) == tokens) & (tokens != noise)
     out = {"recall_values": copied.sum() / (N - 1)}
     if "feed_forward" in maps:
@@ -204,12 +241,12 @@ def memory_scores(maps: dict[str, jax.Array], task) -> dict[str, jax.Array]:
         out["recall_previous"], _ = previous_token(maps["previous_token"])
     if task.trigger_tokens:
         is_q = jnp.isin(tokens, jnp.array(task.trigger_tokens))
-        same_NxN, both_NxN = jnp.eye(N, dtype=bool), is_q[:, None] & is_q[None]
-        values_NxN, rest_NxN = maps["induction"], ~both_NxN
+        same_NxN, triggers_NxN = jnp.eye(N, dtype=bool), is_q[:, None] & is_q[None]
+        values_NxN, rest_NxN = maps["induction"], ~triggers_NxN
         mean, deviation = values_NxN.mean(where=rest_NxN), values_NxN.std(where=rest_NxN)
-        groups = {"triggers": both_NxN & same_NxN, "others": ~both_NxN & same_NxN}
+        groups = {"triggers": triggers_NxN & same_NxN, "others": ~triggers_NxN & same_NxN}
         if len(task.trigger_tokens) > 1:
-            groups["mixed"] = both_NxN & ~same_NxN
+            groups["mixed"] = triggers_NxN & ~same_NxN
         for name, where in groups.items():
             out[f"induction_{name}"] = (values_NxN.mean(where=where) - mean) / deviation
     return out
