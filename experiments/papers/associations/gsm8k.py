@@ -64,10 +64,10 @@ def measure_gsm8k(
         "new_tokens": new_tokens,
         "dtype": dtype,
     }
-    row_file = RowFile(published._cache_folder(settings), settings)
+    row_file = RowFile(published.cache_folder(settings), settings)
     done = {(row["which"], row["question"]): row for row in row_file.read()}
     with jax.enable_x64(False):
-        model, params, tokenizer = published.opened(source, revision, 0, dtype)
+        model, params, tokenizer = published.open_model(source, revision, 0, dtype)
         for which in VERSIONS:
             missing = [i for i in range(len(rows)) if (which, i) not in done]
             if not missing:

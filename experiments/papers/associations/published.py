@@ -70,7 +70,7 @@ def measure_published(
     }
     if prompt in paper_prompts.MORE_GENERIC:
         settings["followed"] = list(paper_prompts.MORE_GENERIC[prompt])
-    row_file = RowFile(_cache_folder(settings), settings)
+    row_file = RowFile(cache_folder(settings), settings)
     cached = {(row["revision"], row.get("files")): row for row in row_file.read()}
     files = {revision: files_of(source, revision) for revision in revisions}
     rows = []
@@ -99,10 +99,6 @@ def _check_finite(rows: Sequence[dict[str, Any]], revisions: Sequence[str]) -> N
             f"expected finite logits, got nan or infinity at {', '.join(broken)}: there is no "
             "probability and no rank. Try --config.figure.dtype=float32, then check the weights."
         )
-
-
-def _has_none(numbers_of: dict[str, list[float | None]]) -> bool:
-    return any(None in numbers for numbers in numbers_of.values())
 
 
 def files_of(source: str, revision: str) -> str:
@@ -141,7 +137,7 @@ def check_matrix(source: str, matrix: str) -> None:
     surgery.matrices(paths.unflatten(abstract), matrix)
 
 
-def opened(source: str, revision: str, seed: int, dtype: str) -> tuple[Any, Any, Any]:
+def open_model(source: str, revision: str, seed: int, dtype: str) -> tuple[Any, Any, Any]:
     """Returns (model, params, tokenizer); the seed is that of a tiny model."""
 
     def load(path: Path) -> tuple[Any, Any, Any]:
@@ -166,7 +162,7 @@ def _measure_revision(
     A cut is "whole" or a name such as "block_15/mlp/in@0.02". A quantity is None after a prompt
     whose logits are not finite.
     """
-    model, params, tokenizer = opened(source, revision, seed, settings["dtype"])
+    model, params, tokenizer = open_model(source, revision, seed, settings["dtype"])
     prompts = paper_prompts.prompts_of(
         settings["prompt"], settings["sentences"], settings["seed"], tokenizer
     )
@@ -290,7 +286,7 @@ def _step(revision: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _cache_folder(settings: dict[str, Any]) -> Path:
+def cache_folder(settings: dict[str, Any]) -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     return base / "jaxformer" / "published" / name

@@ -28,7 +28,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_prompts_are_those_of_the_paper():
-    tokenizer = published.opened("tiny:gpt2", "", 0, "float32")[2]
+    tokenizer = published.open_model("tiny:gpt2", "", 0, "float32")[2]
 
     def prompts_of(kind, seed=0):
         return paper_prompts.prompts_of(kind, 0, seed, tokenizer)
@@ -60,7 +60,7 @@ def next_probabilities(model, params, tokenizer, text):
 def test_metrics_are_those_by_hand_and_are_read_from_the_cache_afterwards(monkeypatch):
     outcome = published.measure_published(**SETTINGS)
     with jax.enable_x64(False):
-        model, params, tokenizer = published.opened("tiny:gpt_neox", "step1", 1, "float32")
+        model, params, tokenizer = published.open_model("tiny:gpt_neox", "step1", 1, "float32")
         prompts = paper_prompts.prompts_of("ioi", 4, 0, tokenizer)
         cut = surgery.laser(params, "block_1/mlp/in", 0.2)
         for weights, suffix in ((params, ""), (cut, "/block_1/mlp/in@0.2")):
@@ -86,7 +86,7 @@ def test_them_is_measured_after_the_prompt_of_figure_17_only():
     metrics = outcome.metrics
     assert outcome.arrays["p_them"].shape == (1, 2) and metrics["p_them"].mean > 0
     with jax.enable_x64(False):
-        model, params, tokenizer = published.opened("tiny:gpt_neox", "", 0, "float32")
+        model, params, tokenizer = published.open_model("tiny:gpt_neox", "", 0, "float32")
         cut = surgery.laser(params, "block_1/mlp/in", 0.2)
         (prompt,) = paper_prompts.prompts_of("mary", 0, 0, tokenizer)
         probabilities = next_probabilities(model, cut, tokenizer, prompt.text)
@@ -162,7 +162,7 @@ def test_cached_numbers_of_a_folder_are_used_until_its_files_change(tmp_path, mo
 
 @pytest.mark.slow  # test_pretrained has the same of the cache and the padding alone
 def test_answers_of_a_batch_are_those_of_single_questions():
-    model, params, tokenizer = published.opened("tiny:phi3", "", 0, "float32")
+    model, params, tokenizer = published.open_model("tiny:phi3", "", 0, "float32")
     texts = ["Madrid is located in", "The city of Mumbai is in the"]
     both = gsm8k.answers(model, params, tokenizer, texts, 5, 3)
     for question, answer in zip(texts, both):
@@ -257,7 +257,7 @@ def test_a_network_without_finite_logits_fails_and_its_row_is_null(monkeypatch):
 
 
 def test_answers_of_a_network_without_finite_logits_are_refused():
-    model, params, tokenizer = published.opened("tiny:phi3", "", 0, "float32")
+    model, params, tokenizer = published.open_model("tiny:phi3", "", 0, "float32")
     weights = paths.replace(params, {"final_norm/scale": np.full(16, np.nan, np.float32)})
     with pytest.raises(NotFiniteError, match="expected finite logits"):
         gsm8k.answers(model, weights, tokenizer, ["Madrid is located in"], 3, 1)
