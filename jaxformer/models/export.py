@@ -156,7 +156,7 @@ def main(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     model, params, config = load_run(asked.run, asked.member)[:3]
     task = build.task(config)
-    held = getattr(task, "held", None)
+    held = getattr(task, "prepared", None)
     if held is None:
         raise UserError(f"{asked.run} was not trained on prepared text: there is no tokenizer.")
     print(f"exported to {export(model, params, asked.folder, held.tokenizer)}")
