@@ -33,7 +33,7 @@ POSTERIOR = (
     "--config.posterior.warmup=30",
     "--config.posterior.chunk=20",
 )
-# Sends itself a signal at a chosen moment: once a hook of the session has seen this step.
+# Sends itself a signal after a method of the session was called at a given step.
 INTERRUPTED = """
 import os, sys
 from experiments import run
@@ -46,21 +46,21 @@ def and_then_signal(self, *args):
         os.kill(os.getpid(), {signal})
     return out
 Session.{method} = and_then_signal
-sys.exit(run.main({words!r}))
+sys.exit(run.main({arguments!r}))
 """
 AFTER_ROWS = dict(method="record", step_argument=0)
 WHILE_SAVING = dict(method="save", step_argument=1)
 
 
-def tiny(*words: str) -> list[str]:
-    """TINY with these words, which stand in place of its own."""
-    return instead(TINY, *words)
+def tiny(*arguments: str) -> list[str]:
+    """Returns the arguments of TINY, replaced by the given ones where both have a flag."""
+    return instead(TINY, *arguments)
 
 
-def instead(base, *words: str) -> list[str]:
-    """The words of a command, some of them said otherwise."""
-    said = {word.partition("=")[0] for word in words}
-    return [*(word for word in base if word.partition("=")[0] not in said), *words]
+def instead(base, *arguments: str) -> list[str]:
+    """Returns the arguments of a command with some of them replaced."""
+    flags = {argument.partition("=")[0] for argument in arguments}
+    return [*(a for a in base if a.partition("=")[0] not in flags), *arguments]
 
 
 def wrong_errors(main, cases, capsys) -> list[str]:
@@ -82,7 +82,7 @@ def wrong_errors(main, cases, capsys) -> list[str]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A finished tiny run, for tests that only read."""
+    """A finished tiny run. Tests must not change it."""
     workdir = tmp_path_factory.mktemp("finished") / "run"
     assert main([*TINY, f"--workdir={workdir}"]) == 0
     return workdir
@@ -90,7 +90,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def in_process():
-    """in_process(code) runs Python code beside this checkout, with the warm compilation cache."""
+    """in_process(code) runs Python code in a new process with the compilation cache."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".jax_cache"),
@@ -107,9 +107,10 @@ def in_process():
 
 @pytest.fixture(scope="session")
 def interrupted(in_process):
-    """interrupted(words, moment, step, number): the run of these words, which gets a signal."""
+    """interrupted(arguments, moment, step, number) runs run.py, which receives a signal."""
 
-    def run(words, moment, step, number):
-        return in_process(INTERRUPTED.format(**moment, step=step, signal=int(number), words=words))
+    def run(arguments, moment, step, number):
+        options = {"step": step, "signal": int(number), "arguments": arguments}
+        return in_process(INTERRUPTED.format(**moment, **options))
 
     return run

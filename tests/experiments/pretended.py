@@ -1,10 +1,10 @@
-"""A launcher that starts nothing: a test says what its runs would have left."""
+"""An executor that starts nothing. Tests add `run`, which writes the files of finished runs."""
 
 
-class Launcher:
-    """Of `running.Launcher` all but `run(jobs)`, which yields an Outcome for each job."""
+class FakeExecutor:
+    """Implements `jobs.Executor` without `run`."""
 
-    def __init__(self, places, deadline):
+    def __init__(self, slots, deadline):
         self.signal = 0
 
     def __enter__(self):

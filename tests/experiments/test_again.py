@@ -33,7 +33,7 @@ def made(cell, accuracies, scale="small", **changed):
     return held | {"environment": MACHINE | changed}
 
 
-class Launcher(pretended.Launcher):
+class Launcher(pretended.FakeExecutor):
     """Runs nothing: writes what the runs would have found."""
 
     stopping: tuple[str, ...] = ()

@@ -135,7 +135,7 @@ open(words["--page"], "w").write(text + f'</section><h2 id="paper-associations">
 """
 
 
-class FakeLauncher(pretended.Launcher):
+class FakeLauncher(pretended.FakeExecutor):
     failing: tuple[str, ...] = ()
     stopping = False
 

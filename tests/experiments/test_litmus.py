@@ -127,7 +127,7 @@ def test_the_strongest_trivial_predictor_counts():
         litmus_rule.strongest({"unigram_loss": 3.2})
 
 
-class FakeLauncher(pretended.Launcher):
+class FakeLauncher(pretended.FakeExecutor):
     """Trains nothing: MixiT knows nothing, the others know all."""
 
     stop_after = 9

@@ -1,4 +1,4 @@
-"""The runner: what it starts, within which time, what it records. Runs are made up but for one."""
+"""reproduce.py: the runs it starts, its time budget, its records. All runs but one are made up."""
 
 import json
 import os
@@ -24,8 +24,8 @@ from tests.experiments.schedule.test_planning import PAPERS, record
 DEFAULTS = {"failing": (), "stopping": (), "spent": 1.0}
 
 
-class FakeLauncher(pretended.Launcher):
-    """Runs nothing: writes what a run would have left."""
+class FakeLauncher(pretended.FakeExecutor):
+    """Starts nothing and writes the files of finished runs."""
 
     failing: tuple[str, ...]
     stopping: tuple[str, ...]
@@ -64,7 +64,7 @@ class FakeLauncher(pretended.Launcher):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    """command(words) -> (exit code, what it printed, the launcher's class)."""
+    """command(arguments) returns (exit code, output)."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
@@ -81,7 +81,7 @@ def command(tmp_path, monkeypatch, capsys):
     return command
 
 
-def test_it_runs_what_is_open_and_then_nothing(command, tmp_path):
+def test_open_runs_start_once(command, tmp_path):
     code, text = command("--paper=one")
     assert code == 0 and "open runs: 4, about" in text and "ran 4 of 4" in text
     assert "run 1 of 4: one Table 1: c (and for 1 more)" in text
@@ -97,7 +97,7 @@ def test_a_run_that_fails_is_named_and_does_not_stop_the_others(command):
     assert "failed: one Table 1: b: no such data" in text
 
 
-def test_an_interrupted_run_is_the_first_of_the_next_start(command):
+def test_the_next_start_begins_with_an_interrupted_run(command):
     code, text = command("--paper=one", stopping=("random",))
     assert code == 130 and "stopped; the next start resumes it" in text
     assert "ran 3 of 4" in text and "1 left" in text
@@ -106,12 +106,12 @@ def test_an_interrupted_run_is_the_first_of_the_next_start(command):
     assert code == 0 and "run 1 of 2: one Table 10: d: resumes, about 53 s" in text
 
 
-def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(
+def test_a_stopped_run_without_checkpoints_restarts_with_a_longer_estimate(
     tmp_path, monkeypatch, capsys
 ):
     item = Item("Figure 5", "x.", {"f": Cell("configs/mixit/sde_paths.py")})
-    (todo,) = planning.plan_runs([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
-    job = recording.job_of_run(todo, tmp_path)
+    (run,) = planning.plan_runs([(PAPERS["one"], item)], [], "small", 0, lambda config: 20.0)
+    job = recording.job_of_run(run, tmp_path)
     assert not job.resumes and running.remaining_seconds(job) == 20
 
     class Stopping(FakeLauncher):
@@ -127,7 +127,7 @@ def test_a_figure_that_was_stopped_begins_anew_and_is_known_to_take_longer(
     assert running.remaining_seconds(job) == 80
 
 
-def test_a_run_without_its_record_is_recorded_and_one_of_other_code_made_again(
+def test_a_run_without_record_is_recorded_or_repeated_if_the_code_changed(
     command, tmp_path, monkeypatch
 ):
     words = ("--paper=one", "--only=Table 10")
@@ -149,7 +149,7 @@ def test_more_seeds_replace_the_record_of_fewer(command, tmp_path):
     assert len(after) == 2 and not before & after
 
 
-def test_the_estimate_is_corrected_by_what_runs_took(command):
+def test_estimates_are_corrected_by_the_time_of_finished_runs(command):
     _, text = command("--paper=one", spent=40.0)
     lines = [line for line in text.splitlines() if line.startswith("run ")]
     assert "about 12 min 12 s; then 8 min 36 s more" in lines[0]
@@ -164,7 +164,7 @@ def test_only_runs_that_fit_the_budget_start(command, monkeypatch):
     assert code == 0 and "ran 2 of 4" in text and "2 left, about 15 min" in text
 
 
-def test_a_budget_for_nothing_is_one_line(command):
+def test_a_budget_that_is_too_small_is_one_line(command):
     code, text = command("--paper=one", "--budget=20s")
     assert code == 2 and text.count("\n") == 1
     assert "a budget of 20 s is too small: the cheapest of 4 runs, one Table 1: a, takes" in text
@@ -185,7 +185,7 @@ def test_list_and_dry_run_start_nothing(command, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_scale_at_which_nothing_is_meant(command):
+def test_a_scale_without_runs_is_reported(command):
     code, text = command("--paper=two", "--only=Table 3")
     assert code == 0 and "no run is meant at scale small; try paper" in text
 
@@ -225,7 +225,7 @@ sys.exit(reproduce.main(["--paper=p", "--scale=tiny", "--seeds=2", f"--workdir={
 
 
 @pytest.mark.slow
-def test_an_interrupted_start_goes_on_and_ends_with_a_record(tmp_path, in_process):
+def test_an_interrupted_start_resumes_and_ends_with_a_record(tmp_path, in_process):
     code = REAL.format(root=str(tmp_path))
     child = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""How busy a launcher keeps its places: by a clock that only the launcher moves."""
+"""The share of time in which slots are busy, by a clock that only the executor advances."""
 
 import types
 from itertools import pairwise
@@ -12,7 +12,7 @@ SLOTS, RUNS = 8, 24
 
 
 class Clock:
-    """time, as the launcher uses it: it passes when the launcher sleeps."""
+    """Replaces the module `time`: time passes when the executor sleeps."""
 
     def __init__(self):
         self.now = 0.0
@@ -25,13 +25,13 @@ class Clock:
 
 
 def simulated(seconds, tmp_path, monkeypatch):
-    """(start, end) of each run by that clock; a run takes the seconds of its job."""
+    """Simulates runs of given seconds; returns the starts and the ends."""
     clock, began, ended = Clock(), [], []
 
     class Process:
-        def __init__(self, words, **_):
-            self.place = len(began)
-            self.until = clock.now + seconds[self.place]
+        def __init__(self, command, **_):
+            self.index = len(began)
+            self.until = clock.now + seconds[self.index]
             began.append(clock.now)
             ended.append(self.until)
             self.returncode = None
@@ -50,7 +50,7 @@ def simulated(seconds, tmp_path, monkeypatch):
 
 
 def busy_until_the_last_starts(began, ended):
-    """The share of the places that have a run, from the first start to the last."""
+    """Returns the share of slots with a run, between the first and the last start."""
     last = max(began)
     moments = sorted({0.0, last, *(t for t in (*began, *ended) if t < last)})
     used = 0.0
@@ -59,13 +59,13 @@ def busy_until_the_last_starts(began, ended):
     return used / (last * SLOTS)
 
 
-def test_24_tiny_runs_keep_8_places_busy_until_the_last(tmp_path, monkeypatch):
+def test_24_tiny_runs_keep_8_slots_busy_until_the_last(tmp_path, monkeypatch):
     lengths = [8.0 + (7 * i % 24) / 6 for i in range(RUNS)]  # 8 to 12 seconds, in no order
     began, ended = simulated(lengths, tmp_path, monkeypatch)
     assert busy_until_the_last_starts(began, ended) > 0.97
     assert sum(lengths) / (max(ended) * SLOTS) > 0.85  # the tail of the last round included
 
 
-def test_a_place_is_taken_again_at_the_next_look(tmp_path, monkeypatch):
+def test_a_slot_is_used_again_after_the_next_poll(tmp_path, monkeypatch):
     _, ended = simulated([5.0] * RUNS, tmp_path, monkeypatch)
     assert max(ended) < 3 * (5.0 + 2 * launch.POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: order, signals, failures; the program is a stand-in."""
+"""The local executor: order of jobs, signals and failures. A stand-in replaces run.py."""
 
 import io
 import os
@@ -17,11 +17,11 @@ from experiments.schedule import devices, launch, show_runs
 from experiments.schedule.launch import Job, LocalExecutor
 from jaxformer.core.errors import UserError
 
-# Says a step, then ends as its config says; told to stop, it saves and says so.
+# Prints a step, then ends as its config demands. On SIGTERM it saves and stops.
 STAND_IN = """
 import pathlib, signal, sys, time
-words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-folder = pathlib.Path(words["--workdir"])
+arguments = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+folder, kind = pathlib.Path(arguments["--workdir"]), arguments["--config"]
 def stop(number, frame):
     (folder / "saved").touch()
     sys.exit(128 + number)
@@ -29,13 +29,13 @@ signal.signal(signal.SIGTERM, stop)
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "config.json").touch()
 print("step 3/9  loss 1", flush=True)
-if words["--config"] == "slow":
+if kind == "slow":
     (folder.parent / "ready").touch()
     time.sleep(30)
-if words["--config"] == "broken":
+if kind == "broken":
     print("error: the field x must be 1, got 2.", file=sys.stderr)
     sys.exit(2)
-if words["--config"] == "killed":
+if kind == "killed":
     import os
     os.kill(os.getpid(), signal.SIGKILL)
 (folder / "result.json").touch()
@@ -62,28 +62,28 @@ def test_a_failing_job_is_named_and_the_others_still_run(root):
     assert second.message == "killed by signal 9 (out of memory?)"
 
 
-def test_a_job_is_taken_when_a_place_is_free(root):
-    taken = []
+def test_a_job_is_drawn_when_a_slot_is_free(root):
+    drawn = []
 
-    def lazy():
+    def lazy_jobs():
         for job in jobs(root, "good", "good", "good"):
-            taken.append(job.name)
+            drawn.append(job.name)
             yield job
 
     with LocalExecutor(2) as executor:
-        next(executor.run(lazy()))
-    assert 2 <= len(taken) <= 3
+        next(executor.run(lazy_jobs()))
+    assert 2 <= len(drawn) <= 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, capfd):
-    def press():
+    def send_signal():
         while not (root / "ready").exists():
             time.sleep(0.02)
         os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    thread = threading.Thread(target=press)
+    thread = threading.Thread(target=send_signal)
     thread.start()
     with LocalExecutor() as executor:
         (outcome,) = executor.run(jobs(root, "slow", "good"))
@@ -108,7 +108,7 @@ def test_at_the_deadline_the_job_saves_and_stops(root):
     assert outcome.stopped and (root / "0/saved").exists() and executor.signal == 0
 
 
-def test_leaving_early_stops_what_runs(root):
+def test_leaving_the_executor_stops_running_jobs(root):
     with LocalExecutor() as executor:
         outcomes = executor.run(jobs(root, "good", "slow"))
         next(outcomes)
@@ -118,38 +118,38 @@ def test_leaving_early_stops_what_runs(root):
     assert all(process.poll() is not None for process in executor.running)
 
 
-def test_the_line_says_how_far_a_job_is(root):
+def test_the_display_shows_the_step_of_a_job(root):
     (job,) = jobs(root, "good")
     job.log().write_text("step 3/9  loss 1\nstep 6/9  loss 1\n")
     assert show_runs.progress_line(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
-    shown = launch.Running(job, time.monotonic(), devices.Slot("GPU 3"))
+    running = launch.Running(job, time.monotonic(), devices.Slot("GPU 3"))
     console = Console(width=80, file=io.StringIO())
-    console.print(show_runs.table([shown], free=2, aside=1))
+    console.print(show_runs.table([running], free=2, deferred=1))
     text = console.file.getvalue()
     assert re.search(r"GPU 3 +good 0 +0 s +6 of 9", text)
     assert "1 running, 2 slots free, 1 in other launchers" in text
 
 
-def test_the_workdir_of_a_job_is_its_own(tmp_path):
+def test_jobs_of_different_configs_have_different_folders(tmp_path):
     config = "configs/mixit/retrieval.py:variant=mixit,scale=tiny"
-    one = launch.make_job("a", config, {}, tmp_path)
-    other = launch.make_job("a", config, {"train.steps": "7"}, tmp_path)
-    assert one.workdir.name.startswith("mixit-retrieval-mixit-tiny-")
-    assert one.workdir != other.workdir
+    default = launch.make_job("a", config, {}, tmp_path)
+    longer = launch.make_job("a", config, {"train.steps": "7"}, tmp_path)
+    assert default.workdir.name.startswith("mixit-retrieval-mixit-tiny-")
+    assert default.workdir != longer.workdir
     with pytest.raises(UserError, match=r"no field 'train.step'\. Did you mean 'train.steps'"):
         launch.make_job("a", config, {"train.step": "7"}, tmp_path)
 
 
-def test_a_job_is_no_task_of_the_slurm_job_that_the_launcher_is_in(monkeypatch):
+def test_a_run_does_not_inherit_the_slurm_task_of_its_launcher(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "16")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "16")
-    monkeypatch.setenv("MINE", "kept")
+    monkeypatch.setenv("OTHER", "value")
     environment = launch.run_environment(devices.Slot())
-    assert environment["MINE"] == "kept"
+    assert environment["OTHER"] == "value"
     assert not [name for name in environment if name.startswith("SLURM_")]
 
 
-def test_whether_a_job_resumes_is_what_its_recipe_says(tmp_path):
+def test_the_recipe_decides_whether_a_job_resumes(tmp_path):
     assert launch.make_job("a", "configs/mixit/hops.py:variant=mixit", {}, tmp_path).resumes
     assert not launch.make_job("a", "configs/mixit/sde_paths.py", {}, tmp_path).resumes
 
@@ -166,20 +166,20 @@ with launch.LocalExecutor() as executor:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody tells a child there")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
 def test_the_run_of_a_killed_launcher_saves_and_stops(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(flags.ROOT)}
-    words = [sys.executable, "-c", LAUNCHER.format(str(tmp_path))]
-    with subprocess.Popen(words, env=environment) as launcher:
-        until(lambda: (tmp_path / "ready").exists())
+    command = [sys.executable, "-c", LAUNCHER.format(str(tmp_path))]
+    with subprocess.Popen(command, env=environment) as launcher:
+        wait_until(lambda: (tmp_path / "ready").exists())
         launcher.kill()
-    until(lambda: (tmp_path / "0/saved").exists())
+    wait_until(lambda: (tmp_path / "0/saved").exists())
 
 
-def until(is_so):
-    """Waits for it; the test's own time limit is the suite's."""
+def wait_until(condition):
+    """Waits up to 30 seconds for a condition."""
     for _ in range(600):
-        if is_so():
+        if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("it never was")
+    raise AssertionError("the condition did not become true in 30 seconds")

@@ -1,4 +1,4 @@
-"""A search proposes runs and learns from them; the runs are stand-ins that score what they are."""
+"""The search with Optuna. Stand-ins replace the runs; their score depends on the parameters."""
 
 import sys
 from argparse import Namespace
@@ -15,16 +15,16 @@ SPACE += ["--range=model.layers=1:3"]
 
 
 def test_ranges_and_choices_make_a_space():
-    asked = Namespace(range=["model.layers=1:3", "optim.learning_rate=1e-5:0.1:log"])
-    found = search.search_space("a:{b,c}", {"model.heads": ["1", "2"]}, asked)
-    assert found == {
+    args = Namespace(range=["model.layers=1:3", "optim.learning_rate=1e-5:0.1:log"])
+    space = search.search_space("a:{b,c}", {"model.heads": ["1", "2"]}, args)
+    assert space == {
         "model.heads": ["1", "2"],
         "model.layers": Range(1.0, 3.0, True, False),
         "optim.learning_rate": Range(1e-5, 0.1, False, True),
         "config": ["a:b", "a:c"],
     }
-    chosen = {"config": "a:c", "model.layers": 2, "optim.learning_rate": 0.001234567}
-    run = search.run_of_params("a:{b,c}", chosen, {"seed": "3"})
+    params = {"config": "a:c", "model.layers": 2, "optim.learning_rate": 0.001234567}
+    run = search.run_of_params("a:{b,c}", params, {"seed": "3"})
     assert run.config == "a:c" and run.varied["optim.learning_rate"] == "0.00123457"
     assert run.overrides == {
         "seed": "3",
@@ -33,34 +33,34 @@ def test_ranges_and_choices_make_a_space():
     }
 
 
-def test_without_optuna_one_line_says_what_to_install(monkeypatch, capsys):
+def test_without_optuna_one_line_names_the_extra_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert sweep.main([*SPACE, "--dry-run"]) == 2
     assert "pip install 'jaxformer[search]'" in capsys.readouterr().err
 
 
-# Scores best at a rate of 1e-3 with two layers; diverges at large rates.
+# The score is highest at a learning rate of 1e-3 with two layers. Large rates diverge.
 STAND_IN = """
 import json, math, pathlib, sys
 sys.path.insert(0, {root!r})
 from jaxformer.io.atomic_files import with_checksum
-words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-folder = pathlib.Path(words["--workdir"])
+arguments = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+folder = pathlib.Path(arguments["--workdir"])
 folder.mkdir(parents=True, exist_ok=True)
-rate = float(words["--config.optim.learning_rate"].rstrip(","))
+rate = float(arguments["--config.optim.learning_rate"].rstrip(","))
 if rate > 0.03:
     print("error: the loss was not finite at step 3; Try a lower learning rate.")
     sys.exit(2)
-score = 1 - abs(math.log10(rate) + 3) / 10 - abs(int(words["--config.model.layers"]) - 2) / 10
+score = 1 - abs(math.log10(rate) + 3) / 10 - abs(int(arguments["--config.model.layers"]) - 2) / 10
 metrics = {{"accuracy": {{"mean": score, "sem": 0.0, "n": 1}}}}
-one = {{"seed": 0, "learning_rate": rate, "validation_accuracy": score, "metrics": metrics}}
-held = {{"config": {{}}, "metrics": metrics, "seeds": [0], "members": [one]}}
-(folder / "result.json").write_text(json.dumps(with_checksum(held)))
+member = {{"seed": 0, "learning_rate": rate, "validation_accuracy": score, "metrics": metrics}}
+result = {{"config": {{}}, "metrics": metrics, "seeds": [0], "members": [member]}}
+(folder / "result.json").write_text(json.dumps(with_checksum(result)))
 """
 
 
 @pytest.mark.slow
-def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+def test_a_search_finds_the_best_run_and_resumes(tmp_path, monkeypatch, capsys):
     optuna = pytest.importorskip("optuna", reason="pip install 'jaxformer[search]'")
     from experiments.cli import flags
 
@@ -72,12 +72,12 @@ def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypa
     monkeypatch.setattr(launch, "PROGRAM", (sys.executable, "-c", code))
     words = [*SPACE, f"--workdir={tmp_path}"]
     assert sweep.main([*words, "--trials=6"]) == 0
-    asked = Namespace(search="tpe", trials=8, workdir=tmp_path)
+    args = Namespace(search="tpe", trials=8, workdir=tmp_path)
     config = CONFIG.removeprefix("--config=")
     space = search.search_space(
         config, {}, Namespace(range=[w[8:] for w in SPACE if "--range" in w])
     )
-    study = search.Search(asked, config, space, {})
+    study = search.Search(args, config, space, {})
     trial = study.study.ask()  # a launcher that was killed while this one ran
     for name, choice in space.items():
         search.suggest(trial, name, choice)
@@ -90,10 +90,10 @@ def test_a_search_finds_the_best_and_goes_on_where_it_stopped(tmp_path, monkeypa
     storage = optuna.storages.JournalStorage(
         optuna.storages.journal.JournalFileBackend(str(tmp_path / search.JOURNAL))
     )
-    held = optuna.load_study(study_name="search", storage=storage)
-    states = [t.state.name for t in held.trials if t.params]
+    study = optuna.load_study(study_name="search", storage=storage)
+    states = [t.state.name for t in study.trials if t.params]
     assert len(states) == 25 and set(states) == {"COMPLETE", "PRUNED"}
-    assert held.best_value > 0.85
+    assert study.best_value > 0.85
     assert sweep.main([*words, "--trials=25"]) == 0
     assert "trial" not in capsys.readouterr().out.partition("best")[0]
     assert sweep.main([*words, "--grid=seed=1,2"]) == 2
