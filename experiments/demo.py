@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.cli.describe import differing
+from experiments.cli.describe import differing_settings
 from experiments.papers import PAPERS
 from experiments.papers.headlines import HEADLINES, Headline
 from experiments.schedule import child, devices, launch
@@ -114,7 +114,7 @@ def provenance(headline: Headline, jobs: Mapping[str, Job]) -> str:
     counts = {len(Workdir(f).read("result.json").get("seeds", [])) for f in folders} - {0}
     seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(counts)]
     changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
-    return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing(changed)
+    return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing_settings(changed)
 
 
 def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:

@@ -81,7 +81,7 @@ def label(variant: str) -> str:
     return "-".join(spellings.get(part, part.capitalize()) for part in variant.split("_"))
 
 
-def differing(settings: int) -> str:
+def differing_settings(settings: int) -> str:
     """Returns "; 2 settings differ from it", to follow the name of a scale, or "" for 0."""
     if not settings:
         return ""

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from html import escape
 from typing import NamedTuple
 
-from experiments.cli.describe import differing
+from experiments.cli.describe import differing_settings
 from experiments.ledger import rules, tables
 from experiments.ledger.item import FLAGS, Paper
 from experiments.ledger.ledger import Row
@@ -172,4 +172,4 @@ def _scales(row: Row) -> str:
         return ""
     n_seeds = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     changed = max(len(record.overrides.keys() - {"n_seeds"}) for record in records)
-    return f"scale {scales}, {n_seeds} seed{'s' * (seeds[-1] > 1)}{differing(changed)}"
+    return f"scale {scales}, {n_seeds} seed{'s' * (seeds[-1] > 1)}{differing_settings(changed)}"

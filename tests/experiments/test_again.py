@@ -33,7 +33,7 @@ def made(cell, accuracies, scale="small", **changed):
     return held | {"environment": MACHINE | changed}
 
 
-class Launcher(pretended.FakeExecutor):
+class FakeExecutor(pretended.FakeExecutor):
     """Runs nothing: writes what the runs would have found."""
 
     stopping: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def command(tmp_path, monkeypatch, capsys):
     """command(words) -> (exit code, what it printed); results/ has three of the four runs."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(running, "LocalExecutor", Launcher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
     for cell, (name, found) in zip((A, B, C), RECORDED.items(), strict=True):
         changed = {"versions": {"jax": "0.9.0"}} if name == "mixit" else {}
         write_json(tmp_path / f"results/{name}.json", made(cell, found, "small", **changed))
@@ -103,10 +103,10 @@ def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
 
 
 def test_what_is_stopped_goes_on_and_what_is_done_is_not_done_again(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(Launcher, "stopping", ("mixit",))
+    monkeypatch.setattr(FakeExecutor, "stopping", ("mixit",))
     code, text = command("--paper=one", "--only=Table 1")
     assert code == 130 and "1 left" in text and "2 numbers" in text
-    monkeypatch.setattr(Launcher, "stopping", ())
+    monkeypatch.setattr(FakeExecutor, "stopping", ())
     for job in (tmp_path / "mine").glob("*-retrieval-mixit-*"):
         (job / "config.json").unlink()
         job.rmdir()

@@ -1,4 +1,4 @@
-"""The demo: its list, what it says of runs, and what happens when a part fails."""
+"""The demo: its headlines, its sentences, and failing parts."""
 
 import json
 import signal
@@ -31,15 +31,15 @@ def test_every_paper_has_one_headline_of_configs_that_exist(tmp_path):
 
 def run(folder, metrics, arrays=None, baselines=None, **config):
     folder.mkdir()
-    held = {name: {"mean": m, "sem": s, "n": 3} for name, (m, s) in metrics.items()}
-    result = {"metrics": held, "baselines": baselines or {}, "config": config, "members": []}
+    values = {name: {"mean": m, "sem": s, "n": 3} for name, (m, s) in metrics.items()}
+    result = {"metrics": values, "baselines": baselines or {}, "config": config, "members": []}
     write_json(folder / "result.json", result)
     if arrays:
         np.savez(folder / "arrays.npz", **arrays)
     return Workdir(folder)
 
 
-def test_freezing_in_words(tmp_path):
+def test_the_sentence_about_freezing(tmp_path):
     names = HEADLINES[0].parts
     runs = {
         name: run(
@@ -55,7 +55,7 @@ def test_freezing_in_words(tmp_path):
     assert "naming any value of the context gives 40.0 %" in text
 
 
-def test_the_equation_in_words(tmp_path):
+def test_the_sentence_about_the_equation(tmp_path):
     paths = np.linspace(-1, 1, 101)[:, None]
     workdir = run(
         tmp_path / "sde",
@@ -135,7 +135,7 @@ open(words["--page"], "w").write(text + f'</section><h2 id="paper-associations">
 """
 
 
-class FakeLauncher(pretended.FakeExecutor):
+class FakeExecutor(pretended.FakeExecutor):
     failing: tuple[str, ...] = ()
     stopping = False
 
@@ -156,13 +156,13 @@ class FakeLauncher(pretended.FakeExecutor):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
     monkeypatch.setattr(demo, "REPORT", (sys.executable, "-c", PAGE))
 
     def command(page=PAGE, **launcher):
         monkeypatch.setattr(demo, "REPORT", (sys.executable, "-c", page))
         for name, value in ({"failing": (), "stopping": False} | launcher).items():
-            monkeypatch.setattr(FakeLauncher, name, value)
+            monkeypatch.setattr(FakeExecutor, name, value)
         code = demo.main([f"--workdir={tmp_path / 'demo'}"], SHOWN)
         return code, capsys.readouterr().out
 
@@ -224,7 +224,7 @@ def test_a_part_with_changed_settings_says_so():
     assert demo.provenance(headline, jobs) == "scale tiny; 9 settings differ from it"
 
 
-def test_wrong_words(capsys):
+def test_wrong_arguments(capsys):
     assert demo.main(["--workdri=x"]) == 2
     assert "Did you mean '--workdir'" in capsys.readouterr().err
     assert demo.main(["--help"]) == 0

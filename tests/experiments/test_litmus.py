@@ -127,7 +127,7 @@ def test_the_strongest_trivial_predictor_counts():
         litmus_rule.strongest({"unigram_loss": 3.2})
 
 
-class FakeLauncher(pretended.FakeExecutor):
+class FakeExecutor(pretended.FakeExecutor):
     """Trains nothing: MixiT knows nothing, the others know all."""
 
     stop_after = 9
@@ -147,8 +147,8 @@ class FakeLauncher(pretended.FakeExecutor):
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
-    return FakeLauncher
+    monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
+    return FakeExecutor
 
 
 def test_it_says_what_it_found_and_keeps_the_numbers(fake, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Looking inside a run: the scores by hand, the files, the refusals."""
+"""look.py: scores computed by hand, the files it writes, and refused runs."""
 
 import json
 import re
@@ -23,19 +23,18 @@ def test_position_after_the_previous_occurrence():
     np.testing.assert_array_equal(observables.after_previous(tokens), [[-1, -1, 1, 3, 2, -1]])
 
 
-def test_attention_to_counts_only_what_it_is_told():
+def test_attention_to_averages_over_the_mask():
     weights = jnp.array([[[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.3, 0.2]]]])
     sources = jnp.array([[-1, 0, 1]], jnp.int32)
     everything = jnp.ones((1, 3), bool)
-    found = observables.attention_to(weights, sources, everything)
-    np.testing.assert_allclose(found, [(0.25 + 0.3) / 2], rtol=1e-6)
+    attention = observables.attention_to(weights, sources, everything)
+    np.testing.assert_allclose(attention, [(0.25 + 0.3) / 2], rtol=1e-6)
     last = jnp.array([[False, False, True]])
     np.testing.assert_allclose(observables.attention_to(weights, sources, last), [0.3], rtol=1e-6)
     assert np.isnan(observables.attention_to(weights, sources, ~everything)).all()
 
 
-def test_a_run_is_looked_into(finished, tmp_path, capsys):
-    """What the command writes and what the recipe records are the same numbers."""
+def test_the_command_and_the_recipe_give_the_same_scores(finished, tmp_path, capsys):
     workdir = Workdir(shutil.copytree(finished, tmp_path / "run"))
     assert main(["--plot", str(tmp_path), str(workdir.path)]) == 0
     printed = capsys.readouterr().out
@@ -61,27 +60,30 @@ def test_a_run_is_looked_into(finished, tmp_path, capsys):
     assert (workdir / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_recipe_wants_attention(capsys):
+def test_the_recipe_refuses_a_model_without_attention(capsys):
     config = "--config=configs/mixit/induction_head.py:scale=tiny"
     assert run([config, "--config.model.mixer=mixit", "--dry-run"]) == 2
     assert "model.mixer 'mixit' has no attention to measure" in capsys.readouterr().err
 
 
 def test_an_unfinished_run_and_a_figure_are_refused(finished, tmp_path, capsys):
-    for recipe, model, said in (("train", "decoder", "is not finished"), ("solve", "", "'solve'")):
+    for recipe, model, message in (
+        ("train", "decoder", "is not finished"),
+        ("solve", "", "'solve'"),
+    ):
         parts = {} if recipe == "solve" else {"task": {}, "train": {}}
         config = {"recipe": recipe, "model": {"name": model}} | parts
         (tmp_path / "config.json").write_text(json.dumps({"config": config}))
         assert main([str(tmp_path)]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_fixed_mixing_has_no_maps(tmp_path, capsys):
     from tests.experiments.conftest import TINY
 
-    words = ["--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny", *TINY[1:]]
-    assert run([*words, f"--workdir={tmp_path / 'run'}"]) == 0
+    arguments = ["--config=configs/mixit/retrieval.py:variant=mixit,scale=tiny", *TINY[1:]]
+    assert run([*arguments, f"--workdir={tmp_path / 'run'}"]) == 0
     assert main([str(tmp_path / "run")]) == 0
     assert "no attention maps" in capsys.readouterr().out
     assert set(json.loads((tmp_path / "run/inspect.json").read_text())["seed 0"]) == {

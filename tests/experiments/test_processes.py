@@ -1,4 +1,4 @@
-"""Two processes train, checkpoint and resume as one; if one is killed the other says so."""
+"""Two processes train, checkpoint and resume as one run. If one is killed, the other reports it."""
 
 import json
 import os
@@ -26,7 +26,7 @@ MESH = (
 
 
 def start(workdir, *words, program=""):
-    """Both processes of a job, with one device each; `program` is run in place of the command."""
+    """Starts both processes of a job with one device each. `program` replaces run.py."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

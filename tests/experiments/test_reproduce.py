@@ -24,7 +24,7 @@ from tests.experiments.schedule.test_planning import PAPERS, record
 DEFAULTS = {"failing": (), "stopping": (), "spent": 1.0}
 
 
-class FakeLauncher(pretended.FakeExecutor):
+class FakeExecutor(pretended.FakeExecutor):
     """Starts nothing and writes the files of finished runs."""
 
     failing: tuple[str, ...]
@@ -67,12 +67,12 @@ def command(tmp_path, monkeypatch, capsys):
     """command(arguments) returns (exit code, output)."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(write, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
+    monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
 
     def command(*words, **launcher):
         for name in ("failing", "stopping", "spent"):
             monkeypatch.setattr(
-                FakeLauncher, name, launcher.get(name, DEFAULTS[name]), raising=False
+                FakeExecutor, name, launcher.get(name, DEFAULTS[name]), raising=False
             )
         code = reproduce.main([*words, f"--workdir={tmp_path / 'runs'}"], PAPERS)
         printed = capsys.readouterr()
@@ -114,7 +114,7 @@ def test_a_stopped_run_without_checkpoints_restarts_with_a_longer_estimate(
     job = recording.job_of_run(run, tmp_path)
     assert not job.resumes and running.remaining_seconds(job) == 20
 
-    class Stopping(FakeLauncher):
+    class Stopping(FakeExecutor):
         def run(self, jobs):
             (only,) = jobs
             only.workdir.mkdir()

@@ -1,4 +1,4 @@
-"""The command as users run it: records, resume after a kill, signals, locks, damage, loading."""
+"""run.py as users run it: results, resuming, signals, locks, wrong folders and loading."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import AFTER_ROWS, TINY, WHILE_SAVING, tiny
 
-TIMES = ("seconds", "environment", "performance")  # what a result may say anew
+TIMES = ("seconds", "environment", "performance")  # fields that differ between runs
 
 
 def rows(workdir):
@@ -30,7 +30,7 @@ def one_line(capsys):
     return error
 
 
-def test_a_finished_run_is_a_whole_record(finished):
+def test_a_finished_run_has_a_complete_result(finished):
     result = json.loads((finished / "result.json").read_text())
     assert set(result) >= {
         "config", "overrides", "config_hash", "scale", "seeds", "metrics", "members", "baselines",
@@ -51,14 +51,15 @@ def test_a_finished_run_is_a_whole_record(finished):
     assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_finished_run_says_how_fast_it_was(finished):
-    """Operations by hand: forward, and twice as many backward but for the frozen and the first."""
-    found = json.loads((finished / "result.json").read_text())["performance"]
-    assert found["tokens_per_second"] * found["step_seconds"] == pytest.approx(8 * 7)
-    assert 0 < found["share_of_matmul"] < 1 and 2**27 < found["peak_memory"] < 2**36
+def test_a_finished_run_reports_its_speed(finished):
+    """The expected FLOPs are counted by hand: forward, and less than twice as many backward."""
+    performance = json.loads((finished / "result.json").read_text())["performance"]
+    assert performance["tokens_per_second"] * performance["step_seconds"] == pytest.approx(8 * 7)
+    assert 0 < performance["share_of_matmul"] < 1
+    assert 2**27 < performance["peak_memory"] < 2**36
     B, T, N, M = 8, 7, 16, 64
-    dense = 2 * B * N * (T * (6 * N + 3 * M) + 2 * N + 3 * M)  # of the last layer one query
-    assert 2 * dense < found["model_flops"] < 4 * dense
+    dense = 2 * B * N * (T * (6 * N + 3 * M) + 2 * N + 3 * M)  # one query in the last layer
+    assert 2 * dense < performance["model_flops"] < 4 * dense
 
 
 def test_load_gives_the_trained_network_and_its_frozen_weights(finished):
@@ -82,7 +83,7 @@ def test_the_same_command_again_shows_the_result_and_changes_nothing(finished, c
 
 
 @pytest.mark.slow  # tests/hostile/test_kills.py has the same for every recipe
-def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, interrupted, tmp_path):
+def test_a_run_killed_at_any_moment_ends_with_the_same_bits(finished, interrupted, tmp_path):
     workdir = tmp_path / "killed"
     words = [*TINY, f"--workdir={workdir}"]
 
@@ -98,13 +99,15 @@ def test_killed_at_any_moment_the_run_ends_as_if_it_had_not_been(finished, inter
     assert main(words) == 0
     assert rows(workdir) == rows(finished)
     assert comparable(workdir) == comparable(finished)
-    mine, whole = jaxformer.load(workdir)[1], jaxformer.load(finished)[1]
-    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(whole), strict=True):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        jaxformer.load(workdir)[1],
+        jaxformer.load(finished)[1],
+    )
 
 
 def comparable(workdir):
-    """result.json without times and without the stamp of where it ran."""
+    """Returns result.json without times and without the description of the machine."""
     result = Workdir(workdir).read("result.json")
     return {name: result[name] for name in result if name not in TIMES}
 
@@ -149,7 +152,7 @@ def test_a_wrong_workdir_is_refused_and_left_as_it_was(case, finished, tmp_path,
         assert [f.name for f in workdir.iterdir() if f.suffix] == ["thesis.tex"]
 
 
-def test_a_nan_loss_stops_names_the_step_and_keeps_the_last_good_state(tmp_path, capsys):
+def test_a_nan_loss_stops_the_run_and_names_the_step(tmp_path, capsys):
     workdir = tmp_path / "diverged"
     high = ("--config.optim.learning_rate=1e35", "--config.optim.clip=0")
     assert main([*tiny(*high), f"--workdir={workdir}"]) == 2
@@ -158,7 +161,7 @@ def test_a_nan_loss_stops_names_the_step_and_keeps_the_last_good_state(tmp_path,
     assert not (workdir / "result.json").exists()
 
 
-def test_the_dry_run_says_what_it_would_cost_and_writes_nothing(tmp_path, capsys, monkeypatch):
+def test_the_dry_run_prints_the_cost_and_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*TINY, "--dry-run"]) == 0
     out = capsys.readouterr().out

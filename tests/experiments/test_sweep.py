@@ -27,9 +27,9 @@ def test_braces_and_fields_multiply_and_learning_rates_do_not():
         ("nt=mixit", {"model.layers": "2"}),
         ("nt=mixit", {"model.layers": "4"}),
     ]
-    held = launch.config_dict(runs[0].config, runs[0].overrides)
-    assert held["optim"]["learning_rate"] == (1e-3, 3e-3)
-    assert (held["seed"], held["n_seeds"], held["train"]["steps"]) == (5, 3, 9)
+    config = launch.config_dict(runs[0].config, runs[0].overrides)
+    assert config["optim"]["learning_rate"] == (1e-3, 3e-3)
+    assert (config["seed"], config["n_seeds"], config["train"]["steps"]) == (5, 3, 9)
 
 
 def test_seeds_become_runs_if_they_are_not_consecutive_or_not_used():
@@ -66,11 +66,11 @@ def test_table_7_has_the_published_sizes():
     config, grid, fields = grids.read_file("configs/sweeps/table7_retrieval.toml")
     runs = grids.expand(config, grid, fields)
     assert len(runs) == 4 * 3 * 2 * 4 * 3
-    held = launch.config_dict(runs[-1].config, runs[-1].overrides)
-    model = held["model"]
+    last = launch.config_dict(runs[-1].config, runs[-1].overrides)
+    model = last["model"]
     assert (model["layers"], model["width"], model["mlp_width"]) == (8, 1024, 4096)
-    assert (model["heads"], held["train"]["batch_size"]) == (64, 1024)
-    assert held["optim"]["learning_rate"] == (1e-3, 5e-4, 1e-4)
+    assert (model["heads"], last["train"]["batch_size"]) == (64, 1024)
+    assert last["optim"]["learning_rate"] == (1e-3, 5e-4, 1e-4)
 
 
 WRONG_FILES = [
@@ -180,10 +180,10 @@ def test_a_figure_has_rows_without_members(tmp_path):
     assert row.rate is None and row.metrics["ks"].mean == 0.1 and not row.best
 
 
-class FakeLauncher(NamedTuple):
-    """Finishes the first run; the second one fails or is interrupted."""
+class FakeExecutor(NamedTuple):
+    """Finishes all runs but the second, which fails."""
 
-    processes: int
+    slots: int
     deadline: float
     signal: int = 0
 
@@ -203,35 +203,35 @@ class FakeLauncher(NamedTuple):
 
 
 def test_finished_runs_are_skipped_and_a_failure_leaves_the_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(running, "LocalExecutor", FakeLauncher)
-    words = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
-    assert sweep.main([*words, "--dry-run", "--seeds=2"]) == 0
+    monkeypatch.setattr(running, "LocalExecutor", FakeExecutor)
+    arguments = [f"--config={CONFIG}", "--grid=model.layers=1,2", f"--workdir={tmp_path / 'sweep'}"]
+    assert sweep.main([*arguments, "--dry-run", "--seeds=2"]) == 0
     # Each run takes 15 seconds for a seed of two layers (SECONDS of the config) and 12 to start.
     assert "4 runs with 8 members; 4 to run, about 2 min 18 s" in capsys.readouterr().out
-    assert sweep.main(words) == 1
+    assert sweep.main(arguments) == 1
     out = capsys.readouterr().out
     assert "failed: memorization standard, model.layers = 2: no such thing" in out
     assert "best memorization mixit" in out and (tmp_path / "sweep/sweep.csv").exists()
-    assert sweep.main(words) == 0
+    assert sweep.main(arguments) == 0
     assert "4 runs with 4 members; 1 to run" in capsys.readouterr().out
 
 
 def test_an_interrupted_sweep_prints_how_to_resume(tmp_path, monkeypatch, capsys):
-    class Stopped(FakeLauncher):
+    class Stopped(FakeExecutor):
         def run(self, jobs):
             yield Outcome(next(jobs), 128 + signal.SIGTERM, 1.0, "")
 
     monkeypatch.setattr(running, "LocalExecutor", lambda n, end: Stopped(n, end, signal.SIGINT))
-    words = [f"--config={CONFIG}", f"--workdir={tmp_path}"]
-    assert sweep.main(words) == 128 + signal.SIGINT
+    arguments = [f"--config={CONFIG}", f"--workdir={tmp_path}"]
+    assert sweep.main(arguments) == 128 + signal.SIGINT
     out = capsys.readouterr().out
     assert "ran 0 of 2 in 0 s; 2 left" in out and "Run the same command again: it resumes" in out
 
 
 @pytest.mark.slow
 def test_a_real_sweep_in_two_processes(tmp_path, capsys):
-    words = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path}", "--processes=2"]
-    assert sweep.main(words) == 0
+    arguments = ["--file=configs/sweeps/tiny.toml", f"--workdir={tmp_path}", "--processes=2"]
+    assert sweep.main(arguments) == 0
     out = capsys.readouterr().out
     assert out.count("best memorization") == 2 and "optim.learning_rate = 0.01" in out
     with open(tmp_path / "sweep.csv") as file:
@@ -239,5 +239,5 @@ def test_a_real_sweep_in_two_processes(tmp_path, capsys):
     assert len(lines) == 8
     for line in lines:
         assert Workdir(line["workdir"]).read("result.json")["seeds"] == [0, 1]
-    assert sweep.main(words) == 0
+    assert sweep.main(arguments) == 0
     assert "0 to run" in capsys.readouterr().out

@@ -36,8 +36,8 @@ def test_overrides_take_the_type_of_the_field():
     assert several.config.optim.learning_rate == (1e-3, 2.0)
 
 
-def test_an_argument_of_its_own_is_no_field(tmp_path):
-    """With context=16 the run has 16, and nothing may say that it has 8."""
+def test_an_argument_of_a_config_cannot_be_overridden_as_a_field(tmp_path):
+    """The label of the run must agree with its fields."""
     file = tmp_path / "mine.py"
     file.write_text(
         "from configs import common\n"
@@ -83,7 +83,7 @@ def test_formatted_values_are_parsed_back():
     assert values.items() <= flags.flatten_config(config.to_dict()).items()
 
 
-def test_a_variants_own_rules_and_other_fields_keep_its_name():
+def test_the_rules_of_a_variant_and_other_fields_keep_its_name():
     own = "--config.partition=(('.*/mix', 'frozen'), ('.*', 'train'))"
     command = parse([RETRIEVAL, own, "--config.model.width=32"])
     assert command.config.arguments.variant == "mixit"
@@ -121,7 +121,7 @@ def get_config(arg):
 
 
 @pytest.mark.parametrize("way", ["absolute", "above", "linked", "not Python"])
-def test_a_record_runs_no_file_but_a_config_of_this_checkout(tmp_path, monkeypatch, way):
+def test_a_record_executes_only_configs_of_this_checkout(tmp_path, monkeypatch, way):
     (tmp_path / "repo/configs").mkdir(parents=True)
     monkeypatch.setattr(flags, "ROOT", tmp_path / "repo")
     touched = tmp_path / "touched"
@@ -141,7 +141,7 @@ def test_a_record_runs_no_file_but_a_config_of_this_checkout(tmp_path, monkeypat
     if way == "absolute":
         with pytest.raises(UserError, match="raises OSError: nobody should be here"):
             flags.load_config(name)
-        assert touched.exists()  # what a user names is run
+        assert touched.exists()  # a file that the user names is executed
 
 
 BROKEN_CONFIGS = [

@@ -1,4 +1,4 @@
-"""What the engine promises holds in every recipe that trains, or is refused with one line."""
+"""Options of the training engine work in every recipe that trains, or are refused with one line."""
 
 import json
 
@@ -22,12 +22,11 @@ THAWED = "--config.unfreeze=((10, (('.*', 'train'),)),)"
 
 
 @pytest.mark.slow
-def test_recall_thaws_and_records_the_share_that_was_trained(tmp_path):
-    """It once ignored `unfreeze` and recorded that it had not."""
+def test_recall_unfreezes_and_records_the_trained_share(tmp_path):
     little = ("--config.recall.fractions=0.0,", "--config.recall.probe_every=20")
     assert main([*RECALL, *little, THAWED, f"--workdir={tmp_path}"]) == 0
     result = json.loads((tmp_path / "result.json").read_text())
-    assert "frozen" not in result["parameters"]  # at the end nothing is
+    assert "frozen" not in result["parameters"]  # at the end all parameters train
     counts = build.phases(flags.load_config(RECALL[0].removeprefix("--config=")))[0].setup.counts()
     assert "frozen" in counts
     assert 0.5 < result["metrics"]["trained_share"]["mean"] < 1
@@ -53,7 +52,7 @@ def test_an_unknown_recipe_is_named():
         recipes.module("trane")
 
 
-def test_every_recipe_has_what_the_commands_call():
+def test_every_recipe_has_run_and_dry_run():
     for name in RECIPES:
         module = recipes.module(name)
         assert callable(module.run) and callable(module.dry_run)

@@ -1,4 +1,4 @@
-"""The posterior recipe as users run it: the record, a kill in the middle, bad settings."""
+"""The recipe posterior: its result, resuming after a kill, and wrong settings."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from experiments.run import main
 from tests.experiments.conftest import POSTERIOR as TINY
 from tests.experiments.conftest import instead, wrong_errors
 
-FEW = finish_run.UNTRUSTED  # sixty draws are not enough to trust them
+FEW = finish_run.UNTRUSTED  # sixty draws fail the diagnostics
 # Saves after every dispatch; kills itself in the middle of one of the saves.
 INTERRUPTED = """
 import os, sys
@@ -43,7 +43,7 @@ def arrays(workdir):
         return dict(held)
 
 
-def test_a_finished_run_is_a_whole_record(finished):
+def test_a_finished_run_has_a_complete_result(finished):
     result = json.loads((finished / "result.json").read_text())
     metrics, held = result["metrics"], arrays(finished)
     assert held["U"].shape == (60, 4, 4) and held["theta"].shape == (60, 14)
@@ -59,7 +59,7 @@ def test_a_finished_run_is_a_whole_record(finished):
     assert not (finished / "state.npz").exists() and not (finished / "draws").exists()
 
 
-def test_draws_go_on_until_enough_of_them_are_effective(finished, tmp_path, capsys):
+def test_sampling_continues_until_the_effective_sample_size_is_reached(finished, tmp_path, capsys):
     words = instead(TINY, "--config.posterior.least_ess=100", "--config.posterior.most_draws=1000")
     assert main([*words, f"--workdir={tmp_path}/enough"]) in (0, FEW)
     assert "goal 100" in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_draws_go_on_until_enough_of_them_are_effective(finished, tmp_path, caps
     np.testing.assert_array_equal(first, arrays(finished)["U"].reshape(2, -1, 4, 4))
 
 
-def test_draws_end_at_the_most_that_are_wanted(tmp_path):
+def test_sampling_ends_at_the_maximal_number_of_draws(tmp_path):
     words = instead(TINY, "--config.posterior.least_ess=1e6", "--config.posterior.most_draws=130")
     assert main([*words, f"--workdir={tmp_path}/most"]) == FEW
     assert len(arrays(tmp_path / "most")["U"]) == 120

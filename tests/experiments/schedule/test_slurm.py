@@ -126,28 +126,28 @@ def test_the_queue_lists_the_jobs_that_are_alive(pretended, tmp_path):
         "echo '12_0|RUNNING|n1|None'; echo '12_1|PENDING||Priority'; echo '12_2|FAILED|n1|None'\n"
         "echo '12_3|PENDING||launch failed requeued held'; echo '12_4|PENDING||JobHeldUser'",
     )
-    mine = Queue(tmp_path)
+    job_queue = Queue(tmp_path)
     jobs = [Job(str(i), "c", {}, tmp_path / f"run-{i}") for i in range(5)]
-    with mine.lock():
-        submission = mine.new_submission_folder()
-        mine.add(((job, f"12_{i}") for i, job in enumerate(jobs)), submission)
-    mine.file.write_text(mine.file.read_text() + '{"run": "cut')
-    assert mine.ids()["run-4"] == "12_4"
-    states = mine.states()
+    with job_queue.lock():
+        submission = job_queue.new_submission_folder()
+        job_queue.add(((job, f"12_{i}") for i, job in enumerate(jobs)), submission)
+    job_queue.file.write_text(job_queue.file.read_text() + '{"run": "cut')
+    assert job_queue.ids()["run-4"] == "12_4"
+    states = job_queue.states()
     assert states["12_0"] == State("RUNNING", "n1") and "12_2" not in states
     abandoned = {job_id for job_id, state in states.items() if state.is_abandoned}
     assert abandoned == {"12_3"}  # a job that a user holds starts when it is released
     queue.result_file(submission, "run-2").write_text('{"error": "why"}')
     queue.result_file(submission, "run-3").write_text('{"code": 3}')
     queue.result_file(submission, "run-4").write_text('{"code": "')
-    assert [mine.result(f"12_{i}") for i in range(1, 5)] == [None, "why", 3, None]
+    assert [job_queue.result(f"12_{i}") for i in range(1, 5)] == [None, "why", 3, None]
     (submission / "12_1_0_result.pkl").touch()  # its worker could not be imported
     (submission / "12_1_0_log.out").write_text("Traceback\nImportError: no experiments\n")
-    assert mine.result("12_1") == "ImportError: no experiments"
+    assert job_queue.result("12_1") == "ImportError: no experiments"
 
 
 def test_a_query_without_an_answer_is_repeated(tmp_path, monkeypatch, capsys):
-    mine = SlurmExecutor(Options(), tmp_path)
+    slurm = SlurmExecutor(Options(), tmp_path)
     answers = iter([UserError("Slurm does not answer."), UserError("Slurm does not answer."), {}])
 
     def states():
@@ -156,26 +156,30 @@ def test_a_query_without_an_answer_is_repeated(tmp_path, monkeypatch, capsys):
             raise answer
         return answer
 
-    monkeypatch.setattr(mine.queue, "states", states)
-    assert [mine._query_states() for _ in range(3)] == [None, None, {}] and mine.failed_queries == 0
+    monkeypatch.setattr(slurm.queue, "states", states)
+    assert [slurm._query_states() for _ in range(3)] == [
+        None,
+        None,
+        {},
+    ] and slurm.failed_queries == 0
     assert capsys.readouterr().out.count("Slurm does not answer. The jobs continue") == 1
-    mine.failed_queries = executor.MAX_FAILED_QUERIES
+    slurm.failed_queries = executor.MAX_FAILED_QUERIES
     answers = iter([UserError("Slurm does not answer.")])
     with pytest.raises(UserError, match="does not answer"):
-        mine._query_states()
+        slurm._query_states()
 
 
 def test_rows_without_a_job_of_slurm_are_skipped(pretended, tmp_path):
-    jobs = Queue(tmp_path)
-    jobs.folder.mkdir()
+    job_queue = Queue(tmp_path)
+    job_queue.folder.mkdir()
     row = {"run": "a", "job": "7_0", "folder": "0" * 32}
     changes = ({}, {"job": 7}, {"job": "-h"}, {"job": "7_0 8"}, {"run": "../a"}, {"folder": ".."})
     lines = [json.dumps(row | {"run": f"run-{i}"} | change) for i, change in enumerate(changes)]
     lines += ["[1]", "7", '{"run": "b"}', "[" * 100_000]
-    jobs.file.write_text("\n".join(lines))
-    assert jobs.ids() == {"run-0": "7_0"}
+    job_queue.file.write_text("\n".join(lines))
+    assert job_queue.ids() == {"run-0": "7_0"}
     pretended("squeue", 'echo "$@" >> "$0.calls"')
-    assert jobs.states() == {}
+    assert job_queue.states() == {}
     calls = (tmp_path / "bin/squeue.calls").read_text()
     assert calls == "-h -r -t all -o %i|%T|%N|%r -j 7\n"
 
@@ -194,12 +198,12 @@ def test_a_workdir_that_a_batch_script_cannot_contain_is_refused(
 
 
 def test_the_display_shows_why_jobs_wait(tmp_path, capsys):
-    mine = SlurmExecutor(Options(), tmp_path)
-    mine.board.line.printed = -1e9
+    slurm = SlurmExecutor(Options(), tmp_path)
+    slurm.board.line.printed = -1e9
     left = {f"run-{i}": Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)}
     names = {run: f"7_{i}" for i, run in enumerate(left)}
     states = dict.fromkeys(("7_1", "7_2"), State("PENDING", "PartitionNodeLimit"))
-    mine._show(left, names, states | {"7_0": State("RUNNING", "n1")})
+    slurm._show(left, names, states | {"7_0": State("RUNNING", "n1")})
     assert "run 0: 0 s | 2 wait in the queue (PartitionNodeLimit)" in capsys.readouterr().err
 
 
@@ -227,8 +231,8 @@ def test_the_status_shows_the_state_of_each_run(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "5 runs: 1 finished, 1 failed, 1 stopped, 1 waiting, 1 running" in out
     assert "3 of 9" in out and "the field x must be 1." in out
-    found = executors.job_status(jobs["waiting"], "12_1", State("PENDING", "Priority"))
-    assert found == ("pending", "job 12_1: Priority")
+    state = executors.job_status(jobs["waiting"], "12_1", State("PENDING", "Priority"))
+    assert state == ("pending", "job 12_1: Priority")
 
 
 def launch_lock(file):
@@ -255,24 +259,24 @@ def test_outside_of_a_job_the_signal_has_its_default_effect(monkeypatch):
         assert signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL
 
 
-# Ends as it is told; saves at the notice of the job.
+# Ends as its config demands; saves on the signal of submitit.
 RUN = """
 import os, pathlib, signal, sys, time
-words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-folder = pathlib.Path(words["--workdir"])
+arguments = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+folder = pathlib.Path(arguments["--workdir"])
 folder.mkdir(exist_ok=True)
 assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN  # until it listens
 with open(folder / "starts", "a") as file:
     file.write("x")
-if words["--config"] == "killed" and len((folder / "starts").read_text()) < 3:
+if arguments["--config"] == "killed" and len((folder / "starts").read_text()) < 3:
     os.kill(os.getpid(), signal.SIGKILL)
-if words["--config"] == "slow":
+if arguments["--config"] == "slow":
     signal.signal(signal.SIGUSR2, lambda *_: sys.exit(143))
     (folder / "ready").touch()
     time.sleep(60)
-if words["--config"] == "finished":
+if arguments["--config"] == "finished":
     (folder / "result.json").write_text("{}")
-sys.exit(0 if words["--config"] != "broken" else 2)
+sys.exit(0 if arguments["--config"] != "broken" else 2)
 """
 
 
@@ -293,9 +297,9 @@ def test_a_worker_starts_a_killed_run_again_and_writes_its_code(
     with pytest.raises(TypeError):
         worker("broken")()
     assert "NoneType" in json.loads((tmp_path / "run.json").read_text())["error"]
-    said = capsys.readouterr().out
-    assert said.count("killed by signal 9; it is started again") == 2
-    assert "scontrol is missing" in said or os.path.exists("/usr/bin/scontrol")
+    out = capsys.readouterr().out
+    assert out.count("killed by signal 9; it is started again") == 2
+    assert "scontrol is missing" in out or os.path.exists("/usr/bin/scontrol")
 
 
 def test_a_worker_saves_when_its_time_is_up_and_can_be_sent_again(worker, tmp_path, monkeypatch):
@@ -305,10 +309,10 @@ def test_a_worker_saves_when_its_time_is_up_and_can_be_sent_again(worker, tmp_pa
     monkeypatch.setitem(sys.modules, "submitit", submitit)
     monkeypatch.setitem(sys.modules, "submitit.helpers", helpers)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    mine = worker("slow")
+    slow_worker = worker("slow")
 
     def up(number, frame):  # as submitit does it: in the middle of the wait
-        raise SystemExit(repr(mine.checkpoint()[0]))
+        raise SystemExit(repr(slow_worker.checkpoint()[0]))
 
     before = signal.signal(signal.SIGALRM, up)
     try:
@@ -321,11 +325,11 @@ def test_a_worker_saves_when_its_time_is_up_and_can_be_sent_again(worker, tmp_pa
 
         threading.Thread(target=later).start()
         with pytest.raises(SystemExit, match="again"):
-            mine()
+            slow_worker()
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert mine.process.wait() == 143
-    assert pickle.loads(pickle.dumps(mine)).process is None
+    assert slow_worker.process.wait() == 143
+    assert pickle.loads(pickle.dumps(slow_worker)).process is None
 
 
 # A Slurm of shell scripts. Job 7 starts before sbatch returns, hence before submitit has written
