@@ -66,7 +66,7 @@ def parse(argv: Sequence[str]) -> Namespace:
         "--config",
         default="",
         metavar="FILE:ARGUMENTS",
-        help="a config of configs/; ARGUMENTS are variant=...,scale=tiny|small|paper",
+        help="a config; ARGUMENTS are variant=...,scale=tiny|small|paper",
     )
     add(
         "--workdir",
