@@ -18,7 +18,7 @@ from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
 from jaxformer.models.model import check_model
-from jaxformer.models.pretrained_init import Started
+from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
 from jaxformer.training import curves
@@ -234,7 +234,7 @@ def train(
     setup = make_setup(task, model, partition, tx, data, members, train_settings, devices)
     phases = make_phases(setup, steps, [(s, rules.rules) for s, rules in later], transformation)
     parts = build.sections(task, model)
-    if isinstance(model, Started):  # its initial parameters identify the run
+    if isinstance(model, FromParams):  # its initial parameters identify the run
         parts["model"]["params"] = model.fingerprint()
     sections = {
         **parts,

@@ -12,6 +12,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.io.checkpoint_reader import read_newest
 from jaxformer.io.run_folder import Workdir
+from jaxformer.models.model import current_arrays
 
 
 def load(
@@ -97,7 +98,7 @@ def load_run(source: str | Path, member: int | None = None, model: Any = None) -
     member = _first_chosen(folder) if member is None else member
     if not 0 <= member < members:
         raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
-    halves = paths.unflatten(checkpoint.arrays)
+    halves = paths.unflatten(current_arrays(model, checkpoint.arrays))
     population = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), population)
     return Loaded(model, params, config, checkpoint.step, member)

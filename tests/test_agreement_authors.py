@@ -106,8 +106,8 @@ def test_the_mixing_matrices_are_those_of_their_constructor(preset, scale):
     for layer in range(SIZES["layers"]):
         noise, uniform = theirs.noise(layer)
         std = low + uniform * (high - low) if preset == "authors" else high
-        mix = attention.centred(jnp.asarray(std * noise), identity=spec.mixing_identity)
-        mix = mix.at[0].set(attention.sink(m))
+        mix = attention.centred_mixing(jnp.asarray(std * noise), identity=spec.mixing_identity)
+        mix = mix.at[0].set(attention.sink_mixing(m))
         np.testing.assert_allclose(mix, FOUND["mixing"][preset][layer], atol=2e-7)
     drawn = attention.mixing_std(jax.random.key(0), scale, 400, m, 400 * SIZES["width"] // 2)
     assert (drawn >= 0.999 * (low if preset == "authors" else high)).all()

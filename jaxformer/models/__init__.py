@@ -1,4 +1,13 @@
-"""The networks, and published ones under the same addresses."""
+"""Networks as `init` and `apply` over a dict of paths, and published networks in the same form.
+
+Shape letters, the suffixes of array names such as `x_BxTxN`:
+
+    B batch      T tokens      N width      H heads        D head width
+    S keys       M hidden      V vocabulary L layers       K scored positions
+    G key and value heads, fewer than H where queries share them
+
+An axis of size 1 is written 1. Modules of a single paper explain further letters at their top.
+"""
 
 from jaxformer.runtime.command_line import require_package
 

@@ -1,21 +1,21 @@
-"""Every activation has an address: `point` marks one, `Request` says what to keep and to change.
+"""Activation points: `tap` gives an activation an address, `Request` keeps and edits addresses.
 
-    q_BxTxHxK = point(self, "queries", q_BxTxHxK)          in block_3/attn: block_3/attn/queries
+    q_BxTxHxD = tap(self, "queries", q_BxTxHxD)          in block_3/attn: block_3/attn/queries
 
-Without a request a point gives back the value it was given, and a model costs what it costs. The
-names are the same in all models; those that a model does not form are missing.
+Without a request a tap returns its input, at no cost. All models use the same addresses; a model
+lacks those of activations that it does not compute.
 
-    token_embeddings position_embeddings embedded           what enters block_0
-    block_i/before block_i/between block_i/states           the residual stream: before, after
-                                                            attention, after the block
+    token_embeddings position_embeddings embedded           the input of block_0 and its two parts
+    block_i/before block_i/between block_i/states           the residual stream: before attention,
+                                                            after it, after the block
     block_i/attn_norm/factor /output                        y = (x - mean) factor gain + bias
-    block_i/attn/queries keys values                        (B, T, H, K), before the rotation
-    block_i/attn/turned_queries turned_keys                 after it
+    block_i/attn/queries keys values                        (B, T, H, D), before the rotation
+    block_i/attn/turned_queries turned_keys                 after the rotation
     block_i/attn/scores masked_scores weights               (B, H, T, S)
-    block_i/attn/heads                                      each head's sum A_ts v_s, (B, T, H, K)
-    block_i/attn/mixed                                      sum A_ts x_s, where values come after
-    block_i/attn/output                                     what attention gives to the stream
-    block_i/mlp/preactivation gates linear hidden output    phi's argument, phi(it), what it gates
+    block_i/attn/heads                                      sum_s A_ts v_s of a head, (B, T, H, D)
+    block_i/attn/mixed                                      sum_s A_ts x_s, where values come later
+    block_i/attn/output                                     the branch's term in the residual stream
+    block_i/mlp/preactivation gates linear hidden output    phi's argument, phi, its other factor
     final_norm/factor /output final logits
 """
 
@@ -30,120 +30,128 @@ import jax.numpy as jnp
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 
-KEPT = "intermediates"  # flax's collection
-_ASKED: contextvars.ContextVar["Request | None"] = contextvars.ContextVar("asked", default=None)
+INTERMEDIATES = "intermediates"  # flax's collection of activations
+_ACTIVE: contextvars.ContextVar["Request | None"] = contextvars.ContextVar("active", default=None)
 
 
 class Request:
-    """What one run of a model keeps (`names`, patterns) and changes (`edits`, {pattern: new}).
+    """The activations that one run of a model keeps and changes.
 
-    A new value is an array of the address's shape, or a function of the old one. A function with
-    two arguments is given the address too.
+    Args:
+      names: patterns of the addresses to keep.
+      edits: {pattern: new value}. A new value is an array of the activation's shape, a number, or
+        a function of the old value. A function with `takes_address` gets the address as well.
     """
 
     def __init__(self, names: Sequence[str] = (), edits: Mapping[str, Any] | None = None):
         self.names, self.edits = tuple(names), dict(edits or {})
         for pattern in (*self.names, *self.edits):
             paths.check_pattern(pattern)
-        self.shapes: dict[str, jax.ShapeDtypeStruct] = {}  # of every address passed, in order
-        self.used: set[str] = set()  # patterns of edits
-        self.blocks: tuple[str, ...] = ()  # those that one scanned body stands for
+        self.shapes: dict[str, jax.ShapeDtypeStruct] = {}  # of every address, in order
+        self.used: set[str] = set()  # patterns of edits that matched
+        self.blocks: tuple[str, ...] = ()  # the blocks that one scanned body computes
 
     @contextlib.contextmanager
     def active(self) -> Iterator["Request"]:
-        """While it is, points listen to this request."""
-        token = _ASKED.set(self)
+        """Applies this request to all taps inside the context."""
+        token = _ACTIVE.set(self)
         try:
             yield self
         finally:
-            _ASKED.reset(token)
+            _ACTIVE.reset(token)
 
     @contextlib.contextmanager
-    def standing_for(self, blocks: Sequence[str]) -> Iterator[None]:
-        """While it is, an address within a block is that of all these blocks at once."""
-        before, self.blocks = self.blocks, tuple(blocks)
+    def for_blocks(self, blocks: Sequence[str]) -> Iterator[None]:
+        """Treats an address inside the context as the address in each of these blocks."""
+        outer, self.blocks = self.blocks, tuple(blocks)
         try:
             yield
         finally:
-            self.blocks = before
+            self.blocks = outer
 
-    def passes(self, address: str, value: jax.Array) -> jax.Array:
-        """The value that goes on from this address."""
+    def record(self, address: str, value: jax.Array) -> jax.Array:
+        """Records the shape at an address and returns its value after the edits."""
         self.shapes[address] = jax.ShapeDtypeStruct(value.shape, value.dtype)
         for pattern, new in self.edits.items():
             if paths.matches(pattern, address):
                 self.used.add(pattern)
-                value = _changed(address, value, new)
+                value = _replaced(address, value, new)
         return value
 
     def keeps(self, address: str) -> bool:
+        """Returns whether the request keeps this address."""
         return any(paths.matches(pattern, address, modules=True) for pattern in self.names)
 
     def check_edits(self) -> None:
-        """Raises, after a run, if an edit changed nothing."""
+        """Raises, after a run, if an edit matched no address."""
         for pattern in self.edits:
             if pattern not in self.used:
                 raise paths.no_match_error(pattern, list(self.shapes))
 
 
-def point(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.Array:
-    """The value at this module's address `name`: kept, or changed, if somebody asked.
+def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.Array:
+    """Gives an activation the address `name` in this module.
 
-    `plotted` ones are also kept by flax's own mutable=["intermediates"], without a request.
+    Args:
+      module: the Linen module that computes the activation.
+      plotted: whether flax's mutable=["intermediates"] keeps it without a request.
+
+    Returns:
+      The value, after the edits of the active request.
     """
-    asked = _ASKED.get()
-    if asked is None:
+    request = _ACTIVE.get()
+    if request is None:
         if plotted:
-            module.sow(KEPT, name, value, reduce_fn=_last)
+            module.sow(INTERMEDIATES, name, value, reduce_fn=_last)
         return value
     address = "/".join((*module.path, name))
-    addresses = [f"{block}/{address}" for block in asked.blocks] or [address]
-    for one in addresses:  # several only where nothing is changed
-        value = asked.passes(one, value)
-    if any(asked.keeps(one) for one in addresses):
-        module.sow(KEPT, name, value, reduce_fn=_last)
+    addresses = [f"{block}/{address}" for block in request.blocks] or [address]
+    for block_address in addresses:  # several only without edits
+        value = request.record(block_address, value)
+    if any(request.keeps(block_address) for block_address in addresses):
+        module.sow(INTERMEDIATES, name, value, reduce_fn=_last)
     return value
 
 
-def looked_at(module: Any) -> bool:
-    """May anybody see or change what the points of this module are given?"""
-    return _ASKED.get() is not None or module.is_mutable_collection(KEPT)
+def is_observed(module: Any) -> bool:
+    """Returns whether the activations of this module may be kept or edited."""
+    return _ACTIVE.get() is not None or module.is_mutable_collection(INTERMEDIATES)
 
 
-def edited() -> bool:
-    """Is something to be changed? Then every block must be traced on its own."""
-    asked = _ASKED.get()
-    return asked is not None and bool(asked.edits)
+def has_edits() -> bool:
+    """Returns whether the active request has edits, so that each block must be traced alone."""
+    request = _ACTIVE.get()
+    return request is not None and bool(request.edits)
 
 
-def scanned(blocks: Sequence[str]) -> contextlib.AbstractContextManager[None]:
-    """Around the body of a scan over blocks: what is asked of any of them is kept of all."""
-    asked = _ASKED.get()
-    return contextlib.nullcontext() if asked is None else asked.standing_for(blocks)
+def in_scan(blocks: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+    """Applies the active request to the body of a scan over these blocks."""
+    request = _ACTIVE.get()
+    return contextlib.nullcontext() if request is None else request.for_blocks(blocks)
 
 
-def given(address: str, value: jax.Array, new: Any) -> jax.Array:
-    """The array that `new`, an array or a function, gives in place of this value."""
+def new_value(address: str, value: jax.Array, new: Any) -> jax.Array:
+    """Returns the array that an edit, an array or a function, puts in place of a value."""
     if isinstance(new, Callable):
         new = new(value, address) if getattr(new, "takes_address", False) else new(value)
     try:
         return jnp.asarray(new)
     except (TypeError, ValueError):
         raise UserError(
-            f"what should take the place of {address} is no array but {type(new).__name__}."
+            f"the new value of {address} must be an array, got {type(new).__name__}."
         ) from None
 
 
-def _changed(address: str, value: jax.Array, new: Any) -> jax.Array:
-    new = given(address, value, new)
+def _replaced(address: str, value: jax.Array, new: Any) -> jax.Array:
+    new = new_value(address, value, new)
     if new.shape != value.shape and new.shape != ():
         raise UserError(
-            f"{address} has the shape {value.shape}; what should take its place has {new.shape}. "
-            "Give an array of that shape, one number, or a function of the old value."
+            f"the new value of {address} must have the shape {value.shape}, got {new.shape}. Give "
+            "an array of that shape, a number, or a function of the old value."
         )
     return jnp.broadcast_to(new, value.shape).astype(value.dtype)
 
 
 def _last(_: Any, new: Any) -> Any:
-    """For `sow`: the array itself, not a tuple of all that was sown."""
+    """Makes `sow` store the array itself instead of a tuple."""
     return new

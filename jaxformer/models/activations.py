@@ -1,5 +1,7 @@
-"""The activations of MLPs by name. Models and theory take them from here, so that a name means one
-function: "gelu" is the exact one, x times the normal distribution function, in both."""
+"""The activation functions of MLPs by name, shared by models and theory.
+
+"gelu" is the exact function, x times the normal distribution function.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 def activation(name: str, width: int) -> Callable[[jax.Array], jax.Array]:
-    """The activation called `name`; `width` is n, on which "shaped_leaky" depends."""
+    """Returns the activation with this name; "shaped_leaky" depends on the width n."""
     choices = ACTIVATIONS | {"shaped_leaky": shaped_leaky_relu(width)}
     if name not in choices:
         raise unknown("activation", name, choices)
@@ -29,7 +31,7 @@ def activation(name: str, width: int) -> Callable[[jax.Array], jax.Array]:
 
 
 def shaped_leaky_relu(width: int, c: float = -1.0) -> Callable[[jax.Array], jax.Array]:
-    """The authors' almost linear activation: LeakyReLU of slope 1 + c/sqrt(n), second moment 1."""
+    """Returns LeakyReLU with slope 1 + c/sqrt(n), scaled to the second moment 1."""
     slope = 1 + c / width**0.5
     gain = (2 / (1 + slope**2)) ** 0.5
     return lambda x: gain * jnp.where(x >= 0, x, slope * x)

@@ -1,4 +1,4 @@
-"""Deep multi-head attention that attends from the bare input and is linear in its values.
+"""Deep multi-head attention, linear in its values, with queries and keys of the network's input.
 
 The model of arXiv 2405.15926, eqs. (1)-(4), with tokens x_t in R^n, hidden widths N_1 .. N_{L+1}:
 
@@ -7,14 +7,14 @@ The model of arXiv 2405.15926, eqs. (1)-(4), with tokens x_t in R^n, hidden widt
     f         = N_{L+1}^(-1/2) a . z^(L+1)_t*                          t*: one token, or f's mean
     Omega^(l)h_st = softmax_s[(K^(l)h x_s) . (Q^(l)h x_t) / sqrt(G)]
 
-so that f is a sum over the paths pi = (h_1 .. h_L), exactly:
+f is exactly a sum over the paths pi = (h_1 .. h_L):
 
     f = (prod_l H_l n)^(-1/2) sum_pi V_eff^pi . xi^pi
     xi^pi      = sum_{s_1..s_L} x_{s_1} Omega^(1)h_1_{s_1 s_2} .. Omega^(L)h_L_{s_L t*}
     V_eff^pi   = a^T V^(L)h_L .. V^(1)h_1 V^(0) / sqrt(N_1 .. N_{L+1})
 
-Shape letters: B batch, T (S) tokens, H heads, D paths, n token dimension, N width, G query width.
-The path index is flat and row-major: h_1 slowest.
+Shape letters: n token dimension, P paths, I and O the widths N_l and N_{l+1}, D the query width G,
+the others as in `jaxformer.models`. The path index is flat and row-major: h_1 varies slowest.
 """
 
 from collections.abc import Sequence
@@ -26,31 +26,31 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, check_range, unknown
-from jaxformer.models.activation_points import point
+from jaxformer.models.activation_points import tap
 from jaxformer.models.attention import attention_scores, attention_weights
-from jaxformer.models.model import MOST
+from jaxformer.models.model import MAX_SIZES
 from jaxformer.models.path_features import READOUTS, attentioned_input, readout_queries
 
 PARAMETERIZATIONS = ("prior", "standard")
-Maps = Sequence[Any] | None  # an array a layer
+Maps = Sequence[Any] | None  # an array for each layer
 
 
 @dataclass(frozen=True)
 class AttentionPathsSpec:
-    """Every number of an attention-path network.
+    """The numbers of an attention-path network.
 
-    parameterization "prior": weights N(0, 1), each layer divides by sqrt(fan-in), as above.
-    "standard", like "prior" except that the weights are drawn from U(-1, 1)/sqrt(fan-in) and the
-    layers divide by nothing but sqrt(H): the network that is trained by gradient descent.
+    The parameterization "prior" has weights N(0, 1), and each layer divides by sqrt(fan-in), as in
+    the equations. "standard", for gradient descent, draws weights from U(-1, 1)/sqrt(fan-in), and
+    layers divide by sqrt(H) only.
     """
 
     heads: tuple[int, ...]  # (H_1 .. H_L)
-    width: int | tuple[int, ...]  # a number for all, or (N_1 .. N_{L+1})
+    width: int | tuple[int, ...]  # (N_1 .. N_{L+1}), or a number for all
     query_width: int = 1  # G
     readout: str = "last"
     parameterization: str = "prior"
-    vocab_size: int = 0  # tokens are vectors, the answer is a number
-    length: int = 0  # nothing here depends on it
+    vocab_size: int = 0  # tokens are vectors, the output is a number
+    length: int = 0  # unused
     causal: bool = False
     param_dtype: Any = float
 
@@ -61,21 +61,21 @@ class AttentionPathsSpec:
             raise unknown("readout", self.readout, READOUTS)
         if self.vocab_size:
             raise UserError(
-                "attention paths read vectors: the task must have vocab_size 0, got "
+                "attention paths take vectors: the task must have vocab_size 0, got "
                 f"{self.vocab_size}."
             )
         if self.causal:
             raise UserError(
-                "attention paths need causal=False: they run through all tokens, got causal=True."
+                "attention paths need causal=False, got causal=True: they attend to all tokens."
             )
-        check_range("the number of layers (model.heads)", len(self.heads), 1, MOST["layers"])
+        check_range("the number of layers (model.heads)", len(self.heads), 1, MAX_SIZES["layers"])
         for size in (*self.heads, *self.widths, self.query_width):
-            check_range("each of heads, width and query_width", size, 1, MOST["width"])
+            check_range("each of heads, width and query_width", size, 1, MAX_SIZES["width"])
         layers = len(self.heads) + 1
         if len(self.widths) != layers:
             raise UserError(
                 f"{len(self.heads)} attention layers have {layers} hidden widths N_1 .. "
-                f"N_{layers}, got {len(self.widths)}; give one number for all, or {layers}."
+                f"N_{layers}, got {len(self.widths)}; give a number for all, or {layers}."
             )
 
     @property
@@ -87,21 +87,25 @@ class AttentionPathsSpec:
 
 
 def path_products(readout_N: jax.Array, values: Sequence[jax.Array]) -> jax.Array:
-    """a^T V^(L)h_L .. V^(1)h_1 for every path, (D, N_1), from values of shape (N_l, H_l, N_{l+1}).
+    """Returns a^T V^(L)h_L .. V^(1)h_1 for every path, (P, N_1).
 
-    Divided by sqrt(N_2 .. N_{L+1}) this is v^(1), and U = v^(1) v^(1)T / N_1 is the order
-    parameter of these weights.
+    Divided by sqrt(N_2 .. N_{L+1}) this is v^(1). U = v^(1) v^(1)T / N_1 is the order parameter of
+    these weights.
+
+    Args:
+      readout_N: a, (N_{L+1},).
+      values: V^(l) of each layer, (N_l, H_l, N_{l+1}).
     """
-    v_DxO = readout_N[None]
+    v_PxO = readout_N[None]
     for value_IxHxO in reversed(values):
-        v_DxO = jnp.einsum("iho,do->hdi", value_IxHxO, v_DxO).reshape(-1, len(value_IxHxO))
-    return v_DxO
+        v_PxO = jnp.einsum("iho,po->hpi", value_IxHxO, v_PxO).reshape(-1, len(value_IxHxO))
+    return v_PxO
 
 
 class AttentionPaths(nn.Module):
-    """f of the module docstring, (B,), from tokens (B, T, n); one forward by tokens, one by paths.
+    """The network f: tokens (B, T, n) to numbers (B,), computed by tokens or by paths.
 
-    Attention given as `maps` (fixed heads of a task) needs, and creates, no queries and keys.
+    With attention maps as an argument (fixed heads of a task) it has no queries and keys.
     """
 
     spec: AttentionPathsSpec
@@ -113,47 +117,52 @@ class AttentionPaths(nn.Module):
         self.out = ScaledKernel(self.spec, (), name="readout")
 
     def __call__(self, tokens_BxTxn, positions=None, *, maps: Maps = None, kept: Maps = None):
-        """By tokens. `kept`: 0/1 arrays (H_l,); a layer's head sum is scaled by #kept^(-1/2)."""
+        """Computes f by tokens.
+
+        Args:
+          maps: Omega^(l) of each layer, (B, H_l, S, T), in place of those of queries and keys.
+          kept: 0/1 arrays (H_l,) of the heads to keep; a layer's sum is scaled by #kept^(-1/2).
+        """
         if positions is not None:
             raise UserError(
-                "attention paths answer with one number a sequence: positions must be None, got "
+                "attention paths return one number for each sequence: positions must be None, got "
                 f"the shape {jnp.shape(positions)}."
             )
         maps = self.maps(tokens_BxTxn) if maps is None else maps
-        z_BxTxN = point(self, "embedded", tokens_BxTxn @ self.embed(tokens_BxTxn.shape[-1]))
+        z_BxTxN = tap(self, "embedded", tokens_BxTxn @ self.embed(tokens_BxTxn.shape[-1]))
         for i, (block, map_BxHxSxT) in enumerate(zip(self.blocks, maps)):
             z_BxTxN = block.attn(z_BxTxN, map_BxHxSxT, None if kept is None else kept[i])
-        return point(self, "logits", (z_BxTxN @ self.out(z_BxTxN.shape[-1])).mean(-1))
+        return tap(self, "logits", (z_BxTxN @ self.out(z_BxTxN.shape[-1])).mean(-1))
 
     def input_width(self, params: Any = None) -> int:
-        """The n of these parameters; without any, one of all that are possible."""
+        """Returns the token dimension n of these parameters, 2 without parameters."""
         return 2 if params is None else params["embed"]["kernel"].shape[0]
 
     def maps(self, tokens_BxTxn) -> list[jax.Array]:
-        """Omega^(l), (B, H_l, S, T); the last one at the queries that are read."""
+        """Returns Omega^(l) of each layer, (B, H_l, S, T); the last at the readout's queries."""
         queries = [tokens_BxTxn] * (len(self.spec.heads) - 1)
         queries.append(readout_queries(tokens_BxTxn, self.spec.readout))
         return [block.attn.maps(tokens_BxTxn, q) for block, q in zip(self.blocks, queries)]
 
     def attentioned_input(self, tokens_BxTxn) -> jax.Array:
-        """xi, (B, D, n): a function of queries and keys alone; when these are fixed, once."""
+        """Returns xi, (B, P, n), which depends on queries and keys but not on values."""
         return attentioned_input(tokens_BxTxn, self.maps(tokens_BxTxn))
 
-    def from_attentioned(self, xi_BxDxn) -> jax.Array:
-        """By paths: the same f as by tokens, at a cost without T."""
-        _, weights_Dxn = self.path_weights(xi_BxDxn.shape[-1])
-        return jnp.einsum("bdn,dn->b", xi_BxDxn, weights_Dxn) * weights_Dxn.size**-0.5
+    def from_attentioned(self, xi_BxPxn) -> jax.Array:
+        """Computes f by paths from xi, (B,), at a cost that does not depend on T."""
+        _, weights_Pxn = self.path_weights(xi_BxPxn.shape[-1])
+        return jnp.einsum("bpn,pn->b", xi_BxPxn, weights_Pxn) * weights_Pxn.size**-0.5
 
     def path_weights(self, n: int) -> tuple[jax.Array, jax.Array]:
-        """v^(1) / sqrt(N_1), (D, N_1), whose Gram matrix is U, and V_eff, (D, n)."""
+        """Returns v^(1) / sqrt(N_1), (P, N_1), whose Gram matrix is U, and V_eff, (P, n)."""
         widths = self.spec.widths
         values = [block.attn.value(width) for block, width in zip(self.blocks, widths)]
-        v_DxN = path_products(self.out(widths[-1]), values)
-        return v_DxN, v_DxN @ self.embed(n).T * n**0.5
+        v_PxN = path_products(self.out(widths[-1]), values)
+        return v_PxN, v_PxN @ self.embed(n).T * n**0.5
 
 
 class Block(nn.Module):
-    """A layer is its attention alone: no residual, no MLP."""
+    """A layer of attention without residual and MLP."""
 
     spec: AttentionPathsSpec
     layer: int
@@ -163,7 +172,7 @@ class Block(nn.Module):
 
 
 class PathAttention(nn.Module):
-    """Queries and keys act on the bare input, values on the stream below."""
+    """Attention with queries and keys of the network's input and values of the layer below."""
 
     spec: AttentionPathsSpec
     layer: int
@@ -175,15 +184,15 @@ class PathAttention(nn.Module):
         self.value = ScaledKernel(spec, (heads, spec.widths[self.layer + 1]), name="value")
 
     def maps(self, tokens_BxSxn, queries_BxTxn):
-        """Omega_st, (B, H, S, T): a softmax over the keys s."""
+        """Returns Omega_st, (B, H, S, T), a softmax over the keys s."""
         n = tokens_BxSxn.shape[-1]
-        query_BxTxHxG = jnp.einsum("btn,nhg->bthg", queries_BxTxn, self.query(n))
-        key_BxSxHxG = jnp.einsum("bsn,nhg->bshg", tokens_BxSxn, self.key(n))
-        query_BxTxHxG = point(self, "queries", query_BxTxHxG)
-        key_BxSxHxG = point(self, "keys", key_BxSxHxG)
-        scores_BxHxTxS = point(self, "scores", attention_scores(query_BxTxHxG, key_BxSxHxG))
-        weights_BxHxTxS = point(self, "weights", attention_weights(scores_BxHxTxS))
-        return point(self, "maps", weights_BxHxTxS.swapaxes(2, 3), plotted=True)
+        query_BxTxHxD = jnp.einsum("btn,nhd->bthd", queries_BxTxn, self.query(n))
+        key_BxSxHxD = jnp.einsum("bsn,nhd->bshd", tokens_BxSxn, self.key(n))
+        query_BxTxHxD = tap(self, "queries", query_BxTxHxD)
+        key_BxSxHxD = tap(self, "keys", key_BxSxHxD)
+        scores_BxHxTxS = tap(self, "scores", attention_scores(query_BxTxHxD, key_BxSxHxD))
+        weights_BxHxTxS = tap(self, "weights", attention_weights(scores_BxHxTxS))
+        return tap(self, "maps", weights_BxHxTxS.swapaxes(2, 3), plotted=True)
 
     def __call__(self, z_BxSxI, maps_BxHxSxT, kept_H=None):
         value_IxHxO = self.value(z_BxSxI.shape[-1])
@@ -192,13 +201,13 @@ class PathAttention(nn.Module):
             heads = jnp.maximum(kept_H.sum(), 1)
             value_IxHxO = value_IxHxO * kept_H[None, :, None]
         mixed_BxTxHxI = jnp.einsum("bsi,bhst->bthi", z_BxSxI, maps_BxHxSxT)
-        mixed_BxTxHxI = point(self, "mixed", mixed_BxTxHxI)
+        mixed_BxTxHxI = tap(self, "mixed", mixed_BxTxHxI)
         out_BxTxO = jnp.einsum("bthi,iho->bto", mixed_BxTxHxI, value_IxHxO) * heads**-0.5
-        return point(self, "output", out_BxTxO)
+        return tap(self, "output", out_BxTxO)
 
 
 class ScaledKernel(nn.Module):
-    """A parameter `kernel` of shape (inputs, *outputs), handed out at variance 1/inputs."""
+    """A parameter `kernel` of shape (inputs, *outputs), returned with variance 1/inputs."""
 
     spec: AttentionPathsSpec
     outputs: tuple[int, ...]
@@ -216,5 +225,5 @@ def _uniform_fan_in(key, shape, dtype):
 
 
 def attention_paths(**numbers) -> AttentionPaths:
-    """The network with the numbers of an `AttentionPathsSpec`."""
+    """Returns the network with the fields of an `AttentionPathsSpec`."""
     return AttentionPaths(AttentionPathsSpec(**numbers))

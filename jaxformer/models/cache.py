@@ -1,10 +1,10 @@
-"""What a causal model remembers of the tokens it has seen, so that the next one costs one row.
+"""The key-value cache of a causal model: each further token costs one row of attention.
 
-    logits, kept = model.apply({"params": p}, tokens_BxT, mutable=["cache"])
-    logits, kept = model.apply({"params": p, "cache": kept["cache"]}, next_Bx1, mutable=["cache"])
+    logits, state = model.apply({"params": p}, tokens_BxT, mutable=["cache"])
+    logits, state = model.apply({"params": p, "cache": state["cache"]}, next_Bx1, mutable=["cache"])
 
-A model that meets this can be sampled from (models/generate.py): it asks `is_caching`, keeps what
-its later tokens look at with `remember`, and positions with `count`.
+A model that supports this can be sampled with models/generate.py. It checks `is_caching`, stores
+keys and values with `append`, and counts positions with `advance`.
 """
 
 from typing import Any
@@ -17,24 +17,31 @@ CACHE = "cache"
 
 
 def is_caching(module: nn.Module) -> bool:
-    """Was the model called with mutable=["cache"]?"""
+    """Returns whether the model was called with mutable=["cache"]."""
     return module.is_mutable_collection(CACHE) and not module.is_initializing()
 
 
-def count(module: nn.Module, tokens: int) -> jax.Array:
-    """How many tokens there were before these."""
-    seen = module.variable(CACHE, "seen", lambda: jnp.zeros((), jnp.int32))
-    before = seen.value
-    seen.value = before + tokens
-    return before
+def advance(module: nn.Module, tokens: int, name: str = "seen") -> jax.Array:
+    """Adds `tokens` to the number of tokens in the cache and returns the number before."""
+    seen = module.variable(CACHE, name, lambda: jnp.zeros((), jnp.int32))
+    start = seen.value
+    seen.value = start + tokens
+    return start
 
 
-def remember(module: nn.Module, name: str, new_BxTx: jax.Array, length: int) -> tuple[Any, Any]:
-    """(how many tokens there were before, what is remembered of all: (B, length, ..))."""
+def append(module: nn.Module, name: str, new_BxTx: jax.Array, length: int) -> tuple[Any, Any]:
+    """Appends the new tokens' keys or values to the cache.
+
+    Args:
+      name: the name of the cached array.
+      new_BxTx: (B, T, ..), of the new tokens.
+      length: the number of tokens that the cache has room for.
+
+    Returns:
+      (the number of tokens before these, the cached array (B, length, ..)).
+    """
     B, T, *rest = new_BxTx.shape
-    held = module.variable(CACHE, name, lambda: jnp.zeros((B, length, *rest), new_BxTx.dtype))
-    seen = module.variable(CACHE, f"{name}_seen", lambda: jnp.zeros((), jnp.int32))
-    before = seen.value
-    held.value = jax.lax.dynamic_update_slice_in_dim(held.value, new_BxTx, before, 1)
-    seen.value = before + T
-    return before, held.value
+    cached = module.variable(CACHE, name, lambda: jnp.zeros((B, length, *rest), new_BxTx.dtype))
+    start = advance(module, T, f"{name}_seen")
+    cached.value = jax.lax.dynamic_update_slice_in_dim(cached.value, new_BxTx, start, 1)
+    return start, cached.value

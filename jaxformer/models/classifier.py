@@ -1,10 +1,10 @@
-"""The decoder that names the class of a whole text instead of its next token.
+"""A decoder with a classification head: logits of the classes C of a whole text.
 
     logits_C = Whead pool(RMSNorm(h))
 
-pool "last" is the last token that is no padding (the authors of the MixiT papers), "first" the
-first one, "mean" the mean over all that are no padding. Paths: those of the decoder, with
-head/kernel in place of unembed/kernel.
+The pool "last" takes the last token that is not padding, as the authors of the MixiT papers do;
+"first" takes the first token; "mean" averages the tokens that are not padding. Paths are the
+decoder's, with head/kernel in place of unembed/kernel.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ POOLS = ("last", "first", "mean")
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierSpec(DecoderSpec):
-    """The numbers of a decoder, and how many classes there are."""
+    """The numbers of a decoder and of its classification head."""
 
     classes: int
     pool: str = "last"
@@ -35,7 +35,7 @@ class ClassifierSpec(DecoderSpec):
 
 
 class Classifier(Decoder):
-    """tokens (B, T) -> logits (B, 1, C); there is one answer whatever the positions."""
+    """The network: tokens (B, T) to logits (B, 1, C), for all `positions`."""
 
     spec: ClassifierSpec
 
@@ -52,17 +52,22 @@ class Classifier(Decoder):
         )(pooled(h_BxTxN, tokens_BxT != spec.pad, spec.pool))
 
 
-def pooled(h_BxTxN: jax.Array, seen_BxT: jax.Array, pool: str) -> jax.Array:
-    """(B, 1, N) of the tokens that are seen; of an empty text its first token."""
+def pooled(h_BxTxN: jax.Array, real_BxT: jax.Array, pool: str) -> jax.Array:
+    """Returns the pooled states, (B, 1, N); those of the first token if a text is all padding.
+
+    Args:
+      real_BxT: booleans, false at padding.
+      pool: one of POOLS.
+    """
     if pool == "first":
         return h_BxTxN[:, :1]
-    n_B = jnp.maximum(seen_BxT.sum(-1), 1)
+    n_B = jnp.maximum(real_BxT.sum(-1), 1)
     if pool == "last":
         return take_positions(h_BxTxN, n_B[:, None] - 1)
-    seen = seen_BxT.at[:, 0].set(True)[..., None].astype(h_BxTxN.dtype)
-    return (h_BxTxN * seen).sum(1, keepdims=True) / n_B[:, None, None].astype(h_BxTxN.dtype)
+    real = real_BxT.at[:, 0].set(True)[..., None].astype(h_BxTxN.dtype)
+    return (h_BxTxN * real).sum(1, keepdims=True) / n_B[:, None, None].astype(h_BxTxN.dtype)
 
 
 def classifier(**numbers) -> Classifier:
-    """The classifier with the numbers of a `ClassifierSpec`."""
+    """Returns the classifier with the fields of a `ClassifierSpec`."""
     return Classifier(ClassifierSpec(**numbers))

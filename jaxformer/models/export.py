@@ -1,4 +1,4 @@
-"""A trained decoder as a folder that Hugging Face's `transformers` loads as a Llama.
+"""Exports a trained decoder as a Llama folder for Hugging Face's `transformers`.
 
     python -m jaxformer.models.export RUN FOLDER
 
@@ -8,9 +8,9 @@
   FOLDER      the new folder: config.json, model.safetensors, tokenizer.json
   --member=I  of the population (default: the first seed of the chosen learning rate)
 
-Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas; MixiT is not, because a
-Llama has no fixed mixing. A factor on the branches (the authors' preset) goes into the last matrix
-of each branch. The logits agree to 1e-4 in float32.
+Standard, Frozen-QK, Frozen-MLP and the random transformer are Llamas. MixiT cannot be exported: a
+Llama has no fixed mixing. The branch factor of the authors' preset is multiplied into the last
+matrix of each branch. The logits agree to 1e-4 in float32.
 """
 
 import sys
@@ -26,9 +26,8 @@ from jaxformer.io.atomic_files import errors_name, write_atomically, write_json
 from jaxformer.io.partial_folder import list_own_files
 from jaxformer.runtime.command_line import Parser, command
 
-# What a folder holds.
-NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-# Ours in a block -> Llama's in a layer.
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+# {path in a block: name in a Llama layer}
 MODULES = {
     "attn/query": "self_attn.q_proj",
     "attn/key": "self_attn.k_proj",
@@ -41,11 +40,21 @@ MODULES = {
 
 
 def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Path:
-    """Writes the folder, whole or not at all; `coder` is the tokenizer that goes with it."""
+    """Writes the folder atomically.
+
+    Args:
+      model: a decoder that is a Llama.
+      params: its parameters.
+      folder: the path of a new folder.
+      coder: the tokenizer, which is written as tokenizer.json.
+
+    Returns:
+      The path of the folder.
+    """
     folder = Path(folder)
     check(model)
     if folder.exists():
-        raise UserError(f"{folder} is there already; give the name of a new folder.")
+        raise UserError(f"{folder} exists already; give the name of a new folder.")
     if coder is not None and coder.vocab_size != model.spec.vocab_size:
         raise UserError(
             f"the tokenizer has {coder.vocab_size} tokens and the model {model.spec.vocab_size}."
@@ -58,7 +67,7 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
         ) from None
     partial = folder.with_name(f"{folder.name}.partial")
     with errors_name(partial):
-        for file in list_own_files(partial, NAMES):
+        for file in list_own_files(partial, FILES):
             file.unlink()
         partial.mkdir(parents=True, exist_ok=True)
     weights = llama_weights(model, params)
@@ -66,12 +75,13 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
     write_json(partial / "config.json", llama_config(model, getattr(coder, "end", None)))
     if coder is not None:
         write_atomically(partial / "tokenizer.json", coder.as_json().encode())
-        said: dict[str, Any] = {
+        tokenizer_config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": False,
+            "eos_token": coder.end_text,
+            "bos_token": coder.end_text,
         }
-        said |= {"eos_token": coder.end_text, "bos_token": coder.end_text}
-        write_json(partial / "tokenizer_config.json", said)
+        write_json(partial / "tokenizer_config.json", tokenizer_config)
     with errors_name(folder):
         partial.rename(folder)
     return folder
@@ -80,10 +90,10 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
 def check(model: Any) -> None:
     """Raises unless the model is a Llama."""
     spec = model.spec
-    lacks = {
-        "is no decoder": type(model).__name__ != "Decoder",
+    differences = {
+        "is not a decoder": type(model).__name__ != "Decoder",
         "mixes tokens by fixed matrices": getattr(spec, "mixer", "softmax") != "softmax",
-        "sees tokens on both sides": not spec.causal,
+        "attends to later tokens": not spec.causal,
         "has learned positions": getattr(spec, "learned_positions", False),
         "scales its residual stream": getattr(spec, "residual_scale", 1.0) != 1.0,
         "scales its linear maps": bool(
@@ -93,33 +103,33 @@ def check(model: Any) -> None:
         "has no MLPs": not getattr(spec, "use_mlp", True),
         "has another activation than silu": getattr(spec, "act", "silu") != "silu",
     }
-    if found := [what for what, is_so in lacks.items() if is_so]:
-        raise UserError(f"this model is no Llama: it {', and '.join(found)}.")
+    if present := [difference for difference, differs in differences.items() if differs]:
+        raise UserError(f"this model is not a Llama: it {', and '.join(present)}.")
 
 
 def llama_weights(model: Any, params: Any) -> dict[str, np.ndarray]:
-    """{Llama's name: array in float32}; a matrix has its outputs first there."""
+    """Returns {Llama's name: float32 array}; its matrices are (outputs, inputs)."""
     spec, params = model.spec, jax.device_get(params)
-    found = {
+    weights = {
         "model.embed_tokens.weight": params["embed"]["embedding"],
         "model.norm.weight": params["final_norm"]["scale"],
         "lm_head.weight": params["unembed"]["kernel"].T,
     }
     for i in range(spec.layers):
         block, layer = params[f"block_{i}"], f"model.layers.{i}"
-        found[f"{layer}.input_layernorm.weight"] = block["attn_norm"]["scale"]
-        found[f"{layer}.post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
+        weights[f"{layer}.input_layernorm.weight"] = block["attn_norm"]["scale"]
+        weights[f"{layer}.post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
         for ours, theirs in MODULES.items():
-            room, name = ours.split("/")
+            branch, name = ours.split("/")
             factor = spec.branch if name == "out" else 1.0
-            for kind, value in block[room][name].items():
-                word = "weight" if kind == "kernel" else "bias"
-                found[f"{layer}.{theirs}.{word}"] = factor * value.T
-    return {name: np.ascontiguousarray(x, np.float32) for name, x in found.items()}
+            for kind, value in block[branch][name].items():
+                suffix = "weight" if kind == "kernel" else "bias"
+                weights[f"{layer}.{theirs}.{suffix}"] = factor * value.T
+    return {name: np.ascontiguousarray(x, np.float32) for name, x in weights.items()}
 
 
 def llama_config(model: Any, end: int | None) -> dict[str, Any]:
-    """config.json of the folder."""
+    """Returns the content of config.json; `end` is the token that ends a text."""
     spec = model.spec
     return {
         "architectures": ["LlamaForCausalLM"],
@@ -153,13 +163,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("run")
     parser.add_argument("folder")
     parser.add_argument("--member", type=int, default=None)
-    asked = parser.parse_args(argv)
-    model, params, config = load_run(asked.run, asked.member)[:3]
+    args = parser.parse_args(argv)
+    model, params, config = load_run(args.run, args.member)[:3]
     task = build.task(config)
-    held = getattr(task, "prepared", None)
-    if held is None:
-        raise UserError(f"{asked.run} was not trained on prepared text: there is no tokenizer.")
-    print(f"exported to {export(model, params, asked.folder, held.tokenizer)}")
+    text = getattr(task, "prepared", None)
+    if text is None:
+        raise UserError(f"{args.run} was not trained on prepared text: there is no tokenizer.")
+    print(f"exported to {export(model, params, args.folder, text.tokenizer)}")
     return 0
 
 

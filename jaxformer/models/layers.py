@@ -1,4 +1,4 @@
-"""Small modules and initialisers that several models share."""
+"""Initialisers, linear maps, norms and the parts of attention and MLP that models share."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,31 +9,33 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from jaxformer.core.errors import check_range, unknown
-from jaxformer.models.activation_points import point
+from jaxformer.models import attention
+from jaxformer.models.activation_points import tap
 
 FAN_IN = "fan_in"
-DENSE = "dense"  # what dense layers give, for what a block keeps (decoder_spec.py, KEEP)
-ONE_AXIS = (((1,), (0,)), ((), ()))  # of matrices: columns of the first, rows of the second
+PLURALS = {"query": "queries", "key": "keys", "value": "values"}
+DENSE = "dense"  # the checkpoint name of linear maps' outputs (decoder_spec.py, REMAT_POLICIES)
+MATRIX_PRODUCT = (((1,), (0,)), ((), ()))  # dimension numbers of lax.dot_general
 
 
 def normal(std: float | jax.Array | str) -> Callable:
-    """N(0, std^2); "fan_in" is the standard deviation 1/sqrt(number of inputs)."""
+    """Returns the initialiser N(0, std^2); "fan_in" is the deviation 1/sqrt(number of inputs)."""
     if std == FAN_IN:
         # variance_scaling would truncate the normal; the papers do not.
         return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * shape[0] ** -0.5
     if isinstance(std, str):
         raise unknown("initialisation", std, (FAN_IN, "a standard deviation"))
-    if not isinstance(std, jax.Array):  # a traced number is checked by who traces it
+    if not isinstance(std, jax.Array):  # the caller checks numbers before it traces them
         check_range("a standard deviation", std, 0, 1e18)
     return lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * jnp.asarray(std, dtype)
 
 
-def rms_normalise(x_BxTxN: jax.Array) -> jax.Array:
-    """x sqrt(N) / |x|, and 0 where x is 0.
+def rms_normalise(x_BxTxN: jax.Array, eps: float = 0.0) -> jax.Array:
+    """Returns x / sqrt(mean(x^2) + eps), and 0 where x is 0.
 
     RMSNorm has its own line: the derivatives of square(x) and x * x differ in their last bits.
     """
-    square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True)
+    square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True) + eps
     return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
 
 
@@ -44,27 +46,28 @@ def flat(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> jax.Array:
-    """x w as one product of (B T, N) by (N, M): the `dot_general` of dense layers.
+    """Returns x w as one product (R, N) by (N, M) of R = B T rows: the dot_general of linear maps.
 
-    The weight gradient is then a product of two matrices as they lie. Of (B, T, N) the CPU backend
-    of XLA first copies the whole incoming gradient into another order. The bits are the same.
+    The weight gradient is then a product of two matrices in their memory order. With two axes of
+    rows XLA's CPU backend first transposes the incoming gradient. The bits are the same.
     """
     x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
     if x_RxN.dtype.itemsize == 2 and jax.default_backend() == "cpu":
         y_RxM = _half(x_RxN, w_NxM)
     else:
-        y_RxM = jax.lax.dot_general(x_RxN, w_NxM, ONE_AXIS, precision, preferred_element_type)
+        y_RxM = jax.lax.dot_general(x_RxN, w_NxM, MATRIX_PRODUCT, precision, preferred_element_type)
     y_RxM = checkpoint_name(y_RxM, DENSE)
     return y_RxM.reshape(*x_BxTxN.shape[:-1], w_NxM.shape[1])
 
 
 @jax.custom_vjp
 def _half(x_RxN: jax.Array, w_NxM: jax.Array) -> jax.Array:
-    """x w in half precision, summed in float32: accelerators do so anyway.
+    """Returns x w in half precision, summed in float32 as on accelerators.
 
-    A CPU's instructions for it are reached only by asking for float32, which is rounded at the end.
+    XLA uses a CPU's instructions for this product only if the result is float32. It is rounded
+    afterwards.
     """
-    return _rounded(x_RxN, w_NxM, ONE_AXIS, x_RxN.dtype)
+    return _rounded(x_RxN, w_NxM, MATRIX_PRODUCT, x_RxN.dtype)
 
 
 def _rounded(x: jax.Array, y: jax.Array, dimensions: Any, dtype: Any) -> jax.Array:
@@ -75,17 +78,98 @@ def _half_forward(x_RxN, w_NxM):
     return _half(x_RxN, w_NxM), (x_RxN, w_NxM)
 
 
-def _half_backward(kept, given_RxM):
-    x_RxN, w_NxM = kept
-    dx_RxN = _rounded(given_RxM, w_NxM, (((1,), (1,)), ((), ())), x_RxN.dtype)
-    return dx_RxN, _rounded(x_RxN, given_RxM, (((0,), (0,)), ((), ())), w_NxM.dtype)
+def _half_backward(saved, dy_RxM):
+    x_RxN, w_NxM = saved
+    dx_RxN = _rounded(dy_RxM, w_NxM, (((1,), (1,)), ((), ())), x_RxN.dtype)
+    return dx_RxN, _rounded(x_RxN, dy_RxM, (((0,), (0,)), ((), ())), w_NxM.dtype)
 
 
 _half.defvjp(_half_forward, _half_backward)
 
 
+def dense(
+    features: int, name: str, std: Any, use_bias: bool = False, bias_std: Any = None, **dtypes: Any
+) -> nn.Dense:
+    """Returns a linear map with normal initial entries; biases begin at 0 without `bias_std`."""
+    inits = {"kernel_init": normal(std)}
+    if bias_std is not None:
+        inits["bias_init"] = normal(bias_std)
+    return nn.Dense(features, use_bias, name=name, dot_general=flat, **inits, **dtypes)
+
+
+def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:
+    """Returns queries, keys or values by head, (B, T, H, D), at their address."""
+    split_BxTxHxD = flat_BxTx.reshape(*flat_BxTx.shape[:2], heads, -1)
+    return tap(module, PLURALS[name], split_BxTxHxD)
+
+
+def softmax_attention(
+    module: nn.Module,
+    q_BxTxHxD: jax.Array,
+    k_BxSxGxD: jax.Array,
+    v_BxSxGxD: jax.Array,
+    mask: jax.Array | None,
+    accumulate: Any = None,
+    scale: float | None = None,
+) -> jax.Array:
+    """Returns sum_s A_ts v_s by head, (B, T, H, D), with its activation points.
+
+    Args:
+      module: the attention module, whose addresses the activations get.
+      mask: booleans that broadcast against (B, H, T, S), true where a query sees a key.
+      accumulate: the dtype of the scores; by default that of the queries.
+      scale: the factor of q.k; by default 1/sqrt(D).
+    """
+    group = q_BxTxHxD.shape[2] // k_BxSxGxD.shape[2]
+    if group > 1:
+        k_BxSxGxD, v_BxSxGxD = (jnp.repeat(x, group, axis=2) for x in (k_BxSxGxD, v_BxSxGxD))
+    scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
+    scores = attention.apply_mask(tap(module, "scores", scores), mask)
+    weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
+    return mix_values(module, weights_BxHxTxS, v_BxSxGxD)
+
+
+def mix_values(module: nn.Module, weights_HxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:
+    """Returns sum_s A_ts v_s; the weights have a batch axis or serve the whole batch."""
+    weights_HxTxS = tap(module, "weights", weights_HxTxS, plotted=True)
+    return attention.mix(weights_HxTxS.astype(v_BxSxHxD.dtype), v_BxSxHxD)
+
+
+def merge_heads(
+    module: nn.Module, heads_BxTxHxD: jax.Array, project: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """Returns the output of attention: the heads side by side, projected."""
+    heads_BxTxHxD = tap(module, "heads", heads_BxTxHxD)
+    return tap(module, "output", project(heads_BxTxHxD.reshape(*heads_BxTxHxD.shape[:2], -1)))
+
+
+def mlp(
+    module: nn.Module,
+    x_BxTxN: jax.Array,
+    dense: Callable[[jax.Array, int, str], jax.Array],
+    hidden: int,
+    phi: Callable[[jax.Array], jax.Array],
+    gated: bool,
+) -> jax.Array:
+    """Returns W_out phi(W_in x), or W_out (phi(W_gate x) * W_in x), with its activation points.
+
+    Args:
+      module: the MLP module, whose addresses the activations get.
+      dense: applies the linear map (x, features, name); the names are gate, in and out.
+      hidden: the hidden width M.
+    """
+    if gated:
+        gate_BxTxM = tap(module, "preactivation", dense(x_BxTxN, hidden, "gate"))
+        gate_BxTxM = tap(module, "gates", phi(gate_BxTxM))
+        h_BxTxM = gate_BxTxM * tap(module, "linear", dense(x_BxTxN, hidden, "in"))
+    else:
+        h_BxTxM = phi(tap(module, "preactivation", dense(x_BxTxN, hidden, "in")))
+    h_BxTxM = tap(module, "hidden", h_BxTxM)
+    return tap(module, "output", dense(h_BxTxM, x_BxTxN.shape[-1], "out"))
+
+
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) times a learned gain. Statistics in the dtype of the parameters."""
+    """x / sqrt(mean(x^2) + eps) times a learned gain; statistics in the dtype of the parameters."""
 
     eps: float = 1e-6
     dtype: jnp.dtype | None = None
@@ -96,6 +180,6 @@ class RMSNorm(nn.Module):
         gain_N = self.param("scale", nn.initializers.ones, (x_BxTxN.shape[-1],), self.param_dtype)
         x = x_BxTxN.astype(gain_N.dtype)
         factor = jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
-        x = x * point(self, "factor", factor)
+        x = x * tap(self, "factor", factor)
         gain = jnp.expand_dims(gain_N, tuple(range(x.ndim - 1)))
-        return point(self, "output", (x * gain).astype(self.dtype))
+        return tap(self, "output", (x * gain).astype(self.dtype))

@@ -1,16 +1,18 @@
-"""What a model is: anything that meets this protocol can be trained, captured, patched and cut.
+"""The protocol of a model. Each model with it can be trained, captured, patched and cut.
 
     model.init(key, inputs) -> {"params": tree}
     model.apply({"params": tree}, inputs) -> logits (B, T, V)
-    model.apply({"params": tree}, inputs, positions (B, K)) -> the same numbers there, (B, K, V)
+    model.apply({"params": tree}, inputs, positions (B, K)) -> logits at these positions, (B, K, V)
 
-Inputs are tokens (B, T); of a task whose `vocab_size` is 0 they are vectors (B, T, n), and then the
-answer is one number an example, (B,). `model.spec` is a frozen dataclass of the model's numbers:
-the only place where they are named. Among its fields are
+Inputs are tokens (B, T). Tasks with `vocab_size` 0 have vectors (B, T, n) as inputs, and the output
+is one number for each example, (B,). `model.spec` is a frozen dataclass of the model's numbers. It
+has at least the fields
 
     vocab_size    V
     length        the longest sequence
-    causal        may a token see only those before it and itself?
+    causal        whether a token depends on itself and earlier tokens only
+
+`jaxformer.wrap` gives a Flax module of your own this form.
 """
 
 import inspect
@@ -21,9 +23,9 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, check_range
 
-FIELDS = ("vocab_size", "length", "causal")
-# Sizes beyond these are slips of the hand; they are refused before anything is traced or allocated.
-MOST = {
+SPEC_FIELDS = ("vocab_size", "length", "causal")
+# Larger sizes are typing errors: they raise before anything is traced or allocated.
+MAX_SIZES = {
     "vocab_size": 10**7,
     "length": 10**6,
     "width": 10**6,
@@ -32,11 +34,11 @@ MOST = {
     "mlp_width": 10**7,
     "mlp_multiplier": 10**4,
 }
-LARGEST_SCALE = 1e18  # its square is a float32
+MAX_SCALE = 1e18  # its square is a float32
 
 
 class Model(Protocol):
-    """See the module's docstring."""
+    """The methods and the attribute that the module's docstring describes."""
 
     spec: Any
 
@@ -46,18 +48,18 @@ class Model(Protocol):
 
 
 def check_sizes(spec: Any, *names: str, least: int = 1) -> None:
-    """Raises unless these sizes of a spec are at least `least` and can be meant."""
+    """Raises unless these fields of a spec are between `least` and their value in MAX_SIZES."""
     for name in names:
-        check_range(name, getattr(spec, name), least, MOST[name])
+        check_range(name, getattr(spec, name), least, MAX_SIZES[name])
 
 
 def check_model(model: Any) -> None:
-    """Raises, before anything is traced, unless the model can be called as the protocol says."""
+    """Raises, before anything is traced, unless the model follows the protocol."""
     name, spec = type(model).__name__, getattr(model, "spec", None)
-    if lacking := [field for field in FIELDS if not hasattr(spec, field)]:
+    if missing := [field for field in SPEC_FIELDS if not hasattr(spec, field)]:
         raise UserError(
-            f"{name}.spec must have the fields {', '.join(FIELDS)}; got {type(spec).__name__} "
-            f"without {', '.join(lacking)}."
+            f"{name}.spec must have the fields {', '.join(SPEC_FIELDS)}; got "
+            f"{type(spec).__name__} without {', '.join(missing)}."
         )
     try:
         inspect.signature(model.__call__).bind("tokens", "positions")
@@ -69,9 +71,12 @@ def check_model(model: Any) -> None:
 
 
 def check_answer(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -> None:
-    """Raises while tracing unless there is one row of logits for each target, (B, K).
+    """Raises while tracing unless there is one row of logits for each target.
 
-    Without it (B, T, V) logits broadcast against (B, 1) targets, and the loss is another one.
+    Without this check, logits (B, T, V) would broadcast against targets (B, 1) to a wrong loss.
+
+    Args:
+      targets: the shape (B, K) of the targets.
     """
     expected = (*targets, vocab_size) if vocab_size else targets[:1]
     if logits.shape == expected:
@@ -81,12 +86,21 @@ def check_answer(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -
         reason = "does it ignore its argument `positions`?"
         if logits.shape[:2] == targets:
             reason = f"was it built for a vocabulary of {logits.shape[2]}?"
-    what = "examples, scored positions, vocabulary" if vocab_size else "examples"
-    raise UserError(f"the model must give {expected} ({what}), got {logits.shape}: {reason}")
+    axes = "examples, scored positions, vocabulary" if vocab_size else "examples"
+    raise UserError(f"the model must give {expected} ({axes}), got {logits.shape}: {reason}")
+
+
+def current_arrays(model: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arrays {path: array} of a checkpoint in the shapes that the model has now.
+
+    A model whose shapes have changed has a method `convert_checkpoint(arrays)`.
+    """
+    convert = getattr(model, "convert_checkpoint", None)
+    return arrays if convert is None else convert(arrays)
 
 
 def take_positions(x_BxTx: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
-    """x at the positions, whatever axes follow: (B, T, ...) -> (B, K, ...); None takes all."""
+    """Returns x at the positions, (B, K, ..), or all of x, (B, T, ..), without positions."""
     if positions_BxK is None:
         return x_BxTx
     index = jnp.expand_dims(positions_BxK, tuple(range(2, x_BxTx.ndim)))

@@ -1,7 +1,9 @@
-"""Features of attention paths (arXiv 2405.15926): tokens summed with the weights of attention maps.
+"""The features of attention paths (arXiv 2405.15926): sums of tokens weighted by attention maps.
 
-The model `models.attention_paths` and the data of `data.hidden_markov` both need them. The
-functions accept NumPy arrays (float64 without x64) and JAX arrays, since they use only operators.
+The model `models.attention_paths` and the task data `data.hidden_markov` share these functions.
+They use only operators, so they accept NumPy arrays (float64 without x64) and JAX arrays.
+
+Shape letters: n token dimension, P paths, the others as in `jaxformer.models`.
 """
 
 from collections.abc import Sequence
@@ -13,32 +15,24 @@ READOUTS = ("first", "last", "mean")
 
 
 def readout_queries(tokens_BxTxn, readout: str):
-    """Returns the tokens whose output is read, (B, 1, n), or all tokens for "mean", (B, T, n)."""
+    """Returns the tokens that the readout uses: (B, 1, n), or all (B, T, n) for "mean"."""
     check_choice("readout", readout, READOUTS)
     chosen = {"first": slice(0, 1), "last": slice(-1, None), "mean": slice(None)}
     return tokens_BxTxn[:, chosen[readout]]
 
 
 def attentioned_input(tokens_BxTxn, maps: Sequence[Any]):
-    """Returns the input as each attention path combines it, xi^pi in the paper.
-
-    A path has one head of each layer. Its feature is the sum of the tokens with the weights of the
-    product of the heads' maps.
+    """Returns xi^pi for every path, (B, P, n).
 
     Args:
-        tokens_BxTxn: sequences of T tokens of size n.
-        maps: the attention maps Omega^(l), one for each layer l with H_l heads, (B, H_l, S, T) with
-            keys S and queries T. The last map has only the queries that are read, and the result
-            is the mean over them.
-
-    Returns:
-        The features of the D paths, (B, D, n). D is the product of all H_l.
+      maps: Omega^(l) of each layer, (B, H_l, key s, query t). The last layer's map has the
+        queries of the readout and is averaged over them.
     """
     if not maps:
         raise UserError("attentioned_input needs the attention maps of at least one layer.")
-    path_BxDxS = maps[-1].mean(-1)
+    path_BxPxS = maps[-1].mean(-1)
     for map_BxHxSxT in maps[-2::-1]:
-        path_BxHxSxD = map_BxHxSxT @ path_BxDxS.swapaxes(1, 2)[:, None]
-        path_BxHxDxS = path_BxHxSxD.swapaxes(2, 3)
-        path_BxDxS = path_BxHxDxS.reshape(len(tokens_BxTxn), -1, path_BxHxDxS.shape[-1])
-    return path_BxDxS @ tokens_BxTxn
+        path_BxHxSxP = map_BxHxSxT @ path_BxPxS.swapaxes(1, 2)[:, None]
+        path_BxHxPxS = path_BxHxSxP.swapaxes(2, 3)
+        path_BxPxS = path_BxHxPxS.reshape(len(tokens_BxTxn), -1, path_BxHxPxS.shape[-1])
+    return path_BxPxS @ tokens_BxTxn

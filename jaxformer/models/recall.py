@@ -2,16 +2,16 @@
 
     x_t = E[z_t] + p_t
     x_t <- x_t + sum_{s<=t} a_ts Wo Wv x_s,   a = softmax_s(x_t^T Wk x_s / sqrt(d))      (W_Q = 1)
-    x_t <- x_t + F(x_t),                      F = W2 relu(W1 x), W1 x, relu(W1 x) or nothing
+    x_t <- x_t + F(x_t),                      F = W2 relu(W1 x), W1 x, relu(W1 x) or 0
     logits_t = U x_t
 
-Like the paper's, except that W_V is the product Wo Wv and the scores are divided by sqrt(d), as in
-the authors' code (`factored_values`, `scale_scores`). Nothing is frozen here: E, p and U are
-parameters that the partition `(embed|unembed|positions)/.* frozen` holds fixed.
+Two points follow the authors' code instead of the paper: W_V is the product Wo Wv, and the scores
+are divided by sqrt(d) (`factored_values`, `scale_scores`). E, p and U are parameters; the partition
+`(embed|unembed|positions)/.* frozen` keeps them fixed. The paper's d is the width N.
 
 Paths: embed/embedding, positions/embedding, block_i/attn/{query,key,value,out}/kernel (query if
 `factored_keys`, out if `factored_values`), block_i/mlp/{in,out}/kernel (out for "mlp" only),
-unembed/kernel. Activations: those of `points`; queries are q^T Wk (x^T Wk), keys x.
+unembed/kernel. Activations: those of `activation_points`; queries are q^T Wk (x^T Wk), keys x.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models import attention
-from jaxformer.models.activation_points import point
+from jaxformer.models.activation_points import tap
 from jaxformer.models.layers import flat, normal
-from jaxformer.models.model import LARGEST_SCALE, check_sizes, take_positions
+from jaxformer.models.model import MAX_SCALE, check_sizes, take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
 POSITIONS = ("random", "sin_cos", "rotary", "none")
@@ -33,14 +33,14 @@ POSITIONS = ("random", "sin_cos", "rotary", "none")
 
 @dataclass(frozen=True)
 class RecallSpec:
-    """Every number of a recall model."""
+    """The numbers of a recall model."""
 
     vocab_size: int
     length: int  # T, the longest sequence
     width: int  # d
-    feed_forward: tuple[str, ...] = ("mlp", "mlp")  # one F a layer: as many layers
+    feed_forward: tuple[str, ...] = ("mlp", "mlp")  # F of each layer; its length is L
     mlp_multiplier: int = 4
-    factored_values: bool = True  # W_V = Wo Wv, else one matrix
+    factored_values: bool = True  # W_V = Wo Wv, else a single matrix
     factored_keys: bool = False  # W_QK = Wq^T Wk, else W_Q = 1
     scale_scores: bool = True  # divide by sqrt(d)
     positions: str = "random"
@@ -53,23 +53,23 @@ class RecallSpec:
 
     def __post_init__(self):
         if not self.feed_forward:
-            raise UserError("feed_forward must name one F a layer, got none.")
+            raise UserError("feed_forward must name an F for each layer, got none.")
         for name in self.feed_forward:
             if name not in FEED_FORWARD:
                 raise unknown("feed-forward layer", name, FEED_FORWARD)
         if self.positions not in POSITIONS:
             raise unknown("positions", self.positions, POSITIONS)
         check_sizes(self, "vocab_size", "length", "width", "mlp_multiplier")
-        check_range("embed_std", self.embed_std, 0, LARGEST_SCALE)
+        check_range("embed_std", self.embed_std, 0, MAX_SCALE)
         if self.positions in ("rotary", "sin_cos") and self.width % 2:
             raise UserError(f"{self.positions} positions need an even width, got {self.width}.")
 
 
 class Recall(nn.Module):
-    """Logits at every position, or at the scored `positions_BxK` only.
+    """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
-    With positions, the last layer works on those K rows: the same numbers for a fraction of the
-    last layer, of F and of the unembedding.
+    With positions the last layer and the unembedding compute these K rows only; the numbers are
+    the same.
     """
 
     spec: RecallSpec
@@ -83,85 +83,85 @@ class Recall(nn.Module):
         types = {"dtype": spec.dtype, "param_dtype": spec.param_dtype}
         init = normal(spec.embed_std)
         embed = nn.Embed(spec.vocab_size, d, embedding_init=init, **types, name="embed")
-        x_BxTxD = point(self, "token_embeddings", embed(tokens_BxT))
+        x_BxTxN = tap(self, "token_embeddings", embed(tokens_BxT))
         if spec.positions == "random":
             init = normal(1.0)  # of p_t
             positions = nn.Embed(spec.length, d, embedding_init=init, **types, name="positions")
-            p_1xTxD = positions(jnp.arange(length))[None]
-            x_BxTxD = x_BxTxD + point(self, "position_embeddings", p_1xTxD)
+            p_1xTxN = positions(jnp.arange(length))[None]
+            x_BxTxN = x_BxTxN + tap(self, "position_embeddings", p_1xTxN)
         elif spec.positions == "sin_cos":
-            p_1xTxD = sin_cos(length, d).astype(x_BxTxD.dtype)[None]
-            x_BxTxD = x_BxTxD + point(self, "position_embeddings", p_1xTxD)
-        x_BxTxD = point(self, "embedded", x_BxTxD)
+            p_1xTxN = sin_cos(length, d).astype(x_BxTxN.dtype)[None]
+            x_BxTxN = x_BxTxN + tap(self, "position_embeddings", p_1xTxN)
+        x_BxTxN = tap(self, "embedded", x_BxTxN)
         last = len(spec.feed_forward) - 1
         for i, feed_forward in enumerate(spec.feed_forward):
             rows = positions_BxK if i == last else None
-            x_BxTxD = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxD, rows)
-        x_BxTxD = point(self, "final", x_BxTxD)
+            x_BxTxN = Block(spec, feed_forward, name=f"block_{i}")(x_BxTxN, rows)
+        x_BxTxN = tap(self, "final", x_BxTxN)
         if spec.tie_output:
-            return point(self, "logits", embed.attend(x_BxTxD) / d)
-        kernel_DxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
-        return point(self, "logits", flat(x_BxTxD, kernel_DxV.astype(x_BxTxD.dtype)))
+            return tap(self, "logits", embed.attend(x_BxTxN) / d)
+        kernel_NxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
+        return tap(self, "logits", flat(x_BxTxN, kernel_NxV.astype(x_BxTxN.dtype)))
 
 
 class Block(nn.Module):
-    """x <- x + A(x); x <- x + F(x)."""
+    """A layer: x <- x + A(x), then x <- x + F(x)."""
 
     spec: RecallSpec
     feed_forward: str
 
     @nn.compact
-    def __call__(self, x_BxTxD: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
-        x_BxTxD = point(self, "before", x_BxTxD)
-        read = take_positions(x_BxTxD, positions_BxK)
-        out = read + Attention(self.spec, name="attn")(x_BxTxD, positions_BxK)
-        out = point(self, "between", out)
+    def __call__(self, x_BxTxN: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+        x_BxTxN = tap(self, "before", x_BxTxN)
+        scored = take_positions(x_BxTxN, positions_BxK)
+        out = scored + Attention(self.spec, name="attn")(x_BxTxN, positions_BxK)
+        out = tap(self, "between", out)
         if self.feed_forward == "none":
-            return point(self, "states", out)
+            return tap(self, "states", out)
         feed_forward = FeedForward(self.spec, self.feed_forward, name="mlp")
-        return point(self, "states", out + feed_forward(read if self.spec.parallel else out))
+        return tap(self, "states", out + feed_forward(scored if self.spec.parallel else out))
 
 
 class Attention(nn.Module):
-    """sum_s a_ts Wo Wv x_s for the queries at `positions_BxK`, or for all."""
+    """sum_s a_ts Wo Wv x_s, at all positions or at `positions_BxK` only."""
 
     spec: RecallSpec
 
     @nn.compact
-    def __call__(self, x_BxTxD: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
-        spec, length = self.spec, x_BxTxD.shape[1]
+    def __call__(self, x_BxTxN: jax.Array, positions_BxK: jax.Array | None) -> jax.Array:
+        spec, length = self.spec, x_BxTxN.shape[1]
 
         def kernel(name):
             matrix = Kernel(spec.width, spec.width, spec.param_dtype, name=name)()
-            return matrix.astype(x_BxTxD.dtype)
+            return matrix.astype(x_BxTxN.dtype)
 
-        key_DxD = kernel("key")
-        query_DxD = kernel("query") if spec.factored_keys else None
+        key_NxN = kernel("key")
+        query_NxN = kernel("query") if spec.factored_keys else None
         if spec.positions == "rotary":
-            q_BxTxD = x_BxTxD if query_DxD is None else flat(x_BxTxD, query_DxD)
-            q_BxTxD, k_BxTxD = turn(q_BxTxD), turn(flat(x_BxTxD, key_DxD))
-            q_BxKxD = take_positions(q_BxTxD, positions_BxK)
+            q_BxTxN = x_BxTxN if query_NxN is None else flat(x_BxTxN, query_NxN)
+            q_BxTxN, k_BxTxN = rotate_head(q_BxTxN), rotate_head(flat(x_BxTxN, key_NxN))
+            q_BxKxN = take_positions(q_BxTxN, positions_BxK)
         else:
-            # q^T Wk first: the keys of all T sources are never formed for a few queries.
-            q_BxKxD, k_BxTxD = take_positions(x_BxTxD, positions_BxK), x_BxTxD
-            if query_DxD is not None:
-                q_BxKxD = flat(q_BxKxD, query_DxD)
-            q_BxKxD = q_BxKxD @ key_DxD.T
-        q_BxKxD, k_BxTxD = point(self, "queries", q_BxKxD), point(self, "keys", k_BxTxD)
-        scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxD, k_BxTxD)
+            # q^T Wk first, so that a few queries need no keys of all T tokens.
+            q_BxKxN, k_BxTxN = take_positions(x_BxTxN, positions_BxK), x_BxTxN
+            if query_NxN is not None:
+                q_BxKxN = flat(q_BxKxN, query_NxN)
+            q_BxKxN = q_BxKxN @ key_NxN.T
+        q_BxKxN, k_BxTxN = tap(self, "queries", q_BxKxN), tap(self, "keys", k_BxTxN)
+        scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxN, k_BxTxN)
         if spec.scale_scores:
             scores_BxKxT = scores_BxKxT * spec.width**-0.5
         mask = attention.causal_mask(length) if spec.causal else None
         if mask is not None and positions_BxK is not None:
             mask = mask[positions_BxK]
-        scores_BxKxT = attention.masked(point(self, "scores", scores_BxKxT), mask)
-        weights_BxKxT = attention.attention_weights(point(self, "masked_scores", scores_BxKxT))
-        weights_BxKxT = point(self, "weights", weights_BxKxT, plotted=True)
-        values_DxD = kernel("value")
-        if spec.factored_values:  # their product first: one matrix for the many rows of x
-            values_DxD = values_DxD @ kernel("out")
-        mixed_BxKxD = point(self, "mixed", jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxD))
-        return point(self, "output", flat(mixed_BxKxD, values_DxD))
+        scores_BxKxT = attention.apply_mask(tap(self, "scores", scores_BxKxT), mask)
+        weights_BxKxT = attention.attention_weights(tap(self, "masked_scores", scores_BxKxT))
+        weights_BxKxT = tap(self, "weights", weights_BxKxT, plotted=True)
+        values_NxN = kernel("value")
+        if spec.factored_values:  # multiply the matrices first: x has more rows
+            values_NxN = values_NxN @ kernel("out")
+        mixed_BxKxN = tap(self, "mixed", jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxN))
+        return tap(self, "output", flat(mixed_BxKxN, values_NxN))
 
 
 class FeedForward(nn.Module):
@@ -171,21 +171,21 @@ class FeedForward(nn.Module):
     kind: str
 
     @nn.compact
-    def __call__(self, x_BxTxD: jax.Array) -> jax.Array:
+    def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec, d = self.spec, self.spec.width
-        wide = d * spec.mlp_multiplier if self.kind == "mlp" else d
-        in_DxM = Kernel(d, wide, spec.param_dtype, name="in")().astype(x_BxTxD.dtype)
-        y_BxTxM = point(self, "preactivation", flat(x_BxTxD, in_DxM))
+        hidden = d * spec.mlp_multiplier if self.kind == "mlp" else d
+        in_NxM = Kernel(d, hidden, spec.param_dtype, name="in")().astype(x_BxTxN.dtype)
+        y_BxTxM = tap(self, "preactivation", flat(x_BxTxN, in_NxM))
         if self.kind == "linear":
-            return point(self, "output", y_BxTxM)
+            return tap(self, "output", y_BxTxM)
         if self.kind == "linear_relu":
-            return point(self, "output", jax.nn.relu(y_BxTxM))
-        out_MxD = Kernel(wide, d, spec.param_dtype, name="out")().astype(x_BxTxD.dtype)
-        return point(self, "output", flat(point(self, "hidden", jax.nn.relu(y_BxTxM)), out_MxD))
+            return tap(self, "output", jax.nn.relu(y_BxTxM))
+        out_MxN = Kernel(hidden, d, spec.param_dtype, name="out")().astype(x_BxTxN.dtype)
+        return tap(self, "output", flat(tap(self, "hidden", jax.nn.relu(y_BxTxM)), out_MxN))
 
 
 class Kernel(nn.Module):
-    """A matrix (inputs, outputs), uniform in +-1/sqrt(inputs): PyTorch's default, no bias."""
+    """A matrix (inputs, outputs), uniform in +-1/sqrt(inputs) as is PyTorch's default."""
 
     inputs: int
     outputs: int
@@ -198,17 +198,17 @@ class Kernel(nn.Module):
 
 
 def recall(**numbers) -> Recall:
-    """The recall model with the numbers of a `RecallSpec`."""
+    """Returns the recall model with the fields of a `RecallSpec`."""
     return Recall(RecallSpec(**numbers))
 
 
-def turn(x_BxTxD: jax.Array) -> jax.Array:
-    """Rotary positions of a single head."""
-    return attention.rotary(x_BxTxD[:, :, None])[:, :, 0]
+def rotate_head(x_BxTxN: jax.Array) -> jax.Array:
+    """Applies rotary positions to a single head of width N."""
+    return attention.rotary(x_BxTxN[:, :, None])[:, :, 0]
 
 
 def sin_cos(length: int, width: int, base: float = 10_000.0) -> jax.Array:
-    """p_t = (sin, cos) of t base^(-2k/d), interleaved, (T, d)."""
+    """Returns p_t, the interleaved (sin, cos) of t base^(-2k/N), (T, N)."""
     rates_k = base ** (-jnp.arange(0, width, 2) / width)
     angles_Txk = jnp.arange(length)[:, None] * rates_k[None, :]
     return jnp.stack([jnp.sin(angles_Txk), jnp.cos(angles_Txk)], -1).reshape(length, width)

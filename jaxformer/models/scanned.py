@@ -1,7 +1,7 @@
-"""Equal blocks as one compiled body over their stacked parameters: a deep network compiles at once.
+"""A scan over equal blocks: one compiled body for all, so that deep networks compile quickly.
 
-Addresses, initial bits, captures and results stay: the parameters are stacked inside the compiled
-function only. docs/laboratory.md has what it costs.
+Addresses, initial bits, captures and results stay the same, because parameters are stacked inside
+the compiled function only. docs/laboratory.md has the costs.
 """
 
 from typing import Any
@@ -21,9 +21,14 @@ def scan_blocks(
     *more: Any,
     remat: dict[str, Any] | None = None,
 ) -> jax.Array:
-    """block_0 to block_{n-1} of `module`, each called as block(x, *more); `block` has no parent.
+    """Applies block_0 to block_{n-1} of `module`, each as block(x, *more).
 
-    `remat`: what jax.checkpoint is told besides, if blocks are to be recomputed.
+    Args:
+      block: a block without a parent module.
+      remat: further arguments of jax.checkpoint if blocks are recomputed, else None.
+
+    Returns:
+      The output of the last block, (B, T, N).
     """
     names = [f"block_{i}" for i in range(n_blocks)]
     capturing = module.is_mutable_collection("intermediates")
@@ -31,16 +36,16 @@ def scan_blocks(
     def body(x_BxTxN, params) -> Any:
         if not capturing:
             return block.apply({"params": params}, x_BxTxN, *more), None
-        x_BxTxN, seen = block.apply({"params": params}, x_BxTxN, *more, mutable=["intermediates"])
-        return x_BxTxN, seen.get("intermediates")
+        x_BxTxN, sown = block.apply({"params": params}, x_BxTxN, *more, mutable=["intermediates"])
+        return x_BxTxN, sown.get("intermediates")
 
     # A scan needs no barrier against merging the recomputation with the first pass.
     body = body if remat is None else jax.checkpoint(body, prevent_cse=False, **remat)
     blocks = [module.variables["params"][name] for name in names]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks)
-    with activation_points.scanned(names):
-        x_BxTxN, seen = jax.lax.scan(body, x_BxTxN, stacked)
-    for i, name in enumerate(names) if seen else ():
-        mine = jax.tree.map(lambda stacked, i=i: stacked[i], seen)
-        module.put_variable("intermediates", name, mine)
+    with activation_points.in_scan(names):
+        x_BxTxN, captured = jax.lax.scan(body, x_BxTxN, stacked)
+    for i, name in enumerate(names) if captured else ():
+        of_block = jax.tree.map(lambda stacked, i=i: stacked[i], captured)
+        module.put_variable("intermediates", name, of_block)
     return x_BxTxN

@@ -1,13 +1,13 @@
-"""One block of a transformer as people build them: every choice a field, every deviation its own.
+"""A transformer block in which every choice and every initial deviation is a field of `BlockSpec`.
 
     pre-norm     X <- a X + SA(N(X)),   X <- m X + MLP(N(X));   parallel: both read the first N(X)
     post-norm    X <- N(a X + SA(X)),   X <- N(m X + MLP(X))
 
-Like `encoder` and `decoder`, which are the networks of two papers, except that nothing is fixed:
-this one is built by theory.signal to measure what it predicts. Vectors (B, T, N) go in and out.
+`encoder` stacks the post-norm form, and theory.signal measures its predictions in these blocks.
+Inputs and outputs are vectors (B, T, N).
 
-Paths: attn/{query,key,value,out}, mlp/{gate,in,out}, norms without gains. Activations: those of
-`points`, without block_i/.
+Paths: attn/{query,key,value,out}, mlp/{gate,in,out}; norms have no gains. Activations: those of
+`activation_points`, without block_i/; `output` is another address of `states`.
 """
 
 from dataclasses import dataclass
@@ -17,54 +17,58 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core.errors import UserError
-from jaxformer.models import attention
-from jaxformer.models.activation_points import point
+from jaxformer.core.errors import check_choice
+from jaxformer.models import attention, layers
+from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import normal
 
 NORMS = ("layer", "rms")
 
 
 @dataclass(frozen=True)
 class BlockSpec:
-    """Every number of a block; std_* are the deviations of the entries of a matrix."""
+    """The numbers of a block; std_* are the initial standard deviations of matrix entries."""
 
     width: int
     heads: int
     kv_heads: int
     head_width: int
     mlp_width: int
-    std_q: float
-    std_k: float
-    std_v: float
-    std_o: float | None  # None: no projection after attention
-    std_1: float
-    std_2: float
-    std_bias: float  # of both biases of the MLP
-    score_scale: float
-    alpha_sa: float
-    alpha_mlp: float
-    pre_norm: bool
-    norm: str
-    eps: float
-    causal: bool
-    parallel: bool
-    gated: bool
+    std_q: float | jax.Array
+    std_k: float | jax.Array
+    std_v: float | jax.Array
+    std_1: float | jax.Array
+    std_2: float | jax.Array
+    alpha_sa: float | jax.Array
+    alpha_mlp: float | jax.Array
     activation: str
-    rotary: float  # the fraction of a head that turns
-    rotary_base: float
+    std_o: float | None = None  # None: no projection after attention
+    std_bias: float | jax.Array | None = None  # of both biases of the MLP; None: no biases
+    score_scale: float | None = None  # None: 1/sqrt(head_width)
+    pre_norm: bool = False
+    norm: str = "rms"
+    eps: float = 0.0
+    causal: bool = False
+    parallel: bool = False
+    gated: bool = False
+    rotary: float = 0.0  # the fraction of a head's dimensions that rotates
+    rotary_base: float = 10_000.0
     dtype: Any = float
     param_dtype: Any = float
 
-    def dense(self, features: int, name: str, std: float, bias: bool = False) -> nn.Dense:
-        inits = {"kernel_init": normal(std), "bias_init": normal(self.std_bias)}
-        kinds = {"dtype": self.dtype, "param_dtype": self.param_dtype}
-        return nn.Dense(features, use_bias=bias and self.std_bias > 0, name=name, **inits, **kinds)
+    def __post_init__(self):
+        check_choice("norm", self.norm, NORMS)
+
+    def dense(
+        self, x: jax.Array, features: int, name: str, std: Any, bias_std: Any = None
+    ) -> jax.Array:
+        """Applies a linear map; it has a bias if `bias_std` is given."""
+        dtypes = {"dtype": self.dtype, "param_dtype": self.param_dtype}
+        return layers.dense(features, name, std, bias_std is not None, bias_std, **dtypes)(x)
 
 
 class Attention(nn.Module):
-    """W_O concat_h(A_h v_h), queries in groups that share keys and values."""
+    """W_O concat_h(A_h v_h); groups of queries share keys and values."""
 
     spec: BlockSpec
 
@@ -72,36 +76,28 @@ class Attention(nn.Module):
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
         spec = self.spec
 
-        def heads_of(name: str, plural: str, n_heads: int, std: float) -> jax.Array:
-            flat = spec.dense(n_heads * spec.head_width, name, std)(x_BxTxN)
-            return point(self, plural, flat.reshape(*flat.shape[:2], n_heads, spec.head_width))
+        def heads(name: str, n_heads: int, std: Any) -> jax.Array:
+            flat = spec.dense(x_BxTxN, n_heads * spec.head_width, name, std)
+            return layers.split_heads(self, name, flat, n_heads)
 
-        q_BxTxHxK = self._turned(heads_of("query", "queries", spec.heads, spec.std_q))
-        k_BxTxHxK = self._turned(heads_of("key", "keys", spec.kv_heads, spec.std_k))
-        q_BxTxHxK = point(self, "turned_queries", q_BxTxHxK)
-        k_BxTxHxK = point(self, "turned_keys", k_BxTxHxK)
-        v_BxTxHxK = heads_of("value", "values", spec.kv_heads, spec.std_v)
-        group = spec.heads // spec.kv_heads
-        k_BxTxHxK, v_BxTxHxK = (jnp.repeat(x, group, axis=2) for x in (k_BxTxHxK, v_BxTxHxK))
-        # attention_scores divides by sqrt(K) already.
-        factor = spec.score_scale * spec.head_width**0.5
-        scores_BxHxTxT = factor * attention.attention_scores(q_BxTxHxK, k_BxTxHxK)
+        q_BxTxHxD = heads("query", spec.heads, spec.std_q)
+        k_BxTxGxD = heads("key", spec.kv_heads, spec.std_k)
+        rotated = 2 * round(spec.rotary * spec.head_width / 2)
+        if rotated:
+            q_BxTxHxD, k_BxTxGxD = (
+                tap(self, name, attention.rotary(x, spec.rotary_base, width=rotated))
+                for name, x in (("turned_queries", q_BxTxHxD), ("turned_keys", k_BxTxGxD))
+            )
+        v_BxTxGxD = heads("value", spec.kv_heads, spec.std_v)
         mask = attention.causal_mask(x_BxTxN.shape[1]) if spec.causal else None
-        scores_BxHxTxT = attention.masked(point(self, "scores", scores_BxHxTxT), mask)
-        weights = attention.attention_weights(point(self, "masked_scores", scores_BxHxTxT))
-        weights_BxHxTxT = point(self, "weights", weights, plotted=True)
-        mixed_BxTxHxK = point(self, "heads", attention.mix(weights_BxHxTxT, v_BxTxHxK))
-        mixed = mixed_BxTxHxK.reshape(*mixed_BxTxHxK.shape[:2], spec.heads * spec.head_width)
-        if spec.std_o is not None:
-            mixed = spec.dense(spec.width, "out", spec.std_o)(mixed)
-        return point(self, "output", mixed)
+        mixed_BxTxHxD = layers.softmax_attention(
+            self, q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask, scale=spec.score_scale
+        )
 
-    def _turned(self, x_BxTxHxK):
-        turned = 2 * round(self.spec.rotary * self.spec.head_width / 2)
-        if not turned:
-            return x_BxTxHxK
-        first, rest = jnp.split(x_BxTxHxK, [turned], axis=-1)
-        return jnp.concatenate([attention.rotary(first, self.spec.rotary_base), rest], axis=-1)
+        def project(x):
+            return x if spec.std_o is None else spec.dense(x, spec.width, "out", spec.std_o)
+
+        return layers.merge_heads(self, mixed_BxTxHxD, project)
 
 
 class Perceptron(nn.Module):
@@ -111,41 +107,38 @@ class Perceptron(nn.Module):
 
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        spec, phi = self.spec, activation(self.spec.activation, self.spec.width)
-        hidden = spec.dense(spec.mlp_width, "in", spec.std_1, bias=True)(x_BxTxN)
-        if spec.gated:
-            gate = spec.dense(spec.mlp_width, "gate", spec.std_1, bias=True)(x_BxTxN)
-            gate = point(self, "gates", phi(point(self, "preactivation", gate)))
-            hidden = gate * point(self, "linear", hidden)
-        else:
-            hidden = phi(point(self, "preactivation", hidden))
-        hidden = point(self, "hidden", hidden)
-        return point(self, "output", spec.dense(spec.width, "out", spec.std_2, bias=True)(hidden))
+        spec = self.spec
+
+        def dense(x: jax.Array, features: int, name: str) -> jax.Array:
+            std = spec.std_2 if name == "out" else spec.std_1
+            return spec.dense(x, features, name, std, spec.std_bias)
+
+        phi = activation(spec.activation, spec.width)
+        return layers.mlp(self, x_BxTxN, dense, spec.mlp_width, phi, spec.gated)
 
 
 class TransformerBlock(nn.Module):
-    """Attention and MLP around their residuals; see the module's docstring."""
+    """Attention and MLP with their residuals; the module's docstring has the equations."""
 
     spec: BlockSpec
 
     @nn.compact
     def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        spec, x = self.spec, point(self, "before", x_BxTxN)
+        spec, x = self.spec, tap(self, "before", x_BxTxN)
         attn, mlp = Attention(spec, name="attn"), Perceptron(spec, name="mlp")
         if spec.parallel:
-            inside = self._norm(x)
-            return point(self, "states", spec.alpha_sa * x + attn(inside) + mlp(inside))
-        if spec.pre_norm:
-            x = point(self, "between", spec.alpha_sa * x + attn(self._norm(x)))
-            return point(self, "states", spec.alpha_mlp * x + mlp(self._norm(x)))
-        x = point(self, "between", self._norm(spec.alpha_sa * x + attn(x)))
-        return point(self, "states", self._norm(spec.alpha_mlp * x + mlp(x)))
+            normed = self._norm(x)
+            x = spec.alpha_sa * x + attn(normed) + mlp(normed)
+        elif spec.pre_norm:
+            x = tap(self, "between", spec.alpha_sa * x + attn(self._norm(x)))
+            x = spec.alpha_mlp * x + mlp(self._norm(x))
+        else:
+            # The residual comes second: the order of the terms decides the gradient's last bits.
+            x = tap(self, "between", self._norm(attn(x) + spec.alpha_sa * x))
+            x = self._norm(mlp(x) + spec.alpha_mlp * x)
+        return tap(self, "output", tap(self, "states", x), plotted=True)
 
-    def _norm(self, x_BxTxN):
-        spec = self.spec
-        if spec.norm not in NORMS:
-            raise UserError(f"norm must be one of {', '.join(NORMS)}, got {spec.norm!r}.")
-        if spec.norm == "layer":
+    def _norm(self, x_BxTxN: jax.Array) -> jax.Array:
+        if self.spec.norm == "layer":
             x_BxTxN = x_BxTxN - jnp.mean(x_BxTxN, -1, keepdims=True)
-        square = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True) + spec.eps
-        return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square, jnp.finfo(x_BxTxN.dtype).tiny))
+        return layers.rms_normalise(x_BxTxN, self.spec.eps)

@@ -23,6 +23,7 @@ from jaxformer.io.checkpoint_writer import (
     unflatten_state,
 )
 from jaxformer.io.run_folder import Workdir
+from jaxformer.models.model import current_arrays
 from jaxformer.runtime.processes import barrier
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
 from jaxformer.training import cost
@@ -100,10 +101,10 @@ def train_phases(
         if saved is not None:
             setup = phase_of_checkpoint(saved.note["rules"], phases, folder).setup
             state = setup.create()
-            check_same_arrays(
-                saved.arrays, flatten_state(state), f"the checkpoint of step {saved.step}"
-            )
-            state = sharding.place(unflatten_state(saved.arrays, state), state)
+            arrays = current_arrays(setup.model, saved.arrays)
+            where = f"the checkpoint of step {saved.step}"
+            check_same_arrays(arrays, flatten_state(state), where)
+            state = sharding.place(unflatten_state(arrays, state), state)
             stopwatch.before = saved.note["seconds"]
             print(f"resuming from step {saved.step}")
         workdir.resume_rows(saved and saved.note.get("rows"), int(state.step))

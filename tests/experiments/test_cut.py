@@ -179,7 +179,7 @@ def test_saving_never_overwrites_the_model_or_other_files(folder, tmp_path, caps
     words = ["--matrix=block_1/mlp/in", "--fraction=0.1", f"--prompt={PROMPT}"]
     assert "write over the model" in fails(capsys, folder, *words, f"--save={folder}")
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert "holds other files" in fails(capsys, folder, *words, f"--save={tmp_path}")
+    assert "has other files" in fails(capsys, folder, *words, f"--save={tmp_path}")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -221,7 +221,7 @@ def test_wrong_files_of_prompts_and_tokenizers_are_refused(folder, tmp_path, cap
     words = ["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt=the"]
     assert "does not match the model" in fails(capsys, small, *words)
     (small / "tokenizer.json").write_text(json.dumps({"a": 1}))
-    assert "is no tokenizer" in fails(capsys, small, *words)
+    assert "is not a tokenizer" in fails(capsys, small, *words)
 
 
 @pytest.fixture

@@ -87,9 +87,9 @@ def test_it_becomes_a_folder_of_its_own(trained, tmp_path):
     [
         (
             ["--prompt=a line that is longer than the model"],
-            "the model holds 16 tokens, and the prompt's",
+            "the model takes at most 16 tokens, got a prompt of",
         ),
-        (["--tokens=40"], "the prompt's 1 with 40 to draw are 41"),
+        (["--tokens=40"], "got a prompt of 1 and 40 to draw, 41 in all"),
         (["--top-p=2"], "top_p must be at most 1"),
         (["--temperature=-1"], "temperature must be at least 0"),
         (["--seed=100000000000000000000000"], "--seed must be at most 4,294,967,295"),

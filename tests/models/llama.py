@@ -1,9 +1,9 @@
-"""Small decoders for the export, and what transformers makes of their folders.
+"""Small decoders for the export, and the logits of transformers for their folders.
 
-tests/reference/llama_logits.json was made once with transformers 5 and torch 2.13 (float32, CPU):
+tests/reference/llama_logits.json was written with transformers 5 and torch 2.13 (float32, CPU):
 
-    python tests/models/llama.py DIR            with our packages: writes the folders of CASES
-    python tests/models/llama.py DIR --read     with theirs: prints the JSON
+    python tests/models/llama.py DIR            writes the folders of CASES, with this environment
+    python tests/models/llama.py DIR --read     prints the JSON, with transformers and torch
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy as np
 SIZES = dict(vocab_size=257, length=24, width=16, layers=2, heads=2, mlp_width=40)
 CASES = {"plain": {}, "authors": dict(use_bias=True, branch_scale=0.5)}
 TOKENS = np.random.default_rng(7).integers(0, 257, (2, 24)).tolist()
-SHOWN = [0, 1, 12, 23]  # positions whose logits are kept, every 16th of them
+POSITIONS = [0, 1, 12, 23]  # positions of the stored logits, of which every 16th is stored
 
 
 def made(case):
@@ -35,7 +35,7 @@ def made(case):
 
 
 def read(folder):
-    """What transformers makes of the folders."""
+    """Returns the logits and tokens of transformers for the folders."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -46,7 +46,7 @@ def read(folder):
         with torch.no_grad():
             logits = model(torch.tensor(TOKENS)).logits
         found[case] = {
-            "logits": np.round(logits[:, SHOWN, ::16].numpy(), 6).astype(float).tolist(),
+            "logits": np.round(logits[:, POSITIONS, ::16].numpy(), 6).astype(float).tolist(),
             "tokens": coder("To be, naïve").input_ids,
         }
     return found

@@ -1,4 +1,4 @@
-"""The mixing functions: row sums, causality, slicing, rotary invariance."""
+"""Token mixing: row sums, causality, standard deviations, rotary invariance."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def test_rows_of_the_mixing_matrix_sum_to_one(causal):
         np.testing.assert_array_equal(a_HxTxT[:, 0], np.eye(9)[[0, 0, 0]])
 
 
-def test_mixing_matrix_has_the_stated_scale():
+def test_the_mixing_matrix_has_the_standard_deviation_of_its_scale():
     n, m, heads = 64, 400, 4
     for scale, std in [("theory", (n * m) ** -0.5), ("head", (16 * m) ** -0.5), (0.3, 0.3)]:
         stds_H = attention.mixing_std(KEY, scale, heads, m, n)
@@ -39,14 +39,14 @@ def test_unknown_mixing_scale_names_the_choices():
 
 
 def test_rotary_scores_depend_on_distance_only():
-    q_K, k_K = jax.random.normal(KEY, (2, 8))
-    q_1xTx1xK = jnp.broadcast_to(q_K, (1, 12, 1, 8))
-    k_1xTx1xK = jnp.broadcast_to(k_K, (1, 12, 1, 8))
-    scores = attention.attention_scores(attention.rotary(q_1xTx1xK), attention.rotary(k_1xTx1xK))
+    q_D, k_D = jax.random.normal(KEY, (2, 8))
+    q_1xTx1xD = jnp.broadcast_to(q_D, (1, 12, 1, 8))
+    k_1xTx1xD = jnp.broadcast_to(k_D, (1, 12, 1, 8))
+    scores = attention.attention_scores(attention.rotary(q_1xTx1xD), attention.rotary(k_1xTx1xD))
     s_TxT = np.asarray(scores)[0, 0]
     np.testing.assert_allclose(s_TxT[5, 2], s_TxT[9, 6], rtol=1e-4)
     assert abs(s_TxT[5, 2] - s_TxT[5, 4]) > 1e-3
-    np.testing.assert_allclose(s_TxT[0, 0], q_K @ k_K / 8**0.5, rtol=1e-5)
+    np.testing.assert_allclose(s_TxT[0, 0], q_D @ k_D / 8**0.5, rtol=1e-5)
 
 
 def test_rotary_needs_an_even_head():

@@ -1,4 +1,4 @@
-"""The attention-path network: two forwards, one function; names that rules can address."""
+"""The attention-path network: by tokens and by paths, initial weights, addresses."""
 
 import functools
 
@@ -39,7 +39,7 @@ def run(model, params, *args, method="__call__", **kwargs):
 @pytest.mark.parametrize(
     ("readout", "parameterization"), [("first", "prior"), ("last", "standard"), ("mean", "prior")]
 )
-def test_path_identity(readout, parameterization):
+def test_f_by_paths_equals_f_by_tokens(readout, parameterization):
     model, params, tokens = build(readout=readout, parameterization=parameterization)
     xi = run(model, params, tokens, method="attentioned_input")
     assert xi.shape == (4, 6, 8)
@@ -56,7 +56,7 @@ def test_attentioned_input_is_the_sum_over_token_sequences():
     np.testing.assert_allclose(first.sum(2), 1, atol=1e-13)
 
 
-def test_attention_and_scales_are_the_written_ones():
+def test_the_network_follows_the_equations():
     """The equations of the docstring, term by term, from the raw parameters."""
     model, variables, tokens = build(heads=(2,), width=(5, 7))
     p = variables["params"]
@@ -73,7 +73,7 @@ def test_attention_and_scales_are_the_written_ones():
     np.testing.assert_allclose(run(model, variables, tokens), f, atol=1e-13)
 
 
-def test_order_parameter_of_weights():
+def test_path_products_give_the_order_parameter():
     """U is the Gram matrix of v^(1) / sqrt(N_1), with v^(1) = products / sqrt(N_2 N_3)."""
     model, variables, _ = build()
     p = variables["params"]
@@ -84,7 +84,7 @@ def test_order_parameter_of_weights():
     np.testing.assert_allclose(weights, v_DxN @ p["embed"]["kernel"].T / 5**0.5, atol=1e-13)
 
 
-def test_given_maps_create_no_queries_and_names_are_addresses():
+def test_fixed_maps_need_no_queries_and_modules_have_addresses():
     model, params, tokens = build()
     maps = run(model, params, tokens, method="maps")
     fixed = jax.eval_shape(model.init, jax.random.key(0), tokens, maps=maps)
@@ -100,7 +100,7 @@ def test_given_maps_create_no_queries_and_names_are_addresses():
     assert names == {"embed/kernel", "readout/kernel"} | values | learned
 
 
-def test_dropped_head_rescales_the_sum():
+def test_a_dropped_head_rescales_the_sum():
     model, params, tokens = build(heads=(3,), width=(5, 7))
     maps = run(model, params, tokens, method="maps")
     pruned = run(model, params, tokens, maps=maps, kept=[np.array([1.0, 0.0, 1.0])])
@@ -112,7 +112,7 @@ def test_dropped_head_rescales_the_sum():
     np.testing.assert_allclose(pruned, expected, atol=1e-13)
 
 
-def test_initial_weights():
+def test_initial_weights_have_the_stated_variance():
     """ "prior" is N(0, 1), "standard" is U(-1, 1) / sqrt(fan-in), PyTorch's linear layer."""
     for parameterization, std in (("prior", 1.0), ("standard", 1 / (3 * 40) ** 0.5)):
         spec = AttentionPathsSpec((3,), 50, parameterization=parameterization)
@@ -123,7 +123,7 @@ def test_initial_weights():
         assert (np.abs(value).max() <= 1 / 40**0.5) == (parameterization == "standard")
 
 
-def test_bad_input():
+def test_impossible_fields_and_inputs_raise_one_line():
     with pytest.raises(UserError, match="3 hidden widths"):
         build(width=(5, 7))
     with pytest.raises(UserError, match="standard"):
@@ -132,7 +132,7 @@ def test_bad_input():
         build(readout="frist")
     with pytest.raises(UserError, match="must have vocab_size 0, got 16"):
         build(vocab_size=16, length=9)
-    with pytest.raises(UserError, match="run through all tokens, got causal=True"):
+    with pytest.raises(UserError, match="need causal=False, got causal=True"):
         build(causal=True)
     model, params, tokens = build()
     with pytest.raises(UserError, match=r"positions must be None, got the shape \(4, 1\)"):

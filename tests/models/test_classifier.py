@@ -1,4 +1,4 @@
-"""Classifying documents: the pool, and padding that nothing sees."""
+"""The classifier of documents: its pools, and logits that ignore padding."""
 
 import jax
 import jax.numpy as jnp
@@ -23,20 +23,20 @@ KINDS = {
 
 
 @pytest.mark.parametrize("pool", ["last", "first", "mean"])
-def test_a_pool_by_slow_python(pool):
+def test_a_pool_of_the_real_tokens(pool):
     h = np.random.default_rng(0).normal(size=(4, 5, 2)).astype(np.float32)
     lengths = [5, 3, 1, 0]
-    seen = np.arange(5)[None] < np.array(lengths)[:, None]
-    found = pooled(jnp.asarray(h), jnp.asarray(seen), pool)
-    for row, n, answer in zip(h, lengths, found, strict=True):
+    real = np.arange(5)[None] < np.array(lengths)[:, None]
+    states = pooled(jnp.asarray(h), jnp.asarray(real), pool)
+    for row, n, state in zip(h, lengths, states, strict=True):
         n = max(n, 1)
         expected = {"last": row[n - 1], "first": row[0], "mean": row[:n].mean(0)}[pool]
-        np.testing.assert_allclose(answer[0], expected, rtol=1e-6)
+        np.testing.assert_allclose(state[0], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(kind):
-    """A short text alone and the same text padded have the same logits; other tokens have not."""
+def test_padding_does_not_change_the_logits(kind):
+    """A text has the same logits with and without padding; other tokens change them."""
     model = classifier(**SIZES, **KINDS[kind], init_std="fan_in", pool="mean")
     text = jnp.array([[1, 5, 2, 7, 3]])
     padded = jnp.concatenate([text, jnp.full((1, 3), 8)], 1)
@@ -49,11 +49,11 @@ def test_padding_changes_nothing(kind):
     assert np.abs(call({"params": params}, padded.at[0, 6].set(1)) - long).max() > 1e-3
 
 
-def test_mixing_of_what_is_seen_is_the_centred_part_of_the_matrix():
-    """Rows sum to 1, as those of a shorter text without any padding do."""
+def test_mixing_without_padding_is_the_centred_part_of_the_matrix():
+    """Rows sum to 1, as for a shorter text without padding."""
     mix = attention.mixing_matrix(jax.random.key(0), 2, 6, 0.3, causal=False)
-    seen = jnp.array([[1, 1, 1, 1, 0, 0], [1] * 6], bool)
-    found = np.asarray(attention.mixing_of_seen(mix, seen))
+    real = jnp.array([[1, 1, 1, 1, 0, 0], [1] * 6], bool)
+    found = np.asarray(attention.mixing_without_padding(mix, real))
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
     part = mix[:, :4, :4]
     np.testing.assert_allclose(
@@ -73,13 +73,13 @@ def test_a_classifier_mixes_with_rows_that_sum_to_1_or_without_the_identity_to_0
     np.testing.assert_allclose(found.sum(-1), float(identity), atol=1e-5)
 
 
-def test_the_task_shows_documents_and_asks_their_class():
+def test_the_task_gives_documents_and_their_classes():
     task = DocumentClass(window=20)
-    held, n = task.prepared, 50
+    prepared, n = task.prepared, 50
     rows = task.rows(TRAIN, np.arange(n), np.zeros(n, int))
     inputs, targets, weights = task.batch(jnp.asarray(rows), None)
     assert targets.shape == weights.shape == (n, 1) and (targets[:, 0] == np.arange(n) % 2).all()
-    documents, lengths = held.documents(np.arange(n), 20)
+    documents, lengths = prepared.documents(np.arange(n), 20)
     np.testing.assert_array_equal(inputs, documents)
     assert task.sizes == dict(vocab_size=66, length=20, classes=2, pad=65)
     test = make_source(task, DataSettings(test_size=200), 4).heldout().test
@@ -99,7 +99,7 @@ def test_a_document_without_a_class_is_refused(monkeypatch):
         task.rows(TRAIN, np.arange(4), np.zeros(4, int))
 
 
-def test_wrong_options_are_one_line():
+def test_impossible_options_raise_one_line():
     with pytest.raises(UserError, match=r"leave task.documents at True"):
         DocumentClass(window=8, documents=False)
     with pytest.raises(UserError, match=r"unknown pool 'lst'. Did you mean 'last'"):

@@ -1,4 +1,4 @@
-"""The decoder: counts of the papers, golden numbers, captures, fewer tokens."""
+"""The decoder: the papers' parameter counts, golden numbers, captures, shorter sequences."""
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +44,8 @@ def test_trainable_parameters_of_table_4(variant, use_bias, expected):
     assert Partition(rules).count(shapes)["train"] == expected[variant]
 
 
-# Loss-like number of a fixed network on fixed tokens. If it changes, initialisation or forward pass
-# changed: every checkpoint and record made before means something else. Change it knowingly.
+# The loss of a fixed network on fixed tokens. A change means another initialisation or forward
+# pass, so that earlier checkpoints and records describe a different model.
 GOLDEN = {"softmax": 2.783513, "mixit": 3.136190}
 
 
@@ -57,21 +57,22 @@ def test_golden_number(built):
     np.testing.assert_allclose(loss, GOLDEN[mixer], rtol=1e-4)
 
 
-def test_fixed_mixing_of_fewer_tokens_is_centred_over_those():
-    """Without a mask the rows of a slice would not sum to 1; the whole matrix stays as it is."""
+def test_the_fixed_mixing_of_shorter_sequences_is_centred_again():
+    """Rows of a slice would not sum to 1 without a causal mask; the full matrix is unchanged."""
     model = decoder(**SMALL, **MIXERS["mixit"], causal=False)
     params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
     stored = np.asarray(params["block_0"]["attn"]["mix"])
     for length in (4, 7):
-        tokens, asked = jnp.ones((1, length), int), ["block_0/attn"]
-        seen = np.asarray(capture(model, params, tokens, names=asked)["block_0/attn/weights"])
-        np.testing.assert_allclose(seen.sum(-1), 1, atol=1e-5)
-        shift = seen - stored[:, :length, :length]
+        tokens = jnp.ones((1, length), int)
+        captured = capture(model, params, tokens, names=["block_0/attn"])
+        weights = np.asarray(captured["block_0/attn/weights"])
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        shift = weights - stored[:, :length, :length]
         np.testing.assert_allclose(shift, shift[..., :1] * np.ones(length), atol=1e-5)
         assert (np.abs(shift).max() > 0.05) == (length == 4)
 
 
-def test_shorter_sequences_are_slices(built):
+def test_logits_of_a_shorter_sequence_are_a_slice(built):
     _, model, params = built
     full = model.apply({"params": params}, TOKENS)
     np.testing.assert_allclose(
@@ -79,15 +80,15 @@ def test_shorter_sequences_are_slices(built):
     )
 
 
-def test_captures(built):
+def test_captured_attention_weights_sum_to_one_and_are_mixits_matrix(built):
     mixer, model, params = built
     assert "block_1/attn/weights" in names(model, params, TOKENS)
-    found = capture(model, params, TOKENS, names=["block_1/attn/weights", "final"])
-    assert set(found) == {"block_1/attn/weights", "final"}
-    np.testing.assert_allclose(found["block_1/attn/weights"].sum(-1), 1.0, atol=1e-5)
+    captured = capture(model, params, TOKENS, names=["block_1/attn/weights", "final"])
+    assert set(captured) == {"block_1/attn/weights", "final"}
+    np.testing.assert_allclose(captured["block_1/attn/weights"].sum(-1), 1.0, atol=1e-5)
     if mixer == "mixit":
         np.testing.assert_array_equal(
-            found["block_1/attn/weights"], params["block_1"]["attn"]["mix"][:, :6, :6]
+            captured["block_1/attn/weights"], params["block_1"]["attn"]["mix"][:, :6, :6]
         )
 
 
@@ -110,7 +111,7 @@ def test_remat_and_bfloat16_compute_the_same_function():
 
 
 def test_sink_head_is_half_on_itself_and_half_on_the_first_token():
-    sink = attention.sink(5)
+    sink = attention.sink_mixing(5)
     np.testing.assert_allclose(sink.sum(-1), [0.5, 1, 1, 1, 1])
     np.testing.assert_allclose(sink[3], [0.5, 0, 0, 0.5, 0])
 
@@ -122,7 +123,7 @@ def test_shaped_activation_keeps_the_second_moment():
 
 
 @pytest.mark.parametrize(
-    "change, words",
+    "change, message",
     [
         (dict(heads=3), "3 heads do not divide the width 8"),
         (dict(heads=8), "even head dimension, got width 8 / 8 heads = 1"),
@@ -133,11 +134,11 @@ def test_shaped_activation_keeps_the_second_moment():
         (dict(layers=0), "layers must be at least 1"),
     ],
 )
-def test_wrong_numbers(change, words):
-    with pytest.raises(UserError, match=words):
+def test_impossible_fields_raise_one_line(change, message):
+    with pytest.raises(UserError, match=message):
         decoder(**(SMALL | change))
 
 
-def test_too_long_a_sequence():
-    with pytest.raises(UserError, match="holds 7 tokens, got 8"):
+def test_a_sequence_longer_than_the_model_raises_one_line():
+    with pytest.raises(UserError, match="at most 7 tokens, got 8"):
         decoder(**SMALL).init(jax.random.key(0), jnp.zeros((1, 8), int))

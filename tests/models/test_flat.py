@@ -1,4 +1,4 @@
-"""Dense layers with one axis of rows: the same bits, and no weight gradient over two axes."""
+"""Linear maps with one axis of rows: equal bits, and weight gradients over a single axis."""
 
 import jax
 import jax.extend.core as core
@@ -15,12 +15,12 @@ MODELS = {
     "decoder": decoder(**SIZES, layers=1, heads=2, mlp_width=16),
     "recall": recall(**SIZES),
 }
-KEPT = {"decoder": 0, "recall": 2}  # a transposed kernel a layer: flat, it has other bits
+TWO_AXES = {"decoder": 0, "recall": 2}  # a transposed kernel in each layer, whose bits must stay
 TOKENS = jnp.zeros((3, 5), jnp.int32)
 
 
 def products(program):
-    """Every dot_general of a jaxpr and of those inside it."""
+    """Iterates over every dot_general of a jaxpr and its inner jaxprs."""
     for step in program.eqns:
         if step.primitive.name == "dot_general":
             yield step
@@ -33,22 +33,24 @@ def products(program):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_product_with_a_weight_has_one_axis_of_rows(name):
-    """(B, T, N) would contract two axes in the weight's gradient, which costs a transposed copy."""
+    """With (B, T, N) the weight gradient would contract two axes, which needs a transposed copy."""
     model = MODELS[name]
     params = jax.eval_shape(model.init, jax.random.key(0), TOKENS)
     gradient = jax.grad(lambda p: model.apply(p, TOKENS).sum())
-    found = [*products(jax.make_jaxpr(gradient)(params).jaxpr)]
-    contracted = [step.params["dimension_numbers"][0][0] for step in found]
-    assert len(found) > 10 and sum(len(axes) > 1 for axes in contracted) == KEPT[name]
+    steps = [*products(jax.make_jaxpr(gradient)(params).jaxpr)]
+    contracted = [step.params["dimension_numbers"][0][0] for step in steps]
+    assert len(steps) > 10 and sum(len(axes) > 1 for axes in contracted) == TWO_AXES[name]
 
 
-def test_the_bits_are_those_of_three_axes():
+def test_flat_products_have_the_bits_of_three_axes():
     keys = jax.random.split(jax.random.key(0), 3)
-    x, w = jax.random.normal(keys[0], (3, 4, 5)), jax.random.normal(keys[1], (5, 6))
-    seen = jax.random.normal(keys[2], (3, 4, 6))
+    x, w = jax.random.normal(keys[0], (8, 8, 16)), jax.random.normal(keys[1], (16, 24))
+    readout = jax.random.normal(keys[2], (8, 8, 24))
 
     def gradients(product):
-        return jax.jit(jax.value_and_grad(lambda x, w: (product(x, w) * seen).sum(), (0, 1)))(x, w)
+        return jax.jit(jax.value_and_grad(lambda x, w: (product(x, w) * readout).sum(), (0, 1)))(
+            x, w
+        )
 
     ours, plain = gradients(flat), gradients(lambda x, w: x @ w)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):

@@ -1,4 +1,4 @@
-"""Drawing tokens with a cache: the numbers of the full pass, and the tokens that were asked for."""
+"""Sampling with a cache: the logits of the full pass, greedy tokens, probabilities, nuclei."""
 
 import jax
 import jax.numpy as jnp
@@ -18,39 +18,39 @@ KINDS = {
 TOKENS = jax.random.randint(jax.random.key(5), (3, 12), 0, 11)
 
 
-def made(**more):
+def initialised(**more):
     model = decoder(**SIZES, **more)
     return model, jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cache_gives_the_logits_of_the_full_pass(kind):
-    model, params = made(**KINDS[kind])
+    model, params = initialised(**KINDS[kind])
     full = jax.jit(model.apply)({"params": params}, TOKENS)
     call = jax.jit(lambda variables, tokens: model.apply(variables, tokens, mutable=["cache"]))
-    found, kept, begin = [], {}, 0
+    parts, state, begin = [], {}, 0
     for size in (5, 1, 1, 3, 1, 1):  # a prompt, then tokens one by one or several
-        logits, kept = call({"params": params, **kept}, TOKENS[:, begin : begin + size])
-        found.append(logits)
+        logits, state = call({"params": params, **state}, TOKENS[:, begin : begin + size])
+        parts.append(logits)
         begin += size
-    np.testing.assert_allclose(jnp.concatenate(found, 1), full, atol=1e-5)
+    np.testing.assert_allclose(jnp.concatenate(parts, 1), full, atol=1e-5)
     assert full.std() > 0.1
 
 
 @pytest.mark.parametrize("kind", ["softmax", "mixit"])
-def test_the_likeliest_tokens_are_those_of_slow_python(kind):
-    model, params = made(**KINDS[kind])
-    found = generate(model, params, TOKENS[:, :3], 9, jax.random.key(0), temperature=0)
+def test_temperature_0_takes_the_most_probable_token(kind):
+    model, params = initialised(**KINDS[kind])
+    generated = generate(model, params, TOKENS[:, :3], 9, jax.random.key(0), temperature=0)
     full = jax.jit(model.apply)
-    slow = np.zeros((3, 12), int)  # what comes later does not matter to a causal model
-    slow[:, :3] = TOKENS[:, :3]
+    expected = np.zeros((3, 12), int)  # a causal model ignores later tokens
+    expected[:, :3] = TOKENS[:, :3]
     for t in range(3, 12):
-        slow[:, t] = np.asarray(full({"params": params}, slow))[:, t - 1].argmax(-1)
-    np.testing.assert_array_equal(found, slow)
+        expected[:, t] = np.asarray(full({"params": params}, expected))[:, t - 1].argmax(-1)
+    np.testing.assert_array_equal(generated, expected)
 
 
-def test_draws_follow_the_probabilities_and_the_key():
-    model, params = made(qk_init_std=1.0)
+def test_samples_follow_the_probabilities_and_the_key():
+    model, params = initialised(qk_init_std=1.0)
     prompt = jnp.tile(TOKENS[:1, :4], (4000, 1))
     drawn = generate(model, params, prompt, 1, jax.random.key(0), temperature=0.5)[:, -1]
     p = jax.nn.softmax(model.apply({"params": params}, prompt[:1])[0, -1] / 0.5)
@@ -61,7 +61,7 @@ def test_draws_follow_the_probabilities_and_the_key():
     assert (again == drawn).all() and (other != drawn).any()
 
 
-def test_a_nucleus_is_the_fewest_likeliest_tokens():
+def test_a_nucleus_is_the_fewest_most_probable_tokens():
     p = jnp.array([[0.1, 0.5, 0.15, 0.25], [0.4, 0.3, 0.2, 0.1]])
     for top_p, kept in {
         0.0: [[0, 1, 0, 0], [1, 0, 0, 0]],
@@ -70,19 +70,23 @@ def test_a_nucleus_is_the_fewest_likeliest_tokens():
         0.8: [[0, 1, 1, 1], [1, 1, 1, 0]],
         1.0: [[1, 1, 1, 1], [1, 1, 1, 1]],
     }.items():
-        found = jnp.isfinite(nucleus(jnp.log(p), top_p))
-        np.testing.assert_array_equal(found, np.array(kept, bool), err_msg=str(top_p))
+        in_nucleus = jnp.isfinite(nucleus(jnp.log(p), top_p))
+        np.testing.assert_array_equal(in_nucleus, np.array(kept, bool), err_msg=str(top_p))
 
 
 @pytest.mark.parametrize(
-    "fields, T, words",
+    "fields, T, message",
     [
-        (dict(causal=False), 3, "only a causal one can be continued"),
+        (dict(causal=False), 3, "generation needs a causal model"),
         (dict(), 0, "the prompt is empty"),
-        (dict(), 8, "the model holds 12 tokens, and the prompt's 8 with 5 to draw are 13"),
+        (
+            dict(),
+            8,
+            "the model takes at most 12 tokens, got a prompt of 8 and 5 to draw, 13 in all",
+        ),
     ],
 )
-def test_what_cannot_be_continued_is_one_line(fields, T, words):
+def test_prompts_that_cannot_be_continued_raise_one_line(fields, T, message):
     model = decoder(**SIZES, **fields)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         generate(model, {}, TOKENS[:, :T], 5, jax.random.key(0))

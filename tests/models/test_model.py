@@ -1,4 +1,4 @@
-"""The protocol of a model: one that breaks it gets one clear line and trains on no wrong loss."""
+"""The protocol of a model; a model without it raises one line before a wrong loss is computed."""
 
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class BagSpec(NamedTuple):
 
 
 class Bag(nn.Module):
-    """Counts the tokens of the whole sequence, and forgets `positions`."""
+    """Counts the tokens of the whole sequence and ignores `positions`."""
 
     spec: BagSpec = BagSpec()
 
@@ -53,8 +53,8 @@ class Bag(nn.Module):
         return nn.Dense(self.spec.vocab_size)(jnp.broadcast_to(counts, (*tokens.shape, 16)))
 
 
-class Deaf(Bag):
-    """Like Bag, except that it does not take positions at all."""
+class WithoutPositions(Bag):
+    """A model without the argument `positions`."""
 
     @nn.compact
     def __call__(self, tokens):
@@ -62,14 +62,14 @@ class Deaf(Bag):
 
 
 def scores(model, task=TASK, examples=8):
-    """The shapes of a task's scores; nothing is computed."""
+    """Returns the shapes of a task's scores without computing them."""
 
-    def all_of_it(keys):
+    def score(keys):
         batch = jax.vmap(task.example)(keys, jnp.arange(examples))
         params = model.init(keys[0], task.blank())["params"]
         return task_scores(lambda p, x, at: model.apply({"params": p}, x, at), task, params, batch)
 
-    return jax.eval_shape(all_of_it, jax.random.split(jax.random.key(0), examples))
+    return jax.eval_shape(score, jax.random.split(jax.random.key(0), examples))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -80,10 +80,10 @@ def test_every_model_of_tokens_meets_the_protocol(name):
     tokens = jax.random.randint(jax.random.key(1), (3, 7), 0, 16)
     positions = jnp.array([[6, 0], [1, 1], [2, 5]])
     params = jax.jit(model.init)(jax.random.key(0), TASK.blank())
-    full, few = (jax.jit(model.apply)(params, tokens, at) for at in (None, positions))
+    full, scored = (jax.jit(model.apply)(params, tokens, at) for at in (None, positions))
     assert full.shape == (3, 7, 16) and full.std() > 1e-3
     expected = np.take_along_axis(np.asarray(full), np.asarray(positions)[..., None], 1)
-    np.testing.assert_allclose(few, expected, atol=2e-6)
+    np.testing.assert_allclose(scored, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -101,7 +101,7 @@ def test_parameters_on_the_host_may_be_used_inside_jit(name):
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", MODELS)
-def test_which_tokens_a_token_sees(name, causal):
+def test_gradients_reach_exactly_the_tokens_that_may_be_attended_to(name, causal):
     """d(logits at t) / d(embedding of token s): exactly 0 for s > t if causal, else never 0."""
     model = MODELS[name](causal=causal)
     tokens_1xT = jnp.arange(6)[None]  # distinct: a row of the table is a position
@@ -121,7 +121,7 @@ def test_which_tokens_a_token_sees(name, causal):
     assert model.spec.causal is causal
 
 
-def test_the_default_is_that_of_the_papers():
+def test_the_default_of_causal_follows_the_papers():
     assert {name: make().spec.causal for name, make in MODELS.items()} == {
         "decoder": True,
         "mixit": True,
@@ -131,7 +131,7 @@ def test_the_default_is_that_of_the_papers():
 
 
 def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
-    check_model(Bag())  # its signature is right; only its answer is not
+    check_model(Bag())  # the signature is right, the shape of the logits is not
     with pytest.raises(UserError, match=r"must give \(8, 1, 16\) .*, got \(8, 7, 16\)") as error:
         scores(Bag())
     assert "ignore its argument `positions`?" in str(error.value)
@@ -146,21 +146,23 @@ def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
         ((8, 1), (8, 1), 0, r"\(8,\) \(examples\), got \(8, 1\)"),
     ],
 )
-def test_wrong_answers(logits, targets, vocab_size, words):
+def test_logits_of_a_wrong_shape_raise_one_line(logits, targets, vocab_size, words):
     with pytest.raises(UserError, match=words):
         check_answer(jnp.zeros(logits), targets, vocab_size)
 
 
-def test_a_model_without_positions_or_spec_is_named():
-    with pytest.raises(UserError, match=r"Deaf must be called as \(tokens, positions=None\)"):
-        check_model(Deaf())
+def test_a_model_without_positions_or_spec_raises_one_line():
+    with pytest.raises(
+        UserError, match=r"WithoutPositions must be called as \(tokens, positions=None\)"
+    ):
+        check_model(WithoutPositions())
     with pytest.raises(UserError, match=r"Dense.spec must have .*got NoneType without vocab_size"):
         check_model(nn.Dense(3))
 
 
-def test_vectors_in_a_number_out():
+def test_a_task_of_vectors_needs_one_number_for_each_example():
     task = OneShot(images.glyphs(0, 6, 4, 16))
-    # As a config makes it; nothing is said of dtypes.
+    # Built from a config without dtypes.
     section = {"name": "attention_paths", "heads": (2, 2), "width": 6, "readout": "mean"}
     model = build.model(SimpleNamespace(model=section), task)
     assert model == attention_paths(

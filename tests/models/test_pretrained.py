@@ -1,4 +1,4 @@
-"""Four families against what transformers computes on the same random weights (make_pretrained)."""
+"""Four families against the numbers of transformers for the same random weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_generation_with_a_cache(kind):
 
 
 @pytest.mark.slow  # two programs
-def test_generation_past_the_length_of_the_first_training():
+def test_generation_past_the_pretraining_length():
     """From the ninth token on longrope turns otherwise, and all that was seen is seen anew."""
     want, (model, params, _) = reference("phi3_long"), tiny.tiny("phi3_long", 24)
     tokens = jnp.pad(want["tokens"][:, :6], ((0, 0), (3, 0)))
@@ -95,7 +95,7 @@ def test_generation_past_the_length_of_the_first_training():
         assert np.array_equal(found, THEIRS["phi3_long/turned"]) == is_equal
 
 
-def test_a_cache_of_its_own_continues():
+def test_a_stored_cache_continues_the_tokens():
     """As flax keeps it: two calls say what one does."""
     model, params, _ = tiny.tiny("gpt_neox", 24)
     model = Pretrained(replace(model.spec, length=12))
@@ -133,7 +133,7 @@ LONG = [pytest.param(*case, marks=pytest.mark.slow) for case in WRONG[5:]]
 
 
 @pytest.mark.parametrize("kind, wrong", WRONG[:5] + LONG)
-def test_a_wrong_option_shows(kind, wrong):
+def test_a_wrong_option_changes_the_logits(kind, wrong):
     """Ten times the tolerance or more; most of them move a logit by a spread."""
     want, (model, params, _) = reference(kind), tiny.tiny(kind, 24)
     model = Pretrained(replace(model.spec, **wrong))
@@ -164,14 +164,14 @@ def test_addresses_are_those_of_the_decoder():
     assert "between" not in str(capture.names(tiny.tiny("gpt_neox", 24)[0]))
 
 
-def test_freezing_all_but_the_last_mlps_is_two_strings():
+def test_two_rules_train_only_the_last_mlps():
     _, params, _ = tiny.tiny("gpt2", 24)
     rules = Partition(((r"block_1/mlp/.*", "train"), (".*", "frozen")))
     assert rules.count(params)["train"] == 2 * 16 * 64 + 64 + 16
 
 
 @pytest.mark.parametrize("kind", ("plain", "linear", "llama3", "longrope"))
-def test_rotary_rates(kind):
+def test_rotary_rates_of_each_scaling(kind):
     """Against the published formulas, written out for each pair."""
     short, long = (1.0, 2.0, 3.0, 4.0), (2.0, 4.0, 8.0, 16.0)
     rotary = Rotary(8, 100.0, kind, 4.0, 1.0, 4.0, 32, short, long)

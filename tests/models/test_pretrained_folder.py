@@ -1,4 +1,4 @@
-"""Folders of safetensors: what is written is read; what is wrong is named in one line."""
+"""Folders of safetensors: saving, loading, and one line for each defect."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def copy(made, tmp_path):
     return tmp_path
 
 
-def test_what_is_written_is_read(made, tmp_path, monkeypatch):
+def test_a_saved_folder_is_loaded(made, tmp_path, monkeypatch):
     """In one file or in many, and once more: every bit."""
     model, params, config = jaxformer.load(made)
     before = tiny.tiny(made.name, 24)[1]
@@ -67,7 +67,7 @@ def test_dtype_and_place(made):
     assert 1e-4 < np.abs(half - full).max() < 0.2 * full.std()  # rounded, but the same function
 
 
-def test_a_stored_dtype(made, tmp_path):
+def test_stored_is_the_dtype_of_the_files(made, tmp_path):
     model, params, config = load_folder(made, "bfloat16")
     save_folder(tmp_path, model, params, config)
     assert load_folder(tmp_path)[0].spec.param_dtype == jnp.dtype("float32")
@@ -105,9 +105,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_files(copy, what):
+def test_damaged_files_raise_one_line(copy, what):
     (copy / "model.safetensors").write_bytes(HOSTILE[what])
-    refused(copy, r"model.safetensors is no whole safetensors file: ")
+    refused(copy, r"model.safetensors is not a complete safetensors file: ")
 
 
 def test_a_file_without_tensors(copy):
@@ -115,10 +115,10 @@ def test_a_file_without_tensors(copy):
     refused(copy, r"lacks .*(wte|embed).*, .* and \d+ more\.")
 
 
-def test_cut_off_files(copy):
+def test_truncated_files_raise_one_line(copy):
     whole = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(whole[:-8])
-    refused(copy, r"model.safetensors is no whole safetensors file: ")
+    refused(copy, r"model.safetensors is not a complete safetensors file: ")
 
 
 def refused(where, words):
@@ -138,26 +138,26 @@ def test_missing_extra_and_wrong_tensors(copy):
     save_file({k: v for k, v in tensors.items() if k != first}, copy / "model.safetensors")
     refused(copy, rf"lacks {first}\.$")
     save_file(tensors | {"strange.weight": np.ones(2)}, copy / "model.safetensors")
-    refused(copy, r"has not: strange.weight\.")
+    refused(copy, r"does not have: strange.weight\.")
     fused = next(
         name for name in tensors if re.search("qkv|c_attn.w|q_proj|query_key_value.w", name)
     )
     save_file(tensors | {fused: np.ones((3, 5), np.float32)}, copy / "model.safetensors")
-    refused(copy, rf"{fused} has the shape \(3, 5\); config.json asks for \(\d+, \d+\)")
+    refused(copy, rf"{fused} has the shape \(3, 5\); config.json requires \(\d+, \d+\)")
     (copy / "model.safetensors").unlink()
     refused(copy, "neither model.safetensors nor|has no config.json|no whole")
 
 
-def test_a_tensor_of_whole_numbers_is_no_weight(copy):
+def test_an_integer_tensor_is_refused(copy):
     tensors = load_file(copy / "model.safetensors")
     first = sorted(tensors)[0]
     tensors[first] = tensors[first].astype(np.int32)
     save_file(tensors, copy / "model.safetensors")
-    refused(copy, f"{first} holds int32; weights are one of float16")
+    refused(copy, f"{first} is int32; expected one of float16")
 
 
 @pytest.mark.parametrize("dtype", ["banana", "int32", "float8_e4m3fn", "S5"])
-def test_a_dtype_that_nobody_computes_in(copy, dtype):
+def test_an_unsupported_dtype_raises_one_line(copy, dtype):
     with pytest.raises(UserError, match="dtype must be one of float16, bfloat16"):
         load_folder(copy, dtype)
     with pytest.raises(UserError, match="float64 needs JAX_ENABLE_X64"):
@@ -169,10 +169,10 @@ def test_pickles_are_refused(copy):
     refused(copy, "pytorch_model.bin is a pickle, which can run any code")
 
 
-def test_an_index_names_files_beside_it(copy):
+def test_an_index_lists_files_of_its_folder(copy):
     index = copy / "model.safetensors.index.json"
     for name, words in {
-        "../model.safetensors": "which is no file beside it",
+        "../model.safetensors": "not a file of this folder",
         "other.safetensors": "lacks other.safetensors",
         "model.safetensors": "lacks strange.weight",
     }.items():
@@ -182,12 +182,12 @@ def test_an_index_names_files_beside_it(copy):
     save_file(tensors | {"strange.weight": np.ones(2)}, copy / "model.safetensors")
     named = dict.fromkeys(tensors, "model.safetensors")  # and what it does not name is there too
     index.write_text(json.dumps({"weight_map": named}))
-    refused(copy, r"has not: strange.weight\.")
+    refused(copy, r"does not have: strange.weight\.")
     index.write_text("[1]")
-    refused(copy, "must hold an object, got list")
+    refused(copy, "must contain an object, got list")
 
 
-def test_wrong_configs(copy):
+def test_a_config_that_is_not_an_object_raises_one_line(copy):
     changed(copy, vocab_size="many")
     refused(copy, "config.json: vocab_size must be a whole number, got 'many'")
     changed(copy, vocab_size=24, model_type="gpt3")
@@ -198,21 +198,21 @@ def test_wrong_configs(copy):
     "kind, fields, words",
     [
         ("gpt2", {"activation_function": "gelo"}, "Did you mean 'gelu'"),
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "is not built; only False is"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "must be False, got True"),
         ("gpt2", {"n_head": 3}, "3 heads do not divide the width 16"),
         ("llama", {"rope_scaling": {"rope_type": "yarn"}}, "rotary scaling 'yarn'"),
-        ("llama", {"quantization_config": {"bits": 4}}, "quantised weights are not built"),
+        ("llama", {"quantization_config": {"bits": 4}}, "quantised weights are not supported"),
         ("llama", {"num_key_value_heads": 3}, "multiple of the key heads"),
         ("phi3_long", {"rope_scaling": {"type": "longrope", "short_factor": [1.0],
                        "long_factor": [1.0]}}, "longrope needs 2 short"),
     ],
 )  # fmt: skip
-def test_what_is_not_built(tmp_path, kind, fields, words):
+def test_an_unsupported_field_raises_one_line(tmp_path, kind, fields, words):
     changed(tiny.save(kind, tmp_path, vocab=24), **fields)
     refused(tmp_path, words)
 
 
-def test_a_field_that_is_missing(tmp_path):
+def test_a_missing_field_raises_one_line(tmp_path):
     tiny.save("gpt2", tmp_path, vocab=24)
     config = json.loads((tmp_path / "config.json").read_text())
     del config["n_layer"]
@@ -228,7 +228,7 @@ def test_too_many_tokens_for_learned_positions(tmp_path):
         model.apply({"params": params}, jnp.zeros((1, 65), int))
 
 
-def test_what_is_saved_is_whole_and_replaces_what_was_there(tmp_path, monkeypatch):
+def test_saving_is_atomic_and_replaces_a_model(tmp_path, monkeypatch):
     model, params, config = tiny.tiny("gpt2", 24)
     monkeypatch.setattr(saving, "SHARD_BYTES", 4000)
     save_folder(tmp_path, model, params, config)
@@ -248,10 +248,10 @@ def test_what_is_saved_is_whole_and_replaces_what_was_there(tmp_path, monkeypatc
             {k: v for k, v in params.items() if k != "block_1"},
             "lack block_1/attn/key/bias, .* more",
         ),
-        (params | {"odd": {"kernel": np.ones(2)}}, "a gpt2 model has no place for odd/kernel"),
+        (params | {"odd": {"kernel": np.ones(2)}}, "a gpt2 model does not have odd/kernel"),
         (
             params | {"embed": {"embedding": np.ones((3, 16))}},
-            r"\(3, 16\); the model's is \(24, 16",
+            r"must have the shape \(24, 16\), got \(3, 16",
         ),
     ):
         with pytest.raises(UserError, match=words):
@@ -259,5 +259,5 @@ def test_what_is_saved_is_whole_and_replaces_what_was_there(tmp_path, monkeypatc
     assert not (tmp_path / "new").exists()
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/main.tex").write_text("years of work")
-    with pytest.raises(UserError, match="thesis holds other files"):
+    with pytest.raises(UserError, match="thesis has other files"):
         save_folder(tmp_path / "thesis", model, params, config)

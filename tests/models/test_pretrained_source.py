@@ -1,4 +1,4 @@
-"""What is foreign about a published model: its config.json, and what the hub answers."""
+"""Input from outside: config.json of published models, and errors of the hub."""
 
 import pytest
 
@@ -12,7 +12,7 @@ BAD = (None, True, -1, 0, 2.5, 1e30, 10**30, float("nan"), "x", "9", [], [1], {}
 
 
 @pytest.mark.parametrize("kind", tiny.CONFIGS)
-def test_no_field_breaks_the_reader(kind):
+def test_wrong_values_of_any_field_raise_one_line(kind):
     """A config.json is foreign: whatever stands in it, there is a model or one line."""
     config = tiny.CONFIGS[kind] | {"vocab_size": 24}
     scaling = config.get("rope_scaling") or {}
@@ -36,13 +36,13 @@ def test_no_field_breaks_the_reader(kind):
 @pytest.mark.parametrize(
     "kind, words",
     [
-        ("GatedRepoError", "org/name is gated: ask for access on huggingface.co and set HF_TOKEN"),
-        ("RepositoryNotFoundError", "'org/name' is neither a folder here nor a model on the hub"),
+        ("GatedRepoError", "org/name is gated: request access on huggingface.co and set HF_TOKEN"),
+        ("RepositoryNotFoundError", "'org/name' is neither a folder nor a model on the hub"),
         ("RevisionNotFoundError", "org/name has no revision 'step1' on the hub"),
         ("", "org/name at revision 'step1' has no safetensors on the hub, and pickles are refused"),
     ],
 )
-def test_what_the_hub_answers(monkeypatch, tmp_path, kind, words):
+def test_errors_of_the_hub_raise_one_line(monkeypatch, tmp_path, kind, words):
     from huggingface_hub import errors
 
     def answer(*_, **__):
@@ -57,7 +57,7 @@ def test_what_the_hub_answers(monkeypatch, tmp_path, kind, words):
     assert "\n" not in str(error.value)
 
 
-def test_a_name_on_the_hub_stands_for_its_folder(monkeypatch, tmp_path):
+def test_a_name_on_the_hub_loads_its_folder(monkeypatch, tmp_path):
     """Wherever a folder is named: the tokenizer of "org/name", and what is saved beside a cut."""
     model, params, config = jaxformer.load(tiny.save("gpt2", tmp_path / "shelf/org/name", TEXTS))
     monkeypatch.setenv("JAXFORMER_MODELS", str(tmp_path / "shelf"))
@@ -69,7 +69,7 @@ def test_a_name_on_the_hub_stands_for_its_folder(monkeypatch, tmp_path):
         words.encode("half of a pair: \ud83d")
 
 
-def test_words_in_the_middle_of_a_text(tmp_path):
+def test_pieces_are_the_tokens_inside_a_text(tmp_path):
     """Of a tokenizer that begins every text with a space, as those of Llama 2 and Phi-3 do."""
     from tokenizers import Tokenizer, models, normalizers
 
@@ -88,7 +88,7 @@ def test_words_in_the_middle_of_a_text(tmp_path):
     assert words.encode("Spain") == [vocab["▁Spain"]]
 
 
-def test_a_folder_has_no_revisions(tmp_path):
+def test_a_revision_of_a_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="is a folder: only a name on the hub has revisions"):
         jaxformer.load(tmp_path, revision="step1")
 
@@ -98,8 +98,8 @@ def test_the_hub_without_a_network(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
     for name, words in (
-        ("nobody/nothing", "'nobody/nothing' is no folder here, and the hub cannot be reached"),
-        ("a b", "'a b' is no folder, and no name of a model"),
+        ("nobody/nothing", "'nobody/nothing' is not a folder, and the hub cannot be reached"),
+        ("a b", "'a b' is neither a folder nor the name of a model"),
     ):
         with pytest.raises(UserError, match=words) as error:
             jaxformer.load(name)

@@ -1,4 +1,4 @@
-"""The recall model: its equations, its paths, and work at the scored positions only."""
+"""The recall model: equations, paths, and the restriction to scored positions."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ VARIANTS = {
     "paper": {"factored_values": False, "scale_scores": False},
     "authors": {},
     "linear": {"feed_forward": ("linear_relu", "linear")},
-    "one": {"feed_forward": ("none", "none", "mlp"), "factored_keys": True},
+    "single_mlp": {"feed_forward": ("none", "none", "mlp"), "factored_keys": True},
     "rotary": {"positions": "rotary", "factored_keys": True, "parallel": True},
     "tied": {"positions": "sin_cos", "tie_output": True, "parallel": True},
 }
@@ -22,7 +22,7 @@ TOKENS = jax.random.randint(jax.random.key(0), (3, 9), 0, 7)
 POSITIONS = jnp.array([[1, 4, 8], [0, 0, 2], [8, 7, 3]])
 
 
-# The others use the same lines of the last layer; they run with the long checks.
+# The other variants share the code of the last layer and are slow tests.
 QUICK = ("paper", "authors", "rotary")
 CHOICES = [v if v in QUICK else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS]
 
@@ -60,7 +60,7 @@ def test_no_token_sees_the_future(fitted):
     assert jnp.abs(a[:, 5:] - b[:, 5:]).max() > 1e-3
 
 
-def test_the_equations_in_slow_numpy():
+def test_the_logits_follow_the_equations():
     model = Recall(RecallSpec(**SPEC))
     params = model.init(jax.random.key(1), TOKENS)["params"]
     p = {"/".join(k): np.asarray(v, float) for k, v in flatten_dict(params).items()}
@@ -99,7 +99,7 @@ def test_paths_and_initial_scales():
     np.testing.assert_allclose(params["positions"]["embedding"].std(), 1, rtol=0.05)
 
 
-def test_captured_attention():
+def test_captured_attention_weights_are_causal_probabilities():
     model = Recall(RecallSpec(**SPEC))
     params = model.init(jax.random.key(1), TOKENS)
     _, state = model.apply({"params": params["params"]}, TOKENS, mutable=["intermediates"])
@@ -109,10 +109,10 @@ def test_captured_attention():
         np.testing.assert_array_equal(jnp.triu(weights, 1), 0)
 
 
-def test_bad_input():
+def test_impossible_fields_and_too_long_sequences_raise_one_line():
     bad = {
         "Did you mean 'linear'": {"feed_forward": ("lineer",)},
-        "one F a layer": {"feed_forward": ()},
+        "an F for each layer": {"feed_forward": ()},
         "Did you mean 'rotary'": {"positions": "rotery"},
         "even width": {"positions": "rotary", "width": 7},
         "width must be at least 1": {"width": 0},
@@ -124,8 +124,8 @@ def test_bad_input():
         Recall(RecallSpec(**SPEC)).init(jax.random.key(0), jnp.zeros((1, 10), int))
 
 
-# Of the authors' variant on fixed tokens. If it changes, initialisation or forward pass changed and
-# every record made before means something else. Change it knowingly.
+# The loss of the authors' variant on fixed tokens. A change means another initialisation or forward
+# pass, so that earlier records describe a different model.
 GOLDEN = 2.225293
 
 

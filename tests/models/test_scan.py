@@ -1,4 +1,4 @@
-"""Scan over layers: the same numbers at the same addresses."""
+"""The scan over blocks: the same parameters, logits, gradients and captures."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def x64():
 
 @pytest.fixture(scope="module", params=MIXERS)
 def pair(request):
-    """(plain, scanned, parameters of the plain one)."""
+    """Returns (unscanned model, scanned model, parameters)."""
     numbers = SMALL | INIT | MIXERS[request.param]
     plain, scanned = decoder(**numbers), decoder(**numbers, scan=True)
     return plain, scanned, jax.jit(plain.init)(jax.random.key(0), TOKENS)["params"]
@@ -45,8 +45,8 @@ def test_parameters_keep_addresses_and_bits(pair):
 
 
 @pytest.mark.parametrize("scored, remat", [(None, False), (SCORED, True)])
-def test_logits_and_gradients(pair, scored, remat):
-    """To rounding in float64, of all blocks' parameters, remat or not, all positions or few."""
+def test_logits_and_gradients_are_equal(pair, scored, remat):
+    """Equality up to rounding in float64, with remat or scored positions or without."""
     plain, scanned, params = pair
     scanned = type(scanned)(replace(scanned.spec, remat=remat))
 
@@ -66,8 +66,8 @@ def test_logits_and_gradients(pair, scored, remat):
             assert np.abs(leaf).max() > 1e-3
 
 
-def test_captures(pair):
-    """Every name of the unscanned model, with its numbers."""
+def test_captures_are_equal(pair):
+    """All addresses of the unscanned model, with its values."""
     plain, scanned, params = pair
     assert set(names(scanned, params, TOKENS)) == set(names(plain, params, TOKENS))
     asked = ["block_[0-9]+/states", "block_1/attn/weights", "final"]
@@ -80,7 +80,7 @@ def test_captures(pair):
 
 
 def test_the_program_has_one_body_for_the_blocks(pair):
-    """The scan is really there: the program does not grow by a block's products a layer."""
+    """The number of matrix products in the program does not depend on the number of layers."""
     _, scanned, _ = pair
 
     def products(layers):
@@ -91,7 +91,7 @@ def test_the_program_has_one_body_for_the_blocks(pair):
     assert products(3) == products(6)
 
 
-def test_one_layer_has_nothing_to_scan(pair):
+def test_a_single_layer_is_not_scanned(pair):
     _, scanned, _ = pair
     one = type(scanned)(replace(scanned.spec, layers=1))
     shapes = jax.eval_shape(one.init, jax.random.key(0), TOKENS)

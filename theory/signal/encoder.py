@@ -13,8 +13,9 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from jaxformer.core.errors import UserError
-from jaxformer.models.encoder import STRENGTHS, EncoderBlock, EncoderSpec
+from jaxformer.models.encoder import STRENGTHS, EncoderSpec
 from jaxformer.models.layers import rms_normalise
+from jaxformer.models.transformer import TransformerBlock
 from theory import rem
 from theory.numerics import check_count, check_range
 from theory.signal.measurement import attention_averages, mean_cosine
@@ -107,7 +108,7 @@ def measure(
 def _measure(keys, rho0, strengths, spec: EncoderSpec):
     # The strengths are traced: one compiled function serves all networks of a diagram.
     spec = replace(spec, **strengths)
-    layer, T, width = EncoderBlock(spec), spec.length, spec.width
+    layer, T, width = TransformerBlock(spec.block), spec.length, spec.width
 
     def measure_network(key):
         key, *draws = jax.random.split(key, 3)

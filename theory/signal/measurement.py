@@ -50,6 +50,7 @@ def measure(
     dtype = jnp.dtype(dtype or jnp.result_type(float))
     settings = {f.name: getattr(arch, f.name) for f in fields(BlockSpec) if hasattr(arch, f.name)}
     settings["kv_heads"] = arch.kv_heads or arch.heads
+    settings["std_bias"] = arch.std_bias or None
     spec = BlockSpec(**settings, dtype=dtype, param_dtype=dtype)
     # q0 is the mean squared entry of an input token, p0 the covariance of two tokens' entries.
     q0, p0 = arch.input_moments(rho0, repeat)

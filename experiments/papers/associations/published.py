@@ -103,7 +103,7 @@ def _check_finite(rows: Sequence[dict[str, Any]], revisions: Sequence[str]) -> N
 
 def files_of(source: str, revision: str) -> str:
     """Returns a hash of a local folder's files; "" for a model on the hub, which never changes."""
-    path = Path(source) if Path(source).is_dir() else hub.on_shelf(source, revision)
+    path = Path(source) if Path(source).is_dir() else hub.local_folder(source, revision)
     if source.startswith(TINY) or path is None or not path.is_dir():
         return ""
     files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(path.iterdir())]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.models.activation_points import given
+from jaxformer.models.activation_points import new_value
 
 BY_HEAD = ("queries", "keys", "values", "turned_queries", "turned_keys", "heads", "mixed")
 BY_PAIR = ("scores", "masked_scores", "weights")  # (B, H, T, S)
@@ -47,7 +47,7 @@ def at(new: Any, heads: Where = None, positions: Where = None) -> Callable:
     """
 
     def replace(value: jax.Array, address: str) -> jax.Array:
-        replacement = given(address, value, new)
+        replacement = new_value(address, value, new)
         if replacement.shape not in ((), value.shape):
             raise UserError(
                 f"{address} has the shape {value.shape}, its replacement has {replacement.shape}. "

@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.interp.capture.aliases import resolve
-from jaxformer.models.activation_points import KEPT, Request
+from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.model import Model
 
 
@@ -75,8 +75,10 @@ def run(
         _check_tokens(model, inputs[0])
     edits = {resolve(name): new for name, new in (edits or {}).items()}
     with Request([resolve(name) for name in names], edits).active() as request:
-        logits, updates = model.apply({"params": params}, *inputs, mutable=[KEPT])
-    intermediates = updates.get(KEPT, {})  # a user's model may sow values that are no points
+        logits, updates = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
+    intermediates = updates.get(
+        INTERMEDIATES, {}
+    )  # a user's model may sow values that are no points
     if not request.shapes and not intermediates:
         raise UserError(f"{type(model).__name__} records no intermediates.")
     request.check_edits()
@@ -104,9 +106,9 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
         params = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     with Request().active() as request:
         updates = jax.eval_shape(
-            lambda p, x: model.apply({"params": p}, *x, mutable=[KEPT])[1], params, inputs
+            lambda p, x: model.apply({"params": p}, *x, mutable=[INTERMEDIATES])[1], params, inputs
         )
-    return request.shapes | paths.flatten(updates.get(KEPT, {}))
+    return request.shapes | paths.flatten(updates.get(INTERMEDIATES, {}))
 
 
 def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array:

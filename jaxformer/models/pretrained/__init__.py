@@ -1,13 +1,13 @@
-"""Published models under our addresses: GPT-2, GPT-NeoX (Pythia), Llama 2 and 3, Phi-3.
+"""Published models with this package's addresses: GPT-2, GPT-NeoX (Pythia), Llama 2 and 3, Phi-3.
 
-    model, params, config = jaxformer.load("gpt2")                  the hub, or a folder
+    model, params, config = jaxformer.load("gpt2")                  from the hub or a folder
     capture.capture(model, params, tokens, names=["block_11/attn/weights"])
     surgery.laser(params, "block_11/mlp/in", 0.01)
     save_folder("cut", model, params, config)                       transformers reads it
 
-`network` is one module for all of them, `keys` what they call their tensors, `config_json` what
-their config.json says, `folder` reads, `saving` writes, `hub` fetches, `tiny` makes a random small
-one.
+`network` is one module for all families. `keys` maps their tensor names to our paths, `config_json`
+reads config.json, `folder` reads weights, `saving` writes them, `hub` downloads, and `tiny` makes
+random small models.
 """
 
 from jaxformer.models.pretrained.config_json import describe

@@ -1,4 +1,4 @@
-"""config.json of a published model -> `PretrainedSpec`; what we cannot build is an error."""
+"""Reads a published model's config.json as a `PretrainedSpec`; unsupported fields are errors."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from jaxformer.models.pretrained.rotary import Rotary
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 Config = Mapping[str, Any]
-# Fields that would change the function, and the only value that is built.
+# {family: {field that changes the function: its only supported value}}
 FIXED = {
     "gpt2": {
         "scale_attn_weights": True,
@@ -24,42 +24,47 @@ FIXED = {
 }
 
 
-def describe(told: Config, file: str = "config.json") -> PretrainedSpec:
-    """The numbers that a config.json of Hugging Face tells."""
-    family = told.get("model_type")
+def describe(config: Config, file: str = "config.json") -> PretrainedSpec:
+    """Returns the spec of a Hugging Face config.json.
+
+    Args:
+      config: the content of the file.
+      file: its name in error messages.
+    """
+    family = config.get("model_type")
     if not isinstance(family, str) or family not in READERS:
         raise unknown(f"model_type in {file}:", one_line(family, 60), READERS)
-    if told.get("quantization_config"):
-        raise UserError(f"{file}: quantised weights are not built; ask for the model without.")
+    if config.get("quantization_config"):
+        raise UserError(f"{file}: quantised weights are not supported; use the unquantised model.")
     for name, value in FIXED[family].items():
-        if told.get(name, value) != value:
-            raise UserError(f"{file}: {name}: {told[name]!r} is not built; only {value!r} is.")
+        if config.get(name, value) != value:
+            raise UserError(f"{file}: {name} must be {value!r}, got {config[name]!r}.")
     try:
-        return READERS[family](told)
+        return READERS[family](config)
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
     except KeyError as error:
         raise UserError(f"{file} of a {family} model lacks the field {error}.") from None
     except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        words = one_line(error, 120)
-        raise UserError(f"{file}: a field has the wrong type or size: {words}.") from None
+        reason = one_line(error, 120)
+        raise UserError(f"{file}: a field has the wrong type or size: {reason}.") from None
 
 
-def _gpt2(told: Config) -> PretrainedSpec:
-    width, heads = told["n_embd"], told["n_head"]
+def _gpt2(config: Config) -> PretrainedSpec:
+    width, heads = config["n_embd"], config["n_head"]
     return PretrainedSpec(
         family="gpt2",
-        vocab_size=told["vocab_size"],
-        length=told["n_positions"],
+        vocab_size=config["vocab_size"],
+        length=config["n_positions"],
         width=width,
-        layers=told["n_layer"],
+        layers=config["n_layer"],
         heads=heads,
         kv_heads=heads,
         head_width=_divided(width, heads),
-        mlp_width=told.get("n_inner") or 4 * width,
-        eps=told["layer_norm_epsilon"],
-        act=_act(told.get("activation_function", "gelu_new")),
-        tied=told.get("tie_word_embeddings", True),
+        mlp_width=config.get("n_inner") or 4 * width,
+        eps=config["layer_norm_epsilon"],
+        act=_act(config.get("activation_function", "gelu_new")),
+        tied=config.get("tie_word_embeddings", True),
         learned_positions=True,
         qkv_bias=True,
         out_bias=True,
@@ -67,59 +72,59 @@ def _gpt2(told: Config) -> PretrainedSpec:
     )
 
 
-def _gpt_neox(told: Config) -> PretrainedSpec:
-    width, heads = told["hidden_size"], told["num_attention_heads"]
+def _gpt_neox(config: Config) -> PretrainedSpec:
+    width, heads = config["hidden_size"], config["num_attention_heads"]
     head_width = _divided(width, heads)
     return PretrainedSpec(
         family="gpt_neox",
-        vocab_size=told["vocab_size"],
-        length=told["max_position_embeddings"],
+        vocab_size=config["vocab_size"],
+        length=config["max_position_embeddings"],
         width=width,
-        layers=told["num_hidden_layers"],
+        layers=config["num_hidden_layers"],
         heads=heads,
         kv_heads=heads,
         head_width=head_width,
-        mlp_width=told["intermediate_size"],
-        eps=told["layer_norm_eps"],
-        act=_act(told.get("hidden_act", "gelu")),
-        parallel=told.get("use_parallel_residual", True),
-        tied=told.get("tie_word_embeddings", False),
-        rotary=_rotary(told, head_width, share=0.25),
+        mlp_width=config["intermediate_size"],
+        eps=config["layer_norm_eps"],
+        act=_act(config.get("hidden_act", "gelu")),
+        parallel=config.get("use_parallel_residual", True),
+        tied=config.get("tie_word_embeddings", False),
+        rotary=_rotary(config, head_width, share=0.25),
         qkv_bias=True,
         out_bias=True,
         mlp_bias=True,
     )
 
 
-def _llama(told: Config) -> PretrainedSpec:
-    width, heads = told["hidden_size"], told["num_attention_heads"]
-    head_width = told.get("head_dim") or _divided(width, heads)
+def _llama(config: Config) -> PretrainedSpec:
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    head_width = config.get("head_dim") or _divided(width, heads)
     return PretrainedSpec(
         family="llama",
-        vocab_size=told["vocab_size"],
-        length=told["max_position_embeddings"],
+        vocab_size=config["vocab_size"],
+        length=config["max_position_embeddings"],
         width=width,
-        layers=told["num_hidden_layers"],
+        layers=config["num_hidden_layers"],
         heads=heads,
-        kv_heads=told.get("num_key_value_heads") or heads,
+        kv_heads=config.get("num_key_value_heads") or heads,
         head_width=head_width,
-        mlp_width=told["intermediate_size"],
+        mlp_width=config["intermediate_size"],
         norm="rms",
-        eps=told["rms_norm_eps"],
-        act=_act(told.get("hidden_act", "silu")),
+        eps=config["rms_norm_eps"],
+        act=_act(config.get("hidden_act", "silu")),
         gated=True,
-        tied=told.get("tie_word_embeddings", False),
-        rotary=_rotary(told, head_width),
-        qkv_bias=told.get("attention_bias", False),
-        out_bias=told.get("attention_bias", False),
-        mlp_bias=told.get("mlp_bias", False),
+        tied=config.get("tie_word_embeddings", False),
+        rotary=_rotary(config, head_width),
+        qkv_bias=config.get("attention_bias", False),
+        out_bias=config.get("attention_bias", False),
+        mlp_bias=config.get("mlp_bias", False),
     )
 
 
-def _phi3(told: Config) -> PretrainedSpec:
-    """Like Llama, except for a window and no biases."""
-    like = _llama(dict(told) | {"attention_bias": False, "mlp_bias": False, "head_dim": None})
-    return replace(like, family="phi3", window=told.get("sliding_window") or 0)
+def _phi3(config: Config) -> PretrainedSpec:
+    """Reads Phi-3: a Llama with a window and without biases."""
+    llama = _llama(dict(config) | {"attention_bias": False, "mlp_bias": False, "head_dim": None})
+    return replace(llama, family="phi3", window=config.get("sliding_window") or 0)
 
 
 READERS: dict[str, Callable[[Config], PretrainedSpec]] = {
@@ -130,20 +135,20 @@ READERS: dict[str, Callable[[Config], PretrainedSpec]] = {
 }
 
 
-def _rotary(told: Config, head_width: int, share: float = 1.0) -> Rotary:
-    """Of the hub's fields (rope_theta, rope_scaling, rotary_pct, rotary_emb_base), or of those that
-    transformers 5 writes (rope_parameters)."""
-    new = dict(told.get("rope_scaling") or {}) | dict(told.get("rope_parameters") or {})
-    base = new.get("rope_theta", told.get("rope_theta", told.get("rotary_emb_base", 10_000.0)))
-    old_share = told.get("partial_rotary_factor", told.get("rotary_pct", share))
+def _rotary(config: Config, head_width: int, share: float = 1.0) -> Rotary:
+    """Reads the hub's fields (rope_theta, rope_scaling, rotary_pct, rotary_emb_base) or those of
+    transformers 5 (rope_parameters)."""
+    new = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
+    base = new.get("rope_theta", config.get("rope_theta", config.get("rotary_emb_base", 10_000.0)))
+    old_share = config.get("partial_rotary_factor", config.get("rotary_pct", share))
     plain = Rotary(int(head_width * new.get("partial_rotary_factor", old_share)), float(base))
     kind = str(new.get("rope_type") or new.get("type") or "default")
     kind = {"default": "plain", "su": "longrope"}.get(kind, kind)
     check_choice("rotary scaling", kind, ("plain", "linear", "llama3", "longrope"))
     if kind == "plain":
         return plain
-    longest = told["max_position_embeddings"]
-    first = new.get("original_max_position_embeddings") or told.get(
+    longest = config["max_position_embeddings"]
+    first = new.get("original_max_position_embeddings") or config.get(
         "original_max_position_embeddings", longest
     )
     more: dict[str, Any] = {"kind": kind, "first_length": int(first)}

@@ -1,7 +1,7 @@
-"""A folder of safetensors -> parameters.
+"""Reads parameters from a folder of safetensors.
 
-A tensor is mapped into memory, turned into ours, cast and put on its device before the next one is
-touched: besides the parameters there is one tensor. Pickles are refused; nothing is executed.
+Tensors are memory-mapped, converted and placed on devices one by one, so that memory holds the
+parameters and one tensor. Pickles are refused; nothing is executed.
 """
 
 import json
@@ -23,13 +23,13 @@ from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-KINDS = ("float16", "bfloat16", "float32", "float64")
+DTYPES = ("float16", "bfloat16", "float32", "float64")
 Place = Callable[[str, Any], Any] | Any | None
-Files = Mapping[str, tuple[str, Path]]  # {their full name: (the name it has there, file)}
+Files = Mapping[str, tuple[str, Path]]  # {full name on disk: (name in the file, file)}
 
 
 def is_pretrained(folder: Path) -> bool:
-    """Is this a published model, and not a run?"""
+    """Returns whether a folder has a published model, not a run."""
     if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
         return True
     try:
@@ -41,83 +41,90 @@ def is_pretrained(folder: Path) -> bool:
 def load_folder(
     folder: str | Path, dtype: Any = None, place: Place = None
 ) -> tuple[Pretrained, dict[str, Any], dict[str, Any]]:
-    """(model, params, config) of a folder with config.json and safetensors.
+    """Loads a published model.
 
-    `dtype` is that of parameters and of the computation: float32 unless it is said, "stored" for
-    that of the files. `place` is a jax.sharding.Sharding for all, or a function (path, shape) ->
-    Sharding.
+    Args:
+      folder: a folder with config.json and safetensors.
+      dtype: the dtype of parameters and computation, by default float32; "stored" is that of the
+        files.
+      place: a jax.sharding.Sharding for all parameters, or a function (path, shape) -> Sharding.
+
+    Returns:
+      (model, params, the content of config.json).
     """
     folder = Path(folder)
-    asked = None if isinstance(dtype, str) and dtype == "stored" else _kind(dtype)
+    given = None if isinstance(dtype, str) and dtype == "stored" else _dtype(dtype)
     config = read_json(folder / "config.json")
     spec = describe(config, str(folder / "config.json"))
     expected = shapes(Pretrained(spec))
-    wanted = keys.lines(spec, list(expected))
-    files = _found(folder, _files(folder), wanted, spec)
-    kind = asked or _kind(_stored(*files[wanted[0].theirs]))
+    lines = keys.lines(spec, list(expected))
+    files = _locate(folder, _files(folder), lines, spec)
+    kind = given or _dtype(_stored_dtype(*files[lines[0].theirs]))
     model = Pretrained(replace(spec, dtype=kind, param_dtype=kind))
-    return model, _read(files, wanted, model.spec, expected, place), config
+    return model, _read(files, lines, model.spec, expected, place), config
 
 
-def _kind(dtype: Any) -> Any:
-    """A dtype that one computes in."""
-    try:  # of a text numpy would take structures too
-        is_named = not isinstance(dtype, str) or dtype in KINDS
+def _dtype(dtype: Any) -> Any:
+    """Returns the dtype of the computation."""
+    try:  # numpy would read other strings as structured dtypes
+        is_named = not isinstance(dtype, str) or dtype in DTYPES
         kind = jnp.dtype(float if dtype is None else dtype) if is_named else None
     except TypeError:
         kind = None
-    if kind is None or kind.name not in KINDS:
-        raise UserError(f"dtype must be one of {', '.join(KINDS)} and stored, got {str(dtype)!r}.")
-    held = jax.dtypes.canonicalize_dtype(kind)
-    if isinstance(dtype, str) and held != kind:
+    if kind is None or kind.name not in DTYPES:
+        raise UserError(f"dtype must be one of {', '.join(DTYPES)} and stored, got {str(dtype)!r}.")
+    canonical = jax.dtypes.canonicalize_dtype(kind)
+    if isinstance(dtype, str) and canonical != kind:
         raise UserError(f"{dtype} needs JAX_ENABLE_X64=1.")
-    return held
+    return canonical
 
 
 def shapes(model: Pretrained) -> dict[str, tuple[int, ...]]:
-    """{path: shape} of the parameters of a model; nothing is computed."""
+    """Returns {path: shape} of a model's parameters without computing them."""
     tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
     tree = jax.eval_shape(model.init, jax.random.key(0), tokens)["params"]
     return {path: leaf.shape for path, leaf in paths.flatten(tree).items()}
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """An object of a JSON file; anything else is one line."""
+    """Returns the object in a JSON file, or raises UserError."""
     try:
-        held = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except FileNotFoundError:
-        raise UserError(f"{file.parent} is no model: it has no {file.name}.") from None
+        raise UserError(f"{file.parent} is not a model: it has no {file.name}.") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is not JSON: {one_line(error, 100)}.") from None
-    if not isinstance(held, dict):
-        raise UserError(f"{file} must hold an object, got {type(held).__name__}.")
-    return held
+    if not isinstance(content, dict):
+        raise UserError(f"{file} must contain an object, got {type(content).__name__}.")
+    return content
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """{their tensor name: file}."""
+    """Returns {tensor name: file}."""
     if (folder / INDEX).is_file():
-        named = read_json(folder / INDEX).get("weight_map")
-        if not isinstance(named, dict) or not all(isinstance(n, str) for n in named.values()):
+        weight_map = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(
+            isinstance(name, str) for name in weight_map.values()
+        ):
             raise UserError(f"{folder / INDEX} has no weight_map of tensor names to files.")
-        for name in sorted(set(named.values())):
+        for name in sorted(set(weight_map.values())):
             if Path(name).name != name or not name.endswith(".safetensors"):
-                raise UserError(f"{folder / INDEX} names {name!r}, which is no file beside it.")
+                raise UserError(f"{folder / INDEX} lists {name!r}, not a file of this folder.")
             if not (folder / name).is_file():
-                raise UserError(f"{folder} lacks {name}, which {INDEX} names.")
-        held = {name: set(_names(folder / name)) for name in set(named.values())}
-        for tensor, name in named.items():
-            if tensor not in held[name]:
-                raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} says it has.")
-        every = {tensor: name for name, tensors in held.items() for tensor in tensors}
-        return {tensor: folder / name for tensor, name in (every | named).items()}
+                raise UserError(f"{folder} lacks {name}, which {INDEX} lists.")
+        contents = {name: set(_names(folder / name)) for name in set(weight_map.values())}
+        for tensor, name in weight_map.items():
+            if tensor not in contents[name]:
+                raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} lists.")
+        every = {tensor: name for name, tensors in contents.items() for tensor in tensors}
+        return {tensor: folder / name for tensor, name in (every | weight_map).items()}
     single = folder / SINGLE
     if not single.is_file():
         pickles = sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt*"))
         if pickles:
             raise UserError(
                 f"{pickles[0]} is a pickle, which can run any code when it is read, and is "
-                f"refused; ask for {SINGLE}: transformers writes it with "
+                f"refused; use {SINGLE}, which transformers writes with "
                 "model.save_pretrained(FOLDER)."
             )
         raise UserError(f"{folder} has neither {SINGLE} nor {INDEX}.")
@@ -125,8 +132,8 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _names(file: Path) -> list[str]:
-    with _opened(file) as held:
-        return list(held.keys())
+    with _opened(file) as tensors:
+        return list(tensors.keys())
 
 
 def _opened(file: Path) -> Any:
@@ -135,45 +142,45 @@ def _opened(file: Path) -> Any:
     try:
         return safe_open(file, framework="numpy")
     except (SafetensorError, OSError) as error:
-        words = one_line(error, 200)
-        raise UserError(f"{file} is no whole safetensors file: {words}.") from None
+        reason = one_line(error, 200)
+        raise UserError(f"{file} is not a complete safetensors file: {reason}.") from None
 
 
-def _stored(name: str, file: Path) -> Any:
-    with _opened(file) as held:
-        return _tensor(held, name, file).dtype
+def _stored_dtype(name: str, file: Path) -> Any:
+    with _opened(file) as tensors:
+        return _tensor(tensors, name, file).dtype
 
 
 def _read(
     files: Files,
-    wanted: list[keys.Line],
+    lines: list[keys.Line],
     spec: PretrainedSpec,
     expected: Mapping[str, Any],
     place: Place,
 ) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for line in wanted:
+    for line in lines:
         name, file = files[line.theirs]
-        # Opened for one tensor: what was mapped for the last one is given back.
-        with _opened(file) as held:
-            tensor = _tensor(held, name, file)
+        # A new mapping for each tensor frees the memory of the previous one.
+        with _opened(file) as tensors:
+            tensor = _tensor(tensors, name, file)
             for path, part in _parts(tensor, line, spec, expected, file, name):
                 flat[path] = _put(part, spec.param_dtype, path, place)
             del tensor
     return paths.unflatten(flat)
 
 
-def _tensor(held: Any, name: str, file: Path) -> Any:
-    """A tensor of numbers that weights have."""
+def _tensor(tensors: Any, name: str, file: Path) -> Any:
+    """Returns a tensor with a dtype of weights."""
     from safetensors import SafetensorError
 
     try:
-        tensor = held.get_tensor(name)
+        tensor = tensors.get_tensor(name)
     except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
         raise UserError(f"{file}: {name} cannot be read: {one_line(error, 120)}.") from None
-    if tensor.dtype.name not in KINDS:
+    if tensor.dtype.name not in DTYPES:
         raise UserError(
-            f"{file}: {name} holds {tensor.dtype.name}; weights are one of {', '.join(KINDS)}."
+            f"{file}: {name} is {tensor.dtype.name}; expected one of {', '.join(DTYPES)}."
         )
     return tensor
 
@@ -183,13 +190,13 @@ def _parts(
 ) -> Iterator[tuple[str, Any]]:
     try:
         parts = keys.ours(tensor, line, spec)
-        good = [tuple(x.shape) for x in parts] == [tuple(expected[p]) for p in line.ours]
+        fits = [tuple(x.shape) for x in parts] == [tuple(expected[p]) for p in line.ours]
     except ValueError:
-        parts, good = [], False
-    if not good:
+        parts, fits = [], False
+    if not fits:
         shape = keys.their_shape(line, [expected[path] for path in line.ours])
         raise UserError(
-            f"{file}: {name} has the shape {tuple(tensor.shape)}; config.json asks for {shape}."
+            f"{file}: {name} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
         )
     return zip(line.ours, parts)
 
@@ -201,13 +208,13 @@ def _put(part: Any, dtype: Any, path: str, place: Place) -> jax.Array:
     return jnp.asarray(part) if place is None else jax.device_put(part, place)
 
 
-def _found(
-    folder: Path, files: Mapping[str, Path], wanted: list[keys.Line], spec: PretrainedSpec
+def _locate(
+    folder: Path, files: Mapping[str, Path], lines: list[keys.Line], spec: PretrainedSpec
 ) -> dict[str, tuple[str, Path]]:
-    """Where every tensor that is wanted lies; what is missing or extra is listed."""
+    """Returns the file of each tensor; raises with a list of missing or extra tensors."""
     prefix = keys.PREFIXES[spec.family]
     names = {}
-    for line in wanted:
+    for line in lines:
         short = line.theirs.removeprefix(prefix)
         names[line.theirs] = line.theirs if line.theirs in files else short
     missing = [theirs for theirs, name in names.items() if name not in files]
@@ -218,12 +225,13 @@ def _found(
     extra = [x for x in sorted(extra) if not any(re.fullmatch(p, x) for p in ignored)]
     if extra:
         raise UserError(
-            f"{folder} has tensors that a {spec.family} model of this config.json has not: "
+            f"{folder} has tensors that a {spec.family} model of this config.json does not have: "
             f"{listed(extra)}."
         )
     return {theirs: (name, files[name]) for theirs, name in names.items()}
 
 
 def listed(names: list[str], most: int = 5) -> str:
+    """Returns the first names, and the number of further ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

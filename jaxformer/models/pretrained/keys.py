@@ -1,12 +1,12 @@
-"""What the four families call their tensors on disk, and how those become ours.
+"""The tensor names of the four families on disk, and the layouts of their tensors.
 
-A line is (their name, our paths, layout); # is the number of a block. The layouts:
+A line maps a tensor name on disk to our paths with a layout; # is the number of a block. Layouts:
 
-    same      as it is
-    turned    PyTorch's (outputs, inputs): transposed
-    columns   several of ours beside each other in the outputs of (inputs, outputs)
-    rows      several of ours below each other in (outputs, inputs)
-    per_head  (heads, 3, K, inputs): each head's query, key and value in turn (GPT-NeoX)
+    same        (inputs, outputs), as ours
+    transposed  (outputs, inputs), as in PyTorch
+    columns     several of our kernels joined along the outputs of (inputs, outputs)
+    rows        several of our kernels joined along the outputs of (outputs, inputs)
+    per_head    (heads, 3, D, inputs): query, key and value of each head in turn (GPT-NeoX)
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,8 @@ QKV = ("block_#/attn/query/", "block_#/attn/key/", "block_#/attn/value/")
 
 
 class Line(NamedTuple):
+    """A tensor on disk and the parameters that it contains."""
+
     theirs: str
     ours: tuple[str, ...]
     layout: str
@@ -31,7 +33,7 @@ def _line(theirs: str, ours: str | Sequence[str], layout: str = "same") -> Line:
     return Line(theirs, (ours,) if isinstance(ours, str) else tuple(ours), layout)
 
 
-def _dense(theirs: str, ours: str, layout: str = "turned") -> list[Line]:
+def _dense(theirs: str, ours: str, layout: str = "transposed") -> list[Line]:
     kernel = _line(f"{theirs}.weight", f"{ours}/kernel", layout)
     return [kernel, _line(f"{theirs}.bias", f"{ours}/bias")]
 
@@ -57,7 +59,7 @@ GPT2 = (
     *_dense("transformer.h.#.mlp.c_fc", "block_#/mlp/in", "same"),
     *_dense("transformer.h.#.mlp.c_proj", "block_#/mlp/out", "same"),
     *_norm("transformer.ln_f", "final_norm"),
-    _line("lm_head.weight", "unembed/kernel", "turned"),
+    _line("lm_head.weight", "unembed/kernel", "transposed"),
 )
 GPT_NEOX = (
     _line("gpt_neox.embed_in.weight", "embed/embedding"),
@@ -68,7 +70,7 @@ GPT_NEOX = (
     *_dense("gpt_neox.layers.#.mlp.dense_h_to_4h", "block_#/mlp/in"),
     *_dense("gpt_neox.layers.#.mlp.dense_4h_to_h", "block_#/mlp/out"),
     *_norm("gpt_neox.final_layer_norm", "final_norm"),
-    _line("embed_out.weight", "unembed/kernel", "turned"),
+    _line("embed_out.weight", "unembed/kernel", "transposed"),
 )
 _STREAM = (
     _line("model.embed_tokens.weight", "embed/embedding"),
@@ -77,7 +79,7 @@ _STREAM = (
     *_dense("model.layers.#.self_attn.o_proj", "block_#/attn/out"),
     *_dense("model.layers.#.mlp.down_proj", "block_#/mlp/out"),
     _line("model.norm.weight", "final_norm/scale"),
-    _line("lm_head.weight", "unembed/kernel", "turned"),
+    _line("lm_head.weight", "unembed/kernel", "transposed"),
 )
 LLAMA = (
     *_STREAM,
@@ -94,9 +96,9 @@ PHI3 = (
     _line("model.layers.#.mlp.gate_up_proj.weight", GATE_UP, "rows"),
 )
 FAMILIES = {"gpt2": GPT2, "gpt_neox": GPT_NEOX, "llama": LLAMA, "phi3": PHI3}
-# Names that may be left out on disk: GPT-2's hub files hold the stack alone.
+# Prefixes that names on disk may lack: GPT-2's hub files have the stack without its head.
 PREFIXES = {"gpt2": "transformer.", "gpt_neox": "gpt_neox.", "llama": "model.", "phi3": "model."}
-# Constants that old checkpoints carry along.
+# Patterns of constants in older checkpoints.
 IGNORED = (
     r"(.*\.)?attn\.(masked_)?bias",
     r"(.*\.)?attention\.(masked_)?bias",
@@ -105,24 +107,31 @@ IGNORED = (
 
 
 def lines(spec: PretrainedSpec, paths: Sequence[str]) -> list[Line]:
-    """The lines of a family for every block, but for what this model has not (`paths` are ours)."""
+    """Returns the lines of a model's family for all blocks, without parameters it does not have.
+
+    Args:
+      paths: the paths of the model's parameters.
+    """
     check_choice("family", spec.family, FAMILIES)
-    have = set(paths)
-    written = []
+    parameters = set(paths)
+    present = []
     for line in FAMILIES[spec.family]:
         blocks = range(spec.layers) if "#" in line.theirs else [0]
         for i in blocks:
             ours = tuple(path.replace("#", str(i)) for path in line.ours)
-            if have.issuperset(ours):
-                written.append(Line(line.theirs.replace("#", str(i)), ours, line.layout))
-    return written
+            if parameters.issuperset(ours):
+                present.append(Line(line.theirs.replace("#", str(i)), ours, line.layout))
+    return present
 
 
 def ours(array: Any, line: Line, spec: PretrainedSpec) -> list[Any]:
-    """Their tensor as ours, in views; a wrong shape raises ValueError or gives wrong shapes."""
+    """Returns our parameters as views of a tensor from disk.
+
+    A tensor of a wrong shape raises ValueError or gives parameters of wrong shapes.
+    """
     if line.layout == "same":
         return [array]
-    if line.layout == "turned":
+    if line.layout == "transposed":
         return [array.T]
     if line.layout == "per_head":
         rest = array.shape[1:]
@@ -135,10 +144,10 @@ def ours(array: Any, line: Line, spec: PretrainedSpec) -> list[Any]:
 
 
 def theirs(arrays: Sequence[Any], line: Line, spec: PretrainedSpec) -> Any:
-    """The inverse of `ours`."""
+    """Returns the tensor for disk of our parameters, the inverse of `ours`."""
     if line.layout == "same":
         return arrays[0]
-    if line.layout == "turned":
+    if line.layout == "transposed":
         return arrays[0].T
     if line.layout == "columns":
         return np.concatenate(arrays, axis=-1)
@@ -150,7 +159,7 @@ def theirs(arrays: Sequence[Any], line: Line, spec: PretrainedSpec) -> Any:
 
 
 def their_shape(line: Line, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape of their tensor for ours of these shapes."""
+    """Returns the shape on disk for parameters of these shapes."""
     inputs, outputs = shapes[0][:-1], sum(shape[-1] for shape in shapes)
     if line.layout == "same":
         return tuple(shapes[0])
@@ -158,7 +167,7 @@ def their_shape(line: Line, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...
 
 
 def _sizes(line: Line, spec: PretrainedSpec) -> list[int]:
-    """The outputs of each of ours in a fused tensor."""
+    """Returns the number of outputs of each parameter in a joined tensor."""
     if len(line.ours) == 2:
         return [spec.mlp_width] * 2
     return [heads * spec.head_width for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]

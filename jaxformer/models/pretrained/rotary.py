@@ -1,12 +1,12 @@
-"""Rotary positions as published models scale them: how fast each pair of a head turns.
+"""Rotary positions and their scalings in published models: the rate f_k of each pair of a head.
 
-plain     f_k = base^(-2k/K)
+plain     f_k = base^(-2k/D)
 linear    f_k / factor
-llama3    fast pairs stay, slow ones turn `factor` times slower, a ramp in between:
+llama3    fast pairs stay, slow pairs rotate `factor` times slower, with a ramp in between:
           f_k' = (1 - s) f_k / factor + s f_k,   s = clip((L f_k / 2 pi - low)/(high - low), 0, 1)
-          with the length L of the first training
-longrope  f_k / short_k up to L tokens, f_k / long_k beyond; cos and sin times `scale`. The
-          longest sequence of a batch decides for all of it, as in transformers.
+          with the length L of pretraining
+longrope  f_k / short_k up to L tokens, f_k / long_k beyond; cos and sin are multiplied by `scale`.
+          The longest sequence of a batch decides for the whole batch, as in transformers.
 """
 
 import math
@@ -23,7 +23,7 @@ KINDS = ("plain", "linear", "llama3", "longrope")
 
 @dataclass(frozen=True)
 class Rotary:
-    """The first `width` dimensions of a head turn."""
+    """The rotary positions of a head, whose first `width` dimensions rotate."""
 
     width: int
     base: float = 10_000.0
@@ -39,24 +39,24 @@ class Rotary:
     def __post_init__(self):
         check_choice("rotary scaling", self.kind, KINDS)
         if self.width < 2 or self.width % 2:
-            raise UserError(f"rotary positions turn pairs: an even width is needed, {self.width}.")
+            raise UserError(f"rotary positions need an even width of at least 2, got {self.width}.")
         numbers = [self.base, self.factor, self.scale, *self.short, *self.long]
         if not all(0 < number < math.inf for number in numbers):
-            raise UserError("the base, the factors and the scale of rotary positions are above 0.")
+            raise UserError("base, factors and scale of rotary positions must be above 0.")
         if self.kind in ("llama3", "longrope") and not 1 <= self.first_length < 2**31:
             raise UserError(
-                f"{self.kind} needs the length of the first training, got {self.first_length}."
+                f"{self.kind} needs the length of pretraining, got {self.first_length}."
             )
         if self.kind == "llama3" and not 0 < self.low < self.high:
             raise UserError(f"llama3 needs 0 < low < high, got {self.low} and {self.high}.")
         if self.kind == "longrope" and not len(self.short) == len(self.long) == self.width // 2:
             raise UserError(
-                f"longrope needs {self.width // 2} short and as many long factors, got "
+                f"longrope needs {self.width // 2} short and {self.width // 2} long factors, got "
                 f"{len(self.short)} and {len(self.long)}."
             )
 
     def rates(self, length: int) -> np.ndarray:
-        """f of each pair in a sequence of this length, (K/2,), radians a token."""
+        """Returns f of each pair for sequences of this length, (D/2,), in radians per token."""
         f_k = self.base ** (-np.arange(0, self.width, 2) / self.width)
         if self.kind == "linear":
             return f_k / self.factor
@@ -68,10 +68,13 @@ class Rotary:
             return f_k / np.array(self.long if length > self.first_length else self.short)
         return f_k
 
-    def angles(self, places_BxT: jax.Array) -> jax.Array:
-        """(B, T, K/2), of the tokens at these places; the last place says how long they are."""
+    def angles(self, position_BxT: jax.Array) -> jax.Array:
+        """Returns the angles at these positions, (B, T, D/2).
+
+        The highest position decides which factors of longrope apply.
+        """
         rates_k = jnp.asarray(self.rates(1), float)
         if self.kind == "longrope":
             longer_k = jnp.asarray(self.rates(self.first_length + 1), float)
-            rates_k = jnp.where(places_BxT.max() >= self.first_length, longer_k, rates_k)
-        return places_BxT[..., None] * rates_k[None, None]
+            rates_k = jnp.where(position_BxT.max() >= self.first_length, longer_k, rates_k)
+        return position_BxT[..., None] * rates_k[None, None]

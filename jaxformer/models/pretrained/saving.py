@@ -1,4 +1,4 @@
-"""Export of parameters to a safetensors folder that `load_folder` and transformers can read."""
+"""Writes parameters as a folder of safetensors for `load_folder` and transformers."""
 
 import json
 import os
@@ -31,27 +31,26 @@ def save_folder(
     config: Mapping[str, Any],
     source: str | Path | None = None,
 ) -> Path:
-    """Writes a model to a folder that `load_folder` and transformers can read.
+    """Writes a model as a folder for `load_folder` and transformers.
 
     Args:
-        folder: the folder to write. It is missing, empty or contains a model, which is replaced.
-        model: the network.
-        params: all parameters of the network.
-        config: the content of config.json. `torch_dtype` is set to the type of the parameters.
-        source: a folder or a name on the hub from which tokenizer files are copied.
+      folder: a new or empty folder, or the folder of a model, which is replaced.
+      params: all parameters of the model.
+      config: the content of config.json.
+      source: a folder or a name on the hub whose tokenizer files are copied.
 
     Returns:
-        The folder.
+      The path of the folder.
     """
     flat = paths.flatten(params)
     lines = keys.lines(model.spec, list(flat))
-    _check_complete(model, flat, lines)
-    texts = _text_files(source)
+    _check_whole(model, flat, lines)
+    tokenizer_files = _tokenizer_files(source)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    before = {file.name for file in folder.iterdir() if file.name[0] != "."}
-    if before and "config.json" not in before:
-        raise UserError(f"{folder} holds other files; choose an empty folder, or one with a model.")
+    existing = {file.name for file in folder.iterdir() if file.name[0] != "."}
+    if existing and "config.json" not in existing:
+        raise UserError(f"{folder} has other files; give a new folder.")
     shards: list[list[keys.Line]] = [[]]
     total = size = 0
     for line in lines:
@@ -71,33 +70,33 @@ def save_folder(
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
     dtype = str(np.asarray(next(iter(flat.values()))).dtype)
-    fields = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
-    text = json.dumps(fields | {"torch_dtype": dtype}, indent=2)
+    written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
+    text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
     write_atomically(folder / "config.json", text.encode())
-    for file in texts:
+    for file in tokenizer_files:
         write_atomically(folder / file.name, file.read_bytes())
     written = {*names, *([INDEX] if len(shards) > 1 else [])}
-    for name in before - written:
+    for name in existing - written:
         if name in (SINGLE, INDEX) or re.fullmatch(r"model-\d+-of-\d+\.safetensors", name):
-            (folder / name).unlink()  # a file of the replaced model, which would be loaded
+            (folder / name).unlink()  # weights of the replaced model
     return folder
 
 
-def _check_complete(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Line]) -> None:
-    """Raises UserError unless `flat` has exactly the model's parameters and `lines` name all."""
+def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Line]) -> None:
+    """Raises unless these are all parameters of the model, and its family can store them."""
     expected = shapes(model)
     if missing := [path for path in expected if path not in flat]:
         raise UserError(f"the parameters lack {listed(missing)}.")
     named = {path for line in lines for path in line.ours}
     if extra := [path for path in flat if path not in expected or path not in named]:
-        raise UserError(f"a {model.spec.family} model has no place for {listed(extra)}.")
+        raise UserError(f"a {model.spec.family} model does not have {listed(extra)}.")
     for path, shape in expected.items():
         if flat[path].shape != shape:
-            raise UserError(f"{path} has the shape {flat[path].shape}; the model's is {shape}.")
+            raise UserError(f"{path} must have the shape {shape}, got {flat[path].shape}.")
 
 
 def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: PretrainedSpec):
-    """Writes one file atomically. Copies only the tensors of this file in memory."""
+    """Writes one file atomically; only its tensors are in memory twice."""
     from safetensors.numpy import save_file
 
     tensors = {}
@@ -108,7 +107,7 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             temporary.touch()
-            mode = temporary.stat().st_mode  # as the umask sets it; save_file makes a private file
+            mode = temporary.stat().st_mode  # the umask's mode; the library writes a private file
             save_file(tensors, temporary, {"format": "pt"})
             temporary.chmod(mode)
             os.replace(temporary, file)
@@ -116,7 +115,7 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
             temporary.unlink(missing_ok=True)
 
 
-def _text_files(source: str | Path | None) -> list[Path]:
+def _tokenizer_files(source: str | Path | None) -> list[Path]:
     if source is None:
         return []
     return [file for name in TOKENIZER_FILES if (file := hub.folder_of(source) / name).is_file()]

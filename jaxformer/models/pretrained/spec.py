@@ -1,4 +1,4 @@
-"""The options of a published decoder, with a field for each difference of the four families."""
+"""The numbers of a published decoder; each difference between the families is a field."""
 
 import math
 from dataclasses import dataclass, fields
@@ -6,43 +6,42 @@ from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice, check_range, one_line
 from jaxformer.models.activations import activation
-from jaxformer.models.model import MOST, check_sizes
+from jaxformer.models.model import MAX_SIZES, check_sizes
 from jaxformer.models.pretrained.rotary import Rotary
 
 NORMS = ("layer", "rms")
-# For each type of a field: its description in messages, and a test of a value.
 KINDS = {
     int: ("a whole number", lambda x: isinstance(x, int) and not isinstance(x, bool)),
     float: ("a number", lambda x: isinstance(x, int | float) and math.isfinite(x) and x >= 0),
     bool: ("true or false", lambda x: isinstance(x, bool)),
-    str: ("a word", lambda x: isinstance(x, str)),
+    str: ("a string", lambda x: isinstance(x, str)),
 }
 
 
 @dataclass(frozen=True)
 class PretrainedSpec:
-    """The options of a published decoder, as `DecoderSpec` has those of our decoder."""
+    """The numbers of a published decoder."""
 
-    family: str  # a key of keys.FAMILIES, which has the names of its tensors on disk
+    family: str  # a key of keys.FAMILIES: the tensor names on disk
     vocab_size: int
-    length: int  # longest sequence of the published config; a limit only with learned positions
+    length: int  # the longest sequence; a limit only with learned positions
     width: int
     layers: int
     heads: int
-    kv_heads: int  # heads of keys and values, each shared by heads / kv_heads query heads
+    kv_heads: int  # G; groups of H / G queries share keys and values
     head_width: int
     mlp_width: int
     norm: str = "layer"
     eps: float = 1e-5
     act: str = "gelu"
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)
-    parallel: bool = False  # attention and MLP both read the block's input
+    parallel: bool = False  # attention and MLP both have the block's input
     tied: bool = False  # the unembedding is the embedding
     learned_positions: bool = False
     rotary: Rotary | None = None
-    window: int = 0  # token i attends to tokens j <= i with i - j < window; 0: to all j <= i
+    window: int = 0  # token i attends to tokens j with i - j < window; 0: to all before
     qkv_bias: bool = False
-    out_bias: bool = False  # bias of attention's output
+    out_bias: bool = False  # of attention's output
     mlp_bias: bool = False
     causal: bool = True
     init_std: float = 0.02
@@ -54,11 +53,12 @@ class PretrainedSpec:
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
         check_choice("norm", self.norm, NORMS)
         activation(self.act, self.width)
-        check_range("head_width", self.head_width, 1, MOST["width"])
+        check_range("head_width", self.head_width, 1, MAX_SIZES["width"])
         check_range("window", self.window, 0, 2**31 - 1)
         if self.kv_heads < 1 or self.heads % self.kv_heads:
             raise UserError(
-                f"{self.heads} query heads must be a multiple of the key heads: {self.kv_heads}."
+                f"the query heads must be a multiple of the key heads, got {self.heads} and "
+                f"{self.kv_heads}."
             )
         if not self.causal:
             raise UserError("published decoders are causal, got causal=False.")
@@ -73,11 +73,11 @@ class PretrainedSpec:
 
 
 def check_kinds(spec: Any) -> None:
-    """Raises UserError unless each field has its declared type. config.json may have any value."""
+    """Raises unless each field from config.json has its declared type."""
     for field in fields(spec):
         if field.type in KINDS:
-            expected, is_valid = KINDS[field.type]
-            if not is_valid(value := getattr(spec, field.name)):
+            expected, fits = KINDS[field.type]
+            if not fits(value := getattr(spec, field.name)):
                 raise UserError(
                     f"{field.name} must be {expected}, got {one_line(repr(value), 60)}."
                 )

@@ -1,20 +1,20 @@
-"""A random tiny model of each family, as a folder that `load` and transformers read.
+"""Writes a random tiny model of a family as a folder for `jaxformer.load` and transformers.
 
     python -m jaxformer.models.pretrained.tiny FAMILY FOLDER
 
   FAMILY     one of gpt2, gpt_neox, llama, phi3 and their variants in CONFIGS
   FOLDER     the new folder
-  --vocab=N  how many tokens it knows; without it there is a tokenizer, which knows the words of the
-             associations paper's prompts as single tokens
-  --seed=N   of the weights
+  --vocab=N  the number of tokens; by default there is a tokenizer, which has each word of the
+             associations paper's prompts as a single token
+  --seed=N   the seed of the weights
 
-The weights are noise: every command runs on it within seconds, and no number of it means anything.
+The weights are noise: every command runs on the model within seconds, without meaningful numbers.
 """
 
 import json
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[str, Any], dict]:
-    """(model, parameters as NumPy arrays, config) of a family, the same on every machine."""
+    """Returns (model, parameters as NumPy arrays, config), equal on all machines."""
     check_choice("kind of tiny model", kind, CONFIGS)
     config = CONFIGS[kind] | {"vocab_size": vocab_size}
     model = Pretrained(describe(config))
@@ -128,7 +128,7 @@ def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[st
 
 
 def draw(path: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
-    """Large enough weights that every part of the function shows in the logits."""
+    """Returns random weights, large enough that each parameter changes the logits."""
     source = np.random.RandomState(zlib.crc32(f"{path}/{seed}".encode()))
     noise = source.standard_normal(tuple(shape))
     kind = path.rsplit("/", 1)[-1]
@@ -141,12 +141,12 @@ def draw(path: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
 
 
 def tokenizer(texts: Sequence[str]) -> Any:
-    """A byte-level BPE in which every word of the texts, with its space, is one token."""
+    """Returns a byte-level BPE that has each word of the texts, with its space, as one token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=100_000,
         special_tokens=["<|endoftext|>"],
@@ -154,23 +154,22 @@ def tokenizer(texts: Sequence[str]) -> Any:
         min_frequency=1,
         show_progress=False,
     )
-    made.train_from_iterator(sorted(set(texts)), trainer)
-    return made
+    bpe.train_from_iterator(sorted(set(texts)), trainer)
+    return bpe
 
 
 def save(
     kind: str, where: str | Path, texts: Sequence[str] = (), vocab: int = 0, seed: int = 0
 ) -> Path:
-    """Writes the folder; without texts there is a vocabulary and no tokenizer."""
-    words = tokenizer(texts) if texts else None
-    model, params, config = tiny(kind, words.get_vocab_size() if words else vocab, seed)
-    made = saving.save_folder(where, model, params, config)
-    if words is None:
-        return made
-    (made / "tokenizer.json").write_text(words.to_str())
-    text: Mapping[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (made / "tokenizer_config.json").write_text(json.dumps(text))
-    return made
+    """Writes the folder of a tiny model, with a tokenizer of the texts or with `vocab` tokens."""
+    bpe = tokenizer(texts) if texts else None
+    model, params, config = tiny(kind, bpe.get_vocab_size() if bpe else vocab, seed)
+    written = saving.save_folder(where, model, params, config)
+    if bpe is not None:
+        (written / "tokenizer.json").write_text(bpe.to_str())
+        tokenizer_config = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"})
+        (written / "tokenizer_config.json").write_text(tokenizer_config)
+    return written
 
 
 TEXTS = (
@@ -187,10 +186,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--vocab", type=count)
-    asked = parser.parse_args(argv)
-    texts = () if asked.vocab else TEXTS
-    made = save(asked.family, asked.folder, texts, asked.vocab, asked.seed)
-    print(f"a random {asked.family}: {made}")
+    args = parser.parse_args(argv)
+    texts = () if args.vocab else TEXTS
+    written = save(args.family, args.folder, texts, args.vocab, args.seed)
+    print(f"a random {args.family}: {written}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a decoder keeps for the backward pass: fused attention, and blocks that are recomputed."""
+"""The memory of the backward pass: fused attention, and recomputed blocks."""
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +15,17 @@ TOKENS = jax.random.randint(jax.random.key(1), (3, 7), 0, 11).at[1, 4:].set(0)
 SCORED = jnp.array([[5, 0], [1, 3], [2, 2]], jnp.int32)
 
 
-def made(**more):
+def build(**more):
     return decoder(**SMALL, **INIT, **more)
 
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(made().init)(jax.random.key(0), TOKENS)["params"]
+    return jax.jit(build().init)(jax.random.key(0), TOKENS)["params"]
 
 
-def shapes_kept(model, params):
-    """Shapes of everything that the backward pass needs."""
+def saved_shapes(model, params):
+    """Returns the shapes of all arrays that the backward pass needs."""
 
     def back(params):
         return jax.vjp(lambda p: model.apply({"params": p}, TOKENS), params)[1]
@@ -41,7 +41,7 @@ def shapes_kept(model, params):
         pytest.param({}, SCORED, marks=pytest.mark.slow),
     ],
 )
-def test_fused_attention_is_attention(params, more, scored):
+def test_fused_attention_has_the_same_gradients(params, more, scored):
     def both(model):
         def loss(p):
             logits = model.apply({"params": p}, TOKENS, scored)
@@ -49,17 +49,17 @@ def test_fused_attention_is_attention(params, more, scored):
 
         return jax.jit(jax.grad(loss, has_aux=True))(params)
 
-    one, two = both(made(**more)), both(made(**more, fused=True))
+    one, two = both(build(**more)), both(build(**more, fused=True))
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
 
 
-def test_fused_attention_keeps_no_weights_and_shows_them_when_asked(params):
-    plain, fused = made(), made(fused=True)
-    square = [shape for shape in shapes_kept(plain, params) if shape[-2:] == (7, 7)]
-    assert square and not [s for s in shapes_kept(fused, params) if s[-2:] == (7, 7)]
-    asked = ["block_[01]/attn/weights"]
-    one, two = (capture(model, params, TOKENS, names=asked) for model in (plain, fused))
+def test_fused_attention_saves_no_weights_unless_they_are_captured(params):
+    plain, fused = build(), build(fused=True)
+    square = [shape for shape in saved_shapes(plain, params) if shape[-2:] == (7, 7)]
+    assert square and not [s for s in saved_shapes(fused, params) if s[-2:] == (7, 7)]
+    pattern = "block_[01]/attn/weights"
+    one, two = (capture(model, params, TOKENS, names=[pattern]) for model in (plain, fused))
     assert len(one) == 2
     for name in one:
         np.testing.assert_array_equal(one[name], two[name])
@@ -69,16 +69,16 @@ def test_fused_attention_keeps_no_weights_and_shows_them_when_asked(params):
 
 
 @pytest.mark.parametrize("scan", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_what_is_recomputed_is_not_kept(params, scan):
-    """Fewer numbers with every choice, and the results of dense layers where they are asked for."""
+def test_recomputed_activations_are_not_saved(params, scan):
+    """Each choice of remat_keep saves more numbers than the one before."""
 
     def size(**more):
-        return sum(map(np.prod, shapes_kept(made(scan=scan, **more), params)))
+        return sum(map(np.prod, saved_shapes(build(scan=scan, **more), params)))
 
     sizes = [size(remat=True, remat_keep=keep) for keep in ("nothing", "dense", "products")]
     assert sizes[0] < sizes[1] < sizes[2] < size()
 
 
-def test_an_unknown_choice():
+def test_an_unknown_choice_of_remat_keep_raises_one_line():
     with pytest.raises(UserError, match="Did you mean 'dense'"):
-        made(remat_keep="dence")
+        build(remat_keep="dence")
