@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxformer.core.partition import Partition
     from jaxformer.interp import lens, plots
     from jaxformer.loading import load
+    from jaxformer.models.wrap import wrap
 
 __all__ = [
     "Partition",
@@ -29,6 +30,7 @@ __all__ = [
     "plots",
     "surgery",
     "train",
+    "wrap",
 ]
 
 _MODULES = {
@@ -36,6 +38,7 @@ _MODULES = {
     "Run": "jaxformer.api",
     "load": "jaxformer.loading",
     "train": "jaxformer.api",
+    "wrap": "jaxformer.models.wrap",
 }
 _SUBMODULES = {
     "capture": "jaxformer.capture",

@@ -1,0 +1,118 @@
+"""User modules of Flax Linen and NNX as models: they train with rules, frozen bits stay."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxformer
+from jaxformer import surgery
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.models.wrap import wrap
+from jaxformer.tasks.retrieval import Retrieval
+
+TASK = Retrieval(max_pairs=3, vocab=16)
+SIZES = {"vocab_size": 16, "length": TASK.length}
+FROZEN_QK = ((r".*/attn/(query|key)/.*", "frozen"), (".*", "train"))
+
+
+class NNXBlock(nnx.Module):
+    def __init__(self, rngs):
+        self.attn = nnx.MultiHeadAttention(2, 16, decode=False, rngs=rngs)
+        self.mlp = nnx.Linear(16, 16, rngs=rngs)
+
+    def __call__(self, x):
+        x = x + self.attn(x, mask=nnx.make_causal_mask(x[..., 0]))
+        return x + nnx.relu(self.mlp(x))
+
+
+class NNXNet(nnx.Module):
+    def __init__(self, rngs, outputs=16):
+        self.embed = nnx.Embed(16, 16, rngs=rngs)
+        self.blocks = nnx.List([NNXBlock(rngs) for _ in range(2)])
+        self.unembed = nnx.Linear(16, outputs, rngs=rngs)
+
+    def __call__(self, tokens):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.unembed(x)
+
+
+class LinenNet(nn.Module):
+    outputs: int = 16
+
+    @nn.compact
+    def __call__(self, tokens):
+        x = nn.Embed(16, 16, name="embed")(tokens)
+        return nn.Dense(self.outputs, name="unembed")(nn.relu(nn.Dense(16, name="mlp")(x)))
+
+
+MODULES = {
+    "nnx": (NNXNet, FROZEN_QK),
+    "linen": (LinenNet(), (("embed/.*", "frozen"), (".*", "train"))),
+}
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_a_wrapped_module_trains_and_its_frozen_weights_keep_their_bits(kind):
+    module, rules = MODULES[kind]
+    model = jaxformer.wrap(module, **SIZES)
+    options = {"batch_size": 8, "seeds": 2, "progress": False, "log_every": 2}
+    run = jaxformer.train(TASK, model, rules, steps=4, **options)
+    members = run.trained.session.setup.population
+    for seed, key in enumerate(members.init_keys()):
+        before = paths.flatten(jax.jit(model.init)(key, TASK.blank())["params"])
+        after = paths.flatten(run.member(seed))
+        assert list(before) == list(after)
+        frozen = [path for path in after if paths.matches(rules[0][0], path)]
+        assert 0 < len(frozen) < len(after)
+        for path in after:
+            same = (np.asarray(before[path]) == np.asarray(after[path])).all()
+            assert same == (path in frozen), path
+    first, second = (paths.flatten(run.member(i)) for i in (0, 1))
+    assert (first["embed/embedding"] != second["embed/embedding"]).any()
+
+
+def test_an_nnx_module_gives_its_own_outputs_under_string_paths():
+    module, tokens = NNXNet(nnx.Rngs(3)), jnp.arange(14).reshape(2, 7)
+    model = wrap(module, **SIZES)
+    params = model.init(jax.random.key(0), tokens)["params"]
+    assert "blocks/1/attn/query/kernel" in paths.flatten(params)
+    positions = jnp.array([[6], [3]])
+    expected = module(tokens)
+    logits = jax.jit(model.apply)({"params": params}, tokens)
+    np.testing.assert_allclose(logits, expected, atol=1e-6)
+    scored = model.apply({"params": params}, tokens, positions)
+    np.testing.assert_array_equal(scored[:, 0], logits[jnp.arange(2), positions[:, 0]])
+    cut = surgery.drop(params, "blocks/1")
+    assert np.abs(model.apply({"params": cut}, tokens) - logits).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        (
+            LinenNet(outputs=12),
+            r"LinenNet.* must return logits .*: expected \(2, 7, 16\), got \(2, 7, 12\)",
+        ),
+        (
+            lambda rngs: NNXNet(rngs, 12),
+            r"<lambda> must .*: expected \(2, 7, 16\), got \(2, 7, 12\)",
+        ),
+        (nn.Sequential([nn.Embed(16, 16), nn.BatchNorm(True)]), "has the collections batch_stats"),
+        (lambda rngs: nnx.BatchNorm(4, rngs=rngs), "<lambda> has the state BatchStat"),
+        (lambda rngs: {}, "must return an NNX module, got dict"),
+        (3, "takes a Flax Linen or NNX module, .* got int"),
+    ],
+)
+def test_a_module_that_does_not_fit_gets_one_line(module, message):
+    tokens = jnp.zeros((2, 7), jnp.int32)
+    with pytest.raises(UserError, match=message) as error:
+        model = wrap(module, **SIZES)
+        params = model.init(jax.random.key(0), tokens)
+        model.apply(params, tokens)
+    assert "\n" not in str(error.value)
