@@ -96,7 +96,7 @@ def test_generation_past_the_pretraining_length():
 
 
 def test_a_stored_cache_continues_the_tokens():
-    """As flax keeps it: two calls say what one does."""
+    """Two calls with flax's cache collection give the logits of a single call."""
     model, params, _ = tiny.tiny("gpt_neox", 24)
     model = Pretrained(replace(model.spec, length=12))
     tokens = reference("gpt_neox")["tokens"]

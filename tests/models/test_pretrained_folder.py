@@ -78,7 +78,7 @@ def test_stored_is_the_dtype_of_the_files(made, tmp_path):
 
 
 def test_files_without_the_prefix_and_with_old_constants(copy):
-    """As the hub's gpt2 and old Pythia checkpoints are."""
+    """The format of the hub's gpt2 and of older Pythia checkpoints."""
     tensors = load_file(copy / "model.safetensors")
     short = {name.removeprefix("transformer."): x for name, x in tensors.items()}
     save_file(short | {"h.0.attn.bias": np.ones((1, 2))}, copy / "model.safetensors")

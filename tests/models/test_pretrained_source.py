@@ -70,7 +70,7 @@ def test_a_name_on_the_hub_loads_its_folder(monkeypatch, tmp_path):
 
 
 def test_pieces_are_the_tokens_inside_a_text(tmp_path):
-    """Of a tokenizer that begins every text with a space, as those of Llama 2 and Phi-3 do."""
+    """A tokenizer that puts a space before each text, as Llama 2's and Phi-3's do."""
     from tokenizers import Tokenizer, models, normalizers
 
     merges = ["▁ ,", "S p", "Sp a", "Spa i", "Spai n", "▁ ▁", "▁ Spain"]
