@@ -152,6 +152,8 @@ def test_another_structure_is_refused(saved, other, words):
         checkpoints.restore(like=other)
 
 
+# Orbax reports the failed write a second time when its writer is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_loses_nothing_that_is_saved(saved):
     """A limit on file sizes stands for the full disk: writes fail in the middle."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
