@@ -50,4 +50,4 @@ def test_a_measured_plan_is_near_the_run(tmp_path, capsys):
 def test_a_recipe_without_training_cannot_be_measured(capsys):
     assert main(["--config=configs/attention_paths/posterior.py:scale=tiny", "--measure"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--measure times a training step, of which the recipe 'posterior' has none" in line
+    assert "the recipe 'posterior' cannot measure them" in line
