@@ -98,7 +98,7 @@ def fields() -> list[str]:
     lines = ["`--config.SECTION.FIELD=VALUE` changes any of them.", ""]
     for name, section in build.SETTINGS.items():
         lines += [f"## {name}", "", *_about(section), *_fields_of(section)]
-    lines += ["## optim.labels", "", "Each label of the rules has an optimizer of its own.", ""]
+    lines += ["## optim.labels", "", "Each label of the rules has its own optimizer.", ""]
     for name, optimizer in build.OPTIMIZERS.items():
         lines += [f"### {name}", "", *_about(optimizer), *_fields_of(optimizer)]
     lines += ["## Recipes", "", "What a config asks for, and the sections that it honours:", ""]
