@@ -208,7 +208,7 @@ def test_models_are_read_from_the_folder_in_jaxformer_models(tmp_path, monkeypat
 
 WRONG_SETTINGS = (
     ("source", "tiny:gpt5", "unknown kind of tiny model"),
-    ("source", "../x", "no name of a model"),
+    ("source", "../x", "neither a folder nor the name of a model"),
     ("matrix", "block_9/mlp/in", "matches no path"),
     ("matrix", "final_norm", "needs a matrix"),
     ("dtype", "float3", "unknown dtype"),
