@@ -4,12 +4,10 @@ The paper is "Distributional associations vs in-context reasoning" (arXiv 2406.0
 table and lemma numbers in this package are the paper's. Nothing here uses the library's models:
 the theorems are about the paper's simplified model (2), which `gradient_step` states.
 
-Three pairs compare a formula with a measurement:
-
-* `predict` and `measure` are the margins of Theorem 1; `margins` returns both.
-* `attention_logits` and `measure_attention_logits` are the gradient of Theorem 2, exact and by
-  automatic differentiation.
-* `lemma_counts` and `first_step_table` are exact moments of the process that `sample` draws from.
+Three pairs compare a formula with a measurement. `predict` and `measure` are the margins of
+Theorem 1; `margins` returns both. `attention_logits` and `measure_attention_logits` are the
+gradient of Theorem 2, exact and by automatic differentiation. `lemma_counts` and
+`first_step_table` are exact moments of the process that `sample` draws from.
 
 `allowed` and `margin_errors` evaluate the error bounds of Lemmas D.1 and D.2.
 
