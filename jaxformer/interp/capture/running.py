@@ -149,4 +149,4 @@ def _example_input(model: Model, params: Any) -> Any:
         return jax.ShapeDtypeStruct((1, 2), jnp.int32)
     input_width = getattr(model, "input_width", None)
     width = input_width(params) if input_width else getattr(model.spec, "width", 2)
-    return jax.ShapeDtypeStruct((1, 2, width), float)
+    return jax.ShapeDtypeStruct((1, 2, width), jnp.result_type(float))
