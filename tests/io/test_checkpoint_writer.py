@@ -152,7 +152,7 @@ def test_another_structure_is_refused(saved, other, words):
         checkpoints.restore(like=other)
 
 
-# The other writes of a failed save end after Orbax has closed their event loop, which Python reports.
+# Writes of a failed save end after Orbax has closed their event loop, which Python reports.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_loses_nothing_that_is_saved(saved):
     """A limit on file sizes stands for the full disk: writes fail in the middle."""
