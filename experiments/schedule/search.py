@@ -21,10 +21,10 @@ from experiments.schedule.devices import Slot
 from experiments.schedule.grids import RATE, Run, expand_braces, split_joined_fields
 from experiments.schedule.jobs import Job, Outcome, config_dict
 from experiments.schedule.launch import LocalExecutor
+from experiments.schedule.search_journal import open_study
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.core.text_format import duration
 
-JOURNAL = "search.journal"
 SAMPLERS = ("tpe", "random")
 DIVERGED_MESSAGE = "the loss was not finite"  # the beginning of the error of a diverged run
 CONFIG = "config"  # the Optuna parameter for the braces of --config
@@ -109,14 +109,7 @@ class Search:
         self.optuna = _import_optuna()
         self.trials, self.config, self.fields, self.space = args.trials, config, fields, space
         args.workdir.mkdir(parents=True, exist_ok=True)
-        storages = self.optuna.storages
-        backend = storages.journal.JournalFileBackend(str(args.workdir / JOURNAL))
-        self.study = self.optuna.create_study(
-            study_name="search",
-            storage=storages.JournalStorage(backend),
-            direction="maximize",
-            load_if_exists=True,
-        )
+        self.study = open_study(self.optuna, args.workdir)
         # With the same seed at every start the sampler would propose the same trials again.
         seed = len(self.study.trials)
         samplers = self.optuna.samplers

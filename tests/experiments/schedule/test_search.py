@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 
 from experiments import sweep
-from experiments.schedule import launch, search
+from experiments.schedule import launch, search, search_journal
 from experiments.schedule.search import Range
 
 CONFIG = "--config=configs/mixit/memorization.py:scale=tiny,variant={standard,mixit}"
@@ -88,7 +88,7 @@ def test_a_search_finds_the_best_run_and_resumes(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert f"trial {trial.number + 1} of 25" in out and "best memorization" in out
     storage = optuna.storages.JournalStorage(
-        optuna.storages.journal.JournalFileBackend(str(tmp_path / search.JOURNAL))
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / search_journal.JOURNAL))
     )
     study = optuna.load_study(study_name="search", storage=storage)
     states = [t.state.name for t in study.trials if t.params]
