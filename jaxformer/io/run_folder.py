@@ -1,7 +1,7 @@
 """The folder of a run: one writer at a time, complete files, every number with its config.
 
 config.json    the config, its hash, and where it came from
-env.json       versions, device, cores, commit of the code
+env.json       versions, device, cores, flags of XLA, commit of the code
 metrics.jsonl  one row for each logged step; lists have one entry for each member of the population
 result.json    the results of a finished run
 ckpt/          checkpoints
@@ -232,10 +232,11 @@ def _write_environment(workdir: Workdir) -> None:
     except UserError as error:
         print(f"warning: {error} It is written again.", file=sys.stderr)
         before = now
-    for name in ("versions", "platform", "device", "devices", "cores"):
-        if before.get(name) != now[name]:
+    for name in ("versions", "platform", "device", "devices", "cores", "variables"):
+        began_with = before.get(name, now[name])  # older runs lack the newer names
+        if began_with != now[name]:
             print(
-                f"warning: {name} was {before.get(name)} when this run began and is "
+                f"warning: {name} was {began_with} when this run began and is "
                 f"{now[name]} now; results may differ in the last bits.",
                 file=sys.stderr,
             )

@@ -9,11 +9,21 @@ from typing import Any
 
 import jax
 
+# Variables that choose how XLA compiles or how many threads compute. They change the last bits.
+VARIABLES = (
+    "XLA_FLAGS",
+    "LIBTPU_INIT_ARGS",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS",
+    "JAX_ENABLE_X64",
+    "NPROC",
+    "OMP_NUM_THREADS",
+)
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "numpyro")
 
 
 def environment() -> dict[str, Any]:
-    """Returns what equal bits depend on (versions, device, cores) and the commit of the code."""
+    """Returns what equal bits depend on (versions, device, cores, flags) and the commit."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -28,6 +38,7 @@ def environment() -> dict[str, Any]:
         "device": device.device_kind if device.platform != "cpu" else processor(),
         "devices": jax.device_count(),
         "cores": _cores(),
+        "variables": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
         "commit": git("rev-parse", "HEAD"),
         # Records and files made from them do not change results.
         "clean": git("status", "--porcelain", "--", ".", ":!results", ":!RESULTS.md") == "",

@@ -114,6 +114,17 @@ def test_an_odd_environment_is_written_again(run, capsys):
         assert "It is written again" in capsys.readouterr().err
 
 
+def test_other_flags_of_xla_are_reported_when_a_run_resumes(run, capsys, monkeypatch):
+    folder, _ = run
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    with open_workdir(folder, CONFIG):
+        pass
+    assert "--xla_cpu_enable_fast_math=true" in capsys.readouterr().err
+    with open_workdir(folder, CONFIG):
+        pass
+    assert "warning" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "edit, said",
     [
