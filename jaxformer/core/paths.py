@@ -41,6 +41,11 @@ def flatten(tree: Tree) -> dict[str, Any]:
     return flat
 
 
+def by_number(path: str) -> list[str | int]:
+    """Returns a sort key that compares the numbers in a path: block_2 before block_10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path)]
+
+
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the nested dict of {path: leaf}; the inverse of `flatten`."""
     tree: dict[str, Any] = {}
@@ -75,7 +80,7 @@ def matches(pattern: str, path: str, modules: bool = False) -> bool:
 
 
 def select(tree: Tree, pattern: str, modules: bool = True) -> dict[str, Any]:
-    """Returns {path: leaf} of the leaves that a pattern matches.
+    """Returns {path: leaf} of the leaves that a pattern matches, in the order of blocks.
 
     Args:
         tree: nested dict.
@@ -90,7 +95,7 @@ def select(tree: Tree, pattern: str, modules: bool = True) -> dict[str, Any]:
     selected = {path: leaf for path, leaf in flat.items() if matches(pattern, path, modules)}
     if not selected:
         raise no_match_error(pattern, list(flat))
-    return selected
+    return {path: selected[path] for path in sorted(selected, key=by_number)}
 
 
 def replace(tree: Tree, new: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def attribution(
     known = shapes(model, params, *inputs)
     writers = [a for a in known if re.fullmatch(WRITERS, a)]
     _check_stream(model, known, writers)
-    writers.append("embedded")
+    writers.insert(0, "embedded")
     factors = [a for a in known if re.fullmatch(FACTORS, a)]
     _, values = run(model, params, *inputs, names=[re.escape(a) for a in (*writers, *factors)])
 

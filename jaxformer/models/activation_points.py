@@ -21,6 +21,7 @@ lacks those of activations that it does not compute.
 
 import contextlib
 import contextvars
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,43 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 
 INTERMEDIATES = "intermediates"  # flax's collection of activations
+# Names outside of blocks and inside of a block, in the order of computation.
+BEFORE_BLOCKS = ("token_embeddings", "position_embeddings", "embedded")
+AFTER_BLOCKS = ("final_norm/factor", "final_norm/output", "final", "logits")
+IN_BLOCK = (
+    *("before", "attn_norm/factor", "attn_norm/output"),
+    *("attn/queries", "attn/keys", "attn/values", "attn/turned_queries", "attn/turned_keys"),
+    *("attn/scores", "attn/masked_scores", "attn/weights", "attn/mixed", "attn/heads"),
+    *("attn/output", "between", "mlp_norm/factor", "mlp_norm/output"),
+    *("mlp/preactivation", "mlp/gates", "mlp/linear", "mlp/hidden", "mlp/output", "states"),
+)
 _ACTIVE: contextvars.ContextVar["Request | None"] = contextvars.ContextVar("active", default=None)
+
+
+def in_order(by_address: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns {address: value} in the order of computation: block_2 before block_10.
+
+    JAX sorts the keys of dictionaries that leave a function under jit, so that block_10 comes
+    before block_2. Apply this function to such a result. Unknown names come last in their block.
+
+    Example:
+      maps = in_order(jax.jit(lambda p: capture(model, p, tokens, names=["pattern"]))(params))
+    """
+    return {address: by_address[address] for address in sorted(by_address, key=_rank)}
+
+
+def _rank(address: str) -> tuple[Any, ...]:
+    """Returns the sort key of an address: its part of the model, block, point and name."""
+    by_number = paths.by_number(address)
+    for part, names in ((0, BEFORE_BLOCKS), (2, AFTER_BLOCKS)):
+        if address in names:
+            return part, 0, names.index(address), by_number
+    in_block = re.fullmatch(r"(?:.*/)?block_(\d+)(?:/(.*))?", address)
+    if in_block is None:
+        return 1, -1, 0, by_number
+    name = in_block[2]
+    point = IN_BLOCK.index(name) if name in IN_BLOCK else len(IN_BLOCK)
+    return 1, int(in_block[1]), point, by_number
 
 
 class Request:
@@ -68,6 +105,20 @@ class Request:
             yield
         finally:
             self.blocks = outer
+
+    def addresses(self) -> list[str]:
+        """Returns every address in the order of computation.
+
+        The body of a scan records each point for all blocks, which this order separates again.
+        """
+        blocks = [re.match(r"(?:.*/)?block_(\d+)/", address) for address in self.shapes]
+        first = next((i for i, block in enumerate(blocks) if block), len(blocks))
+        numbers = [
+            int(block[1]) if block else (-1 if i < first else len(blocks))
+            for i, block in enumerate(blocks)
+        ]
+        by_number = sorted(zip(numbers, self.shapes), key=lambda pair: pair[0])
+        return [address for _, address in by_number]
 
     def record(self, address: str, value: jax.Array) -> jax.Array:
         """Records the shape at an address and returns its value after the edits."""

@@ -7,7 +7,8 @@
 
 `jaxformer.models.activation_points` lists the addresses. Patterns are regular expressions
 (`jaxformer.core.paths`); names of TransformerLens' hooks are aliases. All functions are pure and
-work inside jit, grad and vmap.
+work inside jit, grad and vmap. Results are in the order of computation. JAX sorts the keys of what
+leaves a function under jit (block_10 before block_2); `in_order` restores the order.
 
 Shapes: B batch, T tokens (query positions), S key positions, N width of the residual stream,
 H heads, K head width, V vocabulary, C cases of a patching experiment.
@@ -24,11 +25,13 @@ from jaxformer.interp.capture.running import (
     start_at,
     stop_after,
 )
+from jaxformer.models.activation_points import in_order
 
 __all__ = [
     "at",
     "attribute",
     "capture",
+    "in_order",
     "intervene",
     "mean",
     "names",

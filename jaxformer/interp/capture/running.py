@@ -16,7 +16,7 @@ from jaxformer.models.model import Model
 
 
 def capture(model: Model, params: Any, *inputs: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Returns {address: activation} of one run.
+    """Returns {address: activation} of one run, in the order of computation.
 
     Inside jit only what these activations need is computed, and nothing else is kept.
 
@@ -76,16 +76,16 @@ def run(
     edits = {resolve(name): new for name, new in (edits or {}).items()}
     with Request([resolve(name) for name in names], edits).active() as request:
         logits, updates = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
-    intermediates = updates.get(
-        INTERMEDIATES, {}
-    )  # a user's model may sow values that are no points
+    # A user's model may sow values that are no points.
+    intermediates = updates.get(INTERMEDIATES, {})
     if not request.shapes and not intermediates:
         raise UserError(f"{type(model).__name__} records no intermediates.")
     request.check_edits()
     captured: dict[str, Any] = {}
     for name in request.names:
         captured |= _select(intermediates, name, [*request.shapes])
-    return logits, captured
+    ordered = [address for address in request.addresses() if address in captured]
+    return logits, {address: captured[address] for address in ordered} | captured
 
 
 def names(model: Model, params: Any = None, *inputs: Any) -> list[str]:
@@ -108,7 +108,8 @@ def shapes(model: Model, params: Any = None, *inputs: Any) -> dict[str, jax.Shap
         updates = jax.eval_shape(
             lambda p, x: model.apply({"params": p}, *x, mutable=[INTERMEDIATES])[1], params, inputs
         )
-    return request.shapes | paths.flatten(updates.get(INTERMEDIATES, {}))
+    ordered = {address: request.shapes[address] for address in request.addresses()}
+    return ordered | paths.flatten(updates.get(INTERMEDIATES, {}))
 
 
 def stop_after(model: Model, params: Any, *inputs: Any, block: int) -> jax.Array:
