@@ -4,7 +4,16 @@ import difflib
 
 
 class ConfigError(ValueError):
-    """A wrong argument after the colon of --config; its message is one line."""
+    """A wrong argument after the colon of --config.
+
+    Args:
+      message: One line.
+      choices: The arguments of the config with their choices.
+    """
+
+    def __init__(self, message: str, choices: dict[str, tuple[str, ...]]):
+        super().__init__(message)
+        self.choices = choices
 
 
 def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
@@ -20,14 +29,17 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
     for item in given:
         name, equals, value = item.partition("=")
         if names.count(name) > 1:
-            raise ConfigError(f"the config argument {name!r} is given {names.count(name)} times.")
+            message = f"the config argument {name!r} is given {names.count(name)} times."
+            raise ConfigError(message, choices)
         if not equals or name not in choices:
             hint = _hint(name, choices)
-            raise ConfigError(f"unknown config argument {item!r}.{hint} Give {_usage(choices)}.")
+            message = f"unknown config argument {item!r}.{hint} Give {_usage(choices)}."
+            raise ConfigError(message, choices)
         if value not in choices[name]:
             hint = _hint(value, choices[name])
             options = ", ".join(choices[name])
-            raise ConfigError(f"unknown {name} {value!r}.{hint} The choices are: {options}.")
+            message = f"unknown {name} {value!r}.{hint} The choices are: {options}."
+            raise ConfigError(message, choices)
         values[name] = value
     return values
 

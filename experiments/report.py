@@ -28,10 +28,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.cli.flags import IS_CLONE, WORKSPACE
 from experiments.ledger import tables
 from experiments.ledger.choose import asked_for, chosen
 from experiments.ledger.ledger import Row, ledger
-from experiments.ledger.read import ROOT, load, load_runs
+from experiments.ledger.read import load, load_runs
 from experiments.ledger.record import Record
 from experiments.papers import PAPERS
 from experiments.site import demo_sentences, figures, html, markdown, results_pages
@@ -62,6 +63,11 @@ def main(argv: Sequence[str]) -> int:
         raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
     if asked.check and (beside or asked.only):
         raise UserError("--check compares RESULTS.md and README.md; give it alone.")
+    if not (IS_CLONE or beside or asked.only):
+        raise UserError(
+            "RESULTS.md and README.md are pages of a clone; here give --page=FILE --runs=DIR "
+            "--only-runs for a page of your runs."
+        )
     if asked.page:
         _check_place(asked.page)
     if asked.only:  # before all records are read
@@ -69,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
             [(paper.key, item.name) for paper in PAPERS.values() for item in paper.items],
             asked.only,
         )
-    records, problems = ([], []) if asked.only_runs else load(ROOT / "results")
+    records, problems = ([], []) if asked.only_runs else load(WORKSPACE / "results")
     for folder in asked.runs:
         more = load_runs(folder)
         records, problems = records + more[0], problems + more[1]
@@ -134,12 +140,12 @@ def in_words(row: Row) -> str:
 def write_pages(records: list[Record], problems: list[str], check: bool) -> int:
     """Writes the Markdown pages, or checks that they are up to date; returns the exit code."""
     pages = render(records, problems)
-    changed = [name for name, text in pages.items() if not _has_text(ROOT / name, text)]
+    changed = [name for name, text in pages.items() if not _has_text(WORKSPACE / name, text)]
     if check:
         print(f"out of date: {', '.join(changed)}" if changed else "the pages are up to date")
         return 1 if changed else 0
     for name, text in pages.items():
-        _write(ROOT / name, text)
+        _write(WORKSPACE / name, text)
     print(f"wrote {', '.join(pages)}")
     return 0
 
@@ -154,7 +160,7 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     pages = {
         "RESULTS.md": results_pages.results(rows, records, problems),
         "README.md": markdown.readme(
-            (ROOT / "README.md").read_text(), rows, results_pages.counts(rows, "RESULTS.md")
+            (WORKSPACE / "README.md").read_text(), rows, results_pages.counts(rows, "RESULTS.md")
         ),
     }
     by_paper = results_pages.records_by_paper(rows, records)[0]

@@ -69,7 +69,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     add(
         "--workdir",
         type=Path,
-        default=flags.ROOT / "runs/reproduce",
+        default=flags.WORKSPACE / "runs/reproduce",
         metavar="DIR",
         help="folder of the runs (default: %(default)s)",
     )
@@ -107,7 +107,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
     if args.again:
-        args.out = args.out or flags.ROOT / "runs/again"
+        args.out = args.out or flags.WORKSPACE / "runs/again"
         return rerun.main(args, items, records, papers, Estimator(records))
     args.scale = args.scale or DEFAULT_SCALE
     runs = planning.plan_runs(items, records, args.scale, args.seeds, Estimator(records))

@@ -111,8 +111,10 @@ def parse(argv: Sequence[str]) -> Namespace:
     args.track = loggers.parse_track(args.track)
     args.profile = loggers.parse_profile(args.profile)
     if not args.config:
-        files = ", ".join(flags.config_files())
-        raise UserError(f"no config given; give --config=FILE, one of {files}.")
+        raise UserError(
+            "no config given; give --config=FILE:ARGUMENTS, such as "
+            "configs/mixit/retrieval.py:scale=tiny. --help lists all configs."
+        )
     args.file, args.config = args.config, flags.load_config(args.config)
     args.overrides = {
         name: flags.override(args.config, name, text) for name, text in args.fields.items()

@@ -20,6 +20,9 @@ from jaxformer.core.errors import UserError, check_choice, did_you_mean
 from jaxformer.io.run_folder import flatten_config
 
 ROOT = Path(__file__).parents[2]
+IS_CLONE = (ROOT / "pyproject.toml").is_file()
+# The folder with results/ and runs/: a clone, or the current folder where a wheel is installed.
+WORKSPACE = ROOT if IS_CLONE else Path.cwd()
 MAX_MAGNITUDE = {int: 2**62, float: 3e38}  # of the numbers in fields, by type
 # Names of fields in other libraries, for suggestions.
 FOREIGN_NAMES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cli import flags
-from experiments.cli.flags import ROOT
+from experiments.cli.flags import WORKSPACE
 from experiments.ledger import chains, curves, validate_record
 from experiments.ledger.record import Record
 from experiments.ledger.write import as_json, companion, table
@@ -109,6 +109,6 @@ def _problem(where: str, error: Exception) -> str:
 def _short_path(path: Path) -> str:
     """Returns the path relative to the repository or the working directory, else absolute."""
     path = path.absolute()
-    base = next((b for b in (ROOT, Path.cwd()) if path.is_relative_to(b)), None)
+    base = next((b for b in (WORKSPACE, Path.cwd()) if path.is_relative_to(b)), None)
     name = str(path.relative_to(base) if base else path)
     return name.encode(errors="replace").decode()  # a file name need not be UTF-8

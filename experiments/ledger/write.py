@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from experiments.cli.describe import csv_text
+from experiments.cli.flags import WORKSPACE
 from experiments.ledger import curves, validate_record
 from experiments.ledger.record import SCHEMA, run_name
 from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import Workdir
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = WORKSPACE / "results"
 SUFFIXES = (".json", ".curves.csv", ".png", ".csv")
 MAX_WHOLE_VALUES = 1250  # of an array that is not thinned
 MAX_AXIS_ENTRIES = 24  # of an axis of a thinned array

@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from experiments.cli.flags import ROOT
+from experiments.cli.flags import IS_CLONE, ROOT
 from experiments.ledger import tables
 from experiments.ledger.record import Record
 
@@ -83,6 +83,8 @@ def with_papers(text: str) -> str:
 @functools.cache
 def repository() -> str:
     """Returns the address of the repository in pyproject.toml; "" if there is none."""
+    if not IS_CLONE:
+        return ""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     urls = {name.lower(): url.rstrip("/") for name, url in project.get("urls", {}).items()}
     found = (urls[name] for name in HOSTS if name in urls)

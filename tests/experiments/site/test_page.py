@@ -266,7 +266,7 @@ def test_finished_runs_make_a_page_of_their_own(finished, tmp_path, capsys):
 
 
 def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("experiments.report.ROOT", tmp_path)
+    monkeypatch.setattr("experiments.report.WORKSPACE", tmp_path)
     assert report.main([f"--page={tmp_path / 'new/page.html'}"]) == 0
     text = (tmp_path / "new/page.html").read_text()
     assert "There is no record yet" in text and Reader(text).wrong == []

@@ -1,0 +1,90 @@
+"""The command `jaxformer`: its programs, short config names and tab completion."""
+
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.cli import completion, console
+from experiments.cli.flags import ROOT
+
+
+def test_every_program_exists_and_has_a_line_in_the_help(capsys):
+    assert console.main([]) == 0
+    text = capsys.readouterr().out
+    for name, program in console.PROGRAMS.items():
+        assert f"  {name} " in text
+        assert completion.flags(program.module), f"{name} has no flags"
+
+
+def test_the_help_imports_no_jax():
+    """It answers before anything slow is imported."""
+    code = "import sys; from jaxformer.__main__ import main; main(['--help'])\n"
+    code += "sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0
+
+
+def test_the_first_word_is_a_config_or_a_task(monkeypatch):
+    calls = []
+    program = SimpleNamespace(main=lambda words: calls.append(words) or 0)
+    monkeypatch.setattr(console.importlib, "import_module", lambda name: program)
+    assert console.main(["run", "mixit/retrieval:scale=tiny", "--dry-run"]) == 0
+    assert console.main(["run", "mine.py", "--dry-run"]) == 0
+    assert console.main(["litmus", "retrieval"]) == 0
+    assert console.main(["look", "runs/x"]) == 0
+    assert calls == [
+        ["--config=configs/mixit/retrieval.py:scale=tiny", "--dry-run"],
+        ["--config=mine.py", "--dry-run"],
+        ["--task=retrieval"],
+        ["runs/x"],
+    ]
+
+
+@pytest.mark.parametrize("words", [["swep"], ["completion", "fish"]])
+def test_a_wrong_word_is_one_line_with_the_choices(words, capsys):
+    assert console.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("jaxformer litm", ["litmus"]),
+        ("jaxformer run mixit/retr", ["mixit/retrieval"]),
+        ("jaxformer run --config=mixit/retr", ["--config=mixit/retrieval"]),
+        (
+            "jaxformer run mixit/retrieval:variant=frozen",
+            [f"mixit/retrieval:variant={v}" for v in ("frozen_qk", "frozen_mlp")],
+        ),
+        (
+            "jaxformer run mixit/retrieval:variant=mixit,sc",
+            ["mixit/retrieval:variant=mixit,scale="],
+        ),
+        ("jaxformer run mixit/retrieval --config.optim.learn", ["--config.optim.learning_rate="]),
+        ("jaxformer run --dry", ["--dry-run"]),
+        ("jaxformer look runs/", []),
+        ("jaxformer nothing --x", []),
+    ],
+)
+def test_completions(line, expected):
+    assert completion.complete(line, console.PROGRAMS) == expected
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_the_part_after_the_last_colon(tmp_path):
+    (tmp_path / "jaxformer").write_text(
+        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m jaxformer "$@"\n'
+    )
+    (tmp_path / "jaxformer").chmod(0o755)
+    line = "jaxformer run mixit/retrieval:variant=mix"
+    script = f"""{completion.script("bash")}
+        compopt() {{ :; }}
+        COMP_LINE='{line}' COMP_POINT={len(line)}; _jaxformer; echo "${{COMPREPLY[@]}}" """
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "mixit", done.stderr
