@@ -111,7 +111,7 @@ def test_only_models_import_flax():
 
 
 def test_the_root_of_the_package_is_small():
-    files = [file.name for file in (ROOT / "jaxformer").glob("*.py")]
+    files = [f.name for f in (ROOT / "jaxformer").glob("*.py") if f.name != "__init__.py"]
     assert len(files) <= MAX_ROOT_MODULES, files
 
 
