@@ -1,6 +1,7 @@
 """A laboratory for one question: what does each part of a transformer do?
 
     run = jaxformer.train(task, model, partition, steps=400)      train, with parts frozen
+    run = jaxformer.open("runs/my_run")                           its result, curves and parameters
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
     jaxformer.capture.capture(model, params, tokens, names)       read activations
 
@@ -14,11 +15,13 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from jaxformer import capture, surgery
-    from jaxformer.api import Run, train
+    from jaxformer.api import train
     from jaxformer.core.partition import Partition
     from jaxformer.interp import lens, plots
     from jaxformer.loading import load
+    from jaxformer.loading import open_run as open
     from jaxformer.models.wrap import wrap
+    from jaxformer.training.run_view import Run
 
 __all__ = [
     "Partition",
@@ -27,18 +30,21 @@ __all__ = [
     "capture",
     "lens",
     "load",
+    "open",
     "plots",
     "surgery",
     "train",
     "wrap",
 ]
 
-_MODULES = {
-    "Partition": "jaxformer.core.partition",
-    "Run": "jaxformer.api",
-    "load": "jaxformer.loading",
-    "train": "jaxformer.api",
-    "wrap": "jaxformer.models.wrap",
+# Name -> the module and the name in it.
+_OBJECTS = {
+    "Partition": ("jaxformer.core.partition", "Partition"),
+    "Run": ("jaxformer.training.run_view", "Run"),
+    "load": ("jaxformer.loading", "load"),
+    "open": ("jaxformer.loading", "open_run"),
+    "train": ("jaxformer.api", "train"),
+    "wrap": ("jaxformer.models.wrap", "wrap"),
 }
 _SUBMODULES = {
     "capture": "jaxformer.capture",
@@ -49,8 +55,9 @@ _SUBMODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+    if name in _OBJECTS:
+        module, attribute = _OBJECTS[name]
+        return getattr(importlib.import_module(module), attribute)
     if name in _SUBMODULES:
         return importlib.import_module(_SUBMODULES[name])
     raise AttributeError(f"module 'jaxformer' has no attribute {name!r}")

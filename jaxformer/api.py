@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import optax
 
@@ -21,10 +20,9 @@ from jaxformer.models.model import check_model
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
-from jaxformer.training import curves
 from jaxformer.training.population import Population, population, population_of_seeds
-from jaxformer.training.result import Result
-from jaxformer.training.run import Trained, train_phases
+from jaxformer.training.run import train_phases
+from jaxformer.training.run_view import Run, run_of
 from jaxformer.training.setup import make_phases, make_setup, shapes_of
 from jaxformer.training.user_optimizer import (
     UserOptimizer,
@@ -37,92 +35,6 @@ TRAIN_EVERYTHING: Rules = ((".*", "train"),)
 DEFAULT_LEARNING_RATE = 1e-3
 # Fields of the settings that have their own argument of `train`.
 OWN_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
-
-
-@dataclass(frozen=True)
-class Run:
-    """The run that `train` returns. Members are ordered by learning rate, then by seed."""
-
-    trained: Trained
-    folder: Path | None
-    finished: Result | None  # None if the run was stopped
-
-    @property
-    def result(self) -> Result:
-        """Test scores at the chosen learning rate over the seeds, and those of baselines."""
-        if self.finished is None:
-            settings, step = self.trained.session.settings, int(self.trained.state.step)
-            raise UserError(
-                f"the run was stopped at step {step} of {settings.steps}: it has no result. The "
-                "same call resumes it if it names a workdir; without one it starts from step 0."
-            )
-        return self.finished
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The parameters of the first seed at the chosen learning rate."""
-        return self.member(self.chosen()[0])
-
-    def member(self, i: int) -> dict[str, Any]:
-        """Returns the parameters of member i."""
-        n = len(self.trained.session.setup.population.members)
-        if not 0 <= i < n:
-            raise UserError(f"the run has members 0 to {n - 1}, got {i}.")
-        return jax.tree.map(lambda leaf: leaf[i], self.trained.params)
-
-    def chosen(self) -> list[int]:
-        """Returns the members with the learning rate that is best in validation.
-
-        Before the first validation these are the members with the first rate.
-        """
-        chosen = self.trained.session.chosen(self.trained.state)
-        return [i for i, is_chosen in enumerate(chosen) if is_chosen]
-
-    @property
-    def curves(self) -> dict[str, np.ndarray]:
-        """The logged numbers: {"step": (rows,), "loss": (rows, members), ..}.
-
-        "validation_step" belongs to the arrays "validation_..", and "signal_step" to the arrays
-        "signal_.." of shape (rows, members, layers).
-        """
-        rows = self.trained.session.workdir.rows()
-        training = [row for row in rows if "loss" in row]
-        names = training[0] if training else ("step", "loss")  # stopped before the first row
-        arrays = {name: np.array([row[name] for row in training], float) for name in names}
-        validations = [row for row in rows if "validation" in row]
-        arrays["validation_step"] = np.array([row["step"] for row in validations])
-        for name in validations[0]["validation"] if validations else ():
-            values = [row["validation"][name] for row in validations]
-            arrays[f"validation_{name}"] = np.array(values, float)
-        signals = [row for row in rows if "signal" in row]
-        if signals:
-            arrays["signal_step"] = np.array([row["step"] for row in signals])
-        for name in signals[0]["signal"] if signals else ():
-            arrays[f"signal_{name}"] = np.array([row["signal"][name] for row in signals], float)
-        return arrays
-
-    def plot(self) -> Any:
-        """Returns a matplotlib figure of loss and validation accuracy of the chosen members."""
-        session = self.trained.session
-        name = type(session.setup.task).__name__
-        chosen = [i in self.chosen() for i in range(len(session.setup.population.members))]
-        baselines = self.finished.baselines if self.finished else {}
-        from matplotlib import pyplot
-
-        figure = pyplot.figure()  # registered with pyplot, so that a notebook can display it
-        pyplot.close(figure)  # displayed once, as the value of its cell
-        return curves.curves({name: session.workdir.rows()}, baselines, {name: chosen}, figure)
-
-    def __repr__(self) -> str:
-        where = f" in {self.folder}" if self.folder else ""
-        if self.finished is None:
-            return f"Run(stopped at step {int(self.trained.state.step)}{where})"
-        means = [
-            f"{name} {value.mean:.4g}"
-            for name, value in self.finished.metrics.items()
-            if name in ("accuracy", "loss")
-        ]
-        return f"Run({', '.join(means)}, {self.finished.steps} steps{where})"
 
 
 def train(
@@ -259,7 +171,7 @@ def train(
         result = None if trained.exit_code() else trained.result()
         if result:
             folder.write("result.json", result.as_json())
-        return Run(trained, getattr(folder, "path", None), result)
+        return run_of(trained, folder, result)
 
 
 def _check_model(task: Task, model: Any) -> None:

@@ -1,4 +1,4 @@
-"""`jaxformer.load`: reads the network of a run's folder or a published model."""
+"""`jaxformer.load` and `jaxformer.open`: read a run's folder or a published model."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +10,11 @@ from jaxformer import build
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
-from jaxformer.io.checkpoint_reader import read_newest
+from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
 from jaxformer.models.model import current_arrays
+from jaxformer.training.result import Result
+from jaxformer.training.run_view import Run
 
 
 def load(
@@ -91,17 +93,46 @@ def load_run(source: str | Path, member: int | None = None, model: Any = None) -
     config = ml_collections.ConfigDict(sections)
     if model is None:
         model = _build_model(sections, config, folder)
-    checkpoint = read_newest(folder / "ckpt").checkpoint
-    if checkpoint is None:
-        raise UserError(f"{folder.path} has no checkpoint yet.")
+    checkpoint = _newest_checkpoint(folder)
     members = checkpoint.arrays["learning_rate"].shape[0]
-    member = _first_chosen(folder) if member is None else member
+    member = is_chosen(folder).index(True) if member is None else member
     if not 0 <= member < members:
         raise UserError(f"the run has members 0 to {members - 1}, got {member}.")
-    halves = paths.unflatten(current_arrays(model, checkpoint.arrays))
-    population = Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))
+    population = _population_params(model, checkpoint)
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf[member]), population)
     return Loaded(model, params, config, checkpoint.step, member)
+
+
+def open_run(folder: str | Path) -> Run:
+    """Reads a run: its result, curves, parameters and config. It writes nothing.
+
+    Args:
+        folder: the folder of a run, finished or not.
+
+    Example:
+        run = jaxformer.open("runs/my_run")
+        run.result.metrics["accuracy"]
+        run.curves["loss"]
+    """
+    check_run(folder)
+    workdir = Workdir(folder)
+    config = workdir.read("config.json")["config"]
+    is_finished = (workdir / "result.json").exists()
+    result = Result.from_json(workdir.read("result.json")) if is_finished else None
+    steps = [row["step"] for row in workdir.rows()]
+
+    def all_params() -> Any:
+        loaded = load_run(folder)
+        return _population_params(loaded.model, _newest_checkpoint(workdir))
+
+    return Run(
+        name=config["name"],
+        workdir=workdir,
+        step=steps[-1] if steps else 0,
+        finished=result,
+        is_chosen=tuple(is_chosen(workdir)),
+        all_params=all_params,
+    )
 
 
 def at_start(loaded: Loaded) -> dict[str, Any]:
@@ -159,9 +190,28 @@ def _build_model(sections: dict[str, Any], config: Any, folder: Workdir) -> Any:
     return build.model(config, build.task(config) if has_task else None)
 
 
-def _first_chosen(folder: Workdir) -> int:
-    """Returns the first member with the chosen learning rate; 0 before the run has finished."""
-    if not (folder / "result.json").exists():
-        return 0
-    chosen = [member["chosen"] for member in folder.read("result.json")["members"]]
-    return chosen.index(True) if True in chosen else 0
+def is_chosen(folder: Workdir) -> list[bool]:
+    """Returns for each member whether it has the chosen learning rate.
+
+    Before the run has finished these are the members with the first rate.
+    """
+    if (folder / "result.json").exists():
+        chosen = [bool(member.get("chosen")) for member in folder.read("result.json")["members"]]
+        if any(chosen):
+            return chosen
+    config = folder.read("config.json")["config"]
+    rates = config.get("optim", {}).get("learning_rate", [None])
+    return [i == 0 for i in range(len(rates)) for _ in range(config.get("n_seeds", 1))]
+
+
+def _newest_checkpoint(folder: Workdir) -> Checkpoint:
+    checkpoint = read_newest(folder / "ckpt").checkpoint
+    if checkpoint is None:
+        raise UserError(f"{folder.path} has no checkpoint yet.")
+    return checkpoint
+
+
+def _population_params(model: Any, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the parameters of all members along a leading axis."""
+    halves = paths.unflatten(current_arrays(model, checkpoint.arrays))
+    return Partition.merge(halves.get("trainable", {}), halves.get("frozen", {}))

@@ -1,7 +1,8 @@
 """The result of a finished run: the schema of result.json."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from jaxformer.io.run_folder import Workdir
@@ -36,9 +37,24 @@ class Result:
     doubts: Sequence[str] | None = None  # reasons against the chains
     performance: Mapping[str, float] | None = None  # of its last session (training/cost.py)
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Result":
+        """Returns the result of a result.json."""
+        values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        values["metrics"] = {
+            name: Mean(_number(mean["mean"]), _number(mean["sem"]), mean["n"])
+            for name, mean in content["metrics"].items()
+        }
+        return cls(**values)
+
     def as_json(self) -> dict[str, Any]:
         """Returns the content of result.json."""
         return {n: v for n, v in vars(self).items() if v is not None or n not in OPTIONAL}
+
+
+def _number(value: float | None) -> float:
+    """Returns a number of a JSON file, in which null stands for NaN."""
+    return math.nan if value is None else value
 
 
 def validated(member: Mapping[str, Any]) -> tuple[str, Any]:

@@ -49,6 +49,24 @@ def test_a_notebook_and_a_config_train_the_same_network(run, finished):
     assert "--config.train.steps=60" in TINY  # `finished` is made by this command
 
 
+def test_a_folder_opens_as_the_run_that_made_it(run, finished):
+    opened = jaxformer.open(finished)
+    assert opened.folder == finished and opened.config["recipe"] == "train" and opened.step == 60
+    np.testing.assert_equal(opened.result.metrics, dict(run.result.metrics))
+    assert opened.result.baselines == dict(run.result.baselines)
+    jax.tree.map(np.testing.assert_array_equal, opened.params, run.params)
+    for name, values in run.curves.items():
+        np.testing.assert_array_equal(opened.curves[name], values)
+    page = opened._repr_html_()
+    assert "data:image/png" in page and "baseline in_context_guess" in page
+    assert opened.chosen() == [0] and "60 steps" in repr(opened)
+
+
+def test_a_folder_that_is_no_run_does_not_open(tmp_path):
+    with pytest.raises(UserError, match=r"has no config\.json: no run"):
+        jaxformer.open(tmp_path)
+
+
 def test_a_run_knows_what_it_found(run):
     assert run.result.metrics["accuracy"].n == 1 and "in_context_guess" in run.result.baselines
     assert run.result.parameters["frozen"] == 4 * 16 * 16
