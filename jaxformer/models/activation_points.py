@@ -28,9 +28,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core import paths
+from jaxformer.core import paths, sharding
 from jaxformer.core.errors import UserError
 
+# The mesh axes of the dimensions after the batch, for the points at which layouts are fixed.
+STREAM, HEADS, HIDDEN = (None, None), (None, "tensor", None), (None, "tensor")
+SHARDINGS: dict[str, tuple[str | None, ...]] = {
+    **dict.fromkeys(("embedded", "before", "between", "states", "final", "output"), STREAM),
+    **dict.fromkeys(("queries", "keys", "values", "heads"), HEADS),
+    **dict.fromkeys(("preactivation", "linear", "hidden", "logits"), HIDDEN),
+}
 INTERMEDIATES = "intermediates"  # flax's collection of activations
 # Names outside of blocks and inside of a block, in the order of computation.
 BEFORE_BLOCKS = ("token_embeddings", "position_embeddings", "embedded")
@@ -150,6 +157,8 @@ def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.
     Returns:
       The value, after the edits of the active request.
     """
+    if name in SHARDINGS:
+        value = sharding.shard_activation(value, *SHARDINGS[name])
     request = _ACTIVE.get()
     if request is None:
         if plotted:

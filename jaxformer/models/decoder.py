@@ -31,7 +31,7 @@ from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import advance, append, is_caching
 from jaxformer.models.decoder_spec import REMAT_POLICIES, DecoderSpec
-from jaxformer.models.layers import RMSNorm, normal
+from jaxformer.models.layers import RMSNorm
 from jaxformer.models.model import take_positions
 from jaxformer.models.scanned import scan_blocks
 
@@ -216,10 +216,9 @@ class Decoder(nn.Module):
         return tap(self, "logits", unembed(h))
 
     def _embed(self, name, rows, index):
-        init = normal(self.spec.embed_init_std)
-        return nn.Embed(rows, self.spec.width, embedding_init=init, name=name, **self.spec.dtypes)(
-            index
-        )
+        spec = self.spec
+        table = layers.embedding(rows, spec.width, name, spec.embed_init_std, **spec.dtypes)
+        return table(index)
 
 
 def decoder(**numbers) -> Decoder:

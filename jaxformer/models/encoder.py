@@ -20,7 +20,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.models import activation_points
 from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import dense, normal, rms_normalise
+from jaxformer.models.layers import dense, embedding, rms_normalise
 from jaxformer.models.model import check_sizes, take_positions
 from jaxformer.models.scanned import scan_blocks
 from jaxformer.models.transformer import BlockSpec, TransformerBlock
@@ -143,9 +143,8 @@ class Encoder(nn.Module):
         spec, length = self.spec, tokens_BxT.shape[-1]
         if length > spec.length:
             raise UserError(f"this encoder takes at most {spec.length} tokens, got {length}.")
-        table = {"features": spec.width, "embedding_init": normal(1.0), **spec.dtypes}
-        embed = nn.Embed(spec.vocab_size, **table, name="embed")
-        positions = nn.Embed(spec.length, **table, name="positions")
+        embed = embedding(spec.vocab_size, spec.width, "embed", 1.0, **spec.dtypes)
+        positions = embedding(spec.length, spec.width, "positions", 1.0, **spec.dtypes)
         x_BxTxN = tap(self, "token_embeddings", embed(tokens_BxT))
         p_1xTxN = tap(self, "position_embeddings", positions(jnp.arange(length))[None])
         return x_BxTxN + p_1xTxN

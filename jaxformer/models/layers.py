@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from jaxformer.core import sharding
 from jaxformer.core.errors import check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
@@ -95,6 +96,21 @@ def dense(
     if bias_std is not None:
         inits["bias_init"] = normal(bias_std)
     return nn.Dense(features, use_bias, name=name, dot_general=flat, **inits, **dtypes)
+
+
+def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> nn.Embed:
+    """Returns a table of embeddings with normal initial entries."""
+    sizes = {"num_embeddings": rows, "features": features}
+    init = normal(std)
+    return nn.Embed(
+        **sizes, embedding_init=init, name=name, promote_dtype=_gathered_table, **dtypes
+    )
+
+
+def _gathered_table(*arrays: jax.Array, dtype: Any, inexact: bool = True) -> list[jax.Array]:
+    """Promotes dtypes for nn.Embed, and gathers the table, its last array, on a mesh."""
+    *inputs, table_VxN = nn.dtypes.promote_dtype(*arrays, dtype=dtype, inexact=inexact)
+    return [*inputs, sharding.gathered(table_VxN, "tensor", None)]
 
 
 def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:

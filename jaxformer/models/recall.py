@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
-from jaxformer.models.layers import flat, normal
+from jaxformer.models.layers import embedding, flat
 from jaxformer.models.model import MAX_SCALE, check_sizes, take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
@@ -81,12 +81,10 @@ class Recall(nn.Module):
         if length > spec.length:
             raise UserError(f"a sequence of {length} tokens exceeds the length {spec.length}.")
         types = {"dtype": spec.dtype, "param_dtype": spec.param_dtype}
-        init = normal(spec.embed_std)
-        embed = nn.Embed(spec.vocab_size, d, embedding_init=init, **types, name="embed")
+        embed = embedding(spec.vocab_size, d, "embed", spec.embed_std, **types)
         x_BxTxN = tap(self, "token_embeddings", embed(tokens_BxT))
         if spec.positions == "random":
-            init = normal(1.0)  # of p_t
-            positions = nn.Embed(spec.length, d, embedding_init=init, **types, name="positions")
+            positions = embedding(spec.length, d, "positions", 1.0, **types)
             p_1xTxN = positions(jnp.arange(length))[None]
             x_BxTxN = x_BxTxN + tap(self, "position_embeddings", p_1xTxN)
         elif spec.positions == "sin_cos":

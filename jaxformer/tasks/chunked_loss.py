@@ -8,11 +8,13 @@ gradient of W is summed in the precision of W, even if products have a lower one
 
 import functools
 import inspect
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
 
 
@@ -29,13 +31,18 @@ class DeferredLogits(NamedTuple):
 
     def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
         """Returns the (B, K) nats of each target in `dtype` and the (B, K) most likely tokens."""
+        parts = functools.partial(self._scores_of_part, jnp.dtype(dtype), targets_BxK.size)
+        return sharding.map_parts(parts, self.h_BxKxN, targets_BxK)
+
+    def _scores_of_part(self, dtype: Any, total: int, h_BxKxN: jax.Array, targets_BxK: jax.Array):
+        """Returns the scores of the part of the batch on a device; `total` counts positions."""
         n = targets_BxK.size
-        chunk = min(self.chunk, n)
-        width, padding = self.h_BxKxN.shape[2], -n % chunk
-        h_CxPxN = jnp.pad(self.h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
+        chunk = min(math.ceil(self.chunk * n / total), n)
+        width, padding = h_BxKxN.shape[2], -n % chunk
+        h_CxPxN = jnp.pad(h_BxKxN.reshape(n, width), ((0, padding), (0, 0)))
         targets_CxP = jnp.pad(targets_BxK.reshape(n), (0, padding)).reshape(-1, chunk)
         h_CxPxN = h_CxPxN.reshape(-1, chunk, width)
-        scores: Any = _scores(jnp.dtype(dtype), h_CxPxN, self.kernel_NxV, targets_CxP)
+        scores: Any = _scores(dtype, h_CxPxN, self.kernel_NxV, targets_CxP)
         nats_BxK, best_BxK = (x.reshape(-1)[:n].reshape(targets_BxK.shape) for x in scores)
         return nats_BxK, best_BxK
 
@@ -48,13 +55,20 @@ def _scores(dtype: Any, h_CxPxN: jax.Array, kernel_NxV: jax.Array, targets_CxP: 
 
 def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
     # Products in half precision are summed in the precision of the loss.
-    return jnp.matmul(h_PxN, kernel_NxV.astype(h_PxN.dtype), preferred_element_type=dtype)
+    return jnp.matmul(h_PxN, kernel_NxV, preferred_element_type=dtype)
+
+
+def _gathered(kernel_NxV: jax.Array, h_CxPxN: jax.Array) -> jax.Array:
+    """Returns the kernel as all chunks use it: communicated once, in their precision."""
+    return sharding.gathered(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
 
 
 def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
+    used_NxV = _gathered(kernel_NxV, h_CxPxN)
+
     def score(chunk):
         h_PxN, targets_P = chunk
-        logits_PxV = _logits(dtype, h_PxN, kernel_NxV)
+        logits_PxV = _logits(dtype, h_PxN, used_NxV)
         taken_P = jnp.take_along_axis(logits_PxV, targets_P[:, None], 1)[:, 0]
         total_P = jax.nn.logsumexp(logits_PxV, -1)
         return total_P - taken_P, jnp.argmax(logits_PxV, -1), total_P
@@ -66,14 +80,15 @@ def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):
 def _backward(dtype, residuals, cotangents):
     """Applies d nats / d logits = softmax - onehot(target) chunk by chunk."""
     h_CxPxN, kernel_NxV, targets_CxP, total_CxP = residuals
+    used_NxV = _gathered(kernel_NxV, h_CxPxN)
 
     def back(sum_NxV, chunk):
         h_PxN, targets_P, total_P, cotangent_P = chunk
-        p_PxV = jnp.exp(_logits(dtype, h_PxN, kernel_NxV) - total_P[:, None])
+        p_PxV = jnp.exp(_logits(dtype, h_PxN, used_NxV) - total_P[:, None])
         is_target_PxV = targets_P[:, None] == jnp.arange(kernel_NxV.shape[1])[None]
         d_PxV = (cotangent_P[:, None] * (p_PxV - is_target_PxV)).astype(h_PxN.dtype)
         sum_NxV += jnp.matmul(h_PxN.T, d_PxV, preferred_element_type=sum_NxV.dtype)
-        return sum_NxV, d_PxV @ kernel_NxV.T.astype(h_PxN.dtype)
+        return sum_NxV, d_PxV @ used_NxV.T
 
     parts = (h_CxPxN, targets_CxP, total_CxP, cotangents[0])
     kernel_gradient, h_gradient = jax.lax.scan(back, jnp.zeros_like(kernel_NxV), parts)

@@ -212,14 +212,12 @@ def make_evaluate(apply: Apply, task: Task, batch_size: int, mesh: Mesh | None =
 
     def evaluate(trainable, frozen, batch: Batch):
         params = Partition.merge(trainable, frozen)
-        return jax.lax.map(
-            lambda example: jax.tree.map(
-                lambda x: x[0],
-                task_scores(apply, task, params, jax.tree.map(lambda x: x[None], example)),
-            ),
-            batch,
-            batch_size=batch_size,
-        )
+
+        def scores_of(example: Batch):
+            batch_of_one = jax.tree.map(lambda x: x[None], example)
+            return jax.tree.map(lambda x: x[0], task_scores(apply, task, params, batch_of_one))
+
+        return sharding.map_examples(scores_of, batch, batch_size, mesh)
 
     members, axes = jax.vmap(evaluate, in_axes=(0, 0, None)), (0, 0, None)
     if mesh is None:

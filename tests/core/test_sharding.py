@@ -100,6 +100,7 @@ def on_eight_devices(program, *words):
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "rematerialization" not in done.stderr, done.stderr[-3000:]
     return json.loads(done.stdout.split("RESULT")[1])
 
 

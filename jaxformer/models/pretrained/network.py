@@ -21,7 +21,6 @@ from jaxformer.core.errors import UserError
 from jaxformer.models import attention, layers
 from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
-from jaxformer.models.layers import normal
 from jaxformer.models.model import take_positions
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
@@ -90,8 +89,7 @@ class Pretrained(nn.Module):
 
     def _embed(self, name: str, rows: int, index: jax.Array) -> jax.Array:
         spec = self.spec
-        init = normal(spec.init_std)
-        return nn.Embed(rows, spec.width, embedding_init=init, name=name, **spec.dtypes)(index)
+        return layers.embedding(rows, spec.width, name, spec.init_std, **spec.dtypes)(index)
 
     def empty_cache(self, batch: int, length: int) -> Cache:
         """Returns an empty cache with room for `length` tokens."""
