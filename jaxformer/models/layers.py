@@ -53,7 +53,7 @@ def flat(
     rows XLA's CPU backend first transposes the incoming gradient. The bits are the same.
     """
     x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
-    if x_RxN.dtype.itemsize == 2 and jax.default_backend() == "cpu":
+    if x_RxN.dtype.itemsize == 2:
         y_RxM = _half(x_RxN, w_NxM)
     else:
         y_RxM = jax.lax.dot_general(x_RxN, w_NxM, MATRIX_PRODUCT, precision, preferred_element_type)
@@ -63,16 +63,25 @@ def flat(
 
 @jax.custom_vjp
 def _half(x_RxN: jax.Array, w_NxM: jax.Array) -> jax.Array:
-    """Returns x w in half precision, summed in float32 as on accelerators.
+    """Returns x w in half precision, summed in float32 on every platform."""
+    return _half_product(x_RxN, w_NxM, MATRIX_PRODUCT)
 
-    XLA uses a CPU's instructions for this product only if the result is float32. It is rounded
-    afterwards.
+
+def _half_product(x: jax.Array, y: jax.Array, dimensions: Any) -> jax.Array:
+    """Multiplies in half precision by the instructions of the platform that runs the program.
+
+    Accelerators sum in float32 by themselves. XLA uses a CPU's instructions for half precision only
+    if the result is float32, so that it is rounded afterwards.
     """
-    return _rounded(x_RxN, w_NxM, MATRIX_PRODUCT, x_RxN.dtype)
 
+    def on_cpu(x, y):
+        product = jax.lax.dot_general(x, y, dimensions, preferred_element_type=jnp.float32)
+        return product.astype(x.dtype)
 
-def _rounded(x: jax.Array, y: jax.Array, dimensions: Any, dtype: Any) -> jax.Array:
-    return jax.lax.dot_general(x, y, dimensions, preferred_element_type=jnp.float32).astype(dtype)
+    def elsewhere(x, y):
+        return jax.lax.dot_general(x, y, dimensions)
+
+    return jax.lax.platform_dependent(x, y, cpu=on_cpu, default=elsewhere)
 
 
 def _half_forward(x_RxN, w_NxM):
@@ -81,8 +90,8 @@ def _half_forward(x_RxN, w_NxM):
 
 def _half_backward(saved, dy_RxM):
     x_RxN, w_NxM = saved
-    dx_RxN = _rounded(dy_RxM, w_NxM, (((1,), (1,)), ((), ())), x_RxN.dtype)
-    return dx_RxN, _rounded(x_RxN, dy_RxM, (((0,), (0,)), ((), ())), w_NxM.dtype)
+    dx_RxN = _half_product(dy_RxM, w_NxM, (((1,), (1,)), ((), ())))
+    return dx_RxN, _half_product(x_RxN, dy_RxM, (((0,), (0,)), ((), ())))
 
 
 _half.defvjp(_half_forward, _half_backward)

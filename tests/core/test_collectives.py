@@ -80,8 +80,8 @@ def check(found, case):
     """Checks that activations stay: gathered bytes are those of the parameters."""
     arrays, parameters = found["arrays"], found["parameters"]
     assert not {"all-to-all", "collective-permute"} & arrays.keys(), (case, arrays)
-    # The compiler adds gathered masks and losses of a few bytes for each token.
-    assert total(arrays, "all-gather") <= 1.1 * parameters, (case, arrays)
+    passes = 2.1 if case["set"].get("model.remat") else 1.1  # blocks are computed twice
+    assert total(arrays, "all-gather") <= passes * parameters, (case, arrays)
 
 
 def test_fsdp_gathers_parameters_and_no_activation():

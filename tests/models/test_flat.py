@@ -66,8 +66,11 @@ def test_half_precision_is_summed_in_float32():
         for key, shape in zip(keys, shapes, strict=True)
     )
     np.testing.assert_array_equal(flat(jnp.ones_like(x), jnp.ones_like(w)), 512)
-    steps = [*products(jax.make_jaxpr(lambda x, w: jax.vjp(flat, x, w)[1](given))(x, w).jaxpr)]
-    assert [step.params["preferred_element_type"] for step in steps] == [jnp.float32] * 3
+    traced = jax.jit(lambda x, w: jax.vjp(flat, x, w)[1](given)).trace(x, w)
+    for platform, dtype in {"cpu": "f32", "tpu": "bf16", "cuda": "bf16"}.items():
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        results = [line.split("-> ")[1] for line in text.splitlines() if "dot_general" in line]
+        assert len(results) == 2 and all(f"x{dtype}>" in result for result in results), platform
 
     out, back = jax.vjp(flat, x, w)
     x64, w64, given64 = (np.asarray(leaf, float) for leaf in (x, w, given))
