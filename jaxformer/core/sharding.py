@@ -136,7 +136,7 @@ def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh 
         mesh: the device mesh; None: one device.
     """
     parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES) if mesh else 1
-    if parts == 1:
+    if mesh is None or parts == 1:
         return jax.lax.map(function, examples, batch_size=batch_size)
     total = jax.tree.leaves(examples)[0].shape[0]
     chunks = -(-total // batch_size)

@@ -6,6 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.dtypes import promote_dtype
 from jax.ad_checkpoint import checkpoint_name
 
 from jaxformer.core import sharding
@@ -116,9 +117,9 @@ def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> n
     )
 
 
-def _gathered_table(*arrays: jax.Array, dtype: Any, inexact: bool = True) -> list[jax.Array]:
+def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> list[Any]:
     """Promotes dtypes for nn.Embed, and gathers the table, its last array, on a mesh."""
-    *inputs, table_VxN = nn.dtypes.promote_dtype(*arrays, dtype=dtype, inexact=inexact)
+    *inputs, table_VxN = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
     return [*inputs, sharding.gathered(table_VxN, "tensor", None)]
 
 
