@@ -28,7 +28,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core import paths, sharding
+from jaxformer.core import layouts, paths
 from jaxformer.core.errors import UserError
 
 # The mesh axes of the dimensions after the batch, for the points at which layouts are fixed.
@@ -158,7 +158,7 @@ def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.
       The value, after the edits of the active request.
     """
     if name in SHARDINGS:
-        value = sharding.shard_activation(value, *SHARDINGS[name])
+        value = layouts.shard_activation(value, *SHARDINGS[name])
     request = _ACTIVE.get()
     if request is None:
         if plotted:

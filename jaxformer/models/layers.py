@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax.linen.dtypes import promote_dtype
 from jax.ad_checkpoint import checkpoint_name
 
-from jaxformer.core import sharding
+from jaxformer.core import layouts
 from jaxformer.core.errors import check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
@@ -120,7 +120,7 @@ def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> n
 def _gathered_table(*arrays: Any, dtype: Any = None, inexact: bool = True) -> list[Any]:
     """Promotes dtypes for nn.Embed, and gathers the table, its last array, on a mesh."""
     *inputs, table_VxN = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
-    return [*inputs, sharding.gathered(table_VxN, "tensor", None)]
+    return [*inputs, layouts.gathered(table_VxN, "tensor", None)]
 
 
 def split_heads(module: nn.Module, name: str, flat_BxTx: jax.Array, heads: int) -> jax.Array:

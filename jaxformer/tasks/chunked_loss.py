@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxformer.core import sharding
+from jaxformer.core import layouts
 from jaxformer.core.errors import UserError
 
 
@@ -32,7 +32,7 @@ class DeferredLogits(NamedTuple):
     def scores(self, targets_BxK: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
         """Returns the (B, K) nats of each target in `dtype` and the (B, K) most likely tokens."""
         parts = functools.partial(self._scores_of_part, jnp.dtype(dtype), targets_BxK.size)
-        return sharding.map_parts(parts, self.h_BxKxN, targets_BxK)
+        return layouts.map_parts(parts, self.h_BxKxN, targets_BxK)
 
     def _scores_of_part(self, dtype: Any, total: int, h_BxKxN: jax.Array, targets_BxK: jax.Array):
         """Returns the scores of the part of the batch on a device; `total` counts positions."""
@@ -60,7 +60,7 @@ def _logits(dtype: Any, h_PxN: jax.Array, kernel_NxV: jax.Array) -> jax.Array:
 
 def _gathered(kernel_NxV: jax.Array, h_CxPxN: jax.Array) -> jax.Array:
     """Returns the kernel as all chunks use it: communicated once, in their precision."""
-    return sharding.gathered(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
+    return layouts.gathered(kernel_NxV.astype(h_CxPxN.dtype), None, "tensor")
 
 
 def _forward(dtype, h_CxPxN, kernel_NxV, targets_CxP):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from jaxformer.core import sharding
+from jaxformer.core import layouts
 from jaxformer.tasks.chunked_loss import DeferredLogits
 
 
@@ -219,7 +219,7 @@ def scored_positions(batch: Batch, n_scored: int) -> tuple[jax.Array | None, Bat
     """
     if n_scored >= batch.weights.shape[1]:
         return None, batch
-    if sharding.mesh_of(batch.weights) is None:
+    if layouts.mesh_of(batch.weights) is None:
         _, positions_BxK = jax.lax.top_k(batch.weights, n_scored)
     else:  # the same positions: XLA would gather the batch on every device for top_k
         order_BxT = jnp.argsort(-batch.weights, axis=1, stable=True)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxformer.core import sharding
+from jaxformer.core import layouts, sharding
 from jaxformer.core.errors import check_choice
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
@@ -217,7 +217,7 @@ def make_evaluate(apply: Apply, task: Task, batch_size: int, mesh: Mesh | None =
             batch_of_one = jax.tree.map(lambda x: x[None], example)
             return jax.tree.map(lambda x: x[0], task_scores(apply, task, params, batch_of_one))
 
-        return sharding.map_examples(scores_of, batch, batch_size, mesh)
+        return layouts.map_examples(scores_of, batch, batch_size, mesh)
 
     members, axes = jax.vmap(evaluate, in_axes=(0, 0, None)), (0, 0, None)
     if mesh is None:

@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxformer.core import sharding
+from jaxformer.core import layouts, sharding
 from jaxformer.interp import capture
 from jaxformer.models.activation_points import SHARDINGS
 from jaxformer.models.attention_paths import attention_paths
@@ -94,7 +94,7 @@ def test_captures_generation_and_evaluation_keep_the_layout():
 
     def evaluate(p, tokens):
         one = lambda x: model.apply({"params": p}, x[None])[0]  # noqa: E731
-        return sharding.map_examples(one, tokens, 8, MESH)
+        return layouts.map_examples(one, tokens, 8, MESH)
 
     # 13 examples: two chunks of 8 with 3 copies of the last, two examples on each device.
     whole = jax.ShapeDtypeStruct((13, T), jnp.int32, sharding=NamedSharding(MESH, P()))

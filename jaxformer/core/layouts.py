@@ -1,0 +1,99 @@
+"""Layouts of traced values: which mesh axes split an activation, and loops over parts of a batch.
+
+The mesh is that of the parameters, which each value computed from them carries along. Without a
+mesh, or on one device, all functions leave the program as it is.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxformer.core.sharding import AXES, BATCH_AXES, Axis, dividing
+
+
+def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
+    """Splits an activation along the batch, its first axis, on the mesh of the parameters.
+
+    The compiler chooses the layout of every activation that has no constraint, and may split the
+    features of the whole batch. A constraint changes no value. In a vmap over examples the batch
+    has one row here and `spmd_axis_name` splits the mapped axis.
+
+    Args:
+        x: an activation that was computed from sharded parameters; arrays of one device stay.
+        axes: the mesh axes of the dimensions after the batch; by default they are not split.
+    """
+    mesh = mesh_of(x)
+    if mesh is None:
+        return x
+    wanted = (BATCH_AXES, *axes)
+    parts = [dividing(size, axis, mesh) for size, axis in zip(x.shape, wanted, strict=False)]
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*parts)))
+
+
+def gathered(parameter: jax.Array, *axes: Axis) -> jax.Array:
+    """Gathers a parameter, so that XLA communicates it and not the activations that it meets.
+
+    Args:
+        parameter: a parameter that may be split along the axis "fsdp".
+        axes: the mesh axes of its dimensions afterwards.
+    """
+    mesh = mesh_of(parameter)
+    if mesh is None:
+        return parameter
+    parts = [dividing(size, axis, mesh) for size, axis in zip(parameter.shape, axes, strict=True)]
+    return jax.lax.with_sharding_constraint(parameter, NamedSharding(mesh, P(*parts)))
+
+
+def mesh_of(x: jax.Array) -> Any:
+    """Returns the abstract mesh of an array or a traced value, None if it has one device."""
+    mesh = jax.typeof(x).sharding.mesh
+    return mesh if mesh.axis_names == AXES and mesh.size > 1 else None
+
+
+def map_parts(function: Callable, *arrays: jax.Array) -> Any:
+    """Inside jit: applies a function of a batch to the part of the batch on each device.
+
+    A loop over positions then computes a share of each step on every device.
+
+    Args:
+        function: a function of arrays with a leading batch axis.
+        arrays: its arguments for the whole batch.
+    """
+    mesh, size = mesh_of(arrays[0]), arrays[0].shape[0]
+    if mesh is None or dividing(size, BATCH_AXES, mesh) is None:
+        return function(*arrays)
+    parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+    split = [shard_activation(x.reshape(parts, size // parts, *x.shape[1:])) for x in arrays]
+    results = jax.vmap(function, spmd_axis_name=BATCH_AXES)(*split)
+    return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), results)
+
+
+def map_examples(function: Callable, examples: Any, batch_size: int, mesh: Mesh | None) -> Any:
+    """Inside jit: maps a function over examples, `batch_size` at once, spread over the batch axes.
+
+    Args:
+        function: a function of one example; its activations pass `shard_activation`.
+        examples: a tree whose leading axis counts examples.
+        batch_size: examples that all devices together compute at once.
+        mesh: the device mesh; None: one device.
+    """
+    parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES) if mesh else 1
+    if mesh is None or parts == 1:
+        return jax.lax.map(function, examples, batch_size=batch_size)
+    total = jax.tree.leaves(examples)[0].shape[0]
+    chunks = -(-total // batch_size)
+    size = -(-total // (chunks * parts)) * parts  # examples of a chunk, the same on each device
+    whole = NamedSharding(mesh, P(None, BATCH_AXES))
+
+    def in_chunks(x):
+        x = jnp.pad(x, [(0, chunks * size - total)] + [(0, 0)] * (x.ndim - 1), mode="edge")
+        return jax.lax.with_sharding_constraint(x.reshape(chunks, size, *x.shape[1:]), whole)
+
+    mapped = jax.vmap(function, spmd_axis_name=BATCH_AXES)
+    results = jax.lax.map(mapped, jax.tree.map(in_chunks, examples))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:total], results)
