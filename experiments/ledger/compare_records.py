@@ -41,7 +41,8 @@ class Pair(NamedTuple):
 
     def columns(self) -> list[str]:
         """Returns a table row: cell, metric, rerun, recorded, paper, difference, verdict."""
-        gap, half, sem, _, pairs = self.difference
+        gap, half, sem = self.difference.gap, self.difference.half, self.difference.sem
+        pairs = self.difference.pairs
         seeds = f" ({pairs} seeds)" if pairs else ""
         error = "" if math.isinf(half) else f" ± {sem:.2g}"
         text = "0" if self.verdict == SAME else f"{gap:+.2g}{error}{seeds}"

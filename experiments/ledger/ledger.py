@@ -32,6 +32,7 @@ from experiments.ledger.statistics import (
     minus,
     record_number,
     share_diverged,
+    share_of_seeds,
 )
 from jaxformer.core.errors import UserError, unknown
 
@@ -98,7 +99,7 @@ def judge(
     names = [name for record in records.values() for name in record.baselines]
     if records and item.baseline and item.baseline not in names:
         problems.append(str(unknown("baseline", item.baseline, set(names))))
-    verdict = overall([finding.verdict for finding in findings])
+    verdict = overall(findings)
     if item.defines or (item.needs and not item.rules):
         verdict = DEFINITION if item.defines else MISSING
     smaller = bool(records) and any(record.scale != "paper" for record in records.values())
@@ -160,6 +161,9 @@ def _read(records: Mapping[str, Record], side: Side) -> Number | None:
     record = records[side.cell]
     if side.metric == DIVERGED:
         return share_diverged(record.members)
+    if side.reached is not None:
+        number = record_number(record.metrics[side.metric], record.members, side.metric)
+        return share_of_seeds([value >= side.reached for value in number.by_seed.values()])
     if side.is_baseline:
         value: Any = {"mean": record.baselines[side.metric], "sem": 0.0, "n": 0}
     else:
@@ -168,4 +172,4 @@ def _read(records: Mapping[str, Record], side: Side) -> Number | None:
         raise KeyError(f"{side.metric} (its mean is not finite)")
     if side.is_baseline or (side.is_exact and value["sem"] is None):
         return Number(value["mean"])
-    return record_number(value, record.members, side.metric)
+    return record_number(value, record.members, side.metric, side.trials)

@@ -6,12 +6,24 @@ cell may omit the cell: "loss" is a metric and `trivial("", "guess")` a baseline
 
 A rule holds if the whole 95 % interval of the difference satisfies it, and fails if the whole
 interval contradicts it. Otherwise its verdict is "cannot tell yet" (see `statistics.difference`).
+
+An item holds if all its rules hold. It fails if a rule fails whose p value stays below .05 when it
+is multiplied by the number of rules (Holm), because the worst of many rules fails by chance.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from experiments.ledger.statistics import ABOVE, BELOW, Difference, Number, difference
+from experiments.ledger.statistics import (
+    ABOVE,
+    BELOW,
+    LEVEL,
+    Difference,
+    Number,
+    difference,
+    p_value,
+)
 
 HELD = "held"
 NOT_HELD = "did not hold"
@@ -35,6 +47,8 @@ class Side(NamedTuple):
     times: float = 1.0  # factor of the number
     minus: str = ""  # a cell whose metric is subtracted, seed by seed
     among: tuple[str, ...] = ()  # the mean over these cells, such as splits of the data
+    trials: int = 1  # of each seed: the metric is the share of so many outcomes
+    reached: float | None = None  # the share of the seeds whose metric is at least this
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -55,6 +69,7 @@ class Finding(NamedTuple):
     verdict: str
     numbers: str  # "0.9997 ± 0.0003 against 0.9987 ± 0.0013"
     compared: Difference | None = None  # None: not run
+    p: float = math.nan  # two-sided, of the rule's border; 0: exact numbers; nan: no error known
 
 
 class Rule(NamedTuple):
@@ -74,11 +89,13 @@ class Rule(NamedTuple):
         if left is None or right is None:
             return Finding(text, NOT_RUN, "")
         left, right = left.scaled(self.left.times), right.scaled(self.right.times)
-        compared = difference(left, right)
+        compared, p = difference(left, right), p_value(left, right, self.by)
         if self.within:
-            distance = compared._replace(gap=abs(compared.gap))
-            holds = distance.gap + distance.half <= self.by
-            fails = distance.verdict(self.by) == ABOVE
+            opposite = p_value(left, right, -self.by)
+            is_inside = abs(compared.gap) <= self.by
+            p = max(p, opposite) if is_inside else min(p, opposite)
+            holds = -self.by <= compared.low and compared.high <= self.by
+            fails = compared.low > self.by or compared.high < -self.by
         else:
             side = compared.verdict(self.by)
             is_exact = compared.half == 0
@@ -86,12 +103,21 @@ class Rule(NamedTuple):
             fails = side == BELOW or (is_exact and compared.gap <= self.by)
         verdict = HELD if holds else NOT_HELD if fails else OPEN
         measured, other = (left, right) if self.left.cell else (right, left)
-        return Finding(text, verdict, f"{measured} against {other}", compared)
+        return Finding(text, verdict, f"{measured} against {other}", compared, p)
 
 
-def of(cell: str, metric: str = "accuracy") -> Side:
-    """Returns a side: a metric of a cell."""
-    return Side(cell, metric)
+def of(cell: str, metric: str = "accuracy", trials: int = 1) -> Side:
+    """Returns a side: a metric of a cell, which may be a share of so many outcomes of a seed."""
+    return Side(cell, metric, trials=trials)
+
+
+def seeds_that_reach(value: float, cell: str, metric: str = "accuracy") -> Side:
+    """Returns a side: the share of the seeds of a cell whose metric is at least `value`.
+
+    It describes seeds of two kinds, those that solve a task and those that do not, whose mean does
+    not.
+    """
+    return Side(cell, metric, reached=value)
 
 
 def gap(cell: str, other: str, metric: str = "accuracy") -> Side:
@@ -116,7 +142,7 @@ def computed(metric: str, cell: str = "") -> Side:
 
 def lost(cell: str) -> Side:
     """Returns a side: the share of the seeds of a cell that diverged."""
-    return computed(DIVERGED, cell)
+    return of(cell, DIVERGED)
 
 
 def trivial(cell: str, name: str) -> Side:
@@ -144,13 +170,16 @@ def no_better_than_chance(cell: str, predictor: str, by: float = 0.02) -> Rule:
     return Rule(trivial(cell, predictor), of(cell), -by)
 
 
-def overall(verdicts: list[str]) -> str:
+def overall(findings: Sequence[Finding]) -> str:
     """Returns the verdict of an item: held if all rules hold, did not hold if any fails."""
-    if not verdicts or set(verdicts) == {NOT_RUN}:
+    verdicts = {finding.verdict for finding in findings}
+    if verdicts <= {NOT_RUN}:
         return NOT_RUN
-    if NOT_HELD in verdicts:
+    failing = [finding.p for finding in findings if finding.verdict == NOT_HELD]
+    sampled = sum(finding.p > 0 for finding in findings)
+    if failing and min(failing) * max(sampled, 1) <= 1 - LEVEL:
         return NOT_HELD
-    return HELD if set(verdicts) == {HELD} else OPEN
+    return HELD if verdicts == {HELD} else OPEN
 
 
 def _side(given: Given) -> Side:

@@ -11,7 +11,11 @@ data, so they are compared seed by seed.
     e     errors of the two test sets, z = 1.96
 
 The errors of two test sets are added as if the sets were independent. They are left out where two
-losses are compared: both runs are scored on the same examples, and hard ones are hard for both.
+losses are compared: both runs are scored on the same examples, and hard ones are hard for both. A
+loss is compared with a constant or a baseline with the whole error of its test set.
+
+A number that is 0 or 1 for every seed, such as "the noise was learned first", has a Clopper-Pearson
+interval: five of five seeds say that the share is above .48, not that it is 1.
 """
 
 import math
@@ -24,6 +28,7 @@ LEVEL = 0.95  # of the intervals
 FALSE_DECISION_RATE = (1 - LEVEL) / 2  # of a rule whose true difference lies at its border
 SHARE_PREFIXES = ("accuracy", "exact_match", "in_context", "p_")  # metrics that are shares
 ABOVE, BELOW, UNDECIDED = "above", "below", "cannot tell"
+SMALLEST_P = 1e-12  # below which p values are not distinguished
 
 
 class Number(NamedTuple):
@@ -35,6 +40,7 @@ class Number(NamedTuple):
     test: float = 0.0  # the standard error of the finite test set
     is_share: bool = False  # such as an accuracy
     by_seed: Mapping[int, float] = {}
+    trials: int = 0  # number of outcomes, each 0 or 1, whose mean this is; 0: not such a mean
 
     def __str__(self) -> str:
         return with_error(self.mean, self.error if self.error > 0 else None)
@@ -70,19 +76,26 @@ class Number(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A difference left - right with its 95 % interval, gap +- half."""
+    """A difference left - right with its 95 % interval from `low` to `high`."""
 
     gap: float
-    half: float  # infinite where an error is unknown
+    low: float  # infinite where an error is unknown
+    high: float
     sem: float  # standard error between the seeds; nan if unknown
     seeds: tuple[int, int]  # of left and right; 0 for an exact number
     pairs: int = 0  # seeds that were compared one by one; 0: two independent means
+    test: float = 0.0  # standard error of the test sets
+
+    @property
+    def half(self) -> float:
+        """The half width of the interval; the longer side of a Clopper-Pearson interval."""
+        return max(self.gap - self.low, self.high - self.gap)
 
     def verdict(self, border: float = 0.0) -> str:
         """Returns on which side of the border the whole interval lies."""
-        if self.gap - self.half > border:
+        if self.low > border:
             return ABOVE
-        return BELOW if self.gap + self.half < border else UNDECIDED
+        return BELOW if self.high < border else UNDECIDED
 
     def __str__(self) -> str:
         if math.isinf(self.half):
@@ -91,18 +104,51 @@ class Difference(NamedTuple):
         return f"{self.gap:+.4g}, 95 % interval +- {self.half:.2g}{seeds}"
 
 
-def difference(left: Number, right: Number) -> Difference:
-    """Returns left - right and its 95 % interval."""
+def difference(left: Number, right: Number, level: float = LEVEL) -> Difference:
+    """Returns left - right and its interval."""
     gap, seeds = left.mean - right.mean, (left.n, right.n)
     measured = left.n and right.n
     test = 0.0 if measured and not left.is_share else math.hypot(left.test, right.test)
     paired = minus(left, right)
     sides = (paired,) if paired.by_seed else (left, right)
-    parts = [(side.sem, side.n) for side in sides if side.n]
+    parts = [(side.sem, side.n) for side in sides if side.n and not side.trials]
     if any(math.isnan(sem) for sem, _ in parts):
-        return Difference(gap, math.inf, math.nan, seeds, len(paired.by_seed))
-    sem = math.hypot(*(sem for sem, _ in parts))
-    return Difference(gap, half_width(parts, test), sem, seeds, len(paired.by_seed))
+        return Difference(gap, -math.inf, math.inf, math.nan, seeds, len(paired.by_seed), test)
+    sem, half = math.hypot(*(sem for sem, _ in parts)), half_width(parts, test, level)
+    if not paired.by_seed and (left.trials or right.trials):
+        (left_low, left_high), (right_low, right_high) = (
+            _binomial_distances(side, level) for side in (left, right)
+        )
+        low, high = (
+            math.hypot(half, left_low, right_high),
+            math.hypot(half, left_high, right_low),
+        )
+    else:
+        low = high = half
+    return Difference(gap, gap - low, gap + high, sem, seeds, len(paired.by_seed), test)
+
+
+def p_value(left: Number, right: Number, border: float) -> float:
+    """Returns the two-sided p value of left - right = border, at least SMALLEST_P.
+
+    It is the smallest error rate at which the interval excludes the border, so it is below
+    1 - LEVEL exactly if the 95 % interval does. It is nan if an error is unknown, and 0 for exact
+    numbers that differ.
+    """
+    whole = difference(left, right)
+    if math.isinf(whole.half):
+        return math.nan
+    if whole.half == 0:
+        return 0.0 if whole.gap != border else 1.0
+    excluded, included = math.log(SMALLEST_P), 0.0
+    for _ in range(40):
+        middle = (excluded + included) / 2
+        interval = difference(left, right, 1 - math.exp(middle))
+        if interval.verdict(border) == UNDECIDED:
+            excluded = middle
+        else:
+            included = middle
+    return math.exp(included)
 
 
 def difference_on_shared_seeds(left: Number, right: Number) -> Difference:
@@ -132,35 +178,57 @@ def mean_of(numbers: Sequence[Number]) -> Number:
     return Number(mean, sem, n, test, numbers[0].is_share)
 
 
-def half_width(parts: Sequence[tuple[float, int]], test: float) -> float:
-    """Returns the half width of the 95 % interval of a sum of independent means.
+def half_width(parts: Sequence[tuple[float, int]], test: float, level: float = LEVEL) -> float:
+    """Returns the half width of the interval of a sum of independent means.
 
     Args:
       parts: the standard error and the number of seeds of each mean.
       test: the standard error of the test sets.
+      level: of the interval.
     """
     variance = sum(sem**2 for sem, _ in parts)
     spread = sum(sem**4 / max(n - 1, 1) for sem, n in parts)
     freedom = variance**2 / spread if spread else math.inf  # Welch and Satterthwaite
-    normal = quantile(math.inf)
-    return math.hypot(quantile(freedom) * math.sqrt(variance), normal * test)
+    normal = quantile(math.inf, level)
+    return math.hypot(quantile(freedom, level) * math.sqrt(variance), normal * test)
 
 
-def quantile(freedom: float) -> float:
-    """Returns the (1 + LEVEL)/2 quantile of Student's t with these degrees of freedom."""
+def quantile(freedom: float, level: float = LEVEL) -> float:
+    """Returns the (1 + level)/2 quantile of Student's t with these degrees of freedom."""
     from scipy.special import ndtri, stdtrit  # scipy.stats takes seconds to import
 
-    q = (1 + LEVEL) / 2
+    q = (1 + level) / 2
     return float(ndtri(q) if math.isinf(freedom) else stdtrit(freedom, q))
 
 
-def record_number(value: Mapping, members: Sequence[Mapping], metric: str) -> Number:
+def clopper_pearson(mean: float, trials: int, level: float = LEVEL) -> tuple[float, float]:
+    """Returns the interval of a share, of which `mean` was observed in so many trials."""
+    from scipy.special import betaincinv
+
+    hits, tail = round(mean * trials), (1 - level) / 2
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
+    return low, high
+
+
+def _binomial_distances(number: Number, level: float) -> tuple[float, float]:
+    """Returns the distances from a number to the ends of its Clopper-Pearson interval."""
+    if not number.trials:
+        return 0.0, 0.0
+    low, high = clopper_pearson(number.mean, number.trials, level)
+    return number.mean - low, high - number.mean
+
+
+def record_number(
+    value: Mapping, members: Sequence[Mapping], metric: str, trials: int = 1
+) -> Number:
     """Returns a metric of a record with its errors, which its chosen members give.
 
     Args:
       value: {"mean", "sem", "n"} of the record.
       members: the record's members; those that were not chosen do not count.
       metric: the name, which tells shares from losses.
+      trials: the number of outcomes of a seed, each 0 or 1, whose share the metric is.
     """
     chosen = [m for m in members if m.get("chosen", True) and isinstance(m.get("metrics"), Mapping)]
     scores: dict[int, Any] = {m.get("seed", 0): m["metrics"].get(metric) for m in chosen}
@@ -172,7 +240,18 @@ def record_number(value: Mapping, members: Sequence[Mapping], metric: str) -> Nu
     if diverged(members):
         sem, by_seed = math.nan, {}  # the remaining seeds are no fair sample
     test, is_share = test_error(scores.values()), metric.startswith(SHARE_PREFIXES)
-    return Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
+    number = Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
+    if test or not is_zero_or_one(number):
+        return number
+    return number._replace(trials=number.n * (trials if number.mean in (0, 1) else 1))
+
+
+def is_zero_or_one(number: Number) -> bool:
+    """Returns whether each seed's value is 0 or 1: no other values with this mean spread as far."""
+    mean, n = number.mean, number.n
+    if n < 2 or not 0 <= mean <= 1:
+        return False
+    return math.isclose(number.sem**2 * (n - 1), mean * (1 - mean), rel_tol=1e-6, abs_tol=1e-12)
 
 
 def number_over_seeds(scores: Mapping[int, Any], metric: str) -> Number:
@@ -186,9 +265,16 @@ def number_over_seeds(scores: Mapping[int, Any], metric: str) -> Number:
 
 
 def share_diverged(members: Sequence[Mapping]) -> Number:
-    """Returns the share of seeds that diverged at the chosen rate, an exact number of the run."""
-    seeds = sum(m.get("chosen", True) for m in members)
-    return Number(len(diverged(members)) / seeds)
+    """Returns the share of seeds that diverged at the chosen rate."""
+    chosen = [m for m in members if m.get("chosen", True)]
+    return share_of_seeds([m.get("diverged_at") is not None for m in chosen])
+
+
+def share_of_seeds(outcomes: Sequence[bool]) -> Number:
+    """Returns the share of seeds with an outcome, such as the seeds that solve a task."""
+    n, share = len(outcomes), sum(outcomes) / len(outcomes)
+    sem = math.sqrt(share * (1 - share) / (n - 1)) if n > 1 else math.nan
+    return Number(share, sem, n, is_share=True, trials=n)
 
 
 def diverged(members: Sequence[Mapping]) -> list[int]:

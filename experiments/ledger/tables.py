@@ -92,12 +92,12 @@ def findings_with_sides(row: Row, checks: bool = False) -> list[tuple[Finding, l
 
 def verdict_of(row: Row, cell: str, metric: str) -> str:
     """Returns the combined verdict of the rules about a number; "" without a rule."""
-    verdicts = [
-        finding.verdict
+    findings = [
+        finding
         for finding, sides in findings_with_sides(row)
         if any(cell in s.cells and s.metric == metric for s in sides if not s.is_baseline)
     ]
-    return overall(verdicts) if verdicts else ""
+    return overall(findings) if findings else ""
 
 
 def stale_lines(row: Row) -> list[str]:

@@ -42,7 +42,7 @@ class Outcome:
             key = f"{prediction}_{name}"
             self.baselines[key] = self.arrays[key] = float(value)
 
-    def curve(self, name: str, measured_SxK, **predictions_K) -> dict[str, np.ndarray]:
+    def curve(self, name: str, measured_SxK, **predictions_K) -> None:
         """Adds a measured curve and predicted ones as arrays.
 
             outcome.curve("{}_beta_2", cosine_SxL, exact=line_L)  # measured_beta_2, exact_beta_2
@@ -51,16 +51,10 @@ class Outcome:
           name: A format with one field, for "measured" and for the name of each prediction.
           measured_SxK: K points of the curve for each seed.
           **predictions_K: Predictions at the same points.
-
-        Returns:
-          For each prediction, its difference from the measured mean over seeds, (K,).
         """
         self.arrays[name.format("measured")] = measured_SxK
-        gaps = {}
         for prediction, line_K in predictions_K.items():
             self.arrays[name.format(prediction)] = line_K
-            gaps[prediction] = np.asarray(line_K) - np.mean(measured_SxK, axis=0)
-        return gaps
 
     def grid(self, name: str, values: np.ndarray, *labels: Iterable[Any]) -> None:
         """Adds a metric for each cell of an array: the mean over its last axis, the seeds.
@@ -142,6 +136,31 @@ class Training(NamedTuple):
             )
         chosen = int(np.nanargmin(means_R))
         return chosen, final_RxS[chosen]
+
+
+def jackknife(statistic: Callable[[np.ndarray], float], values_SxK: np.ndarray) -> Mean:
+    """Returns a statistic of the mean over networks with its jackknife standard error.
+
+        jackknife(root_mean_square, cosine_SxK - theory_K)
+
+    Args:
+      statistic: A function of K means, such as `root_mean_square`.
+      values_SxK: K values of S networks, such as their distances from a theory.
+    """
+    networks = len(values_SxK)
+    value = float(statistic(values_SxK.mean(0)))
+    if networks == 1:
+        return Mean(value, float("nan"), 1)
+    without_S = [statistic(np.delete(values_SxK, s, 0).mean(0)) for s in range(networks)]
+    return Mean(value, float(np.std(without_S)) * (networks - 1) ** 0.5, networks)
+
+
+def root_mean_square(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def largest(values: np.ndarray) -> float:
+    return float(np.abs(values).max())
 
 
 def exact(value: float) -> Mean:

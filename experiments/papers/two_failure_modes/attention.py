@@ -7,7 +7,7 @@ S is the axis of heads, B that of beta, R that of rho.
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Outcome, exact, jackknife, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.one_head import LARGE_T, Heads
@@ -87,15 +87,18 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
 
     def rms(name, cosine_BxR):
         # Without rho = 0, where the cosines of random tokens are noise.
-        return float(np.sqrt(np.mean((predicted[name] - cosine_BxR)[:, 1:] ** 2)))
+        return root_mean_square((predicted[name] - cosine_BxR)[:, 1:])
 
-    errors = {f"{name}_rms_error": rms(name, cosine_SxBxR.mean(0)) for name in predicted}
+    metrics = {
+        f"{name}_rms_error": jackknife(root_mean_square, (cosine_SxBxR - theory_BxR)[..., 1:])
+        for name, theory_BxR in predicted.items()
+    }
     edge = np.linspace(0, 1, 400)[:-1]
     arrays = {
         "beta": beta,
         "rho": rho,
         **theory(beta, rho, **lengths),
-        **errors,
+        **{name: error.mean for name, error in metrics.items()},
         "measured": cosine_SxBxR,
         "measured_beta": beta_B,
         "measured_rho": rho_R,
@@ -103,7 +106,7 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
         "edge_beta": np.asarray(rem.critical_beta(edge)),
     }
     of_one_head = over_seeds([rms("exact", cosine_BxR) for cosine_BxR in cosine_SxBxR])
-    metrics = {"exact_rms_error_of_one_network": of_one_head}
+    metrics["exact_rms_error_of_one_network"] = of_one_head
     fine = theory(beta, rho_R, limit=None)["limit"]
     for j, value in enumerate(rho_R[1:], 1):
         expected = fall(beta, fine[:, j], value)
@@ -117,7 +120,7 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
         limit_rms_error_of_theory=heads.length,
         limit_rms_error_of_theory_at_1e8=LARGE_T,
     )
-    baselines = errors | {name: rms("limit", cosine) for name, cosine in finite.items()}
+    baselines = {name: rms("limit", cosine) for name, cosine in finite.items()}
     return Outcome(arrays, metrics, baselines)
 
 
@@ -179,13 +182,10 @@ def measure_moments(rhos: tuple, beta_max: float, points: int, heads: Heads) -> 
                 line, line_B = (
                     (1 - rho) * np.asarray(overlap(x, rho, length)) + rho for x in (beta, beta_B)
                 )
-                error = np.sqrt(np.mean((moments_SxBx2[..., i].mean(0) - line_B) ** 2))
                 outcome.arrays[f"{name}_{theory}_rho_{rho:g}"] = line
-                metric = f"{theory}_rms_error_{name}_rho_{rho:g}"
-                if theory == "exact":
-                    outcome.metrics[metric] = exact(error)
-                else:
-                    outcome.baselines[metric] = float(error)
+                outcome.metrics[f"{theory}_rms_error_{name}_rho_{rho:g}"] = jackknife(
+                    root_mean_square, moments_SxBx2[..., i] - line_B
+                )
     ones, rho_R = np.ones(len(rhos)), np.asarray(rhos)
     for suffix, length in (("", heads.length), (", T=1e8", LARGE_T)):
         share_R = rem.cross_overlap(ones, rho_R, length) / rem.self_overlap(ones, rho_R, length)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Outcome, exact, jackknife, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.networks import Encoders, Strengths
@@ -50,18 +50,16 @@ def measure_trainability(
         for name, T in lengths.items()
     }
     measured_BxAxS = np.empty((len(betas), len(alphas), encoders.n_seeds))
-    gaps_BxA = {name: np.empty((len(betas), len(alphas))) for name in THEORIES}
+    predicted_BxA = {name: np.empty((len(betas), len(alphas))) for name in THEORIES}
     for i, j in np.ndindex(len(betas), len(alphas)):
         point = start.replace(beta=betas[i], alpha_sa=alphas[j])
         measured_BxAxS[i, j] = encoders.cosines(point, layers)[:, -1]
         for name, T in lengths.items():
-            predicted = float(propagate(0.0, point, layers, T)[-1])
-            gaps_BxA[name][i, j] = measured_BxAxS[i, j].mean() - predicted
-    rms = {name: float(np.sqrt(np.mean(np.square(gap)))) for name, gap in gaps_BxA.items()}
-    metrics = {
-        "critical_alpha_at_beta_0": exact(edges["exact"][0]),
-        "exact_rms_error": exact(rms["exact"]),
-    }
+            predicted_BxA[name][i, j] = propagate(0.0, point, layers, T)[-1]
+    metrics = {"critical_alpha_at_beta_0": exact(edges["exact"][0])}
+    measured_SxBxA = np.moveaxis(measured_BxAxS, -1, 0)
+    for name, theory_BxA in predicted_BxA.items():
+        metrics[f"{name}_rms_error"] = jackknife(root_mean_square, measured_SxBxA - theory_BxA)
     for name, edge in edges.items():
         edge_B = np.interp(betas, beta, edge)
         share_S = on_their_side(measured_BxAxS, np.array(alphas), edge_B, epsilon)
@@ -75,12 +73,9 @@ def measure_trainability(
         "measured_beta": betas,
         "measured_alpha": alphas,
         "measured": measured_BxAxS,
-        "rms": [*rms.values()],
+        "rms": [metrics[f"{name}_rms_error"].mean for name in THEORIES],
     }
-    baselines = {
-        "limit_critical_alpha_at_beta_0": float(edges["limit"][0]),
-        "limit_rms_error": rms["limit"],
-    }
+    baselines = {"limit_critical_alpha_at_beta_0": float(edges["limit"][0])}
     return Outcome(arrays, metrics, baselines)
 
 

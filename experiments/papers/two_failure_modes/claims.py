@@ -67,7 +67,7 @@ DEPTH = Item(
     }
     | {
         f"{layers} layers, alpha_SA = {alpha}: the limit is within .1 at every layer": near(
-            trivial("", f"limit_largest_error_beta_{beta}_alpha_{alpha}"), 0.0, 0.1
+            f"limit_largest_error_beta_{beta}_alpha_{alpha}", 0.0, 0.1
         )
         for layers, beta in PANELS
         for alpha in ("1", "1.5", "2")
@@ -150,7 +150,7 @@ NO_RESIDUAL = Item(
     note="At finite T one block does not collapse orthogonal tokens.",
     checks={
         "the exact theory is closer to networks than the limit": above(
-            trivial("", "limit_rms_error"), "exact_rms_error"
+            "limit_rms_error", "exact_rms_error"
         )
     },
     flags=(GROWS,),

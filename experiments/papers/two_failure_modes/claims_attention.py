@@ -8,19 +8,19 @@ import functools
 import itertools
 
 from experiments.ledger.item import GROWS, MISPRINT, Item, cell_of
-from experiments.ledger.rules import Rule, above, computed, near, trivial
+from experiments.ledger.rules import Rule, above, computed, near, of, trivial
 
 figure = functools.partial(cell_of, "two_failure_modes")
 
 
-def within(baseline: str, by: float) -> Rule:
-    """Returns the rule that an error, which is recorded as a baseline, is at most `by`."""
-    return near(trivial("", baseline), 0.0, by)
+def within(error: str, by: float) -> Rule:
+    """Returns the rule that the measured distance from a theory is at most `by`."""
+    return near(of("", error), 0.0, by)
 
 
 LIMIT_OF_EXACT_THEORY = {
-    "at T = 1e8 the exact theory is within .05 of the limit": within(
-        "limit_rms_error_of_theory_at_1e8", 0.05
+    "at T = 1e8 the exact theory is within .05 of the limit": near(
+        trivial("", "limit_rms_error_of_theory_at_1e8"), 0.0, 0.05
     )
 }
 
@@ -98,7 +98,7 @@ PHASE = Item(
     checks=LIMIT_OF_EXACT_THEORY
     | {
         "the exact theory is closer to networks than the limit": above(
-            trivial("", "limit_rms_error"), trivial("", "exact_rms_error")
+            "limit_rms_error", "exact_rms_error"
         ),
     },
     flags=(GROWS,),
@@ -166,7 +166,7 @@ MOMENTS = Item(
     note="Shares are the exact theory's at beta = 1.",
     checks={
         "at rho = 0.6 the exact SA(p) is closer to networks than that of the limit": above(
-            trivial("", "limit_rms_error_p_rho_0.6"), "exact_rms_error_p_rho_0.6"
+            "limit_rms_error_p_rho_0.6", "exact_rms_error_p_rho_0.6"
         ),
         "at rho = 0.6 SA(q) of networks is that of the limit, within .05": within(
             "limit_rms_error_q_rho_0.6", 0.05

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Outcome, exact, jackknife, largest, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes.networks import Encoders, Strengths
 from jaxformer.core.errors import check_choice
@@ -31,24 +31,23 @@ def measure_depth(panels: tuple, strengths: Strengths, encoders: Encoders) -> Ou
       strengths: The other parameters of a block.
       encoders: The random networks.
     """
-    outcome, largest = Outcome(), dict.fromkeys(THEORIES, 0.0)
+    outcome, largest_errors = Outcome(), dict.fromkeys(THEORIES, 0.0)
     for layers, beta, alphas in panels:
         for alpha in alphas:
             block, name = strengths.block(beta, alpha), f"beta_{beta:g}_alpha_{alpha:g}"
             cosine_SxL, third = encoders.cosines(block, layers), layers // 3
             lines = _lines(block, layers, encoders.length)
-            gaps = outcome.curve(f"{{}}_{name}", cosine_SxL, **lines)
-            errors = {theory: float(np.abs(gap_L).max()) for theory, gap_L in gaps.items()}
-            for theory, error in errors.items():
-                largest[theory] = max(largest[theory], error)
-                outcome.baselines[f"{theory}_third_{name}"] = float(lines[theory][third])
+            outcome.curve(f"{{}}_{name}", cosine_SxL, **lines)
+            for theory, line_L in lines.items():
+                error = jackknife(largest, cosine_SxL - line_L)
+                outcome.metrics[f"{theory}_largest_error_{name}"] = error
+                largest_errors[theory] = max(largest_errors[theory], error.mean)
+                outcome.baselines[f"{theory}_third_{name}"] = float(line_L[third])
             outcome.metrics |= {
                 f"third_{name}": over_seeds(cosine_SxL[:, third]),
-                f"exact_largest_error_{name}": exact(errors["exact"]),
                 f"cosine_{name}": over_seeds(cosine_SxL[:, -1]),
             }
-            outcome.baselines[f"limit_largest_error_{name}"] = errors["limit"]
-    outcome.arrays["largest_errors"] = [*largest.values()]
+    outcome.arrays["largest_errors"] = [*largest_errors.values()]
     return outcome
 
 
@@ -176,19 +175,19 @@ def measure_no_residual(
     grid = Block(beta[:, None], 0.0, 0.0, 1.0, sigma_w2[None], sigma_b2)
     first = block_map(0.0, grid, encoders.length)
     outcome = Outcome({"beta": beta, "sigma_w2": sigma_w2, "first_block": first})
-    squares = {theory: [] for theory in THEORIES}
+    gaps = {theory: [] for theory in THEORIES}
     for b in betas:
         block = Block(b, 0.0, 0.0, 1.0, 1.0, sigma_b2)
         cosine_SxL, lines = encoders.cosines(block, layers), _lines(block, layers, encoders.length)
-        gaps = outcome.curve(f"{{}}_beta_{b:g}", cosine_SxL, **lines)
-        for theory, gap_L in gaps.items():
-            squares[theory].append(gap_L**2)
+        outcome.curve(f"{{}}_beta_{b:g}", cosine_SxL, **lines)
+        for theory, line_L in lines.items():
+            gaps[theory].append(cosine_SxL - line_L)
         outcome.metrics[f"cosine_1_beta_{b:g}"] = over_seeds(cosine_SxL[:, 1])
         outcome.baselines[f"limit_cosine_1_beta_{b:g}"] = float(propagate(0.0, block, 1)[1])
-    rms = {theory: float(np.sqrt(np.mean(values))) for theory, values in squares.items()}
-    outcome.metrics["exact_rms_error"] = exact(rms["exact"])
-    outcome.baselines["limit_rms_error"] = rms["limit"]
-    outcome.arrays["rms"] = [*rms.values()]
+    for theory, gap_SxL in gaps.items():
+        error = jackknife(root_mean_square, np.concatenate(gap_SxL, axis=1))
+        outcome.metrics[f"{theory}_rms_error"] = error
+    outcome.arrays["rms"] = [outcome.metrics[f"{theory}_rms_error"].mean for theory in THEORIES]
     return outcome
 
 

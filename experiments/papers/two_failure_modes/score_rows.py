@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
-from experiments.papers.outcome import Outcome, exact
+from experiments.papers.outcome import Outcome, exact, root_mean_square
 from experiments.papers.plots import COLOURS
 from experiments.papers.two_failure_modes import one_head
 from experiments.papers.two_failure_modes.one_head import LARGE_T
-from jaxformer.training.metrics import over_seeds
+from jaxformer.training.metrics import Mean, over_seeds
 from theory import rem
 
 BETA_C = 2**0.5  # the transition at rho = 0
@@ -35,7 +35,7 @@ def measure_overlap(lengths: tuple, beta_max: float, points: int, rows: int, see
     arrays: dict[str, Any] = {"beta": beta, "measured_beta": beta_B}
     below = beta[beta < BETA_C]
     rng = np.random.default_rng(seed)
-    largest_z, gaps = 0.0, {"exact": [], "limit": []}
+    largest_z, gaps, errors = 0.0, {"exact": [], "limit": []}, []
     limit_B = np.asarray(rem.self_overlap(beta_B, 0.0))
     for T in lengths:
         mean_B, error_B = np.array([one_head.overlap_of_rows(rng, b, T, rows) for b in beta_B]).T
@@ -43,25 +43,33 @@ def measure_overlap(lengths: tuple, beta_max: float, points: int, rows: int, see
         largest_z = max(largest_z, float(np.abs(exact_gap_B / error_B).max()))
         gaps["exact"].append(exact_gap_B)
         gaps["limit"].append(mean_B - limit_B)
+        errors.append(error_B)
         arrays |= {
             f"exact_{T}": rem.self_overlap(beta, 0.0, T),
             f"measured_{T}": mean_B,
             f"measured_sem_{T}": error_B,
             f"paper_{T}": rem.self_overlap_heuristic(below, 0.0, T),
         }
-    rms = {name: _rms(np.concatenate(gap)) for name, gap in gaps.items()}
+    metrics = {
+        f"{name}_rms_error": _rms_with_error(np.concatenate(gap), np.concatenate(errors), rows)
+        for name, gap in gaps.items()
+    }
     arrays |= {
         "limit": rem.self_overlap(beta, 0.0),
         "corrected": max(lengths) ** corrected_exponent(below / BETA_C),
-        "exact_rms_error": rms["exact"],
-        "limit_rms_error": rms["limit"],
+        **{name: error.mean for name, error in metrics.items()},
     }
-    metrics = {"exact_rms_error": exact(rms["exact"]), "exact_worst_z": exact(largest_z)}
-    at_1e8 = _rms(np.asarray(rem.self_overlap(beta_B, 0.0, LARGE_T)) - limit_B)
-    baselines = {"limit_rms_error": rms["limit"], "limit_rms_error_of_theory_at_1e8": at_1e8}
-    for T, gap in zip(lengths, gaps["limit"], strict=True):
-        baselines[f"limit_rms_error_{T}"] = _rms(gap)
-    return Outcome(arrays, metrics, baselines)
+    metrics["exact_worst_z"] = exact(largest_z)
+    for T, gap, error_B in zip(lengths, gaps["limit"], errors, strict=True):
+        metrics[f"limit_rms_error_{T}"] = _rms_with_error(gap, error_B, rows)
+    at_1e8 = root_mean_square(np.asarray(rem.self_overlap(beta_B, 0.0, LARGE_T)) - limit_B)
+    return Outcome(arrays, metrics, {"limit_rms_error_of_theory_at_1e8": at_1e8})
+
+
+def _rms_with_error(gap_K: np.ndarray, error_K: np.ndarray, rows: int) -> Mean:
+    """Returns the root mean square of K independent gaps with their standard errors propagated."""
+    rms = root_mean_square(gap_K)
+    return Mean(rms, float(np.linalg.norm(gap_K * error_K)) / (len(gap_K) * rms), max(rows, 16))
 
 
 def draw_overlap(arrays, lengths: tuple):
@@ -229,7 +237,3 @@ def draw_scores(arrays):
         axis,
     )
     return figure
-
-
-def _rms(gaps: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(gaps))))
