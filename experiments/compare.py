@@ -22,7 +22,8 @@ from pathlib import Path
 from rich.table import Table
 
 from experiments.cli.describe import show
-from experiments.ledger.statistics import difference_on_shared_seeds, record_number
+from experiments.ledger.record_numbers import record_number
+from experiments.ledger.statistics import difference_on_shared_seeds
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error

@@ -6,8 +6,9 @@ import pytest
 
 from experiments.cli.flags import ROOT
 from experiments.ledger import ledger, read
+from experiments.ledger.record_numbers import record_number
 from experiments.ledger.rules import Rule
-from experiments.ledger.statistics import minus, record_number
+from experiments.ledger.statistics import minus
 from experiments.papers import PAPERS
 
 # "+.413 +- .008", also over the end of a line; a percentage counts as it is written.

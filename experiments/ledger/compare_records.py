@@ -15,12 +15,8 @@ from typing import Any, NamedTuple
 from experiments.ledger import tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.ledger.statistics import (
-    UNDECIDED,
-    Difference,
-    difference_on_shared_seeds,
-    record_number,
-)
+from experiments.ledger.record_numbers import record_number
+from experiments.ledger.statistics import UNDECIDED, Difference, difference_on_shared_seeds
 
 SAME, ROUNDING, WITHIN, DIFFERS = "same bits", "within rounding", "within error", "differs"
 UNKNOWN = "no error is known"

@@ -1,11 +1,13 @@
 """The ledger: the records, findings and verdict of each table and figure of each paper."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from experiments.cli import flags
+from experiments.ledger import multiplicity
 from experiments.ledger.item import (
     EDGE,
+    EXTENDED,
     LATE,
     SMALLER,
     UNTRAINED,
@@ -15,6 +17,7 @@ from experiments.ledger.item import (
     config_string,
 )
 from experiments.ledger.record import Record, address, at_the_edge, key
+from experiments.ledger.record_numbers import diverged, read_side
 from experiments.ledger.rules import (
     DEFINITION,
     DIVERGED,
@@ -22,17 +25,7 @@ from experiments.ledger.rules import (
     NOT_RUN,
     Finding,
     Rule,
-    Side,
     overall,
-)
-from experiments.ledger.statistics import (
-    Number,
-    diverged,
-    mean_of,
-    minus,
-    record_number,
-    share_diverged,
-    share_of_seeds,
 )
 from jaxformer.core.errors import UserError, unknown
 
@@ -68,11 +61,13 @@ def ledger(
             stale[record.address] = record
         else:
             by_key.setdefault(record.key, []).append(record)
-    return [
+    rows = [
         _mark_stale(judge(paper, item, by_key, also), stale, also)
         for paper in papers.values()
         for item in paper.items
     ]
+    findings = multiplicity.with_q_values([(row.item, row.findings) for row in rows])
+    return [row._replace(findings=judged) for row, judged in zip(rows, findings, strict=True)]
 
 
 def judge(
@@ -94,7 +89,7 @@ def judge(
                     problems.append(f"{name}: {len(same)} records; the one of most seeds is shown.")
                 problems += _divergence_problem(name, records[name]) if name not in has_rule else []
                 break
-    findings = [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
+    findings = judge_records(item, records, problems)
     checks = tuple(_judged(records, text, rule, problems) for text, rule in item.checks.items())
     names = [name for record in records.values() for name in record.baselines]
     if records and item.baseline and item.baseline not in names:
@@ -102,11 +97,27 @@ def judge(
     verdict = overall(findings)
     if item.defines or (item.needs and not item.rules):
         verdict = DEFINITION if item.defines else MISSING
-    smaller = bool(records) and any(record.scale != "paper" for record in records.values())
+    is_sampled = any(not side.is_exact for side in sides if side.metric)
+    smaller = is_sampled and any(record.scale != "paper" for record in records.values())
     flags = (*item.flags, *[SMALLER] * smaller, *[LATE] * (item.late and bool(item.rules)))
     flags += (UNTRAINED,) if any(record.alarms for record in records.values()) else ()
+    added = any("n_seeds" in record.overrides for record in records.values())
+    flags += (EXTENDED,) if added and not any(map(_sets_seeds, item.cells.values())) else ()
     flags += (EDGE,) if any(map(at_the_edge, records.values())) else ()
     return Row(paper, item, records, findings, verdict, problems, checks=checks, flags=flags)
+
+
+def judge_records(
+    item: Item, records: Mapping[str, Record], problems: list[str] | None = None
+) -> list[Finding]:
+    """Returns the verdict of each rule of an item on records by cell, and adds to `problems`."""
+    problems = [] if problems is None else problems
+    return [_judged(records, text, rule, problems) for text, rule in item.rules.items()]
+
+
+def _sets_seeds(cell: Cell) -> bool:
+    """Returns whether a cell fixed its number of seeds before its run."""
+    return "n_seeds" in cell.overrides
 
 
 def _divergence_problem(name: str, record: Record) -> list[str]:
@@ -125,7 +136,7 @@ def _judged(records: Mapping[str, Record], text: str, rule: Rule, problems: list
     if len(scales) > 1:
         problems.append(f"{text}: compares runs of scales {' and '.join(sorted(scales))}.")
     try:
-        return rule.judge(text, lambda side: _read(records, side))
+        return rule.judge(text, lambda side: read_side(records, side))
     except KeyError as error:
         problems.append(f"no number {error} in its record.")
         return Finding(text, NOT_RUN, "")
@@ -145,31 +156,3 @@ def _mark_stale(row: Row, stale: Mapping[tuple, Record], also: tuple[str, ...]) 
         and (cell_address := address(config_string(cell, scale), cell.overrides)) in stale
     }
     return row._replace(stale=outdated)
-
-
-def _read(records: Mapping[str, Record], side: Side) -> Number | None:
-    if not side.metric:
-        return Number(side.value)
-    if side.among:
-        several = [_read(records, side._replace(cell=c, among=())) for c in side.among]
-        return None if None in several else mean_of(several)  # type: ignore[arg-type]
-    if side.minus:
-        both = [_read(records, side._replace(cell=c, minus="")) for c in (side.cell, side.minus)]
-        return None if None in both else minus(*both)  # type: ignore[arg-type]
-    if side.cell not in records:
-        return None
-    record = records[side.cell]
-    if side.metric == DIVERGED:
-        return share_diverged(record.members)
-    if side.reached is not None:
-        number = record_number(record.metrics[side.metric], record.members, side.metric)
-        return share_of_seeds([value >= side.reached for value in number.by_seed.values()])
-    if side.is_baseline:
-        value: Any = {"mean": record.baselines[side.metric], "sem": 0.0, "n": 0}
-    else:
-        value = record.metrics[side.metric]
-    if value["mean"] is None:
-        raise KeyError(f"{side.metric} (its mean is not finite)")
-    if side.is_baseline or (side.is_exact and value["sem"] is None):
-        return Number(value["mean"])
-    return record_number(value, record.members, side.metric, side.trials)

@@ -70,6 +70,8 @@ class Finding(NamedTuple):
     numbers: str  # "0.9997 ± 0.0003 against 0.9987 ± 0.0013"
     compared: Difference | None = None  # None: not run
     p: float = math.nan  # two-sided, of the rule's border; 0: exact numbers; nan: no error known
+    q: float = math.nan  # p, corrected for the number of rules of its family
+    family: str = ""  # "primary" or "secondary" (see multiplicity.py)
 
 
 class Rule(NamedTuple):

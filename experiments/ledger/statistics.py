@@ -19,14 +19,13 @@ interval: five of five seeds say that the share is above .48, not that it is 1.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from jaxformer.core.text_format import with_error
 
 LEVEL = 0.95  # of the intervals
 FALSE_DECISION_RATE = (1 - LEVEL) / 2  # of a rule whose true difference lies at its border
-SHARE_PREFIXES = ("accuracy", "exact_match", "in_context", "p_")  # metrics that are shares
 ABOVE, BELOW, UNDECIDED = "above", "below", "cannot tell"
 SMALLEST_P = 1e-12  # below which p values are not distinguished
 
@@ -62,7 +61,7 @@ class Number(NamedTuple):
         """Returns the mean over some of the seeds."""
         if len(seeds) == len(self.by_seed):
             return self
-        mean, sem = _mean_and_sem([self.by_seed[seed] for seed in seeds])
+        mean, sem = mean_and_sem([self.by_seed[seed] for seed in seeds])
         by_seed = {seed: self.by_seed[seed] for seed in seeds}
         return self._replace(mean=mean, sem=sem, n=len(seeds), by_seed=by_seed)
 
@@ -85,6 +84,7 @@ class Difference(NamedTuple):
     seeds: tuple[int, int]  # of left and right; 0 for an exact number
     pairs: int = 0  # seeds that were compared one by one; 0: two independent means
     test: float = 0.0  # standard error of the test sets
+    share: float | None = None  # a side that is a share of outcomes, each 0 or 1
 
     @property
     def half(self) -> float:
@@ -125,7 +125,8 @@ def difference(left: Number, right: Number, level: float = LEVEL) -> Difference:
         )
     else:
         low = high = half
-    return Difference(gap, gap - low, gap + high, sem, seeds, len(paired.by_seed), test)
+    share = next((side.mean for side in (left, right) if side.trials), None)
+    return Difference(gap, gap - low, gap + high, sem, seeds, len(paired.by_seed), test, share)
 
 
 def p_value(left: Number, right: Number, border: float) -> float:
@@ -133,13 +134,13 @@ def p_value(left: Number, right: Number, border: float) -> float:
 
     It is the smallest error rate at which the interval excludes the border, so it is below
     1 - LEVEL exactly if the 95 % interval does. It is nan if an error is unknown, and 0 for exact
-    numbers that differ.
+    numbers.
     """
     whole = difference(left, right)
     if math.isinf(whole.half):
         return math.nan
     if whole.half == 0:
-        return 0.0 if whole.gap != border else 1.0
+        return 0.0
     excluded, included = math.log(SMALLEST_P), 0.0
     for _ in range(40):
         middle = (excluded + included) / 2
@@ -173,7 +174,7 @@ def minus(left: Number, right: Number) -> Number:
 def mean_of(numbers: Sequence[Number]) -> Number:
     """Returns the mean over cells that differ by a factor, such as the split of the classes."""
     n = len(numbers)
-    mean, sem = _mean_and_sem([number.mean for number in numbers])
+    mean, sem = mean_and_sem([number.mean for number in numbers])
     test = math.sqrt(sum(number.test**2 for number in numbers)) / n
     return Number(mean, sem, n, test, numbers[0].is_share)
 
@@ -219,89 +220,9 @@ def _binomial_distances(number: Number, level: float) -> tuple[float, float]:
     return number.mean - low, high - number.mean
 
 
-def record_number(
-    value: Mapping, members: Sequence[Mapping], metric: str, trials: int = 1
-) -> Number:
-    """Returns a metric of a record with its errors, which its chosen members give.
-
-    Args:
-      value: {"mean", "sem", "n"} of the record.
-      members: the record's members; those that were not chosen do not count.
-      metric: the name, which tells shares from losses.
-      trials: the number of outcomes of a seed, each 0 or 1, whose share the metric is.
-    """
-    chosen = [m for m in members if m.get("chosen", True) and isinstance(m.get("metrics"), Mapping)]
-    scores: dict[int, Any] = {m.get("seed", 0): m["metrics"].get(metric) for m in chosen}
-    scores = {s: v for s, v in scores.items() if isinstance(v, Mapping) and _has_mean(v)}
-    by_seed = {seed: score["mean"] for seed, score in scores.items()}
-    sem = math.nan if value["sem"] is None else float(value["sem"])
-    if abs(sem) < 1e-12 * abs(value["mean"]):
-        sem = 0.0  # a mean of equal numbers has a standard error of rounding
-    if diverged(members):
-        sem, by_seed = math.nan, {}  # the remaining seeds are no fair sample
-    test, is_share = test_error(scores.values()), metric.startswith(SHARE_PREFIXES)
-    number = Number(value["mean"], sem, value["n"] or 1, test, is_share, by_seed)
-    if test or not is_zero_or_one(number):
-        return number
-    return number._replace(trials=number.n * (trials if number.mean in (0, 1) else 1))
-
-
-def is_zero_or_one(number: Number) -> bool:
-    """Returns whether each seed's value is 0 or 1: no other values with this mean spread as far."""
-    mean, n = number.mean, number.n
-    if n < 2 or not 0 <= mean <= 1:
-        return False
-    return math.isclose(number.sem**2 * (n - 1), mean * (1 - mean), rel_tol=1e-6, abs_tol=1e-12)
-
-
-def number_over_seeds(scores: Mapping[int, Any], metric: str) -> Number:
-    """Returns the mean of one score a seed: a number or {"mean", "sem", "n"}."""
-    as_maps = [score for score in scores.values() if isinstance(score, Mapping)]
-    values = {s: v["mean"] if isinstance(v, Mapping) else v for s, v in scores.items()}
-    by_seed = {s: math.nan if v is None else float(v) for s, v in values.items()}
-    mean, sem = _mean_and_sem([*by_seed.values()])
-    is_share = metric.startswith(SHARE_PREFIXES)
-    return Number(mean, sem, len(by_seed), test_error(as_maps), is_share, by_seed)
-
-
-def share_diverged(members: Sequence[Mapping]) -> Number:
-    """Returns the share of seeds that diverged at the chosen rate."""
-    chosen = [m for m in members if m.get("chosen", True)]
-    return share_of_seeds([m.get("diverged_at") is not None for m in chosen])
-
-
-def share_of_seeds(outcomes: Sequence[bool]) -> Number:
-    """Returns the share of seeds with an outcome, such as the seeds that solve a task."""
-    n, share = len(outcomes), sum(outcomes) / len(outcomes)
-    sem = math.sqrt(share * (1 - share) / (n - 1)) if n > 1 else math.nan
-    return Number(share, sem, n, is_share=True, trials=n)
-
-
-def diverged(members: Sequence[Mapping]) -> list[int]:
-    """Returns the seeds of the chosen members that diverged."""
-    chosen = [m for m in members if m.get("chosen", True)]
-    return [m.get("seed", 0) for m in chosen if m.get("diverged_at") is not None]
-
-
-def test_error(scores: Iterable[Mapping]) -> float:
-    """Returns the standard error of the test set, the root mean square over the seeds.
-
-    Answers that are all right (or all wrong) have no spread, yet the next may differ: at least 1/n.
-    """
-    errors = [
-        max(score["sem"], 1 / score["n"] if score["sem"] == 0 else 0.0)
-        for score in scores
-        if score.get("sem") is not None and score.get("n")
-    ]
-    return math.sqrt(sum(e**2 for e in errors) / len(errors)) if errors else 0.0
-
-
-def _mean_and_sem(values: Sequence[float]) -> tuple[float, float]:
+def mean_and_sem(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the mean and its standard error, which is nan for a single value."""
     n, mean = len(values), sum(values) / len(values)
     if n == 1:
         return mean, math.nan
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1) / n)
-
-
-def _has_mean(score: Mapping) -> bool:
-    return isinstance(score.get("mean"), float | int)

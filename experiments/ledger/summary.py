@@ -1,11 +1,12 @@
-"""Sentences about all rows: a lead for each paper, false decisions by chance, late rules."""
+"""Sentences about all rows: a lead for each paper, corrected decisions, late rules."""
 
 from collections.abc import Sequence
 
-from experiments.ledger.item import OURS
+from experiments.ledger.item import EASY, OURS, OUTSIDE
 from experiments.ledger.ledger import Row
+from experiments.ledger.multiplicity import PRIMARY, SECONDARY
 from experiments.ledger.rules import HELD, MISSING, NOT_HELD, NOT_RUN, OPEN
-from experiments.ledger.statistics import FALSE_DECISION_RATE
+from experiments.ledger.statistics import LEVEL
 
 LEADS = {
     HELD: "Held",
@@ -17,8 +18,8 @@ LEADS = {
 
 
 def of_the_papers(rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows of claims of papers, without our own questions."""
-    return [row for row in rows if OURS not in row.item.flags]
+    """Returns the rows that count as claims of papers: each distinct claim once."""
+    return [row for row in rows if row.item.is_distinct]
 
 
 def lead(rows: Sequence[Row], paper: str) -> str:
@@ -27,23 +28,30 @@ def lead(rows: Sequence[Row], paper: str) -> str:
     claimed = of_the_papers(own)
     named = {word: [row.item.name for row in claimed if row.verdict == word] for word in LEADS}
     parts = [f"{LEADS[word]}: {'; '.join(names)}." for word, names in named.items() if names]
-    asked = [f"{row.item.name} ({row.verdict})" for row in own if OURS in row.item.flags]
-    return " ".join([*parts, *[f"Our own questions: {'; '.join(asked)}."] * bool(asked)])
+    for head, others in (
+        ("Our own questions", [row for row in own if OURS in row.item.flags]),
+        ("Not counted", [r for r in own if not (r.item.is_distinct or OURS in r.item.flags)]),
+    ):
+        names = "; ".join(f"{row.item.name} ({row.verdict})" for row in others)
+        parts += [f"{head}: {names}."] if others else []
+    return " ".join(parts)
 
 
 def luck(rows: Sequence[Row]) -> str:
-    """Returns how many decided rules would be wrong if every true value were at its border."""
-    decided = sum(f.verdict in (HELD, NOT_HELD) for row in rows for f in row.findings)
+    """Returns how many decisions stand after the correction for the number of rules."""
+    decided = [f for row in rows for f in row.findings if f.verdict in (HELD, NOT_HELD)]
     if not decided:
         return "No rule is decided yet."
-    wrong = round(decided * FALSE_DECISION_RATE)
-    if not wrong:
-        subject = "1 rule is" if decided == 1 else f"{decided} rules are"
-        return f"{subject} decided, at 95 %: too few to expect one that is wrong by luck."
+    parts = []
+    for family, method in ((PRIMARY, "Holm's"), (SECONDARY, "Benjamini and Hochberg's")):
+        tested = [finding for finding in decided if finding.family == family]
+        stand = sum(finding.q <= 1 - LEVEL for finding in tested)
+        parts.append(f"{method} method keeps {stand} of {len(tested)} {family} rules")
+    exact = sum(finding.p == 0 for finding in decided)
     return (
-        f"{decided} rules are decided, each at 95 %. At worst, if every true difference lay "
-        f"exactly at its border, about {wrong} of them would be decided wrongly by luck; most lie "
-        "far from it."
+        f"{len(decided)} rules are decided, each at 95 %; {exact} of them compare exact numbers. "
+        f"With 5 % for each family, {' and '.join(parts)}. None of this counts the choice of rules "
+        "after numbers had been seen."
     )
 
 
@@ -52,16 +60,20 @@ def late(rows: Sequence[Row]) -> str:
     decided = (HELD, NOT_HELD, OPEN)
     judged = [row.item for row in of_the_papers(rows) if row.verdict in decided]
     return (
-        f"{sum(i.late for i in judged)} of the {len(judged)} rows with a verdict have rules that "
+        f"{sum(i.late for i in judged)} of the {len(judged)} claims with a verdict have rules that "
         "were written after some of their numbers were known; the results pages flag them."
         f"{apart(rows)}"
     )
 
 
 def apart(rows: Sequence[Row]) -> str:
-    """Returns how many of our own questions the counts leave out."""
-    asked = len(rows) - len(of_the_papers(rows))
-    if not asked:
-        return ""
-    subject = "One question of our own is" if asked == 1 else f"{asked} questions of our own are"
-    return f" {subject} not counted with the claims."
+    """Returns how many rows the counts leave out, and why."""
+    reasons = {
+        "repeat a claim": sum(bool(row.item.repeats) for row in rows),
+        "are questions of our own": sum(OURS in row.item.flags for row in rows),
+        "are outside the conditions of the claim or too easy to fail": sum(
+            not row.item.repeats and bool({OUTSIDE, EASY} & {*row.item.flags}) for row in rows
+        ),
+    }
+    parts = [f"{n} {reason}" for reason, n in reasons.items() if n]
+    return f" Rows that are not counted: {'; '.join(parts)}." if parts else ""

@@ -1,22 +1,19 @@
 """The numbers of a ledger row as text, CSV and LaTeX: one line for each cell and metric."""
 
-import math
 import re
-import shlex
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
 from experiments.cli.describe import csv_text
+from experiments.ledger import power
 from experiments.ledger.item import config_string
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_RUN, OPEN, Finding, Side, overall
-from experiments.ledger.statistics import quantile
 from jaxformer.core.text_format import number, with_error
 
 COLUMNS = ("cell", "metric", "published", "measured", "sem", "n", "baseline", "scale", "verdict")
 MORE = ("baseline_name", "commit", "record")
-MAX_SEEDS = 64  # that `seeds_needed` suggests
 SHOWN = 6  # metrics of a record without rules
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"–": "--", "²": r"$^2$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -120,50 +117,42 @@ def missing(row: Row) -> dict[str, str]:
     }
 
 
-def more_seeds(row: Row) -> str:
-    """Returns the command with enough seeds to decide an item that is open only by errors."""
-    seeds, records = seeds_needed(row), row.records.values()
+def how_to_decide(row: Row) -> str:
+    """Returns what would decide an item that is open only by errors; "" for other items."""
+    seeds, reason = seeds_needed(row)
+    if reason:
+        return f"No number of seeds up to {power.MAX_SEEDS} decides it: {reason}."
     if not seeds:
         return ""
-    scale = next(iter(records)).scale
-    only = shlex.quote(row.item.name)
     return (
-        f"python experiments/reproduce.py --paper {row.paper.key} --only {only} --scale {scale} "
-        f"--seeds {seeds}"
+        f"{seeds} new seeds would decide it with a probability of {100 * power.POWER:.0f} %, if "
+        "the true differences are those that were observed."
     )
 
 
-def seeds_needed(row: Row) -> int:
-    """Returns the number of seeds that would decide all open rules; 0 if MAX_SEEDS are too few.
+def seeds_needed(row: Row) -> tuple[int, str]:
+    """Returns the number of seeds that decides all open rules with a power of 90 %.
 
-    An interval shrinks with the square root of the seeds and with Student's t. Two more seeds
-    reveal an unknown error. Seeds decide neither means over splits nor missing runs.
+    Returns:
+      (seeds, ""), (0, the reason) if no number of seeds does, or (0, "") if seeds are not what is
+      missing: decided items, missing runs, means over splits, and figures with their own samples.
     """
     trained = any(len(record.members) > 1 for record in row.records.values())
     if row.verdict != OPEN or not trained:
-        return 0
+        return 0, ""
     needed = 0
     for rule, finding in zip(row.item.rules.values(), row.findings, strict=True):
         if finding.verdict == HELD:
             continue
-        compared = finding.compared
-        if compared is None or any(side.among for side in rule.sides):
-            return 0
-        n, gap = max(compared.seeds), abs(compared.gap) if rule.within else compared.gap
-        if math.isinf(compared.half):
-            needed = max(needed, n + 2)
-            continue
-        spread = compared.half * math.sqrt(n) / quantile(n - 1)
-        enough = (m for m in range(n + 1, MAX_SEEDS + 1) if _half(spread, m) < abs(gap - rule.by))
-        first = next(enough, 0)
-        if not first:
-            return 0
-        needed = max(needed, first)
-    return needed
-
-
-def _half(spread: float, seeds: int) -> float:
-    return quantile(seeds - 1) * spread / math.sqrt(seeds)
+        if finding.compared is None or any(side.among for side in rule.sides):
+            return 0, ""
+        seeds, reason = power.seeds_for_rule(rule, finding.compared)
+        if reason == power.TEST_SET:
+            return 0, f"{reason}; enlarge it with --config.data.test_size"
+        if reason:
+            return 0, reason
+        needed = max(needed, seeds)
+    return needed, ""
 
 
 def decided(row: Row) -> str:

@@ -11,6 +11,7 @@ from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
 from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
+from experiments.papers.primary_rules import with_primary_rules
 from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
 KNOWN = (
@@ -20,6 +21,6 @@ KNOWN = (
     ASSOCIATIONS,
     ATTENTION_PATHS,
 )
-PAPERS: dict[str, Paper] = {paper.key: checked(paper) for paper in KNOWN}
+PAPERS: dict[str, Paper] = {paper.key: checked(with_primary_rules(paper)) for paper in KNOWN}
 
 __all__ = ["PAPERS", "Cell", "Item", "Paper"]

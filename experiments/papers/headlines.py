@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.ledger.statistics import record_number
+from experiments.ledger.record_numbers import record_number
 from jaxformer.io.run_folder import Workdir
 
 Runs = Mapping[str, Workdir]

@@ -1,7 +1,8 @@
 """Numbers of a ledger row for the sentences and charts of the findings."""
 
 from experiments.ledger.ledger import Row
-from experiments.ledger.statistics import Number, record_number
+from experiments.ledger.record_numbers import record_number
+from experiments.ledger.statistics import Number
 
 
 def number(row: Row, cell: str, metric: str) -> Number:

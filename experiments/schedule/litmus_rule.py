@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.cli.describe import label
-from experiments.ledger.statistics import ABOVE, Number, difference, record_number
+from experiments.ledger.record_numbers import record_number
+from experiments.ledger.statistics import ABOVE, Number, difference
 from jaxformer.core.errors import UserError
 
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"

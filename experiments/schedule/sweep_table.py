@@ -9,12 +9,8 @@ from rich.table import Table
 
 from experiments.cli import describe
 from experiments.cli.describe import csv_text
-from experiments.ledger.statistics import (
-    UNDECIDED,
-    Number,
-    difference_on_shared_seeds,
-    number_over_seeds,
-)
+from experiments.ledger.record_numbers import number_over_seeds
+from experiments.ledger.statistics import UNDECIDED, Number, difference_on_shared_seeds
 from experiments.schedule.grids import RATE, Run
 from experiments.schedule.jobs import Job
 from jaxformer.core.text_format import with_error

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from configs.common import VARIANTS
 from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
-from experiments.ledger.statistics import record_number
+from experiments.ledger.record_numbers import record_number
 from experiments.papers.row_numbers import longest
 from jaxformer.core.errors import UserError, one_line
 
@@ -35,6 +35,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---"
     """Returns the lines of a table; `rule` stands below all heads but the first."""
     head, *body = ("| " + " | ".join(cells) + " |" for cells in (heads, *rows))
     return [head, "|---|" + f"{rule}|" * (len(heads) - 1), *body]
+
+
+def linked_rows(text: str) -> set[str]:
+    """Returns "PAPER: ITEM" of the rows whose verdicts a page prints."""
+    return {f"{match[3]}: {match[2]}" for match in VERDICT.finditer(text)}
 
 
 def readme(text: str, rows: list[Row], counts: Sequence[str]) -> str:

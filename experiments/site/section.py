@@ -222,9 +222,9 @@ def _figure(
 
 
 def _open(row: Row) -> list[str]:
-    """Returns the commands of missing runs, and of more seeds that would decide the row."""
-    more = tables.more_seeds(row)
-    parts = [f"<p>More seeds would decide:</p><pre>{escape(more)}</pre>"] if more else []
+    """Returns the commands of missing runs, and what would decide an open row."""
+    more = tables.how_to_decide(row)
+    parts = [f"<p>{escape(more)}</p>"] if more else []
     commands = tables.missing(row)
     if not commands:
         return parts

@@ -64,7 +64,7 @@ def _difference(found: Difference) -> str:
         return f"They differ by {gap:.4g}, without an error"
     if not math.isfinite(half):
         return f"They differ by {gap:.4g}, and an error is not known"
-    low, middle, high = (_rounded(gap + sign * half, half) for sign in (-1, 0, 1))
+    low, middle, high = (_rounded(value, half) for value in (found.low, gap, found.high))
     seeds = [str(n) for n in found.seeds if n > 1]
     over = f" ({' and '.join(dict.fromkeys(seeds))} seeds)" if seeds else ""
     return f"The difference is {middle}, its 95 % interval {low} to {high}{over}"

@@ -7,8 +7,9 @@ import numpy as np
 from experiments import compare
 from experiments.ledger import compare_records
 from experiments.ledger.record import Record
+from experiments.ledger.record_numbers import record_number
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, above, of
-from experiments.ledger.statistics import ABOVE, BELOW, UNDECIDED, record_number
+from experiments.ledger.statistics import ABOVE, BELOW, UNDECIDED
 from experiments.schedule import litmus_rule, sweep_table
 from jaxformer.io.atomic_files import json_value
 from jaxformer.training.metrics import over_seeds

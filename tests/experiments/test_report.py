@@ -11,8 +11,8 @@ from experiments.cli import flags
 from experiments.ledger import read, validate_record
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import run_name
+from experiments.ledger.record_numbers import record_number
 from experiments.ledger.rules import DIVERGED
-from experiments.ledger.statistics import record_number
 from experiments.papers import PAPERS
 from experiments.run import main
 from experiments.site import results_pages

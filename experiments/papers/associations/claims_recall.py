@@ -81,19 +81,26 @@ ATTENTION = Claim(
     | attends_to_answer("recall", "trained with noise: ")
     | attends_to_answer("finetune", "fine-tuned: "),
 )
-MEMORIES = Claim(
-    "F2 maps tokens to the noise, values copy, and the first layer attends to the previous token.",
-    {
-        "for the trigger F2 gives the noise the largest logit": above("margin_f2", 0.0),
-        "F2 gives the noise the largest logit for more than 90 % of tokens": above(
-            "recall_noise", 0.9
-        ),
-        "layer 1 scores the previous token highest at more than 90 % of positions": above(
-            "recall_previous", 0.9
-        ),
-        "values copy more than 90 % of tokens": above("recall_values", 0.9),
-    },
-)
+
+
+def memories(symbols: int) -> Claim:
+    """Returns the claim on what F2, values and layer 1 store about so many tokens."""
+    return Claim(
+        "F2 maps tokens to the noise, values copy, and the first layer attends to the previous "
+        "token.",
+        {
+            "for the trigger F2 gives the noise the largest logit": above("margin_f2", 0.0),
+            "F2 gives the noise the largest logit for more than 90 % of tokens": above(
+                of("", "recall_noise", symbols), 0.9
+            ),
+            "layer 1 scores the previous token highest at more than 90 % of positions": above(
+                "recall_previous", 0.9
+            ),
+            "values copy more than 90 % of tokens": above(of("", "recall_values", symbols), 0.9),
+        },
+    )
+
+
 PEAK = Claim(
     "The noise is near 1 within steps and then near one half, from scratch and in fine-tuning.",
     noise_peaks("recall", "from scratch ") | noise_peaks("finetune", "in fine-tuning "),

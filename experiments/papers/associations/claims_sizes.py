@@ -58,7 +58,11 @@ AT_SIZE = (
     ),
     at_size("4", ATTENTION, "attention_difference", late=True),
     at_size(
-        "7", claims_recall.MEMORIES, "recall_previous", checks=plateau("previous_token"), late=True
+        "7",
+        claims_recall.memories(65),
+        "recall_previous",
+        checks=plateau("previous_token"),
+        late=True,
     ),
     at_size("8", PEAK, "p_noise_peak", late=True),
     at_size(

@@ -8,7 +8,7 @@ rules of the items in `late(..)` were written.
 import functools
 from collections.abc import Mapping
 
-from experiments.ledger.item import OURS, Item, Paper, cell_of, late
+from experiments.ledger.item import MOVED, OURS, Item, Paper, cell_of, late
 from experiments.ledger.rules import Rule, above, computed, near, of
 from experiments.papers.attention_paths import claims_oneshot
 from experiments.papers.attention_paths.claims_paired import PAIRED
@@ -202,6 +202,7 @@ ONESHOT_U = Item(
             of("oneshot", "learned_theory_score_correlation"), 0.0
         ),
     },
+    flags=(MOVED,),
 )
 
 PRUNING = Item(
@@ -298,9 +299,7 @@ PAPER = Paper(
         *DRAWINGS,
         *late(ACCURACY, ISOLATED, ORDER_PARAMETER, ALIGNMENT, ROBUSTNESS),
         *PAIRED,
-        *late(ONESHOT),
-        ONESHOT_ALIGNMENT,
-        *late(ONESHOT_U, PRUNING),
+        *late(ONESHOT, ONESHOT_ALIGNMENT, ONESHOT_U, PRUNING),
         *claims_oneshot.OVER_SPLITS,
         *late(KERNELS, UNIFORM, DEEPER, WIDER),
     ),

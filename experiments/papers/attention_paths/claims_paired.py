@@ -7,7 +7,7 @@ Paths: "good", "denoising", and the adversarial "a1" and "a2". "good + denoising
 that is given these two paths only. "N = 10" is the network of width 10 with all four paths.
 """
 
-from experiments.ledger.item import Item, cell_of
+from experiments.ledger.item import MOVED, Item, cell_of
 from experiments.ledger.rules import above
 
 CELL = {"datasets": cell_of("attention_paths", "datasets")}
@@ -106,6 +106,7 @@ def every_noise(name: str, design: str, addition: str = "") -> Item:
         note="All other rows have noise 1. Here its comparisons are checks and decide nothing.",
         late=True,
         checks=beats(REFERENCE_NOISE),
+        flags=(MOVED,),
     )
 
 

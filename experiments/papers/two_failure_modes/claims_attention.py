@@ -7,7 +7,7 @@ length.
 import functools
 import itertools
 
-from experiments.ledger.item import GROWS, MISPRINT, Item, cell_of
+from experiments.ledger.item import GROWS, MISPRINT, MOVED, OURS, Item, cell_of
 from experiments.ledger.rules import Rule, above, computed, near, of, trivial
 
 figure = functools.partial(cell_of, "two_failure_modes")
@@ -45,6 +45,7 @@ MAPS = Item(
     note="An illustration of the limit, where no entropy is left at beta = 1.8: in the exact "
     "theory the fraction is still .144 at T = 1e8.",
     late=True,
+    flags=(MOVED,),
 )
 
 SCORES = Item(
@@ -88,8 +89,8 @@ EXPONENTS = Item(
 
 PHASE = Item(
     "Figure 3",
-    "Networks follow the limit, in which one layer of attention makes all tokens alike below "
-    "beta_c(rho) and not above.",
+    "Is the limit, in which one layer of attention makes all tokens alike below beta_c(rho) and "
+    "not above, within .05 of networks?",
     {"phase": figure("fig3_phase")},
     {"the limit is within .05 of networks": within("limit_rms_error", 0.05)},
     metric="exact_rms_error_of_one_network",
@@ -101,7 +102,7 @@ PHASE = Item(
             "limit_rms_error", "exact_rms_error"
         ),
     },
-    flags=(GROWS,),
+    flags=(GROWS, OURS),
 )
 
 RATIO = "observed_over_predicted/rho="
@@ -128,7 +129,7 @@ FINITE = Item(
 
 OVERLAP = Item(
     "Figure B.1",
-    "Simulated overlaps Y_q(beta) of rows of 100,000 tokens follow the limit's transition.",
+    "Is the limit of the overlap Y_q(beta) within .05 of simulated rows of 100,000 tokens?",
     {"rows": figure("figB1_overlap")},
     {"at T = 100,000 the limit is within .05 of rows": within("limit_rms_error_100000", 0.05)},
     metric="exact_rms_error",
@@ -140,7 +141,7 @@ OVERLAP = Item(
         ),
     }
     | LIMIT_OF_EXACT_THEORY,
-    flags=(GROWS,),
+    flags=(GROWS, OURS),
 )
 
 Y_P_SHARE = "Y_p/Y_q/rho="
@@ -185,7 +186,8 @@ SPECTRUM = Item(
         for less, more in itertools.pairwise(("0.2", "0.5", "1", "1.8", "3"))
     },
     metric="radius_beta_1.8",
-    note="The paper states orders in T and no radius, such as T^(-1/2). Our run has a single T.",
+    note="The paper states orders in T and no radius, such as T^(-1/2). Our run has a single T, so "
+    "no rule tests the orders.",
     checks={
         "at beta = 1.8 the radius is sqrt(Y_q - Y_p), our formula, within .05": near(
             "radius_beta_1.8", trivial("", "theory_radius_beta_1.8"), 0.05

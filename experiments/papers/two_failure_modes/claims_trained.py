@@ -7,7 +7,7 @@ that knows token frequencies only. The paper calls that: it fails to train.
 import functools
 from collections.abc import Callable, Iterable
 
-from experiments.ledger.item import GROWS, Cell, Item, cell_of
+from experiments.ledger.item import GROWS, OURS, Cell, Item, cell_of
 from experiments.ledger.rules import Rule, above, gap, near, of, trivial
 
 figure = functools.partial(cell_of, "two_failure_modes")
@@ -119,7 +119,8 @@ def line(cells: dict[str, Cell]) -> Item:
     """Returns the row on the line beta_c, seen in the entropies with which networks start."""
     return Item(
         "Figure 1c, the line beta_c",
-        "At beta_c = sqrt 2 attention passes from many tokens to a few.",
+        "Does the entropy of attention show the transition at beta_c = sqrt 2 in networks of 32 "
+        "tokens?",
         {name: cells[name] for name in ("beta=1.0", "beta=1.4", "beta=1.8")},
         {
             "entropy falls faster across beta_c (1.4 to 1.8) than before it (1.0 to 1.4)": above(
@@ -133,5 +134,5 @@ def line(cells: dict[str, Cell]) -> Item:
         "attention_entropy_start",
         note="Entropies are those before training of the networks of Figure 4, T = 32. The exact "
         "theory has no jump at any length in use either (Figure 1a, b).",
-        flags=(GROWS,),
+        flags=(GROWS, OURS),
     )

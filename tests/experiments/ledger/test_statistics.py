@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiments.ledger.record_numbers import record_number
+from experiments.ledger.record_numbers import test_error as error_of_the_test_set
 from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, above, gap, near, of, overall
-from experiments.ledger.statistics import (
-    Number,
-    difference,
-    minus,
-    quantile,
-    record_number,
-)
-from experiments.ledger.statistics import (
-    test_error as error_of_the_test_set,
-)
+from experiments.ledger.statistics import Number, difference, minus, quantile
 
 X, Y = np.array([0.93, 0.96, 0.99, 0.95]), np.array([0.90, 0.95, 0.97, 0.92])
 

@@ -1,0 +1,161 @@
+"""Confirms the rows of the ledger: rules frozen first, fresh seeds afterwards, one look.
+
+    python experiments/confirm.py plan                writes confirmation/PLAN.json; commit it
+    python experiments/confirm.py run --budget=10h    makes its runs; the same command resumes them
+    python experiments/confirm.py judge               prints and writes the verdicts
+
+A plan freezes rules, cells, learning rates, numbers of seeds and the code that judges by hashes. A
+changed rule, config or result makes it invalid. Its hash draws the seeds. No run can be extended.
+"""
+
+try:
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
+except ModuleNotFoundError:
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+
+import importlib
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.cli import flags
+from experiments.confirmation import judgement, plan, planning, runs
+from experiments.ledger import read
+from experiments.ledger.item import Paper, checked
+from experiments.ledger.ledger import ledger
+from experiments.papers import PAPERS
+from experiments.schedule import devices, launch
+from experiments.schedule.running import check_budget, run_all
+from experiments.site.markdown import linked_rows
+from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.text_format import duration
+from jaxformer.runtime.command_line import Parser, command, seconds
+
+VERBS = ("plan", "run", "judge")
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("verb", metavar="VERB", help="plan, run or judge")
+    add(
+        "--plan",
+        type=Path,
+        default=flags.ROOT / "confirmation/PLAN.json",
+        metavar="FILE",
+        help="the plan; its records and verdicts are beside it (default: %(default)s)",
+    )
+    add("--name", default="confirm-1", help="name of a new plan (default: %(default)s)")
+    add(
+        "--claims",
+        default="",
+        metavar="MODULE:NAME",
+        help="your own claims: a Paper or a tuple of papers (default: the five papers)",
+    )
+    add("--only", default="", metavar="ROW", help="plan rows whose name begins with this")
+    add(
+        "--budget",
+        type=seconds,
+        default=math.inf,
+        metavar="TIME",
+        help="90s, 30m, 2h: stop after this time (default: no limit)",
+    )
+    devices.add_flags(parser)
+    add(
+        "--workdir",
+        type=Path,
+        default=flags.ROOT / "runs/confirm",
+        metavar="DIR",
+        help="folder of the runs (default: %(default)s)",
+    )
+    args = parser.parse_args(argv)
+    check_choice("verb", args.verb, VERBS)
+    papers = load_claims(args.claims) if args.claims else PAPERS
+    if args.verb == "plan":
+        return make_plan(args, papers)
+    planned = plan.read(args.plan)
+    plan.check(planned, papers)
+    return make_runs(args, planned) if args.verb == "run" else judge(args, planned, papers)
+
+
+def load_claims(text: str) -> dict[str, Paper]:
+    """Imports the papers of "MODULE:NAME" and checks their rules."""
+    module_name, _, name = text.partition(":")
+    try:
+        claims: Any = getattr(importlib.import_module(module_name), name or "CLAIMS")
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"--claims={text}: {error}.") from None
+    papers = (claims,) if isinstance(claims, Paper) else tuple(claims)
+    if not papers or not all(isinstance(paper, Paper) for paper in papers):
+        raise UserError(f"--claims={text} must be a Paper or a tuple of papers.")
+    return {paper.key: checked(paper) for paper in papers}
+
+
+def make_plan(args, papers: Mapping[str, Paper]) -> int:
+    records, problems = read.load(read.ROOT / "results")
+    for problem in problems:
+        print(f"warning: not used: {problem}", file=sys.stderr)
+    rows = [row for row in ledger(papers, records) if row.item.name.startswith(args.only)]
+    headlines = linked_rows((flags.ROOT / "README.md").read_text())
+    planned = planning.make(args.name, rows, headlines)
+    if not planned.rows:
+        raise UserError("no row has a verdict that new seeds could confirm; run its cells first.")
+    plan.write(planned, args.plan)
+    hours = 0.0
+    for stage in planning.STAGES:
+        in_stage = [row for row in planned.rows if row.stage == stage]
+        print(f"stage {stage}: {len(in_stage)} rows")
+    hours = sum(run.seconds for run in planned.runs.values()) / 3600
+    print(f"wrote {args.plan}: {len(planned.rows)} rows, {len(planned.runs)} runs, {hours:.1f} h")
+    print(f"hash {planned.hash}")
+    return 0
+
+
+def make_runs(args, planned: plan.Plan) -> int:
+    """Makes the runs of a plan that have no record yet, in the order of its rows."""
+    folder = args.plan.parent / "records"
+    named = runs.jobs(planned, args.workdir)
+    name_of = {job.workdir: name for name, job in named.items()}
+    done = runs.read_records(planned, folder, named)
+    left = [job for name, job in named.items() if name not in done]
+    for job in left:
+        if job.is_finished():
+            runs.write_record(job.workdir, runs.record_file(folder, name_of[job.workdir]))
+    left = [job for job in left if not job.is_finished()]
+    if not left:
+        print(f"all {len(named)} runs of {planned.name} are done; `confirm.py judge` judges them.")
+        return 0
+    check_budget(args.budget, left)
+
+    def record(outcome) -> str:
+        file = runs.record_file(folder, name_of[outcome.job.workdir])
+        runs.write_record(outcome.job.workdir, file)
+        return f"{outcome.job.name}: {duration(outcome.seconds)}, recorded as {file.name}"
+
+    slots = devices.slots_from_flags(args)
+    return run_all(left, slots, args.budget, record)
+
+
+def judge(args, planned: plan.Plan, papers: Mapping[str, Paper]) -> int:
+    judged = judgement.judge(planned, papers, args.plan.parent / "records")
+    for row in judged:
+        if row.outcome == judgement.NOT_YET_RUN:
+            continue
+        primary = f"primary rule {row.primary_verdict}"
+        print(f"{row.outcome}: {row.paper} {row.item}: {row.exploratory}, now {row.verdict}")
+        print(f"  {row.seeds} seeds; {primary}: {row.primary}: {row.rules[row.primary][1]}")
+    counts = Counter(row.outcome for row in judged)
+    print(", ".join(f"{counts[name]} {name}" for name in judgement.ORDER if counts[name]))
+    file = args.plan.parent / "VERDICTS.json"
+    judgement.write(planned, judged, file)
+    print(f"wrote {file}")
+    return 0
+
+
+if __name__ == "__main__":
+    launch.use_cpu_only()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""The verdicts of a confirmation beside the exploratory ones: VERDICTS.json.
+
+A row is *confirmed* if the frozen rules give its exploratory verdict again, *reversed* if they give
+the opposite one, *not confirmed* if they cannot tell, and *not yet run* while a run is missing. A
+row that was open is *decided: held* or *decided: did not hold*, or *still open*.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.confirmation.plan import Plan, PlannedRow, item_of
+from experiments.confirmation.runs import of_first_seeds, read_records
+from experiments.ledger import multiplicity
+from experiments.ledger.item import Item, Paper
+from experiments.ledger.ledger import judge_records
+from experiments.ledger.record import Record
+from experiments.ledger.rules import HELD, NOT_HELD, OPEN, Finding, Rule, overall
+from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import dumps, write_atomically
+from jaxformer.io.run_folder import config_hash
+
+CONFIRMED, NOT_CONFIRMED, REVERSED = "confirmed", "not confirmed", "reversed"
+NOT_YET_RUN, STILL_OPEN = "not yet run", "still open"
+DECIDED = {HELD: "decided: held", NOT_HELD: "decided: did not hold"}
+ORDER = (REVERSED, NOT_CONFIRMED, STILL_OPEN, *DECIDED.values(), CONFIRMED, NOT_YET_RUN)
+
+
+class Confirmed(NamedTuple):
+    """The confirmation of one row."""
+
+    paper: str
+    item: str
+    outcome: str  # one of ORDER
+    exploratory: str  # the verdict of the ledger when the plan was made
+    verdict: str  # of the new runs
+    seeds: int
+    primary: str  # the sentence of the primary rule
+    primary_verdict: str
+    primary_q: float | None  # by Holm's method, over the primary rules of this confirmation
+    rules: Mapping[str, tuple[str, str]]  # sentence -> verdict and numbers
+
+
+def judge(plan: Plan, papers: Mapping[str, Paper], folder: Path) -> list[Confirmed]:
+    """Judges all rows of a plan by its frozen rules; reversed rows come first."""
+    records = read_records(plan, folder, plan.runs)
+    items = [_with_replicas(item_of(papers, row), row) for row in plan.rows]
+    findings = [
+        judge_records(item, _records_of_row(row, records))
+        for item, row in zip(items, plan.rows, strict=True)
+    ]
+    corrected = multiplicity.with_q_values([*zip(items, findings, strict=True)])
+    judged = [
+        _confirmed(row, item, found, is_complete=row.runs <= records.keys())
+        for row, item, found in zip(plan.rows, items, corrected, strict=True)
+    ]
+    return sorted(judged, key=lambda row: ORDER.index(row.outcome))
+
+
+def write(plan: Plan, judged: Sequence[Confirmed], file: Path) -> None:
+    """Writes VERDICTS.json with the plan's hash and a checksum."""
+    content = {"plan": plan.name, "hash": plan.hash, "rows": [row._asdict() for row in judged]}
+    content |= {"sum": config_hash(content)}
+    write_atomically(file, (dumps(content, indent=1) + "\n").encode())
+
+
+def read(file: Path) -> tuple[str, list[Confirmed]]:
+    """Reads VERDICTS.json; returns the plan's hash and the rows."""
+    try:
+        content = json.loads(file.read_text())
+        rows = [Confirmed(**row) for row in content["rows"]]
+        is_whole = content.pop("sum") == config_hash(content)
+    except OSError:
+        return "", []
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} has no verdicts of confirm.py: {error!r:.100}.") from None
+    if not is_whole:
+        raise UserError(f"{file} was edited; `confirm.py judge` writes it again.")
+    return content["hash"], rows
+
+
+def _records_of_row(row: PlannedRow, records: Mapping[str, Record]) -> dict[str, Record]:
+    """Returns the records of a row by cell, with as many seeds as the plan gives the row."""
+    by_cell = {}
+    for cell, names in row.cells.items():
+        for replica, name in enumerate(names):
+            if name in records:
+                by_cell[_replica(cell, replica)] = of_first_seeds(records[name], row.seeds)
+    return by_cell
+
+
+def _replica(cell: str, number: int) -> str:
+    return f"{cell}, replica {number + 1}" if number else cell
+
+
+def _with_replicas(item: Item, row: PlannedRow) -> Item:
+    """Returns the item whose means over splits are over all splits of the plan."""
+    rules: dict[str, Rule] = {}
+    for text, rule in item.rules.items():
+        sides = [
+            side._replace(
+                among=tuple(
+                    _replica(cell, number)
+                    for cell in side.among
+                    for number in range(len(row.cells[cell]))
+                )
+            )
+            for side in rule.sides
+        ]
+        rules[text] = rule._replace(left=sides[0], right=sides[1])
+    return item._replace(rules=rules)
+
+
+def _confirmed(
+    row: PlannedRow, item: Item, findings: Sequence[Finding], is_complete: bool
+) -> Confirmed:
+    verdict = overall(findings)
+    primary = next(f for f in findings if f.text == item.primary_rule)
+    return Confirmed(
+        row.paper,
+        row.item,
+        _outcome(row.verdict, verdict) if is_complete else NOT_YET_RUN,
+        row.verdict,
+        verdict,
+        row.seeds,
+        primary.text,
+        primary.verdict,
+        primary.q if primary.family == multiplicity.PRIMARY else None,
+        {finding.text: (finding.verdict, finding.numbers) for finding in findings},
+    )
+
+
+def _outcome(before: str, after: str) -> str:
+    if before == OPEN:
+        return DECIDED.get(after, STILL_OPEN)
+    if after == before:
+        return CONFIRMED
+    return NOT_CONFIRMED if after == OPEN else REVERSED

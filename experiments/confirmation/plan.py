@@ -1,0 +1,196 @@
+"""The plan of a confirmation, PLAN.json: rows, runs, numbers of seeds, and hashes over all of it.
+
+A plan is valid while the cells and rules of its rows, the configs of its runs and the modules that
+judge are those that it was made with.
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.cli import flags
+from experiments.ledger import record_numbers, rules, statistics
+from experiments.ledger.item import Item, Paper
+from jaxformer import build
+from jaxformer.core.errors import UserError, unknown
+from jaxformer.io.atomic_files import dumps, write_atomically
+from jaxformer.io.run_folder import config_hash
+
+SCHEMA = 1
+JUDGING_MODULES = (statistics, record_numbers, rules)
+
+
+class PlannedRow(NamedTuple):
+    """A row of the ledger that is run again."""
+
+    paper: str
+    item: str
+    digest: str  # of its cells and rules
+    verdict: str  # the exploratory one
+    primary: str  # the sentence of its primary rule
+    seeds: int  # that the row is judged by, of each run that has at least as many
+    limit: str  # why fewer seeds are planned than a power of 90 % needs; "" if they suffice
+    stage: str
+    cells: Mapping[str, tuple[str, ...]]  # cell -> the names of its runs: several are replicas
+
+    @property
+    def name(self) -> str:
+        return f"{self.paper}: {self.item}"
+
+    @property
+    def runs(self) -> set[str]:
+        """Returns the names of all its runs."""
+        return {run for names in self.cells.values() for run in names}
+
+
+class PlannedConfig(NamedTuple):
+    """A run without its seeds."""
+
+    config: str  # "configs/mixit/retrieval.py:variant=frozen_qk,scale=small"
+    overrides: Mapping[str, str]
+    seeds: int  # 0: the config has its own sample, such as 500 networks
+    replica: int  # runs of different replicas have different data
+    digest: str  # of the config with all defaults, without its seeds
+    seconds: float  # estimated
+
+
+class Plan(NamedTuple):
+    """The content of PLAN.json."""
+
+    name: str
+    rows: tuple[PlannedRow, ...]  # in the order in which they are run
+    runs: Mapping[str, PlannedConfig]
+    code: str  # the digest of the modules that judge
+    hash: str  # of all the rest
+
+
+def write(plan: Plan, file: Path) -> None:
+    """Writes PLAN.json; raises UserError if the file holds another plan."""
+    if file.exists() and read(file).hash != plan.hash:
+        raise UserError(
+            f"{file} holds another plan, which must not change; give --plan=OTHER/PLAN.json."
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, (dumps(_as_json(plan), indent=1) + "\n").encode())
+
+
+def read(file: Path) -> Plan:
+    """Reads PLAN.json; raises UserError if it was edited."""
+    try:
+        content = json.loads(file.read_text())
+        plan = Plan(
+            content["name"],
+            tuple(
+                PlannedRow(**row | {"cells": {n: tuple(r) for n, r in row["cells"].items()}})
+                for row in content["rows"]
+            ),
+            {name: PlannedConfig(**run) for name, run in content["runs"].items()},
+            content["code"],
+            content["hash"],
+        )
+    except OSError as error:
+        raise UserError(
+            f"{file}: {error.strerror}; `confirm.py plan` writes a plan, or give --plan=FILE."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is not a plan of confirm.py: {error!r:.100}.") from None
+    if with_hash(plan).hash != plan.hash:
+        raise UserError(f"{file} was edited: its hash does not fit; a plan must not change.")
+    return plan
+
+
+def check(plan: Plan, papers: Mapping[str, Paper]) -> None:
+    """Raises UserError if claims, judging code or configs differ from those of the plan."""
+    if code_digest() != plan.code:
+        files = ", ".join(Path(str(module.__file__)).name for module in JUDGING_MODULES)
+        raise UserError(
+            f"the plan {plan.name} was made with another version of {files}: check out its commit."
+        )
+    for row in plan.rows:
+        if item_digest(item_of(papers, row)) != row.digest:
+            raise UserError(
+                f"the rules or cells of {row.name} have changed since the plan {plan.name}: check "
+                "out its commit."
+            )
+    for run in plan.runs.values():
+        if digest_without_seeds(run.config, run.overrides) != run.digest:
+            raise UserError(
+                f"the config {run.config} has changed since the plan {plan.name}: check out its "
+                "commit."
+            )
+
+
+def item_of(papers: Mapping[str, Paper], row: PlannedRow) -> Item:
+    """Returns the item of a planned row; raises UserError if it is gone."""
+    items = {item.name: item for paper in papers.values() for item in paper.items}
+    if row.paper not in papers:
+        raise unknown("paper of the plan", row.paper, papers)
+    items = {item.name: item for item in papers[row.paper].items}
+    if row.item not in items:
+        raise unknown(f"row of {row.paper} in the plan", row.item, items)
+    return items[row.item]
+
+
+def item_digest(item: Item) -> str:
+    """Returns the hash of what decides an item: its cells, rules and primary rule."""
+    return config_hash(
+        {
+            "cells": {
+                name: [cell.config, dict(cell.overrides)] for name, cell in item.cells.items()
+            },
+            "rules": {text: list(rule) for text, rule in item.rules.items()},
+            "primary": item.primary_rule,
+        }
+    )
+
+
+def code_digest() -> str:
+    """Returns the hash of the modules that judge, without comments and docstrings."""
+    digest = hashlib.sha256()
+    for module in JUDGING_MODULES:
+        tree = ast.parse(Path(str(module.__file__)).read_text())
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if isinstance(body, list) and body and _is_docstring(body[0]):
+                body[0] = ast.Pass()
+        digest.update(ast.unparse(tree).encode())
+    return digest.hexdigest()[:16]
+
+
+def digest_without_seeds(config: str, overrides: Mapping[str, str]) -> str:
+    """Returns the hash of a config with all defaults, whatever its seeds are."""
+    values = flags.to_dict(flags.load_with_overrides(config, overrides))
+    values |= {"seed": 0, "n_seeds": 1}
+    if "seed" in values.get("data", {}):
+        values["data"] = values["data"] | {"seed": 0}
+    return config_hash(build.config_identity(values))
+
+
+def with_hash(plan: Plan) -> Plan:
+    """Returns the plan with the hash of its content."""
+    content = {name: value for name, value in _as_json(plan).items() if name != "hash"}
+    text = json.dumps(content, sort_keys=True)
+    return plan._replace(hash=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "name": plan.name,
+        "hash": plan.hash,
+        "code": plan.code,
+        "rows": [
+            row._asdict() | {"cells": {n: [*r] for n, r in row.cells.items()}} for row in plan.rows
+        ],
+        "runs": {
+            name: run._asdict() | {"overrides": dict(run.overrides)}
+            for name, run in plan.runs.items()
+        },
+    }
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,0 +1,210 @@
+"""Makes the plan of a confirmation from the rows of the ledger.
+
+The number of seeds decides each rule with a power of 90 % if the true distance from its border is
+three quarters of the observed one. A row that held needs all its rules. A row that did not hold
+needs its primary rule if that failed, and otherwise the rule that failed most clearly.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from experiments import recipes
+from experiments.cli import flags
+from experiments.confirmation.plan import (
+    Plan,
+    PlannedConfig,
+    PlannedRow,
+    code_digest,
+    digest_without_seeds,
+    item_digest,
+    with_hash,
+)
+from experiments.ledger import power
+from experiments.ledger.item import Cell, Item, config_string
+from experiments.ledger.ledger import Row
+from experiments.ledger.record import Record
+from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, Finding, Rule
+from jaxformer.io.run_folder import config_hash
+
+ASSUMED_SHARE = 0.75  # of the observed distance from a rule's border
+LEAST_SEEDS, MOST_SEEDS = 5, 24
+MOST_SECONDS = 5400  # of a row's runs; fewer seeds are planned if more are too slow
+LARGER_TEST_SET = 10  # times the recorded one
+LEAST_TEST_SET = 20_000  # of a task whose loss is compared with a baseline
+WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}  # of a distinct claim; others have half of it
+WORTH_OF_HEADLINE = 6
+STAGES = "ABCDE"
+STAGE_HOURS = (1, 4, 10, 14.5)  # after which a stage ends
+
+
+def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Plan:
+    """Plans all rows that new seeds can decide, in the order of worth for time.
+
+    Args:
+      name: of the plan.
+      rows: of the ledger.
+      headlines: "PAPER: ITEM" of the rows that matter most.
+    """
+    runs: dict[str, PlannedConfig] = {}
+    chosen = [row for row in rows if _can_be_decided(row)]
+    planned = [_planned_row(row, runs) for row in chosen]
+    worth = {p.name: _worth(row, headlines) for p, row in zip(planned, chosen, strict=True)}
+    ordered = _staged(_by_worth(planned, runs, worth), runs)
+    return with_hash(Plan(name, tuple(ordered), runs, code_digest(), ""))
+
+
+def seeds_of_row(row: Row) -> tuple[int, str]:
+    """Returns the number of seeds that a row needs, and why a power of 90 % is not reached."""
+    needed, limit = LEAST_SEEDS, ""
+    for rule, finding in _rules_that_decide(row):
+        if finding.compared is None or finding.p == 0:
+            continue
+        compared = finding.compared._replace(test=finding.compared.test / LARGER_TEST_SET**0.5)
+        if max(compared.seeds) > MOST_SEEDS:
+            continue  # a sample of the config, which does not depend on seeds
+        seeds, reason = power.seeds_for_rule(rule, compared, ASSUMED_SHARE, MOST_SEEDS)
+        limit = f"{finding.text}: {reason}" if reason else limit
+        needed = max(needed, seeds or (MOST_SEEDS if reason else 0))
+    if row.verdict == OPEN and limit:
+        return LEAST_SEEDS, limit
+    affordable = max(int(MOST_SECONDS / _seconds_per_seed(row)), LEAST_SEEDS)
+    if needed > affordable:
+        needed, limit = affordable, f"{needed} seeds would take too long"
+    return needed, limit
+
+
+def _seconds_per_seed(row: Row) -> float:
+    records = {
+        row.records[cell].where: row.records[cell]
+        for cell in _needed_cells(row.item) & row.records.keys()
+    }
+    return sum(
+        record.seconds["run"] / max(len(record.members) or len(record.seeds), 1)
+        for record in records.values()
+    )
+
+
+def _needed_cells(item: Item) -> set[str]:
+    sides = [side for rule in item.rules.values() for side in rule.sides if side.metric]
+    return {cell for side in sides for cell in side.cells}
+
+
+def _rules_that_decide(row: Row) -> list[tuple[Rule, Finding]]:
+    """Returns the rules on which a row's verdict rests."""
+    pairs = [*zip(row.item.rules.values(), row.findings, strict=True)]
+    if row.verdict == HELD:
+        return pairs
+    if row.verdict == OPEN:
+        return [pair for pair in pairs if pair[1].verdict == OPEN]
+    failing = [pair for pair in pairs if pair[1].verdict == NOT_HELD]
+    primary = [pair for pair in failing if pair[1].text == row.item.primary_rule]
+    return primary or [min(failing, key=lambda pair: pair[1].p)]
+
+
+def _planned_row(row: Row, runs: dict[str, PlannedConfig]) -> PlannedRow:
+    """Plans a row, and adds its runs to those of other rows."""
+    seeds, limit = seeds_of_row(row)
+    sides = [side for rule in row.item.rules.values() for side in rule.sides]
+    needed, splits = _needed_cells(row.item), {cell for side in sides for cell in side.among}
+    copies = -(-seeds // len(splits)) if splits else 1
+    cells = {}
+    for name, cell in row.item.cells.items():
+        if name in needed and name in row.records:
+            record, is_split = row.records[name], name in splits
+            cells[name] = tuple(
+                _add_run(cell, record, seeds, is_split, replica, runs)
+                for replica in range(copies if is_split else 1)
+            )
+    names = (row.paper.key, row.item.name, item_digest(row.item), row.verdict)
+    return PlannedRow(*names, row.item.primary_rule, seeds, limit, "", cells)
+
+
+def _add_run(
+    cell: Cell,
+    record: Record,
+    seeds: int,
+    is_split: bool,
+    replica: int,
+    runs: dict[str, PlannedConfig],
+) -> str:
+    """Adds the run of a cell, or raises the seeds of the same run; returns its name."""
+    config = config_string(cell, record.scale)
+    overrides = _overrides(dict(cell.overrides), record)
+    values = flags.load_with_overrides(config, overrides)
+    if not recipes.uses_seeds(values):
+        seeds = 0
+    elif is_split:
+        seeds = int(values.n_seeds)  # the splits are the sample, not the networks of a split
+    elif not record.members:
+        seeds = max(seeds, len(record.seeds))  # a figure, which may need its whole sample
+    digest = digest_without_seeds(config, overrides)
+    name = config_hash({"config": config, "overrides": overrides, "replica": replica})
+    seconds = record.seconds["compile"] + record.seconds["run"] * _work(record, seeds)
+    run = PlannedConfig(config, overrides, seeds, replica, digest, round(seconds, 1))
+    if name not in runs or runs[name].seeds < seeds:
+        runs[name] = run
+    return name
+
+
+def _overrides(overrides: dict[str, str], record: Record) -> dict[str, str]:
+    """Returns the overrides of a run: the recorded rate alone, and a larger test set."""
+    config = record.config
+    rates = {m.get("learning_rate") for m in record.members if m.get("chosen", True)}
+    if len(rates) == 1 and None not in rates and "optim" in config:
+        overrides["optim.learning_rate"] = f"({rates.pop()!r},)"
+    size = config.get("data", {}).get("test_size", 0)
+    if config["recipe"] == "train" and config["task"]["name"] == "masked_text":
+        overrides["data.test_size"] = str(max(LARGER_TEST_SET * size, LEAST_TEST_SET))
+    elif config["recipe"] == "train" and config["data"].get("split") == "hash":
+        overrides["data.test_size"] = str(LARGER_TEST_SET * size)
+    return overrides
+
+
+def _work(record: Record, seeds: int) -> float:
+    """Returns the time of the planned run as a multiple of the recorded one."""
+    if not seeds:
+        return 1.0
+    return seeds / max(len(record.members) or len(record.seeds), 1)
+
+
+def _can_be_decided(row: Row) -> bool:
+    """Returns whether new seeds can decide a row, or confirm its primary rule."""
+    if row.verdict != OPEN:
+        return row.verdict in WORTH
+    if any(finding.verdict == NOT_RUN for finding in row.findings):
+        return False
+    primary = {finding.text: finding.verdict for finding in row.findings}[row.item.primary_rule]
+    return primary != OPEN or not seeds_of_row(row)[1]
+
+
+def _worth(row: Row, headlines: Collection[str]) -> float:
+    if f"{row.paper.key}: {row.item.name}" in headlines:
+        return WORTH_OF_HEADLINE
+    return WORTH[row.verdict] * (1.0 if row.item.is_distinct else 0.5)
+
+
+def _by_worth(
+    planned: Iterable[PlannedRow], runs: Mapping[str, PlannedConfig], worth: Mapping[str, float]
+) -> list[PlannedRow]:
+    """Orders rows by worth for the time of the runs that earlier rows do not make."""
+    left, ordered, made = list(planned), [], set[str]()
+
+    def price(row: PlannedRow) -> float:
+        return sum(runs[run].seconds for run in row.runs - made) / worth[row.name]
+
+    while left:
+        best = min(left, key=price)
+        left.remove(best)
+        ordered.append(best)
+        made.update(best.runs)
+    return ordered
+
+
+def _staged(ordered: Iterable[PlannedRow], runs: Mapping[str, PlannedConfig]) -> list[PlannedRow]:
+    """Returns the rows with the letters of their stages."""
+    staged, made = [], set()
+    for row in ordered:
+        made |= row.runs
+        hours = sum(runs[run].seconds for run in made) / 3600
+        stage = sum(hours > limit for limit in STAGE_HOURS)
+        staged.append(row._replace(stage=STAGES[stage]))
+    return staged

@@ -1,0 +1,115 @@
+"""The runs of a plan: their seeds, their jobs and their records.
+
+Seeds are drawn from the plan's hash, so nobody can have seen or chosen them. Runs that shared a
+seed or a data seed share the new one too, so that they are compared seed by seed as before.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments.cli import flags
+from experiments.confirmation.plan import Plan, PlannedConfig
+from experiments.ledger import validate_record
+from experiments.ledger.record import Record
+from experiments.ledger.write import as_json, compact
+from experiments.schedule.jobs import Job, make_job
+from jaxformer import build
+from jaxformer.core.errors import UserError
+from jaxformer.io.atomic_files import json_value, write_atomically
+from jaxformer.io.run_folder import Workdir, config_hash
+from jaxformer.training.metrics import over_seeds
+
+MOST_DRAWN = 1_000_000
+
+
+def drawn(plan_hash: str, kind: str, original: int, replica: int) -> int:
+    """Returns a number that the plan's hash draws in place of a seed of the exploration."""
+    text = f"{plan_hash} {kind} {original} {replica}"
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % MOST_DRAWN
+
+
+def overrides_with_seeds(plan_hash: str, run: PlannedConfig) -> dict[str, str]:
+    """Returns the overrides of a run with its drawn seeds."""
+    config = flags.to_dict(flags.load_with_overrides(run.config, run.overrides))
+    seeds = {"seed": str(drawn(plan_hash, "seed", config["seed"], run.replica))}
+    if "seed" in config.get("data", {}):
+        original = config["data"]["seed"]
+        seeds["data.seed"] = str(drawn(plan_hash, "data", original, run.replica))
+    if run.seeds:
+        seeds["n_seeds"] = str(run.seeds)
+    return dict(run.overrides) | seeds
+
+
+def jobs(plan: Plan, workdir: Path) -> dict[str, Job]:
+    """Returns the job of each run of a plan, in the order of the rows."""
+    ordered = dict.fromkeys(
+        name for row in plan.rows for names in row.cells.values() for name in names
+    )
+    found = {}
+    for name in ordered:
+        run = plan.runs[name]
+        label = f"{run.config.removeprefix('configs/')} ({name})"
+        overrides = overrides_with_seeds(plan.hash, run)
+        found[name] = make_job(label, run.config, overrides, workdir, seconds=run.seconds)
+    return found
+
+
+def record_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"
+
+
+def write_record(workdir: Path, file: Path) -> None:
+    """Writes the record of a finished run, unless there is one: a run is made once."""
+    if file.exists():
+        return
+    content = json_value(as_json(Workdir(workdir)))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content |= {"sum": validate_record.sum_of(content)}
+    write_atomically(file, compact(content).encode())
+
+
+def read_records(plan: Plan, folder: Path, names: Iterable[str]) -> dict[str, Record]:
+    """Reads the records of runs; raises UserError if one is not the run that was planned."""
+    return {
+        name: _checked(plan, name, record_file(folder, name))
+        for name in names
+        if record_file(folder, name).exists()
+    }
+
+
+def _checked(plan: Plan, name: str, file: Path) -> Record:
+    try:
+        record = Record.from_json(validate_record.content(file), where=str(file))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file}: {error}.") from None
+    run = plan.runs[name]
+    planned = flags.load_with_overrides(run.config, overrides_with_seeds(plan.hash, run))
+    planned_hash = config_hash(build.config_identity(flags.to_dict(planned)))
+    if {record.config_hash, config_hash(build.config_identity(record.config))} != {planned_hash}:
+        raise UserError(
+            f"{file} is not the run {name} of the plan {plan.name}: another config or other seeds. "
+            "Remove it and run `confirm.py run` again."
+        )
+    if run.seeds and len(record.seeds) != run.seeds:
+        raise UserError(
+            f"{file} has {len(record.seeds)} seeds, the plan {plan.name} fixes {run.seeds}."
+        )
+    return record
+
+
+def of_first_seeds(record: Record, seeds: int) -> Record:
+    """Returns the record of the first seeds of a trained run, as if no others had been made."""
+    chosen = [m for m in record.members if m.get("chosen", True)]
+    if len(chosen) <= seeds:
+        return record
+    members = chosen[:seeds]
+    metrics: dict[str, Any] = {}
+    for name in record.metrics:
+        values: list[Mapping] = [m["metrics"][name] for m in members if name in m["metrics"]]
+        means = [value["mean"] for value in values if value["mean"] is not None]
+        if means:
+            metrics[name] = json_value(over_seeds(means))._asdict()
+    return replace(record, members=members, seeds=record.seeds[:seeds], metrics=metrics)

@@ -1,0 +1,94 @@
+"""The number of seeds that decides a rule with a probability of 90 %.
+
+Seeds shrink the spread between seeds, not the error of the test set. If the test set alone is too
+uncertain, no number of seeds decides the rule.
+"""
+
+import math
+
+from experiments.ledger.rules import Rule
+from experiments.ledger.statistics import Difference, clopper_pearson, quantile
+
+POWER = 0.9  # the probability that the interval excludes the border
+MAX_SEEDS = 64  # that `seeds_for_rule` suggests
+TEST_SET = "the test set is too small"
+
+
+def seeds_for_rule(
+    rule: Rule, compared: Difference, share: float = 1.0, most: int = MAX_SEEDS
+) -> tuple[int, str]:
+    """Returns the number of seeds that decides a rule with the power POWER, or why there is none.
+
+    Args:
+      rule: the rule.
+      compared: the difference that was observed.
+      share: of the observed distance from the border that is assumed. A distance that decided a
+        rule is too large on average.
+      most: seeds.
+
+    Returns:
+      (seeds, ""), or (0, the reason) if no number up to `most` suffices.
+    """
+    gap = abs(compared.gap) if rule.within else compared.gap
+    n, distance = max(compared.seeds), share * abs(gap - rule.by)
+    if not n:
+        return 0, "no number of it depends on seeds"
+    if math.isinf(compared.half):
+        return n + 2, ""  # which reveal the error
+    if compared.share is not None:
+        distance *= math.copysign(1, gap - rule.by) * (-1 if rule.right.metric else 1)
+        border = compared.share - distance / share
+        return seeds_for_share(border + distance, border, most), ""
+    if quantile(math.inf) * compared.test >= distance:
+        return 0, TEST_SET
+    spread = compared.sem * math.sqrt(n)
+    for seeds in range(2, most + 1):
+        if power(distance, spread, compared.test, seeds) >= POWER:
+            return seeds, ""
+    return 0, f"more than {most} seeds"
+
+
+def power(distance: float, spread: float, test: float, seeds: int) -> float:
+    """Returns the probability that the interval of a mean over seeds excludes the border.
+
+    Args:
+      distance: of the true mean from the border.
+      spread: the standard deviation between seeds.
+      test: the standard error of the test set.
+      seeds: their number.
+    """
+    from scipy.special import nctdtr, ndtr
+
+    error = math.hypot(spread / math.sqrt(seeds), test)
+    if error == 0:
+        return 1.0
+    shift = distance / error
+    if spread == 0:
+        return float(ndtr(shift - quantile(math.inf)))
+    limit = quantile(seeds - 1)
+    if shift > 3 * limit + 8:  # where nctdtr is slow and the power is 1
+        return 1.0
+    return 1 - float(nctdtr(seeds - 1, shift, limit))
+
+
+def seeds_for_share(share: float, border: float, most: int = MAX_SEEDS) -> int:
+    """Returns the number of seeds whose Clopper-Pearson interval excludes the border, or 0.
+
+    Args:
+      share: of the seeds that have an outcome, as it is assumed.
+      border: of the rule.
+      most: seeds.
+    """
+    from scipy.special import bdtr
+
+    for seeds in range(2, most + 1):
+        intervals = [clopper_pearson(hits / seeds, seeds) for hits in range(seeds + 1)]
+        if share > border:
+            least = sum(low <= border for low, _ in intervals)
+            reached = 1 - float(bdtr(least - 1, seeds, share))
+        else:
+            most_hits = sum(high < border for _, high in intervals) - 1
+            reached = float(bdtr(most_hits, seeds, share)) if most_hits >= 0 else 0.0
+        if reached >= POWER:
+            return seeds
+    return 0
