@@ -111,5 +111,5 @@ def of_first_seeds(record: Record, seeds: int) -> Record:
         values: list[Mapping] = [m["metrics"][name] for m in members if name in m["metrics"]]
         means = [value["mean"] for value in values if value["mean"] is not None]
         if means:
-            metrics[name] = json_value(over_seeds(means))._asdict()
+            metrics[name] = json_value(over_seeds(means))
     return replace(record, members=members, seeds=record.seeds[:seeds], metrics=metrics)

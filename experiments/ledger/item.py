@@ -113,7 +113,9 @@ def _checked(item: Item, paper: str) -> Item:
     if not (item.rules or item.defines or item.needs):
         raise UserError(f"{paper} {item.name} claims something and has no rule that tests it.")
     rules, checks = (_with_cells(item, paper, of) for of in (item.rules, item.checks))
-    for rule in (*rules.values(), *checks.values()):
+    for text, rule in (*rules.items(), *checks.items()):
+        if not rule.can_fail():
+            raise UserError(f"a rule of {paper} {item.name} cannot fail: {text!r}.")
         for side in rule.sides:
             for cell in side.cells:
                 _check_names(item, paper, side._replace(cell=cell))

@@ -86,6 +86,22 @@ class Rule(NamedTuple):
     def sides(self) -> tuple[Side, Side]:
         return self.left, self.right
 
+    def can_fail(self) -> bool:
+        """Returns whether some numbers contradict the rule; an accuracy lies between 0 and 1."""
+        if self.left == self.right or not (self.left.metric or self.right.metric):
+            return False
+        ends = [
+            (side.value, side.value) if not side.metric else (0.0, side.times)
+            for side in self.sides
+            if not side.metric or side.metric == "accuracy"
+        ]
+        if len(ends) < 2 or any(side.minus for side in self.sides):
+            return True
+        (left_low, left_high), (right_low, right_high) = ends
+        if self.within:
+            return max(left_high - right_low, right_high - left_low) > self.by
+        return left_low - right_high <= self.by
+
     def judge(self, text: str, read: Read) -> Finding:
         left, right = map(read, self.sides)
         if left is None or right is None:

@@ -25,7 +25,6 @@ from typing import NamedTuple
 from jaxformer.core.text_format import with_error
 
 LEVEL = 0.95  # of the intervals
-FALSE_DECISION_RATE = (1 - LEVEL) / 2  # of a rule whose true difference lies at its border
 ABOVE, BELOW, UNDECIDED = "above", "below", "cannot tell"
 SMALLEST_P = 1e-12  # below which p values are not distinguished
 

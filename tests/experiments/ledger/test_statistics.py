@@ -6,10 +6,35 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.ledger.record_numbers import record_number
+from experiments.ledger.multiplicity import benjamini_hochberg, holm
+from experiments.ledger.power import (
+    TEST_SET,
+    power,
+    seeds_for_rule,
+    seeds_for_share,
+)
+from experiments.ledger.record_numbers import record_number, share_of_seeds
 from experiments.ledger.record_numbers import test_error as error_of_the_test_set
-from experiments.ledger.rules import HELD, NOT_HELD, NOT_RUN, OPEN, above, gap, near, of, overall
-from experiments.ledger.statistics import Number, difference, minus, quantile
+from experiments.ledger.rules import (
+    HELD,
+    NOT_HELD,
+    NOT_RUN,
+    OPEN,
+    Finding,
+    above,
+    gap,
+    near,
+    of,
+    overall,
+)
+from experiments.ledger.statistics import (
+    Number,
+    clopper_pearson,
+    difference,
+    minus,
+    p_value,
+    quantile,
+)
 
 X, Y = np.array([0.93, 0.96, 0.99, 0.95]), np.array([0.90, 0.95, 0.97, 0.92])
 
@@ -147,11 +172,72 @@ def test_exact_numbers_are_never_open():
     assert near(of("x"), 0.0, 0.0).judge("", _reads(Number(2.0))).verdict == NOT_HELD
 
 
+def _overall(*verdicts, p=1e-4):
+    return overall([Finding("", verdict, "", p=p) for verdict in verdicts])
+
+
 def test_a_claim_holds_if_all_that_it_says_holds():
-    assert overall([HELD, HELD]) == HELD
-    assert overall([HELD, OPEN, NOT_HELD]) == NOT_HELD
-    assert overall([HELD, OPEN]) == overall([HELD, NOT_RUN]) == OPEN
-    assert overall([NOT_RUN]) == overall([]) == NOT_RUN
+    assert _overall(HELD, HELD) == HELD
+    assert _overall(HELD, OPEN, NOT_HELD) == NOT_HELD
+    assert _overall(HELD, OPEN) == _overall(HELD, NOT_RUN) == OPEN
+    assert _overall(NOT_RUN) == _overall() == NOT_RUN
+
+
+def test_the_worst_of_many_rules_must_fail_clearly():
+    """Of two rules at p = .02 one may fail; of three it fails too often by chance."""
+    assert _overall(HELD, NOT_HELD, p=0.02) == NOT_HELD
+    assert _overall(HELD, HELD, NOT_HELD, p=0.02) == OPEN
+    assert _overall(HELD, HELD, NOT_HELD, p=0.0) == NOT_HELD  # exact numbers
+
+
+def test_seeds_that_are_all_alike_have_a_clopper_pearson_interval():
+    """Five of five seeds prove more than half no better than five heads in a row do."""
+    assert clopper_pearson(1.0, 5) == pytest.approx((0.478, 1.0), abs=1e-3)
+    assert clopper_pearson(5 / 8, 8) == pytest.approx((0.245, 0.915), abs=1e-3)
+    assert clopper_pearson(0.0, 3) == pytest.approx((0.0, 0.708), abs=1e-3)
+    first = above(of("x", "noise_first"), 0.5)
+    for n, verdict in ((5, OPEN), (6, HELD)):
+        number = record_number({"mean": 1.0, "sem": 0.0, "n": n}, [], "noise_first")
+        assert number.trials == n and first.judge("", _reads(number)).verdict == verdict
+    # Three seeds with 65 tokens each are 195 outcomes.
+    tokens = record_number({"mean": 1.0, "sem": 0.0, "n": 3}, [], "recall_noise", 65)
+    assert above(of("x"), 0.9).judge("", _reads(tokens)).verdict == HELD
+    mixed = share_of_seeds([True] * 5 + [False] * 3)
+    value = {"mean": mixed.mean, "sem": mixed.sem, "n": 8}
+    assert record_number(value, [], "solved").trials == 8
+    # Values between 0 and 1 spread less: they are no outcomes.
+    assert record_number(value | {"sem": 0.9 * mixed.sem}, [], "U").trials == 0
+
+
+def test_a_p_value_is_below_5_percent_if_the_interval_excludes_the_border():
+    left, right = sample(X), Number(0.9)
+    t = (left.mean - 0.9) / left.sem
+    assert p_value(left, right, 0.0) == pytest.approx(2 * stats.t.sf(abs(t), left.n - 1), rel=1e-3)
+    assert p_value(Number(1.0), Number(0.5), 0.0) == 0.0
+    assert math.isnan(p_value(Number(1.0, math.nan, 1), right, 0.0))
+    for border in (-0.02, 0.0, 0.004, 0.02, 0.05):
+        is_decided = difference(left, right).verdict(border) != "cannot tell"
+        assert (p_value(left, right, border) < 0.05) == is_decided
+
+
+def test_holm_and_benjamini_hochberg_on_a_known_example():
+    p_values = [0.01, 0.04, 0.03, 0.005]
+    assert holm(p_values) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert benjamini_hochberg(p_values) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+
+
+def test_seeds_for_a_power_of_90_percent():
+    """A test set that alone is too uncertain is no matter of seeds."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(2.0, 1.0, (20_000, 5))
+    half = 2.776 * values.std(1, ddof=1) / 5**0.5
+    assert power(2.0, 1.0, 0.0, 5) == pytest.approx((values.mean(1) > half).mean(), abs=0.01)
+    rule = above(of("x"), 0.8)
+    seeds, _ = seeds_for_rule(rule, difference(Number(0.82, 0.01, 4), Number(0.8)))
+    assert power(0.02, 0.02, 0.0, seeds) >= 0.9 > power(0.02, 0.02, 0.0, seeds - 1)
+    share = Number(0.82, 0.01, 4, test=0.02, is_share=True)
+    assert seeds_for_rule(rule, difference(share, Number(0.8))) == (0, TEST_SET)
+    assert seeds_for_share(0.95, 0.5) == 9 and seeds_for_share(0.05, 0.5) == 9
 
 
 def _reads(number):

@@ -102,7 +102,6 @@ CASES = [
         (1.5, 1.8),
     ),
     (RECALL, "Beside Figure 20, guessing", "3 layers: with", (0.9,), (0.44,)),
-    (RECALL, "Appendix B.6, stability", "no seed of fine-tuning", (0.0,), (0.2,)),
     (RECALL, "Appendix B.5, the best cut", "at 0.1 of", (0.47, 0.43), (0.3, 0.43)),
     # Dropping F2 leaves the noise as likely as before.
     (

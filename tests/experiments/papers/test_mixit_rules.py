@@ -51,7 +51,7 @@ CASES = [
     ("Table 1, Dyck-1, with the authors' split", "sets Frozen-QK reaches", (1.0,), (0.965,)),
     ("Table 1, Dyck-1, with the authors' split", "sets Standard reaches", (1.0,), (0.965,)),
     ("Table 1, Dyck-1", "Standard reaches 95 %", (0.99,), (0.6,)),
-    ("Table 1, Dyck-1", "steps MixiT is as good", (0.995, 1.0), (0.945, 1.0)),
+    ("Table 1, Dyck-1", "strings MixiT is as good", (0.995, 1.0), (0.945, 1.0)),
     ("Table 1, Dyck-1, with the authors' split", "one and two symbols", (0.5,), (0.99,)),
     ("Table 1, Dyck-1", "Frozen-QK is as good", (0.995, 1.0), (0.965, 1.0)),
     ("Table 1, modular addition, from few pairs", "MixiT generalises from the", (0.99,), (0.94,)),

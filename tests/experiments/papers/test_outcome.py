@@ -5,8 +5,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from experiments.papers.outcome import Outcome, Training, call, settings_of
+from experiments.papers.outcome import (
+    Outcome,
+    Training,
+    call,
+    jackknife,
+    largest,
+    root_mean_square,
+    settings_of,
+)
 from jaxformer.core.errors import UserError
+from jaxformer.training.metrics import over_seeds
 
 
 class Networks(NamedTuple):
@@ -45,13 +54,20 @@ def test_a_scalar_is_an_array_and_a_metric_and_its_predictions_are_baselines():
     )
 
 
-def test_a_curve_returns_the_gap_of_each_prediction_from_the_mean():
+def test_a_curve_and_its_predictions_are_arrays():
     outcome = Outcome()
-    gaps = outcome.curve(
-        "{}_beta_2", np.array([[0.0, 1.0], [2.0, 3.0]]), exact=np.array([1.0, 4.0])
-    )
-    assert {name: gap.tolist() for name, gap in gaps.items()} == {"exact": [0.0, 2.0]}
+    outcome.curve("{}_beta_2", np.array([[0.0, 1.0], [2.0, 3.0]]), exact=np.array([1.0, 4.0]))
     assert outcome.arrays.keys() == {"measured_beta_2", "exact_beta_2"} and not outcome.metrics
+
+
+def test_a_distance_from_a_theory_has_the_error_of_its_networks():
+    """Of a mean the jackknife is the standard error; of the largest distance, that of its layer."""
+    gap_SxL = np.array([[0.0, 0.3], [0.1, 0.5], [0.2, 0.1]])
+    assert jackknife(lambda mean_L: mean_L[0], gap_SxL) == pytest.approx(over_seeds(gap_SxL[:, 0]))
+    assert jackknife(largest, gap_SxL) == pytest.approx(over_seeds(gap_SxL[:, 1]))
+    rms = jackknife(root_mean_square, gap_SxL)
+    assert rms.mean == pytest.approx(np.hypot(0.1, 0.3) / 2**0.5) and 0 < rms.sem < 0.2
+    assert np.isnan(jackknife(largest, gap_SxL[:1]).sem)
 
 
 def test_a_grid_has_a_metric_for_each_cell_named_by_its_labels():
