@@ -23,7 +23,7 @@ from typing import Any
 
 from experiments.cli import flags
 from experiments.confirmation import judgement, plan, planning, runs
-from experiments.ledger import read
+from experiments.ledger import read, write
 from experiments.ledger.item import Paper, checked
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     add(
         "--plan",
         type=Path,
-        default=flags.ROOT / "confirmation/PLAN.json",
+        default=flags.WORKSPACE / "confirmation/PLAN.json",
         metavar="FILE",
         help="the plan; its records and verdicts are beside it (default: %(default)s)",
     )
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     add(
         "--workdir",
         type=Path,
-        default=flags.ROOT / "runs/confirm",
+        default=flags.WORKSPACE / "runs/confirm",
         metavar="DIR",
         help="folder of the runs (default: %(default)s)",
     )
@@ -96,11 +96,12 @@ def load_claims(text: str) -> dict[str, Paper]:
 
 
 def make_plan(args, papers: Mapping[str, Paper]) -> int:
-    records, problems = read.load(read.ROOT / "results")
+    records, problems = read.load(write.RESULTS)
     for problem in problems:
         print(f"warning: not used: {problem}", file=sys.stderr)
     rows = [row for row in ledger(papers, records) if row.item.name.startswith(args.only)]
-    headlines = linked_rows((flags.ROOT / "README.md").read_text())
+    readme = flags.WORKSPACE / "README.md"
+    headlines = linked_rows(readme.read_text()) if readme.exists() else ()
     planned = planning.make(args.name, rows, headlines)
     if not planned.rows:
         raise UserError("no row has a verdict that new seeds could confirm; run its cells first.")

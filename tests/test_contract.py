@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 
 from docs.generate import COMMANDS, parser_of
+from experiments.cli.flags import WORKSPACE
 from experiments.ledger.ledger import ledger
-from experiments.ledger.read import ROOT, load
+from experiments.ledger.read import load
 from experiments.papers import PAPERS
 
 REFERENCE = Path(__file__).parent / "reference/contract.json"
@@ -37,7 +38,7 @@ def claims() -> dict[str, str]:
 
 def verdicts() -> dict[str, list[str]]:
     """Returns for each item its verdict, then the verdict and numbers of each rule."""
-    records, problems = load(ROOT / "results")
+    records, problems = load(WORKSPACE / "results")
     assert not problems
     return {
         f"{row.paper.key}: {row.item.name}": [

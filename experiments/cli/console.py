@@ -38,6 +38,7 @@ PROGRAMS = {
     "generate": Program("experiments.generate", "continue a prompt"),
     "export": Program("jaxformer.models.export", "write a run as a Hugging Face folder"),
     "reproduce": Program("experiments.reproduce", "run the tables of the five papers", "--paper"),
+    "confirm": Program("experiments.confirm", "confirm verdicts on fresh seeds"),
     "report": Program("experiments.report", "write tables and pages from records and runs"),
     "demo": Program("experiments.demo", "show one result of each paper in minutes"),
 }
