@@ -1,4 +1,4 @@
-"""Additions of the site to the pages: the findings, the contents, and links that stay inside."""
+"""Completes the pages of the site: findings, contents, and links that stay on the site."""
 
 import re
 from pathlib import Path
@@ -14,6 +14,13 @@ CONTENTS = {
     "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
     "Papers": [f"papers/{key}" for key in PAPERS],
     "Results": [f"results/{key}" for key in PAPERS] + ["verdicts"],
+    "Notes to the authors": [
+        f"notes/{name}"
+        for name in (
+            *("index", "chance_levels", "rank_collapse", "positions"),
+            *("early_attention", "overlap_exponent"),
+        )
+    ],
     "Reference": [
         "api",
         *(f"reference/{n}" for n in ("tasks", "models", "fields", "configs", "commands")),
@@ -23,7 +30,7 @@ CONTENTS = {
 
 
 def complete(name: str, text: str) -> str:
-    """A page with what its comments ask for, and no link that leaves the site."""
+    """Returns a page with its generated parts, in which no link leaves the site."""
     if name == "index":
         text = text.replace("<!-- contents -->", contents())
         text = text.replace("<!-- findings -->", findings())
@@ -31,7 +38,7 @@ def complete(name: str, text: str) -> str:
 
 
 def _inside(link: re.Match, page: Path) -> str:
-    """A link as it is, if it leads to a page or a picture; else the name of the file."""
+    """Returns the link if it leads to a page or a picture, else the name of its file."""
     is_picture, words, file = link[1], link[2], link[3]
     target = (page.parent / file).resolve()
     if is_picture or not target.exists() or target.is_relative_to(ROOT / "docs"):
@@ -41,7 +48,7 @@ def _inside(link: re.Match, page: Path) -> str:
 
 
 def contents() -> str:
-    """The tables of contents, one for each group; a page that is in none is put into the first."""
+    """Returns a table of contents for each group; pages without a group come last."""
     known = [name for names in CONTENTS.values() for name in names]
     files = sorted((ROOT / "docs").rglob("*.md"))
     others = [str(f.relative_to(ROOT / "docs").with_suffix("")) for f in files]
@@ -55,9 +62,9 @@ def contents() -> str:
 
 
 def findings() -> str:
-    """The findings of the README, with links as they are from here.
+    """Returns the findings of the README, with links relative to the index page.
 
-    The other sections of the README are not on the site: a link to one becomes the file's name.
+    A link to another section of the README becomes the name of the file.
     """
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run an experiment")]
