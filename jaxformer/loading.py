@@ -1,5 +1,6 @@
 """`jaxformer.load` and `jaxformer.open`: read a run's folder or a published model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer import build
-from jaxformer.core import paths
-from jaxformer.core.errors import UserError
+from jaxformer.core import paths, sharding
+from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.partition import Partition
 from jaxformer.io.checkpoint_reader import Checkpoint, read_newest
 from jaxformer.io.run_folder import Workdir
@@ -25,6 +26,7 @@ def load(
     revision: str | None = None,
     dtype: Any = None,
     place: Any = None,
+    devices: Mapping[str, int] | None = None,
 ) -> tuple[Any, dict[str, Any], Any]:
     """Loads a run from its newest checkpoint, or a published model. It writes no file of a run.
 
@@ -36,7 +38,10 @@ def load(
         model: the model, if its class is not one of jaxformer's.
         revision: the revision of a model on the hub.
         dtype: the dtype of a published model's parameters.
-        place: the device or sharding of a published model's parameters.
+        place: the device or sharding of a published model's parameters, or a function
+            (path, shape) -> sharding.
+        devices: the mesh of a published model, such as {"fsdp": 4, "tensor": 2}; the axes are those
+            of config.devices. Each device reads and holds its shards only.
 
     Returns:
         (model, params, config).
@@ -50,12 +55,25 @@ def load(
             raise UserError(f"{source} is a published model: it takes no member and no model.")
         from jaxformer.models.pretrained import load_folder
 
+        if devices is not None:
+            place = _rules_of(devices, place)
         return load_folder(folder, dtype, place)
-    if revision is not None or dtype is not None or place is not None:
+    if (revision, dtype, place, devices) != (None,) * 4:
         raise UserError(
-            f"{source} is a run: revision, dtype and place are options of published models."
+            f"{source} is a run: revision, dtype, place and devices are options of published "
+            "models."
         )
     return load_run(source, member, model)[:3]
+
+
+def _rules_of(devices: Mapping[str, int], place: Any) -> Any:
+    """Returns the function (path, shape) -> sharding of the default rules on a mesh."""
+    if place is not None:
+        raise UserError("give place or devices, not both.")
+    if unknown_axes := sorted(set(devices) - set(sharding.AXES)):
+        raise unknown("axis of devices", unknown_axes[0], sharding.AXES)
+    mesh = sharding.make_mesh(**devices)
+    return lambda path, shape: sharding.parameter_sharding(path, shape, mesh)
 
 
 class Loaded(NamedTuple):

@@ -56,21 +56,34 @@ print("RESULT" + json.dumps(out))
 
 LOAD = """
 import sys
-import jax, json, jax.numpy as jnp
+from pathlib import Path
+import jax, json, jax.numpy as jnp, numpy as np
 import jaxformer
-from jaxformer.core import sharding
-from jaxformer.models.pretrained import tiny
+from jaxformer.core import paths
+from jaxformer.models.pretrained import folder as reader, save_folder, tiny
 
-folder = tiny.save("llama", sys.argv[1], vocab=24)
-mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
-place = lambda path, shape: sharding.parameter_sharding(path, shape, mesh)
-whole, (model, params, _) = jaxformer.load(folder)[1], jaxformer.load(folder, place=place)
+source = tiny.save("llama", sys.argv[1], vocab=24)
+read, copy_slice = [], reader._shard
+
+def counted(*arguments):
+    read.append(copy_slice(*arguments))
+    return read[-1]
+
+whole = jaxformer.load(source)[1]
+reader._shard = counted
+model, params, config = jaxformer.load(source, devices={"data": 1, "fsdp": 4, "tensor": 2})
+matrices = [x.size for x in read if x.ndim == 2]
 tokens = jnp.arange(6)[None]
 first, second = (jax.jit(model.apply)({"params": p}, tokens) for p in (whole, params))
 kernel = params["block_0"]["mlp"]["in"]["kernel"]
-share = kernel.addressable_shards[0].data.nbytes / kernel.nbytes
-gap = float(jnp.abs(first - second).max() / first.std())
-print("RESULT" + json.dumps({"share": share, "gap": gap}))
+saved = save_folder(Path(sys.argv[1] + "_saved"), model, params, config)
+same = jax.tree.map(lambda a, b: bool((a == b).all()), whole, jaxformer.load(saved)[1])
+print("RESULT" + json.dumps({
+    "share": kernel.addressable_shards[0].data.nbytes / kernel.nbytes,
+    "gap": float(jnp.abs(first - second).max() / first.std()),
+    "largest": max(matrices) / max(x.size for x in jax.tree.leaves(whole)),
+    "same": all(jax.tree.leaves(same)),
+}))
 """
 
 
@@ -118,10 +131,11 @@ def test_losses_agree_with_one_device(meshes):
 
 
 @pytest.mark.slow  # a process of its own
-def test_a_published_model_is_read_straight_onto_a_mesh(tmp_path):
-    """Each device holds its quarter of a matrix, and the logits are those of one device."""
+def test_a_published_model_is_read_and_written_by_shards(tmp_path):
+    """Each device reads its eighth of a matrix; logits and saved parameters are those of one."""
     found = on_eight_devices(LOAD, str(tmp_path / "model"))
-    assert found["share"] == 0.25 and found["gap"] < 1e-5
+    assert found["share"] == found["largest"] == 1 / 8
+    assert found["gap"] < 1e-5 and found["same"]
 
 
 def test_rules_choose_by_path_and_skip_what_does_not_divide():

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import jaxformer
-from jaxformer.core import paths
+from jaxformer.core import paths, sharding
 from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import load_folder, save_folder, saving, tiny
 
@@ -65,6 +65,17 @@ def test_dtype_and_place(made):
     half = jax.jit(model.apply)({"params": params}, tokens).astype(float)
     full = jax.jit(exact[0].apply)({"params": exact[1]}, tokens)
     assert 1e-4 < np.abs(half - full).max() < 0.2 * full.std()  # rounded, but the same function
+
+
+def test_devices_make_a_mesh_of_the_default_rules(made):
+    _, params, _ = jaxformer.load(made, devices={"data": 1, "fsdp": 1})
+    kernel = params["block_0"]["attn"]["query"]["kernel"]
+    assert kernel.sharding.mesh.axis_names == sharding.AXES
+    assert kernel.sharding.spec == jax.P("fsdp", "tensor")
+    with pytest.raises(UserError, match="unknown axis of devices 'tensors'"):
+        jaxformer.load(made, devices={"tensors": 2})
+    with pytest.raises(UserError, match="give place or devices, not both"):
+        jaxformer.load(made, devices={"data": 1}, place=jax.devices()[0])
 
 
 def test_stored_is_the_dtype_of_the_files(made, tmp_path):

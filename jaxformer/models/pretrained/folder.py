@@ -1,7 +1,7 @@
 """Reads parameters from a folder of safetensors.
 
 Tensors are memory-mapped, converted and placed on devices one by one, so that memory holds the
-parameters and one tensor. Pickles are refused; nothing is executed.
+parameters and one tensor, or on a mesh one shard of it. Pickles are refused; nothing is executed.
 """
 
 import json
@@ -19,6 +19,7 @@ from jaxformer.core import paths
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.models.pretrained import keys
 from jaxformer.models.pretrained.config_json import describe
+from jaxformer.models.pretrained.mapped import mapped_tensor
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
@@ -175,7 +176,8 @@ def _tensor(tensors: Any, name: str, file: Path) -> Any:
     from safetensors import SafetensorError
 
     try:
-        tensor = tensors.get_tensor(name)
+        tensor = mapped_tensor(file, name)
+        tensor = tensors.get_tensor(name) if tensor is None else tensor
     except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
         raise UserError(f"{file}: {name} cannot be read: {one_line(error, 120)}.") from None
     if tensor.dtype.name not in DTYPES:
@@ -202,10 +204,18 @@ def _parts(
 
 
 def _put(part: Any, dtype: Any, path: str, place: Place) -> jax.Array:
-    part = np.ascontiguousarray(part, dtype)
-    if callable(place):
-        return jax.device_put(part, place(path, part.shape))
-    return jnp.asarray(part) if place is None else jax.device_put(part, place)
+    """Returns a parameter on its devices; a slice is read from disk for each shard."""
+    place = place(path, part.shape) if callable(place) else place
+    if not isinstance(place, jax.sharding.Sharding):  # a device, or None for the default device
+        return jax.device_put(_shard(part, ..., dtype), place)
+    indices = place.addressable_devices_indices_map(part.shape)
+    shards = [jax.device_put(_shard(part, index, dtype), on) for on, index in indices.items()]
+    return jax.make_array_from_single_device_arrays(part.shape, place, shards)
+
+
+def _shard(part: Any, index: Any, dtype: Any) -> np.ndarray:
+    """Copies a slice, so that no parameter is a view of the file."""
+    return np.array(part[index], dtype, order="C", copy=True)
 
 
 def _locate(

@@ -16,6 +16,7 @@ from jaxformer.models.pretrained import hub, keys
 from jaxformer.models.pretrained.folder import INDEX, SINGLE, listed, shapes
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.spec import PretrainedSpec
+from jaxformer.runtime.processes import barrier, is_writer, on_host
 
 SHARD_BYTES = 2 * 2**30  # largest size of a file with several tensors
 TOKENIZER_FILES = (
@@ -35,7 +36,8 @@ def save_folder(
 
     Args:
       folder: a new or empty folder, or the folder of a model, which is replaced.
-      params: all parameters of the model.
+      params: all parameters of the model. Parts on other devices are gathered tensor by tensor; all
+        processes of a job call this, and process 0 writes.
       config: the content of config.json.
       source: a folder or a name on the hub whose tokenizer files are copied.
 
@@ -65,11 +67,14 @@ def save_folder(
         names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
     for name, shard in zip(names, shards):
         _write(folder / name, shard, flat, model.spec)
+    if not is_writer():
+        barrier()
+        return folder
     if len(shards) > 1:
         weight_map = {line.theirs: name for name, shard in zip(names, shards) for line in shard}
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
-    dtype = str(np.asarray(next(iter(flat.values()))).dtype)
+    dtype = str(next(iter(flat.values())).dtype)
     written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
     text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
     write_atomically(folder / "config.json", text.encode())
@@ -79,6 +84,7 @@ def save_folder(
     for name in existing - written:
         if name in (SINGLE, INDEX) or re.fullmatch(r"model-\d+-of-\d+\.safetensors", name):
             (folder / name).unlink()  # weights of the replaced model
+    barrier()  # no process reads the folder before it is complete
     return folder
 
 
@@ -96,13 +102,16 @@ def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Li
 
 
 def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: PretrainedSpec):
-    """Writes one file atomically; only its tensors are in memory twice."""
+    """Writes one file atomically; only its tensors are in memory twice, on the writing process."""
     from safetensors.numpy import save_file
 
     tensors = {}
     for line in lines:
-        parts = [np.asarray(flat[path]) for path in line.ours]
-        tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
+        parts = [on_host(flat[path]) for path in line.ours]  # every process takes part
+        if is_writer():
+            tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
+    if not is_writer():
+        return
     with errors_name(file):
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
