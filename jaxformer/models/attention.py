@@ -98,34 +98,6 @@ def mix(weights_BxHxTxS: jax.Array, v_BxSxHxD: jax.Array) -> jax.Array:
     return jnp.einsum("...hts,...shd->...thd", weights_BxHxTxS, v_BxSxHxD)
 
 
-def fused_attention(
-    q_BxTxHxD: jax.Array,
-    k_BxSxHxD: jax.Array,
-    v_BxSxHxD: jax.Array,
-    mask_BxHxTxS: jax.Array | None = None,
-    causal: bool = False,
-) -> jax.Array:
-    """Returns softmax(q k^T / sqrt(D)) v and keeps no attention weights for the backward pass.
-
-    On an NVIDIA GPU in half precision cuDNN's kernel never forms the weights in memory. Elsewhere
-    the backward pass recomputes them: one more product, B H T S numbers less per layer.
-    """
-    width, size = q_BxTxHxD.shape[-1], q_BxTxHxD.dtype.itemsize
-    if jax.default_backend() == "gpu" and size == 2 and width % 8 == 0 and width <= 128:
-        return jax.nn.dot_product_attention(
-            *(q_BxTxHxD, k_BxSxHxD, v_BxSxHxD),
-            mask=mask_BxHxTxS,
-            is_causal=causal,
-            implementation="cudnn",
-        )
-
-    @jax.checkpoint
-    def attend(q, k, v):
-        return jax.nn.dot_product_attention(q, k, v, mask=mask_BxHxTxS, is_causal=causal)
-
-    return attend(q_BxTxHxD, k_BxSxHxD, v_BxSxHxD)
-
-
 def mixing_matrix(
     key: jax.Array,
     heads: int,

@@ -31,6 +31,7 @@ from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
 from jaxformer.models.cache import advance, append, is_caching
 from jaxformer.models.decoder_spec import REMAT_POLICIES, DecoderSpec
+from jaxformer.models.fused_attention import fused_attention
 from jaxformer.models.layers import RMSNorm
 from jaxformer.models.model import take_positions
 from jaxformer.models.scanned import scan_blocks
@@ -56,7 +57,7 @@ class Attention(nn.Module):
                 causal = spec.causal and positions_BxK is None  # then a kernel needs no mask
                 if mask is not None:
                     mask = None if causal else jnp.expand_dims(mask, range(4 - mask.ndim))
-                mixed_BxTxHxD = attention.fused_attention(q, k, v_BxTxHxD, mask, causal)
+                mixed_BxTxHxD = fused_attention(q, k, v_BxTxHxD, mask, causal)
             else:
                 mixed_BxTxHxD = layers.softmax_attention(
                     self, q, k, v_BxTxHxD, mask, spec.param_dtype

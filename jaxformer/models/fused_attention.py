@@ -1,0 +1,93 @@
+"""Softmax attention that never stores its weights, with the kernel of the platform.
+
+    NVIDIA    cuDNN, in half precision
+    TPU       the flash kernel of jax.experimental.pallas, in sequences of whole tiles of 128 tokens
+    others    the plain product, whose weights the backward pass computes again
+
+Memory grows linearly with the length T with a kernel, and with T^2 of one layer without. Models
+use it where no weights are captured or edited. Shape letters: see `jaxformer.models`.
+"""
+
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec as P
+
+from jaxformer.core import layouts
+from jaxformer.core.sharding import BATCH_AXES, dividing
+
+TILE = 128  # tokens that the TPU kernel computes at once
+MAX_CUDNN_WIDTH = 128  # of a head, in a backward pass
+LAYOUT = (BATCH_AXES, None, "tensor", None)  # the mesh axes of (B, T, H, D)
+
+
+def fused_attention(
+    q_BxTxHxD: jax.Array,
+    k_BxSxHxD: jax.Array,
+    v_BxSxHxD: jax.Array,
+    mask_BxHxTxS: jax.Array | None = None,
+    causal: bool = False,
+) -> jax.Array:
+    """Returns softmax(q k^T / sqrt(D)) v, (B, T, H, D).
+
+    Args:
+      mask_BxHxTxS: booleans that broadcast against the scores, true where a query sees a key.
+      causal: whether a query sees keys up to its own position only; it needs no mask.
+    """
+    length, _, width = q_BxTxHxD.shape[1:]
+    arguments = (q_BxTxHxD, k_BxSxHxD, v_BxSxHxD)
+
+    def dot_product_attention(q, k, v, implementation=None):
+        return jax.nn.dot_product_attention(
+            q, k, v, mask=mask_BxHxTxS, is_causal=causal, implementation=implementation
+        )
+
+    def cudnn(q, k, v):
+        return dot_product_attention(q, k, v, implementation="cudnn")
+
+    kernels: dict[str, Any] = {}
+    half_precision = q_BxTxHxD.dtype.itemsize == 2
+    if half_precision and width % 8 == 0 and width <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
+        kernels["cuda"] = cudnn
+    same_length = length == k_BxSxHxD.shape[1]
+    if mask_BxHxTxS is None and same_length and length % TILE == 0 and width <= TILE:
+        kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal)
+    plain = jax.checkpoint(dot_product_attention)
+    if not kernels:
+        return plain(*arguments)
+    return jax.lax.platform_dependent(*arguments, **kernels, default=plain)
+
+
+def _traces(function: Any, arguments: Any) -> bool:
+    """Returns whether a function can be traced here: cuDNN's must find the library to be traced."""
+    try:
+        jax.eval_shape(function, *arguments)
+    except RuntimeError:
+        return False
+    return True
+
+
+def flash_attention(q_BxTxHxD: Any, k_BxSxHxD: Any, v_BxSxHxD: Any, causal: bool) -> jax.Array:
+    """Returns attention by the TPU's kernel, (B, T, H, D)."""
+    # Imported here, because it takes a second that only fused models need.
+    from jax.experimental.pallas.ops.tpu import flash_attention as kernel
+
+    by_head = (x.swapaxes(1, 2) for x in (q_BxTxHxD, k_BxSxHxD, v_BxSxHxD))
+    out_BxHxTxD = kernel.flash_attention(
+        *by_head, causal=causal, sm_scale=q_BxTxHxD.shape[-1] ** -0.5
+    )
+    return out_BxHxTxD.swapaxes(1, 2)
+
+
+def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool) -> Any:
+    """Returns attention(q, k, v) by the TPU's kernel, which XLA cannot split over a mesh itself."""
+
+    def attend(q, k, v):
+        return flash_attention(q, k, v, causal)
+
+    mesh = layouts.mesh_of(q_BxTxHxD)
+    if mesh is None:
+        return attend
+    axes = (dividing(size, axis, mesh) for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True))
+    place = P(*axes)
+    return jax.shard_map(attend, mesh=mesh, in_specs=(place,) * 3, out_specs=place, check_vma=False)
