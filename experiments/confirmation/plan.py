@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
-from experiments.ledger import record_numbers, rules, statistics
+from experiments.ledger import multiplicity, record_numbers, rules, statistics
 from experiments.ledger.item import Item, Paper
 from jaxformer import build
 from jaxformer.core.errors import UserError, unknown
@@ -20,7 +20,7 @@ from jaxformer.io.atomic_files import dumps, write_atomically
 from jaxformer.io.run_folder import config_hash
 
 SCHEMA = 1
-JUDGING_MODULES = (statistics, record_numbers, rules)
+JUDGING_MODULES = (statistics, record_numbers, rules, multiplicity)
 
 
 class PlannedRow(NamedTuple):

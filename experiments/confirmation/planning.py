@@ -27,7 +27,7 @@ from jaxformer.io.run_folder import config_hash
 
 ASSUMED_SHARE = 0.75  # of the observed distance from a rule's border
 LEAST_SEEDS, MOST_SEEDS = 5, 24
-MOST_SECONDS = 5400  # of a row's runs; fewer seeds are planned if more are too slow
+MOST_SECONDS = 6000  # of a row's runs; fewer seeds are planned if more are too slow
 LARGER_TEST_SET = 10  # times the recorded one
 LEAST_TEST_SET = 20_000  # of a task whose loss is compared with a baseline
 WORTH = {NOT_HELD: 4, HELD: 3, OPEN: 2}  # of a distinct claim; others have half of it
@@ -53,34 +53,62 @@ def make(name: str, rows: Sequence[Row], headlines: Collection[str] = ()) -> Pla
 
 
 def seeds_of_row(row: Row) -> tuple[int, str]:
-    """Returns the number of seeds that a row needs, and why a power of 90 % is not reached."""
+    """Returns the number of seeds that a row needs, and why a power of 90 % is not reached.
+
+    A rule of an open row that needs too many seeds is not waited for: the others are decided.
+    """
     needed, limit = LEAST_SEEDS, ""
     for rule, finding in _rules_that_decide(row):
-        if finding.compared is None or finding.p == 0:
-            continue
-        compared = finding.compared._replace(test=finding.compared.test / LARGER_TEST_SET**0.5)
-        if max(compared.seeds) > MOST_SEEDS:
-            continue  # a sample of the config, which does not depend on seeds
-        seeds, reason = power.seeds_for_rule(rule, compared, ASSUMED_SHARE, MOST_SEEDS)
+        seeds, reason = _seeds_of_rule(row, rule, finding)
         limit = f"{finding.text}: {reason}" if reason else limit
-        needed = max(needed, seeds or (MOST_SEEDS if reason else 0))
-    if row.verdict == OPEN and limit:
-        return LEAST_SEEDS, limit
+        needed = max(needed, seeds or (MOST_SEEDS if reason and row.verdict != OPEN else 0))
     affordable = max(int(MOST_SECONDS / _seconds_per_seed(row)), LEAST_SEEDS)
     if needed > affordable:
         needed, limit = affordable, f"{needed} seeds would take too long"
     return needed, limit
 
 
+def _seeds_of_rule(row: Row, rule: Rule, finding: Finding) -> tuple[int, str]:
+    """Returns the seeds that a rule needs with the larger test set, or why none suffice."""
+    compared = finding.compared
+    if compared is None or finding.p == 0 or max(compared.seeds) > MOST_SEEDS:
+        return 0, ""  # exact, or a sample of the config that does not depend on seeds
+    cells = [cell for side in rule.sides if side.metric for cell in side.cells]
+    growth = min(_test_size(row.records[c])[1] for c in cells)
+    compared = compared._replace(test=compared.test / growth**0.5)
+    return power.seeds_for_rule(rule, compared, ASSUMED_SHARE, MOST_SEEDS)
+
+
+def _test_size(record: Record) -> tuple[int, float]:
+    """Returns the size of the new test set, and its multiple of the recorded one.
+
+    The set stays as it is where a larger one would take training examples or text away.
+    """
+    config = record.config
+    size = config.get("data", {}).get("test_size", 0)
+    new = size
+    if config["recipe"] == "train" and config["task"]["name"] == "masked_text":
+        new = max(LARGER_TEST_SET * size, LEAST_TEST_SET)
+    elif config["recipe"] == "train" and config["data"].get("split") == "hash":
+        new = LARGER_TEST_SET * size
+    return new, new / size if size else 1.0
+
+
 def _seconds_per_seed(row: Row) -> float:
-    records = {
-        row.records[cell].where: row.records[cell]
-        for cell in _needed_cells(row.item) & row.records.keys()
-    }
+    """Returns the time of a seed of all runs of a row, or of one more split of the data."""
+    records = {cell: row.records[cell] for cell in _needed_cells(row.item) & row.records.keys()}
+    if splits := _split_cells(row.item):
+        return sum(records[cell].seconds["run"] for cell in splits) / len(splits)
+    distinct = {record.where: record for record in records.values()}
     return sum(
         record.seconds["run"] / max(len(record.members) or len(record.seeds), 1)
-        for record in records.values()
+        for record in distinct.values()
     )
+
+
+def _split_cells(item: Item) -> set[str]:
+    sides = [side for rule in item.rules.values() for side in rule.sides]
+    return {cell for side in sides for cell in side.among}
 
 
 def _needed_cells(item: Item) -> set[str]:
@@ -103,8 +131,7 @@ def _rules_that_decide(row: Row) -> list[tuple[Rule, Finding]]:
 def _planned_row(row: Row, runs: dict[str, PlannedConfig]) -> PlannedRow:
     """Plans a row, and adds its runs to those of other rows."""
     seeds, limit = seeds_of_row(row)
-    sides = [side for rule in row.item.rules.values() for side in rule.sides]
-    needed, splits = _needed_cells(row.item), {cell for side in sides for cell in side.among}
+    needed, splits = _needed_cells(row.item), _split_cells(row.item)
     copies = -(-seeds // len(splits)) if splits else 1
     cells = {}
     for name, cell in row.item.cells.items():
@@ -151,11 +178,9 @@ def _overrides(overrides: dict[str, str], record: Record) -> dict[str, str]:
     rates = {m.get("learning_rate") for m in record.members if m.get("chosen", True)}
     if len(rates) == 1 and None not in rates and "optim" in config:
         overrides["optim.learning_rate"] = f"({rates.pop()!r},)"
-    size = config.get("data", {}).get("test_size", 0)
-    if config["recipe"] == "train" and config["task"]["name"] == "masked_text":
-        overrides["data.test_size"] = str(max(LARGER_TEST_SET * size, LEAST_TEST_SET))
-    elif config["recipe"] == "train" and config["data"].get("split") == "hash":
-        overrides["data.test_size"] = str(LARGER_TEST_SET * size)
+    size, growth = _test_size(record)
+    if growth > 1:
+        overrides["data.test_size"] = str(size)
     return overrides
 
 
@@ -172,8 +197,9 @@ def _can_be_decided(row: Row) -> bool:
         return row.verdict in WORTH
     if any(finding.verdict == NOT_RUN for finding in row.findings):
         return False
-    primary = {finding.text: finding.verdict for finding in row.findings}[row.item.primary_rule]
-    return primary != OPEN or not seeds_of_row(row)[1]
+    rule = row.item.rules[row.item.primary_rule]
+    (primary,) = [finding for finding in row.findings if finding.text == row.item.primary_rule]
+    return primary.verdict != OPEN or not _seeds_of_rule(row, rule, primary)[1]
 
 
 def _worth(row: Row, headlines: Collection[str]) -> float:

@@ -153,7 +153,7 @@ def over(cells: Sequence[str], metric: str) -> Side:
     return Side(cells[0], metric, among=tuple(cells))
 
 
-def computed(metric: str, cell: str = "") -> Side:
+def computed(cell: str, metric: str) -> Side:
     """Returns a side: a metric that was computed and has no error."""
     return Side(cell, metric, is_exact=True)
 

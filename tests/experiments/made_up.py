@@ -66,7 +66,7 @@ PAPER = Paper(
             {"paths": DRAWN},
             {
                 "close": above(0.1, of("paths", "ks_50%/tau=1")),
-                "slow": above(computed("rate", "paths"), 1.0),
+                "slow": above(computed("paths", "rate"), 1.0),
             },
         ),
         Item("Table 1, again", "A is right.", {"A": A}, {"A is right": above(of("A"), 0.9)}),

@@ -29,7 +29,7 @@ def learned_early(cell: str) -> dict[str, Rule]:
     """Returns the rule that "the" is among the first ten tokens by step 16."""
     return {
         f'{cell}: "the" ranks among the first ten by step 16': above(
-            AFTER_STEP_16, computed("step_of_the", cell)
+            AFTER_STEP_16, computed(cell, "step_of_the")
         )
     }
 
@@ -38,7 +38,7 @@ def ratio_rises(cell: str, cut: str, who: str) -> dict[str, Rule]:
     """Returns the rule that LASER raises the ratio of a token's probability to that of "the"."""
     return {
         f"{cell}: LASER raises P({who}) / P(the)": above(
-            computed(f"ratio/{cut}", cell), computed("ratio", cell)
+            computed(cell, f"ratio/{cut}"), computed(cell, "ratio")
         )
     }
 
@@ -55,7 +55,7 @@ TABLE_1 = Item(
     "rises from .079 to .300.",
     {"madrid": published("table1")},
     {
-        f"{name} is {printed}, within .01": near(computed(metric), float(printed), 0.01)
+        f"{name} is {printed}, within .01": near(computed("", metric), float(printed), 0.01)
         for name, metric, printed in (
             ("P(the)", "p_the", ".499"),
             ("P(Spain)", "p_target", ".079"),
@@ -128,7 +128,7 @@ FIGURE_17 = Item(
     {"gpt2": published("figure17")},
     {
         f"layer {layer} at {share} of its rank: P({word}) falls": above(
-            computed(f"p_{word}"), computed(f"p_{word}/block_{layer - 1}/mlp/in@{share}")
+            computed("", f"p_{word}"), computed("", f"p_{word}/block_{layer - 1}/mlp/in@{share}")
         )
         for layer in LAYERS
         for share in SHARES
@@ -139,7 +139,7 @@ FIGURE_17 = Item(
     note="The full model ranks Mary first already.",
     checks={
         f"layer {layer} at .1 of its rank: Mary ranks first": near(
-            computed(f"rank_target/block_{layer - 1}/mlp/in@0.1"), 1.0, 0.0
+            computed("", f"rank_target/block_{layer - 1}/mlp/in@0.1"), 1.0, 0.0
         )
         for layer in LAYERS
     },

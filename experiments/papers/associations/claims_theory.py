@@ -18,11 +18,11 @@ ROUNDING = 1e-12
 
 
 def below(limit: float, metric: str) -> Rule:
-    return above(limit, computed(metric))
+    return above(limit, computed("", metric))
 
 
 def exceeds(metric: str, limit: Given) -> Rule:
-    return above(computed(metric), limit)
+    return above(computed("", metric), limit)
 
 
 def statement(
@@ -31,9 +31,9 @@ def statement(
     """Returns the row of a table that the run `theory` compares entry by entry."""
     group, cells = group or name, THEORY | (LEMMAS if checks else {})
     rules = {
-        "no entry fails": near(computed(f"fails/{group}", "theory"), 0.0, 0.0),
+        "no entry fails": near(computed("theory", f"fails/{group}"), 0.0, 0.0),
         "no entry needs another constant": near(
-            computed(f"holds, corrected constant/{group}", "theory"), 0.0, 0.0
+            computed("theory", f"holds, corrected constant/{group}"), 0.0, 0.0
         ),
     }
     return Item(name, claim, cells, rules, f"holds/{group}", note=note, checks=checks)
@@ -169,14 +169,14 @@ ORDERS = Item(
     LEMMAS,
     {
         "(25) all ten projections have the printed sign": near(
-            computed("(25): projections of the printed sign"), 10.0, 0.5
+            computed("", "(25): projections of the printed sign"), 10.0, 0.5
         ),
         "(26) B is negative on the noise": below(0.0, "(26): B on the noise, x N^2"),
         "(26) B is positive on a token": exceeds("(26): B on a token, x N^3", 0.0),
     }
     | {
         f"(26) {name} is of order N^-{power}, within .3 of the power": near(
-            computed(f"(26), {name}: power of 1/N"), float(power), 0.3
+            computed("", f"(26), {name}: power of 1/N"), float(power), 0.3
         )
         for name, power in {"B_noise": 2, "B_token": 3, "A_noise": 3, "A_token": 4}.items()
     },
@@ -186,7 +186,7 @@ ORDERS = Item(
 
 def noise_over_signal(n: int, alpha: float, time: str) -> Side:
     """Returns the noise's singular value over that of the signal, which is 1 for equal ones."""
-    return computed(f"G.1 (iii), n = {n}, alpha = {alpha:g}, t = {time}: noise over signal")
+    return computed("", f"G.1 (iii), n = {n}, alpha = {alpha:g}, t = {time}: noise over signal")
 
 
 MANY_INPUTS = Item(
@@ -242,10 +242,10 @@ THEOREM_3 = Item(
     THEORY,
     {
         "the full memory keeps ln(alpha/(1-alpha)), within .001": near(
-            computed(FLOW_B), -0.8473, 0.001
+            computed("", FLOW_B), -0.8473, 0.001
         ),
         "sqrt(t) P(noise) of the truncated memory is 1.380, within .03": near(
-            computed(TRUNCATED), (4 / (3 * 0.7)) ** 0.5, 0.03
+            computed("", TRUNCATED), (4 / (3 * 0.7)) ** 0.5, 0.03
         ),
     },
     metric=TRUNCATED,
@@ -258,7 +258,7 @@ LEMMA_H_3 = Item(
     THEORY,
     {
         "t e^a of the printed equation (45) is the printed constant, within .004": near(
-            computed(PRINTED_ODE), 0.4202, 0.004
+            computed("", PRINTED_ODE), 0.4202, 0.004
         ),
     },
     metric=PRINTED_ODE,
@@ -271,7 +271,7 @@ TABLE_3 = statement(
     "Rows 4 to 10 of sigma^2 use 1/(N+1) for 1/(N+1)^2; mu(j,j) has the other sign in print.",
     checks={
         f"sigma^2 ({row}) is the printed one, within 2 %": near(
-            computed(f"Table 3 ({row}): printed over exact variance", "lemmas"), 1.0, 0.02
+            computed("lemmas", f"Table 3 ({row}): printed over exact variance"), 1.0, 0.02
         )
         for row in ROWS
     },
@@ -288,12 +288,12 @@ CONVERGENCE = Item(
     THEORY,
     {
         "at alpha = 0.3 and the largest eta the logit does not overshoot": near(
-            computed(OVERSHOOT), 0.0, 1e-6
+            computed("", OVERSHOOT), 0.0, 1e-6
         )
     }
     | {
         f"at {share} of the largest eta the logit ends at its limit and never exceeds it": near(
-            computed(f"measured/B.3: overshoot or distance at the end, {share} of that eta"),
+            computed("", f"measured/B.3: overshoot or distance at the end, {share} of that eta"),
             0.0,
             1e-6,
         )

@@ -97,7 +97,7 @@ ORDER_PARAMETER = Item(
     "10. The checks of sampled entries allow .6 (5 % of 12.0); they do not decide the verdict.",
     checks={
         f"N = 10: the sampled entry {pair} is the theory's within .6": near(
-            of("sampled", f"U/{pair}"), computed(f"U/N=10/{pair}", "U"), 0.6
+            of("sampled", f"U/{pair}"), computed("U", f"U/N=10/{pair}"), 0.6
         )
         for pair in ("good,good", "good,denoising", "denoising,denoising", "a1,a1", "a2,a2")
     }

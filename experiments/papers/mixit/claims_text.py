@@ -214,7 +214,7 @@ SPEED = Item(
     }
     | {
         "the matrix products that MixiT saves allow 1.32 times the speed of Standard": above(
-            computed("products/mixit"), 1.32
+            computed("", "products/mixit"), 1.32
         ),
     },
     note="The paper has 1.24 and 1.32 times. Speeds are those of one processor: four layers, n = "

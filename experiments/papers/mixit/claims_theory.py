@@ -11,7 +11,7 @@ def of_one_law(number: str, cell: str = "paths", width: int = 200) -> Rule:
 
     Their samples must be no farther apart than 99 % of pairs of samples of one distribution.
     """
-    return above(computed("ks_noise", cell), computed(f"ks/{number}/tau=1/n={width}", cell))
+    return above(computed(cell, "ks_noise"), computed(cell, f"ks/{number}/tau=1/n={width}"))
 
 
 LAWS = {"log_trace": "trace", "correlation": "correlation of two tokens"}
@@ -37,10 +37,10 @@ SDE = Item(
     }
     | {
         "one layer has the drift of the SDE, within 3 standard errors": above(
-            3.0, computed("drift_z/m=4", "one step")
+            3.0, computed("one step", "drift_z/m=4")
         ),
         "one layer has the covariance Sigma^v + Sigma^M, up to 3/n": above(
-            3 / 20, computed("covariance_error_leading_order/m=4", "one step")
+            3 / 20, computed("one step", "covariance_error_leading_order/m=4")
         ),
     }
     | {
@@ -50,10 +50,10 @@ SDE = Item(
     },
     checks={
         "one layer has the exact covariance at n = 20, within 2 %": above(
-            0.02, computed("covariance_error/m=4", "one step")
+            0.02, computed("one step", "covariance_error/m=4")
         ),
         "causal networks, which the theorem leaves out, follow the causal SDE within 2 standard "
-        "errors": above(2.0, computed("z_rms", "causal")),
+        "errors": above(2.0, computed("causal", "z_rms")),
     }
     | {
         f"networks of width 50 have the SDE's distribution of the {name}": of_one_law(n, width=50)

@@ -123,7 +123,7 @@ TANH = Item(
             0.95, of("equal", "measured_sigma_w_2.5")
         ),
         "sigma_w = 2.5: the cosine of networks is the predicted fixed point, within .03": near(
-            of("equal", "measured_sigma_w_2.5"), computed("fixed_point_sigma_w_2.5", "equal"), 0.03
+            of("equal", "measured_sigma_w_2.5"), computed("equal", "fixed_point_sigma_w_2.5"), 0.03
         ),
     },
     metric="measured_sigma_w_2.5",

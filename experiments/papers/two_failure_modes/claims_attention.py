@@ -137,7 +137,7 @@ OVERLAP = Item(
     "quotes below the transition, has a row of its own.",
     checks={
         "rows are within 4 standard errors of the exact theory": above(
-            4.0, computed("exact_worst_z")
+            4.0, computed("", "exact_worst_z")
         ),
     }
     | LIMIT_OF_EXACT_THEORY,
@@ -151,13 +151,13 @@ MOMENTS = Item(
     {"moments": figure("figB2_moments")},
     {
         f"at rho = {rho} Y_p is a smaller share of Y_q at T = 1e8 than at the run's T": above(
-            computed(f"{Y_P_SHARE}{rho}"), computed(f"{Y_P_SHARE}{rho}, T=1e8")
+            computed("", f"{Y_P_SHARE}{rho}"), computed("", f"{Y_P_SHARE}{rho}, T=1e8")
         )
         for rho in ("0.3", "0.6")
     }
     | {
         "at rho = 0.6 and T = 1e8 Y_p is below a tenth of Y_q": above(
-            0.1, computed(f"{Y_P_SHARE}0.6, T=1e8")
+            0.1, computed("", f"{Y_P_SHARE}0.6, T=1e8")
         ),
         "at rho = 0.6 SA(p) of networks is that of Y_p = 0, within .02": within(
             "limit_rms_error_p_rho_0.6", 0.02
