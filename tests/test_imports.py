@@ -21,7 +21,7 @@ LAYERS = {
     "models": {"core", "io", "runtime"},
     "data": {"core", "io", "runtime", "models"},
     "tasks": {"core", "data", "models"},
-    "interp": {"core", "runtime", "models"},
+    "interp": {"core", "io", "runtime", "models"},
     "training": {"core", "io", "runtime", "models", "data", "tasks", "interp"},
 }
 # Commands inside a package parse arguments and load runs, as experiments do.

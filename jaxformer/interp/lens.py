@@ -1,10 +1,11 @@
 """Lenses: what parts of a network contribute to its logits, and how its heads compose.
 
-    logit_lens      the logits of each block's states, as if they were the last block's
-    attribution     the exact contribution of each head and MLP to a logit
-    qk, ov          the two maps of a head, N x N of rank K, as pairs of thin factors
-    svd             the singular values and vectors of such a pair
-    composition     how strongly a head's query, key or value reads the output of an earlier head
+    logit_lens         the logits of each block's states, as if they were the last block's
+    stream_logit_lens  the same, with the logits of one block in memory at a time
+    attribution        the exact contribution of each head and MLP to a logit
+    qk, ov             the two maps of a head, N x N of rank K, as pairs of thin factors
+    svd                the singular values and vectors of such a pair
+    composition        how strongly a head reads the output of an earlier head
 
 Shapes: B batch, T tokens, N width, H heads, K head width, V vocabulary, S states.
 
@@ -12,26 +13,31 @@ Shapes: B batch, T tokens, N width, H heads, K head width, V vocabulary, S state
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.interp.capture.running import capture, intervene, run, shapes
+from jaxformer.models.model import take_positions
 
 STATES = r"block_\d+/states"
 WRITERS = r"block_\d+/(attn/heads|mlp/output)"
 FACTORS = r"(.*/)?\w*norm/factor"
+Positions = int | Sequence[int] | jax.Array | None
 KINDS = ("query", "key", "value")
 
 
-def logit_lens(model: Any, params: Any, *inputs: Any, names: str = STATES) -> dict[str, jax.Array]:
-    """Returns {address of states: logits (B, T, V)}.
+def logit_lens(
+    model: Any, params: Any, *inputs: Any, names: str = STATES, positions: Positions = None
+) -> dict[str, jax.Array]:
+    """Returns {address of states: logits (B, T, V)}, in the order of blocks.
 
     The states replace those of the last block, which the final norm and the unembedding read. The
     entry of the last block is the model's output.
@@ -41,23 +47,64 @@ def logit_lens(model: Any, params: Any, *inputs: Any, names: str = STATES) -> di
         params: its parameters.
         inputs: the model's inputs.
         names: a pattern of residual states, such as `block_[0-9]+/(between|states)`.
+        positions: an index, indices (K,) or an array (B, K) of positions at which to read; the
+            logits are then (B, K, V). Negative ones count from the end. By default all.
+
+    Example:
+        last = logit_lens(model, params, tokens, positions=-1)["block_3/states"][:, 0]
     """
+    states, inputs = _states(model, params, inputs, names, positions)
+    if any(isinstance(x, Tracer) for x in jax.tree.leaves((params, states))):
+        stacked = jnp.stack(list(states.values()))  # one traced body for all blocks
+        return dict(zip(states, _reader(model)(params, stacked, inputs)))
+    return {address: _read_one(model, params, x, inputs) for address, x in states.items()}
+
+
+def stream_logit_lens(
+    model: Any, params: Any, *inputs: Any, names: str = STATES, positions: Positions = None
+) -> Iterator[tuple[str, jax.Array]]:
+    """Yields the entries of `logit_lens` one by one, so that memory has the logits of one block.
+
+    Example:
+        ranks = {a: rank(logits) for a, logits in stream_logit_lens(model, params, tokens)}
+    """
+    states, inputs = _states(model, params, inputs, names, positions)
+    for address, x in states.items():
+        yield address, _read_one(model, params, x, inputs)
+
+
+def _states(
+    model: Any, params: Any, inputs: tuple[Any, ...], names: str, positions: Positions
+) -> tuple[dict[str, jax.Array], tuple[Any, ...]]:
+    """Returns the states to read, and inputs of as many tokens."""
     states = capture(model, params, *inputs, names=[names])
-    stacked = jnp.stack(list(states.values()))
-    return dict(zip(states, read_out(model, params, stacked, *inputs)))
+    if positions is None:
+        return states, inputs
+    n_batch, length = jnp.shape(inputs[0])[:2]
+    index = jnp.atleast_1d(jnp.asarray(positions))
+    if not isinstance(index, Tracer) and index.size:
+        lowest, highest = int(index.min()), int(index.max())
+        if lowest < -length or highest >= length:
+            raise UserError(f"positions are from {-length} to {length - 1}, got {positions}.")
+    index = jnp.where(index < 0, index + length, index)
+    index_BxK = jnp.broadcast_to(index, (n_batch, index.shape[-1]))
+    # Norm and unembedding read each position alone, whatever the tokens are.
+    tokens_BxK = take_positions(jnp.asarray(inputs[0]), index_BxK)
+    return {a: take_positions(x, index_BxK) for a, x in states.items()}, (tokens_BxK,)
 
 
-def read_out(model: Any, params: Any, states_SxBxTxN: jax.Array, *inputs: Any) -> jax.Array:
-    """Returns the logits (S, B, T, V) of states (S, B, T, N) as if each were the last block's."""
-    return _reader(model)(params, states_SxBxTxN, inputs)
+def _read_one(model: Any, params: Any, states_BxTxN: jax.Array, inputs: Any) -> jax.Array:
+    return _reader(model)(params, states_BxTxN[None], inputs)[0]
 
 
 @lru_cache(maxsize=8)
 def _reader(model: Any) -> Any:
-    def read(params, states, inputs):
+    """Returns a program: states (S, B, T, N) to logits (S, B, T, V) as if of the last block."""
+
+    def read(params, states_SxBxTxN, inputs):
         last = f"block_{_count_blocks(params) - 1}/states"
         # Earlier blocks do not affect the logits, so XLA removes them.
-        return jax.lax.map(lambda x: intervene(model, params, *inputs, {last: x}), states)
+        return jax.lax.map(lambda x: intervene(model, params, *inputs, {last: x}), states_SxBxTxN)
 
     return jax.jit(read)
 
@@ -77,7 +124,7 @@ def attribution(
 
     With constant attention weights and norm factors the logits are an affine function of the
     branches' outputs, so that slope times value is exact. The model must be pre-norm or without
-    norms.
+    norms. With a soft cap of the logits (Gemma 2) slopes are exact and `rest` has the curvature.
 
     Args:
         model: a model with activation addresses.

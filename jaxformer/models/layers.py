@@ -137,6 +137,7 @@ def softmax_attention(
     mask: jax.Array | None,
     accumulate: Any = None,
     scale: float | None = None,
+    adjust: Callable[[jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
     """Returns sum_s A_ts v_s by head, (B, T, H, D), with its activation points.
 
@@ -145,11 +146,13 @@ def softmax_attention(
       mask: booleans that broadcast against (B, H, T, S), true where a query sees a key.
       accumulate: the dtype of the scores; by default that of the queries.
       scale: the factor of q.k; by default 1/sqrt(D).
+      adjust: a function of the scores before the mask, such as a soft cap.
     """
     group = q_BxTxHxD.shape[2] // k_BxSxGxD.shape[2]
     if group > 1:
         k_BxSxGxD, v_BxSxGxD = (jnp.repeat(x, group, axis=2) for x in (k_BxSxGxD, v_BxSxGxD))
     scores = attention.attention_scores(q_BxTxHxD, k_BxSxGxD, accumulate, scale)
+    scores = scores if adjust is None else adjust(scores)
     scores = attention.apply_mask(tap(module, "scores", scores), mask)
     weights_BxHxTxS = attention.attention_weights(tap(module, "masked_scores", scores))
     return mix_values(module, weights_BxHxTxS, v_BxSxGxD)

@@ -118,3 +118,18 @@ def test_pictures_have_the_tokens_on_their_axes(tmp_path):
     assert plots.heat([[1.0, -2.0]], ["a"], ["b", "c"]).axes[0].images[0].get_clim() == (-2, 2)
     with pytest.raises(UserError, match=r"1 rows and 2 columns are named, got values \(2, 2\)"):
         plots.heat(np.ones((2, 2)), ["a"], ["b", "c"])
+
+
+def test_the_lens_at_positions_and_block_by_block():
+    params = PARAMS["decoder"]
+    whole = lens.logit_lens(DECODER, params, TOKENS)
+    last = lens.logit_lens(DECODER, params, TOKENS, positions=[-1, 0])
+    streamed = dict(lens.stream_logit_lens(DECODER, params, TOKENS, positions=-1))
+    traced = jax.jit(lambda p: lens.logit_lens(DECODER, p, TOKENS, positions=-1))(params)
+    for address, logits in whole.items():
+        np.testing.assert_allclose(last[address], logits[:, [-1, 0]], atol=1e-6)
+        np.testing.assert_allclose(streamed[address], logits[:, -1:], atol=1e-6)
+        np.testing.assert_allclose(traced[address], logits[:, -1:], atol=1e-6)
+    assert list(streamed) == list(whole)
+    with pytest.raises(UserError, match="positions are from -5 to 4, got 5"):
+        lens.logit_lens(DECODER, params, TOKENS, positions=5)

@@ -15,7 +15,7 @@ H heads, K head width, V vocabulary, C cases of a patching experiment.
 """
 
 from jaxformer.interp.capture.edits import at, mean, resample, zero
-from jaxformer.interp.capture.patching import attribute, patch, path_patch
+from jaxformer.interp.capture.patching import attribute, gradients, patch, path_patch
 from jaxformer.interp.capture.running import (
     capture,
     intervene,
@@ -25,14 +25,18 @@ from jaxformer.interp.capture.running import (
     start_at,
     stop_after,
 )
+from jaxformer.interp.capture.store import iterate_stored, load_stored, store
 from jaxformer.models.activation_points import in_order
 
 __all__ = [
     "at",
     "attribute",
     "capture",
+    "gradients",
     "in_order",
     "intervene",
+    "iterate_stored",
+    "load_stored",
     "mean",
     "names",
     "patch",
@@ -42,5 +46,6 @@ __all__ = [
     "shapes",
     "start_at",
     "stop_after",
+    "store",
     "zero",
 ]

@@ -2,13 +2,14 @@
 
     patch       the metric of the corrupted run with one activation of the clean run
     attribute   the same to first order, for all activations by one gradient
+    gradients   the gradient of a metric with respect to each activation
     path_patch  patches the output of one head into one later reader only
 
 (Wang et al. 2211.00593; Goldowsky-Dill et al. 2304.05969; Nanda 2023 for the gradient.)
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -149,16 +150,46 @@ def attribute(
     chosen = _addresses(model, corrupted, patterns, by)
     names = [re.escape(address) for address in chosen]
     clean_values = capture(model, params, *clean, names=names)
+    values, slopes = _values_and_slopes(model, params, corrupted, chosen, metric)
+    return {a: _sum_except((clean_values[a] - values[a]) * slopes[a], a, by) for a in chosen}
+
+
+def gradients(
+    model: Model, params: Any, *inputs: Any, names: str | Sequence[str], metric: Metric
+) -> dict[str, jax.Array]:
+    """Returns {address: d metric / d activation}, in the order of computation.
+
+    Args:
+        model: a model with activation addresses.
+        params: its parameters.
+        inputs: the model's inputs.
+        names: patterns of addresses, or names of TransformerLens' hooks.
+        metric: a function of the logits (B, T, V) that returns a number.
+
+    Example:
+        slopes = gradients(model, params, tokens, names="mlp_out", metric=margin)
+    """
+    inputs = tuple(part if part is None else jnp.asarray(part) for part in inputs)
+    chosen = _addresses(model, inputs, names, ())
+    slopes = _values_and_slopes(model, params, inputs, chosen, metric)[1]
+    return {address: slopes[address] for address in chosen}
+
+
+def _values_and_slopes(
+    model: Model, params: Any, inputs: Any, chosen: Iterable[str], metric: Metric
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Returns activations and the metric's gradients with respect to them, by address."""
+    names = [re.escape(address) for address in chosen]
 
     def shifted_metric(shifts):
         new = {re.escape(a): lambda value, a=a: value + shifts[a] for a in chosen}
-        logits, values = run(model, params, *corrupted, names=names, edits=new)
+        logits, values = run(model, params, *inputs, names=names, edits=new)
         return metric(logits), values
 
-    no_shifts = jax.tree.map(jnp.zeros_like, clean_values)
+    known = _known_shapes(model, _as_shapes(inputs))
+    no_shifts = {a: jnp.zeros(known[a].shape, known[a].dtype) for a in chosen}
     slopes, values = jax.grad(shifted_metric, has_aux=True)(no_shifts)
-    differences = jax.tree.map(jnp.subtract, clean_values, values)
-    return {a: _sum_except(differences[a] * slopes[a], a, by) for a in chosen}
+    return values, slopes
 
 
 def path_patch(

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.models.pretrained import keys
+from jaxformer.models.pretrained import keys, tensor_names
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.mapped import mapped_tensor
 from jaxformer.models.pretrained.network import Pretrained
@@ -222,15 +222,16 @@ def _locate(
     folder: Path, files: Mapping[str, Path], lines: list[keys.Line], spec: PretrainedSpec
 ) -> dict[str, tuple[str, Path]]:
     """Returns the file of each tensor; raises with a list of missing or extra tensors."""
-    prefix = keys.PREFIXES[spec.family]
+    prefix = tensor_names.PREFIXES[spec.family]
     names = {}
     for line in lines:
         short = line.theirs.removeprefix(prefix)
-        names[line.theirs] = line.theirs if line.theirs in files else short
+        choices = [line.theirs, short, *map(_old_norm, (line.theirs, short))]
+        names[line.theirs] = next((name for name in choices if name in files), short)
     missing = [theirs for theirs, name in names.items() if name not in files]
     if missing:
         raise UserError(f"{folder} lacks {listed(missing)}.")
-    ignored = keys.IGNORED + ((r"lm_head\.weight", r"embed_out\.weight") if spec.tied else ())
+    ignored = tensor_names.IGNORED + (tensor_names.TIED if spec.tied else ())
     extra = set(files) - set(names.values())
     extra = [x for x in sorted(extra) if not any(re.fullmatch(p, x) for p in ignored)]
     if extra:
@@ -239,6 +240,15 @@ def _locate(
             f"{listed(extra)}."
         )
     return {theirs: (name, files[name]) for theirs, name in names.items()}
+
+
+def _old_norm(name: str) -> str:
+    """Returns a norm's parameter as older BERT checkpoints name it."""
+    return re.sub(
+        r"LayerNorm\.bias$",
+        "LayerNorm.beta",
+        re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name),
+    )
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -1,14 +1,24 @@
-"""One network for GPT-2, GPT-NeoX (Pythia), Llama and Phi-3, with the addresses of `decoder`.
+"""One network for all published families, with the addresses of `decoder`.
 
     h_0 = E[x] + p_t                                      p_t only with learned positions
     h <- h + Wo concat_h(A_h v_h) + MLP(N(h))             parallel
     h <- h + Wo concat_h(A_h v_h),  h <- h + MLP(N(h))    otherwise
     logits = U N(h)
 
-Paths: embed/embedding, positions/embedding, block_i/{attn_norm,mlp_norm}/{scale,bias},
-block_i/attn/{query,key,value,out}/{kernel,bias}, block_i/mlp/{gate,in,out}/{kernel,bias},
-final_norm/{scale,bias}, unembed/kernel. Kernels are (inputs, outputs); outputs of query, key and
-value are ordered by head. Activations: those of `activation_points`.
+`PretrainedSpec` has the differences between families, such as the places of the norms.
+
+Paths:
+
+    {embed,positions,types}/embedding, embed_norm/{scale,bias}, embed_project/kernel
+    block_i/{attn_norm,mlp_norm,attn_output_norm,mlp_output_norm}/{scale,bias}
+    block_i/attn/{query,key,value,out}/{kernel,bias}
+    block_i/attn/{query_norm,key_norm}/{scale,bias}
+    block_i/mlp/{gate,in,out}/{kernel,bias}
+    final_norm/{scale,bias}, head/{kernel,bias}, head_norm/{scale,bias}, unembed_project/kernel
+    unembed/{kernel,bias}
+
+Kernels are (inputs, outputs); outputs of query, key and value are ordered by head.
+`activation_points` lists the activations.
 """
 
 from typing import Any
@@ -18,10 +28,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError
-from jaxformer.models import attention, layers
+from jaxformer.models import layers
 from jaxformer.models.activation_points import tap
 from jaxformer.models.activations import activation
 from jaxformer.models.model import take_positions
+from jaxformer.models.pretrained import positions
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 Cache = dict[str, Any]  # {"seen": (B, S) booleans, "length": number, "block_0": {"keys", "values"}}
@@ -30,11 +41,14 @@ Cache = dict[str, Any]  # {"seen": (B, S) booleans, "length": number, "block_0":
 class Pretrained(nn.Module):
     """The network: tokens (B, T) to logits (B, T, V), or (B, K, V) at `positions_BxK` only.
 
+    Encoders without a head for masked tokens return their last states, (B, T, N).
+
     Args:
       real_BxT: booleans, false at padding on the left or right. Nothing attends to padding, and it
         does not count as a position.
       cache: keys and values of earlier tokens, which these tokens continue. The output is then
         (logits, cache). With mutable=["cache"] the module stores a cache of `spec.length` tokens.
+      types_BxT: the segment of each token, for models with segments; by default the first.
     """
 
     spec: PretrainedSpec
@@ -46,6 +60,7 @@ class Pretrained(nn.Module):
         positions_BxK: jax.Array | None = None,
         real_BxT: jax.Array | None = None,
         cache: Cache | None = None,
+        types_BxT: jax.Array | None = None,
     ) -> Any:
         spec, (n_batch, T) = self.spec, tokens_BxT.shape
         real_BxT = jnp.ones((n_batch, T), bool) if real_BxT is None else real_BxT.astype(bool)
@@ -55,41 +70,76 @@ class Pretrained(nn.Module):
             cache = stored.value
         start = 0 if cache is None else cache["length"]
         before_B = jnp.zeros(n_batch, int) if cache is None else cache["seen"].sum(1)
-        position_BxT = jnp.maximum(jnp.cumsum(real_BxT, 1) + before_B[:, None] - 1, 0)
+        counted_BxT = real_BxT if spec.pad < 0 else real_BxT & (tokens_BxT != spec.pad)
+        position_BxT = jnp.maximum(jnp.cumsum(counted_BxT, 1) + before_B[:, None] - 1, 0)
         seen_BxS = real_BxT
         if cache is not None:
             seen_BxS = jax.lax.dynamic_update_slice(cache["seen"], real_BxT, (0, start))
         S = seen_BxS.shape[1]
         if spec.learned_positions and max(T, S) > spec.length:
             raise UserError(f"the model has {spec.length} positions, got {max(T, S)} tokens.")
-        h_BxTxN = tap(self, "token_embeddings", self._embed("embed", spec.vocab_size, tokens_BxT))
-        if spec.learned_positions:
-            p_BxTxN = self._embed("positions", spec.length, position_BxT)
-            h_BxTxN = h_BxTxN + tap(self, "position_embeddings", p_BxTxN)
-        h_BxTxN = tap(self, "embedded", h_BxTxN)
-        mask_BxTxS = visible(seen_BxS, start, T, spec.window)
-        angles = None if spec.rotary is None else spec.rotary.angles(position_BxT)
+        rows_BxT = jnp.where(counted_BxT, position_BxT, -1) if spec.pad >= 0 else position_BxT
+        h_BxTxN = self._embedded(tokens_BxT, rows_BxT, types_BxT)
+        sites = positions.Sites(spec, seen_BxS, start, position_BxT)
         new_cache: Cache = {"seen": seen_BxS, "length": start + T}
         for i in range(spec.layers):
             cached = None if cache is None else (cache[f"block_{i}"], start)
-            block = Block(spec, name=f"block_{i}")
-            h_BxTxN, new_cache[f"block_{i}"] = block(h_BxTxN, mask_BxTxS, angles, cached)
-        h_BxKxN = take_positions(h_BxTxN, positions_BxK)
-        h_BxKxN = tap(self, "final", Norm(spec, name="final_norm")(h_BxKxN))
-        if spec.tied:
-            table_VxN = self.variables["params"]["embed"]["embedding"]
-            logits = h_BxKxN @ jnp.asarray(table_VxN, h_BxKxN.dtype).T
-        else:
-            logits = dense(spec, spec.vocab_size, "unembed", bias=False)(h_BxKxN)
-        logits = tap(self, "logits", logits)
+            block = Block(spec, i, name=f"block_{i}")
+            h_BxTxN, new_cache[f"block_{i}"] = block(h_BxTxN, sites.of_block(i), cached)
+        logits = self._read_out(take_positions(h_BxTxN, positions_BxK))
         if stored is not None:
             stored.value = new_cache
             return logits
         return logits if cache is None else (logits, new_cache)
 
-    def _embed(self, name: str, rows: int, index: jax.Array) -> jax.Array:
+    def _embedded(
+        self, tokens_BxT: jax.Array, rows_BxT: jax.Array, types_BxT: jax.Array | None
+    ) -> jax.Array:
+        """Returns the states that enter the first block."""
         spec = self.spec
-        return layers.embedding(rows, spec.width, name, spec.init_std, **spec.dtypes)(index)
+        h_BxTxN = self._embed("embed", spec.vocab_size, tokens_BxT, spec.embed_width)
+        if spec.embed_scale != 1:
+            h_BxTxN = h_BxTxN * jnp.asarray(spec.embed_scale, h_BxTxN.dtype)
+        if spec.embed_width:
+            h_BxTxN = dense(spec, spec.width, "embed_project", bias=False)(h_BxTxN)
+        h_BxTxN = tap(self, "token_embeddings", h_BxTxN)
+        if spec.types:
+            types_BxT = jnp.zeros_like(tokens_BxT) if types_BxT is None else types_BxT
+            h_BxTxN = h_BxTxN + self._embed("types", spec.types, types_BxT)
+        if spec.learned_positions:
+            n_rows, rows_BxT = spec.length + spec.position_offset, rows_BxT + spec.position_offset
+            p_BxTxN = self._embed("positions", n_rows, rows_BxT)
+            h_BxTxN = h_BxTxN + tap(self, "position_embeddings", p_BxTxN)
+        if spec.embed_norm:
+            h_BxTxN = Norm(spec, name="embed_norm")(h_BxTxN)
+        return tap(self, "embedded", h_BxTxN)
+
+    def _embed(self, name: str, rows: int, index: jax.Array, width: int = 0) -> jax.Array:
+        spec = self.spec
+        table = layers.embedding(rows, width or spec.width, name, spec.init_std, **spec.dtypes)
+        return table(index)
+
+    def _read_out(self, h_BxKxN: jax.Array) -> jax.Array:
+        """Returns the logits of the last block's states, or these states without a head."""
+        spec = self.spec
+        if spec.final_norm:
+            h_BxKxN = Norm(spec, name="final_norm")(h_BxKxN)
+        h_BxKxN = tap(self, "final", h_BxKxN)
+        if not spec.has_logits:
+            return h_BxKxN
+        if spec.head_act:
+            h_BxKxN = dense(spec, spec.width, "head", bias=True)(h_BxKxN)
+            h_BxKxN = Norm(spec, name="head_norm")(activation(spec.head_act, spec.width)(h_BxKxN))
+        if spec.embed_width:
+            h_BxKxN = dense(spec, spec.embed_width, "unembed_project", bias=False)(h_BxKxN)
+        if spec.tied:
+            table_VxN = self.variables["params"]["embed"]["embedding"]
+            logits = h_BxKxN @ jnp.asarray(table_VxN, h_BxKxN.dtype).T
+            if spec.unembed_bias:
+                logits = Bias(spec, name="unembed")(logits)
+        else:
+            logits = dense(spec, spec.vocab_size, "unembed", spec.unembed_bias)(h_BxKxN)
+        return tap(self, "logits", capped(logits, spec.logit_cap))
 
     def empty_cache(self, batch: int, length: int) -> Cache:
         """Returns an empty cache with room for `length` tokens."""
@@ -107,56 +157,79 @@ class Block(nn.Module):
     """Attention and MLP with their residuals, in sequence or in parallel."""
 
     spec: PretrainedSpec
+    index: int = 0
 
     @nn.compact
-    def __call__(self, h_BxTxN, mask_BxTxS, angles_BxTxk, cached):
+    def __call__(self, h_BxTxN, site: positions.Site, cached):
         spec = self.spec
+        attn, mlp = Attention(spec, self.index, name="attn"), MLP(spec, name="mlp")
         h_BxTxN = tap(self, "before", h_BxTxN)
-        attn, mlp = Attention(spec, name="attn"), MLP(spec, name="mlp")
-        normed = Norm(spec, name="attn_norm")(h_BxTxN)
-        branch, cache = attn(normed, mask_BxTxS, angles_BxTxk, cached)
-        between = h_BxTxN + branch
+        normed = self._norm("attn_norm", h_BxTxN, "input", "both")
+        branch, cache = attn(normed, site, cached)
         if spec.parallel:
-            h_BxTxN = between + mlp(Norm(spec, name="mlp_norm")(h_BxTxN))
-        else:
-            between = tap(self, "between", between)
-            h_BxTxN = between + mlp(Norm(spec, name="mlp_norm")(between))
-        return tap(self, "states", h_BxTxN), cache
+            normed = normed if spec.shared_norm else Norm(spec, name="mlp_norm")(h_BxTxN)
+            h_BxTxN = h_BxTxN + branch + mlp(normed)
+            return tap(self, "states", h_BxTxN), cache
+        branch = self._norm("attn_output_norm", branch, "output", "both")
+        between = tap(self, "between", self._norm("attn_norm", h_BxTxN + branch, "sum"))
+        branch = mlp(self._norm("mlp_norm", between, "input", "both"))
+        branch = self._norm("mlp_output_norm", branch, "output", "both")
+        return tap(self, "states", self._norm("mlp_norm", between + branch, "sum")), cache
+
+    def _norm(self, name: str, x_BxTxN: jax.Array, *places: str) -> jax.Array:
+        """Applies a norm if the family has one at one of these places."""
+        return Norm(self.spec, name=name)(x_BxTxN) if self.spec.norm_at in places else x_BxTxN
 
 
 class Attention(nn.Module):
     """Wo concat_h(A_h v_h); groups of queries share keys and values."""
 
     spec: PretrainedSpec
+    index: int = 0
 
     @nn.compact
-    def __call__(self, x_BxTxN, mask_BxTxS, angles_BxTxk, cached):
+    def __call__(self, x_BxTxN, site: positions.Site, cached):
         spec = self.spec
-
-        def heads(name: str, n_heads: int) -> jax.Array:
-            flat = dense(spec, n_heads * spec.head_width, name, spec.qkv_bias)(x_BxTxN)
-            return layers.split_heads(self, name, flat, n_heads)
-
-        q_BxTxHxD = heads("query", spec.heads)
-        k_BxTxGxD = heads("key", spec.kv_heads)
-        v_BxTxGxD = heads("value", spec.kv_heads)
-        if spec.rotary is not None:
-            q_BxTxHxD, k_BxTxGxD = (
-                tap(self, name, attention.rotate(x, angles_BxTxk, spec.rotary.scale))
-                for name, x in (("turned_queries", q_BxTxHxD), ("turned_keys", k_BxTxGxD))
-            )
+        q_BxTxHxD = self._heads(x_BxTxN, "query", spec.heads)
+        k_BxTxGxD = self._heads(x_BxTxN, "key", spec.kv_heads)
+        v_BxTxGxD = self._heads(x_BxTxN, "value", spec.kv_heads)
+        rotary = spec.rotary_of(self.index)
+        if rotary is not None:
+            q_BxTxHxD = tap(self, "turned_queries", rotary.turn(q_BxTxHxD, site.angles_BxTxk))
+            k_BxTxGxD = tap(self, "turned_keys", rotary.turn(k_BxTxGxD, site.angles_BxTxk))
         if cached is not None:
             cache, start = cached
             at = (0, start, 0, 0)
             k_BxTxGxD = jax.lax.dynamic_update_slice(cache["keys"], k_BxTxGxD, at)
             v_BxTxGxD = jax.lax.dynamic_update_slice(cache["values"], v_BxTxGxD, at)
         cache = {"keys": k_BxTxGxD, "values": v_BxTxGxD}
-        mask_Bx1xTxS, scores_dtype = mask_BxTxS[:, None], jnp.result_type(float)
+
+        def adjust(scores_BxHxTxS):
+            scores_BxHxTxS = capped(scores_BxHxTxS, spec.score_cap)
+            return scores_BxHxTxS if site.bias is None else scores_BxHxTxS + site.bias
+
         mixed_BxTxHxD = layers.softmax_attention(
-            self, q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS, scores_dtype
+            *(self, q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, site.mask_BxTxS[:, None]),
+            accumulate=jnp.result_type(float),
+            scale=spec.score_scale_of(self.index),
+            adjust=adjust,
         )
         project = dense(spec, spec.width, "out", spec.out_bias)
         return layers.merge_heads(self, mixed_BxTxHxD, project), cache
+
+    def _heads(self, x_BxTxN: jax.Array, name: str, n_heads: int) -> jax.Array:
+        """Returns queries, keys or values by head, after their norm."""
+        spec = self.spec
+        flat = dense(spec, n_heads * spec.head_width, name, spec.qkv_bias)(x_BxTxN)
+        if spec.clip:
+            flat = jnp.clip(flat, -spec.clip, spec.clip)
+        if spec.qk_norm == "width" and name != "value":
+            flat = Norm(spec, name=f"{name}_norm")(flat)
+        if spec.qk_norm in ("head", "each_head") and name != "value":
+            split = flat.reshape(*flat.shape[:2], n_heads, spec.head_width)
+            norm = Norm if spec.qk_norm == "head" else HeadNorms
+            flat = norm(spec, name=f"{name}_norm")(split).reshape(flat.shape)
+        return layers.split_heads(self, name, flat, n_heads)
 
 
 class MLP(nn.Module):
@@ -179,20 +252,53 @@ class Norm(nn.Module):
     """LayerNorm or RMSNorm with a learned gain; statistics in float32."""
 
     spec: PretrainedSpec
+    has_bias: bool = True
 
     @nn.compact
-    def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        spec, N = self.spec, x_BxTxN.shape[-1]
-        gain_N = self.param("scale", nn.initializers.ones, (N,), spec.param_dtype)
-        x = x_BxTxN.astype(jnp.promote_types(x_BxTxN.dtype, jnp.result_type(float)))
+    def __call__(self, x: jax.Array) -> jax.Array:
+        spec, N = self.spec, x.shape[-1]
+        x = x.astype(jnp.promote_types(x.dtype, jnp.result_type(float)))
         if spec.norm == "layer":
             x = x - x.mean(-1, keepdims=True)
         factor = jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + spec.eps)
-        x = x * tap(self, "factor", factor) * jnp.asarray(gain_N)[None, None]
-        if spec.norm == "layer":
+        x = x * tap(self, "factor", factor)
+        if spec.norm_params:
+            gain_N = self.param("scale", self._initial_gain, (N,), spec.param_dtype)
+            gain_N = jnp.asarray(gain_N, x.dtype) + spec.gain_offset
+            x = x * jnp.expand_dims(gain_N, range(x.ndim - 1))
+        if spec.norm_params and spec.norm == "layer" and self.has_bias:
             bias_N = self.param("bias", nn.initializers.zeros, (N,), spec.param_dtype)
-            x = x + jnp.asarray(bias_N)[None, None]
+            x = x + jnp.expand_dims(jnp.asarray(bias_N), range(x.ndim - 1))
         return tap(self, "output", x.astype(spec.dtype))
+
+    def _initial_gain(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        return jnp.full(shape, 1 - self.spec.gain_offset, dtype)
+
+
+class HeadNorms(nn.Module):
+    """A norm without bias for each head of (B, T, H, D): head_0 to head_{H-1}."""
+
+    spec: PretrainedSpec
+
+    @nn.compact
+    def __call__(self, x_BxTxHxD: jax.Array) -> jax.Array:
+        normed = [
+            Norm(self.spec, has_bias=False, name=f"head_{h}")(x_BxTxHxD[:, :, h])
+            for h in range(x_BxTxHxD.shape[2])
+        ]
+        return jnp.stack(normed, 2)
+
+
+class Bias(nn.Module):
+    """Adds a learned vector, the bias of a tied unembedding."""
+
+    spec: PretrainedSpec
+
+    @nn.compact
+    def __call__(self, x_BxTxV: jax.Array) -> jax.Array:
+        shape = x_BxTxV.shape[-1:]
+        bias_V = self.param("bias", nn.initializers.zeros, shape, self.spec.param_dtype)
+        return x_BxTxV + jnp.asarray(bias_V, x_BxTxV.dtype)[None, None]
 
 
 def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> nn.Dense:
@@ -200,22 +306,9 @@ def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> nn.Dens
     return layers.dense(features, name, spec.init_std, bias, **spec.dtypes)
 
 
-def visible(seen_BxS: jax.Array, start: Any, T: int, window: int) -> jax.Array:
-    """Returns the attention mask, (B, T, S).
-
-    The token in slot start + t attends to real tokens in slots up to its own, `window` at most.
-    Each token attends to itself, so that rows of padding have finite weights.
-
-    Args:
-      seen_BxS: booleans, true at slots with a real token.
-      window: the number of slots that a token attends to; 0 is no limit.
-    """
-    slot_T, slot_S = start + jnp.arange(T), jnp.arange(seen_BxS.shape[1])
-    back_TxS = slot_T[:, None] - slot_S[None]
-    mask_TxS = back_TxS >= 0
-    if window:
-        mask_TxS &= back_TxS < window
-    return (mask_TxS[None] & seen_BxS[:, None]) | (back_TxS == 0)[None]
+def capped(x: jax.Array, cap: float) -> jax.Array:
+    """Returns cap tanh(x / cap), or x without a cap."""
+    return cap * jnp.tanh(x / cap) if cap else x
 
 
 def pretrained(**numbers) -> Pretrained:

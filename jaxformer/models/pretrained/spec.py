@@ -1,4 +1,4 @@
-"""The numbers of a published decoder; each difference between the families is a field."""
+"""The numbers of a published network; each difference between the families is a field."""
 
 import math
 from dataclasses import dataclass, fields
@@ -10,6 +10,8 @@ from jaxformer.models.model import MAX_SIZES, check_sizes
 from jaxformer.models.pretrained.rotary import Rotary
 
 NORMS = ("layer", "rms")
+NORM_PLACES = ("input", "output", "both", "sum")
+QK_NORMS = ("", "head", "each_head", "width")
 KINDS = {
     int: ("a whole number", lambda x: isinstance(x, int) and not isinstance(x, bool)),
     float: ("a number", lambda x: isinstance(x, int | float) and math.isfinite(x) and x >= 0),
@@ -20,9 +22,12 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PretrainedSpec:
-    """The numbers of a published decoder."""
+    """The numbers of a published network; `core.hub_config` reads them from config.json.
 
-    family: str  # a key of keys.FAMILIES: the tensor names on disk
+    A block has two branches, attention and MLP, whose outputs are added to the residual stream.
+    """
+
+    family: str  # a key of tensor_names.NAMES: the names on disk
     vocab_size: int
     length: int  # the longest sequence; a limit only with learned positions
     width: int
@@ -32,17 +37,41 @@ class PretrainedSpec:
     head_width: int
     mlp_width: int
     norm: str = "layer"
+    norm_at: str = "input"  # of a branch; its "output", "both"; or the "sum" of stream and branch
+    norm_params: bool = True  # whether norms have a gain, and a bias in LayerNorm
+    gain_offset: float = 0.0  # norms multiply by offset + gain
+    final_norm: bool = True
+    qk_norm: str = ""  # of queries and keys: one for a "head", "each_head", or the whole "width"
     eps: float = 1e-5
     act: str = "gelu"
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)
     parallel: bool = False  # attention and MLP both have the block's input
+    shared_norm: bool = False  # in a parallel block both branches read the same norm
     tied: bool = False  # the unembedding is the embedding
+    embed_width: int = 0  # of the embedding, if linear maps connect it to the stream; 0: `width`
+    embed_scale: float = 1.0
+    embed_norm: bool = False
+    types: int = 0  # segments with an embedding of their own
     learned_positions: bool = False
+    position_offset: int = 0  # rows of the table of positions before that of the first token
+    pad: int = -1  # the padding token, which does not count as a position; -1: none
     rotary: Rotary | None = None
+    local_rotary: Rotary | None = None  # of blocks with a window; None: as `rotary`
+    rotated: tuple[bool, ...] = ()  # which blocks have rotary positions; (): all
+    alibi: bool = False  # a bias of the scores that is linear in the position of the key
     window: int = 0  # token i attends to tokens j with i - j < window; 0: to all before
+    windowed: tuple[bool, ...] = ()  # which blocks have the window; (): all
+    score_scale: float = 0.0  # the factor of q.k; 0: 1/sqrt(head_width)
+    scale_by_layer: bool = False  # block i divides its scores by i + 1
+    score_cap: float = 0.0  # scores become cap tanh(scores / cap); 0: unchanged
+    logit_cap: float = 0.0  # the same for logits
+    clip: float = 0.0  # limits queries, keys and values to [-clip, clip]; 0: unlimited
     qkv_bias: bool = False
     out_bias: bool = False  # of attention's output
     mlp_bias: bool = False
+    unembed_bias: bool = False
+    has_logits: bool = True  # otherwise the output is the last states
+    head_act: str = ""  # of a dense layer with a norm before the unembedding (masked tokens)
     causal: bool = True
     init_std: float = 0.02
     dtype: Any = float
@@ -52,7 +81,10 @@ class PretrainedSpec:
         check_kinds(self)
         check_sizes(self, "vocab_size", "length", "width", "layers", "heads", "mlp_width")
         check_choice("norm", self.norm, NORMS)
-        activation(self.act, self.width)
+        check_choice("norm_at", self.norm_at, NORM_PLACES)
+        check_choice("qk_norm", self.qk_norm, QK_NORMS)
+        for name in (self.act, *([self.head_act] if self.head_act else [])):
+            activation(name, self.width)
         check_range("head_width", self.head_width, 1, MAX_SIZES["width"])
         check_range("window", self.window, 0, 2**31 - 1)
         if self.kv_heads < 1 or self.heads % self.kv_heads:
@@ -60,16 +92,36 @@ class PretrainedSpec:
                 f"the query heads must be a multiple of the key heads, got {self.heads} and "
                 f"{self.kv_heads}."
             )
-        if not self.causal:
-            raise UserError("published decoders are causal, got causal=False.")
-        if self.rotary is not None and self.rotary.width > self.head_width:
-            raise UserError(
-                f"{self.rotary.width} rotary dimensions do not fit a head of {self.head_width}."
-            )
+        if self.parallel and self.norm_at != "input":
+            raise UserError("a parallel block has norms at the input of its branches.")
+        for rotary in (self.rotary, self.local_rotary):
+            if rotary is not None and rotary.width > self.head_width:
+                raise UserError(
+                    f"{rotary.width} rotary dimensions do not fit a head of {self.head_width}."
+                )
+        for name in ("windowed", "rotated"):
+            if len(getattr(self, name)) not in (0, self.layers):
+                raise UserError(f"{name} must have an entry for each of {self.layers} layers.")
 
     @property
     def dtypes(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "param_dtype": self.param_dtype}
+
+    def window_of(self, block: int) -> int:
+        """Returns the window of a block; 0 without one."""
+        return self.window if not self.windowed or self.windowed[block] else 0
+
+    def rotary_of(self, block: int) -> Rotary | None:
+        """Returns the rotary positions of a block."""
+        if self.rotated and not self.rotated[block]:
+            return None
+        is_local = self.local_rotary is not None and self.window_of(block)
+        return self.local_rotary if is_local else self.rotary
+
+    def score_scale_of(self, block: int) -> float:
+        """Returns the factor of q.k in a block."""
+        scale = self.score_scale or self.head_width**-0.5
+        return scale / (block + 1) if self.scale_by_layer else scale
 
 
 def check_kinds(spec: Any) -> None:

@@ -2,7 +2,7 @@
 
     python -m jaxformer.models.pretrained.tiny FAMILY FOLDER
 
-  FAMILY     one of gpt2, gpt_neox, llama, phi3 and their variants in CONFIGS
+  FAMILY     a key of tiny_configs.CONFIGS
   FOLDER     the new folder
   --vocab=N  the number of tokens; by default there is a tokenizer, which has each word of the
              associations paper's prompts as a single token
@@ -25,96 +25,8 @@ from jaxformer.core.errors import check_choice
 from jaxformer.models.pretrained import folder, saving
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from jaxformer.runtime.command_line import Parser, command, count
-
-_GPT2 = {
-    "model_type": "gpt2",
-    "architectures": ["GPT2LMHeadModel"],
-    "n_positions": 64,
-    "n_embd": 16,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_inner": None,
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-_NEOX = {
-    "model_type": "gpt_neox",
-    "architectures": ["GPTNeoXForCausalLM"],
-    "max_position_embeddings": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 40,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-5,
-    "rotary_pct": 0.5,
-    "rotary_emb_base": 10000,
-    "use_parallel_residual": True,
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-_LLAMA = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "max_position_embeddings": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "intermediate_size": 24,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "attention_bias": False,
-    "mlp_bias": False,
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
-_LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8,
-}
-_PHI3 = {
-    "model_type": "phi3",
-    "architectures": ["Phi3ForCausalLM"],
-    "max_position_embeddings": 64,
-    "original_max_position_embeddings": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 24,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "rope_scaling": None,
-    "sliding_window": 3,
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "pad_token_id": 0,
-}
-_LONG = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]}
-CONFIGS: dict[str, dict[str, Any]] = {
-    "gpt2": _GPT2,
-    "gpt_neox": _NEOX,
-    "gpt_neox_serial": _NEOX | {"use_parallel_residual": False, "rotary_pct": 1.0},
-    "llama": _LLAMA | {"rope_scaling": _LLAMA3},
-    "llama2": _LLAMA | {"num_key_value_heads": 4, "head_dim": 4, "tie_word_embeddings": True},
-    "llama_biased": _LLAMA | {"attention_bias": True, "mlp_bias": True},
-    "phi3": _PHI3,
-    "phi3_long": _PHI3
-    | {"sliding_window": None, "rope_scaling": _LONG, "original_max_position_embeddings": 8},
-}
 
 
 def tiny(kind: str, vocab_size: int, seed: int = 0) -> tuple[Pretrained, dict[str, Any], dict]:

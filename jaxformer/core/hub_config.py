@@ -1,0 +1,104 @@
+"""Reads the config.json of a published model by the table `hub_families.FAMILIES`.
+
+This module does not import jax.
+"""
+
+from jaxformer.core.errors import UserError, check_choice, check_range, one_line
+from jaxformer.core.hub_families import FAMILIES, REQUIRED, Family
+from jaxformer.core.hub_fields import (
+    ROTARY_FIELDS,
+    WINDOW_FIELDS,
+    Config,
+    Numbers,
+    check_fields,
+    read_rotary,
+)
+from jaxformer.core.hub_names import ACTIVATIONS
+
+MAX_LAYERS = 10_000
+# {field: its other names}, which configs of another generation of transformers have
+ALIASES = {
+    "hidden_size": ("n_embd", "n_embed", "d_model"),
+    "num_hidden_layers": ("n_layer", "num_layers"),
+    "num_attention_heads": ("n_head", "num_heads"),
+    "max_position_embeddings": ("n_positions", "n_ctx"),
+    "num_kv_heads": ("n_head_kv",),
+    "n_embd": ("hidden_size",),
+    "n_layer": ("num_hidden_layers",),
+    "n_head": ("num_attention_heads",),
+    "n_positions": ("max_position_embeddings", "n_ctx"),
+    "num_layers": ("num_hidden_layers",),
+    "num_heads": ("num_attention_heads",),
+}
+
+
+def read_config(config: Config) -> Numbers:
+    """Returns the numbers of a published model: the arguments of a `PretrainedSpec`.
+
+    The rotary positions are a dictionary of the arguments of a `Rotary`.
+
+    Args:
+      config: the content of config.json.
+
+    Raises:
+      UserError: for a family or field that is not supported, and for a missing field.
+    """
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
+        raise UserError(
+            f"model_type {one_line(repr(model_type), 60)} is not supported. Supported are: "
+            f"{', '.join(sorted(FAMILIES))}."
+        )
+    if config.get("quantization_config"):
+        raise UserError("quantised weights are not supported; use the unquantised model.")
+    row = FAMILIES[model_type]
+    for name, supported in row.only.items():
+        if config.get(name) is not None and config[name] not in supported:
+            raise UserError(
+                f"{name} must be {' or '.join(map(repr, supported))}, got "
+                f"{one_line(repr(config[name]), 60)}."
+            )
+    check_fields(config, _fields_of(row))
+    try:
+        return _numbers(config, row)
+    except KeyError as error:
+        raise UserError(f"a {model_type} model lacks the field {error}.") from None
+
+
+def _fields_of(row: Family) -> set[str]:
+    """Returns the names of all fields that a row reads."""
+    fields = {name for name, _ in row.fields.values()} | {*row.only, *row.further}
+    fields |= {alias for name in fields for alias in ALIASES.get(name, ())}
+    fields |= {*WINDOW_FIELDS} if row.windows else set()
+    return fields | {*ROTARY_FIELDS} if row.rotary is not None else fields
+
+
+def _numbers(config: Config, row: Family) -> Numbers:
+    numbers = {"family": config["model_type"]}
+    for number, (name, default) in row.fields.items():
+        names = (name, *ALIASES.get(name, ()))
+        numbers[number] = next((config[x] for x in names if x in config), default)
+        if numbers[number] is REQUIRED:
+            raise KeyError(name)
+    check_choice("activation", numbers["act"], ACTIVATIONS)
+    numbers["act"] = ACTIVATIONS[numbers["act"]]
+    numbers |= row.constants
+    check_range("layers", numbers["layers"], 1, MAX_LAYERS)
+    width, heads = numbers["width"], numbers["heads"]
+    if numbers.get("head_width") is None:
+        if heads < 1 or width % heads:
+            raise UserError(f"{heads} heads do not divide the width {width}.")
+        numbers["head_width"] = width // heads
+    # None: absent or null
+    optional = {"kv_heads": heads, "mlp_width": 4 * width, "clip": 0.0}
+    for name, value in (optional | {"score_cap": 0.0, "logit_cap": 0.0}).items():
+        if numbers.get(name) is None:
+            numbers[name] = value
+    if row.windows is not None:
+        numbers["window"], numbers["windowed"] = row.windows(config, numbers["layers"])
+    if row.rotary is not None:
+        share = row.rotary, row.base, row.partial
+        numbers["rotary"] = read_rotary(config, numbers["head_width"], *share)
+    if row.finish is not None:
+        row.finish(config, numbers)
+    return numbers

@@ -1,0 +1,206 @@
+"""Readers of the fields of config.json for rotary positions and windows, and the check of fields.
+
+This module does not import jax.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jaxformer.core.errors import UserError, check_choice, one_line
+
+Config = Mapping[str, Any]
+Numbers = dict[str, Any]  # the arguments of a PretrainedSpec
+Windows = tuple[int, tuple[bool, ...]]  # the window, and which blocks have it; (): all blocks
+WINDOW_FIELDS = (
+    *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types"),
+    *("sliding_window_pattern", "_sliding_window_pattern"),
+)
+ROTARY_FIELDS = (
+    *("rope_theta", "rope_scaling", "rope_parameters", "rotary_emb_base", "rotary_pct"),
+    *("partial_rotary_factor", "original_max_position_embeddings"),
+)
+ROTARY_NAMES = {"default": "plain", "su": "longrope"}  # {kind in transformers: ours}
+ROTARY_KINDS = ("plain", "linear", "dynamic", "llama3", "longrope", "yarn")
+# Patterns of fields that do not change the function of a network in inference.
+HARMLESS = re.compile(
+    "|".join(
+        (
+            r"_(?!remove_final_layer_norm).*",
+            r".*(dropout|pdrop|layerdrop)(_prob)?",
+            r".*_token(_id|_ids|_index)?",
+            r"model_type|architectures|auto_map|(torch_)?dtype|transformers(_js)?_version|use_cache",
+            r"(name_or|model)_(path|name)|language|finetuning_task|problem_type|task_specific_params",
+            r"id2label|label2id|num_labels|summary_.*|classifier_.*|tokenizer_class|prefix|is_decoder",
+            r"initializer_.*|init_.*|gradient_checkpointing|attn_implementation|cache_implementation",
+            r"output_(attentions|hidden_states|scores)|return_dict(_in_generate)?|torchscript",
+            r"use_bfloat16|pretraining_tp|chunk_size_feed_forward|reorder_and_upcast_attn|is_llama_config",
+            # Settings of generation, which older versions of transformers wrote here.
+            r"(min|max)(_new)?_(tokens|length)|num_beam(s|_groups)|num_return_sequences|temperature|top_[kp]",
+            r"typical_p|do_sample|early_stopping|(length|repetition|diversity|exponential_decay_length)_.*",
+            r"(encoder_)?no_repeat_ngram_size|remove_invalid_values|(begin_)?suppress_tokens",
+        )
+    )
+)
+NEUTRAL_AT_ONE = re.compile(r".*(multiplier|scale|scaling|scalar|factor)")
+EMPTY = (None, False, "", [], {}, ())
+
+
+def check_fields(config: Config, known: Iterable[str]) -> None:
+    """Raises for a field with an effect that is neither known nor harmless nor empty."""
+    known = set(known)
+    for field, value in config.items():
+        is_empty = any(type(value) is type(x) and value == x for x in EMPTY)
+        is_neutral = value == 1 and NEUTRAL_AT_ONE.fullmatch(field)
+        if field in known or is_empty or is_neutral or HARMLESS.fullmatch(field):
+            continue
+        raise UserError(
+            f"{field}: {one_line(repr(value), 60)} is not supported for {config['model_type']}."
+        )
+
+
+def read_rotary(
+    config: Config, head_width: int, share: float, base: float, is_partial: bool = False
+) -> dict[str, Any]:
+    """Returns the arguments of a `Rotary`.
+
+    It reads the fields of older configs (rope_theta, rope_scaling, rotary_pct, rotary_emb_base)
+    and the section rope_parameters of transformers 5.
+
+    Args:
+      config: the content of config.json.
+      head_width: the width of a head.
+      share: the rotated share of a head, if no field has it.
+      base: the base of the rates, if no field has it.
+      is_partial: whether the family may rotate a part of a head.
+    """
+    section = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
+    if any(isinstance(value, dict) for value in section.values()):
+        raise UserError(
+            f"rope_parameters for each kind of layer are not supported for {config['model_type']}."
+        )
+    theta = config.get("rope_theta", config.get("rotary_emb_base", base))
+    theta = section.get("rope_theta", theta)
+    field = config.get("partial_rotary_factor", config.get("rotary_pct", share))
+    share = section.get("partial_rotary_factor", field)
+    if not is_partial and share != 1:
+        raise UserError(
+            f"partial_rotary_factor: {share} is not supported for {config['model_type']}."
+        )
+    numbers: dict[str, Any] = {"width": int(head_width * share), "base": float(theta)}
+    kind = str(section.get("rope_type") or section.get("type") or "default")
+    kind = ROTARY_NAMES.get(kind, kind)
+    if config["model_type"] == "phi3" and kind == "yarn":  # the name in its first release
+        kind = "longrope"
+    check_choice("rotary scaling", kind, ROTARY_KINDS)
+    return numbers if kind == "plain" else numbers | _scaling(kind, section, config)
+
+
+def _scaling(kind: str, section: Config, config: Config) -> dict[str, Any]:
+    """Returns the arguments of a scaled `Rotary` besides its width and base."""
+    longest = config["max_position_embeddings"]
+    first = config.get("original_max_position_embeddings")
+    first = first or section.get("original_max_position_embeddings") or longest
+    if kind == "linear":
+        return {"kind": kind, "factor": float(section["factor"])}
+    if kind == "dynamic":
+        return {"kind": kind, "factor": float(section["factor"]), "first_length": int(longest)}
+    numbers: dict[str, Any] = {"kind": kind, "first_length": int(first)}
+    if kind == "llama3":
+        numbers |= {"low": section["low_freq_factor"], "high": section["high_freq_factor"]}
+        return numbers | {"factor": float(section["factor"])}
+    factor, scale = section.get("factor") or longest / first, section.get("attention_factor")
+    if kind == "longrope":
+        if scale is None:
+            scale = math.sqrt(1 + math.log(factor) / math.log(first)) if factor > 1 else 1.0
+        numbers |= {"short": tuple(section["short_factor"]), "long": tuple(section["long_factor"])}
+        return numbers | {"scale": float(scale)}
+    if scale is None:
+        scale = _yarn_scale(factor, section.get("mscale"), section.get("mscale_all_dim"))
+    numbers |= {"factor": float(factor), "scale": float(scale)}
+    numbers |= {"low": section.get("beta_slow") or 1, "high": section.get("beta_fast") or 32}
+    return numbers | {"is_truncated": section.get("truncate", True)}
+
+
+def _yarn_scale(factor: float, scale: float | None, scale_all: float | None) -> float:
+    """Returns YaRN's factor of cos and sin."""
+
+    def scale_for(weight: float) -> float:
+        return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
+
+    return scale_for(scale) / scale_for(scale_all) if scale and scale_all else scale_for(1.0)
+
+
+def uniform_window(default: int | None) -> Callable[[Config, int], Windows]:
+    """Returns a reader of one window for all blocks."""
+
+    def read(config: Config, layers: int) -> Windows:
+        window = config.get("sliding_window", default) or 0
+        windowed = _layer_types(config, layers, [window > 0] * layers)
+        if windowed != (window > 0,) * layers:
+            raise UserError(f"layer_types are not supported for {config['model_type']}.")
+        return window, ()
+
+    return read
+
+
+def qwen_windows(config: Config, layers: int) -> Windows:
+    """Reads Qwen2 and Qwen3: blocks from max_window_layers on have the window."""
+    first = config.get("max_window_layers", 28)
+    return _optional_windows(config, layers, [i >= first for i in range(layers)])
+
+
+def smollm3_windows(config: Config, layers: int) -> Windows:
+    """Reads SmolLM3: blocks without rotary positions have the window."""
+    interval = config.get("no_rope_layer_interval", 4)
+    rotated = config.get("no_rope_layers") or [(i + 1) % interval for i in range(layers)]
+    return _optional_windows(config, layers, [not x for x in rotated[:layers]])
+
+
+def _optional_windows(config: Config, layers: int, default: list[bool]) -> Windows:
+    window = config.get("sliding_window") if config.get("use_sliding_window") else None
+    if not window:
+        _layer_types(config, layers, ())  # checks the field
+        return 0, ()
+    return window, _layer_types(config, layers, default)
+
+
+def alternating_windows(config: Config, layers: int) -> Windows:
+    """Reads Gemma 2: every other block has the window, beginning with the first."""
+    return _gemma_windows(config, layers, 2)
+
+
+def gemma3_windows(config: Config, layers: int) -> Windows:
+    """Reads Gemma 3: five of six blocks have the window."""
+    return _gemma_windows(config, layers, config.get("sliding_window_pattern") or 6)
+
+
+def _gemma_windows(config: Config, layers: int, period: int) -> Windows:
+    windowed = _layer_types(config, layers, [(i + 1) % period != 0 for i in range(layers)])
+    return config.get("sliding_window", 4096) or 0, windowed
+
+
+def _layer_types(config: Config, layers: int, default: Iterable[bool]) -> tuple[bool, ...]:
+    """Returns whether each block has a window, from the field layer_types."""
+    kinds = config.get("layer_types")
+    if kinds is None:
+        return tuple(default)
+    if len(kinds) != layers:
+        raise UserError(f"layer_types has {len(kinds)} entries for {layers} layers.")
+    for kind in kinds:
+        check_choice("layer_types", kind, ("sliding_attention", "full_attention"))
+    return tuple(kind == "sliding_attention" for kind in kinds)
+
+
+def local_layers(config: Config, layers: int) -> Windows:
+    """Reads GPT-Neo: attention_types is a list of [kinds, repetitions]."""
+    types = config.get("attention_types") or [[["global", "local"], layers // 2]]
+    kinds = [
+        kind for pattern, times in types for _ in range(min(times, layers)) for kind in pattern
+    ]
+    if len(kinds) != layers:
+        raise UserError(f"attention_types has {len(kinds)} entries for {layers} layers.")
+    for kind in kinds:
+        check_choice("attention_types", kind, ("local", "global"))
+    return config.get("window_size", 256), tuple(kind == "local" for kind in kinds)

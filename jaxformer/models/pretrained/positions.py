@@ -1,0 +1,88 @@
+"""Masks, rotary angles and biases of the scores, shared by all blocks of the same kind."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.models.pretrained.rotary import Rotary
+from jaxformer.models.pretrained.spec import PretrainedSpec
+
+
+class Site(NamedTuple):
+    """What the attention of one block needs besides its input."""
+
+    mask_BxTxS: jax.Array
+    angles_BxTxk: Any  # of the rotary positions, or None
+    bias: jax.Array | None  # (B, H, 1, S), added to the scores
+
+
+class Sites:
+    """The masks, angles and biases of a forward pass; each one is computed once.
+
+    Args:
+      seen_BxS: booleans, true at slots with a real token.
+      start: the slot of the first new token.
+      position_BxT: the positions of the new tokens.
+    """
+
+    def __init__(self, spec: PretrainedSpec, seen_BxS: Any, start: Any, position_BxT: jax.Array):
+        self.spec, self.start, self.seen_BxS = spec, start, seen_BxS
+        self.position_BxT = position_BxT
+        self.masks: dict[int, jax.Array] = {}
+        self.angles: dict[Rotary, jax.Array] = {}
+        self.bias = alibi(spec, seen_BxS) if spec.alibi else None
+
+    def of_block(self, block: int) -> Site:
+        """Returns the mask, angles and bias of a block."""
+        window, rotary = self.spec.window_of(block), self.spec.rotary_of(block)
+        T = self.position_BxT.shape[1]
+        if window not in self.masks:
+            self.masks[window] = visible(self.seen_BxS, self.start, T, window, self.spec.causal)
+        if rotary is not None and rotary not in self.angles:
+            self.angles[rotary] = rotary.angles(self.position_BxT)
+        angles_BxTxk = None if rotary is None else self.angles[rotary]
+        return Site(self.masks[window], angles_BxTxk, self.bias)
+
+
+def visible(seen_BxS: jax.Array, start: Any, T: int, window: int, causal: bool = True) -> jax.Array:
+    """Returns the attention mask, (B, T, S).
+
+    The token in slot start + t attends to real tokens in slots up to its own, `window` at most.
+    Each token attends to itself, so that rows of padding have finite weights.
+
+    Args:
+      seen_BxS: booleans, true at slots with a real token.
+      start: the slot of the first of the T tokens.
+      T: the number of tokens.
+      window: the number of slots that a token attends to; 0 is no limit.
+      causal: whether later slots are hidden.
+    """
+    slot_T, slot_S = start + jnp.arange(T), jnp.arange(seen_BxS.shape[1])
+    back_TxS = slot_T[:, None] - slot_S[None]
+    mask_TxS = back_TxS >= 0 if causal else jnp.ones_like(back_TxS, bool)
+    if window:
+        mask_TxS &= back_TxS < window
+    return (mask_TxS[None] & seen_BxS[:, None]) | (back_TxS == 0)[None]
+
+
+def alibi(spec: PretrainedSpec, seen_BxS: jax.Array) -> jax.Array:
+    """Returns Falcon's bias slope_h position_s / sqrt(D), (B, H, 1, S).
+
+    transformers rounds the products to bfloat16, and so does this function.
+    """
+    position_BxS = (jnp.cumsum(seen_BxS, 1) - 1) * seen_BxS
+    slopes_H = jnp.asarray(_slopes(spec.heads), jnp.bfloat16)
+    position_Bx1x1xS = position_BxS[:, None, None].astype(jnp.bfloat16)
+    bias = slopes_H[None, :, None, None] * position_Bx1x1xS
+    return bias.astype(jnp.result_type(float)) * spec.head_width**-0.5
+
+
+def _slopes(heads: int) -> np.ndarray:
+    """Returns 2^(-8 h / P), h = 1 .. P, for P heads; further heads have the odd powers of 2P."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = 2.0 ** (-8 * np.arange(1, power + 1) / power)
+    further = 2.0 ** (-4 * np.arange(1, 2 * (heads - power) + 1, 2) / power)
+    return np.concatenate([slopes, further])

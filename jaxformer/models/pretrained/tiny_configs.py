@@ -1,0 +1,305 @@
+"""The config.json of random tiny models: each family, and variants with other settings."""
+
+from typing import Any
+
+_GPT2 = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "n_positions": 64,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_inner": None,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_NEOX = {
+    "model_type": "gpt_neox",
+    "architectures": ["GPTNeoXForCausalLM"],
+    "max_position_embeddings": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 40,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5,
+    "rotary_pct": 0.5,
+    "rotary_emb_base": 10000,
+    "use_parallel_residual": True,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 24,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8,
+}
+_PHI3 = {
+    "model_type": "phi3",
+    "architectures": ["Phi3ForCausalLM"],
+    "max_position_embeddings": 64,
+    "original_max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "rope_scaling": None,
+    "sliding_window": 3,
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
+}
+_LONG = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]}
+_MISTRAL = _LLAMA | {
+    "model_type": "mistral",
+    "architectures": ["MistralForCausalLM"],
+    "sliding_window": 3,
+}
+for _name in ("attention_bias", "mlp_bias"):
+    del _MISTRAL[_name]
+_QWEN = {
+    **{name: value for name, value in _MISTRAL.items() if name != "sliding_window"},
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "use_sliding_window": False,
+    "sliding_window": 3,
+    "max_window_layers": 1,
+}
+_QWEN3 = _QWEN | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+_GEMMA = _MISTRAL | {
+    "model_type": "gemma",
+    "architectures": ["GemmaForCausalLM"],
+    "hidden_act": "gelu",
+    "attention_bias": False,
+    "num_key_value_heads": 1,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+    "pad_token_id": 0,
+}
+_GEMMA2 = _GEMMA | {
+    "model_type": "gemma2",
+    "architectures": ["Gemma2ForCausalLM"],
+    "num_key_value_heads": 2,
+    "hidden_act": "gelu_pytorch_tanh",
+    "hidden_activation": "gelu_pytorch_tanh",
+    "sliding_window": 3,
+    "query_pre_attn_scalar": 12,
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 4.0,
+}
+_GEMMA3 = _GEMMA2 | {
+    "model_type": "gemma3_text",
+    "architectures": ["Gemma3ForCausalLM"],
+    "num_hidden_layers": 3,
+    "sliding_window_pattern": 3,
+    "rope_theta": 1_000_000.0,
+    "rope_local_base_freq": 10_000.0,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    "attn_logit_softcapping": None,
+    "final_logit_softcapping": None,
+}
+for _config in (_GEMMA2, _GEMMA3):
+    del _config["hidden_act"]
+_OLMO = _LLAMA | {
+    "model_type": "olmo",
+    "architectures": ["OlmoForCausalLM"],
+    "clip_qkv": 0.8,
+}
+for _name in ("mlp_bias", "rms_norm_eps", "head_dim"):
+    del _OLMO[_name]
+_OLMO2 = _OLMO | {
+    "model_type": "olmo2",
+    "architectures": ["Olmo2ForCausalLM"],
+    "rms_norm_eps": 1e-6,
+}
+del _OLMO2["clip_qkv"]
+_PHI = _OLMO2 | {
+    "model_type": "phi",
+    "architectures": ["PhiForCausalLM"],
+    "num_attention_heads": 2,
+    "hidden_act": "gelu_new",
+    "layer_norm_eps": 1e-5,
+    "partial_rotary_factor": 0.5,
+    "qk_layernorm": False,
+}
+del _PHI["rms_norm_eps"], _PHI["attention_bias"]
+_STABLELM = _PHI | {
+    "model_type": "stablelm",
+    "architectures": ["StableLmForCausalLM"],
+    "num_attention_heads": 4,
+    "hidden_act": "silu",
+    "use_qkv_bias": False,
+    "use_parallel_residual": False,
+}
+_SMOLLM3 = _LLAMA | {
+    "model_type": "smollm3",
+    "architectures": ["SmolLM3ForCausalLM"],
+    "num_hidden_layers": 3,
+    "no_rope_layers": [1, 0, 1],
+    "use_sliding_window": False,
+    "sliding_window": None,
+    "pad_token_id": 0,
+}
+_STARCODER2 = _QWEN | {
+    "model_type": "starcoder2",
+    "architectures": ["Starcoder2ForCausalLM"],
+    "hidden_act": "gelu_pytorch_tanh",
+    "norm_epsilon": 1e-5,
+    "use_bias": True,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+}
+for _name in ("rms_norm_eps", "use_sliding_window", "max_window_layers", "head_dim"):
+    del _STARCODER2[_name]
+_GPTJ = _GPT2 | {
+    "model_type": "gptj",
+    "architectures": ["GPTJForCausalLM"],
+    "rotary_dim": 4,
+    "tie_word_embeddings": False,
+}
+_GPT_NEO = {
+    "model_type": "gpt_neo",
+    "architectures": ["GPTNeoForCausalLM"],
+    "max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "intermediate_size": None,
+    "attention_types": [[["global", "local"], 1]],
+    "window_size": 3,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_OPT = {
+    "model_type": "opt",
+    "architectures": ["OPTForCausalLM"],
+    "max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "ffn_dim": 24,
+    "activation_function": "relu",
+    "do_layer_norm_before": True,
+    "word_embed_proj_dim": 16,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
+}
+_FALCON = {
+    "model_type": "falcon",
+    "architectures": ["FalconForCausalLM"],
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "multi_query": True,
+    "parallel_attn": True,
+    "new_decoder_architecture": False,
+    "alibi": False,
+    "bias": False,
+    "layer_norm_epsilon": 1e-5,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_FALCON_NEW = {"new_decoder_architecture": True, "num_kv_heads": 2}
+_FALCON_ALIBI = {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}
+_BERT = {
+    "model_type": "bert",
+    "architectures": ["BertForMaskedLM"],
+    "max_position_embeddings": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+    "type_vocab_size": 2,
+    "pad_token_id": 0,
+}
+_ROBERTA = _BERT | {
+    "model_type": "roberta",
+    "architectures": ["RobertaForMaskedLM"],
+    "type_vocab_size": 1,
+    "pad_token_id": 1,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": _GPT2,
+    "gpt_neox": _NEOX,
+    "gpt_neox_serial": _NEOX | {"use_parallel_residual": False, "rotary_pct": 1.0},
+    "llama": _LLAMA | {"rope_scaling": _LLAMA3},
+    "llama2": _LLAMA | {"num_key_value_heads": 4, "head_dim": 4, "tie_word_embeddings": True},
+    "llama_biased": _LLAMA | {"attention_bias": True, "mlp_bias": True},
+    "phi3": _PHI3,
+    "phi3_long": _PHI3
+    | {"sliding_window": None, "rope_scaling": _LONG, "original_max_position_embeddings": 8},
+    "llama_linear": _LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.0}},
+    "llama_dynamic": _LLAMA
+    | {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 8},
+    "llama_yarn": _LLAMA | {"rope_scaling": _YARN},
+    "gpt2_scaled": _GPT2 | {"scale_attn_by_inverse_layer_idx": True},
+    "gpt2_unscaled": _GPT2 | {"scale_attn_weights": False},
+    "mistral": _MISTRAL,
+    "mistral_full": _MISTRAL | {"sliding_window": None, "num_key_value_heads": 1},
+    "qwen2": _QWEN | {"tie_word_embeddings": True},
+    "qwen2_window": _QWEN | {"use_sliding_window": True},
+    "qwen3": _QWEN3,
+    "qwen3_biased": _QWEN3 | {"attention_bias": True, "rope_scaling": _YARN},
+    "gemma": _GEMMA,
+    "gemma2": _GEMMA2,
+    "gemma2_uncapped": _GEMMA2 | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    "gemma3_text": _GEMMA3,
+    "olmo": _OLMO,
+    "olmo2": _OLMO2,
+    "phi": _PHI,
+    "phi_normed": _PHI | {"qk_layernorm": True},
+    "gptj": _GPTJ,
+    "gpt_neo": _GPT_NEO,
+    "opt": _OPT,
+    "opt_post": _OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 8},
+    "opt_plain": _OPT | {"layer_norm_elementwise_affine": False, "enable_bias": False},
+    "falcon": _FALCON,
+    "falcon_new": _FALCON | _FALCON_NEW,
+    "falcon_one_norm": _FALCON | _FALCON_NEW | {"num_ln_in_parallel_attn": 1},
+    "falcon_alibi": _FALCON | _FALCON_ALIBI,
+    "stablelm": _STABLELM,
+    "stablelm_parallel": _STABLELM
+    | {"use_parallel_residual": True, "use_qkv_bias": True, "qk_layernorm": True},
+    "smollm3": _SMOLLM3,
+    "smollm3_window": _SMOLLM3 | {"use_sliding_window": True, "sliding_window": 3},
+    "starcoder2": _STARCODER2,
+    "starcoder2_window": _STARCODER2 | {"sliding_window": 3, "use_bias": False},
+    "bert": _BERT,
+    "bert_states": _BERT | {"architectures": ["BertModel"]},
+    "roberta": _ROBERTA,
+}
