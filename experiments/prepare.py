@@ -5,6 +5,8 @@
 NAME is one of
     text:FILE or text:FOLDER        plain text, UTF-8
     files:FOLDER                    *.parquet or *.jsonl, as on Hugging Face
+    table:FILE                      *.csv, *.tsv or *.jsonl with a row for each document; also .gz
+                                    and .zst, such as reviews.tsv.gz
     tfds:BUILDER[/CONFIG]           TensorFlow Datasets
     wikitext103, fineweb_edu, tinystories, yelp    from the Hugging Face hub
 
@@ -21,9 +23,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data import datasets, tfds
-from jaxformer.data import preparation_settings as settings
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
 from jaxformer.runtime.command_line import Parser, command
@@ -80,7 +81,8 @@ def main(argv: Sequence[str]) -> int:
         "--label",
         default="",
         metavar="NAME",
-        help="the field with the class of a document, for classification",
+        help="the field with the class of a document, for classification; of a table it may be a "
+        "comparison of a numeric column, such as 'polarity>0'",
     )
     add(
         "--files",
@@ -121,7 +123,7 @@ def main(argv: Sequence[str]) -> int:
     if args.dataset.startswith("text:") and (args.label or args.text != "text"):
         raise UserError(
             "--label and --text name fields, and plain text has no fields; leave them out, or give "
-            "--dataset=files:FOLDER."
+            "--dataset=table:FILE or --dataset=files:FOLDER."
         )
     hub_dataset = datasets.HUB.get(args.dataset)
     if hub_dataset and args.text not in ("text", hub_dataset.text):
@@ -129,6 +131,9 @@ def main(argv: Sequence[str]) -> int:
             f"the text of {args.dataset} is in its field {hub_dataset.text!r}, "
             f"got --text={args.text}."
         )
+    shares = (args.validation, args.test)
+    for name, share in zip(("validation", "test"), shares, strict=True):
+        check_range(f"the share of {name}", share, 0, 0.45)
     corpus = datasets.corpus(
         args.dataset,
         documents=args.documents,
@@ -137,17 +142,16 @@ def main(argv: Sequence[str]) -> int:
         files=args.files,
         tfds_dir=args.tfds_dir,
         download=args.download,
+        shares=shares,
     )
     flags = {name: getattr(args, name) for name in ("dataset", "documents", "text", "label")}
-    sources = settings.sources(args.dataset, args.files, args.tokenizer)
-    flags["sources"] = settings.stamp(sources)
     line = Line()
     try:
         tokens = prepare(
             corpus,
             Path(args.out),
             kind=args.tokenizer,
-            shares=(args.validation, args.test),
+            shares=shares,
             show=lambda text: line.show(text) if line.is_due() else None,
             more_settings=flags,
             download=args.download,

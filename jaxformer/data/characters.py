@@ -106,7 +106,7 @@ def _file(path: str) -> Characters:
             raise UserError(f"the text {path!r} must be a regular file; a device has no end.")
         if Path(path).stat().st_size > 4 * MAX_SYMBOLS:
             raise UserError(f"the text {path!r} is too long: at most {MAX_SYMBOLS:,} symbols.")
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UserError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

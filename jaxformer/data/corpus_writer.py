@@ -24,8 +24,9 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.data.preparation_settings import differences
 from jaxformer.data.readers import Piece
+from jaxformer.data.token_index import DATA_FILES, FORMAT, MAX_CLASSES, PARTS
 from jaxformer.data.tokenizer import Tokenizer
-from jaxformer.data.tokens import FORMAT, PARTS, sha256_of
+from jaxformer.data.tokens import sha256_of
 from jaxformer.io.atomic_files import (
     errors_name,
     remove_temporaries,
@@ -38,8 +39,8 @@ from jaxformer.io.file_lock import try_lock
 from jaxformer.io.partial_folder import list_own_files
 
 ENTRY_BYTES = {"documents": 8, "labels": 4}
-DATA_FILES = ("bytes.bin", "documents.bin", "labels.bin", "tokenizer.json", "tokens.bin")
 NAMES = (*DATA_FILES, "index.json", "state.json", ".lock")  # all files of the folder
+MIN_DOCUMENTS_OF_SEVERAL_CLASSES = 20
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -184,15 +185,34 @@ class CorpusWriter:
         names = self.labels or tuple(map(str, range(int(classes.max()) + 1)))
         if classes.max() >= len(names):
             raise UserError(f"a class is {classes.max()}, but there are only {len(names)}.")
+        self._check_classes_of_parts(classes, names)
         return names
+
+    def _check_classes_of_parts(self, classes: np.ndarray, names: tuple[str, ...]) -> None:
+        """Raises UserError if a held-out part has one class, as in a table sorted by class."""
+        for part in PARTS[1:]:
+            span = self.state.parts.get(part, {"first": 0, "last": 0})
+            held_out = classes[span["first"] : span["last"]]
+            is_large = len(held_out) >= MIN_DOCUMENTS_OF_SEVERAL_CLASSES
+            if is_large and len({*held_out}) == 1 and len({*classes}) > 1:
+                raise UserError(
+                    f"all {len(held_out):,} documents of the {part} part have the class "
+                    f"{names[held_out[0]]!r}: the text is sorted by class. Shuffle its rows, or "
+                    "give it parts of its own."
+                )
 
     def _class_of(self, label: Any) -> int:
         if label is None:
             return -1
         if label in self.labels:
             return self.labels.index(label)
-        if isinstance(label, bool) or not isinstance(label, int) or label < 0:
-            raise UserError(f"a class must be a number from 0 on, got {label!r}.")
+        if isinstance(label, bool) or not isinstance(label, int):
+            raise UserError(
+                f"a class must be a whole number, got {label!r:.60}. For classes by name use "
+                "--dataset=table:FILE."
+            )
+        if not 0 <= label < MAX_CLASSES:
+            raise UserError(f"a class must be 0 to {MAX_CLASSES - 1:,}, got {label!r:.60}.")
         return label
 
     def _put(self, name: str, values: Any, kind: Any) -> None:

@@ -2,6 +2,7 @@
 
     text:FILE or text:FOLDER   plain text; *.txt of a folder, in the order of their names
     files:FOLDER               *.parquet or *.jsonl, as Hugging Face keeps data sets
+    table:FILE                 *.csv, *.tsv or *.jsonl with a row for each document; also .gz, .zst
     tfds:BUILDER[/CONFIG]      TensorFlow Datasets, read without TensorFlow
     wikitext103, fineweb_edu, tinystories, yelp    files of the Hugging Face hub, or a copy of them
 
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
-from jaxformer.data import readers
+from jaxformer.data import readers, row_readers, tables
 from jaxformer.data.protocols import Corpus, Place
 from jaxformer.data.readers import Piece
-from jaxformer.data.tokens import PARTS
+from jaxformer.data.token_index import PARTS
 
 
 class Hub(NamedTuple):
@@ -36,7 +37,7 @@ HUB = {
     "tinystories": Hub("roneneldan/TinyStories", "data"),
     "yelp": Hub("fancyzhx/yelp_polarity", "plain_text", "text", "label", ("negative", "positive")),
 }
-KNOWN = ("text:FILE", "files:FOLDER", "tfds:BUILDER", *HUB)
+KNOWN = ("text:FILE", "files:FOLDER", "table:FILE", "tfds:BUILDER", *HUB)
 # Words in file names, and the part that they stand for.
 PART_OF_WORD = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 PART_OF_WORD |= {word: "validation" for word in ("validation", "valid", "val", "dev")}
@@ -53,6 +54,7 @@ def corpus(
     files: str = "",
     tfds_dir: str = "",
     download: bool = False,
+    shares: tuple[float, float] = (0.05, 0.05),
 ) -> Corpus:
     """Opens the data set `name`.
 
@@ -60,10 +62,12 @@ def corpus(
         name: see the top of this module.
         documents: for plain text: each "file" or each "line" is a document.
         text: the field with the text.
-        label: the field with the class, or "".
+        label: the field with the class, or "". Of a table it may be a comparison: "stars>3".
         files: a folder with a copy of the hub's files.
         tfds_dir: the folder of TensorFlow Datasets.
         download: whether files may be downloaded.
+        shares: the shares of validation and test of a table, whose rows are drawn for a part. The
+            parts of other data sets are cut from their end by `preparation.prepare`.
     """
     kind, colon, rest = name.partition(":")
     if colon and not rest:
@@ -72,6 +76,8 @@ def corpus(
         return _text(Path(rest).expanduser(), documents)
     if kind == "files" and colon:
         return _folder(Path(rest).expanduser(), text, label, ())
+    if kind == "table" and colon:
+        return tables.corpus(Path(rest).expanduser(), text, label, shares)
     if kind == "tfds" and colon:
         from jaxformer.data import tfds  # needs the extra [data]
 
@@ -125,20 +131,21 @@ def _text(path: Path, documents: str) -> Corpus:
             file.name, "train", size, size, lambda at: readers.read_text(file, at, documents)
         )
 
-    return Corpus(tuple(map(place, files)))
+    return Corpus(tuple(map(place, files)), files=tuple(files))
 
 
 def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Corpus:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}.")
-    files = [f for end in readers.READERS for f in sorted(folder.rglob(f"*{end}")) if f.is_file()]
+    endings = row_readers.READERS
+    files = [f for end in endings for f in sorted(folder.rglob(f"*{end}")) if f.is_file()]
     if not files:
         raise UserError(f"the folder {folder} has no file that ends in .parquet or .jsonl.")
 
     def place(file: Path) -> Place:
         readers.check_file(file)
-        read, size = readers.READERS[file.suffix], file.stat().st_size
-        rows = readers.parquet_rows(file) if file.suffix == ".parquet" else size
+        read, size = row_readers.READERS[file.suffix], file.stat().st_size
+        rows = row_readers.parquet_rows(file) if file.suffix == ".parquet" else size
         # Parquet is compressed: about twice as much text as file.
         bytes_ = 2 * size if file.suffix == ".parquet" else size
         name = str(file.relative_to(folder))
@@ -150,7 +157,7 @@ def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Cor
             f"no file of {folder} is for training: the files {_shorten(places)} are named "
             "validation or test. Name one of them train, as in train.jsonl."
         )
-    return Corpus(tuple(places), labels)
+    return Corpus(tuple(places), labels, tuple(sorted(files)))
 
 
 def _part(name: str) -> str:

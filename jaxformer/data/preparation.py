@@ -16,16 +16,19 @@ from jaxformer.core.text_format import byte_size, duration
 from jaxformer.data import tokenizer as tokenizers
 from jaxformer.data.corpus_writer import NAMES, CorpusWriter, State
 from jaxformer.data.datasets import Corpus, check_parts
-from jaxformer.data.preparation_settings import differences
+from jaxformer.data.preparation_settings import differences, snapshot
 from jaxformer.data.readers import Piece
+from jaxformer.data.round_trip import check_round_trip
+from jaxformer.data.token_index import PARTS
 from jaxformer.data.tokenizer import Tokenizer
-from jaxformer.data.tokens import PARTS, Tokens, open_tokens
+from jaxformer.data.tokens import Tokens, open_tokens
 from jaxformer.io.atomic_files import errors_name, write_atomically
 from jaxformer.io.partial_folder import list_own_files
 
 BPE_TRAINING_BYTES = 2**23  # evenly spaced over the training text
 ENCODE_BATCH_CHARACTERS = 2**22
 SAVE_SECONDS = 10.0  # interval between writes of state.json
+TRIAL_CHARACTERS = 2**16  # of text that a tokenizer must give back
 COUNT_SAMPLE_BYTES = 2**20  # text in which documents are counted
 Show = Callable[[str], None]
 
@@ -49,14 +52,16 @@ def prepare(
         kind: the tokenizer (see `tokenizer.make`).
         shares: the shares of validation and test for parts that the corpus lacks.
         show: called with a line of progress.
-        more_settings: further settings, which index.json stores.
+        more_settings: further settings, which index.json stores beside those of this function.
         download: whether the tokenizer may be downloaded from the hub.
     """
     folder = folder.expanduser().absolute()
     for name, share in zip(("validation", "test"), shares, strict=True):
         check_range(f"the share of {name}", share, 0, 0.45)
+    tokenizer_file = tokenizers.file_of(kind)
+    sources = snapshot([*corpus.files, *([tokenizer_file] if tokenizer_file else [])])
     settings = {"corpus": corpus.summary, "tokenizer": kind, "shares": [*shares]}
-    settings |= more_settings or {}
+    settings |= {"sources": sources.stamp} | (more_settings or {})
     if _is_taken(folder):
         return _open_existing(folder, settings)
     partial = folder.with_name(f"{folder.name}.partial")
@@ -66,6 +71,7 @@ def prepare(
         writer.begin(_tokenizer(corpus, partial, kind, shares, show, download))
         _write(corpus, writer, shares, show)
         show("checksums")
+        sources.check_unchanged()
         writer.finish()
     with errors_name(folder):
         os.rename(partial, folder)
@@ -151,6 +157,7 @@ def _tokenizer(corpus, partial: Path, kind: str, shares, show: Show, download: b
         return tokenizers.from_json(file.read_text(encoding="utf-8"), str(file))
     show(f"tokenizer {kind}")
     made = tokenizers.make(kind, _sample(corpus, shares), download)
+    check_round_trip(made, kind, _trial_words(corpus, shares))
     write_atomically(file, made.as_json().encode())
     return made
 
@@ -166,6 +173,18 @@ def _sample(corpus: Corpus, shares) -> Iterator[str]:
         if spacing == 1 or passed >= spacing * len(piece.text):
             passed = 0
             yield piece.text
+
+
+def _trial_words(corpus: Corpus, shares) -> list[str]:
+    """Returns the first words of the training text."""
+    words, size = [], 0
+    for part, _, piece in _pieces(corpus, shares):
+        if part == "train":
+            words += piece.text[: TRIAL_CHARACTERS - size].split()
+            size += len(piece.text)
+        if size >= TRIAL_CHARACTERS:
+            break
+    return words
 
 
 def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:

@@ -5,10 +5,9 @@ index.json and state.json store the settings. A missing setting of an older vers
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxformer.data import tokenizer as tokenizers
-from jaxformer.data.readers import READERS
+from jaxformer.core.errors import UserError
 from jaxformer.data.tokens import sha256_of
 from jaxformer.io.atomic_files import dumps, sha256
 
@@ -34,22 +33,36 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [NAMES_FOR_USERS.get(name, f"--{name}") for name in others]
 
 
-def sources(dataset: str, files: str, tokenizer: str) -> list[Path]:
-    """Returns the local files that a user named: the text and the tokenizer."""
-    kind, _, rest = dataset.partition(":")
-    named = rest if kind in ("text", "files") else files
-    root, ends = Path(named).expanduser(), (".txt",) if kind == "text" else (*READERS,)
-    text_files = [root] if named and root.is_file() else []
-    if named and root.is_dir():
-        text_files = sorted(f for f in root.rglob("*") if f.suffix in ends and f.is_file())
-    model = tokenizers.file_of(tokenizer)
-    return text_files + ([model] if model else [])
+class Snapshot(NamedTuple):
+    """The sizes, times of change and checksums of files before they are read."""
+
+    files: tuple[Path, ...]
+    stats: tuple[tuple[int, int], ...]  # bytes and nanoseconds of each file
+    stamp: str  # twelve digits of a hash of all files; "" without files
+
+    def check_unchanged(self) -> None:
+        """Raises UserError if a file is not what it was when the snapshot was taken."""
+        now = snapshot(self.files)
+        changed = [
+            str(file)
+            for file, old, new in zip(self.files, self.stats, now.stats, strict=True)
+            if old != new
+        ]
+        if changed or now.stamp != self.stamp:
+            name = changed[0] if changed else ", ".join(map(str, self.files[:3]))
+            raise UserError(
+                f"{name} changed while it was read: nothing was prepared. Run the same command "
+                "again when the file is complete."
+            )
 
 
-def stamp(files: Sequence[Path]) -> str:
-    """Returns twelve digits of a hash of the files, or of sizes and times if they are large."""
-    stats = [file.stat() for file in files]
-    identity: list[Any] = [[stat.st_size, stat.st_mtime_ns] for stat in stats]
-    if sum(stat.st_size for stat in stats) <= MAX_HASHED_BYTES:
-        identity = [sha256_of(file) for file in files]
-    return sha256(dumps(identity).encode())[:12] if files else ""
+def snapshot(files: Sequence[Path]) -> Snapshot:
+    """Returns the state of files. Large files are identified by size and time alone."""
+    try:
+        stats = tuple((stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files))
+        identity: list[Any] = [[*stat] for stat in stats]
+        if sum(size for size, _ in stats) <= MAX_HASHED_BYTES:
+            identity = [sha256_of(file) for file in files]
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror}.") from None
+    return Snapshot(tuple(files), stats, sha256(dumps(identity).encode())[:12] if files else "")

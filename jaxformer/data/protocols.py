@@ -5,6 +5,7 @@ depend on no other module of data or tasks, so that both packages can import the
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
@@ -25,10 +26,11 @@ class Place(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Places in reading order, and the names of the classes of documents."""
+    """Places in reading order, the names of the classes of documents, and the files behind it."""
 
     places: tuple[Place, ...]
     labels: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
     @property
     def bytes(self) -> int:

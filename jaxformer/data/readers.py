@@ -1,21 +1,25 @@
-"""Readers of documents: plain text, JSON lines and parquet, in pieces.
+"""Reader of plain text in pieces, and what all readers share.
 
 A reader is a function (file, start, ..) that yields `Piece`s. A later call resumes with the `after`
-of the last piece as its `start`. Errors name the offset of a wrong byte in the file.
+of the last piece as its `start`. Errors name the offset of a wrong byte in the file. A byte order
+mark at the beginning of a file is skipped. `row_readers.py` reads files with a row for each
+document.
 """
 
 import io
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from jaxformer.core.errors import UserError, did_you_mean
+from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import byte_size
 
 # Bytes of a piece. Short texts have smaller pieces, so that parts get their requested sizes.
 MAX_BLOCK_BYTES, MIN_BLOCK_BYTES = 2**16, 2**9
 BLOCKS_WITHOUT_BREAK, BLOCKS_WITHOUT_SPLIT = 4, 16  # see _split_point
+MAX_LINE_BYTES = 2**26
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACES = b" \t\r\n\v\f"
 BEFORE_MARK = re.compile(r"[^\W_](?=[,.;:!?…、。，；：！？])")  # a letter or a digit
 
@@ -36,12 +40,16 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
     of the whole text. A line is never split. Blank lines are skipped.
     """
     with open(file, "rb") as stream:
-        stream.seek(start)
-        rest, at, size = b"", start, _size(file)
+        at = start or text_start(stream)
+        stream.seek(at)
+        rest, size = b"", _size(file)
         block_size = min(max(size // 500, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
         while True:
             if documents == "line":  # long lines are read in growing steps
                 more = stream.read(max(block_size, len(rest)))
+                _refuse_nul(more, file, at + len(rest))
+                if b"\n" not in more and len(rest) + len(more) > MAX_LINE_BYTES:
+                    raise _long_line(file, at)
             else:  # blocks end at the same offsets wherever reading begins
                 more = stream.read(block_size - stream.tell() % block_size)
             rest += more
@@ -71,60 +79,31 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
                 return
 
 
-def read_json_lines(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """Reads one JSON object by line. Rows with blank text are skipped."""
-    with open(file, "rb") as stream:
-        stream.seek(start)
-        at = start
-        for line in stream:
-            before, at = at, at + len(line)
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(decoded(line, file, before))
-            except ValueError as error:
-                if isinstance(error, UserError):
-                    raise
-                raise UserError(f"{file}: the line at byte {before} is not JSON.") from None
-            content, ends, kind = _fields(row, text, label, f"{file}, byte {before}")
-            if content.strip():
-                yield Piece(content, ends, kind, at)
+def text_start(stream: IO[bytes]) -> int:
+    """Returns the offset of the text in a file: 3 after a byte order mark, else 0."""
+    stream.seek(0)
+    return len(BYTE_ORDER_MARK) if stream.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
 
 
-def read_parquet(file: Path, start: int, text: str, label: str) -> Iterator[Piece]:
-    """Reads the rows of a parquet file from row `start`. Rows with blank text are skipped."""
-    table = _parquet(file)
-    names = table.schema_arrow.names
-    columns = [name for name in (text, label) if name]
-    for name in columns:
-        if name not in names:
-            raise _no_field(name, names, str(file))
-    seen = 0
-    for group in range(table.metadata.num_row_groups):
-        rows = table.metadata.row_group(group).num_rows
-        if seen + rows <= start:
-            seen += rows
-            continue
-        for batch in table.iter_batches(batch_size=1000, row_groups=[group], columns=columns):
-            for row in batch.to_pylist():
-                seen += 1
-                if seen <= start:
-                    continue
-                content, ends, kind = _fields(row, text, label, f"{file}, row {seen - 1}")
-                if content.strip():
-                    yield Piece(content, ends, kind, seen)
+def bounded_lines(stream: IO[bytes], file: Path, at: int = 0) -> Iterator[bytes]:
+    """Yields the lines of a stream; raises UserError if one is longer than MAX_LINE_BYTES.
 
-
-def parquet_rows(file: Path) -> int:
-    """Returns the number of rows of a parquet file."""
-    return _parquet(file).metadata.num_rows
+    Args:
+        stream: the stream, positioned at the first line.
+        file: the file of the stream, for errors.
+        at: the offset of the first line in the file, for errors.
+    """
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            _refuse_nul(line, file, at)
+            raise _long_line(file, at)
+        at += len(line)
+        yield line
 
 
 def decoded(content: bytes, file: Path, at: int) -> str:
     """Decodes UTF-8. `at` is the offset of the bytes in the file, for errors."""
-    nul = content.find(b"\0")
-    if nul >= 0:
-        raise UserError(f"{file} is binary, not text: byte {at + nul} is 0.")
+    _refuse_nul(content, file, at)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -144,9 +123,6 @@ def check_file(file: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}.") from None
-
-
-READERS: dict[str, Callable] = {".jsonl": read_json_lines, ".parquet": read_parquet}
 
 
 def _split_point(block: bytes, size: int) -> int:
@@ -195,35 +171,17 @@ def _whole_characters(block: bytes) -> int:
     return cut - 1 if block[cut - 1] >= 0xC0 else len(block)
 
 
-def _fields(row: Any, text: str, label: str, where: str) -> tuple[str, bool, Any]:
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: expected an object with {text!r}, got {str(row)[:40]!r}.")
-    for name in filter(None, (text, label)):
-        if name not in row:
-            raise _no_field(name, [*row], where)
-    if not isinstance(row[text], str):
-        raise UserError(f"{where}: the field {text!r} is no text: {str(row[text])[:40]!r}.")
-    if label and row[label] is None and row[text].strip():
-        raise UserError(f"{where} has no class: {label!r} is null. Leave out rows without a class.")
-    return row[text], True, row[label] if label else None
+def _refuse_nul(content: bytes, file: Path, at: int) -> None:
+    nul = content.find(b"\0")
+    if nul >= 0:
+        raise UserError(f"{file} is binary, not text: byte {at + nul} is 0.")
 
 
-def _no_field(name: str, names: list[str], where: str) -> UserError:
-    return UserError(f"{where} has no {name!r}.{did_you_mean(name, names)} It has: {names}.")
-
-
-def _parquet(file: Path) -> Any:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise UserError(
-            f"{file} needs the package pyarrow to be read: pip install 'jaxformer[prepare]'."
-        ) from None
-    try:
-        return parquet.ParquetFile(file)
-    except Exception as error:  # pyarrow has its own types
-        reason = " ".join(str(error).split())[:120]
-        raise UserError(f"{file} is not a readable parquet file: {reason}.") from None
+def _long_line(file: Path, at: int) -> UserError:
+    return UserError(
+        f"{file}: the line at byte {at} is longer than {byte_size(MAX_LINE_BYTES)}. Use shorter "
+        "lines, or plain text in which each file is a document."
+    )
 
 
 def _size(file: Path) -> int:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.data.protocols import Corpus, Place
 from jaxformer.data.readers import Piece
-from jaxformer.data.tokens import PARTS
+from jaxformer.data.token_index import PARTS
 
 # Names of splits and the parts of a prepared text.
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "test": "test"}

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_range, did_you_mean
+from jaxformer.core.errors import UserError, check_range, did_you_mean, one_line
 
 END = "<|endoftext|>"
 ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # common names of the end token
@@ -76,9 +76,16 @@ class HuggingFace:
         if not ends:
             raise UserError(f"the tokenizer has no end token; expected one of {', '.join(ENDS)}.")
         self.end_text, self.end = ends[0], vocab[ends[0]]
+        model.encode_special_tokens = True  # the name of a special token in a text is text
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+        try:
+            encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the package is no Exception
+            reason = one_line(error, 120)
+            raise UserError(f"the tokenizer cannot encode the text: {reason}.") from None
         return [np.asarray(encoding.ids, np.int32) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -144,7 +151,7 @@ def from_json(text: str, where: str) -> Tokenizer:
 
 
 def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
-    """Trains a byte-level BPE. Any text without special tokens round-trips."""
+    """Trains a byte-level BPE. Decoding the tokens of any text gives the text."""
     check_range("the vocabulary of a BPE", size, 257, 10**6)
     package = _package()
     model = package.Tokenizer(package.models.BPE())

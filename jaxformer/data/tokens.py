@@ -18,29 +18,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.data import tokenizer
+from jaxformer.data.token_index import FORMAT, PARTS, Part, fields_valid
 from jaxformer.io.atomic_files import dumps, sha256, without_checksum
 
-FORMAT = 1
-PARTS = ("train", "validation", "test")
 FOLDER_VARIABLE = "JAXFORMER_DATA"  # environment variable; its default is runs/data
 MAX_CHECKED_BYTES = 2**26  # the checksums of larger files are compared by `verify` only
 HASH_BLOCK_BYTES = 2**24
-
-
-class Part(NamedTuple):
-    """Tokens start .. stop - 1 and documents first .. last - 1 of a prepared text."""
-
-    start: int
-    stop: int
-    first: int
-    last: int
-    bytes: int  # size of the text
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +199,9 @@ def _load(folder: Path, modified_ns: int) -> Tokens:
         raise _damaged(folder, f"index.json: {error}") from None
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise _damaged(folder, "index.json was written by another program")
+    if wrong := [name for name, is_valid in fields_valid(index).items() if not is_valid]:
+        value = repr(index.get(wrong[0]))
+        raise _damaged(folder, f"{wrong[0]!r} in index.json cannot be {value:.60}")
     for name, entry in index["files"].items():
         file = folder / name
         size = file.stat().st_size if file.is_file() else 0

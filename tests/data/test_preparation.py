@@ -10,6 +10,7 @@ from experiments.prepare import main
 from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation
 from jaxformer.data.tokens import open_tokens
+from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
 
 TEXT = "".join(f"{i} Être ou ne pas être,\n  that is: {i * i}\n\n" for i in range(4000))
 
@@ -200,3 +201,67 @@ def test_parquet_is_read_by_rows(tmp_path):
     assert [piece.text for piece in corpus.places[0].read(33)] == texts[33:]
     tokens = preparation.prepare(corpus, tmp_path / "out", kind="bytes", shares=(0.1, 0.1))
     assert whole(tokens, "train") == "".join(texts[:40])
+
+
+@pytest.mark.parametrize("label", [1000, 2**31, 2**32 + 1, -1, 99999999999, "good", True])
+def test_a_class_that_does_not_fit_is_refused_before_memory_is_taken(tmp_path, label):
+    rows = [{"text": f"word {i}", "label": i % 2} for i in range(20)]
+    rows[7]["label"] = label
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = datasets.corpus(f"files:{tmp_path}", label="label")
+    with pytest.raises(UserError, match=r"a class must be (0 to 999|a whole number), got"):
+        preparation.prepare(corpus, tmp_path / "out", kind="bytes", shares=(0, 0))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "same size and time"])
+def test_a_text_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch, how):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    before, changes = path.stat(), []
+    monkeypatch.setattr(preparation, "ENCODE_BATCH_CHARACTERS", 2**12)
+
+    def change(line):
+        if "%" in line and not changes:
+            changes.append(line)
+            content = {"shorter": TEXT[:-9], "longer": TEXT + "\n"}.get(how, TEXT.upper())
+            path.write_text(content)
+            if how.startswith("same"):
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(
+        UserError, match=r"text.txt changed while it was read: nothing was prepared"
+    ):
+        prepared(path, tmp_path / "out", show=change)
+    assert not (tmp_path / "out").exists()
+    path.write_text(TEXT)
+    assert whole(prepared(path, tmp_path / "out", shares=(0, 0)), "train") == TEXT
+
+
+WRONG_FIELDS = {
+    "vocab_size": ["300", 0, -1, 2.5, True],
+    "end": ["0", 257, -1],
+    "dtype": ["object", "S4", "<u2", [["a", "<u2"]], 5],
+    "labels": ["ab", [1], None],
+    "parts": [{}, None, {"train": 1}, {"train": {"start": 0}}],
+    "bytes_scale": ["1", None, -1],
+    "files": [{}, None, {"../x": {"bytes": 1, "sha256": "a"}}, {"tokens.bin": {"bytes": "1"}}],
+    "asked": [None],
+}
+
+
+def test_an_index_with_odd_types_and_a_valid_checksum_is_one_line(file, tmp_path):
+    folder = prepared(file, tmp_path / "out").folder
+    index = without_checksum(json.loads((folder / "index.json").read_text()))
+    accepted = []
+    for name, values in WRONG_FIELDS.items():
+        for i, value in enumerate(values):
+            write_json(folder / "index.json", with_checksum({**index, name: value}))
+            os.utime(folder / "index.json", ns=(1, i + 1))  # opened anew
+            try:
+                open_tokens(str(folder))
+            except UserError as error:
+                assert f"'{name}' in index.json cannot be" in str(error) or name == "files"
+            else:
+                accepted.append((name, value))
+    assert not accepted

@@ -198,3 +198,48 @@ def test_the_hub_is_asked_for_a_data_set_once_and_only_with_download(no_network,
     with pytest.raises(UserError, match=r"is not on this machine .*use --files=FOLDER") as error:
         datasets.corpus("wikitext103", download=download)
     assert asked <= len(no_network) <= 2 * asked and "\n" not in str(error.value)
+
+
+def test_a_line_without_an_end_is_refused_early(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 10_000)
+    path = tmp_path / "text.txt"
+    for content, words in (
+        (b"a line\n" + b"a" * 100_000, "the line at byte 7 is longer than 9.8 KiB"),
+        (b"a" * 5000 + b"\0" * 10**6, "is binary, not text: byte 5000 is 0"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=words):
+            [*readers.read_text(path, 0, "line")]
+    path.write_bytes(b"a" * 9000 + b"\n" + b"b" * 9000)
+    assert [len(piece.text) for piece in readers.read_text(path, 0, "line")] == [9000, 9000]
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        (r'{"text": "a \ud800 b"}', r"line 2, byte 14: the text has half of a surrogate pair"),
+        ('{"text": ' + "[" * 10**5, "line 2, byte 14: the JSON is nested too deeply"),
+        ("[1]", "line 2, byte 14: expected an object, got .*1"),
+    ],
+)
+def test_a_wrong_json_line_is_named(tmp_path, line, words):
+    (tmp_path / "train.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
+    (place,) = datasets.corpus(f"files:{tmp_path}").places
+    with pytest.raises(UserError, match=words):
+        [*place.read(0)]
+
+
+def test_a_flipped_bit_of_a_parquet_page_with_a_checksum_is_noticed(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": [f"a line of text {i}" for i in range(200)]})
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    parquet.write_table(table, path, **options)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"text 77")] ^= 1
+    path.write_bytes(content)
+    (place,) = datasets.corpus(f"files:{tmp_path}").places
+    with pytest.raises(UserError, match=r"a.parquet: row group 0 is damaged: .*CRC"):
+        [*place.read(0)]

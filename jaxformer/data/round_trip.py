@@ -1,0 +1,91 @@
+"""A trial of a loaded tokenizer: decoding the tokens of a text must give its characters back.
+
+The trial runs in a process of its own (`round_trip_process.py`), because a foreign tokenizer may
+abort its process, exhaust the memory or never end.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxformer.core.errors import UserError, one_line
+from jaxformer.data.tokenizer import HuggingFace, Tokenizer
+
+MAX_LOST_SHARE = 1e-3  # of the characters
+MAX_TOKENS_PER_BYTE = 16
+MAX_TRIAL_SECONDS = 60
+MAX_TRIAL_BYTES = 2**32  # of memory
+PROCESS = Path(__file__).with_name("round_trip_process.py")
+
+
+def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> None:
+    """Raises UserError if a loaded tokenizer loses text, multiplies it, fails or does not end.
+
+    White space, case, accents and the order of characters may change: many published tokenizers
+    normalise them. `bytes` and a BPE trained here lose nothing and are not tried.
+
+    Args:
+        tokenizer: the tokenizer.
+        name: how the user named it, for errors.
+        words: a sample of the text.
+    """
+    if not isinstance(tokenizer, HuggingFace) or name.startswith("bpe:"):
+        return
+    decoded, n_tokens = _tried(tokenizer.as_json(), name, words)
+    size = sum(len(word.encode()) for word in words)
+    if n_tokens > MAX_TOKENS_PER_BYTE * max(size, 1):
+        raise UserError(f"the tokenizer {name} makes {n_tokens:,} tokens of {size:,} bytes.")
+    lost = {
+        word: sum((_characters(word) - _characters(text)).values())
+        for word, text in zip(words, decoded, strict=True)
+    }
+    n_lost, total = sum(lost[word] for word in words), sum(map(len, words))
+    if n_lost > MAX_LOST_SHARE * total:
+        first = next(word for word in words if lost[word])
+        returned = decoded[words.index(first)]
+        raise UserError(
+            f"the tokenizer {name} loses text: {n_lost:,} of the first {total:,} characters do not "
+            f"come back. The first lost piece is {first[:40]!r}, which becomes {returned[:40]!r}."
+        )
+
+
+def _characters(text: str) -> Counter[str]:
+    """Counts the characters without case, accents and white space."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return Counter(c for c in parts if not (c.isspace() or unicodedata.combining(c)))
+
+
+def _tried(tokenizer_json: str, name: str, words: Sequence[str]) -> tuple[list[str], int]:
+    """Returns the decoded words and the number of their tokens."""
+    # -P: the folder of the file is not on the path, whose names would hide other packages.
+    command = [sys.executable, "-P", str(PROCESS)]
+    task = {"tokenizer": tokenizer_json, "words": [*words], "memory_bytes": MAX_TRIAL_BYTES}
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(task),
+            capture_output=True,
+            text=True,
+            timeout=MAX_TRIAL_SECONDS,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"the tokenizer {name} does not end within {MAX_TRIAL_SECONDS} seconds on the first "
+            f"{sum(map(len, words)):,} characters: is there a pattern in it that backtracks?"
+        ) from None
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        reason = one_line(lines[-1] if lines else f"signal {-done.returncode}", 120)
+        raise UserError(
+            f"the tokenizer {name} fails on the first {sum(map(len, words)):,} characters: "
+            f"{reason}."
+        )
+    result = json.loads(done.stdout)
+    return result["decoded"], result["tokens"]

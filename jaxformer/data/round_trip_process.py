@@ -1,0 +1,37 @@
+"""The process of `round_trip`: encodes and decodes words with a tokenizer.json.
+
+It reads {"tokenizer": text of tokenizer.json, "words": [..], "memory_bytes": limit} from stdin and
+writes {"decoded": [..], "tokens": number} to stdout. A tokenizer may take forever, take all memory
+or abort the process. It is run as a file, without the package jaxformer.
+"""
+
+import json
+import resource
+import sys
+
+from tokenizers import Tokenizer
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    given = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (given["memory_bytes"], given["memory_bytes"]))
+    tokenizer = Tokenizer.from_str(given["tokenizer"])
+    tokenizer.encode_special_tokens = True
+    encodings = tokenizer.encode_batch_fast(given["words"], add_special_tokens=False)
+    unknown = unknown_token(json.loads(given["tokenizer"])["model"], tokenizer)
+    ids = [[token for token in encoding.ids if token != unknown] for encoding in encodings]
+    decoded = tokenizer.decode_batch(ids, skip_special_tokens=True)
+    json.dump({"decoded": decoded, "tokens": sum(map(len, ids))}, sys.stdout)
+
+
+def unknown_token(model: dict, tokenizer: Tokenizer) -> int | None:
+    """Returns the id of the token that stands for unknown text; None if there is none."""
+    if model.get("unk_id") is not None:  # Unigram
+        return model["unk_id"]
+    name = model.get("unk_token")
+    return tokenizer.token_to_id(name) if name else None
+
+
+if __name__ == "__main__":
+    main()
