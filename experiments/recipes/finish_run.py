@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from experiments.cli import describe
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
+from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime import figure_style
@@ -33,8 +34,7 @@ def read_arrays(workdir: Workdir) -> dict[str, np.ndarray]:
     """Reads the arrays of a finished run."""
     file = workdir / "arrays.npz"
     try:
-        with np.load(file) as arrays:
-            return dict(arrays)
+        return npz_store.load(file)
     except FileNotFoundError:
         raise UserError(
             f"{workdir.path} has no arrays.npz to draw: finish the run first."

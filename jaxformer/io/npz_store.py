@@ -32,8 +32,7 @@ def read(file: Path, place: int = -1) -> dict[str, np.ndarray]:
         place: the number of the file in a sequence, which the file contains as the array "place".
     """
     try:
-        with np.load(file) as opened:
-            arrays = dict(opened)
+        arrays = load(file)
         expected = arrays.pop(CHECKSUM, None)  # old files have none
         if expected is not None and str(expected) != _checksum(arrays):
             raise ValueError("it does not have its checksum")
@@ -44,6 +43,17 @@ def read(file: Path, place: int = -1) -> dict[str, np.ndarray]:
         raise UserError(
             f"{file} is damaged ({error}); give another --workdir to start anew."
         ) from None
+
+
+def load(file: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of an .npz file; raises ValueError if it holds Python objects."""
+    try:
+        with np.load(file, allow_pickle=False) as opened:
+            return dict(opened)
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise ValueError("it contains Python objects, which are never loaded") from None
 
 
 def _checksum(arrays: dict[str, np.ndarray]) -> str:

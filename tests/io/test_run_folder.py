@@ -3,9 +3,12 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
+from experiments.recipes import finish_run
 from jaxformer.core.errors import UserError
+from jaxformer.io import npz_store
 from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir, open_workdir
 
@@ -167,3 +170,14 @@ def test_files_have_the_permissions_that_the_user_wants(tmp_path):
         os.umask(before)
     modes = {f.name: f.stat().st_mode & 0o777 for f in workdir.path.iterdir()}
     assert modes == dict.fromkeys((".lock", "config.json", "env.json", "metrics.jsonl"), 0o600)
+
+
+def test_python_objects_in_a_file_of_arrays_are_never_loaded(tmp_path):
+    objects = np.array([{"a": 1}], object)
+    np.savez(tmp_path / "arrays.npz", x=objects)
+    with pytest.raises(ValueError, match="it contains Python objects, which are never loaded"):
+        npz_store.load(tmp_path / "arrays.npz")
+    np.save(tmp_path / "x.npy", objects, allow_pickle=True)
+    (tmp_path / "x.npy").rename(tmp_path / "arrays.npz")
+    with pytest.raises(UserError, match="is damaged: it contains Python objects"):
+        finish_run.read_arrays(Workdir(tmp_path))

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
+from jaxformer.io import npz_store
 from jaxformer.training.cost import free_memory
 from theory.attention_paths.network_paths import from_maps
 
@@ -72,8 +73,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise UserError(f"data.file={path}: there is no such file of arrays (.npz).")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        return npz_store.load(path)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError) as error:
         raise UserError(f"data.file={path} is no file of arrays (.npz): {error}.") from None
 
