@@ -100,7 +100,7 @@ def train(
       devices: sizes of the mesh axes. Default: the batch is split over all devices.
       progress: print parameter counts and a progress line. Default True.
       **settings: fields of `TrainSettings` (log_every=10, eval_every=steps/10, members="map",
-        target, probes, signal, throughput, loss_chunk, accumulate) and of `OptimSettings`
+        target, patience, probes, signal, throughput, loss_chunk, accumulate) and of `OptimSettings`
         (schedule="cosine", warmup=min(50, steps/4), clip=1.0). Intervals count steps.
 
     Returns:

@@ -25,8 +25,13 @@ def distrust(content: Mapping[str, Any]) -> str:
 
 
 def known(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metrics of a record; sampled ones without diagnostics lose their errors."""
-    metrics, figure = content["metrics"], content["config"].get("figure", {})
+    """Returns the metrics and timings of a record; sampled metrics without diagnostics lose errors.
+
+    Older records have their timings among the metrics.
+    """
+    timing, figure = content.get("timing") or {}, content["config"].get("figure", {})
+    timing = {name: {"mean": value, "sem": None, "n": 0} for name, value in timing.items()}
+    metrics = content["metrics"] | timing
     sampled = SAMPLED.get(figure.get("name", "")) if isinstance(figure, Mapping) else None
     if sampled is None or content.get("diagnostics"):
         return metrics

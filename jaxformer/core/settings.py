@@ -81,6 +81,8 @@ class TrainSettings:
     members: str = "map"
     # The run stops when all seeds of a learning rate reach it in validation; above 1: never.
     target: float = 2.0
+    # Validations without a new best score of any member after which a run stops; 0: never.
+    patience: int = 0
     probes: tuple[str, ...] = ()  # names of quantities of the forward pass that every step logs
     loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
     accumulate: int = (
@@ -96,9 +98,11 @@ class TrainSettings:
         check_range("train.target", self.target, 0)
         check_range("train.batch_size", self.batch_size, 1, MAX_BATCH_SIZE)
         for name, minimum in dict(
-            steps=1, log_every=1, eval_every=0, loss_chunk=0, accumulate=1
+            steps=1, log_every=1, eval_every=0, patience=0, loss_chunk=0, accumulate=1
         ).items():
             check_range(f"train.{name}", getattr(self, name), minimum, MAX_STEPS)
+        if self.patience and not self.eval_every:
+            raise UserError("train.patience counts validations: it needs train.eval_every > 0.")
         if self.signal and not self.eval_every:
             raise UserError(
                 "train.signal is measured at every validation: it needs train.eval_every > 0."

@@ -3,6 +3,7 @@
 config.json    the config, its hash, and where it came from
 env.json       versions, device, cores, flags of XLA, commit of the code
 metrics.jsonl  one row for each logged step; lists have one entry for each member of the population
+timing.jsonl   rows of the training speed, if the run measures it; a resumed run appends more
 result.json    the results of a finished run
 ckpt/          checkpoints
 
@@ -87,6 +88,13 @@ class Workdir:
             if self.loggers:
                 self.loggers.on_rows(rows)
 
+    def append_timing(self, row: Row) -> None:
+        """Appends a row to timing.jsonl, whose numbers differ between equal runs."""
+        if is_writer():
+            Rows(self.path / "timing.jsonl").append([row])
+            if self.loggers:
+                self.loggers.on_rows([row])
+
     def rows_fingerprint(self) -> Fingerprint | None:
         """Returns the length and checksum of the rows, which a checkpoint stores."""
         return self._rows.fingerprint()
@@ -137,6 +145,9 @@ class MemoryWorkdir(Workdir):
 
     def append(self, rows: list[Row]) -> None:
         self._appended = self._appended + rows
+
+    def append_timing(self, row: Row) -> None:
+        pass
 
     def resume_rows(self, expected: Fingerprint | None, step: int) -> None:
         self._appended = [row for row in self._appended if row["step"] <= step]

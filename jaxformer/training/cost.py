@@ -5,7 +5,8 @@
     print_plan(phases, settings)          predicts operations, memory and time of a run
     Throughput(setup, length)             measures a run while it trains
 
-With `train.throughput` a run logs rows of `Throughput.numbers`, and every result.json has those of
+With `train.throughput` a run logs rows of `Throughput.numbers` in timing.jsonl, and its result.json
+has the last of them as `timing`. Every result.json has the numbers of
 `Throughput.performance`. They describe a machine: no verdict and no comparison reads them.
 
     {"step": 400, "throughput": {

@@ -71,18 +71,21 @@ def fit(
     steps: int,
     callbacks: Sequence[Callback] = (),
     align: int = 1,
+    donate: bool = False,
 ) -> Any:
     """Trains until `state.step` is `steps`, or until a callback ends the run.
 
     Many steps are traced into one program, a dispatch. The processes of a job agree on its length.
 
     Args:
-      state: the state to start from; `state.step` counts the steps. It is copied, not donated.
+      state: the state to start from; `state.step` counts the steps.
       step_fn: step_fn(state, batch) -> (state, metrics).
       batches: a function of the step that can be traced, or a `Feed`.
       steps: the step at which to end.
       callbacks: called after each dispatch in this order (`jaxformer.training.callbacks`).
       align: dispatches end at multiples of this many steps unless the steps are slow.
+      donate: whether the memory of `state` is used for the new state. Otherwise it is copied, and
+        the caller's arrays stay valid.
 
     Returns:
       The state after the last step.
@@ -90,8 +93,8 @@ def fit(
     feed: Any = batches if hasattr(batches, "read") else ComputedFeed(batches)  # type: ignore[arg-type]
     run = _compiled(step_fn, feed)
     done, step_seconds = int(state.step), 0.0
-    # The first dispatch donates its input: the caller's arrays must survive it.
-    state = sharding.copied(state)
+    if not donate:  # the first dispatch donates its input
+        state = sharding.copied(state)
     while done < steps:
         next_steps = [callback.next_step(done) for callback in callbacks]
         events = [steps, *(event for event in next_steps if event != EVERY_DISPATCH)]

@@ -10,7 +10,7 @@ from jaxformer.runtime.environment import environment
 from jaxformer.training.metrics import Mean
 
 # Fields that the file leaves out if they are None.
-OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms", "performance")
+OPTIONAL = ("steps", "diagnostics", "trusted", "doubts", "alarms", "performance", "timing")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Result:
     alarms: Sequence[str] | None = None  # warnings, a line each
     trusted: bool | None = None  # whether the sampler's chains can be trusted
     doubts: Sequence[str] | None = None  # reasons against the chains
-    performance: Mapping[str, float] | None = None  # of its last session (training/cost.py)
+    # Numbers that differ between equal runs, all of the last session (training/cost.py).
+    performance: Mapping[str, float] | None = None
+    timing: Mapping[str, float] | None = None  # with train.throughput
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Result":

@@ -138,6 +138,7 @@ def train_phases(
                 steps=phase.end,
                 callbacks=all_callbacks,
                 align=settings.log_every,
+                donate=saved is None,  # restored arrays may share the memory of their file
             )
             if int(state.step) < phase.end:
                 break

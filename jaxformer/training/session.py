@@ -87,7 +87,7 @@ class Session(Callback):
         if stop or is_due or self.is_finished(step):
             self.save(state, step)
         if self.settings.throughput and (self.speed.is_due() or step == self.settings.steps):
-            self.workdir.append([{"step": step, "throughput": self.speed.numbers()}])
+            self.workdir.append_timing({"step": step, "throughput": self.speed.numbers()})
         self.progress.show(step, self.note, loss=self.loss)
         return stop or _all_diverged(state)
 
@@ -133,9 +133,28 @@ class Session(Callback):
             _replace_null(rows[-1]["validation"]["accuracy"]), self.settings.target
         )
 
+    def has_stopped_improving(self, step: int) -> bool:
+        """Returns whether no member has had a new best validation for `train.patience` rows."""
+        if not self.settings.patience:
+            return False
+        name = self.setup.task.chosen_by
+        sign = -1 if name == "loss" else 1
+        goodness_RxM = np.array(
+            [
+                _replace_null([v if v is None else sign * v for v in row["validation"][name]])
+                for row in self.validations
+                if row["step"] <= step
+            ]
+        )
+        if len(goodness_RxM) <= self.settings.patience:
+            return False
+        rows_since_best_M = len(goodness_RxM) - 1 - goodness_RxM.argmax(0)
+        return bool((rows_since_best_M >= self.settings.patience).all())
+
     def is_finished(self, step: int) -> bool:
         """Returns whether training ends at this step."""
-        return step >= self.settings.steps or self.has_reached_target(step)
+        is_last = step >= self.settings.steps
+        return is_last or self.has_reached_target(step) or self.has_stopped_improving(step)
 
     def close(self, state: TrainState) -> None:
         """Waits for the last checkpoint and prints the last progress line."""
@@ -146,6 +165,8 @@ class Session(Callback):
         reason = "finished" if step >= self.settings.steps else "stopped"
         if self.has_reached_target(step):
             reason = f"reached {self.settings.target:g} in validation"
+        elif self.has_stopped_improving(step):
+            reason = "stopped improving in validation"
         self.progress.close("diverged" if _all_diverged(state) else reason)
 
     def exit_code(self, state: TrainState) -> int:
@@ -223,7 +244,6 @@ class Session(Callback):
         for member, logged in zip(metrics, self._logged_metrics(), strict=True):
             means = {name: value.mean for name, value in member.items()}
             derived = setup.task.summary(means, trainable) | {"trained_share": share} | logged
-            derived |= self.speed.numbers() if self.settings.throughput else {}
             n = member["accuracy"].n
             member |= {name: Mean(value, math.nan, n) for name, value in derived.items()}
         chosen = self.chosen(state)
@@ -245,6 +265,7 @@ class Session(Callback):
             seconds=self.stopwatch.seconds(),
             alarms=lines or None,
             performance=self.speed.performance(),
+            timing=self.speed.numbers() if self.settings.throughput else None,
         )
 
     def _logged_metrics(self) -> list[dict[str, float]]:

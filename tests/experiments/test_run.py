@@ -17,7 +17,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import AFTER_ROWS, TINY, WHILE_SAVING, tiny
 
-TIMES = ("seconds", "environment", "performance")  # fields that differ between runs
+TIMES = ("seconds", "environment", "performance", "timing")  # fields that differ between runs
 
 
 def rows(workdir):

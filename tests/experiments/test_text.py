@@ -45,13 +45,27 @@ def test_a_run_says_bits_a_byte_and_how_fast_it_was(trained):
     loss, bits = (result["metrics"][name]["mean"] for name in ("loss", "bits_per_byte"))
     assert bits == pytest.approx(loss / np.log(2), rel=0.02)  # a token is a byte, but for ends
     assert result["baselines"]["trigram_loss"] < result["baselines"]["unigram_loss"]
-    assert result["metrics"]["tokens_per_second"]["mean"] > 0
-    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
-    speed = [row["throughput"] for row in rows if "throughput" in row][-1]
+    rows = [json.loads(line) for line in (trained / "timing.jsonl").read_text().splitlines()]
+    speed = rows[-1]["throughput"]
+    assert result["timing"].keys() == speed.keys() and result["timing"]["tokens_per_second"] > 0
     assert 0 <= speed["waiting_share"] <= 1 and speed["flops_per_second"] > 0
     per_step = speed["model_flops"] * speed["samples_per_second"] / 4
     assert speed["flops_per_second"] == pytest.approx(per_step)
     assert speed["tokens_per_second"] == pytest.approx(16 * speed["samples_per_second"])
+
+
+def test_equal_runs_have_equal_records(trained, tmp_path):
+    again = [f"--config.task.tokens={trained.parent / 'tokens'}", f"--workdir={tmp_path / 'again'}"]
+    assert run([*SMALL, *again]) == 0
+    rows = [(folder / "metrics.jsonl").read_bytes() for folder in (trained, tmp_path / "again")]
+    assert rows[0] == rows[1]
+    results = [
+        json.loads((folder / "result.json").read_text()) for folder in (trained, tmp_path / "again")
+    ]
+    for result in results:
+        for name in ("seconds", "environment", "performance", "timing", "sha256"):
+            result.pop(name, None)
+    assert results[0] == results[1]
 
 
 def test_text_is_drawn_from_it(trained, capsys):
@@ -112,7 +126,7 @@ def test_a_run_without_text_is_refused(finished, tmp_path, capsys):
 @pytest.mark.slow  # three processes
 def test_a_run_that_is_killed_goes_on_with_the_same_bits(trained, interrupted, tmp_path):
     tokens = trained.parent / "tokens"
-    words = [*SMALL, f"--config.task.tokens={tokens}", "--config.train.throughput=False"]
+    words = [*SMALL, f"--config.task.tokens={tokens}"]  # measures its speed, which differs
     words += ["--config.n_seeds=2", "--config.optim.learning_rate=0.01,0.003"]
     whole, parts = [*words, f"--workdir={tmp_path / 'a'}"], [*words, f"--workdir={tmp_path / 'b'}"]
     assert run(whole) == 0
@@ -123,6 +137,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_bits(trained, interrupted, t
     assert rows[0] == rows[1] and len(rows[0].splitlines()) == 4
     results = [json.loads((tmp_path / name / "result.json").read_text()) for name in "ab"]
     assert results[0]["members"] == results[1]["members"]
+    assert results[0]["metrics"] == results[1]["metrics"]
 
 
 def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, monkeypatch):

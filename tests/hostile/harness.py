@@ -25,7 +25,7 @@ CALLS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "op
 # What a run imports where it first uses it: once here, and not again in each child.
 LATE = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
 ENDED = (0, 4)  # 4: with chains that are not to be trusted, as those of sixty draws
-TIMES = ("seconds", "environment", "performance")  # what a result may say anew
+TIMES = ("seconds", "environment", "performance", "timing")  # what a result may say anew
 TIMED = 0.3  # the share of kills that a clock decides
 
 
