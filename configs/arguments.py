@@ -3,6 +3,10 @@
 import difflib
 
 
+class FreeText(tuple):
+    """The choices of an argument with any value. Its only entry is the default."""
+
+
 class ConfigError(ValueError):
     """A wrong argument after the colon of --config.
 
@@ -21,10 +25,11 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
 
     Args:
       arg: The text after the colon.
-      **choices: The choices of each argument; the first one is the default.
+      **choices: The choices of each argument; the first one is the default. The value of a
+        `FreeText` may be anything, also with commas.
     """
     values = {name: options[0] for name, options in choices.items()}
-    given = [item for item in (arg or "").split(",") if item]
+    given = _split(arg or "", choices)
     names = [item.partition("=")[0] for item in given]
     for item in given:
         name, equals, value = item.partition("=")
@@ -35,7 +40,7 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
             hint = _hint(name, choices)
             message = f"unknown config argument {item!r}.{hint} Give {_usage(choices)}."
             raise ConfigError(message, choices)
-        if value not in choices[name]:
+        if not isinstance(choices[name], FreeText) and value not in choices[name]:
             hint = _hint(value, choices[name])
             options = ", ".join(choices[name])
             message = f"unknown {name} {value!r}.{hint} The choices are: {options}."
@@ -44,8 +49,23 @@ def parse(arg: str, **choices: tuple[str, ...]) -> dict[str, str]:
     return values
 
 
+def _split(arg: str, choices: dict[str, tuple[str, ...]]) -> list[str]:
+    """Splits at commas, except at those within the value of a free argument."""
+    items: list[str] = []
+    for item in arg.split(","):
+        before = items[-1].partition("=")[0] if items else ""
+        if "=" not in item and isinstance(choices.get(before), FreeText):
+            items[-1] += f",{item}"
+        elif item:
+            items.append(item)
+    return items
+
+
 def _usage(choices: dict[str, tuple[str, ...]]) -> str:
-    return ",".join(f"{name}={'|'.join(options)}" for name, options in choices.items())
+    return ",".join(
+        f"{name}={'TEXT' if isinstance(options, FreeText) else '|'.join(options)}"
+        for name, options in choices.items()
+    )
 
 
 def _hint(given: str, choices) -> str:

@@ -66,6 +66,7 @@ def training(name: str, arguments: dict[str, str]) -> ConfigDict:
             # one member does not fill the device, at n times the memory.
             members="map",
             target=2.0,  # validation accuracy at which training stops for all seeds; above 1: never
+            patience=0,  # validations without a new best score after which training stops; 0: never
             probes=(),  # activation statistics to log at every step: attention_entropy
             loss_chunk=0,  # positions whose logits are in memory at a time; 0: all
             accumulate=1,  # parts of a batch, one in memory at a time; the gradient does not change
@@ -167,6 +168,13 @@ def decoder(config: ConfigDict, *, width: int, layers: int, heads: int) -> None:
         of_text = config.name.startswith("text/")
         deep = config.arguments.preset == "authors_deep"
         config.model.update(authors(fixed, deep, TEXT_BASE_LAYERS if of_text else 1))
+
+
+def keep_head_trained(config: ConfigDict) -> None:
+    """Sets the partition of a random classifier, whose head takes the place of the unembedding."""
+    if config.arguments.variant.startswith("random"):
+        positions = "|positions" if config.arguments.variant == "random_mixit" else ""
+        config.partition = ((f"(embed|head{positions})/.*", "train"), (".*", "frozen"))
 
 
 def authors(fixed: bool, deep: bool, base_layers: int = 1) -> dict:

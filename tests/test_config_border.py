@@ -67,3 +67,14 @@ def test_a_config_is_read_at_the_border_only(file):
     assert not defaults(tree), "write the field out in configs/common.py"
     if file not in INSIDE:
         assert not reads(tree), "read it in jaxformer/build.py or in a recipe, and pass the value"
+
+
+def test_a_free_argument_takes_any_value():
+    from configs.arguments import FreeText, parse
+
+    choices = {"scale": ("tiny", "small"), "tokens": FreeText(("default",))}
+    assert parse("", **choices) == {"scale": "tiny", "tokens": "default"}
+    given = parse("tokens=a/b=c,d{1,2},scale=small", **choices)
+    assert given == {"scale": "small", "tokens": "a/b=c,d{1,2}"}
+    with pytest.raises(ValueError, match=r"unknown config argument 'x'. Give .*tokens=TEXT"):
+        parse("x,tokens=a", **choices)

@@ -64,7 +64,5 @@ def get_config(arg: str = ""):
     mixit = config.model.mixer == "mixit"
     sight = arguments["sight"]
     config.model.causal = sight == "causal" or (sight == "authors" and not mixit)
-    if arguments["variant"].startswith("random"):
-        positions = "|positions" if arguments["variant"] == "random_mixit" else ""
-        config.partition = ((f"(embed|head{positions})/.*", "train"), (".*", "frozen"))
+    common.keep_head_trained(config)
     return config

@@ -12,8 +12,9 @@ import numpy as np
 
 from jaxformer.core.errors import UserError
 from jaxformer.data.tokens import Tokens
+from jaxformer.tasks import word_regression
 from jaxformer.tasks.language import PreparedText
-from jaxformer.tasks.task import TRAIN, Batch, most_frequent
+from jaxformer.tasks.task import TRAIN, VALIDATION, Batch, most_frequent
 
 MAX_BAG_OF_WORDS_DOCUMENTS = 20_000
 
@@ -70,22 +71,48 @@ class DocumentClass(PreparedText):
         return Batch(rows_BxR[:, : self.window], label_Bx1, jnp.ones(label_Bx1.shape))
 
     def baselines(self, batch: Batch) -> dict[str, float]:
-        """Returns the accuracies of the most frequent class and of naive Bayes on token counts."""
+        """Returns the accuracies of the most frequent class and of predictors that ignore order.
+
+        `bag_of_words` is naive Bayes on tokens, `word_regression` logistic regression on words. The
+        packaged chain, whose words are spelled backwards in one class, has no regression.
+        """
         targets = np.asarray(batch.targets)[:, 0]
         scores = bag_of_words(self)[np.asarray(batch.inputs)].sum(1)
-        return {
+        baselines = {
             "best_constant": most_frequent(targets, np.ones_like(targets)),
             "bag_of_words": float((scores.argmax(-1) == targets).mean()),
         }
+        if self.tokens:
+            predicted = regression(self).predict(self.texts(np.asarray(batch.inputs)))
+            baselines["word_regression"] = float((predicted == targets).mean())
+        return baselines
+
+    def texts(self, tokens_BxT: np.ndarray) -> list[str]:
+        """Returns the texts of rows of tokens without their padding."""
+        decode, end = self.prepared.tokenizer.decode, self.prepared.end
+        return [decode(tokens_T[tokens_T != end].tolist()) for tokens_T in tokens_BxT]
+
+    def documents_of(self, part: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tokens and classes of evenly spaced documents of a part, `most` at most."""
+        count = self.count(part)
+        n = min(count, most)
+        rows = self.rows(part, np.arange(n) * count // n, np.zeros(n, np.int64))
+        return rows[:, : self.window], rows[:, -1]
+
+
+@cache
+def regression(task: DocumentClass) -> word_regression.WordRegression:
+    """Returns the regression on the words that a model sees, the first `window` tokens."""
+    parts = [task.documents_of(part, MAX_BAG_OF_WORDS_DOCUMENTS) for part in (TRAIN, VALIDATION)]
+    train, validation = ((task.texts(tokens), labels) for tokens, labels in parts)
+    return word_regression.fit(train, validation, task.answers)
 
 
 @cache
 def bag_of_words(task: DocumentClass) -> np.ndarray:
     """Returns (V, C) log p(token | class) with add-one smoothing; padding contributes 0."""
     prepared: Tokens = task.prepared
-    n = min(task.count(TRAIN), MAX_BAG_OF_WORDS_DOCUMENTS)
-    rows = task.rows(TRAIN, np.arange(n) * task.count(TRAIN) // n, np.zeros(n, np.int64))
-    tokens, labels = rows[:, : task.window], rows[:, -1]
+    tokens, labels = task.documents_of(TRAIN, MAX_BAG_OF_WORDS_DOCUMENTS)
     counts = np.ones((prepared.vocab_size, task.answers))
     for c in range(task.answers):
         counts[:, c] += np.bincount(tokens[labels == c].ravel(), minlength=prepared.vocab_size)

@@ -17,7 +17,7 @@ from experiments.ledger.rules import (
     share_of,
     trivial,
 )
-from experiments.papers.mixit import claims_settings, claims_sweeps, claims_text
+from experiments.papers.mixit import claims_reviews, claims_settings, claims_sweeps, claims_text
 from experiments.papers.mixit.claims_common import (
     LONGER,
     LONGER_NOTE,
@@ -267,9 +267,11 @@ def with_version_b(item: Item) -> Item:
 ITEMS = (
     VARIANTS, ADDITION, claims_sweeps.MORE_DIGITS, DYCK, claims_settings.DYCK_SPLIT,
     MODULAR, claims_sweeps.FEW_PAIRS, MEMORIZATION, claims_sweeps.FULL_TABLE,
-    claims_text.YELP, claims_text.TEXT_DIRECTION, HOPS, claims_sweeps.COMPOSITION,
+    claims_text.YELP, claims_reviews.REVIEWS, claims_text.TEXT_DIRECTION,
+    HOPS, claims_sweeps.COMPOSITION,
     RETRIEVAL, claims_settings.KEY_AS_QUERY, claims_sweeps.FIGURE_2, FIGURE_3,
-    *claims_text.LANGUAGE, BITS, THIRDS, *claims_sweeps.HEAD_SWEEPS, claims_sweeps.DEPTH,
+    *claims_text.LANGUAGE, BITS, THIRDS,
+    *claims_sweeps.HEAD_SWEEPS, claims_reviews.REVIEWS_HEADS, claims_sweeps.DEPTH,
     GRID, OPTIMA, PRINTED_VARIANCE, *claims_settings.MIXING_SCALES,
     claims_text.THROUGHPUT, claims_text.SPEED,
 )

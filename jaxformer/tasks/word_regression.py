@@ -1,0 +1,100 @@
+"""Logistic regression on the words of documents: a trivial predictor of their class.
+
+    score_c(document) = b_c + sum_w W_wc       over the different words w of the document
+    loss = mean nats of the class + penalty / 2 |W|^2
+
+Words are compared without case, and must occur in MIN_DOCUMENTS documents. Validation chooses the
+penalty among PENALTIES.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize, sparse, special
+
+PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3)
+MIN_DOCUMENTS = 2
+MAX_ITERATIONS, GRADIENT_TOLERANCE = 100, 1e-4
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+
+class WordRegression(NamedTuple):
+    """A fitted regression of C classes on the presence of W words."""
+
+    columns: dict[str, int]  # of the words
+    weights: np.ndarray  # (W + 1, C); the last row are the biases b
+
+    def predict(self, texts: Sequence[str]) -> np.ndarray:
+        """Returns (B,) the most likely classes of texts."""
+        scores_BxC = _presence(texts, self.columns) @ self.weights
+        return scores_BxC.argmax(1)
+
+
+def fit(
+    train: tuple[Sequence[str], np.ndarray],
+    validation: tuple[Sequence[str], np.ndarray],
+    n_classes: int,
+) -> WordRegression:
+    """Fits the regression to the training documents; validation chooses the penalty.
+
+    Args:
+        train: (texts, classes of shape (B,)).
+        validation: the same of the validation documents.
+        n_classes: C.
+    """
+    counts = Counter(word for text in train[0] for word in {*_words(text)})
+    frequent = sorted(word for word, n in counts.items() if n >= MIN_DOCUMENTS)
+    columns = {word: column for column, word in enumerate(frequent)}
+    x_train, x_validation = (_presence(texts, columns) for texts, _ in (train, validation))
+    weights = np.zeros((len(columns) + 1, n_classes))
+    fitted = []
+    for penalty in sorted(PENALTIES, reverse=True):  # each starts from the fit before it
+        weights = _minimised(x_train, train[1], penalty, weights)
+        loss = _loss(x_validation @ weights, validation[1])[0]
+        fitted.append((loss, penalty, weights))
+    return WordRegression(columns, min(fitted, key=lambda entry: entry[0])[2])
+
+
+def _minimised(x: sparse.csr_array, classes: np.ndarray, penalty: float, start: np.ndarray):
+    transposed = x.T.tocsr()
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(start.shape)
+        loss, slope_BxC = _loss(x @ weights, classes)
+        penalised = np.vstack([weights[:-1], np.zeros_like(weights[-1:])])
+        gradient = transposed @ slope_BxC + penalty * penalised
+        return loss + penalty / 2 * (penalised**2).sum(), gradient.ravel()
+
+    options = {"maxiter": MAX_ITERATIONS, "gtol": GRADIENT_TOLERANCE}
+    found = optimize.minimize(
+        objective, start.ravel(), jac=True, method="L-BFGS-B", options=options
+    )
+    return found.x.reshape(start.shape)
+
+
+def _loss(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns the mean nats of the classes and its gradient with respect to the scores."""
+    logp_BxC = special.log_softmax(scores_BxC, 1)
+    rows = np.arange(len(classes_B))
+    slope_BxC = np.exp(logp_BxC)
+    slope_BxC[rows, classes_B] -= 1
+    return -logp_BxC[rows, classes_B].mean(), slope_BxC / len(classes_B)
+
+
+def _presence(texts: Sequence[str], columns: dict[str, int]) -> sparse.csr_array:
+    """Returns (B, W + 1) ones where a text has a word; the last column is 1."""
+    rows = [
+        [*sorted({columns[word] for word in _words(text) if word in columns}), len(columns)]
+        for text in texts
+    ]
+    starts = np.cumsum([0, *map(len, rows)])
+    entries = np.concatenate([np.asarray(row, np.int64) for row in rows])
+    shape = (len(texts), len(columns) + 1)
+    return sparse.csr_array((np.ones(len(entries)), entries, starts), shape=shape)
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())
