@@ -23,6 +23,7 @@ from jaxformer.models.attention_paths import AttentionPathsSpec, attention_paths
 from jaxformer.models.classifier import ClassifierSpec, classifier
 from jaxformer.models.decoder import DecoderSpec, decoder
 from jaxformer.models.encoder import EncoderSpec, encoder
+from jaxformer.models.pretrained_init import LoadedSpec, loaded
 from jaxformer.models.recall import RecallSpec, recall
 from jaxformer.tasks.arithmetic import DecimalAddition, ModularAddition
 from jaxformer.tasks.classes import DocumentClass
@@ -61,6 +62,7 @@ MODELS: dict[str, tuple[Callable, type]] = {
     "classifier": (classifier, ClassifierSpec),
     "decoder": (decoder, DecoderSpec),
     "encoder": (encoder, EncoderSpec),
+    "loaded": (loaded, LoadedSpec),
     "recall": (recall, RecallSpec),
 }
 OPTIMIZERS = {"adamw": optim.AdamW, "sgd": optim.SGD}

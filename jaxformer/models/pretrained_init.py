@@ -1,4 +1,4 @@
-"""A model whose initial parameters are given, so that training continues from them.
+"""Models whose initial parameters are given, so that training continues from them.
 
     model, params, _ = jaxformer.load("gpt2")
     rules = (("block_(9|10|11)/mlp/.*", "train"), (".*", "frozen"))
@@ -8,14 +8,26 @@ All seeds start with these parameters and differ in their data. `run.params` bel
 it is captured, patched, cut and saved like the loaded parameters.
 """
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxformer.core import paths
+from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import dumps, sha256
 from jaxformer.io.checkpoint_reader import array_sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedSpec:
+    """The fields of a config's model section with the name "loaded"."""
+
+    source: str  # a published model; "" is a tiny random model of Llama's kind
+    vocab_size: int  # of the text, which the model must have
+    length: int  # the longest sequence
 
 
 class FromParams:
@@ -56,3 +68,41 @@ def from_params(model: Any, params: Any) -> FromParams:
       params: its parameters, a tree of arrays.
     """
     return FromParams(model, params)
+
+
+def loaded(**numbers) -> Any:
+    """Returns the model of a `LoadedSpec` with its parameters at step 0."""
+    spec = LoadedSpec(**numbers)
+    return _loaded(spec) if spec.source else _tiny(spec)
+
+
+@functools.lru_cache(1)
+def _loaded(spec: LoadedSpec) -> FromParams:
+    from jaxformer.models.pretrained import hub, load_folder
+
+    model, params, _ = load_folder(hub.folder_of(spec.source))
+    theirs = model.spec
+    if theirs.vocab_size != spec.vocab_size:
+        raise UserError(
+            f"{spec.source} has {theirs.vocab_size:,} tokens and the text {spec.vocab_size:,}. "
+            "Prepare the text with the tokenizer of the model (prepare.py --tokenizer=FOLDER). If "
+            f"the model has more tokens than its tokenizer, give task.vocab={theirs.vocab_size}."
+        )
+    if theirs.length < spec.length:
+        raise UserError(
+            f"{spec.source} takes {theirs.length:,} tokens, task.window is {spec.length:,}."
+        )
+    return from_params(model, params)
+
+
+def _tiny(spec: LoadedSpec) -> Any:
+    from jaxformer.models.pretrained import pretrained
+    from jaxformer.models.pretrained.rotary import Rotary
+
+    return pretrained(
+        family="llama",
+        vocab_size=spec.vocab_size,
+        length=spec.length,
+        **dict(width=16, layers=2, heads=2, kv_heads=1, head_width=8, mlp_width=32),
+        **dict(norm="rms", act="silu", gated=True, tied=True, rotary=Rotary(width=8)),
+    )

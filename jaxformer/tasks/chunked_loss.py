@@ -16,6 +16,9 @@ import jax.numpy as jnp
 
 from jaxformer.core import layouts
 from jaxformer.core.errors import UserError
+from jaxformer.models.activation_points import INTERMEDIATES, Request
+
+LAST_STATES = "final"  # the activation from which the unembedding computes the logits
 
 
 class DeferredLogits(NamedTuple):
@@ -99,15 +102,52 @@ _scores.defvjp(_forward, _backward)
 
 
 def deferred_logits(model: Any, params: Any, inputs: tuple, chunk: int) -> DeferredLogits:
-    """Returns the deferred logits of a model whose head is a linear layer named `unembed`."""
-    h_BxKxN = model.apply({"params": params}, *inputs, head=False)
-    return DeferredLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
+    """Returns the deferred logits of a model whose head is a linear map of its last states.
+
+    Args:
+        model: a model that `check_head` accepts.
+        params: its parameters.
+        inputs: the tokens, and the scored positions or None.
+        chunk: positions whose logits are in memory at a time.
+    """
+    if _takes_head(model):
+        h_BxKxN = model.apply({"params": params}, *inputs, head=False)
+        return DeferredLogits(h_BxKxN, params["unembed"]["kernel"], chunk)
+    with Request(names=(LAST_STATES,)).active():
+        # Only the last states are used, so the compiler removes the logits of all positions.
+        _, kept = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
+    if model.spec.tied:
+        kernel_NxV = jnp.asarray(params["embed"]["embedding"]).T
+    else:
+        kernel_NxV = params["unembed"]["kernel"]
+    return DeferredLogits(kept[INTERMEDIATES][LAST_STATES], kernel_NxV, chunk)
 
 
 def check_head(model: Any) -> None:
-    """Raises UserError unless the model's call takes head=False."""
-    if "head" not in inspect.signature(model.__call__).parameters:
-        raise UserError(
-            f"train.loss_chunk needs a model that takes head=False and has a linear `unembed`, "
-            f"such as the decoder; {type(model).__name__} does not: set train.loss_chunk=0."
-        )
+    """Raises UserError unless the logits are a linear map of the model's last states."""
+    spec = model.spec
+    is_published = hasattr(spec, "tied") and hasattr(spec, "family")
+    if _takes_head(model) or (is_published and not _extra_of_head(spec)):
+        return
+    reason = "takes no head=False"
+    if is_published:
+        reason = f"has {_extra_of_head(spec)} after its last states"
+    raise UserError(
+        f"train.loss_chunk needs a model whose logits are a linear map of its last states, such as "
+        f"the decoder; {type(model).__name__} {reason}: set train.loss_chunk=0."
+    )
+
+
+def _takes_head(model: Any) -> bool:
+    return "head" in inspect.signature(model.__call__).parameters
+
+
+def _extra_of_head(spec: Any) -> str:
+    """Returns what a published model computes besides the unembedding; "" if it is linear."""
+    extras = {
+        "logit_cap": "a cap of the logits",
+        "unembed_bias": "a bias of the logits",
+        "head_act": "a dense layer",
+        "embed_width": "a narrower embedding",
+    }
+    return next((text for field, text in extras.items() if getattr(spec, field, 0)), "")

@@ -19,7 +19,8 @@ import numpy as np
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.data import ngrams
 from jaxformer.data.chain import packaged
-from jaxformer.data.tokens import PARTS, Tokens, open_tokens
+from jaxformer.data.token_index import PARTS
+from jaxformer.data.tokens import Tokens, open_tokens
 from jaxformer.tasks.disk import DiskTask
 from jaxformer.tasks.masking import check_masking, mask_tokens
 from jaxformer.tasks.task import Batch, Scores, most_frequent, token_metrics
@@ -110,6 +111,16 @@ class NextToken(PreparedText):
 
     # Examples in a batch of the papers' log perplexity, a mean of batch means; 0 omits that score.
     batch_of: int = 0
+    vocab: int = 0  # tokens of the model if it has more than the tokenizer; 0: as many
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.vocab and self.vocab < self.prepared.vocab_size:
+            check_range("task.vocab", self.vocab, self.prepared.vocab_size)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.vocab or self.prepared.vocab_size
 
     @property
     def _row(self) -> int:

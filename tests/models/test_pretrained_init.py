@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 
 import jaxformer
+from experiments.cli import flags
+from experiments.run import main as run_config
+from jaxformer import build
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
@@ -38,6 +41,48 @@ def test_frozen_weights_of_a_loaded_model_keep_their_bits():
             assert is_equal == (not path.startswith("block_1/mlp/")), path
     logits = model.apply({"params": run.params}, np.zeros((1, 4), np.int32))
     assert np.isfinite(logits).all()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The folder of a published model with the 66 tokens of the packaged chain."""
+    return tiny.save("llama", tmp_path_factory.mktemp("published") / "model", vocab=66)
+
+
+def finetuning(source, **fields):
+    config = flags.load_config(f"configs/text/finetune.py:source={source},scale=tiny")
+    config.task.update(window=8, **fields)
+    return config
+
+
+@pytest.mark.slow  # compiles a training run
+def test_a_config_trains_a_part_of_a_published_model(published, tmp_path):
+    flags_ = [f"--config=configs/text/finetune.py:source={published},free=block_1/mlp,scale=tiny"]
+    flags_ += ["--config.task.window=8", "--config.train.steps=2", "--config.train.eval_every=1"]
+    flags_ += ["--config.train.log_every=1", "--config.data.test_size=4", f"--workdir={tmp_path}"]
+    assert run_config(flags_) == 0
+    before = paths.flatten(jaxformer.load(published)[1])
+    _, params, _ = jaxformer.load(tmp_path)
+    for path, leaf in paths.flatten(params).items():
+        is_equal = np.array_equal(leaf, before[path])
+        assert is_equal == (not path.startswith("block_1/mlp/")), path
+
+
+def test_a_published_model_starts_a_config(published):
+    config = finetuning(published)
+    (phase,) = build.phases(config)
+    shapes = jax.eval_shape(phase.setup.create)
+    assert {path.split("/kernel")[0] for path in paths.flatten(shapes.trainable)} == {
+        "block_1/mlp/in", "block_1/mlp/gate", "block_1/mlp/out"
+    }  # fmt: skip
+    assert jax.tree.leaves(shapes.opt_state)  # moments of the free part only
+    moments = [leaf for leaf in jax.tree.leaves(shapes.opt_state) if leaf.ndim > 1]
+    assert len(moments) == 2 * len(jax.tree.leaves(shapes.trainable))
+    with pytest.raises(UserError, match=r"has 66 tokens and the text 70. .* give task.vocab=66"):
+        build.phases(finetuning(published, vocab=70))
+    config.model.source = str(published / "no")
+    with pytest.raises(UserError):
+        build.phases(config)
 
 
 def test_a_run_folder_refuses_other_initial_parameters(tmp_path):

@@ -1,5 +1,7 @@
 """Losses that do not hold all logits: the same numbers and gradients, and less memory."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.tasks.chunked_loss import DeferredLogits
+from jaxformer.models.pretrained import tiny
+from jaxformer.tasks.chunked_loss import DeferredLogits, check_head, deferred_logits
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics
@@ -92,10 +95,35 @@ def everything(program):
 
 
 def test_a_model_without_a_head_of_its_own_is_refused():
-    with pytest.raises(UserError, match=r"train.loss_chunk needs a model that takes head=False"):
+    with pytest.raises(UserError, match=r"train.loss_chunk needs .* takes no head=False"):
         config = flags.load_config("configs/two_failure_modes/fig4_entropy.py:scale=tiny")
         config.train.update(loss_chunk=8, probes=())
         build.phases(config)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_a_published_model_has_the_scores_of_all_its_logits(kind):
+    """Its unembedding is a kernel of its own, or the transposed embedding."""
+    model, params, _ = tiny.tiny(kind, 24)
+    tokens = jax.random.randint(jax.random.key(0), (2, 5), 0, 24)
+    positions = jnp.array([[0, 2, 4], [1, 2, 3]])
+    batch = Batch(tokens, tokens[:, :3], jnp.ones((2, 3)))
+    check_head(model)
+    late = deferred_logits(model, params, (tokens, positions), 2)
+    whole = model.apply({"params": params}, tokens, positions)
+    assert late.shape == whole.shape
+    for a, b in zip(
+        jax.tree.leaves(token_metrics(late, batch)),
+        jax.tree.leaves(token_metrics(whole, batch)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_head_that_is_not_linear_is_refused():
+    spec = SimpleNamespace(tied=True, family="gemma2", logit_cap=30.0)
+    with pytest.raises(UserError, match="SimpleNamespace has a cap of the logits after its last"):
+        check_head(SimpleNamespace(spec=spec, __call__=lambda tokens: tokens))
 
 
 def test_products_are_counted_with_their_loops():

@@ -1,0 +1,54 @@
+r"""Fine-tuning of chosen parts of a published model on a text.
+
+    python experiments/run.py --config=configs/text/finetune.py:source=FOLDER,free=block_9/mlp
+
+source  a published model, as `jaxformer.load` reads it: a folder with config.json and safetensors,
+        or a name on the hub. Without it, a tiny random model needs no file
+free    a pattern of the modules or parameters that are trained, such as block_(28|29)/mlp (then in
+        quotes); all others keep their bits
+tokens  the prepared text, a path or a name in runs/data. Prepare it with the model's tokenizer:
+
+    python experiments/prepare.py --dataset text:FILE --tokenizer FOLDER --out TOKENS
+
+scale  what                             time                 expected
+tiny   10 steps of 4 x 32 tokens        20 CPU seconds       it runs
+small  100 steps of 4 x 128 tokens      10 CPU minutes       the loss of the text falls
+paper  2,000 steps of 32 x 512 tokens   an hour on a GPU     not run
+
+The time of the small scale is that of 135 million parameters. No paper has these runs. Only the
+free part has gradients and optimizer state. The loss is computed in chunks of positions: the logits
+of a large vocabulary are never all in memory. `jaxformer.load(WORKDIR)` returns the trained model.
+"""
+
+from configs import common
+from configs.arguments import FreeText
+
+SECONDS = {"tiny": 20, "small": 600, "paper": 3600}
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(
+        arg,
+        source=FreeText(("",)),
+        free=FreeText((r"block_1/mlp",)),
+        tokens=FreeText(("",)),
+        scale=common.SCALES,
+    )
+    config = common.training("text/finetune", arguments)
+    config.task = common.prepared_text("next_token", arguments["tokens"], window=128, batch_of=0)
+    config.task.vocab = 0  # tokens of the model, if it has more than its tokenizer; 0: as many
+    config.model = dict(name="loaded", source=arguments["source"])
+    config.partition = ((f"({arguments['free']})(/.*)?", "train"), (".*", "frozen"))
+    config.data.update(test_size=64, validation_size=64)
+    config.optim.update(learning_rate=(1e-4,), warmup=10)
+    # One member at a time without a copy of its parameters.
+    config.train.update(batch_size=4, steps=100, eval_every=50, loss_chunk=128, members="vmap")
+    if arguments["scale"] == "tiny":
+        config.task.window = 32
+        config.optim.update(learning_rate=(1e-2,), warmup=2)
+        config.train.update(steps=10, log_every=5, eval_every=5)
+    elif arguments["scale"] == "paper":
+        config.task.window = 512
+        config.optim.warmup = 100
+        config.train.update(batch_size=32, steps=2_000, eval_every=200, loss_chunk=2048)
+    return config
