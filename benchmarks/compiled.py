@@ -1,4 +1,4 @@
-"""What the compiler says of a training step at the papers' shapes. Nothing is run or allocated.
+"""The compiler's memory and FLOPs of a training step at the papers' shapes. Nothing runs.
 
     python benchmarks/compiled.py [NAME ..]
 
@@ -29,7 +29,7 @@ from jaxformer.training.setup import make_setup
 
 
 class Shape(NamedTuple):
-    """Of a published experiment."""
+    """The shapes of a published experiment."""
 
     layers: int
     width: int

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def run(words: list[str], *more: str) -> tuple[str, float]:
-    """What the command prints, and how long it took."""
+    """Returns the output of the command and its seconds."""
     began = time.monotonic()
     done = subprocess.run([*RUN, *words, *more], capture_output=True, text=True)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""What looking inside, patching, searching and loading cost on random models of published shapes.
+"""The cost of capturing, patching, searching and loading on random models of published shapes.
 
     python benchmarks/pretrained.py [patch|capture|search|load] [--small] [--deep]
 
@@ -86,7 +86,7 @@ def patch():
 
     @jax.jit
     def plain(params, rows):
-        """As many runs, a batch as large, the same metric of each."""
+        """Computes the same metric of as many runs, without patching."""
         return jax.lax.map(jax.vmap(lambda row: metric(model.apply({"params": params}, row))), rows)
 
     rows = jnp.broadcast_to(corrupted, (layers * length // at_once, at_once, 1, length))

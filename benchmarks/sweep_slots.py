@@ -1,4 +1,4 @@
-"""How busy a launcher keeps its slots, and how long a slot is empty between two runs.
+"""The share of time that a launcher keeps its slots busy, and the idle time between two runs.
 
     python benchmarks/sweep_slots.py          about 10 seconds, of which few are of the processor
 

@@ -1,4 +1,4 @@
-"""What preparing text costs: wall and CPU seconds, and the peak memory of the command.
+"""The cost of preparing text: wall and CPU seconds, and the peak memory of the command.
 
     python benchmarks/text_prepare.py [--megabytes=100] [--tokenizer=bpe:1024]
 

@@ -1,4 +1,4 @@
-"""What reading tokens costs: the first batch of a large file, and a step beside data in memory.
+"""The cost of reading tokens: the first batch of a large file, and a step against data in memory.
 
     python benchmarks/text_reader.py
 

@@ -234,7 +234,7 @@ def _fields_of(cls: type) -> list[str]:
 
 
 def _about(thing) -> list[str]:
-    """What a class says of itself, else its module: a sentence, or the whole as it stands."""
+    """Returns the docstring of a class, or else of its module: the first sentence or all of it."""
     text = inspect.getdoc(thing) or ""
     if not text or text.startswith(f"{getattr(thing, '__name__', '')}("):  # a dataclass's own
         text = inspect.getdoc(sys.modules[thing.__module__]) or ""
@@ -247,7 +247,7 @@ def _first(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As Markdown shows it: words with stars or bars are no markup."""
+    """Escapes stars and bars for Markdown."""
     return re.sub(r"([|*<\[\]])", r"\\\1", text)
 
 

@@ -80,7 +80,7 @@ def path_of(name: str) -> str:
 
 
 def trains(variant: str, path: str) -> bool:
-    """What their scripts leave trainable: freeze_attention, freeze_mlp, weight_frozen = 1."""
+    """Returns whether the authors' scripts train a parameter of a variant."""
     if variant.startswith("random"):
         return path.split("/")[0] in ("embed", "unembed", "positions")
     frozen = {"frozen_qk": ("query", "key"), "frozen_mlp": ("mlp",)}.get(variant, ())

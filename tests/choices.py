@@ -1,4 +1,4 @@
-"""What a config asks for after its colon, as the config itself says it."""
+"""Lists the arguments of a config and all their combinations."""
 
 import itertools
 from unittest.mock import patch

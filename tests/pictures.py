@@ -1,4 +1,4 @@
-"""What must hold of every figure at the size of its print; all that a test saves is looked at."""
+"""Rules that every saved figure must follow at the size of its print."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -71,7 +71,7 @@ def _hidden(figure) -> Iterator[str]:
 
 
 def _inside(places_Px2: np.ndarray, box, frame) -> np.ndarray:
-    """Of points along a curve, those that are seen and lie in a box."""
+    """Returns which points along a curve are visible and lie in a box."""
     if len(places_Px2) > 1:
         share = np.linspace(0, 1, STEPS)[:, None, None]
         places_Px2 = places_Px2[None, :-1] * (1 - share) + places_Px2[None, 1:] * share

@@ -1,6 +1,6 @@
-"""A config is read in one place: jaxformer/build.py, and the recipes beside it.
+"""Only jaxformer/build.py and the recipes read a config.
 
-What lies behind takes settings and objects, and can be used without any config.
+The other modules take settings and objects, and can be used without a config.
 """
 
 import ast
@@ -21,14 +21,17 @@ INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.p
 
 
 def is_config(node: ast.expr) -> bool:
-    """Is it `config`, or `something.config`?"""
+    """Returns whether a node is `config` or `x.config`."""
     return (isinstance(node, ast.Name) and node.id in NAMES) or (
         isinstance(node, ast.Attribute) and node.attr == "config"
     )
 
 
 def reads(tree: ast.AST) -> list[str]:
-    """ "line 3: config.model" for each section that is read; a text's partition(..) is none."""
+    """Returns a line such as "line 3: config.model" for each section that the code reads.
+
+    A call such as `text.partition(..)` reads no section.
+    """
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return sorted(
         f"line {node.lineno}: {ast.unparse(node)}"
@@ -41,7 +44,7 @@ def reads(tree: ast.AST) -> list[str]:
 
 
 def defaults(tree: ast.AST) -> list[str]:
-    """Each `config.get(key, default)`: a field that is not written out has no value."""
+    """Returns a line for each `config.get(key, default)`; configs write out every field."""
     return [
         f"line {node.lineno}: {ast.unparse(node)}"
         for node in ast.walk(tree)
@@ -61,12 +64,14 @@ def test_what_is_looked_for_is_found():
     assert reads(ast.parse((ROOT / "jaxformer/build.py").read_text()))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_a_config_is_read_at_the_border_only(file):
-    tree = ast.parse(file.read_text())
-    assert not defaults(tree), "write the field out in configs/common.py"
-    if file not in INSIDE:
-        assert not reads(tree), "read it in jaxformer/build.py or in a recipe, and pass the value"
+def test_a_config_is_read_at_the_border_only():
+    trees = {str(file.relative_to(ROOT)): ast.parse(file.read_text()) for file in FILES}
+    with_defaults = {name: lines for name, tree in trees.items() if (lines := defaults(tree))}
+    assert not with_defaults, "write the field out in configs/common.py"
+    inside = {str(file.relative_to(ROOT)) for file in INSIDE}
+    outside = {name: lines for name, tree in trees.items() if (lines := reads(tree))}
+    outside = {name: lines for name, lines in outside.items() if name not in inside}
+    assert not outside, "read it in jaxformer/build.py or in a recipe, and pass the value"
 
 
 def test_a_free_argument_takes_any_value():

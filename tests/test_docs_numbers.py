@@ -55,7 +55,7 @@ def numbers_of(records):
 
 
 def differences_of(rows):
-    """What the rules of the ledger take off each other, with the error of the seeds' pairs."""
+    """Returns the numbers that rules compare and their differences, with errors of paired seeds."""
     found = []
     for row in rows:
         rules: list[Rule] = [*row.item.rules.values(), *row.item.checks.values()]
@@ -74,7 +74,7 @@ def decimals(text: str) -> int:
 
 
 def between(text: str, scale: float) -> tuple[float, float]:
-    """What rounds to a printed number, without its sign; the middle of two rounds to both."""
+    """Returns the interval that rounds to a printed number, without its sign."""
     printed, half = abs(float(text.replace(",", ""))), 0.5 * 10.0 ** -decimals(text) + 1e-9
     return (printed - half) / scale, (printed + half) / scale
 

@@ -29,7 +29,7 @@ def cells(file):
 @pytest.mark.slow  # two and four programs to compile; the lines of the README run in any case
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
 def test_every_cell_runs(file, monkeypatch, capsys):
-    """With fewer steps and smaller networks, so that it takes seconds."""
+    """Runs with fewer steps and smaller networks."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -51,7 +51,7 @@ def test_a_notebook_was_executed_from_top_to_bottom(file):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda f: f.stem)
 def test_a_kernel_executes_it(file):
-    """As Jupyter does: progress is one line that changes, and a picture is shown."""
+    """A kernel shows a picture, and progress as one line that changes."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -67,7 +67,7 @@ def test_a_kernel_executes_it(file):
 
 @pytest.mark.slow  # patching and an intervention to compile
 def test_the_lines_of_the_readme_about_real_models(tmp_path, monkeypatch):
-    """As they are printed, on a random tiny model in the place of the hub's: README.md."""
+    """Runs the block of README.md on a random tiny model instead of one of the hub."""
     text = (flags.ROOT / "README.md").read_text()
     block = text[text.index("from jaxformer import capture, surgery\n") :].partition("```")[0]
     tiny.save("gpt2", tmp_path / "shelf/gpt2", tiny.TEXTS)
@@ -97,7 +97,7 @@ def test_progress_is_one_line_that_says_why_it_ended(capsys):
 
 
 def test_the_lines_of_the_readme_run():
-    """As they are printed, but for the number of steps: README.md."""
+    """Runs the block of README.md with fewer steps."""
     text = (flags.ROOT / "README.md").read_text()
     block = text[text.index("import jaxformer\n") :].partition("```")[0]
     names = {}

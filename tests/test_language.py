@@ -1,12 +1,12 @@
-"""A docstring can be read without the name that it belongs to."""
+"""The first sentence of every docstring can be read without the name that it belongs to."""
 
 import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("jaxformer", "theory", "experiments", "configs", "benchmarks", "docs", "tests")
 FRAGMENT = re.compile(r"(Of|What|Where|Those|As|By|With|How|Like|If|None)\b")
-MAX_FRAGMENTS = 300  # lower it when the number falls; never raise it
 
 
 def fragments(text: str) -> list[str]:
@@ -18,15 +18,12 @@ def fragments(text: str) -> list[str]:
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun():
-    found = [
+    lines = [
         f"{file.relative_to(ROOT)}: {line}"
-        for package in ("jaxformer", "theory", "experiments")
-        for file in sorted((ROOT / package).rglob("*.py"))
+        for folder in FOLDERS
+        for file in sorted((ROOT / folder).rglob("*.py"))
         for line in fragments(file.read_text())
     ]
-    assert len(found) <= MAX_FRAGMENTS, "\n".join(found)
-
-
-def test_a_fragment_is_noticed():
+    assert not lines
     code = 'def f():\n    """Of the interval."""\n\ndef g():\n    """Returns the interval."""'
     assert fragments(code) == ["Of the interval."]

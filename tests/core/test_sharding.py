@@ -99,7 +99,7 @@ def meshes(request):
 
 
 def on_eight_devices(program, *words):
-    """What a program finds on eight simulated devices, in a process of its own."""
+    """Runs a program in a new process with eight simulated devices."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",

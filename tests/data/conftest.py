@@ -1,4 +1,4 @@
-"""What the tests of data share."""
+"""Fixtures of the tests of data."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""What lies at --out or beside it already: gone on with, refused, and never a user's file lost."""
+"""Files at --out: a preparation resumes or refuses them, and never deletes a user's file."""
 
 import errno
 import json

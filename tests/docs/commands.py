@@ -73,7 +73,7 @@ def _python(words: list[str], monkeypatch) -> None:
 
 
 def _files(asked) -> None:
-    """What the flags name is there: a config, a file of a sweep."""
+    """Checks that the config and the sweep file of some flags exist."""
     config = str(getattr(asked, "config", "") or "")
     if config.startswith("configs/"):
         flags.load_config(re.sub(r"\{(\w+)[^}]*\}", r"\1", config))

@@ -1,4 +1,4 @@
-"""What a block of a page takes for granted: names and their values, small enough for a test."""
+"""Names and small values that the blocks of a page use without defining them."""
 
 from typing import Any
 

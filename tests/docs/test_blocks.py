@@ -46,7 +46,7 @@ def test_every_block_says_what_it_is(page):
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_the_commands_of_a_page_are_understood(page, monkeypatch, capsys):
-    """Those in sentences too: files, targets, extras, flags, configs and their fields."""
+    """Checks their files, targets, extras, flags, configs and fields, also in sentences."""
     asked = [(page, line) for line in inline(PAGES[page])]
     asked += [(block.place, line) for block in BLOCKS[page] for line in block.commands()]
     for place, line in asked:
@@ -89,7 +89,7 @@ def execute(block: Block, names: dict) -> None:
 
 
 def shell(line: str, folder) -> str:
-    """What a line prints to a user with this environment, both streams."""
+    """Returns what a line prints on both streams in a user's environment."""
     (folder / "bin").mkdir(exist_ok=True)
     if not (folder / "bin/python").exists():
         (folder / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

@@ -24,7 +24,7 @@ MACHINE = {"versions": {"jax": "0.10.2"}, "device": "abacus", "clean": True, "co
 
 
 def made(cell, accuracies, scale="small", **changed):
-    """What a run of a cell found, as result.json holds it."""
+    """Returns the content of result.json of a run of a cell."""
     held = vars(record(cell, scale, len(accuracies))) | {"schema": SCHEMA}
     held["metrics"] = {"accuracy": json_value(over_seeds(accuracies))}
     scores = [{"accuracy": {"mean": a, "sem": 0.01, "n": 100}} for a in accuracies]

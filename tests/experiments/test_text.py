@@ -141,7 +141,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_bits(trained, interrupted, t
 
 
 def test_another_text_of_the_same_name_is_refused(trained, tmp_path, capsys, monkeypatch):
-    """As many tokens and as large a vocabulary, but not the text that the model knows."""
+    """Another text with the same number of tokens and the same vocabulary is refused."""
     before = trained.parent / "tokens"
     other = tmp_path / "other"
     (tmp_path / "o.txt").write_text("".join(f"file {i} or a word\n" for i in range(2000)))

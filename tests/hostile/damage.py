@@ -28,7 +28,7 @@ def nuls(file: Path, draw: random.Random) -> None:
 
 
 def other(file: Path, draw: random.Random) -> None:
-    """What another file of the same name, or else any other file, holds."""
+    """Returns the content of another file, if possible one of the same name."""
     files = [f for f in sorted(file.parents[1].rglob("*")) if f.is_file() and f != file]
     named = [f for f in files if f.name == file.name] or files
     file.write_bytes(draw.choice(named).read_bytes())

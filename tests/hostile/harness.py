@@ -134,7 +134,7 @@ def killer(place: Path, at: int) -> list[int]:
 
 
 def ending(place: Path) -> dict[str, Any]:
-    """What must not depend on kills: rows, arrays, the result and the last checkpoint."""
+    """Returns what must not depend on kills: rows, arrays, the result and the last checkpoint."""
     from jaxformer.io.checkpoint_reader import list_steps
     from jaxformer.io.run_folder import Workdir
 

@@ -239,7 +239,7 @@ def test_the_commands_are_found():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_attack_knows_every_flag_of_a_manual(command, monkeypatch):
-    """What a docstring promises is attacked, so that no flag hides from the parser."""
+    """Every flag of a docstring is attacked, so that the parser hides none."""
     module = importlib.import_module(command)
     promised = set(re.findall(r"^  (--[a-z][a-z-]*)", module.__doc__ or "", re.MULTILINE))
     assert promised - {"--help", "--config"} <= {*flags_of(command, monkeypatch)}

@@ -57,7 +57,7 @@ def end(processes):
 
 
 def lines(error):
-    """Of stderr, without what is said while all is well."""
+    """Returns the lines of stderr without those of a run without errors."""
     said = ("step ", "stopping after", "Gloo", "[Gloo]")
     return [line for line in error.splitlines() if line and not line.startswith(said)]
 

@@ -70,7 +70,7 @@ def test_the_parts_add_up(kind):
 
 
 def test_circuits_and_composition():
-    """Of thin factors, what the full matrices say; queries share keys in groups."""
+    """Compares scores of thin factors with those of full matrices; queries share keys in groups."""
 
     def full(factors):
         return np.asarray(factors.left @ factors.right.T, np.float64)

@@ -58,7 +58,7 @@ def test_one_program_for_all_prompts():
 
 
 def test_attribution_is_the_slope_of_patching():
-    """Of a corrupted prompt that is almost the clean one: the two agree to second order."""
+    """For almost equal prompts, patching and attribution agree to second order."""
     names = ["block_0/mlp/output", "block_1/attn/heads"]
     table = PARAMS_["embed"]["embedding"]
     near = PARAMS_ | {"embed": {"embedding": table}}

@@ -31,7 +31,7 @@ def note(step):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_for_the_next_test():
-    """What Orbax leaves behind is raised in the test that made it, as every warning is an error."""
+    """Raises warnings of Orbax' unfinished objects in the test that made them."""
     yield
     gc.collect()
 

@@ -33,7 +33,7 @@ def products(program):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_product_with_a_weight_has_one_axis_of_rows(name):
-    """With (B, T, N) the weight gradient would contract two axes, which needs a transposed copy."""
+    """A gradient of (B, T, N) inputs contracts two axes, which needs a transposed copy."""
     model = MODELS[name]
     params = jax.eval_shape(model.init, jax.random.key(0), TOKENS)
     gradient = jax.grad(lambda p: model.apply(p, TOKENS).sum())

@@ -1,4 +1,4 @@
-"""How figures look, and that what looks at them in every test sees each fault."""
+"""The style of figures, and the check of every saved figure."""
 
 from pathlib import Path
 

@@ -75,7 +75,7 @@ def test_a_finite_set_repeats_and_holds_no_held_out_example():
 
 
 def test_a_finite_set_knows_what_it_contains():
-    """Of one pair there are so few sequences that some can only be drawn from the test set."""
+    """One pair has so few sequences that training must draw some of the test set."""
     source = Source(Retrieval(max_pairs=1, vocab=4), jax.random.key(0), 30, 30, 40, 5)
     key, held = jax.random.key(1), source.heldout()
     train = rows(source.batch_at(key, jnp.int32(0), held.fingerprints).inputs)

@@ -113,7 +113,7 @@ NARROW |= {"intermediate_size": 256}
     ],
 )
 def test_the_width_check_names_what_drifts(tmp_path, name, changes):
-    """With fixed standard deviations scores and norms drift, unless a norm ends each block."""
+    """Fixed standard deviations let scores and norms drift, unless a norm ends each block."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(getattr(config_json, name) | changes))
     found = simulation.check_widths(

@@ -33,7 +33,7 @@ def test_members_side_by_side_multiply_gradient_and_activations():
 
 
 def test_remat_stores_less():
-    """With four layers it stores the inputs of all and everything inside one."""
+    """Rematerialisation stores the inputs of all four layers and the activations of one."""
     kept = cost.step_bytes(setup_of("--config.model.layers=4"))
     less = cost.step_bytes(setup_of("--config.model.layers=4", "--config.model.remat=True"))
     assert 0.25 * kept < less < 0.8 * kept

@@ -1,4 +1,4 @@
-"""How sure a difference is: intervals against scipy's, pairs, test sets, and what is not known."""
+"""Intervals of differences against scipy: pairs of seeds, test sets and missing errors."""
 
 import math
 

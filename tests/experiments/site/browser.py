@@ -29,7 +29,7 @@ def find() -> str:
 
 
 def ask(text: str, probe: str, folder: Path, width: int = 1200) -> dict:
-    """What the body of an async function returns in the page `text`, which is `width` wide."""
+    """Runs the body of an async function in the page `text` at a width and returns its result."""
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     # The policy of the page itself forbids the probe.
     (folder / "page.html").write_text(text.replace("</body>", PROBE % probe + "</body>"))

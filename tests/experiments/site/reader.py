@@ -1,4 +1,4 @@
-"""What a browser would see of a page."""
+"""Reads a page as a browser does."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""How many rows held, on the page and in README."""
+"""The number of rows that hold, on the page and in README."""
 
 import re
 

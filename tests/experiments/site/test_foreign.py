@@ -73,7 +73,7 @@ def test_a_number_that_is_not_finite_gives_no_verdict(tmp_path):
 
 
 def strings(value, path=()):
-    """Where the words of a record stand: (path, is it a name)."""
+    """Yields the path of each text of a record, and whether the text is a name."""
     if isinstance(value, str):
         yield path, False
     inside = enumerate(value) if isinstance(value, list) else ()

@@ -39,7 +39,7 @@ def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real):
 
 
 def test_the_page_and_the_readme_tell_of_the_same_findings(real):
-    """By the first verdict below each heading of README.md, and in its words."""
+    """The opening follows the first verdict below each heading of README.md."""
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run an experiment")]
     told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]

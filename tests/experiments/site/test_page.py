@@ -121,7 +121,7 @@ def test_the_page_is_whole_and_needs_nothing_else(text):
 
 
 def test_without_scripts_everything_but_controls_reads(text):
-    """What only a script can serve is hidden until one shows it; nothing else is."""
+    """A page hides only the controls that need a script, until a script shows them."""
     read = Reader(text)
     controls = {"button", "form", "input", "select"}
     for tag, attributes in read.elements:
@@ -148,7 +148,7 @@ def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, rows)
 
 
 def gaps(records):
-    """How far a metric of one record is above that of another."""
+    """Returns the difference of a metric of two records."""
     for one, other in itertools.permutations(records, 2):
         for name in one["metrics"].keys() & other["metrics"].keys():
             means = [record["metrics"][name]["mean"] for record in (one, other)]

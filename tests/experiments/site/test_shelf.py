@@ -1,4 +1,4 @@
-"""What a page carries and where it leads: files come out as they went in, links stay at home."""
+"""Files that a page contains come out unchanged, and its links stay inside it."""
 
 import base64
 import gzip

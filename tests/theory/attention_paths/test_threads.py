@@ -14,7 +14,7 @@ from theory.attention_paths import sampling
 
 
 def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
-    """With two threads on a busy machine, draws took 39 times as long."""
+    """Two threads on a busy machine make draws 39 times as long."""
     State = collections.namedtuple("State", "i")
     monkeypatch.setattr(sampling, "_advance", lambda *args: (State(np.ones(1)), {"x": threads()}))
     problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
