@@ -2,6 +2,8 @@
 .PHONY: help venv demo test test-all test-hostile test-slurm test-newest lint bench docs constraints
 PY = .venv/bin/python
 WORKERS ?= 2
+# Python caches bytecode: without it every process compiles JAX again, in six CPU seconds.
+export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo 'make demo      one headline of each paper in minutes, with a page'

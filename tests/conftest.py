@@ -5,6 +5,7 @@ quarter of the time. `make test-all` runs the same tests with them.
 """
 
 import ctypes
+import functools
 import gc
 import os
 from importlib.metadata import version
@@ -24,13 +25,17 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
 
-from experiments.papers import plots
+from experiments import report
+from experiments.cli.flags import ROOT
+from experiments.ledger import read
+from experiments.ledger.ledger import ledger
+from experiments.papers import PAPERS, plots
 from jaxformer.runtime import figure_style
 from tests import pictures
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.03)
 
 MAX_WORKER_BYTES = 1.2 * 2**30  # above it a worker drops its compiled programs
 
@@ -64,6 +69,37 @@ def check_every_saved_figure():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def read_the_records_once():
+    """Reads the repository's records once in a process, which takes five CPU seconds."""
+    load = read.load
+    of_the_repository = functools.cache(lambda: load(ROOT / "results"))
+
+    def load_once(folder):
+        if Path(folder) != ROOT / "results":
+            return load(folder)
+        return tuple([*part] for part in of_the_repository())
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (read, report):
+            patch.setattr(module, "load", load_once)
+        yield
+
+
+@pytest.fixture(scope="session")
+def real_records(read_the_records_once):
+    """The records of the repository."""
+    records, problems = read.load(ROOT / "results")
+    assert not problems
+    return records
+
+
+@pytest.fixture(scope="session")
+def real_rows(real_records):
+    """The rows of the ledger: every table and figure with its records and verdict."""
+    return ledger(PAPERS, real_records)
+
+
 def resident() -> int:
     """Returns the bytes of memory of this process, or 0 where /proc is missing."""
     try:
@@ -77,6 +113,13 @@ def return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
+
+
+def pytest_collection_finish(session) -> None:
+    """Makes the garbage collector look less often at the objects of imported modules."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
 
 
 def pytest_unconfigure(config) -> None:

@@ -9,12 +9,10 @@ import pytest
 
 from tests.docs import commands, given
 from tests.docs.blocks import COMMAND, LANGUAGES, ROOT, Block, inline, of_page, pages
+from tests.helpers import failures
 
 PAGES = pages()
 BLOCKS = {name: of_page(name, text) for name, text in PAGES.items()}
-WITH_COMMANDS = [
-    name for name in PAGES if inline(PAGES[name]) or any(map(Block.commands, BLOCKS[name]))
-]
 NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 TIME = re.compile(r"\d[\d.]* (s|min|h|CPU s)\b|\d[\d.]* [KMG]iB")
 
@@ -31,11 +29,12 @@ def is_quick(block: Block) -> bool:
     return is_run(block) and block.language == "python" and "slow" not in block.said
 
 
-# The blocks of docs/adding.md are indented, as tests/test_adding.py reads them.
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/adding.md"])
-def test_every_block_says_what_it_is(page):
-    """A language; and who runs it, if it is not run here."""
-    for block in BLOCKS[page]:
+def test_every_block_has_a_language_and_a_test():
+    """Checks also that another test names the page of a block that it runs."""
+    # The blocks of docs/adding.md are indented, as tests/test_adding.py reads them.
+    blocks = [b for page in PAGES if page != "docs/adding.md" for b in BLOCKS[page]]
+    for block in blocks:
+        page = block.page
         other = block.said.get("tested", "").partition(",")[0]
         assert block.language in LANGUAGES, f"{block.place}: {block.language}"
         assert not other or page.split("/")[-1] in (ROOT / other).read_text(), block.place
@@ -44,16 +43,13 @@ def test_every_block_says_what_it_is(page):
         ), f"{block.place}: commands in a block of {block.language}"
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS)
-def test_the_commands_of_a_page_are_understood(page, monkeypatch, capsys):
+def test_the_commands_of_all_pages_are_understood(monkeypatch, capsys):
     """Checks their files, targets, extras, flags, configs and fields, also in sentences."""
-    asked = [(page, line) for line in inline(PAGES[page])]
-    asked += [(block.place, line) for block in BLOCKS[page] for line in block.commands()]
-    for place, line in asked:
-        try:
-            commands.check(line, monkeypatch)
-        except Exception as error:
-            raise AssertionError(f"{place}: {line}\n{error}") from error
+    lines = [(page, line) for page in PAGES for line in inline(PAGES[page])]
+    blocks = [block for page in PAGES for block in BLOCKS[page]]
+    lines += [(block.place, line) for block in blocks for line in block.commands()]
+    assert len(lines) > 100
+    assert not failures(lambda place, line: commands.check(line, monkeypatch), lines)
 
 
 @pytest.mark.parametrize("page", [name for name in PAGES if any(map(is_quick, BLOCKS[name]))])
@@ -133,9 +129,8 @@ def test_a_block_that_nobody_runs_is_found():
         execute(first, {})
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_command_that_does_not_exist_is_noticed(monkeypatch):
+    for line in (
         "python experiments/run.py --config=configs/mixit/retrieval.py:variant=frozen",
         "python experiments/run.py --config=configs/mixit/retrieval.py --config.optim.rate=1",
         "python experiments/reproduce.py --papers mixit",
@@ -144,11 +139,9 @@ def test_a_block_that_nobody_runs_is_found():
         "make tests",
         "pip install -e '.[cuda99]'",
         "frobnicate",
-    ],
-)
-def test_a_command_that_is_not_one_is_found(line, monkeypatch):
-    with pytest.raises((Exception, SystemExit)):
-        commands.check(line, monkeypatch)
+    ):
+        with pytest.raises((Exception, SystemExit)):
+            commands.check(line, monkeypatch)
 
 
 def test_a_line_that_is_not_printed_is_found():

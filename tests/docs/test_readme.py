@@ -2,9 +2,6 @@
 
 import re
 
-import pytest
-
-from experiments.ledger import read
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
 from experiments.site import markdown, results_pages
@@ -41,11 +38,6 @@ def test_a_verdict_that_changes_is_written_again():
     made = markdown.readme(TEXT, ledger(PAPERS, []), [])
     assert {verdict for *_, verdict in markdown.VERDICT.findall(made)} == {"not run"}
     assert markdown.VERDICT.sub("", made).count("**") == markdown.VERDICT.sub("", TEXT).count("**")
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return ledger(PAPERS, read.load(ROOT / "results")[0])
 
 
 def said_and_known(rows):
@@ -89,15 +81,15 @@ def lost(text, records, about):
     return missing
 
 
-def test_the_numbers_of_a_finding_are_those_of_its_rows(rows):
-    found = [*said_and_known(rows)]
+def test_the_numbers_of_a_finding_are_those_of_its_rows(real_rows):
+    found = [*said_and_known(real_rows)]
     text = " ".join(text for text, *_ in found)
     assert len(NUMBER.findall(text)) >= 8 and len(PLAIN.findall(NUMBER.sub("", text))) >= 5
     missing = [(text[:30], told) for text, *known in found if (told := lost(text, *known))]
     assert not missing
 
 
-def test_a_number_of_an_older_run_is_found_out(rows):
-    for text, *known in said_and_known(rows):
+def test_a_number_of_an_older_run_is_found_out(real_rows):
+    for text, *known in said_and_known(real_rows):
         for older in (".504 ± .018", "62 ± 3 %", "66 %", "7.41"):
             assert lost(older, *known), f"{older} would pass for one of {text[:30]}"

@@ -22,34 +22,29 @@ from jaxformer.io.atomic_files import write_json
 from tests.experiments import made_up
 
 
-@pytest.fixture(scope="module")
-def real():
-    return ledger(PAPERS, read.load(ROOT / "results")[0])
-
-
-def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real):
-    shown = opening.of_rows(real)
+def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real_rows):
+    shown = opening.of_rows(real_rows)
     assert [one.paper.key for one in shown] == [*PAPERS] == [one.paper for one in FINDINGS]
     for one in shown:
-        row = next(r for r in real if (r.paper, r.item.name) == (one.paper, one.item))
+        row = next(r for r in real_rows if (r.paper, r.item.name) == (one.paper, one.item))
         assert len(one.sentence) > 80 and one.verdict == row.verdict and row.records
         assert re.search(r"scale (small|paper)", one.made) and "rules held" in one.made
         text = "".join(opening.opening([one]))
         assert f'href="#{one.anchor}"' in text and row.verdict in text
 
 
-def test_the_page_and_the_readme_tell_of_the_same_findings(real):
+def test_the_page_and_the_readme_tell_of_the_same_findings(real_rows):
     """The opening follows the first verdict below each heading of README.md."""
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run an experiment")]
     told = [markdown.VERDICT.search(part) for part in text.split("\n### ")[1:]]
-    shown = opening.of_rows(real)
+    shown = opening.of_rows(real_rows)
     assert [(m[3], m[2], m[6]) for m in told] == [(o.paper.key, o.item, o.verdict) for o in shown]
 
 
-def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
+def test_the_numbers_of_a_sentence_are_those_of_the_records(real_rows):
     for one in FINDINGS:
-        row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
+        row = next(r for r in real_rows if (r.paper.key, r.item.name) == (one.paper, one.item))
         values = [v["mean"] for r in row.records.values() for v in r.metrics.values()]
         values += [v for r in row.records.values() for v in r.baselines.values()]
         known = {f"{scale * v:.{n}f}" for v in values if v is not None for scale in (1, 100)
@@ -58,9 +53,9 @@ def test_the_numbers_of_a_sentence_are_those_of_the_records(real):
             assert number in known, (one.paper, number)
 
 
-def test_a_sentence_says_which_part_of_its_claim_failed(real):
+def test_a_sentence_says_which_part_of_its_claim_failed(real_rows):
     (one,) = (one for one in FINDINGS if one.item == "Figure 1f")
-    (row,) = (row for row in real if row.item.name == one.item)
+    (row,) = (row for row in real_rows if row.item.name == one.item)
     said = " In the paper collapsed networks fail to train; ours in rank collapse learn something."
     held = [finding for finding in row.findings if finding.verdict != NOT_HELD]
     assert sentence(one, row) == sentence(one, row._replace(findings=held)) + said
@@ -76,8 +71,8 @@ def test_a_sentence_whose_run_is_missing_is_not_said():
     assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
 
 
-def test_a_card_leads_to_its_figure_where_there_is_one(real):
-    shown = opening.of_rows(real)
+def test_a_card_leads_to_its_figure_where_there_is_one(real_rows):
+    shown = opening.of_rows(real_rows)
     text = "".join(opening.opening(shown, {shown[1].anchor}))
     assert text.count("its figure</a>") == 1 and f'href="#{shown[1].anchor}-drawn"' in text
     assert 'class="peek"' not in text  # it has a chart of its own; one without gets a copy
@@ -85,9 +80,9 @@ def test_a_card_leads_to_its_figure_where_there_is_one(real):
     assert "".join(opening.opening(bare, {shown[1].anchor})).count('class="peek"') == 1
 
 
-def test_a_card_shows_the_numbers_of_its_sentence(real):
-    for one, card in zip(FINDINGS, opening.of_rows(real), strict=True):
-        row = next(r for r in real if (r.paper.key, r.item.name) == (one.paper, one.item))
+def test_a_card_shows_the_numbers_of_its_sentence(real_rows):
+    for one, card in zip(FINDINGS, opening.of_rows(real_rows), strict=True):
+        row = next(r for r in real_rows if (r.paper.key, r.item.name) == (one.paper, one.item))
         drawn = chart(one, row)
         assert drawn and card.chart.count("<circle") == len(drawn.dots) > 2
         assert card.chart.count("line s1") == len(drawn.dots) * bool(drawn.theory)
@@ -137,9 +132,9 @@ def test_only_finds_by_paper_by_name_and_by_beginning(rows):
             chosen(rows, wrong)
 
 
-def test_only_prints_an_item_with_its_verdict_and_its_record(real, monkeypatch, capsys):
+def test_only_prints_an_item_with_its_verdict_and_its_record(real_rows, monkeypatch, capsys):
     monkeypatch.setattr(report, "load", lambda folder: ([], []))  # they are loaded already
-    monkeypatch.setattr(report, "ledger", lambda papers, records, also: real)
+    monkeypatch.setattr(report, "ledger", lambda papers, records, also: real_rows)
     assert report.main(["--only", "Table 2, retrieval"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Table 2, retrieval (mixit): ") and "claim: Frozen-QK" in out
