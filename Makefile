@@ -1,5 +1,5 @@
 # Every target sets up .venv first if it is missing; only python3 and make are needed.
-.PHONY: help venv demo test test-all test-hostile test-slurm test-newest lint bench docs constraints
+.PHONY: help venv demo test suite test-all test-hostile test-slurm test-newest lint bench docs constraints
 PY = .venv/bin/python
 WORKERS ?= 2
 # Python caches bytecode: without it every process compiles JAX again, in six CPU seconds.
@@ -21,7 +21,11 @@ venv:
 demo: venv
 	@$(PY) experiments/demo.py
 
-test: venv lint
+# The checks of types run beside the tests, so that no core is idle.
+test: venv
+	@$(MAKE) --no-print-directory --jobs=2 lint suite
+
+suite: venv
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow and not hostile'
 
 test-all: venv

@@ -35,7 +35,7 @@ from tests import pictures
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.03)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 MAX_WORKER_BYTES = 1.2 * 2**30  # above it a worker drops its compiled programs
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from experiments import run
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 
@@ -15,52 +16,47 @@ ROOT = Path(__file__).parents[1]
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "16", "SLURM_PROCID": "0"}
 
 
-@pytest.mark.parametrize(
-    "environment, joins",
-    [
+def test_only_a_step_of_several_tasks_joins(monkeypatch):
+    joined = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda **options: joined.append(options))
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "JAX_COO", "TPU_"))]:
+        monkeypatch.delenv(name)
+    for environment, joins in (
         ({}, False),
         (BATCH, False),  # an sbatch script without srun
         (BATCH | {"SLURM_STEP_NODELIST": "node[1-2]"}, True),
         (BATCH | {"SLURM_STEP_NODELIST": "node1", "SLURM_STEP_NUM_TASKS": "1"}, False),
         (BATCH | {"SLURM_STEP_NODELIST": "node1", "SLURM_STEP_NUM_TASKS": "4"}, True),
         ({"SLURM_NTASKS": "1", "SLURM_STEP_NODELIST": "node1"}, False),
-    ],
-)
-def test_only_a_step_of_several_tasks_joins(environment, joins, monkeypatch):
-    joined = []
-    monkeypatch.setattr(jax.distributed, "initialize", lambda **options: joined.append(options))
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "JAX_COO", "TPU_"))]:
-        monkeypatch.delenv(name)
-    for name, text in environment.items():
-        monkeypatch.setenv(name, text)
-    processes.start()
-    assert joined == [{"heartbeat_timeout_seconds": 60}] * joins
+    ):
+        joined.clear()
+        with monkeypatch.context() as patch:
+            for name, text in environment.items():
+                patch.setenv(name, text)
+            processes.start()
+        assert joined == [{"heartbeat_timeout_seconds": 60}] * joins, environment
 
 
-@pytest.mark.parametrize(
-    "number, index, message",
-    [
+def test_wrong_processes_by_hand_are_one_line(monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
+    for number, index, message in (
         ("two", "0", "JAX_NUM_PROCESSES must be a whole number, got 'two'"),
         ("2", "x", "JAX_PROCESS_ID must be a whole number, got 'x'"),
         ("2", "2", "JAX_PROCESS_ID must be 0 to 1, got 2"),
         ("", "0", "JAX_NUM_PROCESSES and JAX_PROCESS_ID are needed too"),
-    ],
-)
-def test_wrong_processes_by_hand_are_one_line(number, index, message, monkeypatch):
-    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
-    monkeypatch.setenv("JAX_NUM_PROCESSES", number)
-    monkeypatch.setenv("JAX_PROCESS_ID", index)
-    with pytest.raises(UserError, match=message) as error:
-        processes.start()
-    assert "\n" not in str(error.value)
+    ):
+        monkeypatch.setenv("JAX_NUM_PROCESSES", number)
+        monkeypatch.setenv("JAX_PROCESS_ID", index)
+        with pytest.raises(UserError, match=message) as error:
+            processes.start()
+        assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("words, code, said", [(["--help"], 0, "--dry-run"), (["--plto"], 2, "")])
-def test_a_batch_script_reads_its_flags(words, code, said):
-    command = [sys.executable, str(ROOT / "experiments/run.py"), *words]
-    environment = os.environ | BATCH | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == code and said in done.stdout and "Traceback" not in done.stderr
+def test_a_batch_script_reads_its_flags(monkeypatch, capsys):
+    for name, value in BATCH.items():
+        monkeypatch.setenv(name, value)
+    assert run.main(["--help"]) == 0 and "--dry-run" in capsys.readouterr().out
+    assert run.main(["--plto"]) == 2 and "Traceback" not in capsys.readouterr().err
 
 
 def test_without_jax_one_line_says_what_to_do():

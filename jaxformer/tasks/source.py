@@ -108,6 +108,9 @@ class Source:
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         """Returns (B,) booleans: True for examples outside the finite training set."""
+        return jax.jit(self._unseen)(member_key, batch)
+
+    def _unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
         if self.shares and not self.task.size:
             return ~jax.vmap(self.task.is_common)(batch)
         if not self.train_size:
@@ -117,7 +120,7 @@ class Source:
             train = self._entries(self._kept_back + jnp.arange(min(self.train_size, rest)))
         else:
             key, places = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
-            train = self._avoiding(key, places, self.heldout().fingerprints)
+            train = self._avoiding(key, places, self._heldout().fingerprints)
         train_prints = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(train_prints, x))(fingerprints(batch.inputs))
 
@@ -158,13 +161,17 @@ class Source:
             ("validation", VALIDATION, heldout[1]),
         ):
             low, high = self._bounds(part)
-            u = unit(fingerprints(batch.inputs))
-            inside = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
-            if not bool(inside.all()):
+            if not bool(jax.jit(self._has_only, static_argnums=1)(batch, part)):
                 raise UserError(
                     f"the task has too few different examples for data.split = 'hash': none is in "
                     f"the {name} share of {high - low:g}. Take a larger share or a larger task."
                 )
+
+    def _has_only(self, batch: Batch, part: int) -> jax.Array:
+        """Returns whether all examples are common or belong to a part of the hash split."""
+        low, high = self._bounds(part)
+        u = unit(fingerprints(batch.inputs))
+        return ((u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)).all()
 
 
 def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | OnDisk:

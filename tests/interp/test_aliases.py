@@ -44,11 +44,11 @@ def network(request):
 
 def test_full_names_capture_the_activation_of_their_address(network):
     model, params = network
-    for name, address in ADDRESSES.items():
-        captured = capture.capture(model, params, TOKENS, names=[name])
-        expected = capture.capture(model, params, TOKENS, names=[address])
-        assert list(captured) == [address], name
-        np.testing.assert_array_equal(captured[address], expected[address])
+    captured = capture.capture(model, params, TOKENS, names=[*ADDRESSES])
+    expected = capture.capture(model, params, TOKENS, names=[*ADDRESSES.values()])
+    assert {*captured} == {*ADDRESSES.values()}
+    chex.assert_trees_all_equal(captured, expected)
+    assert {name: resolve(name) for name in ADDRESSES} == ADDRESSES
 
 
 def test_short_names_capture_all_blocks(network):
@@ -58,6 +58,7 @@ def test_short_names_capture_all_blocks(network):
         assert list(captured) == ["block_0/attn/weights", "block_1/attn/weights"]
 
 
+@pytest.mark.parametrize("network", ["decoder"], indirect=True)
 def test_interventions_and_patches_accept_aliases(network):
     model, params = network
     corrupted = (TOKENS + 1) % 11

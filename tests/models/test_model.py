@@ -1,5 +1,6 @@
 """The protocol of a model; a model without it raises one line before a wrong loss is computed."""
 
+import functools
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -34,6 +35,16 @@ MODELS = {
     "encoder": lambda **more: encoder(**SIZES, layers=2, heads=2, beta=1.0, **more),
     "recall": lambda **more: recall(**SIZES, **more),
 }
+
+
+@functools.cache
+def built(name, causal=None):
+    """Returns a model and its initial parameters; `causal=None` is its default."""
+    options = {} if causal in (None, MODELS[name]().spec.causal) else {"causal": causal}
+    if causal is not None and not options:
+        return built(name)
+    model = MODELS[name](**options)
+    return model, jax.jit(model.init)(jax.random.key(0), TASK.blank())
 
 
 class BagSpec(NamedTuple):
@@ -74,12 +85,11 @@ def scores(model, task=TASK, examples=8):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_of_tokens_meets_the_protocol(name):
-    model = MODELS[name]()
+    model, params = built(name)
     check_model(model)
     assert scores(model)["loss"].value.shape == (8,)
     tokens = jax.random.randint(jax.random.key(1), (3, 7), 0, 16)
     positions = jnp.array([[6, 0], [1, 1], [2, 5]])
-    params = jax.jit(model.init)(jax.random.key(0), TASK.blank())
     full, scored = (jax.jit(model.apply)(params, tokens, at) for at in (None, positions))
     assert full.shape == (3, 7, 16) and full.std() > 1e-3
     expected = np.take_along_axis(np.asarray(full), np.asarray(positions)[..., None], 1)
@@ -89,8 +99,7 @@ def test_every_model_of_tokens_meets_the_protocol(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters_on_the_host_may_be_used_inside_jit(name):
     """`jaxformer.load` gives NumPy arrays, which a tracer cannot index."""
-    model = MODELS[name]()
-    params = jax.jit(model.init)(jax.random.key(0), TASK.blank())
+    model, params = built(name)
     tokens, positions = jnp.arange(14).reshape(2, 7), jnp.array([[6], [3]])
     host, device = (
         jax.jit(lambda x, at, p=p: model.apply(p, x, at))(tokens, positions)
@@ -103,9 +112,9 @@ def test_parameters_on_the_host_may_be_used_inside_jit(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_reach_exactly_the_tokens_that_may_be_attended_to(name, causal):
     """d(logits at t) / d(embedding of token s): exactly 0 for s > t if causal, else never 0."""
-    model = MODELS[name](causal=causal)
+    model, variables = built(name, causal)
+    params = variables["params"]
     tokens_1xT = jnp.arange(6)[None]  # distinct: a row of the table is a position
-    params = jax.jit(model.init)(jax.random.key(0), tokens_1xT)["params"]
 
     @jax.jit
     @jax.jacobian

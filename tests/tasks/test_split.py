@@ -17,7 +17,7 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import make_source
 
 SIZES = dict(test_size=600, validation_size=600)
-TASKS = {"dyck": Dyck(pairs=20), "retrieval": Retrieval(max_pairs=4, vocab=64)}
+TASKS = {"dyck": Dyck(pairs=10), "retrieval": Retrieval(max_pairs=4, vocab=64)}
 OTHERS = {"addition": DecimalAddition(digits=4), "hops": Hops(max_hops=2, letters=4, tokens=12)}
 LENGTHS = {  # of the batch: what an example is counted by
     "dyck": lambda batch: np.asarray((batch.inputs == ASK).argmax(-1)),
@@ -80,7 +80,7 @@ def test_no_example_is_in_two_sets_unless_there_are_too_few_of_its_kind(by_hash)
     name, source, parts = by_hash
     task, rows = TASKS[name], {}
     for part, batch in parts.items():
-        common = np.asarray(jax.vmap(task.is_common)(batch))
+        common = np.asarray(jax.jit(jax.vmap(task.is_common))(batch))
         rows[part] = {tuple(row) for row in np.asarray(batch.inputs)[~common]}
         assert 0 < common.mean() < 0.5 and len(rows[part]) > 200
     assert not rows["train"] & rows["test"]
@@ -93,8 +93,8 @@ def test_a_finite_training_set_holds_no_held_out_example():
     source = make_source(
         TASKS["retrieval"], DataSettings(**SIZES, train_size=400, split="hash"), 400
     )
-    train = source.batch_at(jax.random.key(5), jnp.int32(0), jnp.zeros(1, jnp.uint32))
-    again = source.batch_at(jax.random.key(5), jnp.int32(1), jnp.zeros(1, jnp.uint32))
+    batch_at, none = jax.jit(source.batch_at), jnp.zeros(1, jnp.uint32)
+    train, again = (batch_at(jax.random.key(5), step, none) for step in (0, 1))
     rows, test = (
         {tuple(row) for row, kept in zip(np.asarray(b.inputs), source.unseen(None, b)) if kept}
         for b in (train, source.heldout().test)

@@ -45,6 +45,13 @@ def test_reference_rows(T):
     entropy_error = 1e-6 if T < 1e5 else TOLERANCES["entropy_abs"]
     np.testing.assert_allclose(rem.attention_entropy(*args), row["entropy"], atol=entropy_error)
     np.testing.assert_allclose(mean_log_partition(*args), row["ElogZ_centred"], atol=entropy_error)
+
+
+# A pair table that overlaps.npz does not have takes 13 CPU seconds.
+@pytest.mark.parametrize(
+    "T", [pytest.param(T, marks=[pytest.mark.slow] * (T != 64)) for T in LENGTHS]
+)
+def test_reference_pairs(T):
     pair = columns("Yp", T)
     y_q, y_p = (f(pair["beta"], pair["rho"], T) for f in (rem.self_overlap, rem.cross_overlap))
     np.testing.assert_allclose(y_p, pair["Yp"], rtol=TOLERANCES["Yp_rel"])

@@ -156,7 +156,7 @@ def test_a_complete_optimizer_is_used_as_it_is(setups):
 
 
 def test_a_whole_run_with_a_complete_optimizer_learns():
-    run = jaxformer.train(TASK, network(), optimizer=optax.adamw(1e-2), **SHORT | dict(steps=60))
+    run = jaxformer.train(TASK, Table(), optimizer=optax.adamw(1e-2), **SHORT | dict(steps=60))
     assert run.curves["loss"][-1, 0] < run.curves["loss"][0, 0] - 0.3
 
 

@@ -11,6 +11,7 @@ from experiments.papers.outcome import call
 from experiments.papers.two_failure_modes import attention
 from experiments.recipes import solve
 from experiments.run import main
+from tests.experiments.conftest import wrong_errors
 from tests.experiments.papers import drawing
 from theory import rem
 
@@ -45,6 +46,8 @@ SLOW_FIGURES = {
         "signal_tanh",
         "signal_trainability",
         "signal_critical",
+        "signal_overlap",
+        "sde_one_step",
         "speed",
         "universality",
     ),
@@ -85,19 +88,18 @@ def run(tmp_path_factory):
     """The folder of a finished run of a small figure, and the options of the run."""
     workdir = tmp_path_factory.mktemp("drawn") / "run"
     config = "--config=configs/two_failure_modes/figC1_spectrum.py:scale=tiny"
-    options = [config, "--config.figure.betas=(0.5,)", "--config.figure.length=8"]
+    options = [config, "--config.figure.betas=(0.5,)", "--config.figure.length=16"]
     options += ["--config.figure.width=8", f"--workdir={workdir}"]
     assert main(options) == 0
     return workdir, options
 
 
-@pytest.mark.parametrize(
-    ("ending", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
-)
-def test_a_figure_is_drawn_into_a_file_of_its_ending(ending, begins, run, tmp_path):
-    file = tmp_path / f"a.{ending}"
-    assert main([*run[1], f"--draw={file}"]) == 0
-    assert file.read_bytes().startswith(begins) and [*tmp_path.iterdir()] == [file]
+def test_a_figure_is_drawn_into_a_file_of_its_ending(run, tmp_path):
+    for ending, begins in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
+        file = tmp_path / ending / f"a.{ending}"
+        file.parent.mkdir()
+        assert main([*run[1], f"--draw={file}"]) == 0
+        assert file.read_bytes().startswith(begins) and [*file.parent.iterdir()] == [file]
 
 
 def test_the_figure_shows_the_arrays_of_the_file(run, tmp_path):
@@ -136,25 +138,17 @@ def _failing(function):
     return fails
 
 
-@pytest.mark.parametrize("draws", [7, 6])
-def test_a_number_of_draws_that_two_chains_cannot_share_raises(draws, tmp_path, capsys):
-    config = "--config=configs/attention_paths/order_parameter.py:scale=tiny"
-    assert main([config, f"--config.figure.draws={draws}", f"--workdir={tmp_path / 'x'}"]) == 2
-    error = capsys.readouterr().err
-    assert "figure.draws must be a multiple of 2" in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        ("--draw=a.jpg", "a figure's name ends in .png, .pdf, .svg; got 'a.jpg'"),
-        ("--draw=nowhere/a.pdf", "cannot write the figure nowhere/a.pdf: No such file"),
-    ],
-)
-def test_a_wrong_file_is_one_line(draw, message, run, capsys):
-    assert main([*run[1], draw]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+def test_wrong_draws_and_files_are_one_line(run, tmp_path, capsys):
+    paths = ["--config=configs/attention_paths/order_parameter.py:scale=tiny"]
+    paths.append(f"--workdir={tmp_path / 'x'}")
+    draws = "figure.draws must be a multiple of 2"  # two chains share the draws
+    cases = [
+        ([*paths, "--config.figure.draws=7"], draws),
+        ([*paths, "--config.figure.draws=6"], draws),
+        ([*run[1], "--draw=a.jpg"], "a figure's name ends in .png, .pdf, .svg; got 'a.jpg'"),
+        ([*run[1], "--draw=nowhere/a.pdf"], "cannot write the figure nowhere/a.pdf: No such file"),
+    ]
+    assert not wrong_errors(main, cases, capsys)
 
 
 def test_a_folder_without_the_needed_arrays_is_one_line(run, tmp_path, capsys):

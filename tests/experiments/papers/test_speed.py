@@ -50,6 +50,7 @@ def test_speeds_are_compared_within_a_round_and_products_are_counted(monkeypatch
     assert metrics["products/mixit"].mean == 1.25 and metrics["products/frozen_qk"].mean == 1
 
 
+@pytest.mark.slow  # the comparison of turns above is quick
 def test_the_training_loop_measures_a_turn():
     kinds = dict(mlp_width=64, width=16, layers=1, heads=2)
     fields = dict(kinds, vocab_size=128, length=16)

@@ -1,6 +1,7 @@
 """The page: it needs nothing else, every link lands, every number comes out of a record."""
 
 import base64
+import functools
 import io
 import itertools
 import json
@@ -37,6 +38,12 @@ def text(request, results, real_records, real_rows):
     with pytest.MonkeyPatch.context() as patch:  # drawing all figures takes a minute
         patch.setattr(figures, "image", lambda record: f'<img alt="of a run" src="{PIXEL}">')
         return page(real_rows, real_records, [], "A title", folder=flags.ROOT)
+
+
+@pytest.fixture(scope="module")
+def reader(text):
+    """The elements of the page."""
+    return Reader(text)
 
 
 def paper_page(rows):
@@ -98,8 +105,8 @@ def test_a_paper_leads_with_what_stands_and_what_falls(rows):
     assert "Held: Table 1" in paper_page(rows)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(text):
-    read = Reader(text)
+def test_the_page_is_whole_and_needs_nothing_else(text, reader):
+    read = reader
     assert read.wrong == [] and read.stack == []
     ids = read.of("id")
     assert len(ids) == len(set(ids))
@@ -118,11 +125,10 @@ def test_the_page_is_whole_and_needs_nothing_else(text):
     assert len(text) < 3e6
 
 
-def test_without_scripts_everything_but_controls_reads(text):
+def test_without_scripts_everything_but_controls_reads(text, reader):
     """A page hides only the controls that need a script, until a script shows them."""
-    read = Reader(text)
     controls = {"button", "form", "input", "select"}
-    for tag, attributes in read.elements:
+    for tag, attributes in reader.elements:
         if tag in ("button", "form") or attributes.get("id") in ("phase", "order"):
             is_inside = attributes.get("type") == "reset" or attributes.get("class") == "controls"
             assert "hidden" in attributes or is_inside, attributes
@@ -131,13 +137,12 @@ def test_without_scripts_everything_but_controls_reads(text):
     assert ("noscript" in text) == ('id="phase"' in text)
 
 
-def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, rows):
-    read = Reader(text)
+def test_every_row_of_the_ledger_links_to_a_section_with_its_verdict(text, reader, rows):
     table = text[
         text.index('class="ledger"') : text.index("</table>", text.index('class="ledger"'))
     ]
     linked = re.findall(r'<tr class="row"[^>]*><td><a href="#([^"]+)"', table)
-    items = [a for tag, a in read.elements if tag == "section" and "id" in a]
+    items = [a for tag, a in reader.elements if tag == "section" and "id" in a]
     sections = [a["id"] for a in items if a["id"] not in ("findings", "phase", "order")]
     assert linked == sections and len(linked) in (
         len(rows),
@@ -168,40 +173,53 @@ def lost(record):
     return sum(m.get("diverged_at") is not None for m in members) / max(len(members), 1)
 
 
-def file_of(place):
-    """The file of a record that a number names by its hash, or by where it lies."""
+@functools.cache
+def record_of(place):
+    """Returns the record that a number names by its hash, or by its path."""
     if "/" in place:
-        return flags.ROOT / place
+        return json.loads((flags.ROOT / place).read_text())
     (file,) = (flags.ROOT / "results").glob(f"*-{place}.json")
-    return file
+    return json.loads(file.read_text())
 
 
-def test_every_number_comes_out_of_a_record_with_a_commit(text, results):
-    read, checked = Reader(text), 0
-    items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
-    rules = [rule for i in items for rule in (*i.rules.values(), *i.checks.values())]
-    sides = [side for rule in rules for side in rule.sides]
-    constants = [side.value for side in sides if not side.cell]
-    shares = {side.times for side in sides if side.times != 1}
+@functools.cache
+def numbers_of(places, is_comparison):
+    """Returns the numbers that an element may show, given the places of its records."""
+    records = [record_of(place) for place in places.split()]
+    assert all(len(record["environment"]["commit"]) == 40 for record in records)
+    known = [m["mean"] for record in records for m in record["metrics"].values()]
+    if is_comparison:
+        items = [item for p in (*PAPERS.values(), made_up.PAPER) for item in p.items]
+        rules = [rule for i in items for rule in (*i.rules.values(), *i.checks.values())]
+        sides = [side for rule in rules for side in rule.sides]
+        known += [side.value for side in sides if not side.cell]
+        known += [v for record in records for v in record["baselines"].values()]
+        shares = {side.times for side in sides if side.times != 1}
+        known += [share * mean for share in shares for mean in known if mean is not None]
+        known += [*gaps(records), *over_all(records), *map(lost, records)]
+    return {value for value in known if value is not None}
+
+
+@functools.cache
+def spelled(places, is_comparison, decimals):
+    """Returns the spellings of these numbers: four digits, or a number of decimals."""
+    numbers = numbers_of(places, is_comparison)
+    return {f"{v:.4g}" for v in numbers} | {f"{v:.{decimals}f}" for v in numbers}
+
+
+def test_every_number_comes_out_of_a_record_with_a_commit(text, reader, results):
+    read, checked = reader, 0
     marked = []
     for _, attributes, words in read.texts:
         places = attributes.get("data-record", attributes.get("data-records"))
         if places is None:
             continue
-        records = [json.loads(file_of(place).read_text()) for place in places.split()]
-        assert all(len(record["environment"]["commit"]) == 40 for record in records)
-        known = [m["mean"] for record in records for m in record["metrics"].values()]
-        if "data-records" in attributes:
-            known += constants + [v for record in records for v in record["baselines"].values()]
-            known += [share * mean for share in shares for mean in known if mean is not None]
-            known += [*gaps(records), *over_all(records), *map(lost, records)]
         marked.append("".join(words))
         for part in marked[-1].split(" against "):
             shown = NUMBER.match(part)
             assert shown, part
-            places = len(shown[0].partition(".")[2])
-            spelled = [(f"{v:.4g}", f"{v:.{places}f}") for v in known if v is not None]
-            assert any(shown[0] in words for words in spelled), part
+            decimals = len(shown[0].partition(".")[2])
+            assert shown[0] in spelled(places, "data-records" in attributes, decimals), part
             checked += 1
     assert checked > 10 or not text.count("data-record")
     assert not re.search(r'data-records?="results/[^"]*-[0-9a-f]{12}.json', text)
