@@ -16,5 +16,5 @@ def failures(check: Callable, cases: Iterable) -> list[str]:
         try:
             check(*arguments)
         except Exception as error:
-            lines.append(f"{str(case):.200}: {type(error).__name__}: {error}")
+            lines.append(f"{case!s:.200}: {type(error).__name__}: {error}")
     return lines

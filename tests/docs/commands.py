@@ -7,7 +7,7 @@ import shlex
 import tomllib
 
 from experiments import run
-from experiments.cli import flags
+from experiments.cli import completion, console, flags
 from jaxformer.runtime.command_line import Parser
 from tests.docs.blocks import ROOT
 
@@ -15,7 +15,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
 # Commands whose main is a script; that the file is there is all that is asked.
 SCRIPTS = ("benchmarks.", "tests.", "docs.", "http.")
-SHELL = ("source", "printf", "cd")
+SHELL = ("source", "printf", "cd", "eval")
 
 
 class Parsed(BaseException):
@@ -32,6 +32,8 @@ def check(line: str, monkeypatch) -> None:
     what, *rest = words
     if what.endswith("python"):
         _python(rest, monkeypatch)
+    elif what == "jaxformer":
+        _jaxformer(rest, monkeypatch)
     elif what == "make":
         assert {*rest} <= {*TARGETS}, f"the Makefile has no target {rest}"
     elif what == "pip":
@@ -43,7 +45,21 @@ def check(line: str, monkeypatch) -> None:
         assert what in SHELL, f"nobody knows the command {what!r}"
 
 
+def _jaxformer(words: list[str], monkeypatch) -> None:
+    """Checks `jaxformer NAME WORDS`, whose first word may be the name of a config."""
+    if not words or words[0] in ("--help", "configs", "completion"):
+        return
+    program, rest = console.PROGRAMS[words[0]], words[1:]
+    if program.first_flag and rest and not rest[0].startswith("-"):
+        is_config = program.first_flag == "--config"
+        value = completion.config_path(rest[0]) if is_config else rest[0]
+        rest = [f"{program.first_flag}={value}", *rest[1:]]
+    _python(["-m", program.module, *rest], monkeypatch)
+
+
 def _python(words: list[str], monkeypatch) -> None:
+    if words[:2] == ["-m", "jaxformer"]:
+        return _jaxformer(words[2:], monkeypatch)
     if words[0] == "-m":
         name, words = words[1], words[2:]
         assert name.startswith(SCRIPTS) or importlib.util.find_spec(name), f"no module {name}"
