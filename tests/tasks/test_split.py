@@ -17,7 +17,7 @@ from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.source import make_source
 
 SIZES = dict(test_size=600, validation_size=600)
-TASKS = {"dyck": Dyck(pairs=10), "retrieval": Retrieval(max_pairs=4, vocab=64)}
+TASKS = {"dyck": Dyck(pairs=15), "retrieval": Retrieval(max_pairs=4, vocab=64)}
 OTHERS = {"addition": DecimalAddition(digits=4), "hops": Hops(max_hops=2, letters=4, tokens=12)}
 LENGTHS = {  # of the batch: what an example is counted by
     "dyck": lambda batch: np.asarray((batch.inputs == ASK).argmax(-1)),
