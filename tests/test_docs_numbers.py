@@ -5,8 +5,7 @@ import re
 import pytest
 
 from experiments.cli.flags import ROOT
-from experiments.ledger import ledger
-from experiments.ledger.record_numbers import record_number
+from experiments.ledger.record_numbers import read_side, record_number
 from experiments.ledger.rules import Rule
 from experiments.ledger.statistics import minus
 
@@ -55,7 +54,7 @@ def differences_of(rows):
         rules: list[Rule] = [*row.item.rules.values(), *row.item.checks.values()]
         for rule in rules:
             try:
-                left, right = (ledger._read(row.records, side) for side in rule.sides)
+                left, right = (read_side(row.records, side) for side in rule.sides)
             except KeyError:
                 continue
             apart = minus(left, right) if left and right else None

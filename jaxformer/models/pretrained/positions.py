@@ -12,7 +12,7 @@ from jaxformer.models.pretrained.spec import PretrainedSpec
 
 
 class Site(NamedTuple):
-    """What the attention of one block needs besides its input."""
+    """The inputs of the attention of one block besides its hidden states."""
 
     mask_BxTxS: jax.Array
     angles_BxTxk: Any  # of the rotary positions, or None

@@ -184,7 +184,7 @@ def test_a_claim_holds_if_all_that_it_says_holds():
 
 
 def test_the_worst_of_many_rules_must_fail_clearly():
-    """Of two rules at p = .02 one may fail; of three it fails too often by chance."""
+    """One of two rules at p = .02 may fail; among three rules one fails too often by chance."""
     assert _overall(HELD, NOT_HELD, p=0.02) == NOT_HELD
     assert _overall(HELD, HELD, NOT_HELD, p=0.02) == OPEN
     assert _overall(HELD, HELD, NOT_HELD, p=0.0) == NOT_HELD  # exact numbers
