@@ -61,7 +61,7 @@ def test_a_curve_and_its_predictions_are_arrays():
 
 
 def test_a_distance_from_a_theory_has_the_error_of_its_networks():
-    """The jackknife of a mean is its standard error; that of a maximum is the error of its layer."""
+    """The jackknife of a mean is its standard error, that of a maximum the error of its layer."""
     gap_SxL = np.array([[0.0, 0.3], [0.1, 0.5], [0.2, 0.1]])
     assert jackknife(lambda mean_L: mean_L[0], gap_SxL) == pytest.approx(over_seeds(gap_SxL[:, 0]))
     assert jackknife(largest, gap_SxL) == pytest.approx(over_seeds(gap_SxL[:, 1]))
