@@ -6,12 +6,12 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE =
 
 help:
-	@echo 'make demo      one headline of each paper in minutes, with a page'
+	@echo 'make demo      one result of each paper within minutes, and a page of them'
 	@echo 'make test      lint and the test suite'
 	@echo 'make test-all  the suite with the long checks'
 	@echo 'make test-hostile  kills, damage, full disks and bad input, under 20 minutes'
 	@echo 'make test-newest  the suite on the newest Python and packages that pyproject.toml allows'
-	@echo 'make test-slurm  a Slurm of its own on this machine (apt-get install slurm-wlm munge)'
+	@echo 'make test-slurm  the tests with a private Slurm on this machine (apt-get install slurm-wlm munge)'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
 	@echo 'make docs      the pages of docs/ and the API as a site, in build/docs'
 

@@ -58,7 +58,7 @@ from jaxformer.core.errors import NotFiniteError, UserError
 from jaxformer.core.text_format import number
 from jaxformer.models.pretrained import save_folder, text
 from jaxformer.runtime.command_line import Parser, command, count
-from jaxformer.runtime.progress import Line
+from jaxformer.runtime.progress import StatusLine
 
 FULL, CUT = "the full model", "the cut model"
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
@@ -208,7 +208,7 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
         "prompts": laser_search.prompts_fingerprint(prompts),
         "against": loaded.against,
     }
-    row_file, line = laser_search.RowFile(arguments.out, settings), Line()
+    row_file, line = laser_search.RowFile(arguments.out, settings), StatusLine()
     done = row_file.read()
     cuts = {(matrix, fraction) for matrix in matrices for fraction in fractions}
     cuts.add(laser_search.UNCUT)

@@ -1,12 +1,11 @@
-"""Demonstrates one headline of each paper, on a laptop, in minutes: `make demo`.
+"""Demonstrates one result of each paper on a laptop within minutes: `make demo`.
 
     python experiments/demo.py
 
-Prints the result for a paper as soon as its runs have ended. At the end it prints a sentence for
-each paper, with a number, its error bar, the scale and the place on the page. The page begins with
-the same sentences. Run the same command again: it resumes. A part that fails is named, and the
-others still run; the exit code is then 1. The runs are listed in experiments/papers/headlines.py.
-Their sizes are chosen so that the effect is visible within seconds.
+The result of a paper is printed as soon as its runs have finished. The last lines are a sentence
+for each paper with its numbers, error bars, scale and a link into the page. The page begins with
+the same sentences. Run the same command again: it resumes. If a run fails, the other runs and
+sentences are still shown, and the exit code is 1.
 """
 
 try:
@@ -20,12 +19,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
-from experiments.cli.describe import differing_settings
-from experiments.papers import PAPERS
-from experiments.papers.headlines import HEADLINES, Headline
+from experiments.cli.describe import differing_settings, label
+from experiments.papers import PAPERS, sentences
 from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome, make_job
 from experiments.schedule.running import remaining_seconds, run_all
@@ -38,6 +38,88 @@ REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.
 OPENING_FILE = "sentences.json"  # the sentences at the top of the page
 
 
+class Part(NamedTuple):
+    """A run of the demo: its name, config, overrides, and its approximate CPU seconds."""
+
+    name: str
+    config: str
+    seconds: float
+    overrides: Mapping[str, str] = {}
+
+
+class Headline(NamedTuple):
+    """The result of a paper in the demo, with the runs that show it."""
+
+    paper: str  # a key of PAPERS
+    item: str  # "Table 2, retrieval"
+    parts: Mapping[str, Part]  # by the cell names that the sentence uses
+    sentence: Callable[[sentences.Runs], str]
+
+    def seconds(self) -> float:
+        return sum(part.seconds for part in self.parts.values())
+
+
+def three_seeds(task: str, variant: str) -> Part:
+    """Returns the training of a variant in a task of the MixiT paper."""
+    file = {"retrieval": "retrieval", "memorisation": "memorization"}[task]
+    config = f"configs/mixit/{file}.py:variant={variant},scale=tiny"
+    return Part(f"{task}, {label(variant)}", config, 15, {"n_seeds": "3"})
+
+
+# The sizes lie between tiny, which shows only that the code runs, and small, which takes ten times
+# as long.
+RECALL = {
+    "n_seeds": "3",
+    "task.context": "32",
+    "model.width": "128",
+    "train.batch_size": "32",
+    "train.steps": "250",
+    "train.eval_every": "250",
+    "optim.learning_rate": "0.05",
+    "recall.probe_every": "50",
+    "recall.followed": "()",
+    "data.test_size": "128",
+}
+SDE = Part(
+    "SDE and networks",
+    "configs/mixit/sde_paths.py:scale=small",
+    20,
+    {"figure.widths": "(50, 200)"},
+)
+DIAGRAM = Part(
+    "trainability diagram", "configs/two_failure_modes/fig1_trainability.py:scale=small", 30
+)
+POSTERIOR = Part("collapsed posterior", "configs/attention_paths/posterior.py:scale=small", 25)
+HEADLINES = (
+    Headline(
+        "mixit",
+        "Table 2, retrieval",
+        {
+            "standard": three_seeds("retrieval", "standard"),
+            "frozen_qk": three_seeds("retrieval", "frozen_qk"),
+            "mixit": three_seeds("retrieval", "mixit"),
+            "standard, memorisation": three_seeds("memorisation", "standard"),
+            "mixit, memorisation": three_seeds("memorisation", "mixit"),
+        },
+        sentences.freezing,
+    ),
+    Headline("random_attention", "Theorem 2.1", {"paths": SDE}, sentences.stochastic_equation),
+    Headline("two_failure_modes", "Figure 1c", {"diagram": DIAGRAM}, sentences.collapse_border),
+    Headline(
+        "associations",
+        "Figure 3",
+        {"run": Part("noisy recall", "configs/associations/recall.py:scale=tiny", 20, RECALL)},
+        sentences.noise,
+    ),
+    Headline(
+        "attention_paths",
+        "Figure 2c, bottom",
+        {"sampled": POSTERIOR},
+        sentences.order_parameter,
+    ),
+)
+
+
 @command
 def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     parser = Parser(__doc__)
@@ -48,17 +130,16 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     args = parser.parse_args(argv)
     root, began = args.workdir, time.monotonic()
     slots = devices.slots_from_flags(args, default_on_cpu)
-    quick_first = sorted(shown, key=Headline.seconds)  # shows the first result early
-    parts = {name: part for headline in quick_first for name, part in headline.parts.items()}
+    shortest_first = sorted(shown, key=Headline.seconds)
     jobs = {
-        name: make_job(name, part.config, part.overrides, root, seconds=part.seconds)
-        for name, part in parts.items()
+        part.name: make_job(part.name, part.config, part.overrides, root, seconds=part.seconds)
+        for headline in shortest_first
+        for part in headline.parts.values()
     }
-    waiting = [job for job in jobs.values() if not job.is_finished()]
-    print(
-        f"{len(waiting)} runs, about {duration(sum(map(remaining_seconds, waiting)))} of CPU time"
-    )
-    code = run_all(waiting, slots, describe_success=ResultPrinter(shown, jobs))
+    unfinished = [job for job in jobs.values() if not job.is_finished()]
+    cpu_time = duration(sum(map(remaining_seconds, unfinished)))
+    print(f"{len(unfinished)} runs, about {cpu_time} of CPU time")
+    code = run_all(unfinished, slots, describe_success=ResultPrinter(shown, jobs))
     if code > 1:
         return code
     page = root / "report.html"
@@ -79,18 +160,22 @@ class ResultPrinter:
     """Describes a finished run by its time, and by the headlines that it completes."""
 
     def __init__(self, shown: Sequence[Headline], jobs: Mapping[str, Job]):
-        self.jobs, self.open = jobs, [h for h in shown if not _is_finished(h, jobs)]
+        self.jobs = jobs
+        self.incomplete = [headline for headline in shown if missing_runs(headline, jobs)]
 
     def __call__(self, outcome: Outcome) -> str:
-        completed = [headline for headline in self.open if _is_finished(headline, self.jobs)]
-        self.open = [headline for headline in self.open if headline not in completed]
-        sentences = (f"{PAPERS[h.paper].title}: {sentence(h, self.jobs)}" for h in completed)
-        results = "".join(f"\n\n{indented(text)}\n" for text in sentences)
+        completed = [h for h in self.incomplete if not missing_runs(h, self.jobs)]
+        self.incomplete = [h for h in self.incomplete if h not in completed]
+        results = "".join(
+            f"\n\n{PAPERS[h.paper].title}\n{indented(sentence(h, self.jobs))}\n" for h in completed
+        )
         return f"{outcome.job.name}: {duration(outcome.seconds)}{results}"
 
 
-def _is_finished(headline: Headline, jobs: Mapping[str, Job]) -> bool:
-    return all(jobs[name].is_finished() for name in headline.parts)
+def missing_runs(headline: Headline, jobs: Mapping[str, Job]) -> list[str]:
+    """Returns the names of the unfinished runs of a headline."""
+    names = [part.name for part in headline.parts.values()]
+    return [name for name in names if not jobs[name].is_finished()]
 
 
 def indented(text: str) -> str:
@@ -110,28 +195,29 @@ def provenance(headline: Headline, jobs: Mapping[str, Job]) -> str:
     """Describes the runs of a headline: "scale tiny, 3 seeds; 8 settings differ from it"."""
     parts = headline.parts.values()
     scales = dict.fromkeys(part.config.rpartition("scale=")[2] for part in parts)
-    folders = [jobs[name].workdir for name in headline.parts if jobs[name].is_finished()]
-    counts = {len(Workdir(f).read("result.json").get("seeds", [])) for f in folders} - {0}
-    seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(counts)]
+    finished = [jobs[part.name] for part in parts if jobs[part.name].is_finished()]
+    results = [Workdir(job.workdir).read("result.json") for job in finished]
+    seed_counts = {len(result.get("seeds", [])) for result in results} - {0}
+    seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(seed_counts)]
     changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
     return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing_settings(changed)
 
 
 def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]) -> str:
     """Writes the sentences at the top of the page; returns an error message or ""."""
-    sentences = [
+    entries = [
         {
             "paper": headline.paper,
             "item": headline.item,
             "sentence": sentence(headline, jobs),
             "made": provenance(headline, jobs),
-            "runs": [jobs[name].workdir.name for name in headline.parts],
+            "runs": [jobs[part.name].workdir.name for part in headline.parts.values()],
         }
         for headline in shown
     ]
     try:
         root.mkdir(parents=True, exist_ok=True)
-        write_json(root / OPENING_FILE, sentences)
+        write_json(root / OPENING_FILE, entries)
     except OSError as error:
         return f"the page: cannot write {root / OPENING_FILE}: {error.strerror}."
     return ""
@@ -151,20 +237,23 @@ def build_page(page: Path, root: Path) -> str:
 
 def sentence(headline: Headline, jobs: Mapping[str, Job]) -> str:
     """Returns the headline's sentence with its numbers, or names its unfinished runs."""
-    missing = [name for name in headline.parts if not jobs[name].is_finished()]
-    if missing:
+    if missing := missing_runs(headline, jobs):
         return f"not shown: {', '.join(missing)} did not finish."
-    return headline.say({name: Workdir(jobs[name].workdir) for name in headline.parts}) + "."
+    results = {
+        cell: SimpleNamespace(**Workdir(jobs[part.name].workdir).read("result.json"))
+        for cell, part in headline.parts.items()
+    }
+    return headline.sentence(results)
 
 
 def page_link(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:
     """Returns the link to the section of the item if it shows the runs, else to the paper."""
-    parts = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
-    name = "-".join([headline.paper.replace("_", "-"), *parts])
+    words = "".join(c if c.isalnum() else " " for c in headline.item.lower()).split()
+    anchor = "-".join([headline.paper.replace("_", "-"), *words])
     text = page.read_text()
-    section = text.partition(f'id="{name}"')[2].partition("</section>")[0]
-    if any(jobs[part].workdir.name in section for part in headline.parts):
-        return f"{page}#{name}"
+    section = text.partition(f'id="{anchor}"')[2].partition("</section>")[0]
+    if any(jobs[part.name].workdir.name in section for part in headline.parts.values()):
+        return f"{page}#{anchor}"
     paper = f"paper-{headline.paper.replace('_', '-')}"
     return f"{page}#{paper}" if f'id="{paper}"' in text else str(page)
 

@@ -9,7 +9,8 @@ of a difference excludes zero (Student's t over seeds, with the error of the tes
 the strongest trivial predictor on the same test set. The first case that applies is the verdict:
 
   cannot be told   Standard is not above trivial: at this scale there is nothing to explain. Or
-                   MixiT is not below Standard, but the error bars hide half of Standard's lead
+                   MixiT is not below Standard, but the interval of their difference is wider than
+                   the lead of Standard over trivial
   not needed       MixiT is not below Standard, and is above trivial
   helps            MixiT is above trivial and below Standard
   needed           MixiT is not above trivial: the task needs attention that looks at the content.

@@ -28,7 +28,7 @@ from jaxformer.data import datasets, tfds
 from jaxformer.data.preparation import prepare
 from jaxformer.data.tokens import open_tokens
 from jaxformer.runtime.command_line import Parser, command
-from jaxformer.runtime.progress import Line
+from jaxformer.runtime.progress import StatusLine
 
 
 @command
@@ -145,7 +145,7 @@ def main(argv: Sequence[str]) -> int:
         shares=shares,
     )
     flags = {name: getattr(args, name) for name in ("dataset", "documents", "text", "label")}
-    line = Line()
+    line = StatusLine()
     try:
         tokens = prepare(
             corpus,

@@ -35,7 +35,7 @@ from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import load, load_runs
 from experiments.ledger.record import Record
 from experiments.papers import PAPERS
-from experiments.site import demo_sentences, figures, html, markdown, results_pages
+from experiments.site import figures, html, markdown, opening, results_pages
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.runtime.command_line import Parser, command
@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
             ", those that these runs are part of." if asked.only_runs else "."
         )
         note, place = note * (len(rows) < len(whole)), asked.page.parent
-        shown = demo_sentences.read(asked.opening, PAPERS, rows, records) if asked.opening else None
+        shown = opening.of_file(asked.opening, PAPERS, rows, records) if asked.opening else None
         pages = html.pages(
             asked.page.stem,
             rows,
@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> int:
         for name, text in pages.items():
             _write(place / name, text)
         run_items = sum(bool(row.records) for row in rows)
-        for line in dict.fromkeys(line for row in rows for line in figures.lost(row)):
+        for line in dict.fromkeys(line for row in rows for line in figures.missing_figures(row)):
             print(f"warning: {line}", file=sys.stderr)
         files = f" and {len(pages) - 1} pages" if len(pages) > 1 else ""
         print(f"wrote {asked.page}{files}: {run_items} of {len(rows)} rows with our numbers")

@@ -31,9 +31,7 @@ from experiments.papers import PAPERS
 from experiments.schedule import executors, launch, planning, rerun, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of_run, update_records
-from experiments.schedule.running import check_budget, parallel_seconds, run_all
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.core.text_format import duration
 from jaxformer.runtime.command_line import Parser, command, count, seconds
 
 SCALES = ("tiny", "small", "paper")
@@ -122,26 +120,16 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if not queue:
         print(show_plan.nothing_to_run(runs, args.scale))
         return 0
-    check_budget(args.budget, queue, lambda job: str(run_of_folder[job.workdir].cells[0]))
-    if args.status:
-        executors.print_status(queue, args.workdir)
-        return 0
-    slots, make_executor = executors.executor_from_flags(args, args.workdir)
-    if make_executor and not math.isinf(args.budget):
-        raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
-    if args.dry_run:
-        show_plan.print_queue(queue, args.budget)
-        return 0
-    limit = "" if math.isinf(args.budget) else f"; the budget is {duration(args.budget)}"
-    total = duration(parallel_seconds(queue, len(slots)))
-    print(f"open runs: {len(queue)}, about {total}{limit}", flush=True)
-    code = run_all(
+    code = executors.run_jobs(
+        args,
         queue,
-        slots,
-        args.budget,
+        args.workdir,
+        "open runs",
         lambda outcome: update_records(outcome, run_of_folder[outcome.job.workdir], papers),
-        make_executor,
+        lambda job: str(run_of_folder[job.workdir].cells[0]),
     )
+    if code is None:
+        return 0
     if any(job.is_finished() for job in queue):
         print("`python experiments/report.py` writes the pages.")
     return code

@@ -165,7 +165,7 @@ def write_table(args: Namespace, runs: Sequence[tuple[Run, Job]]) -> None:
     """Writes and prints the table of the finished runs."""
     finished = [(run, job) for run, job in runs if job.is_finished()]
     if finished:
-        rows = sweep_table.gather(finished)
+        rows = sweep_table.rows_of_runs(finished)
         sweep_table.write(args.workdir / "sweep.csv", rows)
         sweep_table.show(rows)
         print(f"every member: {args.workdir / 'sweep.csv'}")

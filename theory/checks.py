@@ -1,7 +1,7 @@
 """Checks of arguments. They work on numbers and arrays and do not import jax.
 
-`jaxformer.core.errors.check_range` is the check of one Python number. `check_range` here also
-accepts arrays, and lets values pass that jax is tracing.
+`jaxformer.core.errors.check_range` is the check of one Python number. The `check_range` of this
+module also accepts arrays, and lets values pass that jax is tracing.
 """
 
 import sys

@@ -55,12 +55,13 @@ def save_figure(
       quiet: whether to print nothing.
     """
     figure_style.save(figure, path)
-    if not quiet:
-        print(f"wrote {path}")
+    files = [path]
     if arrays is not None:
         np.savez(buffer := io.BytesIO(), **arrays)  # type: ignore
-        write_atomically(path.with_suffix(".npz"), buffer.getvalue())
-        print(f"wrote {path.with_suffix('.npz')}")
+        files.append(path.with_suffix(".npz"))
+        write_atomically(files[-1], buffer.getvalue())
+    if not quiet:
+        print(*(f"wrote {file}" for file in files), sep="\n")
 
 
 def new_figure(columns: int, size: tuple[float, float], **shared: Any) -> tuple[Any, np.ndarray]:

@@ -98,7 +98,7 @@ def _figure(length: int, beta_B: np.ndarray, limit_BxR: np.ndarray, exact_BxR: n
 
 
 def _headline(length: int, beta_B: np.ndarray, exact_BxR: np.ndarray) -> str:
-    # The number is that of beta = 1, or of the middle of a map that ends below 2.
+    # The number belongs to beta = 1, or to the middle of a map that ends below 2.
     i = np.searchsorted(beta_B, min(1.0, beta_B[-1] / 2))
     return (
         "One attention layer: below $\\beta_c$ the limit makes all tokens equal; "

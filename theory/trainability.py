@@ -2,9 +2,9 @@
 
     python -m theory.trainability --layers 60 --length 128 --out trainability.png
 
-Below alpha_c(beta) is rank collapse, right of beta_c(0) = sqrt(2) entropy collapse; networks
-between them can train. The default variances are those of arXiv 2505.24333, figure 1c. The command
-writes a png, pdf or svg, and an npz file with the numbers.
+Networks below alpha_c(beta) are in rank collapse, networks right of beta_c(0) = sqrt(2) in entropy
+collapse; the others can train. The default variances are taken from arXiv 2505.24333, figure 1c.
+The command writes a png, pdf or svg, and an npz file with the numbers.
 """
 
 import sys

@@ -82,7 +82,7 @@ def label(variant: str) -> str:
 
 
 def differing_settings(settings: int) -> str:
-    """Returns "; 2 settings differ from it", to follow the name of a scale, or "" for 0."""
+    """Returns "; 2 settings differ from it", which follows the name of a scale, or "" for 0."""
     if not settings:
         return ""
     return f"; {settings} setting{' differs' if settings == 1 else 's differ'} from it"

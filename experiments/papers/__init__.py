@@ -2,8 +2,8 @@
 
     PAPERS["mixit"].items -> Item(name, claim, cells, rules, ..)
 
-Nothing here trains or draws. A rule stands in the repository before the first number of its cells
-was seen, unless `late` says that it came after. See `experiments/ledger/rules.py` for the verdicts.
+The claims train and draw nothing. A rule was written before the first number of its cells was
+known, unless the item is marked `late`. See `experiments/ledger/rules.py` for the verdicts.
 """
 
 from experiments.ledger.item import Cell, Item, Paper, checked

@@ -93,6 +93,12 @@ def bars(axis, series: Mapping[str, np.ndarray], **look) -> None:
         )
 
 
+def value_ticks(axis, values: Sequence[float] | np.ndarray) -> None:
+    """Labels the given values of an x axis, which may be logarithmic, and no others."""
+    axis.set_xticks(values, [f"{value:g}" for value in values])
+    axis.set_xticks([], minor=True)
+
+
 def heat(axis, U, names, limit: float = 0.0):
     """Draws a symmetric matrix: red is positive, blue negative; few values are written out.
 

@@ -76,6 +76,17 @@ def redraw(
     return file
 
 
+def redraw_figure(
+    figure: Callable[[ConfigDict, dict[str, np.ndarray]], Any],
+) -> Callable[..., Path]:
+    """Returns the function `redraw(workdir, name="")` of a recipe with a single figure."""
+
+    def redraw_run(workdir: Workdir, name: str = "") -> Path:
+        return redraw(workdir, name, lambda config, arrays: {"figure": figure(config, arrays)})
+
+    return redraw_run
+
+
 def draw_curves(workdir: Workdir, name: str, result: Result) -> None:
     """Draws curves.png: the learning curves, with the chosen members highlighted."""
     if is_writer():

@@ -30,7 +30,7 @@ class Inside(NamedTuple):
     scores: dict[str, Any]
     maps: list[np.ndarray] | None  # (H, T, T) for each layer; None without attention
     tokens: np.ndarray  # (T,) of the sequence
-    query: int  # the last scored position
+    query: int  # the last scored position, from which the maps are read
     answer: int  # the position that an induction head attends to from the query; -1 for none
 
 
@@ -64,24 +64,21 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     if getattr(model.spec, "mixer", "softmax") != "softmax" or not names:
         return Inside(scores, None, example_tokens, end, answer)
 
-    before_BxT = jnp.broadcast_to(positions_T[None] - 1, tokens_BxT.shape)
-    inside_BxT = positions_T[None] <= ends_B[:, None]  # without padding
+    previous_BxT = jnp.broadcast_to(positions_T[None] - 1, tokens_BxT.shape)
+    unpadded_BxT = positions_T[None] <= ends_B[:, None]
     visible_TxT = jnp.tril(jnp.ones((len(positions_T), len(positions_T))))
     uniform_TxT = visible_TxT / visible_TxT.sum(1, keepdims=True)
     uniform = jnp.broadcast_to(uniform_TxT[None, None], (len(tokens_BxT), 1, *uniform_TxT.shape))
     goals_BxT = jnp.where(scored_BxT, sources_BxT, -1)
     is_answer_BxT = (goals_BxT[:, :, None] == positions_T[None, None]).any(1)
     targets = {  # (position to attend to, positions to average over)
-        "previous": (before_BxT, inside_BxT),
-        "pairing": (before_BxT, is_answer_BxT),
+        "previous": (previous_BxT, unpadded_BxT),
+        "pairing": (previous_BxT, is_answer_BxT),
         "induction": (sources_BxT, scored_BxT),
     }
     weights = capture.capture(model, params, tokens_BxT, names=names)
-    shape_BxHxTxT = (
-        len(tokens_BxT),
-        -1,
-        *visible_TxT.shape,
-    )  # adds the head axis if the model has none
+    # Adds the head axis if the model has none.
+    shape_BxHxTxT = (len(tokens_BxT), -1, *visible_TxT.shape)
     layers = [weights[name].reshape(shape_BxHxTxT) for name in sorted(names, key=_layer)]
     for name, (target, mask) in targets.items():
         scores[name] = [np.asarray(observables.attention_to(w, target, mask)) for w in layers]

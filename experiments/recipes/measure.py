@@ -47,7 +47,7 @@ def _run(config, workdir: Workdir) -> int:
         arrays = capture(model, params, test.inputs, names=names)
         return {f"{s}/{n}": STATISTICS[s](arrays[n]).mean() for n, s in measurements}
 
-    # Seeds run one after the other, so that memory is that of one network.
+    # Seeds run one after the other, so that only one network is in memory.
     members = [
         jax.device_get(measure(key)) for key in population(config.seed, seeds, (1.0,)).init_keys()
     ]

@@ -1,7 +1,7 @@
 """Trains attention paths on one-shot episodes, then applies the theory to the trained heads.
 
-images -> episodes -> train (queries, keys and values learned) -> queries and keys frozen:
-order parameter, GP limit, temperature scan -> head scores, pruning -> record
+images -> episodes -> train queries, keys and values -> freeze queries and keys -> order parameter,
+GP limit and temperature scan -> head scores and pruning -> record
 """
 
 import dataclasses
@@ -46,11 +46,9 @@ def run(config, workdir: Workdir) -> int:
     with Interrupt() as interrupt:
         for number, i in enumerate(chosen, 1):
             print(f"theory of network {number} of {len(chosen)}", flush=True)
-            folder = workdir / f"studies/{i:06d}"
+            folder, data = workdir / f"studies/{i:06d}", _study_data(config, trained, i)
             network = jax.tree.map(lambda leaf, i=i: leaf[i], params)
-            network_study = _study(
-                model, network, _study_data(config, trained, i), folder, interrupt
-            )
+            network_study = _study(model, network, data, folder, interrupt)
             if network_study is None:
                 return 128 + interrupt.signal
             studies[i] = network_study
@@ -73,14 +71,12 @@ def tidy(workdir: Workdir) -> None:
     shutil.rmtree(workdir / "studies", ignore_errors=True)
 
 
-def redraw(workdir: Workdir, name: str = "") -> Path:
-    """Draws the figure from arrays.npz into figure.png or a file `name`; returns the file."""
-    return finish_run.redraw(workdir, name, lambda *saved: {"figure": figure(*saved)})
-
-
 def figure(config, arrays):
     """Draws the figure from the arrays of a run."""
     return draw(arrays, tuple(config.model.heads))
+
+
+redraw = finish_run.redraw_figure(figure)
 
 
 def phases_of(config) -> list[Phase]:

@@ -7,7 +7,6 @@ an uninterrupted run.
 """
 
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -91,13 +90,11 @@ def run(config, workdir: Workdir) -> int:
     return finish_run.exit_code(workdir)
 
 
-def redraw(workdir: Workdir, name: str = "") -> Path:
-    """Draws the figure from arrays.npz into figure.png or a file `name`; returns the file."""
-    return finish_run.redraw(workdir, name, lambda *saved: {"figure": figure(*saved)})
-
-
 def figure(_, arrays):
     return drawing.draw(arrays)
+
+
+redraw = finish_run.redraw_figure(figure)
 
 
 def tidy(workdir: Workdir) -> None:

@@ -4,10 +4,10 @@ build -> train (first on clean data, if configured) with probes -> truncations -
 
 The fields of `config.recall`:
     probe_every     steps between two probes
-    early           number of steps at the start of each kind of data with a probe every second step
+    early           first steps on clean and on noisy data, of which every second has a probe
     pretrain_steps  steps on clean data (alpha = 0) before the noisy data
     truncate        patterns of the matrices to truncate
-    fractions       fractions of their rank
+    fractions       fractions of the rank that truncated matrices have
     followed        the fractions that are also measured during training
 """
 
@@ -59,9 +59,9 @@ def redraw(workdir: Workdir, name: str = "") -> Path:
     return finish_run.redraw(workdir, name, draw)
 
 
-def figure(config, arrays, found: str = "", more: str = ""):
+def figure(config, arrays, finding: str = "", caveat: str = ""):
     """Draws the figure of training; `recall_figures.training` documents the arguments."""
-    return recall_figures.training(config.recall, config.task.alpha, arrays, found, more)
+    return recall_figures.training(config.recall, config.task.alpha, arrays, finding, caveat)
 
 
 def dry_run(config, measured: bool = False) -> None:
@@ -71,12 +71,12 @@ def dry_run(config, measured: bool = False) -> None:
 def phases_of(config) -> list[Phase]:
     """Returns the phases of training, with `pretrain_steps` on clean data first."""
     check(config)
-    clean_until, begin, phases = config.recall.pretrain_steps, 0, []
+    clean_steps, begin, phases = config.recall.pretrain_steps, 0, []
     for end, setup in build.phases(config):
-        if begin < clean_until:
+        if begin < clean_steps:
             data = without_noise(setup.data)
-            phases.append(Phase(min(end, clean_until), setup._replace(task=data.task, data=data)))
-        if end > clean_until:
+            phases.append(Phase(min(end, clean_steps), setup._replace(task=data.task, data=data)))
+        if end > clean_steps:
             phases.append(Phase(end, setup))
         begin = end
     for pattern in config.recall.truncate:
@@ -103,12 +103,14 @@ def check(config) -> None:
 def probe_steps(config) -> list[int]:
     """Returns the steps with a probe.
 
-    For each kind of data these are every second of the `early` steps, then every `probe_every`.
+    For clean and for noisy data alike, every second of the first `early` steps has a probe, then
+    every multiple of `probe_every`, and the last step.
     """
     settings, steps = config.recall, [0]
     boundaries = sorted({0, settings.pretrain_steps, config.train.steps})
     for begin, end in pairwise(boundaries):
-        dense = min(begin + settings.early, end)
-        steps += [s for s in range(begin + 1, dense + 1) if s % 2 == 0 or s == dense]
-        steps += [s for s in range(dense + 1, end + 1) if s % settings.probe_every == 0 or s == end]
+        early_end = min(begin + settings.early, end)
+        early, late = range(begin + 1, early_end + 1), range(early_end + 1, end + 1)
+        steps += [step for step in early if step % 2 == 0 or step == early_end]
+        steps += [step for step in late if step % settings.probe_every == 0 or step == end]
     return steps

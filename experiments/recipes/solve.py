@@ -7,7 +7,6 @@ config.json, arrays.npz -> FIGURES[name].draw(arrays, ..) -> figure.png, now or 
 import importlib
 import inspect
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -100,15 +99,13 @@ def run(config, workdir: Workdir) -> int:
     return 0
 
 
-def redraw(workdir: Workdir, name: str = "") -> Path:
-    """Draws the figure from config.json and arrays.npz; returns the file."""
-    return finish_run.redraw(workdir, name, lambda *saved: {"figure": figure(*saved)})
-
-
 def figure(config, arrays):
     """Draws the figure from the arrays of a run."""
     functions, settings = setup(config)
     return call(functions.draw, settings | {"arrays": arrays})
+
+
+redraw = finish_run.redraw_figure(figure)
 
 
 def setup(config) -> tuple[Figure, dict[str, Any]]:

@@ -134,8 +134,8 @@ def make_slots(
         devices: the devices of this machine.
         processes: the number of slots; None is as many as the devices allow.
         per_run: the number of devices of a slot; None is 1.
-        environment: the launcher's variables. They take precedence over those of a slot, except
-            over the variables that select devices.
+        environment: the launcher's variables. They take precedence over the variables of a slot,
+            except over those that select devices.
         cores: the CPU cores to divide.
         default_on_cpu: the number of slots on a CPU if `processes` is None.
     """

@@ -9,9 +9,9 @@ from experiments.cli import flags
 from experiments.ledger.record import Record, key
 from jaxformer.core.errors import UserError
 
-# For configs without records and without SECONDS, by scale.
+# By scale, for configs without records and without SECONDS.
 DEFAULT_SECONDS = {"tiny": 20.0, "small": 120.0, "paper": 6 * 3600.0}
-STARTUP_SECONDS = 12.0  # imports and compilation, on the slower of our machines
+STARTUP_SECONDS = 12.0  # imports and compilation on two slow cores
 
 
 class Estimator:

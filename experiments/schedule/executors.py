@@ -1,7 +1,8 @@
-"""The choice of an executor by flags: processes of this machine, or jobs of a Slurm cluster."""
+"""Runs of jobs by flags: on this machine or a Slurm cluster, or their status or plan instead."""
 
 import dataclasses
 import functools
+import math
 import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
@@ -12,12 +13,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.cli import describe
-from experiments.schedule import devices, show_runs
+from experiments.schedule import devices, show_plan, show_runs
 from experiments.schedule.devices import Slot
-from experiments.schedule.jobs import Executor, Job
-from experiments.schedule.slurm import executor, options
+from experiments.schedule.executor import Executor
+from experiments.schedule.jobs import Job, Outcome
+from experiments.schedule.running import check_budget, parallel_seconds, run_all
+from experiments.schedule.slurm import options
+from experiments.schedule.slurm.executor import SlurmExecutor
 from experiments.schedule.slurm.queue import Queue, State
 from jaxformer.core.errors import UserError, check_choice
+from jaxformer.core.text_format import duration
 
 EXECUTORS = ("local", "slurm")
 
@@ -65,7 +70,44 @@ def executor_from_flags(args: Namespace, root: Path) -> ExecutorChoice:
     if args.devices_per_run:
         slurm_options = dataclasses.replace(slurm_options, gpus=args.devices_per_run)
     slots = [Slot("node")] * min(slurm_options.at_once, devices.MAX_PROCESSES)
-    return ExecutorChoice(slots, functools.partial(executor.SlurmExecutor, slurm_options, root))
+    return ExecutorChoice(slots, functools.partial(SlurmExecutor, slurm_options, root))
+
+
+def run_jobs(
+    args: Namespace,
+    jobs: Sequence[Job],
+    root: Path,
+    title: str,
+    describe_success: Callable[[Outcome], str] | None = None,
+    name: Callable[[Job], str] = lambda job: job.name,
+) -> int | None:
+    """Runs jobs in order as the flags demand, or prints their status or plan instead.
+
+    Args:
+        args: the flags of `add_flags`, --budget in seconds, and --dry-run.
+        jobs: at least one job.
+        root: the folder of the runs.
+        title: the beginning of the line that counts the runs.
+        describe_success: a function that returns the line to print for a successful job.
+        name: a function that returns the name of a job in the error of a small budget.
+
+    Returns:
+        The exit code, or None if nothing was run.
+    """
+    if args.status:
+        print_status(jobs, root)
+        return None
+    check_budget(args.budget, jobs, name)
+    slots, make_executor = executor_from_flags(args, root)
+    if make_executor and not math.isinf(args.budget):
+        raise UserError("--budget is the time of this machine; jobs of Slurm have --slurm's time.")
+    if args.dry_run:
+        show_plan.print_queue(jobs, args.budget)
+        return None
+    limit = "" if math.isinf(args.budget) else f"; the budget is {duration(args.budget)}"
+    total = duration(parallel_seconds(jobs, len(slots)))
+    print(f"{title}: {len(jobs)}, about {total}, in {root}{limit}", flush=True)
+    return run_all(jobs, slots, args.budget, describe_success, make_executor)
 
 
 def print_status(jobs: Sequence[Job], root: Path) -> None:

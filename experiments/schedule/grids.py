@@ -1,20 +1,20 @@
 """Expands grids over config fields into the runs of a sweep.
 
 Learning rates and consecutive seeds are members of one population, so a grid over them adds no
-runs. Every other field does, and so does every choice in braces in the config string.
+runs. Every value of another field adds a run, as does every choice in braces in the config string.
 """
 
 import ast
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import recipes
 from experiments.cli import flags
+from experiments.cli.toml_file import read_toml
 from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.io.run_folder import flatten_config
 
@@ -95,18 +95,10 @@ def read_file(path: str) -> tuple[str, dict[str, list[str]], dict[str, str]]:
     Returns:
         (config, grid, fields)
     """
-    try:
-        file = next((p for p in (Path(path), flags.ROOT / path) if p.is_file()), None)
-    except (OSError, ValueError):  # the name is too long or contains NUL
-        file = None
-    if file is None:
-        names = sorted(p.name for p in (flags.ROOT / "configs/sweeps").glob("*.toml"))
-        hint = did_you_mean(Path(path).name, names)
-        raise UserError(f"no sweep file {path!r}.{hint} configs/sweeps has {', '.join(names)}.")
-    try:
-        content = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{file} is not TOML: {error}.") from None
+    names = sorted(p.name for p in (flags.ROOT / "configs/sweeps").glob("*.toml"))
+    hint = did_you_mean(Path(path).name, names)
+    missing = f"no sweep file {path!r}.{hint} configs/sweeps has {', '.join(names)}."
+    file, content = read_toml(path, missing)
     if wrong := set(content) - set(FILE_KEYS):
         raise UserError(f"{file} has {sorted(wrong)}; a sweep file has config, grid and fields.")
     for name in ("grid", "fields"):

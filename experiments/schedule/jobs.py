@@ -1,12 +1,12 @@
-"""Jobs: a run of a config in a folder of its own, its log and its outcome."""
+"""Jobs: runs of configs, each with a folder, a log and an outcome."""
 
 import contextlib
 import os
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple
 
 from experiments.cli import flags
 from experiments.cli.recipe_table import RECIPES
@@ -64,6 +64,9 @@ class Job(NamedTuple):
 
         The lock lasts until the launcher and the run have closed the log.
 
+        Args:
+            append: whether the text of earlier starts stays in the log.
+
         Returns:
             The open log, or None if another launcher or run has the job.
         """
@@ -119,35 +122,6 @@ class Outcome(NamedTuple):
     def stopped(self) -> bool:
         """Whether a signal ended the job, so that a later start can continue it."""
         return self.code in {code for n in STOP_SIGNALS for code in (-n, 128 + n)}
-
-
-class Executor(Protocol):
-    """Runs jobs: in processes of this machine (`launch`) or on a cluster (`slurm.executor`).
-
-    Attributes:
-        signal: the signal that stopped the executor, or 0.
-    """
-
-    signal: int
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exception: object) -> None: ...
-
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Yields the outcome of each job when it ends."""
-        ...
-
-
-@contextlib.contextmanager
-def handle_stop_signals(handler: Any) -> Iterator[None]:
-    """Installs a handler for SIGINT, SIGTERM and SIGHUP, and restores the previous ones."""
-    previous = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, previous_handler in previous.items():
-            signal.signal(number, previous_handler)
 
 
 def make_job(

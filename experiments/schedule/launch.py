@@ -18,38 +18,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
 
 import jax
 
 from experiments.schedule import child, devices
 from experiments.schedule.devices import Slot
-from experiments.schedule.jobs import Job, Outcome, config_dict, handle_stop_signals, make_job
-from experiments.schedule.show_runs import Board
+from experiments.schedule.executor import Executor
+from experiments.schedule.jobs import Job, Outcome, config_dict, make_job
+from experiments.schedule.show_runs import Running
 
 __all__ = ["Job", "LocalExecutor", "Outcome", "config_dict", "make_job", "use_cpu_only"]
 
 PROGRAM: tuple[str, ...] = (sys.executable, str(Path(__file__).parents[1] / "run.py"))
-POLL_SECONDS = 0.1  # between two checks of the running jobs
 DEFERRED_POLL_SECONDS = 1.0  # between two checks of the jobs of other launchers
 DONE_ELSEWHERE = "another launcher finished it"
 LOCKED_MESSAGE = "is in use by process"  # in the error of a run whose folder is locked
 
 
-class Running(NamedTuple):
-    """A job, the time when it started, and its slot."""
-
-    job: Job
-    began: float
-    slot: Slot
-
-
-class LocalExecutor:
-    """Runs one job at a time in each slot. It implements `jobs.Executor`.
+class LocalExecutor(Executor):
+    """Runs one job at a time in each slot.
 
     Args:
         slots: the slots, or their number on a CPU.
@@ -57,99 +47,61 @@ class LocalExecutor:
     """
 
     def __init__(self, slots: Sequence[Slot] | int = 1, deadline: float = math.inf):
+        super().__init__(deadline)
         self.free = devices.cpu_slots(slots) if isinstance(slots, int) else list(slots)
         self.free.reverse()  # `pop` takes the first slot first
-        self.deadline, self.signal = deadline, 0
         self.running: dict[subprocess.Popen, Running] = {}
         self.deferred: list[Job] = []  # jobs of other launchers
         self.last_deferred_poll = -math.inf
-        self.board = Board()
 
-    def __enter__(self) -> "LocalExecutor":
-        self._handlers = ExitStack()
-        self._handlers.enter_context(handle_stop_signals(self._forward_signal))
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.board.clear()
         for process in self.running:
             process.terminate()
         for process in self.running:
             process.wait()
-        self._handlers.close()
+        super().__exit__(*exception)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Yields the outcome of each job when it ends.
+    def has_room(self) -> bool:
+        return bool(self.free)
 
-        The next job is drawn from `jobs` only when a slot is free.
-        """
-        waiting, has_more = iter(jobs), True
-        while True:
-            while has_more and self.free and not self.signal:
-                if (job := next(waiting, None)) is None:
-                    has_more = False
-                elif job.is_finished() and not (job.record or job.restart):
-                    # Another launcher finished it after the list of jobs was made.
-                    yield Outcome(job, 0, 0.0, DONE_ELSEWHERE, by_other_launcher=True)
-                elif not self._start(job):
-                    self._defer(job)
-            has_more = has_more and not self.signal
-            yield from self._collect_ended()
-            if not has_more:
-                yield from self._poll_deferred()
-            if not (has_more or self.running or self.deferred):
-                return
-            if has_more and self.free:
-                continue
-            time.sleep(POLL_SECONDS)
-            if time.monotonic() > self.deadline:
-                self._send(signal.SIGTERM)
-                self.deadline = math.inf  # a second signal would not let the run save
-                has_more = False
-                yield from self._give_up_deferred()
-            if self.board.is_due():
-                self.board.show([*self.running.values()], len(self.free), len(self.deferred))
+    def submit(self, job: Job) -> Iterator[Outcome]:
+        if job.is_finished() and not (job.record or job.restart):
+            # Another launcher finished it after the list of jobs was made.
+            yield Outcome(job, 0, 0.0, DONE_ELSEWHERE, by_other_launcher=True)
+        elif not self.start(job):
+            self._defer(job)
 
-    def _collect_ended(self) -> Iterator[Outcome]:
-        for process in [p for p in self.running if p.poll() is not None]:
+    def poll(self, has_more: bool) -> Iterator[Outcome]:
+        for process in [process for process in self.running if process.poll() is not None]:
             job, began, slot = self.running.pop(process)
             self.free.append(slot)
-            self.board.clear()
-            code, elapsed = process.returncode, time.monotonic() - began
-            message = job.last_message(code)
+            code, message = process.returncode, job.last_message(process.returncode)
             if code == 2 and LOCKED_MESSAGE in message and job.is_locked():
                 self._defer(job)
-                continue
-            yield Outcome(job, code, elapsed, message)
+            else:
+                yield Outcome(job, code, time.monotonic() - began, message)
+        if not has_more:
+            yield from self._poll_deferred()
 
-    def _poll_deferred(self) -> Iterator[Outcome]:
-        """Collects deferred jobs that are finished and starts those that are free again."""
-        if self.signal:
-            yield from self._give_up_deferred()
-        if time.monotonic() - self.last_deferred_poll < DEFERRED_POLL_SECONDS:
-            return
-        self.last_deferred_poll = time.monotonic()
-        for job in list(self.deferred):
-            if job.is_finished() and not job.is_locked():
-                self.deferred.remove(job)
-                yield Outcome(job, 0, 0.0, DONE_ELSEWHERE, by_other_launcher=True)
-            elif self.free and self._start(job):
-                self.deferred.remove(job)
-                self.board.clear()
-                print(f"  {job.name}: the other launcher left it; it resumes here", flush=True)
-
-    def _give_up_deferred(self) -> Iterator[Outcome]:
+    def stop(self) -> Iterator[Outcome]:
+        if not self.signal:  # a second signal would not let the runs save
+            self._terminate_runs()
         for job in self.deferred:
             message = "another launcher still runs it"
             yield Outcome(job, -signal.SIGTERM, 0.0, message, by_other_launcher=True)
         self.deferred = []
 
-    def _defer(self, job: Job) -> None:
-        self.board.clear()
-        print(f"  {job.name}: skipped, another launcher runs it", flush=True)
-        self.deferred.append(job)
+    def show(self) -> None:
+        self.board.show([*self.running.values()], len(self.free), len(self.deferred))
 
-    def _start(self, job: Job) -> bool:
+    def receive_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self.signal:
+            print("\nstopping; once more to stop at once", file=sys.stderr)
+        super().receive_signal(number, frame)
+        self._terminate_runs()
+
+    def start(self, job: Job) -> bool:
         """Starts a job in a free slot; returns False if another launcher or run has it."""
         if (log := job.claim_log()) is None:
             return False
@@ -168,15 +120,26 @@ class LocalExecutor:
         self.running[process] = Running(job, time.monotonic(), slot)
         return True
 
-    def _forward_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self.signal:
-            print("\nstopping; once more to stop at once", file=sys.stderr)
-        self.signal = number
-        self._send(signal.SIGTERM)
+    def _defer(self, job: Job) -> None:
+        self.announce(f"  {job.name}: skipped, another launcher runs it")
+        self.deferred.append(job)
 
-    def _send(self, number: int) -> None:
+    def _poll_deferred(self) -> Iterator[Outcome]:
+        """Collects finished deferred jobs, and starts deferred jobs that no other launcher runs."""
+        if time.monotonic() - self.last_deferred_poll < DEFERRED_POLL_SECONDS:
+            return
+        self.last_deferred_poll = time.monotonic()
+        for job in list(self.deferred):
+            if job.is_finished() and not job.is_locked():
+                self.deferred.remove(job)
+                yield Outcome(job, 0, 0.0, DONE_ELSEWHERE, by_other_launcher=True)
+            elif self.free and self.start(job):
+                self.deferred.remove(job)
+                self.announce(f"  {job.name}: the other launcher left it; it resumes here")
+
+    def _terminate_runs(self) -> None:
         for process in list(self.running):
-            process.send_signal(number)
+            process.send_signal(signal.SIGTERM)
 
 
 def run_environment(slot: Slot) -> dict[str, str]:

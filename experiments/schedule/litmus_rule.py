@@ -1,29 +1,31 @@
 """Rule of the litmus test: decides from trained models whether a task needs attention.
 
-A difference counts if its 95 % interval excludes zero (experiments/ledger/statistics.py). The rule
-is written out in experiments/litmus.py.
+A difference counts if its 95 % interval excludes zero (experiments/ledger/statistics.py).
+experiments/litmus.py describes the rule in full.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.cli.describe import label
 from experiments.ledger.record_numbers import record_number
 from experiments.ledger.statistics import ABOVE, Number, difference
+from experiments.papers import sentences
 from jaxformer.core.errors import UserError
 
 CANNOT_TELL, NOT_NEEDED, HELPS, NEEDED = "cannot be told", "not needed", "helps", "needed"
-PHRASES = {
-    CANNOT_TELL: "cannot be judged",
-    NOT_NEEDED: "is not needed",
-    HELPS: "helps",
-    NEEDED: "is needed",
+# Verdicts of the outcomes in `sentences.LITMUS`.
+VERDICTS = {
+    "at chance": CANNOT_TELL,
+    "wide errors": CANNOT_TELL,
+    "not needed": NOT_NEEDED,
+    "helps": HELPS,
 }
+VERDICTS |= {outcome: NEEDED for outcome in sentences.LITMUS if outcome not in VERDICTS}
 
 
 class Trained(NamedTuple):
-    """A variant's accuracy on the test set at the learning rate that validation chose."""
+    """The accuracy of a variant on the test set, at the learning rate that validation chose."""
 
     accuracy: Number
     seeds: int
@@ -61,58 +63,45 @@ def judge(name: str, trained: Mapping[str, Trained], trivial: str, value: float)
     """Judges a task.
 
     Args:
-      name: of the task.
+      name: the name of the task.
       trained: the variants, at least standard and mixit.
       trivial: the name of the best trivial predictor.
-      value: its accuracy.
+      value: the accuracy of this predictor.
     """
-    chance, guess = Number(value), trivial.replace("_", " ")
-    standard, mixit = trained["standard"].accuracy, trained["mixit"].accuracy
-    half_lead = (standard.mean - value) / 2
-    mixit_is_below, mixit_beats_chance = is_above(standard, mixit), is_above(mixit, chance)
-    hides_mixit = difference(standard, mixit).half > half_lead
+    accuracies = {variant: one.accuracy for variant, one in trained.items()}
+    outcome = judge_accuracies(accuracies, Number(value))
+    sentence = sentences.litmus(
+        name,
+        outcome,
+        accuracies,
+        (trivial, value),
+        seeds=trained["standard"].seeds,
+        tuned=max(one.tried for one in trained.values()) > 1,
+    )
+    return Judgement(VERDICTS[outcome], sentence)
+
+
+def judge_accuracies(accuracies: Mapping[str, Number], chance: Number) -> str:
+    """Returns the outcome, a key of `sentences.LITMUS`."""
+    standard, mixit = accuracies["standard"], accuracies["mixit"]
     if not is_above(standard, chance):
-        verdict = CANNOT_TELL
-        sentence = (
-            f"{name} cannot be told at this scale: Standard does not beat the trivial predictor "
-            f"({guess})"
-        )
-    elif not mixit_is_below and hides_mixit:
-        verdict = CANNOT_TELL
-        sentence = f"{name} cannot be told: the error bars hide a difference; take more seeds"
-    elif mixit_beats_chance and not mixit_is_below:
-        verdict = NOT_NEEDED
-        sentence = f"{name} does not need attention that looks at the content"
-    elif mixit_beats_chance:
-        verdict = HELPS
-        way = 100 * (mixit.mean - value) / (standard.mean - value)
-        sentence = (
-            f"attention that looks at the content helps {name}: MixiT gets {way:.0f} % of the way "
-            f"from the trivial predictor ({guess}) to Standard"
-        )
-    else:
-        verdict = NEEDED
-        sentence = f"{name} needs attention that looks at the content"
-        if "frozen_qk" in trained:
-            sentence += _frozen_clause(trained["frozen_qk"].accuracy, standard, chance)
-    scores = ", ".join(f"{label(v)} {percent(t.accuracy)}" for v, t in trained.items())
-    untuned = "" if max(t.tried for t in trained.values()) > 1 else "; one learning rate each"
-    numbers = f"{scores}; {guess} {100 * value:.1f} %; {trained['standard'].seeds} seeds{untuned}"
-    return Judgement(verdict, f"{sentence} ({numbers}).")
-
-
-def _frozen_clause(frozen: Number, standard: Number, chance: Number) -> str:
+        return "at chance"
+    mixit_beats_chance = is_above(mixit, chance)
+    if not is_above(standard, mixit):
+        half_lead = (standard.mean - chance.mean) / 2
+        if difference(standard, mixit).half > half_lead:
+            return "wide errors"
+        if mixit_beats_chance:
+            return "not needed"
+    if mixit_beats_chance:
+        return "helps"
+    if (frozen := accuracies.get("frozen_qk")) is None:
+        return "needed"
     if not is_above(standard, frozen):
-        return ", and random queries and keys are enough"
-    if is_above(frozen, chance):
-        return ", and random queries and keys go part of the way"
-    return ", and queries and keys must be learned"
+        return "needed, random is enough"
+    return "needed, random helps" if is_above(frozen, chance) else "needed, must be learned"
 
 
 def is_above(left: Number, right: Number) -> bool:
     """Returns whether the 95 % interval of left - right lies above zero."""
     return difference(left, right).verdict() == ABOVE
-
-
-def percent(value: Number) -> str:
-    return f"{100 * value.mean:.1f} ± {100 * value.error:.1f} %"

@@ -1,10 +1,10 @@
 """Plans the runs that the ledger lacks and orders them by information per time. Starts nothing.
 
 The order of the runs:
-  1. tables that lack at most two runs for their verdict, then the other tables; among them the
-     rule whose runs are cheapest
+  1. runs of tables whose verdict lacks at most two runs, then runs of the other tables; within
+     each group, the runs of the cheapest rule come first
   2. runs that no rule needs
-  3. runs that are recorded with fewer seeds
+  3. runs that are recorded with fewer seeds than demanded
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -119,14 +119,14 @@ def order_runs(runs: Iterable[PlannedRun], items: list[PaperItem]) -> list[Plann
     ordered: list[PlannedRun] = []
     while left:
         candidates = []
-        for rules in lacking_by_item:
-            is_far = len(set().union(*rules) & left.keys()) > MAX_LACKING_RUNS
-            for rule in rules:
-                if keys := sorted(rule & left.keys(), key=rank.__getitem__):
-                    candidates.append((is_far, sum(left[key].estimate for key in keys), keys))
-        without_rule = sorted(left, key=rank.__getitem__)
-        default = (False, 0.0, without_rule)
-        *_, keys = min(candidates, key=lambda entry: entry[:2], default=default)
+        for keys_of_rules in lacking_by_item:
+            lacks_many = len(set().union(*keys_of_rules) & left.keys()) > MAX_LACKING_RUNS
+            for rule_keys in keys_of_rules:
+                if keys := sorted(rule_keys & left.keys(), key=rank.__getitem__):
+                    seconds = sum(left[key].estimate for key in keys)
+                    candidates.append((lacks_many, seconds, keys))
+        runs_of_no_rule = (False, 0.0, sorted(left, key=rank.__getitem__))
+        *_, keys = min(candidates, key=lambda entry: entry[:2], default=runs_of_no_rule)
         ordered += [left.pop(key) for key in keys]
     return ordered + sorted(fewer_seeds, key=lambda run: run.estimate)
 

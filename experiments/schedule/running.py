@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from experiments.schedule.devices import Slot
-from experiments.schedule.jobs import Executor, Job, Outcome
+from experiments.schedule.executor import Executor
+from experiments.schedule.jobs import Job, Outcome
 from experiments.schedule.launch import LocalExecutor
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import duration
@@ -30,9 +31,7 @@ def run_all(
     jobs: Sequence[Job],
     slots: Sequence[Slot] | int = 1,
     budget: float = math.inf,
-    describe_success: Callable[[Outcome], str] = lambda outcome: (
-        f"{outcome.job.name}: {duration(outcome.seconds)}"
-    ),
+    describe_success: Callable[[Outcome], str] | None = None,
     make_executor: Callable[..., Executor] | None = None,
 ) -> int:
     """Runs jobs until all have ended or the time budget is used up.
@@ -43,7 +42,8 @@ def run_all(
         jobs: the jobs, in the order in which they should start.
         slots: the slots, or their number on a CPU.
         budget: seconds.
-        describe_success: a function that returns the line to print for a successful job.
+        describe_success: a function that returns the line to print for a successful job; None
+            prints its name and its time.
         make_executor: a function of (slots, deadline); None is `LocalExecutor`.
 
     Returns:
@@ -53,9 +53,9 @@ def run_all(
     left, stopped, failed, began = list(jobs), [], [], time.monotonic()
     estimated = actual = PRIOR_SECONDS
 
-    def corrected_seconds(*some: Job) -> float:
+    def corrected_seconds(*unfinished: Job) -> float:
         """Returns the remaining time, scaled by the error of the estimates so far."""
-        return sum(map(remaining_seconds, some)) * actual / estimated
+        return sum(map(remaining_seconds, unfinished)) * actual / estimated
 
     def next_jobs() -> Iterator[Job]:
         while True:
@@ -82,7 +82,8 @@ def run_all(
                 print(f"  {outcome.job.name}: {outcome.message}", flush=True)
             elif outcome.code == 0:
                 estimated, actual = estimated + outcome.job.seconds, actual + outcome.seconds
-                print(f"  {describe_success(outcome)}", flush=True)
+                line = f"{outcome.job.name}: {duration(outcome.seconds)}"
+                print(f"  {describe_success(outcome) if describe_success else line}", flush=True)
             elif outcome.stopped:
                 stopped.append(outcome.job)
                 print(f"  {outcome.job.name}: {_record_stop(outcome)}", flush=True)

@@ -156,13 +156,14 @@ class Search:
         """Reports the value of a run to its trials; returns a line with the value or the error."""
         state, value, message = self.optuna.trial.TrialState, None, outcome.message
         if outcome.code == 0:
-            rows = sweep_table.gather([(run, outcome.job)])
-            best = max(rows, key=lambda row: row.goodness)
+            best = max(sweep_table.rows_of_runs([(run, outcome.job)]), key=lambda row: row.fitness)
             message = "pruned"
-            if best.validation and math.isfinite(best.goodness):
-                value = best.goodness
+            if best.validation and math.isfinite(best.fitness):
+                value = best.fitness
                 time = duration(outcome.seconds)
-                message = f"validation {best.score} {best.validation.mean:.4g} in {time}"
+                message = (
+                    f"validation {best.validation_metric} {best.validation.mean:.4g} in {time}"
+                )
         elif outcome.stopped:
             return "stopped; the next start resumes it"
         is_pruned = outcome.code == 0 or DIVERGED_MESSAGE in outcome.message

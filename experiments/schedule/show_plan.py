@@ -27,19 +27,20 @@ def print_items(items: list[PaperItem], runs: Iterable[PlannedRun], rows: list[R
     print("runs, each counted once:", ", ".join(f"{n} {state}" for state, n in counts.items()))
 
 
-def print_queue(jobs: list[Job], budget: float) -> None:
+def print_queue(jobs: Iterable[Job], budget: float) -> None:
     """Prints the time and command of each run that would start, in order."""
-    total, skipped = 0.0, 0
+    total, shown, skipped = 0.0, 0, 0
     for job in jobs:
         seconds = remaining_seconds(job)
         if total + seconds > budget:
             skipped += 1
             continue
         total += seconds
+        shown += 1
         print(f"{duration(seconds):>12}  {job.name}")
         print(f"{'':14}{flags.run_command(job.config, job.overrides)}")
     more = f"; {skipped} more do not fit the budget" if skipped else ""
-    print(f"would run {len(jobs) - skipped} in about {duration(total)}{more}")
+    print(f"would run {shown} in about {duration(total)}{more}")
 
 
 def nothing_to_run(runs: list[PlannedRun], scale: str) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -12,37 +12,32 @@ from rich.table import Table
 from experiments.schedule.devices import Slot
 from experiments.schedule.jobs import Job
 from jaxformer.core.text_format import duration
-from jaxformer.runtime.progress import Line
+from jaxformer.runtime.progress import StatusLine
 
 MAX_SHOWN_RUNS = 20
 
 
-class RunningJob(Protocol):
+class Running(NamedTuple):
     """A job, the time when it started, and its slot."""
 
-    @property
-    def job(self) -> Job: ...
-    @property
-    def began(self) -> float: ...
-    @property
-    def slot(self) -> Slot: ...
+    job: Job
+    began: float
+    slot: Slot
 
 
 class Board:
     """Shows the running jobs. Call `clear` before printing other lines."""
 
     def __init__(self) -> None:
-        self.line = Line(live=0.5, printed=60.0)
-        self.line.printed = time.monotonic()  # in a pipe the first line is not due at once
+        self.line = StatusLine(screen_period=0.5, pipe_period=60.0)
+        self.line.last_update = time.monotonic()  # in a pipe the first line is not due at once
         self.console = Console(stderr=True)
         self.live: Live | None = None
 
     def is_due(self) -> bool:
         return self.line.is_due()
 
-    def show(
-        self, running: Sequence[RunningJob], free: int, deferred: int, waiting: str = ""
-    ) -> None:
+    def show(self, running: Sequence[Running], free: int, deferred: int, waiting: str = "") -> None:
         """Shows the running jobs and the counts of the others.
 
         Args:
@@ -53,8 +48,8 @@ class Board:
         """
         if not running and not deferred and not waiting:
             return
-        if self.line.live and len(running) > 1 and not self.line.notebook:
-            self.line.printed = time.monotonic()
+        if self.line.is_terminal and len(running) > 1 and not self.line.is_notebook:
+            self.line.last_update = time.monotonic()
             if self.live is None:
                 options = {"auto_refresh": False, "transient": True}
                 self.live = Live(console=self.console, **options)  # type: ignore[arg-type]
@@ -77,7 +72,7 @@ class Board:
         self.line.clear()
 
 
-def table(running: Sequence[RunningJob], free: int, deferred: int, waiting: str = "") -> Group:
+def table(running: Sequence[Running], free: int, deferred: int, waiting: str = "") -> Group:
     """Returns a table with the slot, time and step of each run, and a line of counts."""
     rows = Table("slot", "run", "time", "step", box=None, pad_edge=False)
     for run in sorted(running, key=lambda run: run.began)[:MAX_SHOWN_RUNS]:

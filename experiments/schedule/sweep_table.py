@@ -1,7 +1,7 @@
 """Table of a sweep: a row for each learning rate of each run, with the best row of each model."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,21 +26,22 @@ class Row(NamedTuple):
 
     model: str  # "retrieval frozen_qk"
     varied: Mapping[str, str]  # the fields of the grid
-    rate: float | None
+    rate: float | None  # None if the run chose no learning rate
     seeds: int
     validation: Number | None
     metrics: dict[str, Number]  # on the test set
     diverged: int  # seeds
     workdir: Path
-    score: str = "accuracy"  # the validation metric
+    validation_metric: str = "accuracy"
     best: bool = False
 
     @property
-    def goodness(self) -> float:
-        """The validation score, negated for a loss; -inf if a seed diverged."""
+    def fitness(self) -> float:
+        """The validation metric, negated for a loss; -inf if a seed diverged."""
         if self.diverged or self.validation is None or math.isnan(self.validation.mean):
             return -math.inf
-        return -self.validation.mean if self.score == "loss" else self.validation.mean
+        is_loss = self.validation_metric == "loss"
+        return -self.validation.mean if is_loss else self.validation.mean
 
 
 def model_name(run: Run) -> str:
@@ -50,24 +51,58 @@ def model_name(run: Run) -> str:
     return " ".join([Path(file).stem, *(value for name, _, value in pairs if name != "scale")])
 
 
-def gather(finished: Sequence[tuple[Run, Job]]) -> list[Row]:
+def rows_of_runs(finished: Sequence[tuple[Run, Job]]) -> list[Row]:
     """Returns the rows of finished runs; the best row of each model in validation is marked."""
     rows = []
     for run, job in finished:
         result = Workdir(job.workdir).read("result.json")
-        rows += rows_of(model_name(run), run.varied, result, job.workdir)
-    for name in dict.fromkeys(row.model for row in rows):
-        usable = [i for i, row in enumerate(rows) if row.model == name and row.goodness > -math.inf]
+        rows += rows_of_result(model_name(run), run.varied, result, job.workdir)
+    for model in dict.fromkeys(row.model for row in rows):
+        usable = [i for i, r in enumerate(rows) if r.model == model and r.fitness > -math.inf]
         if usable:
-            best = max(usable, key=lambda i: rows[i].goodness)
+            best = max(usable, key=lambda i: rows[i].fitness)
             rows[best] = rows[best]._replace(best=True)
     return rows
 
 
-def rivals(best: Row, rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows of the same model whose validation score cannot be told from the best."""
+def rows_of_result(
+    model: str, varied: Mapping[str, str], result: Mapping[str, Any], workdir: Path
+) -> list[Row]:
+    """Returns a row for each learning rate; one without a rate if the run chose none."""
+    members = [m for m in result["members"] if "validation_accuracy" in m]
+    blank = Row(model, varied, None, len(result["seeds"]), None, {}, 0, workdir)
+    if not members:  # such as a figure of theory or a posterior
+        return [blank._replace(metrics={n: _mean(v) for n, v in result["metrics"].items()})]
+    rates = dict.fromkeys(member["learning_rate"] for member in members)
+    return [
+        _row_of_members(blank, rate, [m for m in members if m["learning_rate"] == rate])
+        for rate in rates
+    ]
+
+
+def _row_of_members(blank: Row, rate: float, members: list[dict[str, Any]]) -> Row:
+    """Returns the row of the members of one learning rate, which differ in their seeds."""
+    validation_metric = validated(members[0])[0]
+    names = [n for n in members[0]["metrics"] if all(n in m["metrics"] for m in members)]
+    validation = {member["seed"]: validated(member)[1] for member in members}
+    metrics = {
+        name: number_over_seeds({m["seed"]: m["metrics"][name] for m in members}, name)
+        for name in names
+    }
+    return blank._replace(
+        rate=rate,
+        seeds=len(members),
+        validation=number_over_seeds(validation, validation_metric),
+        metrics=metrics,
+        diverged=sum(member.get("diverged_at") is not None for member in members),
+        validation_metric=validation_metric,
+    )
+
+
+def undecided(best: Row, rows: Sequence[Row]) -> list[Row]:
+    """Returns the other rows of a model whose validation does not differ significantly."""
     others = [row for row in rows if row is not best and row.model == best.model]
-    return [row for row in others if row.goodness > -math.inf and _is_undecided(best, row)]
+    return [row for row in others if row.fitness > -math.inf and _is_undecided(best, row)]
 
 
 def _is_undecided(left: Row, right: Row) -> bool:
@@ -78,19 +113,19 @@ def _is_undecided(left: Row, right: Row) -> bool:
 
 def write(file: Path, rows: Sequence[Row]) -> None:
     """Writes all rows as CSV."""
-    metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
-    fields = _fields(rows)
-    scores = list(dict.fromkeys(row.score for row in rows))
+    fields = _unique(name for row in rows for name in row.varied)
+    metrics = _unique(name for row in rows for name in row.metrics)
+    validation_metrics = _unique(row.validation_metric for row in rows)
     head = ["model", *fields, RATE, "seeds", "diverged", "best"]
-    head += [column for name in scores for column in (f"validation_{name}", "sem")]
+    head += [column for name in validation_metrics for column in (f"validation_{name}", "sem")]
     head += [column for name in metrics for column in (name, f"{name} sem")]
     lines: list[list[Any]] = [[*head, "workdir"]]
     for row in rows:
         line: list[Any] = [row.model, *(row.varied.get(field, "") for field in fields)]
         line += ["" if row.rate is None else f"{row.rate:g}", row.seeds, row.diverged]
         line += ["yes" if row.best else ""]
-        for name in scores:
-            line += _csv_cells(row.validation if name == row.score else None)
+        for name in validation_metrics:
+            line += _csv_cells(row.validation if name == row.validation_metric else None)
         for name in metrics:
             line += _csv_cells(row.metrics.get(name))
         lines.append([*line, row.workdir])
@@ -99,16 +134,16 @@ def write(file: Path, rows: Sequence[Row]) -> None:
 
 def show(rows: Sequence[Row]) -> None:
     """Prints the table, and a sentence for the best row of each model."""
-    fields, metric = _fields(rows), _main_metric(rows)
+    fields = _unique(name for row in rows for name in row.varied)
+    metric = _main_metric(rows)
     table = Table("model", *fields, "rate", "seeds", "validation", f"test {metric}", box=None)
-    ordered = sorted(rows, key=lambda row: (row.model, -row.goodness))
+    ordered = sorted(rows, key=lambda row: (row.model, -row.fitness))
     for row in ordered[:MAX_SHOWN_ROWS]:
         values = [row.varied.get(field, "-") for field in fields]
         rate = "-" if row.rate is None else f"{row.rate:g}"
-        note = f"{row.diverged} diverged" if row.diverged else _text(row.validation)
-        score = _text(row.metrics.get(metric))
-        style = "bold" if row.best else ""
-        table.add_row(row.model, *values, rate, str(row.seeds), note, score, style=style)
+        validation = f"{row.diverged} diverged" if row.diverged else _text(row.validation)
+        cells = [row.model, *values, rate, str(row.seeds), validation]
+        table.add_row(*cells, _text(row.metrics.get(metric)), style="bold" if row.best else "")
     describe.show(table, width=140)
     if len(rows) > MAX_SHOWN_ROWS:
         print(f"({len(rows) - MAX_SHOWN_ROWS} more rows in the file)")
@@ -122,41 +157,13 @@ def _best_sentence(best: Row, rows: Sequence[Row], metric: str) -> str:
     settings += [] if best.rate is None else [f"{RATE} = {best.rate:g}"]
     sentence = (
         f"best {best.model}: test {metric} {_text(best.metrics.get(metric))} ({best.seeds} seeds) "
-        f"with {', '.join(settings)}, chosen on validation {best.score}"
+        f"with {', '.join(settings)}, chosen on validation {best.validation_metric}"
     )
-    others = sum(row.model == best.model for row in rows) - 1
-    if not others:
+    n_others = sum(row.model == best.model for row in rows) - 1
+    if not n_others:
         return sentence
-    return f"{sentence}; {len(rivals(best, rows))} of {others} others cannot be told from it"
-
-
-def rows_of(
-    model: str, varied: Mapping[str, str], result: Mapping[str, Any], workdir: Path
-) -> list[Row]:
-    """Returns a row for each learning rate; one without a rate if the run chose none."""
-    members = [m for m in result["members"] if "validation_accuracy" in m]
-    blank = Row(model, varied, None, len(result["seeds"]), None, {}, 0, workdir)
-    if not members:  # such as a figure of theory or a posterior
-        metrics = {name: _mean(value) for name, value in result["metrics"].items()}
-        return [blank._replace(metrics=metrics)]
-    rows = []
-    for rate in dict.fromkeys(member["learning_rate"] for member in members):
-        same_rate = [member for member in members if member["learning_rate"] == rate]
-        score = validated(same_rate[0])[0]
-        names = [n for n in same_rate[0]["metrics"] if all(n in m["metrics"] for m in same_rate)]
-        row = blank._replace(
-            rate=rate,
-            seeds=len(same_rate),
-            validation=number_over_seeds({m["seed"]: validated(m)[1] for m in same_rate}, score),
-            metrics={
-                name: number_over_seeds({m["seed"]: m["metrics"][name] for m in same_rate}, name)
-                for name in names
-            },
-            diverged=sum(m.get("diverged_at") is not None for m in same_rate),
-            score=score,
-        )
-        rows.append(row)
-    return rows
+    n_undecided = len(undecided(best, rows))
+    return f"{sentence}; {n_undecided} of {n_others} others cannot be told from it"
 
 
 def _mean(value: Mapping[str, Any]) -> Number:
@@ -175,10 +182,11 @@ def _text(value: Number | None) -> str:
     return with_error(value.mean, value.sem)
 
 
-def _fields(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.varied))
+def _unique(names: Iterable[str]) -> list[str]:
+    """Returns the names in order, each once."""
+    return list(dict.fromkeys(names))
 
 
 def _main_metric(rows: Sequence[Row]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    names = _unique(name for row in rows for name in row.metrics)
     return "accuracy" if "accuracy" in names or not names else names[0]

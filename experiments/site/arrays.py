@@ -32,8 +32,8 @@ def array_of(record: Record, name: str) -> np.ndarray:
     lines = [(indices, values) for array, indices, *values in rows[1:] if array == name]
     if not lines:
         raise KeyError(name)
-    # "2 0:41:2" is row 2 of an array, whose last axis is the line.
-    places = np.array([indices.split()[:-1] for indices, _ in lines], int)
-    axes = [len(np.unique(column)) for column in places.T]
+    # "2 0:41:2" is index 2 of the first axis. The numbers of the line are the last axis.
+    indices = np.array([text.split()[:-1] for text, _ in lines], int)
+    axes = [len(np.unique(column)) for column in indices.T]
     values = np.array([[float(cell) for cell in cells] for _, cells in lines])
     return values.reshape(*axes, -1)

@@ -20,7 +20,7 @@ from experiments.cli.flags import IS_CLONE, ROOT
 from experiments.ledger import tables
 from experiments.ledger.record import Record
 
-HOSTS = ("repository", "source")
+URL_NAMES = ("repository", "source")  # of pyproject.toml; the first one wins
 ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")
 CONFIG = re.compile(r"configs/(?:\w+/)*\w+\.py", re.ASCII)
 
@@ -35,12 +35,12 @@ class Attachments:
     def save(self, name: str, text: str) -> str:
         """Adds a file; returns its save button, which page.js shows."""
         self.files[name] = text
-        word = {"csv": "CSV", "tex": "LaTeX"}[name.rpartition(".")[2]]
+        label = {"csv": "CSV", "tex": "LaTeX"}[name.rpartition(".")[2]]
         file = escape(name)
-        return f'<button class="save" data-file="{file}" hidden>{word}</button>'
+        return f'<button class="save" data-file="{file}" hidden>{label}</button>'
 
     def packed(self) -> str:
-        """Returns the compressed block of all files (base64 cannot end a script element)."""
+        """Returns the compressed block of all files. No base64 text can end a script element."""
         block = gzip.compress(json.dumps(self.files).encode(), mtime=0)
         text = base64.b64encode(block).decode()
         return f'<script type="text/plain" id="files">{text}</script>'
@@ -57,20 +57,21 @@ class Attachments:
 
     def commit(self, record: Record) -> str:
         """Returns a commit, linked if the repository has an address."""
-        words, name = escape(tables.commit(record)), record.environment.get("commit") or ""
-        if not repository() or not re.fullmatch(r"[0-9a-f]{40}", name):
-            return f"<code>{words}</code>"
-        return f'<a href="{escape(repository())}/commit/{name}"><code>{words}</code></a>'
+        shown = f"<code>{escape(tables.commit(record))}</code>"
+        commit = record.environment.get("commit") or ""
+        if not repository() or not re.fullmatch(r"[0-9a-f]{40}", commit):
+            return shown
+        return f'<a href="{escape(repository())}/commit/{commit}">{shown}</a>'
 
-    def _link(self, path: str, words: str, commit: str) -> str:
-        shown, href = f"<code>{escape(words)}</code>", ""
-        target = ROOT / path
+    def _link(self, path: str, text: str, commit: str) -> str:
+        """Returns a text, linked to the file at `path` if a reader of the page can reach it."""
+        shown, href, target = f"<code>{escape(text)}</code>", "", ROOT / path
         if path and repository() and not Path(path).is_absolute():
-            known = commit if re.fullmatch(r"[0-9a-f]{7}", commit) else "HEAD"
-            href = f"{repository()}/blob/{known}/{quote(path)}"
+            revision = commit if re.fullmatch(r"[0-9a-f]{7}", commit) else "HEAD"
+            href = f"{repository()}/blob/{revision}/{quote(path)}"
         elif path and self.folder and target.exists():
-            homes = (ROOT, self.folder)
-            if any(target.is_relative_to(h) and self.folder.is_relative_to(h) for h in homes):
+            bases = (ROOT, self.folder)
+            if any(target.is_relative_to(b) and self.folder.is_relative_to(b) for b in bases):
                 href = quote(Path(os.path.relpath(target, self.folder)).as_posix())
         return f'<a href="{escape(href)}">{shown}</a>' if href else shown
 
@@ -87,5 +88,5 @@ def repository() -> str:
         return ""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     urls = {name.lower(): url.rstrip("/") for name, url in project.get("urls", {}).items()}
-    found = (urls[name] for name in HOSTS if name in urls)
-    return next((url for url in found if url.startswith("https://")), "")
+    links = (urls[name] for name in URL_NAMES if name in urls)
+    return next((url for url in links if url.startswith("https://")), "")

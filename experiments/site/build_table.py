@@ -1,9 +1,9 @@
-"""Computes order.json, the table behind the page's slider of N: a minute.
+"""Computes order.json, the numbers behind the page's slider of the width N, within a minute.
 
     python -m experiments.site.build_table
 
-The order parameter of the theory (arXiv 2405.15926) and its test accuracy on the data set of
-configs/attention_paths/order_parameter.py, at widths from 4 to 4000.
+The file has the theory's order parameter U (arXiv 2405.15926) at widths from 4 to 4000, and the
+test accuracy that it predicts, for the data set of configs/attention_paths/order_parameter.py.
 """
 
 import json
@@ -23,18 +23,22 @@ WIDTHS = sorted({round(10 ** (k / 8)) for k in range(5, 30)} - {1})
 
 
 def table(widths: list[int]) -> dict:
-    """{"widths", "names", "U": a row of the upper triangle a width, "accuracy", "gp_limit"}."""
+    """Returns the content of order.json.
+
+    Its keys are "widths"; "names", the labels of the rows of U; "U", the upper triangle of U as one
+    list for each width; "accuracy" for each width; and "gp_limit", the accuracy at infinite width.
+    """
     _, settings = solve.setup(flags.load_config(CONFIG))
     temperature = settings["temperature"]
     with jax.enable_x64(True):
         data = problem.example(settings["seed"], **settings["task"])
-        found = [data.solve(width, temperature).U for width in widths]
-        accuracy = [data.accuracy_at(U, temperature) for U in found]
+        matrices = [data.solve(width, temperature).U for width in widths]
+        accuracy = [data.accuracy_at(U, temperature) for U in matrices]
         limit = data.accuracy_at(np.eye(len(data.names)), temperature)
     upper = np.triu_indices(len(data.names))
-    rows = [[float(f"{x:.4g}") for x in np.asarray(U)[upper]] for U in found]
-    held = {"widths": widths, "names": data.names, "U": rows}
-    return held | {"accuracy": accuracy, "gp_limit": limit}
+    triangles = [[float(f"{x:.4g}") for x in np.asarray(U)[upper]] for U in matrices]
+    content = {"widths": widths, "names": data.names, "U": triangles}
+    return content | {"accuracy": accuracy, "gp_limit": limit}
 
 
 if __name__ == "__main__":

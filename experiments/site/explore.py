@@ -1,10 +1,11 @@
 """Two charts with sliders: a phase diagram, and the order parameter against the width N.
 
-The browser computes both from tables in the page. The phase diagram uses the overlaps of
-theory.rem, shortened to an error of 1e-3. The order parameter uses order.json. Without scripts
-neither is shown.
+The browser computes both charts from tables in the page. The phase diagram uses the overlaps of
+theory.rem with fewer coefficients, which changes them by at most 1e-3. The order parameter uses
+order.json. Both charts need scripts.
 """
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +20,14 @@ from theory.rem.interpolated_tables import load_tables
 
 SCRIPTS = ("charts.js", "phase.js", "explore.js")
 ORDER = Path(__file__).with_name("order.json")
-LENGTHS, SPREADS, COSINES = 10, 24, 12  # terms of the Chebyshev series in the page
-# The items whose measured points the charts show.
-DIAGRAM, PARAMETER = "Figure 1c", "Figure 2c, bottom"
+# Terms of the Chebyshev series in the page: in length, in the spread of scores, in cosine.
+LENGTHS, SPREADS, COSINES = 10, 24, 12
+# The figures whose measured points the charts show.
+DIAGRAM_ITEM, PARAMETER_ITEM = "Figure 1c", "Figure 2c, bottom"
 
 
 def is_shown(rows: list[Row]) -> bool:
+    """Returns whether a row belongs to one of the two papers."""
     return bool({row.paper.key for row in rows} & {"two_failure_modes", "attention_paths"})
 
 
@@ -39,11 +42,19 @@ def explore(rows: list[Row]) -> list[str]:
     )
     keys = {row.paper.key for row in rows}
     if "two_failure_modes" in keys:
-        parts += [PHASE, embedded("phase-data", series() | {"dots": _dots(_record(rows, DIAGRAM))})]
+        parts += [
+            _html("phase"),
+            embedded("phase-data", series() | {"dots": _dots(_record(rows, DIAGRAM_ITEM))}),
+        ]
     if "attention_paths" in keys:
-        sampled = _sampled(_record(rows, PARAMETER, "U"))
-        parts += [ORDER_HTML, embedded("order-data", json.loads(ORDER.read_text()) | sampled)]
+        sampled = _sampled(_record(rows, PARAMETER_ITEM, "U"))
+        parts += [_html("order"), embedded("order-data", json.loads(ORDER.read_text()) | sampled)]
     return parts
+
+
+def _html(name: str) -> str:
+    """Returns the static part of a chart with its sliders."""
+    return Path(__file__).with_name(f"{name}.html").read_text().rstrip()
 
 
 def embedded(name: str, value: Any) -> str:
@@ -94,61 +105,9 @@ def _sampled(record: Record | None) -> dict[str, Any]:
     points: list[tuple[int, int, float]] = []
     names = json.loads(ORDER.read_text())["names"]
     if record is not None:
-        upper = [(i, j) for i in range(len(names)) for j in range(i, len(names))]
-        for width in (10, 100, 1000):
-            for place, (i, j) in enumerate(upper):
-                value = record.metrics.get(f"E[U]/N={width}/{names[i]},{names[j]}", {}).get("mean")
-                points += [(width, place, round(value, 4))] if value is not None else []
+        pairs = [*itertools.combinations_with_replacement(names, 2)]
+        for width, (index, (row, column)) in itertools.product((10, 100, 1000), enumerate(pairs)):
+            metric = record.metrics.get(f"E[U]/N={width}/{row},{column}", {})
+            if (value := metric.get("mean")) is not None:
+                points.append((width, index, round(value, 4)))
     return {"sampled": points}
-
-
-def _slider(
-    name: str, label: str, chart: str, low: float, high: float, step: float, value: float
-) -> str:
-    """Returns a labelled slider and the <output> that shows its value."""
-    limits = f'min="{low}" max="{high}" step="{step}" value="{value}"'
-    return (
-        f'<label>{label} <input type="range" name="{name}" {limits}>'
-        f'<output id="{chart}-{name}"></output></label>'
-    )
-
-
-PHASE = f"""<section id="phase" class="item" aria-labelledby="phase-name" hidden>
-<h3 id="phase-name">Will tokens collapse? A transformer at initialisation</h3>
-<p class="caveat">Post-norm encoder blocks of arXiv 2505.24333, exact at finite length in the limit
-of large width: yellow is a cosine of 1, where all tokens are alike. Below the blue line they
-collapse; right of the dashed one a row of attention looks at few tokens. Move the sliders, or
-choose a point of the map.</p>
-<form id="phase-controls" class="controls">
-{_slider("beta", "score scale β", "phase", 0, 2.5, 0.01, 0.5)}
-{_slider("alpha", "residual strength α", "phase", 0, 2.5, 0.01, 1.1)}
-{_slider("layers", "layers L", "phase", 1, 160, 1, 60)}
-{_slider("tokens", "tokens T", "phase", 2, 17, 1, 6)}
-<label><input type="checkbox" name="limit"> the paper's limit of many tokens</label>
-</form>
-<div class="panels"><svg id="phase-map" viewBox="0 0 420 330" role="img"
-aria-label="Map of the cosine after the last layer over score scale and residual strength"></svg>
-<svg id="phase-depth" viewBox="0 0 340 250" role="img"
-aria-label="The cosine of two tokens layer by layer at the chosen point"></svg></div>
-<ul class="legend"><li>cosine of two tokens after the last layer: 0
-<span class="ramp"></span> 1, all alike</li></ul>
-<p><output id="phase-told" form="phase-controls" aria-live="polite"></output></p></section>"""
-
-ORDER_HTML = f"""<section id="order" class="item" aria-labelledby="order-name" hidden>
-<h3 id="order-name">Which paths does a narrow network combine?</h3>
-<p class="caveat">The order parameter U of arXiv 2405.15926 on its hidden Markov task. Each row is a
-path of attention heads. Lines are the theory; dots are sampled means of the exact posterior.
-Narrow networks use the good and the denoising path and subtract one from the other; wide ones
-cannot tell paths apart.</p>
-<form id="order-controls" class="controls">
-{_slider("place", "width N", "order", 0, 24, 1, 3)}</form>
-<div class="panels"><svg id="order-heat" viewBox="0 0 290 244" role="img"
-aria-label="The order parameter at the chosen width"></svg>
-<svg id="order-lines" viewBox="0 0 340 244" role="img"
-aria-label="Entries of the order parameter against the width"></svg>
-<svg id="order-accuracy" viewBox="0 0 300 244" role="img"
-aria-label="Test accuracy against the width; dashed the limit"></svg></div>
-<ul class="legend"><li><span class="swatch b0"></span>good</li><li><span class="swatch b1"></span>
-denoising</li><li><span class="swatch b2"></span>good and denoising, off the diagonal</li>
-<li><span class="swatch b3"></span>a1, an adversarial path</li></ul>
-<p><output id="order-told" form="order-controls" aria-live="polite"></output></p></section>"""

@@ -1,8 +1,8 @@
 """Figures of a ledger row: pictures of figure runs, and charts of trained runs."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from configs.common import VARIANTS
 from experiments.ledger import tables
@@ -15,7 +15,9 @@ from experiments.site.svg import Axis, Series
 
 FIGURE_RECIPES = ("solve", "recall", "posterior", "oneshot", "look")  # their runs draw a figure
 NUMBER = re.compile(r"=[\d.]+(?=,|$)")  # the value of a config's argument that is a number
-SWEPT = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
+# The name of a cell in a sweep: "mixit, M=4" is the point M = 4 of the line "mixit".
+SWEEP_CELL = re.compile(r"(?:(?P<line>.*), )?(?P<letter>\w+)=(?P<value>[\d.]+)$")
+MAX_SIMILAR_PICTURES = 3  # of runs whose configs differ only in numbers
 
 
 class Figure(NamedTuple):
@@ -29,15 +31,16 @@ class Figure(NamedTuple):
 
 def figures(row: Row) -> list[Figure]:
     """Returns the figures of a row; [] without records."""
-    drawn = {name: record for name, record in row.records.items() if draws(record)}
-    alike = _alike(row, drawn)
-    told = {name: alike.get(name, "") for name in drawn}
-    shown = [picture(drawn[name], words) for name, words in told.items() if words is not None]
-    trained = {n: r for n, r in row.records.items() if "validation" in r.curves and n not in drawn}
+    shown = [picture(row.records[name], caption) for name, caption in shown_runs(row).items()]
+    trained = {
+        name: record
+        for name, record in row.records.items()
+        if "validation" in record.curves and not draws(record)
+    }
     sweep = _sweep(row)
     shown += [figure for figure in (_published_chart(row), sweep) if figure]
     if not sweep and 0 < len(trained) <= svg.COLOURS:
-        shown.append(curves(trained, row.item.metric, _level(row)))
+        shown.append(curves(trained, row.item.metric, _trivial_level(row)))
     return [figure for figure in shown if figure.html]
 
 
@@ -46,60 +49,67 @@ def draws(record: Record) -> bool:
     return bool(record.figure) or record.config.get("recipe") in FIGURE_RECIPES
 
 
-def lost(row: Row) -> list[str]:
-    """Returns a line for each record of a row whose figure is missing."""
-    drawn = {name: record for name, record in row.records.items() if draws(record)}
-    alike = _alike(row, drawn)
+def missing_figures(row: Row) -> list[str]:
+    """Returns a line for each shown run of a row whose figure is missing."""
+    records = [row.records[name] for name in shown_runs(row)]
     return [
-        f"The figure of {r.config_file} is missing: {r.where} has no picture."
-        for name, r in drawn.items()
-        if alike.get(name, "") is not None and not image(r)
+        f"The figure of {record.config_file} is missing: {record.where} has no picture."
+        for record in records
+        if not image(record)
     ]
 
 
-def picture(record: Record, told: str = "") -> Figure:
+def picture(record: Record, caption: str = "") -> Figure:
     """Returns the picture of a run with a caption."""
-    html = image(record)
-    return Figure(told, html, "", table_of(record), [record], record.where)
+    return Figure(caption, image(record), "", table_of(record), [record], record.where)
 
 
-def _alike(row: Row, drawn: Mapping[str, Record]) -> dict[str, str | None]:
-    """Maps each drawn run to a caption such as "2 more runs", and each omitted run to None.
+def shown_runs(row: Row) -> dict[str, str]:
+    """Maps the cell of each run whose picture is shown to a caption about the omitted runs.
 
-    Of runs of one config, and of cells whose mean a rule takes, only the first is drawn. Of more
-    than three runs whose configs differ only in numbers, the first and the last are drawn.
+    Of runs of one config, and of cells whose mean a rule takes, only the first is shown. Of more
+    than three runs whose configs differ only in numbers, the first and the last are shown.
     """
-    found, of_config, of_kind = {}, {}, {}
+    captions = {name: "" for name, record in row.records.items() if draws(record)}
+    by_config: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for name, cell in row.item.cells.items():
-        of_config.setdefault(cell.config, []).append(name)
-        of_kind.setdefault(NUMBER.sub("=N", cell.config), []).append(name)
+        by_config.setdefault(cell.config, []).append(name)
+        by_kind.setdefault(NUMBER.sub("=N", cell.config), []).append(name)
     means = {side.among for rule in row.item.rules.values() for side in rule.sides}
-    for names in (*means, *of_config.values()):
-        first, *others = [name for name in names if name in drawn] or [None]
+    for names in (*means, *by_config.values()):
+        first, *others = [name for name in names if name in captions] or [""]
         if others:
-            found |= {first: _others(len(others))} | dict.fromkeys(others)
-    for names in of_kind.values():
-        names = [name for name in names if name in drawn and name not in found]
-        if len(names) > 3:
+            captions[first] = f"This is one run; {_more_runs(len(others))}."
+            _omit(captions, others)
+    for names in by_kind.values():
+        names = [name for name in names if captions.get(name) == ""]
+        if len(names) > MAX_SIMILAR_PICTURES:
             first, *others, last = names
-            told = f"{_others(len(others))[:-1]}; the last of them, {last}, is the next picture."
-            found |= {first: told.replace("one run", f"one run, {first}", 1)} | dict.fromkeys(
-                others
+            captions[first] = (
+                f"This is one run, {first}; {_more_runs(len(others))}; the last of them, {last}, "
+                "is the next picture."
             )
-    return found
+            _omit(captions, others)
+    return captions
 
 
-def _others(count: int) -> str:
-    runs = f"{count} more runs" if count > 1 else "one more run"
-    return f"This is one run; {runs} of the same kind are in the numbers."
+def _more_runs(n: int) -> str:
+    runs = f"{n} more runs" if n > 1 else "one more run"
+    return f"{runs} of the same kind are in the numbers"
+
+
+def _omit(captions: dict[str, str], names: Sequence[str]) -> None:
+    for name in names:
+        captions.pop(name, None)
 
 
 def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) -> Figure:
     """Returns curves of training loss and validation metric: mean and range over seeds."""
-    scored = {name: _scored(r.curves["validation"], metric) for name, r in records.items()}
-    metric = next(iter(scored.values()))
-    loss = [_line(name, r, "training", "loss") for name, r in records.items()]
-    score = [_line(name, r, "validation", scored[name]) for name, r in records.items()]
+    metrics = {name: _validated(record, metric) for name, record in records.items()}
+    metric = next(iter(metrics.values()))
+    loss = [_curve(name, record, "training", "loss") for name, record in records.items()]
+    score = [_curve(name, record, "validation", metrics[name]) for name, record in records.items()]
     ends = ", ".join(f"{s.label} {s.y[-1]:.3f}" for s in score if s.y)
     caption = f"Validation {metric.replace('_', ' ')} at the end: {ends}."
     steps, panels = Axis("training step"), []
@@ -111,6 +121,37 @@ def curves(records: dict[str, Record], metric: str, levels: dict[str, float]) ->
         panels.append(svg.line_chart(caption, score, steps, _axis(metric, "validation "), shown))
     text = svg.as_csv({"training loss": loss, f"validation {metric}": score})
     return Figure(caption, "".join(panels), svg.legend(score), text, list(records.values()))
+
+
+def by_category(
+    title: str,
+    letter: str,
+    categories: Sequence[str],
+    lines: Sequence[Series],
+    metric: str,
+    records: list[Record],
+) -> Figure:
+    """Returns a chart of lines over categories, which stand at x = 0, 1, .. of each line.
+
+    Args:
+      title: The beginning of the caption.
+      letter: The label of the x axis.
+      categories: The labels of its ticks.
+      lines: The lines with their errors.
+      metric: The label of the y axis.
+      records: The records of the numbers.
+    """
+    ends = ", ".join(f"{line.label} {line.y[0]:.3g} to {line.y[-1]:.3g}" for line in lines)
+    caption = f"{title} {categories[0]} to {categories[-1]}: {ends}."
+    limits = (-0.3, len(categories) - 0.7)
+    x = Axis(letter, limits=limits, ticks=dict(enumerate(categories)))
+    chart = svg.line_chart(caption, lines, x, _axis(metric), marks=True)
+    return Figure(caption, chart, svg.legend(lines), svg.as_csv({metric: lines}), records)
+
+
+def colour_of(label: str) -> int:
+    """Returns the colour of a variant, which is the same in every chart; -1 for other labels."""
+    return [*VARIANTS].index(label) if label in VARIANTS else -1
 
 
 def _published_chart(row: Row) -> Figure | None:
@@ -137,35 +178,31 @@ def _published_chart(row: Row) -> Figure | None:
 
 def _sweep(row: Row) -> Figure | None:
     """Returns the metric against X for cells named "LINE, X=3", with baselines as lines."""
-    cells = {name: match for name in row.item.cells if (match := SWEPT.match(name))}
+    cells = {name: match for name in row.item.cells if (match := SWEEP_CELL.match(name))}
     if not cells or len(cells) < len(row.item.cells):
         return None
     xs = sorted({float(cell["value"]) for cell in cells.values()})
-    letter = next(iter(cells.values()))["letter"]
-    points: dict[str, dict[float, tuple[float, float]]] = {}  # line -> place -> mean and error
-    trivial: dict[str, dict[float, tuple[float, float]]] = {}
+    measured: dict[str, dict[int, tuple[float, float]]] = {}  # line -> index of x -> mean, error
+    trivial: dict[str, dict[int, tuple[float, float]]] = {}
     lines = _measured(row)
     for line in lines:
         cell, value = cells[line.cell], line.value
         if not value or value["mean"] is None or line.stale:
             continue
-        place, label = float(xs.index(float(cell["value"]))), cell["line"] or "measured"
-        points.setdefault(label, {})[place] = (value["mean"], value["sem"] or 0.0)
+        i = xs.index(float(cell["value"]))
+        points = measured.setdefault(cell["line"] or "measured", {})
+        points[i] = (value["mean"], value["sem"] or 0.0)
         if line.baseline is not None:
             levels = trivial.setdefault(line.baseline_name.replace("_", " "), {})
-            levels.setdefault(place, (line.baseline, 0.0))
-    if max(map(len, points.values()), default=0) < 2:
+            levels.setdefault(i, (line.baseline, 0.0))
+    if max(map(len, measured.values()), default=0) < 2:
         return None
-    series = [_swept(name, by_place, _colour(name)) for name, by_place in points.items()]
-    labels, metric = [f"{x:g}" for x in xs], row.item.metric
-    series += [_swept(name, by_place, svg.COLOURS - 1) for name, by_place in trivial.items()]
-    ends = ", ".join(f"{s.label} {s.y[0]:.3g} to {s.y[-1]:.3g}" for s in series)
-    name = metric.replace("_", " ").capitalize()
-    caption = f"{name} from {letter} = {xs[0]:g} to {xs[-1]:g}: {ends}."
-    x = Axis(letter, limits=(-0.3, len(xs) - 0.7), ticks=dict(enumerate(labels)))
-    chart = svg.line_chart(caption, series, x, _axis(metric), marks=True)
+    series = [Series.with_errors(name, p, colour_of(name)) for name, p in measured.items()]
+    series += [Series.with_errors(name, p, svg.COLOURS - 1) for name, p in trivial.items()]
+    letter, metric = next(iter(cells.values()))["letter"], row.item.metric
+    title = f"{metric.replace('_', ' ').capitalize()} from {letter} ="
     records = [line.record for line in lines if line.record]
-    return Figure(caption, chart, svg.legend(series), svg.as_csv({metric: series}), records)
+    return by_category(title, letter, [f"{x:g}" for x in xs], series, metric, records)
 
 
 def _measured(row: Row) -> list[tables.Line]:
@@ -173,38 +210,34 @@ def _measured(row: Row) -> list[tables.Line]:
     return [line for line in tables.lines(row) if line.metric == row.item.metric and line.value]
 
 
-def _axis(metric: str, of: str = "") -> Axis:
+def _axis(metric: str, prefix: str = "") -> Axis:
     """Returns the axis of a metric; accuracies have the limits 0 and 1."""
-    return Axis(of + metric, limits=(0, 1) if "accuracy" in metric else None)
+    return Axis(prefix + metric, limits=(0, 1) if "accuracy" in metric else None)
 
 
-def _swept(name: str, points: Mapping[float, tuple[float, float]], colour: int) -> Series:
-    places = sorted(points)
-    means, errors = zip(*(points[place] for place in places))
-    low, high = ([m + sign * e for m, e in zip(means, errors)] for sign in (-1, 1))
-    return Series(name, places, means, low, high, colour)
-
-
-def _colour(label: str) -> int:
-    """Returns the colour of a variant, which is the same in every chart."""
-    return [*VARIANTS].index(label) if label in VARIANTS else -1
-
-
-def _line(label: str, record: Record, split: str, metric: str) -> Series:
+def _curve(label: str, record: Record, split: str, metric: str) -> Series:
     """Returns the mean and the range over the chosen seeds, without values that are not finite."""
-    chosen = [bool(member.get("chosen", True)) for member in record.members]
-    curve = record.curves.get(split, {}).get(metric, ())
-    finite = [(x, [v for v, c in zip(ys, chosen) if c and v is not None]) for x, ys in curve]
-    steps, values = [x for x, ys in finite if ys], [ys for _, ys in finite if ys]
+    points = [(step, values) for step, values in _finite(record, split, metric) if values]
+    steps, values = [step for step, _ in points], [values for _, values in points]
     means = [sum(ys) / len(ys) for ys in values]
-    return Series(label, steps, means, [*map(min, values)], [*map(max, values)], _colour(label))
+    return Series(label, steps, means, [*map(min, values)], [*map(max, values)], colour_of(label))
 
 
-def _scored(scores: Mapping[str, Any], metric: str) -> str:
-    return next(n for n in (metric, "accuracy", *scores) if n in scores)
+def _finite(record: Record, split: str, metric: str) -> Iterator[tuple[int, list[float]]]:
+    """Yields (step, finite values of the chosen members)."""
+    is_chosen = [bool(member.get("chosen", True)) for member in record.members]
+    for step, values in record.curves.get(split, {}).get(metric, ()):
+        chosen = [value for value, use in zip(values, is_chosen) if use]
+        yield step, [value for value in chosen if value is not None]
 
 
-def _level(row: Row) -> dict[str, float]:
+def _validated(record: Record, metric: str) -> str:
+    """Returns the metric, or else another one that the validation curve has."""
+    curve = record.curves["validation"]
+    return next(name for name in (metric, "accuracy", *curve) if name in curve)
+
+
+def _trivial_level(row: Row) -> dict[str, float]:
     """Returns the trivial predictor's level if it is the same for all cells."""
     named = [line for line in tables.lines(row) if line.baseline_name]
     levels = {(line.baseline_name, line.baseline) for line in named}

@@ -19,7 +19,7 @@ from experiments.site import explore, figures
 from experiments.site.attachments import Attachments, with_papers
 from experiments.site.opening import Opening, how_to_read, of_rows, opening, paper_id
 from experiments.site.overview import overview
-from experiments.site.section import folded, made, section, table, trail, verdict
+from experiments.site.section import folded, run_details, section, table, trail, verdict_chip
 
 SCRIPTS = ("page.js", *explore.SCRIPTS, "why.js")
 ID = re.compile(r'\bid="([\w-]+)"')
@@ -40,38 +40,42 @@ def pages(
     """Returns the pages by file name: STEM.html, and STEM_PAPER.html for each paper.
 
     Args:
-      stem: the name of the index without its suffix.
-      rows: of the ledger.
-      records: all that were read.
-      problems: a line for each record that cannot be used.
-      title: of the index.
-      note: says which rows are shown, if not all.
-      openings: replace the findings of the records, as the demo does.
-      folder: where the pages will lie, for links to records.
+      stem: The name of the index without its suffix.
+      rows: The rows of the ledger.
+      records: All records that were read.
+      problems: A line for each record that cannot be used.
+      title: The title of the index.
+      note: A sentence about the rows that are shown, if they are not all.
+      openings: The cards at the top. None takes the findings of the records.
+      folder: The folder of the pages, for links to records.
       split: False puts all sections into the index.
     """
     openings = of_rows(rows) if openings is None else openings
     papers = {opening.paper.key: opening.paper for opening in openings}
     papers |= {row.paper.key: row.paper for row in rows}
-    files = {key: f"{stem}_{key}.html" if split else f"{stem}.html" for key in papers}
-    attachments = {file: Attachments(folder) for file in (f"{stem}.html", *files.values())}
-    unused = _unused(rows, records)
-    sections: dict[str, list[str]] = {file: [] for file in attachments}
-    drawn: dict[str, dict[str, Row]] = {file: {} for file in attachments}
-    for key, paper in papers.items():
-        attached, shown = attachments[files[key]], drawn[files[key]]
-        names = {where for one in openings if one.paper == paper for where in one.runs}
-        parts = sections[files[key]]
-        parts += _paper_head(paper, rows, "h1" if split else "h2")
-        parts += [section(row, shown, attached) for row in rows if row.paper.key == key]
-        parts += [_run(record, attached) for record in unused if record.where in names]
-        unused = [record for record in unused if record.where not in names]
     index = f"{stem}.html"
-    anchors = {tables.name_of(row) for shown in drawn.values() for row in shown.values()}
+    file_of_paper = {key: f"{stem}_{key}.html" if split else index for key in papers}
+    files = [index, *dict.fromkeys(file for file in file_of_paper.values() if file != index)]
+    attachments = {file: Attachments(folder) for file in files}
+    drawn: dict[str, dict[str, Row]] = {file: {} for file in files}  # figures of each page
+    sections: dict[str, list[str]] = {file: [] for file in files}
+    unused = _unused(rows, records)
+    for key, paper in papers.items():
+        file = file_of_paper[key]
+        runs = {where for opening in openings if opening.paper == paper for where in opening.runs}
+        sections[file] += _paper_head(paper, rows, "h1" if split else "h2")
+        sections[file] += [
+            section(row, drawn[file], attachments[file]) for row in rows if row.paper.key == key
+        ]
+        sections[file] += [_run(r, attachments[file]) for r in unused if r.where in runs]
+        unused = [record for record in unused if record.where not in runs]
+    rows_with_figure = {
+        tables.name_of(row) for figures in drawn.values() for row in figures.values()
+    }
     others, unusable = _others(unused, attachments[index]), _unusable(problems, records)
     sections[index] = [
         f"<h1>{escape(title)}</h1>",
-        *opening(openings, anchors),
+        *opening(openings, rows_with_figure),
         *how_to_read(records, note),
         *explore.explore(rows),
         *overview(rows, papers),
@@ -80,13 +84,13 @@ def pages(
         *unusable,
         *_environments(records),
     ]
-    nav = _contents(rows, papers, bool(openings), [*others[:1], *unusable[:1]])
+    nav = _contents(rows, papers, bool(openings), bool(others), bool(unusable))
     main = {file: "\n".join(parts) for file, parts in sections.items()}
-    titles = {index: title} | {files[k]: p.title for k, p in papers.items() if split}
-    homes = {anchor: file for file, text in main.items() for anchor in ID.findall(text)}
+    titles = {file_of_paper[key]: paper.title for key, paper in papers.items()} | {index: title}
+    home_of_anchor = {anchor: file for file, text in main.items() for anchor in ID.findall(text)}
     return {
-        file: f"{_head(titles[file])}<body>\n{_linked(nav, file, homes)}\n"
-        f"<main>\n{_linked(text, file, homes)}\n</main>\n"
+        file: f"{_head(titles[file])}<body>\n{_linked(nav, file, home_of_anchor)}\n"
+        f"<main>\n{_linked(text, file, home_of_anchor)}\n</main>\n"
         f"{attachments[file].packed()}\n{_scripts()}"
         for file, text in main.items()
     }
@@ -105,11 +109,11 @@ def _paper_head(paper: Paper, rows: list[Row], heading: str) -> list[str]:
     ]
 
 
-def _linked(text: str, file: str, homes: dict[str, str]) -> str:
+def _linked(text: str, file: str, home_of_anchor: dict[str, str]) -> str:
     """Returns the text with the file's name in each link to an anchor of another page."""
 
     def link(match: re.Match) -> str:
-        home = homes.get(match[1], file)
+        home = home_of_anchor.get(match[1], file)
         return match[0] if home == file else f'href="{home}#{match[1]}"'
 
     return ANCHOR_LINK.sub(link, text)
@@ -117,8 +121,8 @@ def _linked(text: str, file: str, homes: dict[str, str]) -> str:
 
 def _head(title: str) -> str:
     style = Path(__file__).with_name("page.css").read_text()
-    allowed = " ".join(f"'sha256-{_sum(text)}'" for text in _texts())
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{_sum(style)}'; "
+    allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in _script_texts())
+    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{_sha256(style)}'; "
     policy += f"script-src {allowed}; base-uri 'none'; form-action 'none'"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -131,53 +135,54 @@ def _head(title: str) -> str:
 
 
 def _scripts() -> str:
-    return "".join(f"<script>{text}</script>\n" for text in _texts()) + "</body>\n</html>\n"
+    return "".join(f"<script>{text}</script>\n" for text in _script_texts()) + "</body>\n</html>\n"
 
 
-def _texts() -> list[str]:
+def _script_texts() -> list[str]:
+    """Returns the scripts of the page in their order."""
     return [Path(__file__).with_name(name).read_text() for name in SCRIPTS]
 
 
-def _sum(text: str) -> str:
+def _sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _contents(
-    rows: list[Row], papers: dict[str, Paper], has_findings: bool, ends: list[str]
+    rows: list[Row],
+    papers: dict[str, Paper],
+    has_findings: bool,
+    has_others: bool,
+    has_unusable: bool,
 ) -> str:
     """Returns the navigation: papers with their rows, each with a mark of its verdict."""
-    links = [("findings", "Findings")] * has_findings
-    links += [("explore", "Explore")] * explore.is_shown(rows) + [("ledger", "Ledger")]
-    parts = [f'<a href="#{place}">{word}</a>' for place, word in links]
+    has_charts = explore.is_shown(rows)
+    links = {"findings": "Findings"} if has_findings else {}
+    links |= ({"explore": "Explore"} if has_charts else {}) | {"ledger": "Ledger"}
+    parts = [f'<a href="#{anchor}">{text}</a>' for anchor, text in links.items()]
     for paper in papers.values():
-        own = [row for row in rows if row.paper.key == paper.key]
         items = "".join(
             f'<li><a href="#{tables.name_of(row)}">{escape(row.item.name)}</a> '
-            f"{verdict(row.verdict, dot=True)}</li>"
-            for row in own
+            f"{verdict_chip(row.verdict, dot=True)}</li>"
+            for row in rows
+            if row.paper.key == paper.key
         )
         link = f'<li><a href="#{paper_id(paper)}">{escape(paper.title)}</a></li>'
         parts.append(folded(escape(paper.key.replace("_", " ")), f"<ul>{link}{items}</ul>"))
-    known = {"others": "Other runs", "unusable": "Not used", "environments": "Environments"}
-    there = "".join(ends) + ' id="environments"'
-    parts += [
-        f'<a class="minor" href="#{n}">{word}</a>'
-        for n, word in known.items()
-        if f'id="{n}"' in there
-    ]
+    ends = {"others": "Other runs"} if has_others else {}
+    ends |= ({"unusable": "Not used"} if has_unusable else {}) | {"environments": "Environments"}
+    parts += [f'<a class="minor" href="#{anchor}">{text}</a>' for anchor, text in ends.items()]
     return f'<nav aria-label="Contents">{"".join(parts)}</nav>'
 
 
 def _unused(rows: list[Row], records: list[Record]) -> list[Record]:
     """Returns the records that belong to no row."""
-    shown = [r for row in rows for r in (*row.records.values(), *row.stale.values())]
-    used = {record.where for record in shown}
+    used = {r.where for row in rows for r in (*row.records.values(), *row.stale.values())}
     return [record for record in records if record.where not in used]
 
 
-def _others(rest: list[Record], attached: Attachments) -> list[str]:
+def _others(unused: list[Record], attached: Attachments) -> list[str]:
     head = '<h2 id="others">Runs without a table or figure</h2>'
-    return [head, *(_run(record, attached) for record in rest)] if rest else []
+    return [head, *(_run(record, attached) for record in unused)] if unused else []
 
 
 def _run(record: Record, attached: Attachments) -> str:
@@ -193,7 +198,8 @@ def _run(record: Record, attached: Attachments) -> str:
     parts.append(f'<p class="small soft">scale {escape(record.scale)}</p>')
     if figures.draws(record) and (html := figures.picture(record).html):
         parts.append(f'<figure><div class="panels">{html}</div></figure>')
-    return "".join([*parts, folded("How it was made", made([record], attached)), "</section>"])
+    parts.append(folded("How it was made", run_details([record], attached)))
+    return "".join([*parts, "</section>"])
 
 
 def _unusable(problems: list[str], records: list[Record]) -> list[str]:
@@ -206,17 +212,17 @@ def _unusable(problems: list[str], records: list[Record]) -> list[str]:
 
 def _environments(records: list[Record]) -> list[str]:
     """Returns the table of machines and versions with their numbers of records by commit."""
-    made: dict[tuple[str, str], Counter[str]] = {}
+    commits_of: dict[tuple[str, str], Counter[str]] = {}  # by machine and versions
     for record in records:
         facts = record.environment
         machine = f"{facts.get('cores')} cores, {facts.get('devices')} x {facts.get('device')}"
         versions = ", ".join(f"{n} {v}" for n, v in sorted(facts.get("versions", {}).items()))
-        where = machine, f"Python {facts.get('python')}, {versions}"
-        made.setdefault(where, Counter())[tables.commit(record)] += 1
+        environment = machine, f"Python {facts.get('python')}, {versions}"
+        commits_of.setdefault(environment, Counter())[tables.commit(record)] += 1
     heads = ("machine", "versions", "records", "of these, by commit")
     body = [
-        [*map(escape, where), str(commits.total()), escape(_by_commit(commits))]
-        for where, commits in made.items()
+        [*map(escape, environment), str(commits.total()), escape(_by_commit(commits))]
+        for environment, commits in commits_of.items()
     ]
     return ['<h2 id="environments">Environments</h2>', table(heads, body, right=("records",))]
 

@@ -5,16 +5,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments.cli.describe import label
 from experiments.ledger.statistics import Number, difference
 from experiments.papers import plots
-from experiments.schedule.litmus_rule import PHRASES, label
+from experiments.schedule.litmus_rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
+
+TITLES = {
+    CANNOT_TELL: "Attention to the content cannot be judged",
+    NOT_NEEDED: "Attention to the content is not needed",
+    HELPS: "Attention to the content helps",
+    NEEDED: "Attention to the content is needed",
+}
 
 
 def draw(file: Path, record: Mapping[str, Any]) -> None:
     """Draws accuracies with 95 % intervals, and the trivial predictor as a dashed line."""
     bars = {label(variant): one.accuracy for variant, one in record["variants"].items()}
     name, value = record["trivial"]["name"].replace("_", " "), record["trivial"]["accuracy"]
-    title = f"attention to the content {PHRASES[record['verdict']]}"
     figure, (axis,) = plots.row(1, (plots.COLUMN if len(bars) < 6 else plots.PAGE, 2.0))
     heights = [100 * number.mean for number in bars.values()]
     errors = [100 * _half_interval(number) for number in bars.values()]
@@ -30,7 +37,7 @@ def draw(file: Path, record: Mapping[str, Any]) -> None:
     legend = (
         f"{record['task']}, {record['scale']}. Bars: 95 % intervals. Dashed: trivial predictor."
     )
-    plots.headed(figure, title[0].upper() + title[1:], legend)
+    plots.headed(figure, TITLES[record["verdict"]], legend)
     plots.save(figure, file)
 
 

@@ -7,7 +7,7 @@ from configs.common import VARIANTS
 from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record_numbers import record_number
-from experiments.papers.row_numbers import longest
+from experiments.papers.sentences import longest
 from jaxformer.core.errors import UserError, one_line
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
@@ -88,19 +88,20 @@ def _accuracy_by_variant(rows: list[Row]) -> list[str]:
     n_seeds = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     caption = (
         f"Accuracy in %, mean ± standard error over {n_seeds} seeds and the test set; scale: "
-        f"{scales}. The error beside 100 is that of a test set of this size."
+        f"{scales}. An accuracy of 100 has the error of a test set of this size."
     )
     return [*lines, "", caption]
 
 
 def _accuracy(row: Row, variant: str) -> str:
-    record = row.records.get(longest(row, variant))
+    record = row.records.get(longest(row.records, variant))
     if record is None or record.metrics["accuracy"]["mean"] is None:
         return "-"
     return record_number(record.metrics["accuracy"], record.members, "accuracy").percent()
 
 
 def _replace(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:
+    """Returns the text with new lines between the two marks of a block."""
     start, end = marks
     before, opened, rest = text.partition(start)
     _, closed, after = rest.partition(end)

@@ -1,22 +1,25 @@
 """Cards at the top of the page: a sentence, a verdict and a chart for each paper."""
 
+import contextlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 from experiments.cli.describe import differing_settings
-from experiments.ledger import rules, tables
+from experiments.ledger import rules, tables, validate_record
 from experiments.ledger.item import FLAGS, Paper
 from experiments.ledger.ledger import Row
 from experiments.ledger.record import Record
-from experiments.papers import findings
-from experiments.papers.finding_charts import Chart
-from experiments.site import svg
+from experiments.papers.sentences import FINDINGS
 from experiments.site.attachments import with_papers
-from experiments.site.section import flag, verdict
+from experiments.site.finding_charts import CHARTS
+from experiments.site.section import flag_chip, verdict_chip
+from jaxformer.core.errors import UserError
 
-CARD = 330  # the width of a card's chart, in the units of svg.py
+# An entry of the file of demo sentences.
+FIELDS = {"paper": str, "item": str, "sentence": str, "made": str, "runs": list}
 MEANING = {
     rules.HELD: "every rule of the claim holds in our runs, beyond their errors.",
     rules.NOT_HELD: "at least one rule of the claim fails in our runs, beyond their errors.",
@@ -37,11 +40,11 @@ class Opening(NamedTuple):
 
     paper: Paper
     sentence: str  # "" without runs
-    made: str  # how the numbers were made: scale, seeds, and how many rules held
+    made: str  # the scale and the seeds of the runs, and how many rules held
     verdict: str  # "" if no rule judges the runs
-    item: str  # the item with the evidence, such as "Table 2, retrieval"
-    anchor: str  # id of the section with the evidence
-    runs: tuple[str, ...] = ()  # shown under the paper if no row has them
+    item: str  # the table or figure with the evidence, such as "Table 2, retrieval"
+    anchor: str  # the id of the section with the evidence
+    runs: tuple[str, ...] = ()  # runs that the page shows below the paper if no row shows them
     chart: str = ""  # HTML
 
 
@@ -54,46 +57,74 @@ def of_rows(rows: list[Row]) -> list[Opening]:
     """Returns the content of a card for each finding whose item is among the rows."""
     row_of = {(row.paper.key, row.item.name): row for row in rows}
     cards = []
-    for finding in findings.FINDINGS:
-        if row := row_of.get((finding.paper, finding.item)):
-            chart = findings.chart(finding, row)
+    for paper, item, sentence in FINDINGS:
+        if row := row_of.get((paper, item)):
+            text = drawing = ""
+            with contextlib.suppress(KeyError):  # one of its runs is missing
+                text, drawing = sentence(row.records), CHARTS[paper](row.records).html()
             card = Opening(
                 paper=row.paper,
-                sentence=findings.sentence(finding, row),
-                made=_behind(row),
+                sentence=text,
+                made=_provenance(row),
                 verdict=row.verdict,
-                item=row.item.name,
+                item=item,
                 anchor=tables.name_of(row),
-                chart=_drawn(chart) if chart else "",
+                chart=drawing,
             )
             cards.append(card)
     return cards
 
 
-def _drawn(chart: Chart) -> str:
-    """Returns the dot chart of a finding with its legend."""
-    errors = {  # nan, an unknown error, has no bar
-        name: dot.ours.error if dot.ours.error > 0 else 0.0 for name, dot in chart.dots.items()
-    }
-    dots = [
-        svg.Dot(name, dot.ours.mean, errors[name], dot.theory, dot.level)
-        for name, dot in chart.dots.items()
-    ]
-    numbers = ", ".join(f"{name} {dot.ours}" for name, dot in chart.dots.items())
-    axis = svg.Axis(chart.axis, limits=chart.limits)
-    ours = "ours; bars are standard errors" if any(errors.values()) else "ours"
-    legend = svg.marks(ours, chart.theory, chart.level)
-    drawing = svg.dot_chart(f"{chart.axis}: {numbers}.", dots, axis, CARD)
-    return f'<div class="numbers">{drawing}{legend}</div>'
+def of_file(
+    file: Path, papers: Mapping[str, Paper], rows: Sequence[Row], records: Sequence[Record]
+) -> list[Opening]:
+    """Returns the cards of the file that demo.py writes; each links to the section of its runs.
+
+    The file is a JSON list of {"paper": key, "item": name, "sentence": text, "made": text,
+    "runs": [folder, ..]}.
+    """
+    try:
+        return [_of_entry(entry, papers, rows, records) for entry in validate_record.content(file)]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{file} is not a file of demo sentences: {error}.") from None
+
+
+def _of_entry(
+    entry: Any, papers: Mapping[str, Paper], rows: Sequence[Row], records: Sequence[Record]
+) -> Opening:
+    for name, kind in FIELDS.items():
+        if not isinstance(entry[name], kind):
+            raise ValueError(f"{name!r} should be a {kind.__name__}")
+    paper, folders = papers[entry["paper"]], {str(name) for name in entry["runs"]}
+    runs = [record for record in records if PurePath(record.where).name in folders]
+    judged = next(
+        (
+            row
+            for row in rows
+            if (row.paper.key, row.item.name) == (paper.key, entry["item"])
+            and any(record in runs for record in row.records.values())
+        ),
+        None,
+    )
+    decided = [tables.decided(judged)] if judged else []
+    return Opening(
+        paper=paper,
+        sentence=entry["sentence"],
+        made="; ".join(filter(None, [entry["made"], *decided])),
+        verdict=judged.verdict if judged else "",
+        item=entry["item"],
+        anchor=tables.name_of(judged) if judged else paper_id(paper),
+        runs=tuple(record.where for record in runs),
+    )
 
 
 def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
     """Returns the HTML of the cards, or [] without any.
 
     Args:
-      shown: the content of each card.
-      drawn: anchors of sections with a figure. Their cards link the figure; page.js copies the
-        figure into a card without a chart.
+      shown: The cards.
+      drawn: The anchors of the sections with a figure. Their cards link the figure. page.js copies
+        the figure into a card without a chart.
     """
     if not shown:
         return []
@@ -104,20 +135,23 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
         "most at smaller sizes. A verdict states whether the claim held in full.</p>",
         '<ol class="cards">',
     ]
-    for one in shown:
-        sentence = one.sentence[:1].upper() + one.sentence[1:] or "There is no run yet."
+    for card in shown:
+        sentence = card.sentence[:1].upper() + card.sentence[1:] or "There is no run yet."
         text = escape(sentence).replace(" %", "&nbsp;%")
-        judged = verdict(one.verdict) if one.verdict else '<span class="soft">not judged</span>'
-        place = escape(one.anchor)
-        links = [f'<a href="#{place}">{"the evidence" if one.sentence else "what it claims"}</a>']
-        if one.anchor in drawn:
-            css_class = "" if one.chart else ' class="peek"'
-            links.append(f'<a{css_class} href="#{place}-drawn">its figure</a>')
-        made = [f'<span class="soft">{escape(one.made)}</span>'] if one.made else []
-        about = " · ".join([f"{escape(one.item)} {judged}", *links, *made])
+        chip = '<span class="soft">not judged</span>'
+        if card.verdict:
+            chip = verdict_chip(card.verdict)
+        anchor = escape(card.anchor)
+        links = [f'<a href="#{anchor}">{"the evidence" if card.sentence else "what it claims"}</a>']
+        if card.anchor in drawn:
+            css_class = "" if card.chart else ' class="peek"'
+            links.append(f'<a{css_class} href="#{anchor}-drawn">its figure</a>')
+        made = [f'<span class="soft">{escape(card.made)}</span>'] if card.made else []
+        about = " · ".join([f"{escape(card.item)} {chip}", *links, *made])
+        source = f"{escape(card.paper.title)}, {with_papers(card.paper.source)}"
         parts.append(
-            f'<li><p class="from">{escape(one.paper.title)}, {with_papers(one.paper.source)}</p>'
-            f'<p class="said">{text}</p><p class="small">{about}</p>{one.chart}</li>'
+            f'<li><p class="from">{source}</p><p class="said">{text}</p>'
+            f'<p class="small">{about}</p>{card.chart}</li>'
         )
     return [*parts, "</ol></section>"]
 
@@ -142,8 +176,8 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
             f"<b>{escape(n)}</b> ({counts[n]} runs): {SCALES.get(n, '')}" for n in names
         )
         scales = f"The numbers have {len(names)} scales; each number names its scale. {each}."
-    meanings = "".join(f"<dt>{verdict(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
-    meanings += "".join(f"<dt>{flag(f)}</dt><dd>{text}</dd>" for f, text in FLAGS.items())
+    meanings = "".join(f"<dt>{verdict_chip(v)}</dt><dd>{text}</dd>" for v, text in MEANING.items())
+    meanings += "".join(f"<dt>{flag_chip(f)}</dt><dd>{text}</dd>" for f, text in FLAGS.items())
     summary = "<summary>Meaning of verdicts and flags</summary>"
     return [
         *lines,
@@ -152,7 +186,7 @@ def how_to_read(records: list[Record], note: str) -> list[str]:
     ]
 
 
-def _behind(row: Row) -> str:
+def _provenance(row: Row) -> str:
     """Returns the scales and seeds of a row, and how many of its rules held."""
     held = sum(finding.verdict == rules.HELD for finding in row.findings)
     parts = [_scales(row)] if row.records else []

@@ -9,7 +9,7 @@ from experiments.ledger import rules, summary, tables
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import Row
 from experiments.site.opening import paper_id
-from experiments.site.section import finding_texts, flag, marked, table, verdict
+from experiments.site.section import finding_texts, flag_chip, table, verdict_chip, with_code
 
 KINDS = ("table", "figure", "equation", "theorem", "section")
 # First word of an item's name -> its kind; other items are sections and appendices.
@@ -26,43 +26,49 @@ def kind(name: str) -> str:
 
 def overview(rows: list[Row], papers: Mapping[str, Paper]) -> list[str]:
     """Returns counts by paper, filters and the table with links to the sections."""
-    counted, body = [], []
+    counts, bodies = [], []
     for paper in papers.values():
-        own = [row for row in rows if row.paper.key == paper.key]
-        counts = Counter(row.verdict for row in summary.of_the_papers(own))
+        paper_rows = [row for row in rows if row.paper.key == paper.key]
         link = f'<a href="#{paper_id(paper)}">{escape(paper.title)}</a>'
-        counted.append([link, *(str(counts[word] or "-") for word in rules.SHOWN)])
-        head = f'<th colspan="4" scope="rowgroup">{escape(paper.title)}</th>'
-        lines = "".join(map(_ledger_row, own)) or (
-            f'<tr class="row"><td colspan="4">No table or figure is judged by these runs; '
-            f'<a href="#{paper_id(paper)}">what was run</a>.</td></tr>'
-        )
-        key = escape(paper.key)
-        body.append(f'<tbody data-paper="{key}"><tr class="paper">{head}</tr>{lines}</tbody>')
+        verdicts = Counter(row.verdict for row in summary.of_the_papers(paper_rows))
+        counts.append([link, *(str(verdicts[verdict] or "-") for verdict in rules.SHOWN)])
+        bodies.append(_table_body(paper, paper_rows))
     heads = "".join(
-        f'<th scope="col">{word}</th>'
-        for word in ("table or figure", "the paper claims", "our runs", "verdict")
+        f'<th scope="col">{head}</th>'
+        for head in ("table or figure", "the paper claims", "our runs", "verdict")
     )
     return [
         '<h2 id="ledger">The ledger</h2>',
         f"<p>{escape(summary.luck(rows) + summary.apart(rows))}</p>",
-        table(("paper", *rules.SHOWN), counted, rules.SHOWN),
+        table(("paper", *rules.SHOWN), counts, rules.SHOWN),
         _filters(rows, papers),
-        f'<table class="ledger"><thead><tr>{heads}</tr></thead>{"".join(body)}</table>',
+        f'<table class="ledger"><thead><tr>{heads}</tr></thead>{"".join(bodies)}</table>',
     ]
+
+
+def _table_body(paper: Paper, rows: list[Row]) -> str:
+    """Returns the lines of a paper in the table of the ledger."""
+    head = f'<th colspan="4" scope="rowgroup">{escape(paper.title)}</th>'
+    lines = "".join(map(_table_row, rows)) or (
+        f'<tr class="row"><td colspan="4">No table or figure is judged by these runs; '
+        f'<a href="#{paper_id(paper)}">what was run</a>.</td></tr>'
+    )
+    key = escape(paper.key)
+    return f'<tbody data-paper="{key}"><tr class="paper">{head}</tr>{lines}</tbody>'
 
 
 def _filters(rows: list[Row], papers: Mapping[str, Paper]) -> str:
     """Returns the form of the filters, hidden until page.js shows it."""
     verdicts = Counter(row.verdict for row in rows)
     boxes = "".join(
-        f'<label><input type="checkbox" name="verdict" value="{word}">'
-        f"{verdict(word)} {verdicts[word]}</label>"
-        for word in rules.SHOWN
-        if verdicts[word]
+        f'<label><input type="checkbox" name="verdict" value="{verdict}">'
+        f"{verdict_chip(verdict)} {verdicts[verdict]}</label>"
+        for verdict in rules.SHOWN
+        if verdicts[verdict]
     )
     titles = {escape(paper.key): escape(paper.title) for paper in papers.values()}
-    kinds = {word: word for word in KINDS if any(kind(row.item.name) == word for row in rows)}
+    present = {kind(row.item.name) for row in rows}
+    kinds = {name: name for name in KINDS if name in present}
     return (
         '<form id="filters" role="search" aria-label="Filter the ledger" hidden>'
         f"<fieldset><legend>Verdict</legend>{boxes}</fieldset>"
@@ -73,36 +79,40 @@ def _filters(rows: list[Row], papers: Mapping[str, Paper]) -> str:
     )
 
 
-def _choice(name: str, every: str, options: Mapping[str, str]) -> str:
-    words = "".join(f'<option value="{key}">{text}</option>' for key, text in options.items())
-    label = name.capitalize()
-    return (
-        f'<label>{label} <select name="{name}"><option value="">{every}</option>{words}</select>'
-        "</label>"
-    )
+def _choice(name: str, all_label: str, labels: Mapping[str, str]) -> str:
+    """Returns a labelled selection; its first option selects all rows."""
+    options = {"": all_label, **labels}
+    html = "".join(f'<option value="{value}">{label}</option>' for value, label in options.items())
+    return f'<label>{name.capitalize()} <select name="{name}">{html}</select></label>'
 
 
-def _ledger_row(row: Row) -> str:
-    """Returns the line of a row with the finding that decided the verdict."""
-    known = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]
-    decided = [text for verdict, text in known if verdict == row.verdict]
+def _table_row(row: Row) -> str:
+    item = row.item
+    also = _small(escape(item.also)) if item.also else ""
+    name = f'<a href="#{tables.name_of(row)}">{escape(item.name)}</a>{also}'
+    ours = _our_numbers(row) + "; a stale record" * bool(row.stale)
+    decided = tables.decided(row)
+    flags = "".join(f"<br>{flag_chip(flag)}" for flag in row.flags)
+    verdict = verdict_chip(row.verdict) + (_small(decided) if decided else "") + flags
+    cells = "".join(f"<td>{cell}</td>" for cell in (name, escape(item.claim), ours, verdict))
+    data = f'data-verdict="{row.verdict}" data-kind="{kind(item.name)}"'
+    return f'<tr class="row" {data}>{cells}</tr>'
+
+
+def _our_numbers(row: Row) -> str:
+    """Returns the decisive rule with its numbers, or else the missing runs or data."""
     missing = len(tables.missing(row))
-    open_ones = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
-    needs = f"needs {marked(row.item.needs)}" if row.item.needs else ""
-    if decided:
-        ours = decided[0]
-    elif known and open_ones:
-        ours = f"{known[0][1]}; {open_ones}"
-    else:
-        ours = needs or open_ones or marked(row.item.defines)
-    ours += "; a stale record" if row.stale else ""
-    part = tables.decided(row)
-    part = f"<br><span class=small>{part}</span>" if part else ""
-    part += "".join(f"<br>{flag(word)}" for word in row.flags)
-    also = f"<br><span class=small>{escape(row.item.also)}</span>" if row.item.also else ""
-    link = f'<a href="#{tables.name_of(row)}">{escape(row.item.name)}</a>{also}'
-    of = f'data-verdict="{row.verdict}" data-kind="{kind(row.item.name)}"'
-    return (
-        f'<tr class="row" {of}><td>{link}</td><td>{escape(row.item.claim)}</td><td>{ours}</td>'
-        f"<td>{verdict(row.verdict)}{part}</td></tr>"
-    )
+    to_run = f"{missing} run{'s' * (missing > 1)} to make" if missing else ""
+    judged = [(f.verdict, text) for f, text in finding_texts(row) if f.numbers]
+    decisive = [text for verdict, text in judged if verdict == row.verdict]
+    if decisive:
+        return decisive[0]
+    if judged and to_run:
+        return f"{judged[0][1]}; {to_run}"
+    if row.item.needs:
+        return f"needs {with_code(row.item.needs)}"
+    return to_run or with_code(row.item.defines)
+
+
+def _small(html: str) -> str:
+    return f"<br><span class=small>{html}</span>"

@@ -1,4 +1,4 @@
-"""The figure of a run as an image inside the page: lossless WebP, which needs no other file."""
+"""The figure of a run as an image that the page contains, in lossless WebP."""
 
 import base64
 import functools
@@ -10,14 +10,15 @@ from experiments.ledger import tables
 from experiments.ledger.record import Record
 
 WIDE_PIXELS = 600  # a wider image scrolls on a phone
-N_METRICS = 3  # in the alternative text
+N_METRICS = 3  # in the alternative text of an image
 
 
 def image(record: Record) -> str:
     """Returns an <img> of the record's figure; "" if there is none."""
     if record.figure is None:
         return ""
-    values = [f"{n} {tables.measured(record.metrics[n])}" for n in [*record.metrics][:N_METRICS]]
+    names = [*record.metrics][:N_METRICS]
+    values = [f"{name} {tables.measured(record.metrics[name])}" for name in names]
     alt = escape(f"Figure of the run {record.config_file}: {', '.join(values)}")
     source, width, height = _webp(record.figure)
     css_class = ' class="wide"' if width > WIDE_PIXELS else ""

@@ -204,7 +204,7 @@ def _command_lines(row: Row, listed: dict[str, str]) -> list[str]:
         lines += ["", "Runs not yet made:", "", *(f"    {line}" for line in new)]
     elif commands:
         first = listed[next(iter(commands.values()))]
-        lines += ["", f"Runs not yet made: those of {first}."]
+        lines += ["", f"Runs not yet made: the runs of {first}."]
     if more := tables.how_to_decide(row):
         lines += ["", more]
     return lines

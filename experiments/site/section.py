@@ -15,45 +15,52 @@ NUMBERS = ("published", "measured", "n", "baseline")
 
 
 def section(row: Row, shown: dict[str, Row], attached: Attachments | None = None) -> str:
-    """Returns the section. `shown` maps the keys of drawn figures to rows, and is extended."""
+    """Returns the section.
+
+    Args:
+      row: The row.
+      shown: The figures that the page shows already, as keys with their rows. It is extended.
+      attached: The files of the page.
+    """
     name, item, attached = tables.name_of(row), row.item, attached or Attachments()
     slim = "" if row.records or row.stale else " slim"
     parts = [f'<section class="item{slim}" id="{name}">']
     back = '<a class="back" href="#ledger">ledger</a>'
-    head = f"<h3>{escape(item.name)}</h3> {verdict(row.verdict)} {back}"
+    head = f"<h3>{escape(item.name)}</h3> {verdict_chip(row.verdict)} {back}"
     parts.append(f'<div class="head">{head}</div>')
     also = f" ({escape(item.also)} too)" if item.also else ""
     parts.append(f'<p class="claim"><b>The paper{also}:</b> {escape(item.claim)}</p>')
     if row.flags:
-        parts.append(f"<p>{' '.join(map(flag, row.flags))}</p>")
+        parts.append(f"<p>{' '.join(map(flag_chip, row.flags))}</p>")
     if item.note:
-        parts.append(f'<p class="caveat"><b>Caveat:</b> {marked(item.note)}</p>')
+        parts.append(f'<p class="caveat"><b>Caveat:</b> {with_code(item.note)}</p>')
     if item.defines:
-        parts.append(f"<p><b>Here:</b> {marked(item.defines)}</p>")
+        parts.append(f"<p><b>Definition:</b> {with_code(item.defines)}</p>")
     if item.needs:
-        parts.append(f'<p class="caveat"><b>Not in the repository:</b> {marked(item.needs)}.</p>')
+        needs = with_code(item.needs)
+        parts.append(f'<p class="caveat"><b>Not in the repository:</b> {needs}.</p>')
     problems = (*row.problems, *tables.stale_lines(row))
     parts += [f'<p class="problem">{escape(text)}</p>' for text in problems]
     parts += [*_findings(row), *_numbers(row, attached)]
-    before: list[Record] = []
+    previous: list[Record] = []
     for figure in (*figures.figures(row), *groups.by_kind(row)):
-        parts.append(_figure(figure, row, shown, before, attached))
-        before = figure.records
-    parts += [f'<p class="problem">{escape(text)}</p>' for text in figures.lost(row)]
+        parts.append(_figure(figure, row, shown, previous, attached))
+        previous = figure.records
+    parts += [f'<p class="problem">{escape(text)}</p>' for text in figures.missing_figures(row)]
     parts += _open(row)
     return "\n".join([*parts, "</section>"])
 
 
-def verdict(word: str, dot: bool = False) -> str:
+def verdict_chip(verdict: str, dot: bool = False) -> str:
     """Returns a coloured chip with the verdict, or only a coloured dot."""
-    kind = word.replace(" ", "-")
+    css_class = verdict.replace(" ", "-")
     if dot:
-        return f'<span class="mark {kind}" role="img" aria-label="{word}"></span>'
-    return f'<span class="verdict {kind}">{word}</span>'
+        return f'<span class="mark {css_class}" role="img" aria-label="{verdict}"></span>'
+    return f'<span class="verdict {css_class}">{verdict}</span>'
 
 
-def flag(word: str) -> str:
-    return f'<span class="flag">{escape(word)}</span>'
+def flag_chip(flag: str) -> str:
+    return f'<span class="flag">{escape(flag)}</span>'
 
 
 def finding_texts(row: Row, checks: bool = False) -> list[tuple[Finding, str]]:
@@ -76,7 +83,7 @@ def trail(record: Record) -> str:
     return escape(record.config_hash if kept else record.where)
 
 
-def made(records: list[Record], attached: Attachments) -> str:
+def run_details(records: list[Record], attached: Attachments) -> str:
     """Returns config, command, seeds, commit and file of each record."""
     blocks = []
     for record in records:
@@ -95,10 +102,10 @@ def made(records: list[Record], attached: Attachments) -> str:
     return "".join(blocks)
 
 
-def marked(text: str) -> str:
+def with_code(text: str) -> str:
     """Returns HTML of a text with `code` in backticks."""
-    words = escape(text).split("`")
-    return "".join(f"<code>{w}</code>" if i % 2 else w for i, w in enumerate(words))
+    parts = escape(text).split("`")
+    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
 
 
 def _findings(row: Row) -> list[str]:
@@ -107,15 +114,12 @@ def _findings(row: Row) -> list[str]:
     if row.verdict == NOT_RUN:
         waiting = "; ".join(escape(finding.text) for finding in row.findings)
         return [f'<p class="small">Rules without a run: {waiting}.</p>']
-    rules = zip(finding_texts(row), row.item.rules.values(), strict=True)
-    lines = [
-        f"<li>{verdict(f.verdict)} {text}{why(row, f, rule)}</li>" for (f, text), rule in rules
-    ]
-    rules = zip(finding_texts(row, checks=True), row.item.checks.values(), strict=True)
-    lines += [
-        f"<li>Additional check: {verdict(f.verdict)} {text}{why(row, f, rule)}</li>"
-        for (f, text), rule in rules
-    ]
+    lines = []
+    for checks, label in ((False, ""), (True, "Additional check: ")):
+        rules = (row.item.checks if checks else row.item.rules).values()
+        for (finding, text), rule in zip(finding_texts(row, checks), rules, strict=True):
+            chip = verdict_chip(finding.verdict)
+            lines.append(f"<li>{label}{chip} {text}{why(row, finding, rule)}</li>")
     return ['<ul class="findings">', *lines, "</ul>"]
 
 
@@ -128,13 +132,13 @@ def _numbers(row: Row, attached: Attachments) -> list[str]:
     heads = [name for name in lines[0].columns() if several or name != "metric"]
     body = []
     for line in lines:
-        cells = {name: escape(words) for name, words in line.columns().items()}
+        cells = {name: escape(text) for name, text in line.columns().items()}
         cells["measured"] = _measured(line)
         if line.baseline is not None:
             name = escape(line.baseline_name).replace("_", " ")
             cells["baseline"] += f" <span class=soft>{name}</span>"
         unruled = '<span class="soft">no rule</span>'
-        cells["verdict"] = verdict(line.verdict) if line.verdict else unruled
+        cells["verdict"] = verdict_chip(line.verdict) if line.verdict else unruled
         body.append([cells[name] for name in heads])
     caption = f'<p class="small soft">{escape(row.item.metric)}, mean ± standard error</p>'
     name, csv, tex = tables.name_of(row), tables.as_csv(row), tables.as_latex(row)
@@ -154,13 +158,13 @@ def table(
     On a narrow screen each row is a card, whose labels come from `data-label`. For the kind "cells"
     the style sheet has the labels.
     """
-    by_place = "cells" in kind
-    sides = [' class="n"' if name in right and not by_place else "" for name in heads]
+    has_css_labels = "cells" in kind
+    sides = [' class="n"' if name in right and not has_css_labels else "" for name in heads]
     head = "".join(
         f'<th scope="col"{side}>{name}</th>' for side, name in zip(sides, heads, strict=True)
     )
     marks = [
-        side if by_place else f'{side} data-label="{name}"'
+        side if has_css_labels else f'{side} data-label="{name}"'
         for side, name in zip(sides, heads, strict=True)
     ]
     body = "".join(
@@ -191,34 +195,37 @@ def _figure(
     figure: figures.Figure,
     row: Row,
     shown: dict[str, Row],
-    before: list[Record],
+    previous: list[Record],
     attached: Attachments,
 ) -> str:
-    """Returns a figure with its runs, or a link if the page already shows it."""
+    """Returns a figure with its runs, or a link if the page already shows it.
+
+    The runs are left out if the previous figure has the same ones.
+    """
     key = figure.key or figure.title + " ".join(record.where for record in figure.records)
     title = f"<p>{escape(figure.title)}</p>" if figure.title else ""
     if key in shown:
-        there = shown[key]
-        where = there.item.name if there.paper == row.paper else f"{there.item.name} above"
-        link = f'<a href="#{tables.name_of(there)}">{escape(where)}</a>'
+        first = shown[key]
+        label = first.item.name if first.paper == row.paper else f"{first.item.name} above"
+        link = f'<a href="#{tables.name_of(first)}">{escape(label)}</a>'
         return f"<p>{escape(figure.title)} The figure is at {link}.</p>"
     shown[key], name = row, tables.name_of(row)
-    place = sum(other is row for other in shown.values())
-    saved = attached.save(f"{name}-figure-{place}.csv", figure.csv) if figure.csv else ""
+    index = sum(other is row for other in shown.values())
+    saved = attached.save(f"{name}-figure-{index}.csv", figure.csv) if figure.csv else ""
     numbers = f'<p class="saves">{saved}</p>' if saved else ""
-    anchor = f' id="{name}-drawn"' if place == 1 else ""
+    anchor = f' id="{name}-drawn"' if index == 1 else ""
     drawn = (
         f'<figure{anchor}><div class="panels">{figure.html}</div>{figure.legend}'
         f"<figcaption>{title}{numbers}</figcaption></figure>"
     )
-    if figure.records == before:
+    if figure.records == previous:
         return f'{drawn}<p class="small soft">Made by the same runs.</p>'
     n, first = len(figure.records), figure.records[0]
     runs = f"{n} runs" if n > 1 else escape(first.config_file)
     commits = ", ".join(dict.fromkeys(map(tables.commit, figure.records)))
     scales = ", ".join(dict.fromkeys(record.scale for record in figure.records))
     head = f"How it was made: {runs}, scale {escape(scales)}, commit {escape(commits)}"
-    return drawn + folded(head, made(figure.records, attached))
+    return drawn + folded(head, run_details(figure.records, attached))
 
 
 def _open(row: Row) -> list[str]:

@@ -16,7 +16,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48, WIDTH - 12, 12, HEIGHT - 40  # the frame of a lin
 LETTER_WIDTH = 5.6  # pixels, on average
 COLOURS = 7  # classes s0 .. s6 of the style sheet
 
-Place = tuple[float, float]
+Point = tuple[float, float]  # in pixels
 
 
 class Series(NamedTuple):
@@ -28,6 +28,16 @@ class Series(NamedTuple):
     low: Sequence[float]
     high: Sequence[float]
     colour: int = -1  # class of the style sheet; -1 is the index of the series
+
+    @classmethod
+    def with_errors(
+        cls, label: str, points: Mapping[int, tuple[float, float]], colour: int = -1
+    ) -> "Series":
+        """Returns the series of points {x: (mean, standard error)}."""
+        xs = sorted(points)
+        means, errors = zip(*(points[x] for x in xs))
+        low, high = ([m + sign * e for m, e in zip(means, errors)] for sign in (-1, 1))
+        return cls(label, xs, means, low, high, colour)
 
 
 class Axis(NamedTuple):
@@ -60,10 +70,10 @@ def line_chart(
     to_x = Scale(x, [v for s in series for v in s.x], LEFT, RIGHT)
     to_y = Scale(y, heights, BOTTOM, TOP)
     parts = [_path("grid", "".join(f"M{LEFT} {to_y(v):.1f}H{RIGHT}" for v in to_y.ticks()))]
-    for value, words in to_y.ticks().items():
-        parts.append(_text(LEFT - 5, f"{to_y(value) + 4:.1f}", words, "end"))
-    for value, words in to_x.ticks().items():
-        parts.append(_text(f"{to_x(value):.1f}", BOTTOM + 15, words, "middle"))
+    for value, label in to_y.ticks().items():
+        parts.append(_text(LEFT - 5, f"{to_y(value) + 4:.1f}", label, "end"))
+    for value, label in to_x.ticks().items():
+        parts.append(_text(f"{to_x(value):.1f}", BOTTOM + 15, label, "middle"))
     parts.append(_path("axis", f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"))
     parts.append(_text((LEFT + RIGHT) / 2, HEIGHT - 6, x.label, "middle"))
     turned = f"translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"
@@ -73,9 +83,9 @@ def line_chart(
         parts += _drawn(line, f"s{_colour(line, i)}", to_x, to_y, marks)
     points = [(to_x(x), to_y(y)) for s in series for x, y in zip(s.x, s.y, strict=True)]
     for name, value in levels.items():
-        words = f"{name.replace('_', ' ')} {value:.3g}"
-        left, low = _free_place(points, LETTER_WIDTH * len(words), to_y(value))
-        parts.append(f'<text class="name" x="{left:.1f}" y="{low:.1f}">{escape(words)}</text>')
+        label = f"{name.replace('_', ' ')} {value:.3g}"
+        left, low = _label_position(points, LETTER_WIDTH * len(label), to_y(value))
+        parts.append(f'<text class="name" x="{left:.1f}" y="{low:.1f}">{escape(label)}</text>')
     return _svg(alt, HEIGHT, parts)
 
 
@@ -86,9 +96,9 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str
     values = [v for d in dots for v in (d.measured, d.published, d.baseline) if v is not None]
     to_x = Scale(x, values, left + 8, right - 8)
     parts = []
-    for value, words in to_x.ticks().items():
+    for value, label in to_x.ticks().items():
         parts.append(_path("grid", f"M{to_x(value):.1f} {TOP}V{bottom}"))
-        parts.append(_text(f"{to_x(value):.1f}", bottom + 15, words, "middle"))
+        parts.append(_text(f"{to_x(value):.1f}", bottom + 15, label, "middle"))
     for i, dot in enumerate(dots):
         y = TOP + step * (i + 0.5)
         parts.append(_text(left - 6, y + 4, dot.label, "end"))
@@ -108,20 +118,23 @@ def dot_chart(alt: str, dots: Sequence[Dot], x: Axis, width: int = WIDTH) -> str
     return _svg(alt, bottom + 40, parts, width)
 
 
-def marks(ours: str, beside: str = "", level: str = "") -> str:
-    """Returns the legend of a dot chart: dots, diamonds and dashes."""
-    words = [f'<span class="swatch b0"></span>{ours}']
-    words += [f"{mark} {said}" for mark, said in (("◇", beside), ("¦", level)) if said]
-    return f'<ul class="legend">{"".join(f"<li>{word}</li>" for word in words)}</ul>'
+def marks(measured: str, published: str = "", baseline: str = "") -> str:
+    """Returns the legend of a dot chart: the labels of its dots, diamonds and dashes."""
+    entries = [f'<span class="swatch b0"></span>{measured}']
+    entries += [f"{mark} {text}" for mark, text in (("◇", published), ("¦", baseline)) if text]
+    return _list(entries)
 
 
 def legend(series: Sequence[Series]) -> str:
     """Returns the legend of a line chart as HTML, which wraps on narrow screens."""
-    words = [
-        f'<li><span class="swatch b{_colour(line, i)}"></span>{escape(line.label)}</li>'
+    return _list(
+        f'<span class="swatch b{_colour(line, i)}"></span>{escape(line.label)}'
         for i, line in enumerate(series)
-    ]
-    return f'<ul class="legend">{"".join(words)}</ul>'
+    )
+
+
+def _list(entries: Iterable[str]) -> str:
+    return f'<ul class="legend">{"".join(f"<li>{entry}</li>" for entry in entries)}</ul>'
 
 
 def as_csv(panels: Mapping[str, Sequence[Series]]) -> str:
@@ -151,10 +164,10 @@ class Scale:
             self.low, self.high = max(low, 1e-9) / 1.2, max(high, 1e-9) * 1.2
 
     def __call__(self, value: float) -> float:
-        low, high, place = self.low, self.high, value
+        low, high = self.low, self.high
         if self.axis.log:
-            low, high, place = (math.log10(max(v, 1e-300)) for v in (low, high, max(value, 1e-9)))
-        share = (place - low) / (high - low)
+            low, high, value = (math.log10(max(v, 1e-300)) for v in (low, high, max(value, 1e-9)))
+        share = (value - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
     def ticks(self) -> Mapping[float, str]:
@@ -178,16 +191,16 @@ class Scale:
         return {v: f"{v:.6g}" if abs(v) > 1e-12 * step else "0" for v in chosen}
 
 
-def _free_place(points: Sequence[tuple[float, float]], wide: float, level: float) -> Place:
+def _label_position(points: Sequence[Point], width: float, level: float) -> Point:
     """Returns the position of a level's label that hides the fewest points of the curves."""
     heights = [y for y in (level - 4, level + 12) if TOP + 9 < y < BOTTOM - 3]
-    places = [(x, y) for y in heights for x in (LEFT + 4, RIGHT - 4 - wide)]
+    positions = [(x, y) for y in heights for x in (LEFT + 4, RIGHT - 4 - width)]
 
-    def hidden(place: Place) -> int:
-        left, low = place
-        return sum(left <= x <= left + wide and low - 11 <= y <= low + 3 for x, y in points)
+    def hidden_points(position: Point) -> int:
+        left, low = position
+        return sum(left <= x <= left + width and low - 11 <= y <= low + 3 for x, y in points)
 
-    return min(places, key=hidden)
+    return min(positions, key=hidden_points)
 
 
 def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> list[str]:
@@ -206,27 +219,26 @@ def _drawn(line: Series, colour: str, to_x: Scale, to_y: Scale, marks: bool) -> 
         ]
         parts += [_path(f"line {colour}", "".join(bars))] * bool(bars)
         # A dot is a line of no length with round ends.
-        parts.append(_path(f"line dots {colour}", "".join(f"M{place}h0" for place in middle)))
+        parts.append(_path(f"line dots {colour}", "".join(f"M{point}h0" for point in middle)))
     return parts
 
 
-def _colour(line: Series, place: int) -> int:
-    return (place if line.colour < 0 else line.colour) % COLOURS
+def _colour(line: Series, index: int) -> int:
+    return (index if line.colour < 0 else line.colour) % COLOURS
 
 
 def _svg(alt: str, height: int, parts: list[str], width: int = WIDTH) -> str:
-    words = f'role="img" aria-label="{escape(alt)}"'
-    return f'<svg viewBox="0 0 {width} {height}" {words}>{"".join(parts)}</svg>'
+    role = f'role="img" aria-label="{escape(alt)}"'
+    return f'<svg viewBox="0 0 {width} {height}" {role}>{"".join(parts)}</svg>'
 
 
-def _path(kind: str, d: str) -> str:
-    return f'<path class="{kind}" d="{d}"/>'
+def _path(css_class: str, d: str) -> str:
+    return f'<path class="{css_class}" d="{d}"/>'
 
 
 def _circle(colour: str, x: float, y: float, r: float) -> str:
     return f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
 
 
-def _text(x: float | str, y: float | str, words: str, anchor: str = "") -> str:
-    anchored = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{x}" y="{y}"{anchored}>{escape(words)}</text>'
+def _text(x: float | str, y: float | str, text: str, anchor: str) -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'

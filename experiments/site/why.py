@@ -10,27 +10,31 @@ from experiments.ledger.ledger import Row
 from experiments.ledger.rules import HELD, NOT_HELD, Finding, Rule, Side
 from experiments.ledger.statistics import Difference
 
+HEADS = {HELD: "why it held", NOT_HELD: "why it did not hold"}
+
 
 def why(row: Row, finding: Finding, rule: Rule) -> str:
     """Returns the collapsed explanation of a finding; "" if it was not run."""
-    found = finding.compared
-    if found is None:
+    difference = finding.compared
+    if difference is None:
         return ""
     left, right = (_side(row, side) for side in rule.sides)
-    words = f"The rule asks that {left} {_asked(rule, right)}. {_difference(found)}, so {{}}."
-    told = words.format(_conclusion(finding, rule, found))
-    head = {HELD: "why it held", NOT_HELD: "why it did not hold"}.get(
-        finding.verdict, "why it cannot be told"
+    text = (
+        f"The rule requires that {left} {_requirement(rule, right)}. "
+        f"{_interval(difference)}, so {_conclusion(finding, rule, difference)}."
     )
-    kind = finding.verdict.replace(" ", "-")
-    drawn = f' data-rule="{_drawn(found, rule)}"' if math.isfinite(found.half) else ""
-    return f'<details class="why {kind}"{drawn}><summary>{head}</summary><p>{told}</p></details>'
+    css_class = finding.verdict.replace(" ", "-")
+    data = f' data-rule="{_drawn(difference, rule)}"' if math.isfinite(difference.half) else ""
+    head = HEADS.get(finding.verdict, "why it is undecided")
+    return (
+        f'<details class="why {css_class}"{data}><summary>{head}</summary><p>{text}</p></details>'
+    )
 
 
-def _drawn(found: Difference, rule: Rule) -> str:
+def _drawn(difference: Difference, rule: Rule) -> str:
     """Returns the numbers that why.js draws: gap, half interval, borders of the rule."""
-    edges = (-rule.by, rule.by) if rule.within else (rule.by,)
-    return " ".join(f"{value:.4g}" for value in (found.gap, found.half, *edges))
+    borders = (-rule.by, rule.by) if rule.within else (rule.by,)
+    return " ".join(f"{value:.4g}" for value in (difference.gap, difference.half, *borders))
 
 
 def _side(row: Row, side: Side) -> str:
@@ -50,7 +54,7 @@ def _side(row: Row, side: Side) -> str:
     return f"{name}{of}"
 
 
-def _asked(rule: Rule, right: str) -> str:
+def _requirement(rule: Rule, right: str) -> str:
     if rule.within:
         return f"is within {rule.by:g} of {right}"
     if rule.by < 0:
@@ -58,29 +62,30 @@ def _asked(rule: Rule, right: str) -> str:
     return f"is above {right}" + (f" by more than {rule.by:g}" if rule.by else "")
 
 
-def _difference(found: Difference) -> str:
-    gap, half = found.gap, found.half
+def _interval(difference: Difference) -> str:
+    """Returns a sentence with the difference and its interval."""
+    gap, half = difference.gap, difference.half
     if half == 0:
         return f"They differ by {gap:.4g}, without an error"
     if not math.isfinite(half):
-        return f"They differ by {gap:.4g}, and an error is not known"
-    low, middle, high = (_rounded(value, half) for value in (found.low, gap, found.high))
-    seeds = [str(n) for n in found.seeds if n > 1]
+        return f"They differ by {gap:.4g}, and the error is unknown"
+    low, middle, high = (_rounded(value, half) for value in (difference.low, gap, difference.high))
+    seeds = [str(n) for n in difference.seeds if n > 1]
     over = f" ({' and '.join(dict.fromkeys(seeds))} seeds)" if seeds else ""
     return f"The difference is {middle}, its 95 % interval {low} to {high}{over}"
 
 
-def _conclusion(finding: Finding, rule: Rule, found: Difference) -> str:
-    if not math.isfinite(found.half):
-        return "one cannot tell"
-    one = "the difference" if found.half == 0 else "the whole interval"
-    where = "within" if rule.within else "above"
-    edge = f"{rule.by:g}"
+def _conclusion(finding: Finding, rule: Rule, difference: Difference) -> str:
+    """Returns the position of the interval relative to the border of the rule."""
+    if not math.isfinite(difference.half):
+        return "the rule is undecided"
+    subject = "the difference" if difference.half == 0 else "the whole interval"
+    border = f"{rule.by:g}"
     if finding.verdict == HELD:
-        return f"{one} lies {where} {edge}"
+        return f"{subject} lies {'within' if rule.within else 'above'} {border}"
     if finding.verdict == NOT_HELD:
-        return f"{one} does not lie {where} {edge}" if rule.within else f"{one} lies below {edge}"
-    return f"the edge, {edge}, lies inside the interval"
+        return f"{subject} {'does not lie within' if rule.within else 'lies below'} {border}"
+    return f"the border, {border}, lies inside the interval"
 
 
 def _rounded(value: float, half: float) -> str:

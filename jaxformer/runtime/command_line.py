@@ -78,22 +78,22 @@ class Parser(argparse.ArgumentParser):
         return flag
 
     def parse_args(self, args: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
-        words = list(sys.argv[1:] if args is None else args)
-        given = [word.partition("=")[0] for word in words if word.startswith("--")]
-        fields = [name for name in dict.fromkeys(given) if name.startswith("--config.")]
+        argv = list(sys.argv[1:] if args is None else args)
+        given_flags = [word.partition("=")[0] for word in argv if word.startswith("--")]
+        fields = [name for name in dict.fromkeys(given_flags) if name.startswith("--config.")]
         if self.takes_fields:
             for name in fields:
                 self.add_argument(name, dest=name)
-        self._check_flags(words, given)
-        if {"--help", "-h"} & {*words}:
+        self._check_flags(argv, given_flags)
+        if {"--help", "-h"} & {*argv}:
             for flag in self.flags:  # --help works without required flags
                 flag.required = False
         try:
-            arguments, others = self.parse_known_intermixed_args(words)
+            arguments, unknown = self.parse_known_intermixed_args(argv)
         except argparse.ArgumentError as error:
             raise UserError(f"{error.argument_name} {_rephrase(error.message)}.") from None
-        if others:
-            raise self._unknown_error(others[0])
+        if unknown:
+            raise self._unknown_error(unknown[0])
         if arguments.help:
             print(self.manual(arguments) if self.manual else self.format_help().rstrip())
             sys.exit(0)
@@ -114,14 +114,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}.")
 
-    def _check_flags(self, words: list[str], given: list[str]) -> None:
-        known = {name for flag in self.flags for name in flag.option_strings}
-        for word in words:
-            if word.startswith("--") and word.partition("=")[0] not in known:
+    def _check_flags(self, argv: list[str], given_flags: list[str]) -> None:
+        """Raises UserError if a flag is unknown or given too often."""
+        names = {name for flag in self.flags for name in flag.option_strings}
+        for word in argv:
+            if word.startswith("--") and word.partition("=")[0] not in names:
                 raise self._unknown_error(word)
-        for name in given:
-            if given.count(name) > 1 and name not in self.repeatable:
-                raise UserError(f"{name} is given {given.count(name)} times.")
+        for name in given_flags:
+            if given_flags.count(name) > 1 and name not in self.repeatable:
+                raise UserError(f"{name} is given {given_flags.count(name)} times.")
 
     def _unknown_error(self, word: str) -> UserError:
         kind = "flag" if word.startswith("-") else "word"

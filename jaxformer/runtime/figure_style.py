@@ -1,7 +1,7 @@
 """The style of all figures, for one column of a paper (8 cm) or two (16 cm).
 
-The finding stands above the panels, caveats below them, and legends outside of the panels. A size
-is (COLUMN or PAGE, height of the panels) in inches; texts make the figure higher.
+The finding is written above the panels, caveats below them, and legends outside of the panels. A
+size is (COLUMN or PAGE, height of the panels) in inches. Texts make the figure higher.
 """
 
 import functools
@@ -54,7 +54,7 @@ LOOK: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
     "image.cmap": AMOUNT,
     "image.interpolation": "nearest",  # sharp cells and small files
-    "savefig.dpi": 150,  # for a screen; print takes pdf or svg
+    "savefig.dpi": 150,  # for a screen; pdf and svg are for print
     "pdf.fonttype": 42,  # text remains text in an editor
     "svg.hashsalt": "jaxformer",  # equal figures have equal bytes
 }
@@ -175,12 +175,12 @@ def check_file(file: Path, flag: str = "a figure's name") -> Path:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Writes a figure atomically, in the format of the file's suffix."""
+    """Writes a figure atomically, in the format of the file's suffix and without a date."""
     kind = check_file(file).suffix[1:]
-    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    figure.savefig(drawn := io.BytesIO(), format=kind, dpi=LOOK["savefig.dpi"], metadata=undated)
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    figure.savefig(buffer := io.BytesIO(), format=kind, dpi=LOOK["savefig.dpi"], metadata=metadata)
     try:
-        write_atomically(file, drawn.getvalue())
+        write_atomically(file, buffer.getvalue())
     except OSError as error:
         raise UserError(f"cannot write the figure {file}: {error.strerror}.") from None
 
@@ -204,8 +204,8 @@ def _text_width(text: str, size: float) -> float:
 def _width(axis: Any) -> float:
     """Returns the approximate width of a panel in inches."""
     spec = axis.get_subplotspec()
-    whole = axis.figure.get_size_inches()[0]
-    return whole * len(spec.colspan) / spec.get_gridspec().ncols - SPINE
+    figure_width = axis.figure.get_size_inches()[0]
+    return figure_width * len(spec.colspan) / spec.get_gridspec().ncols - SPINE
 
 
 def _legend_entries(names: Any) -> tuple[Sequence[Any], Sequence[str]]:

@@ -14,32 +14,32 @@ import jax
 from jaxformer.core.text_format import duration
 
 
-class Line:
-    """A status line: updated in place in a terminal or notebook, printed in a pipe.
+class StatusLine:
+    """A status line: replaced in place in a terminal or notebook, one line after another in a pipe.
 
     Args:
-      live: seconds between two updates in a terminal or notebook.
-      printed: seconds between two lines in a pipe.
+      screen_period: seconds between two updates in a terminal or notebook.
+      pipe_period: seconds between two lines in a pipe.
     """
 
-    def __init__(self, live: float = 0.2, printed: float = 10.0) -> None:
+    def __init__(self, screen_period: float = 0.2, pipe_period: float = 10.0) -> None:
         self.handle: Any = None  # of the output of a notebook cell
-        self.is_open = False
-        self.live = sys.stderr.isatty()
-        self.notebook = _in_notebook()
-        self.period = live if self.live or self.notebook else printed
-        self.printed = -self.period
+        self.is_open = False  # whether the cursor of the terminal stands behind the text
+        self.is_terminal = sys.stderr.isatty()
+        self.is_notebook = _in_notebook()
+        self.period = screen_period if self.is_terminal or self.is_notebook else pipe_period
+        self.last_update = -self.period
 
     def is_due(self) -> bool:
         """Returns whether the period since the last update has passed."""
-        return time.monotonic() - self.printed >= self.period
+        return time.monotonic() - self.last_update >= self.period
 
     def show(self, text: str) -> None:
         """Replaces the line, or prints a new one in a pipe."""
-        self.printed = time.monotonic()
-        if self.notebook:
+        self.last_update = time.monotonic()
+        if self.is_notebook:
             self._show_in_notebook(text)
-        elif self.live:
+        elif self.is_terminal:
             width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
             sys.stderr.write(f"\r\x1b[K{text[:width]}")
             self.is_open = True
@@ -72,29 +72,30 @@ class Progress:
 
     Args:
       steps: the last step.
-      start: the first step, of a resumed run the step of its checkpoint.
-      shown: False prints nothing.
+      start: the first step; in a resumed run, the step of its checkpoint.
+      shown: whether anything is printed.
     """
 
     def __init__(self, steps: int, start: int, shown: bool = True):
         self.steps, self.start, self.text = steps, start, ""
         self.began = time.monotonic()
-        self.compiled: tuple[int, float] | None = None  # step and time after the first dispatch
-        self.line = Line() if shown else None
+        self.first_dispatch: tuple[int, float] | None = None  # its last step and the time then
+        self.line = StatusLine() if shown else None
         if self.line and start < steps:
             self.line.show(f"step {start}/{steps}  compiling")
 
     def show(self, step: int, note: str = "", **numbers: float) -> None:
         """Shows a step with its numbers and a note, when the line is due."""
         now = time.monotonic()
-        self.compiled = self.compiled or (step, now)
+        self.first_dispatch = self.first_dispatch or (step, now)
         parts = [f"step {step}/{self.steps}"]
         parts += [f"{name} {value:.4g}" for name, value in numbers.items()]
         self.text = "  ".join(filter(None, [*parts, note]))
         if self.line and self.line.is_due():
-            first, at = self.compiled
-            left = (now - at) / max(step - first, 1) * (self.steps - step)
-            self.line.show(self.text + (f"  about {duration(left)} left" if step > first else ""))
+            first_step, first_time = self.first_dispatch
+            seconds_per_step = (now - first_time) / max(step - first_step, 1)
+            left = f"  about {duration(seconds_per_step * (self.steps - step))} left"
+            self.line.show(self.text + left * (step > first_step))
 
     def close(self, reason: str) -> None:
         """Shows the last line: the step, why the run ends, and the time it took."""
@@ -107,29 +108,33 @@ class Progress:
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a request to stop; the second one stops at once.
 
-    In a job of submitit its preemption signal, SUBMITIT_PREEMPT_SIGNAL, is such a request too. It
-    may come many times.
+    In a job of submitit the signal SUBMITIT_PREEMPT_SIGNAL is such a request too. It may be
+    repeated.
+
+    Attributes:
+      signal: the signal that requested the stop, or 0.
     """
 
     def __init__(self) -> None:
         self.signal = 0
-        self.notice = notice(os.environ)
-        self._before: dict[int, Any] = {}
+        self.preemption_signal = preemption_signal(os.environ)
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
-        for number in (signal.SIGINT, signal.SIGTERM, *[self.notice] * bool(self.notice)):
+        preemption = [self.preemption_signal] if self.preemption_signal else []
+        for number in (signal.SIGINT, signal.SIGTERM, *preemption):
             try:
-                self._before[number] = signal.signal(number, self._note)
+                self._previous_handlers[number] = signal.signal(number, self._receive)
             except ValueError:  # only the main thread may set handlers
                 break
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if number == self.notice:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if number == self.preemption_signal:
             self.signal = self.signal or signal.SIGTERM
             return
         if self.signal and not _in_notebook():
@@ -140,8 +145,8 @@ class Interrupt:
         print("\nstopping after this dispatch; once more to stop at once", file=sys.stderr)
 
 
-def notice(environment: Mapping[str, str]) -> int:
-    """Returns the signal that warns a submitit job of its time limit; 0 outside of a job."""
+def preemption_signal(environment: Mapping[str, str]) -> int:
+    """Returns the signal that a submitit job receives before its time limit; 0 outside of a job."""
     name = environment.get("SUBMITIT_PREEMPT_SIGNAL", "")
     if not (name or "SUBMITIT_EXECUTOR" in environment):
         return 0
@@ -149,20 +154,24 @@ def notice(environment: Mapping[str, str]) -> int:
 
 
 class Stopwatch:
-    """The seconds of a run over all its sessions: compiling, everything else, processor time."""
+    """The seconds of a run over all its sessions: compiling, everything else, processor time.
+
+    Attributes:
+      before: the seconds of earlier sessions, which a resumed run sets.
+    """
 
     def __init__(self) -> None:
-        self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}  # of earlier sessions
-        self.began, self.cpu = time.monotonic(), time.process_time()
-        self.compiled = _compile_timer().seconds
+        self.before = {"compile": 0.0, "run": 0.0, "cpu": 0.0}
+        self.began, self.began_cpu = time.monotonic(), time.process_time()
+        self.began_compile = _compile_timer().seconds
 
     def seconds(self) -> dict[str, float]:
         """Returns {"compile", "run", "cpu"} so far."""
-        compiling = _compile_timer().seconds - self.compiled
+        compiling = _compile_timer().seconds - self.began_compile
         now = {
             "compile": compiling,
             "run": time.monotonic() - self.began - compiling,
-            "cpu": time.process_time() - self.cpu,
+            "cpu": time.process_time() - self.began_cpu,
         }
         return {name: round(self.before[name] + now[name], 2) for name in now}
 

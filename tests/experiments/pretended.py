@@ -2,7 +2,7 @@
 
 
 class FakeExecutor:
-    """Implements `jobs.Executor` without `run`."""
+    """Has the interface of an `Executor`, without `run`."""
 
     def __init__(self, slots, deadline):
         self.signal = 0

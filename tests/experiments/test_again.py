@@ -83,7 +83,7 @@ def table(tmp_path):
 def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
     before = {file: file.read_bytes() for file in (tmp_path / "results").iterdir()}
     code, text = command("--paper=one")
-    assert code == 0 and "runs to make again: 3" in text and "ran 3 of 3" in text
+    assert code == 0 and "runs to repeat: 3" in text and "ran 3 of 3" in text
     rows = table(tmp_path)
     assert {
         name: row["verdict"] for (item, name), row in rows.items() if item == "one Table 1"
@@ -97,8 +97,8 @@ def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
     # Paired: .01, -.01 and 0 are much nearer than the spread of the seeds.
     assert float(b["difference"].split(" ± ")[1].split()[0]) == pytest.approx(0.0058, abs=1e-4)
     assert "4 numbers: 1 same bits, 1 within error, 2 differs" in text
-    assert "what differs: jax 0.10.2 here, 0.9.0 there" in text
-    assert "what differs: nothing that is recorded" in text
+    assert "differences in the settings: jax 0.10.2 here, 0.9.0 there" in text
+    assert "differences in the settings: nothing that is recorded" in text
     assert before == {file: file.read_bytes() for file in (tmp_path / "results").iterdir()}
 
 
@@ -111,9 +111,9 @@ def test_what_is_stopped_goes_on_and_what_is_done_is_not_done_again(command, tmp
         (job / "config.json").unlink()
         job.rmdir()
     code, text = command("--paper=one", "--only=Table 1")
-    assert code == 0 and "runs to make again: 1" in text and "3 numbers" in text
+    assert code == 0 and "runs to repeat: 1" in text and "3 numbers" in text
     code, text = command("--paper=one", "--only=Table 1")
-    assert code == 0 and "runs to make again" not in text and "3 numbers" in text
+    assert code == 0 and "runs to repeat" not in text and "3 numbers" in text
 
 
 def test_fewer_seeds_and_another_scale(command, tmp_path):
@@ -121,9 +121,9 @@ def test_fewer_seeds_and_another_scale(command, tmp_path):
     rows = table(tmp_path)
     assert rows["one Table 1", "a"]["difference"] == "0"
     assert "(2 seeds)" in rows["one Table 1", "b"]["difference"]
-    assert "what differs: 2 seeds here, 3 there" in text
+    assert "differences in the settings: 2 seeds here, 3 there" in text
     _, text = command("--paper=one", "--only=Table 10", "--scale=tiny", out=tmp_path / "tiny")
-    assert "what differs: scale tiny here, small there" in text
+    assert "differences in the settings: scale tiny here, small there" in text
 
 
 def test_a_dry_run_says_what_it_costs_and_makes_no_folder(command, tmp_path):
@@ -192,5 +192,5 @@ def test_a_recorded_figure_is_made_again(tmp_path, capsys):
     words = ["--paper=associations", "--only=Figure 18", "--again"]
     assert reproduce.main([*words, f"--out={tmp_path}"]) == 0
     text = capsys.readouterr().out
-    assert "differs" not in text.replace("what differs", "") and compare_records.UNKNOWN not in text
+    assert "differs" not in text and compare_records.UNKNOWN not in text
     assert [*tmp_path.glob("*.csv")] and not (flags.ROOT / "results/again.csv").exists()

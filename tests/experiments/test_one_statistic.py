@@ -88,11 +88,13 @@ def sweep_verdict(left, right):
     rows = [
         row
         for rate, one in ((0.01, left), (0.02, right))
-        for row in sweep_table.rows_of("model", {}, one | {"members": at(one, rate)}, Path("a"))
+        for row in sweep_table.rows_of_result(
+            "model", {}, one | {"members": at(one, rate)}, Path("a")
+        )
     ]
     for sign, (best, other) in {1: rows, -1: rows[::-1]}.items():
-        if best.goodness > other.goodness:
-            return 0 if sweep_table.rivals(best, rows) else sign
+        if best.fitness > other.fitness:
+            return 0 if sweep_table.undecided(best, rows) else sign
     return 0
 
 

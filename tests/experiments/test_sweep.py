@@ -124,7 +124,7 @@ def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, cap
     finished(
         jobs[1].workdir, [member(0, 1e-2, 1.0, 1.0), member(1, 1e-2, None, None, diverged_at=7)]
     )
-    rows = sweep_table.gather(list(zip(runs, jobs, strict=True)))
+    rows = sweep_table.rows_of_runs(list(zip(runs, jobs, strict=True)))
     (best,) = [row for row in rows if row.best]
     assert best.rate == 1e-2 and best.varied == {"model.layers": "1"}
     assert best.metrics["accuracy"].mean == pytest.approx(0.7)
@@ -151,7 +151,7 @@ def test_where_a_loss_chose_the_lowest_is_the_best(tmp_path, capsys):
         for rate, accuracy, loss in chosen
     ]
     finished(job.workdir, members)
-    rows = sweep_table.gather([(run, job)])
+    rows = sweep_table.rows_of_runs([(run, job)])
     assert [row.best for row in rows] == [False, True, False]
     sweep_table.show(rows)
     assert "chosen on validation loss" in capsys.readouterr().out
@@ -165,7 +165,7 @@ def test_where_all_have_diverged_none_is_best(tmp_path):
     (run,) = grids.expand(config, {}, {})
     job = launch.make_job("j", run.config, run.overrides, tmp_path)
     finished(job.workdir, [member(0, 1e-2, None, None, diverged_at=7)])
-    (row,) = sweep_table.gather([(run, job)])
+    (row,) = sweep_table.rows_of_runs([(run, job)])
     assert row.diverged == 1 and not row.best
 
 
@@ -176,7 +176,7 @@ def test_a_figure_has_rows_without_members(tmp_path):
     metrics = {"ks": {"mean": 0.1, "sem": None, "n": 1}}
     result = {"config": {}, "seeds": [0], "members": [], "metrics": metrics}
     write_json(job.workdir / "result.json", result)
-    (row,) = sweep_table.gather([(runs[0], job)])
+    (row,) = sweep_table.rows_of_runs([(runs[0], job)])
     assert row.rate is None and row.metrics["ks"].mean == 0.1 and not row.best
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.theory import config_json
 from tests.theory.commands import run
-from theory import advise, phase_map, trainability
+from theory import advise, command_output, phase_map, trainability
 from theory.advise import report
 from theory.advise.question import parse
 from theory.signal import effective_beta
@@ -196,6 +196,16 @@ def test_the_figure_names_the_number_of_measured_networks(tmp_path, monkeypatch,
     report.plot_answer(found, tmp_path / "a.png", quiet=True)
     labels = [line.get_label() for line in drawn[0].axes[0].lines]
     assert "measured, 5 networks" in labels
+
+
+def test_a_quiet_figure_prints_neither_of_its_files(tmp_path, capsys):
+    figure, _ = command_output.new_figure(1, (2, 2))
+    arrays = {"x": np.zeros(2)}
+    command_output.save_figure(figure, tmp_path / "a.png", arrays, quiet=True)
+    assert capsys.readouterr().out == "" and (tmp_path / "a.npz").exists()
+    command_output.save_figure(figure, tmp_path / "a.png", arrays)
+    files = [tmp_path / "a.png", tmp_path / "a.npz"]
+    assert capsys.readouterr().out == "".join(f"wrote {file}\n" for file in files)
 
 
 def test_advise_is_quick(tmp_path):

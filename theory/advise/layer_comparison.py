@@ -1,9 +1,9 @@
 """Compares the signal of a run or a published model, layer by layer, with the prediction.
 
-For a run of jaxformer the networks are its parameters before the first step and those of its newest
-checkpoint, on sequences of its test set. The theory receives the measured cosine of the embedded
-tokens. For a published model the network has its weights, on the user's text; the theory describes
-what its config.json initialises. Folders are read and never written.
+For a run of jaxformer the networks have the parameters before the first step and the parameters of
+the newest checkpoint. Their inputs are sequences of the run's test set. The theory receives the
+measured cosine of the embedded tokens. A published model is measured on the user's text; the theory
+describes the network that its config.json initialises. Folders are read and never written.
 """
 
 from functools import partial
@@ -123,7 +123,7 @@ def predict_layers(
 ) -> dict[str, list[float]]:
     """Returns the predicted signal by layer, the same quantities as `measure_layers`.
 
-    beta is that of the scores' variance within a row; the mean of a row has no effect.
+    beta follows from the variance of the scores within a row; the mean of a row has no effect.
     """
     path = trace(net, length, rho0, repeat)
     layers, cells = layers_of(path), path.cells

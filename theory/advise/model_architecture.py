@@ -14,15 +14,23 @@ def architecture_of(spec: Any) -> Architecture:
     Args:
       spec: the model's spec, such as `EncoderSpec` or `DecoderSpec`; UserError for other models.
     """
-    head_width = spec.width // getattr(spec, "heads", 1) if hasattr(spec, "width") else 1
+    if not isinstance(spec, EncoderSpec):
+        _check_decoder(spec)
+    head_width = spec.width // spec.heads
+    common = {
+        "layers": spec.layers,
+        "width": spec.width,
+        "heads": spec.heads,
+        "head_width": head_width,
+        "score_scale": head_width**-0.5,
+        "causal": spec.causal,
+        "norm": "rms",
+    }
     if isinstance(spec, EncoderSpec):
         std_qk = float((spec.score_std / spec.width) ** 0.5)
         std_w = (spec.sigma_w2 / spec.width) ** 0.5
         return Architecture(
-            layers=spec.layers,
-            width=spec.width,
-            heads=spec.heads,
-            head_width=head_width,
+            **common,
             mlp_width=spec.width,
             std_q=std_qk,
             std_k=std_qk,
@@ -30,27 +38,16 @@ def architecture_of(spec: Any) -> Architecture:
             std_1=std_w,
             std_2=std_w,
             std_bias=spec.sigma_b2**0.5,
-            score_scale=head_width**-0.5,
             alpha_sa=spec.alpha_sa,
             alpha_mlp=spec.alpha_mlp,
-            causal=spec.causal,
             activation=spec.activation,
-            norm="rms",
             std_position=1.0,
             embed_norm=True,
         )
-    if not isinstance(spec, DecoderSpec) or spec.mixer != "softmax" or not spec.use_norm:
-        kind = getattr(spec, "mixer", type(spec).__name__)
-        raise UserError(f"--run needs an encoder or a softmax decoder with norms, got {kind!r}.")
-    if not spec.use_mlp:
-        raise UserError("--run needs a decoder with MLPs, got use_mlp=False.")
     std_qk = _entry_std(spec.qk_init_std, spec.width, spec.base_width)
     std = _entry_std(spec.init_std, spec.width, spec.base_width)
     return Architecture(
-        layers=spec.layers,
-        width=spec.width,
-        heads=spec.heads,
-        head_width=head_width,
+        **common,
         mlp_width=spec.mlp_width,
         std_q=std_qk,
         std_k=std_qk,
@@ -59,19 +56,24 @@ def architecture_of(spec: Any) -> Architecture:
         std_o=spec.branch * std,
         std_1=std,
         std_2=spec.branch * _entry_std(spec.init_std, spec.mlp_width, spec.base_mlp_width),
-        score_scale=head_width**-0.5,
         alpha_sa=spec.residual_scale,
         alpha_mlp=spec.residual_scale,
         pre_norm=True,
-        norm="rms",
         eps=1e-6,
-        causal=spec.causal,
         gated=True,
         activation=spec.act,
         rotary=1.0,
         std_embed=spec.embed_init_std,
         std_position=spec.embed_init_std if spec.learned_positions else 0.0,
     )
+
+
+def _check_decoder(spec: Any) -> None:
+    if not isinstance(spec, DecoderSpec) or spec.mixer != "softmax" or not spec.use_norm:
+        kind = getattr(spec, "mixer", type(spec).__name__)
+        raise UserError(f"--run needs an encoder or a softmax decoder with norms, got {kind!r}.")
+    if not spec.use_mlp:
+        raise UserError("--run needs a decoder with MLPs, got use_mlp=False.")
 
 
 def _entry_std(init_std: float | str, fan_in: int, base_fan_in: float) -> float:

@@ -1,4 +1,4 @@
-"""Measures random networks beside the advisor's predictions (--check, --width-check), with jax."""
+"""Measures random networks, to compare with the predictions of the advisor (--check)."""
 
 from typing import Any
 

@@ -20,25 +20,24 @@ from theory.signal.recursion import forward, layers_of, trace
 MAX_STEPS = 80  # a factor of 2^10 in both directions
 MATRICES = ("std_q", "std_k", "std_v", "std_o", "std_1", "std_2")
 EMBEDDINGS = ("std_embed", "std_position", "std_type")
-# PyTorch names of the last matrices of attention and MLP, then of the query and key matrices.
-LAST_MATRICES = {
-    "gpt2": ("attn.c_proj.weight", "mlp.c_proj.weight"),
-    "gpt_neox": ("attention.dense.weight", "mlp.dense_4h_to_h.weight"),
-    "llama": ("o_proj.weight", "down_proj.weight"),
-    "mistral": ("o_proj.weight", "down_proj.weight"),
-    "qwen2": ("o_proj.weight", "down_proj.weight"),
-    "t5": ("SelfAttention.o.weight", "DenseReluDense.wo.weight"),
-    "distilbert": ("out_lin.weight", "ffn.lin2.weight"),
+LLAMA_NAMES = (("o_proj.weight", "down_proj.weight"), ("q_proj.weight", "k_proj.weight"))
+# PyTorch names of the last matrices of attention and MLP, and of the query and key matrices.
+MATRIX_NAMES = {
+    "gpt2": (("attn.c_proj.weight", "mlp.c_proj.weight"), ("c_attn.weight",)),
+    "gpt_neox": (
+        ("attention.dense.weight", "mlp.dense_4h_to_h.weight"),
+        ("query_key_value.weight",),
+    ),
+    "llama": LLAMA_NAMES,
+    "mistral": LLAMA_NAMES,
+    "qwen2": LLAMA_NAMES,
+    "t5": (
+        ("SelfAttention.o.weight", "DenseReluDense.wo.weight"),
+        ("SelfAttention.q.weight", "SelfAttention.k.weight"),
+    ),
+    "distilbert": (("out_lin.weight", "ffn.lin2.weight"), ("q_lin.weight", "k_lin.weight")),
 }
-QUERY_MATRICES = {
-    "gpt2": ("c_attn.weight",),
-    "gpt_neox": ("query_key_value.weight",),
-    "llama": ("q_proj.weight", "k_proj.weight"),
-    "mistral": ("q_proj.weight", "k_proj.weight"),
-    "qwen2": ("q_proj.weight", "k_proj.weight"),
-    "t5": ("SelfAttention.q.weight", "SelfAttention.k.weight"),
-    "distilbert": ("q_lin.weight", "k_lin.weight"),
-}
+DEFAULT_NAMES = (("output.dense.weight",), ("query.weight", "key.weight"))
 
 
 def solve(question: Question, what: str, cosine: float, keys: float) -> dict[str, Any]:
@@ -161,9 +160,10 @@ def _init_std_lines(model_type: str, std: float, x: float) -> dict[str, str]:
 
 def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> dict[str, str]:
     """Returns the code that scales some matrices ("beta" or "depth-scale")."""
+    last_matrices, query_matrices = MATRIX_NAMES.get(model_type, DEFAULT_NAMES)
     part = ""
     if what == "beta":
-        names = QUERY_MATRICES.get(model_type, ("query.weight", "key.weight"))
+        names = query_matrices
         flax = f"kernel_init=nn.initializers.normal({net.std_q:.4g}) of query, key"
         factor = x**0.5
         # The rows of queries and keys, where one matrix also has the values.
@@ -172,7 +172,7 @@ def _matrix_lines(model_type: str, net: Architecture, what: str, x: float) -> di
             "gpt_neox": f".view({net.heads}, 3, {net.head_width}, -1)[:, :2]",
         }.get(model_type, "")
     else:
-        names = LAST_MATRICES.get(model_type, ("output.dense.weight",))
+        names = last_matrices
         flax = f"kernel_init=nn.initializers.normal({net.std_o or net.std_v:.4g}) of W_O"
         flax += f", normal({net.std_2:.4g}) of W_2"
         factor = x

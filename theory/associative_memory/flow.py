@@ -5,8 +5,9 @@ label y is x with probability 1 - alpha, and the noise label n + 1 otherwise. Th
 u W e_x with orthonormal embeddings. W starts at zero and follows dW/dt = -grad of the mean
 cross-entropy.
 
-**Reduction.** By symmetry two numbers describe W: a is the logit of a wrong label and b that of the
-noise, both minus the logit of the correct label. With S = 1 + (n-1) e^a + e^b the flow of W is
+**Reduction.** By symmetry two numbers describe W: a is the logit of a wrong label and b the logit
+of the noise, both minus the logit of the correct label. With S = 1 + (n-1) e^a + e^b the flow of W
+is
 
     kind "weights":       n a' = [1 - e^a]/S - (1 - alpha)
                           n b' = [1 - e^b]/S - (1 - 2 alpha).

@@ -1,6 +1,6 @@
 """Figure 18: the associative memory with random embeddings, whole and truncated to a low rank.
 
-Labels are those of `theory.associative_memory.flow`: y = x with probability 1 - alpha, else the
+Labels have the law of `theory.associative_memory.flow`: y = x with probability 1 - alpha, else the
 noise. The embeddings e and u are random vectors on the sphere instead of orthonormal ones. W is
 trained whole and truncated only to evaluate the loss on labels without noise. There the whole W
 ends at -log(1 - alpha), and rank n - 1 below it.

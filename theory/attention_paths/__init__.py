@@ -1,9 +1,9 @@
 """The Bayesian transformer with fixed attention: solved, sampled and pruned.
 
 The paper is "Dissecting the Interplay of Attention Paths in a Statistical Mechanics Theory of
-Transformers" (arXiv 2405.15926); equation numbers are its own. `order_parameter` solves the limit
-of wide networks, and `predict` returns its mean and variance of f on test inputs (Equations 5 to
-12). `sample` draws from the exact posterior of finite networks. Its `Posterior` has the same U,
+Transformers" (arXiv 2405.15926); equation numbers refer to this paper. `order_parameter` solves the
+limit of wide networks, and `predict` returns its mean and variance of f on test inputs (Equations 5
+to 12). `sample` draws from the exact posterior of finite networks. Its `Posterior` has the same U,
 `.mean` and `.variance`. With method="weights" it samples the weights of
 `jaxformer.models.attention_paths`.
 

@@ -88,7 +88,7 @@ def _check_labels(labels: np.ndarray) -> None:
     bad = np.argwhere(~np.isfinite(labels))
     if bad.size:
         raise UserError(
-            f"labels must be finite; {len(bad)} of {labels.size} are not, the first is that of "
+            f"labels must be finite; {len(bad)} of {labels.size} are not. The first one belongs to "
             f"example {bad[0, 0]}."
         )
     values = set(np.unique(labels).tolist())

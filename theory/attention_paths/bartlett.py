@@ -21,7 +21,7 @@ r_l = min(N_l, H_l r_{l+1}). The thermodynamic action always has its minimum at 
 1_m, and the rows of every U^(l) run over (partial path, output).
 
 Every list runs over the layers l = L+1, L, .., 1, as OrderParameter.chain does. The equations are
-those of appendix B of arXiv 2405.15926; the exact finite-N law replaces its saddle point.
+in appendix B of arXiv 2405.15926; here the exact finite-N law replaces its saddle point.
 """
 
 from collections.abc import Sequence

@@ -11,8 +11,8 @@
     at_max_depth share of draws whose trajectory stopped at the maximal tree depth
     divergences  draws whose trajectory left the energy surface
 
-The limits are the usual ones (arXiv 1903.08008, 1604.00695), except that of r-hat: the usual 1.01
-is exceeded by chance at the fewest draws that the limit of `ess` admits.
+The limits are the usual ones (arXiv 1903.08008, 1604.00695), except the limit of r-hat. With the
+fewest draws that the limit of `ess` admits, r-hat exceeds the usual 1.01 by chance.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@
     C_{pi pi'}(x, x') = xi^pi(x) . xi^pi'(x') / n
     energy = ln det(K + T) + Y^T (K + T)^-1 Y
 
-The energy is that of a Gaussian likelihood of variance T. U enters through a factor, U = C C^T with
+The energy belongs to a Gaussian likelihood of variance T. U enters through a factor, U = C C^T with
 C of shape (D, r). The training examples are stored once and used with many U. Two forms give the
 same numbers:
 

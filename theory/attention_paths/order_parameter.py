@@ -83,7 +83,7 @@ def order_parameter(
     layout = bartlett.full_layout(heads, m)
     start = jnp.zeros(layout.size, labels.dtype) if start is None else jnp.asarray(start)
     stored = store_compressed_examples(attentioned)
-    del attentioned  # the largest array for many paths; `stored` has what is needed of it
+    del attentioned  # the largest array for many paths; `stored` replaces it
     # Arrays of one type, so that 10 and 10.0 share a compiled program.
     *width_arrays, T = (jnp.asarray(number, labels.dtype) for number in (*widths, temperature))
     with one_lapack_thread():

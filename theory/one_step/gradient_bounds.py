@@ -9,7 +9,7 @@ of its mean mu. The two lemmas differ in Gamma and L:
     D.1, feed-forward    Gamma(k)   = U_k^T grad W_F E(q)    L = ln(N+1) + ln(2/delta)
     D.2, values          Gamma(j,k) = U_j^T grad W_V E(k)    L = 2 ln(N+1) + ln(2/delta)
 
-mu and sigma^2 of D.2 are those of Table 3. Theorem 1 takes its error from both lemmas: a margin is
+mu and sigma^2 of D.2 are listed in Table 3. Theorem 1 takes its error from both lemmas: a margin is
 the difference of two such numbers (`margin_errors`).
 """
 

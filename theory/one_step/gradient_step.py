@@ -184,7 +184,7 @@ def sequence_features(tokens_BxT: jax.Array, N: int, inputs: str) -> Features:
     """Returns xbar and x_T of each sequence in one-hot coordinates.
 
     They are computed from token counts, so that the (B, T, D) array of all x_t is never built.
-    With previous tokens the first N + 1 coordinates are those of E and the others those of E~.
+    With previous tokens the first N + 1 coordinates refer to E and the others to E~.
     """
     count, T = tokens_BxT.shape
     rows_Bx1 = jnp.arange(count)[:, None]

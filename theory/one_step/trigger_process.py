@@ -9,10 +9,10 @@ One sequence z_1 .. z_T with its target y (arXiv 2406.03068, Section 2):
     z_T      q, whatever precedes it
     y        drawn like a token after the trigger
 
-The moments of token counts are exact, by dynamic programming over t. The counts of the lemmas and
-of Table 3 are those of the chain whose last token is not forced to be q.
+The moments of token counts are exact, by dynamic programming over t. The lemmas and Table 3 count
+tokens of the chain whose last token is not forced to be q.
 
-The law is that of `jaxformer.tasks.recall.Recall` with statistics="uniform", scored="last", one
+The law is the one of `jaxformer.tasks.recall.Recall` with statistics="uniform", scored="last", one
 trigger and a noise token outside the vocabulary of the text. `sample` uses this package's token
 numbers, and tests/theory/test_one_step.py compares both samplers with the same exact probabilities.
 """

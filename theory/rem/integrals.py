@@ -82,8 +82,8 @@ def row_tables(T: float) -> Tables:
 def tables_of_length(T: float) -> Tables:
     """Returns all tables of one T.
 
-    The relative error of Y_q is 3e-8. For beta <= 4, that of Y_p is at most 5e-7 up to T = 1024 and
-    2e-6 at T = 1e8. The pair table takes 0.7 s unless overlaps.npz has it.
+    The relative error of Y_q is 3e-8. For beta <= 4 the relative error of Y_p is at most 5e-7 up to
+    T = 1024, and 2e-6 at T = 1e8. The pair table takes 0.7 s unless overlaps.npz has it.
     """
     pair = load_tables().get(f"pair_{T:g}")
     n_spread, n_rho = (24, 16) if T <= 1024 else (32, 20) if T <= 1e5 else (48, 24)

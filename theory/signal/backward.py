@@ -12,7 +12,7 @@ the chain rule and independent weights,
 with Y_3 = E sum A^3 and Y_4 = E (sum A^2)^2. The score term is the slope of the softmax times its
 part through queries and its part through keys; the second is counted at the querying token.
 Correlations of gradients through the scores of different tokens are neglected: they vanish as
-tokens become alike. C, m and Y_q are those of `theory.signal.recursion`.
+tokens become alike. `theory.signal.recursion` defines C, m and Y_q.
 """
 
 from typing import NamedTuple

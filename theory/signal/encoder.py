@@ -1,6 +1,6 @@
 """The signal of a post-norm encoder at initialisation, predicted and measured in random networks.
 
-The encoder is that of arXiv 2505.24333 (`jaxformer.models.encoder`).
+`jaxformer.models.encoder` implements the encoder, which is defined in arXiv 2505.24333.
 """
 
 from dataclasses import replace
@@ -83,7 +83,7 @@ def measure(
       width: width N of the encoder.
       heads: number of heads, a divisor of width.
       rho0: mean cosine of two input tokens.
-      dtype: precision; the default is that of jax.
+      dtype: precision; None is jax's default.
 
     Returns:
       A `Signal` whose arrays have a leading axis of S seeds.

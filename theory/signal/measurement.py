@@ -41,7 +41,7 @@ def measure(
       length: number of tokens.
       rho0: cosine of two input tokens; None computes it from the embedding's variances.
       repeat: probability that two input tokens are the same symbol.
-      dtype: precision; the default is that of jax.
+      dtype: precision; None is jax's default.
 
     Returns:
       `Layers` and `Gradients` whose arrays have a leading axis of S seeds.
@@ -65,7 +65,7 @@ def _measure(keys, q0, p0, spec: BlockSpec, layers: int, length: int, embed_norm
 
     @jax.checkpoint
     def step(x_1xTxN, inputs):
-        # Each layer adds a shift of zero. The gradient of the shift is that of the residual stream.
+        # Each layer adds a shift of zero, whose gradient is the gradient of the residual stream.
         key, shift_TxN = inputs
         x_1xTxN = x_1xTxN + shift_TxN[None]
         parameters = layer.init(key, x_1xTxN)["params"]

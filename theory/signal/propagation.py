@@ -78,7 +78,7 @@ def critical_alpha(
 ) -> jax.Array:
     """Returns the smallest alpha_SA for which orthogonal input tokens do not collapse.
 
-    It is found by bisection in [0, 1000]; its gradient is that of the implicit function.
+    It is computed by bisection in [0, 1000], and its gradient by the implicit function theorem.
 
     Args:
       beta: score scale, in place of block.beta.

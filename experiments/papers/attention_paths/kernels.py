@@ -103,7 +103,7 @@ def draw_path_kernels(arrays, widths: Sequence[int]):
         f"Alignment with the classes is {aligned['K, GP limit']:.3f} in the GP limit and "
         f"{aligned[f'K, N = {widths[-1]}']:.3f} at N = {widths[-1]}; of single paths {best} has "
         "the most",
-        "Kernels of all pairs of examples, label +1 first; mean and deviation are those of the "
+        "Kernels of all pairs of examples, label +1 first; mean and deviation are taken over the "
         "entries off the diagonal. Alignment: Y'KY/(P|K|).",
     )
     return figure

@@ -86,8 +86,7 @@ def _temperatures(axis, arrays, widths: list[str]) -> None:
     by_width = dict(zip(widths, rows_SxWxT.swapaxes(0, 1), strict=True))
     plots.curves(axis, temperatures, by_width, ("black", *plots.COLOURS), marker=".")
     axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy, held-out classes")
-    axis.set_xticks(temperatures, [f"{t:g}" for t in temperatures])
-    axis.minorticks_off()
+    plots.value_ticks(axis, temperatures)
     best = rows_SxWxT.mean(0).max(1)
     plots.name(axis, f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})")
 

@@ -53,8 +53,8 @@ def blocks(U_DxD: np.ndarray, heads: Sequence[int]) -> float:
     """Returns how much larger |U| is within blocks of paths than between blocks.
 
     Paths of one block go through the same head of the first layer. In the order of paths this head
-    changes slowest. The result is the mean |U| of two different paths of one block, minus that of
-    paths of different blocks, divided by the mean of the diagonal.
+    changes slowest. The result is a difference over the mean of the diagonal: the mean |U| of two
+    different paths of one block, minus the mean |U| of paths of different blocks.
     """
     first_D = np.arange(len(U_DxD)) // (len(U_DxD) // heads[0])
     same_DxD = first_D[:, None] == first_D[None]

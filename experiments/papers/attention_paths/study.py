@@ -114,7 +114,7 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
 
 
 def _over_limit(name: str, widths: list[str], values_W: np.ndarray) -> dict[str, Mean]:
-    """Returns by how much the value of each finite width exceeds that of the GP limit."""
+    """Returns the value of each finite width minus the value of the GP limit."""
     return {
         f"{name}/{width}_minus_GP": exact(value - values_W[0])
         for width, value in zip(widths[1:], values_W[1:])
@@ -139,7 +139,7 @@ def read_study(file: Path) -> Study:
 def summarise(studies: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarray]]:
     """Returns the metrics over the seeds, and the arrays with a leading axis of seeds.
 
-    `accuracy` is that of the trained network on held-out classes.
+    `accuracy` is the accuracy of the trained network on held-out classes.
     """
     metrics = {
         name: over_seeds([study.metrics[name].mean for study in studies])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from experiments.cli.describe import label
 from experiments.ledger.item import Cell
 from experiments.ledger.rules import Rule, Side, above, near, of
-from experiments.papers import row_numbers
+from experiments.papers.sentences import with_more_steps
 
 SMALL = ("small",)
 TRAINED = ("standard", "frozen_qk", "mixit")  # the variants of most rows
@@ -37,7 +37,7 @@ unseen = functools.partial(of, metric=UNSEEN)
 
 # MixiT still improves at the end of its config's steps in these tasks.
 STILL_IMPROVING = ("retrieval", "dyck", "hops")
-LONGER = row_numbers.patient("mixit")  # the name of the cell with four times the steps
+LONGER = with_more_steps("mixit")  # the name of the cell with four times the steps
 LONGER_NOTE = (
     "MixiT still improves at the end of its config's steps, so the rules use a run with four times "
     "as many. Even longer runs were not made."

@@ -165,8 +165,7 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
                 look |= {"label": f"{label}, at initialisation", "alpha": 0.5}
                 plots.means(axis, depths, before[name][:, :, s], fmt="o--", **look)
         axis.set(xscale="log", yscale="log", xlabel="layers L", ylabel=LABELS[s])
-        axis.set_xticks(depths, [str(L) for L in depths])
-        axis.set_xticks([], minor=True)
+        plots.value_ticks(axis, depths)
     growth = []
     for name in ("random", "mixit"):
         first, *_, last = values[name].swapaxes(0, 1)

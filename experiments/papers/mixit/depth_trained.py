@@ -34,8 +34,8 @@ def measure_covariance_trained(
     """Measures covariance and cosine of tokens against depth, before and after training.
 
     Each depth and seed has its own network, which learns to predict the next token of the text. Of
-    several learning rates the one with the lowest final loss is used. All statistics are those of
-    the last layer on held-out text. `dimensions` counts the directions that the tokens' states
+    several learning rates the one with the lowest final loss is used. All statistics are measured
+    in the last layer on held-out text. `dimensions` counts the directions that the tokens' states
     fill: they are few if a network works in a subspace of its width.
 
     Args:

@@ -15,7 +15,7 @@ from experiments.papers.outcome import Outcome, exact
 from jaxformer.training.metrics import over_seeds
 from theory import covariance_sde as cs
 
-BLUE, ORANGE, GREEN = plots.COLOURS[:3]
+BLUE, ORANGE = plots.COLOURS[:2]
 CHUNK_SAMPLES = 100_000  # samples in memory at once
 
 
@@ -146,10 +146,8 @@ def draw_printed_variance(arrays, length: int, width: int):
     figure, (axis,) = plots.row(1, (plots.COLUMN, 2.0))
     depths, theory, printed = (arrays[name] for name in ("layers", "theory", "printed"))
     for colour, name, curve in ((BLUE, "1/(nm)", theory), (ORANGE, "1/√(nm)", printed)):
-        axis.plot(depths, curve.mean(0), "o-", ms=3, color=colour, label=f"variance {name}")
-        axis.fill_between(
-            depths, *np.quantile(curve, (0.05, 0.95), axis=0), color=colour, alpha=0.2
-        )
+        low, high = np.quantile(curve, (0.05, 0.95), axis=0)
+        plots.band(axis, depths, low, curve.mean(0), high, colour, f"variance {name}")
     axis.plot(depths, arrays["sde"], "k--", lw=1, label="SDE")
     axis.set(xlabel="layer", ylabel=r"log Tr$(\Phi)/m$")
     plots.headed(

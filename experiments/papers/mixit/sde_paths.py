@@ -122,7 +122,7 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         f"{comparison} two samples of one law ({arrays['ks_noise']:.3f})",
         f"Above: median, the band from 5 to 95 %, and {SHOWN_PATHS} paths each of the SDE (blue) "
         f"and of networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
-        f"{', '.join(map(str, widths))}; the largest is that of all quantities at "
+        f"{', '.join(map(str, widths))}; the largest of all quantities at "
         rf"$\tau$ = {', '.join(f'{tau:g}' for tau in times)}.",
         axes[1, 0],
     )
@@ -134,6 +134,5 @@ def _walks(axis, arrays, name: str, networks: str) -> None:
     for colour, source, label in zip(plots.COLOURS, ("sde", "networks"), ("SDE", networks)):
         taus = arrays[f"walk/{source}/times"]
         low, middle, high = arrays[f"walk/{source}/band/{name}"]
-        axis.fill_between(taus, low, high, color=colour, alpha=0.15, lw=0)
-        axis.plot(taus, middle, color=colour, lw=1.6, label=label)
+        plots.band(axis, taus, low, middle, high, colour, label)
         axis.plot(taus, arrays[f"walk/{source}/some/{name}"].T, color=colour, lw=0.4, alpha=0.7)

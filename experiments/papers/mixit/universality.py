@@ -223,8 +223,7 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
             errors = {name: arrays[f"{readout}_{arm}"][:, :, k] for arm, name in ARMS.items()}
             plots.curves(axis, counts[readout], errors, fmt="o-")
             axis.set(xscale="log", yscale="log")
-            axis.set_xticks(heads[::2], [str(H) for H in heads[::2]])
-            axis.minorticks_off()
+            plots.value_ticks(axis, heads[::2])
             if readout == "linear":
                 plots.titled(axis, label)
         row[0].set_ylabel(f"{title}\nerror / variance of target")

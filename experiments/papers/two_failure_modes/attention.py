@@ -1,7 +1,7 @@
 """Figures of one attention layer at initialisation (arXiv 2505.24333): 1a, b, 3, B.2 and C.1.
 
 `exact` is the theory at T tokens (theory.rem, infinite width), `limit` the paper's T -> infinity.
-S is the axis of heads, B that of beta, R that of rho.
+Axes: S heads, B beta, R rho.
 """
 
 import numpy as np

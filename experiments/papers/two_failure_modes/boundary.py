@@ -1,7 +1,7 @@
 """The boundary of rank collapse (arXiv 2505.24333): Figure 1c, and alpha_c against depth.
 
 Tokens count as collapsed if their cosine exceeds 1 - epsilon after the last layer; the paper gives
-no threshold. S is the axis of networks, B that of beta, A that of alpha_SA.
+no threshold. Axes: S networks, B beta, A alpha_SA.
 """
 
 import jax.numpy as jnp
@@ -108,20 +108,12 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     axis.axvline(2**0.5, color=COLOURS[5], lw=1.6, ls="--", label=r"$\beta_c(0)=$√2")
     grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
     collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
-    for selected, marker, state in (
-        (collapsed_BxA, "X", "collapsed"),
-        (~collapsed_BxA, "o", "not"),
-    ):
-        positions = [values[selected] for values in grid]
-        dots = {
-            "marker": marker,
-            "s": 22,
-            "linewidths": 0.7,
-            "color": "white",
-            "edgecolors": "black",
-            "zorder": 3,
-        }
-        axis.scatter(*positions, **dots, clip_on=False, label=f"network, {state}")
+    dots = {"s": 22, "linewidths": 0.7, "color": "white", "edgecolors": "black", "zorder": 3}
+    markers = {"collapsed": ("X", collapsed_BxA), "not": ("o", ~collapsed_BxA)}
+    for state, (marker, selected_BxA) in markers.items():
+        positions = [values_BxA[selected_BxA] for values_BxA in grid]
+        look = dots | {"marker": marker, "label": f"network, {state}"}
+        axis.scatter(*positions, clip_on=False, **look)
     box = {"boxstyle": "round", "facecolor": "white", "alpha": 0.85, "edgecolor": "none"}
     text = {"ha": "center", "va": "center", "fontsize": plots.figure_style.SMALL, "bbox": box}
     low = min(float(edge[0]), 2.0)
@@ -207,8 +199,7 @@ def draw_critical(arrays, length: int, width: int, beta: float):
     look = {"fmt": "o", "color": COLOURS[1], "label": f"networks, $d={width}$"}
     plots.means(axis, depths, measured_SxL, **look)
     axis.set(xlabel="layers $L$", ylabel=r"critical residual strength $\alpha_c$", xscale="log")
-    axis.set_xticks(depths, [f"{L:d}" for L in depths])
-    axis.minorticks_off()
+    plots.value_ticks(axis, depths)
     first, last = measured_SxL.mean(0)[[0, -1]]
     plots.headed(
         figure,

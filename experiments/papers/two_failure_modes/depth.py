@@ -1,8 +1,8 @@
 """Cosine of tokens through many blocks (arXiv 2505.24333): Figures 1d, e, 5 and C.3.
 
 Lines are theory.signal: `exact` at T tokens, and the paper's `limit`. Dots are random encoders with
-random directions as input. Error bars are standard deviations over networks, as in the paper. S is
-the axis of networks, L that of layers.
+random directions as input. Error bars are standard deviations over networks, as in the paper.
+Axes: S networks, L layers.
 """
 
 import jax.numpy as jnp

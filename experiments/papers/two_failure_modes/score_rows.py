@@ -1,6 +1,6 @@
 """Rows of attention scores as random energies (arXiv 2505.24333): Equations 10, 15, Figure B.1.
 
-S is the axis of heads or batches of rows, B that of beta, R that of rho.
+Axes: S heads or batches of rows, B beta, R rho.
 """
 
 from functools import partial
@@ -202,7 +202,7 @@ def measure_scores(
 def _covariances(keys_S, rho, length: int, width: int) -> jax.Array:
     """Returns mean products of two scores that share two, one or no token, (S, 3).
 
-    Scores are those of a random head and have standard deviation 1.
+    The scores of the random head have standard deviation 1.
     """
     basis_TxN = jnp.eye(length + 1, width)
     x_TxN = jnp.sqrt(width) * (jnp.sqrt(rho) * basis_TxN[:1] + jnp.sqrt(1 - rho) * basis_TxN[1:])

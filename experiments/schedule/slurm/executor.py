@@ -15,30 +15,28 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from experiments.cli import flags
 from experiments.schedule.devices import Slot
-from experiments.schedule.jobs import Job, Outcome, handle_stop_signals
-from experiments.schedule.launch import Running
-from experiments.schedule.show_runs import Board
+from experiments.schedule.executor import Executor
+from experiments.schedule.jobs import Job, Outcome
+from experiments.schedule.show_runs import Running
 from experiments.schedule.slurm import options as slurm_options
 from experiments.schedule.slurm.options import Options
 from experiments.schedule.slurm.queue import Queue, State, result_file
 from experiments.schedule.slurm.worker import Worker
 from jaxformer.core.errors import UserError
 
-FIRST_POLL_SECONDS, POLL_SECONDS = 1.0, 15.0  # between two queries of the queue
-SIGNAL_POLL_SECONDS = 0.2
+FIRST_QUERY_SECONDS, MAX_QUERY_SECONDS = 1.0, 15.0  # between two queries of the queue
 DEFAULT_ARRAY_SIZE = 1000  # if the cluster does not report its limit
 MAX_FAILED_QUERIES = 40  # in a row
 MAX_RESUBMISSIONS = 3  # of a job that ended without a result
 SAVE_FRACTION = 0.8  # of the time between Slurm's signal and its kill
 
 
-class SlurmExecutor:
-    """Runs jobs on a Slurm cluster. It implements `jobs.Executor`.
+class SlurmExecutor(Executor):
+    """Runs jobs on a Slurm cluster. All jobs are submitted at once.
 
     Args:
         options: the options of each Slurm job.
@@ -50,116 +48,131 @@ class SlurmExecutor:
     def __init__(
         self, options: Options, root: Path, slots: Any = 1, deadline: float = math.inf
     ) -> None:
-        self.options, self.deadline, self.signal = options, deadline, 0
-        self.queue, self.board = Queue(root), Board()
+        super().__init__(deadline)
+        self.options, self.queue = options, Queue(root)
+        self.new: list[Job] = []  # jobs to submit at the next poll
+        self.ids: dict[str, str] = {}  # the job id of each run
+        self.states: dict[str, State] = {}  # by job id, at the last query
         self.began: dict[str, float] = {}  # by job id
         self.resubmissions: dict[str, int] = {}  # by run
         self.failed_queries = 0  # in a row
+        self.next_query, self.wait = 0.0, FIRST_QUERY_SECONDS
 
     def __enter__(self) -> "SlurmExecutor":
         slurm_options.check_cluster(self.options)
         slurm_options.check_path(self.queue.folder)
-        self._handlers = contextlib.ExitStack()
-        self._handlers.enter_context(handle_stop_signals(self._store_signal))
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        self.board.clear()
-        self._handlers.close()
+    def has_room(self) -> bool:
+        return True
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Submits the jobs that are not in the queue; yields each job's outcome when it ends."""
-        left = {job.workdir.name: job for job in jobs}
-        slurm_options.check_jobs(self.options, list(left.values()))
-        ids = self._submit_missing(left)
-        wait = FIRST_POLL_SECONDS
-        while left and not self.signal and time.monotonic() < self.deadline:
-            if (states := self._query_states()) is not None:
-                yield from self._collect_ended(left, ids, states)
-                self._show(left, ids, states)
-            for _ in range(max(1, round(wait / SIGNAL_POLL_SECONDS))):
-                if self.signal or not left:
-                    break
-                time.sleep(SIGNAL_POLL_SECONDS)
-            wait = min(wait * 1.5, POLL_SECONDS)
-        self.board.clear()
-        if left:
-            arrays = sorted({ids[run].partition("_")[0] for run in left})
-            print(
-                f"still in the queue: {len(left)}; run the same command again to watch them, "
-                f"`scancel {' '.join(arrays)}` ends them.",
-                flush=True,
+    def submit(self, job: Job) -> Iterable[Outcome]:
+        self.new.append(job)
+        return ()
+
+    def poll(self, has_more: bool) -> Iterator[Outcome]:
+        """Submits the new jobs that are not in the queue; yields the outcomes of ended jobs."""
+        if self.new:
+            self._submit_missing()
+        if time.monotonic() >= self.next_query:
+            if self.query_states():
+                yield from self._ended()
+            self.next_query = time.monotonic() + self.wait
+            self.wait = min(self.wait * 1.5, MAX_QUERY_SECONDS)
+
+    def stop(self) -> Iterator[Outcome]:
+        """Yields all unfinished jobs. They stay in the queue of the cluster."""
+        self.new = []
+        if self.unfinished:
+            runs = [job.workdir.name for job in self.unfinished]
+            arrays = sorted({self.ids[run].partition("_")[0] for run in runs if run in self.ids})
+            self.announce(
+                f"still in the queue: {len(runs)}; run the same command again to watch them, "
+                f"`scancel {' '.join(arrays)}` ends them."
             )
-        for job in left.values():
+        for job in list(self.unfinished):
             message = "still in the queue"
             yield Outcome(job, -signal.SIGTERM, 0.0, message, by_other_launcher=True)
 
-    def _query_states(self) -> dict[str, State] | None:
-        """Returns the states of all jobs, or None while the cluster does not answer."""
+    def show(self) -> None:
+        running, reasons = [], []
+        for job in self.unfinished:
+            job_id = self.ids[job.workdir.name]
+            state = self.states.get(job_id)
+            if state is not None and state.state == "RUNNING":
+                began = self.began.get(job_id, time.monotonic())
+                running.append(Running(job, began, Slot(f"{job_id} {state.where}")))
+            if state is not None and state.state == "PENDING":
+                reasons.append(state.where)  # such as Priority, Resources, PartitionNodeLimit
+        n_waiting = len(self.unfinished) - len(running)
+        waiting = f"{n_waiting} wait in the queue"
+        if reasons:
+            waiting += f" ({max(set(reasons), key=reasons.count)})"
+        self.board.show(running, 0, 0, waiting * bool(n_waiting))
+
+    def query_states(self) -> bool:
+        """Updates the states of all jobs; returns False while the cluster does not answer."""
         try:
-            states = self.queue.states()
+            self.states = self.queue.states()
         except UserError as error:
             self.failed_queries += 1
             if self.failed_queries > MAX_FAILED_QUERIES:
                 raise
             if self.failed_queries == 1:
-                self.board.clear()
-                print(f"  {error} The jobs continue; the query is repeated.", flush=True)
-            return None
+                self.announce(f"  {error} The jobs continue; the query is repeated.")
+            return False
         self.failed_queries = 0
-        return states
+        return True
 
-    def _submit_missing(self, left: dict[str, Job]) -> dict[str, str]:
-        """Submits the runs without a job in the queue; returns the job id of each run."""
+    def _submit_missing(self) -> None:
+        """Submits the new jobs that are not in the queue yet, and stores the id of each job."""
+        jobs, self.new = self.new, []
+        slurm_options.check_jobs(self.options, jobs)
         with self.queue.lock():
             ids, states = self.queue.ids(), self.queue.states()
-            missing = [job for run, job in left.items() if ids.get(run) not in states]
+            missing = [job for job in jobs if ids.get(job.workdir.name) not in states]
             for job in missing:
                 if job.restart and not job.is_locked():
                     shutil.rmtree(job.workdir, ignore_errors=True)
-            if n_queued := len(left) - len(missing):
+            if n_queued := len(jobs) - len(missing):
                 print(f"in the queue already: {n_queued}", flush=True)
             submit(self.options, self.queue, missing)
-        return {run: job_id for run, job_id in self.queue.ids().items() if run in left}
+        self.ids = self.queue.ids()
 
-    def _collect_ended(
-        self, left: dict[str, Job], ids: dict[str, str], states: dict[str, State]
-    ) -> Iterator[Outcome]:
-        for run, job in list(left.items()):
-            job_id = ids[run]
-            state = states.get(job_id)
+    def _ended(self) -> Iterator[Outcome]:
+        for job in list(self.unfinished):
+            job_id = self.ids[job.workdir.name]
+            state = self.states.get(job_id)
             if state is not None and state.state != "PENDING":
                 self.began.setdefault(job_id, time.monotonic())
             if state is not None and not state.is_abandoned:
                 continue
-            code, seconds = self.queue.result(job_id), self._elapsed(job_id)
+            code = self.queue.result(job_id)
             is_lost = code is None and state is None and not job.is_finished()
-            if is_lost and self._resubmit(job, ids):
+            if is_lost and self._resubmit(job):
                 continue
-            self.board.clear()
-            del left[run]
+            seconds = time.monotonic() - self.began.get(job_id, time.monotonic())
             if job.is_finished() and code in (0, None):
                 yield Outcome(job, 0, seconds, "")
             else:
                 exit_code = code if isinstance(code, int) and code else 1
                 yield Outcome(job, exit_code, seconds, self._reason(job, job_id, code, state))
 
-    def _resubmit(self, job: Job, ids: dict[str, str]) -> bool:
+    def _resubmit(self, job: Job) -> bool:
         """Submits a job again that ended without a result, for example because it was killed.
 
         Returns:
             False if it was submitted too often or if its files are not visible here.
         """
         run = job.workdir.name
-        job_id, count = ids[run], self.resubmissions.get(run, 0)
-        if count >= MAX_RESUBMISSIONS or not self.queue.has_log(job_id):
+        count = self.resubmissions.get(run, 0)
+        if count >= MAX_RESUBMISSIONS or not self.queue.has_log(self.ids[run]):
             return False
         self.resubmissions[run] = count + 1
-        self.board.clear()
-        print(f"  {job.name}: job {job_id} was lost; it is submitted again", flush=True)
+        self.announce(f"  {job.name}: job {self.ids[run]} was lost; it is submitted again")
         with self.queue.lock():
             submit(self.options, self.queue, [job])
-        ids[run] = self.queue.ids()[run]
+        self.ids[run] = self.queue.ids()[run]
         return True
 
     def _reason(self, job: Job, job_id: str, code: int | str | None, state: State | None) -> str:
@@ -174,28 +187,6 @@ class SlurmExecutor:
         if isinstance(code, int):
             return job.last_message(code)
         return code or f"job {job_id} ended without a result: {self.queue.last_log_line(job_id)}"
-
-    def _elapsed(self, job_id: str) -> float:
-        return time.monotonic() - self.began.get(job_id, time.monotonic())
-
-    def _show(self, left: dict[str, Job], ids: dict[str, str], states: dict[str, State]) -> None:
-        if not self.board.is_due():
-            return
-        running, reasons = [], []
-        for run, job in left.items():
-            job_id, state = ids[run], states.get(ids[run])
-            if state is not None and state.state == "RUNNING":
-                began = self.began.get(job_id, time.monotonic())
-                running.append(Running(job, began, Slot(f"{job_id} {state.where}")))
-            if state is not None and state.state == "PENDING":
-                reasons.append(state.where)  # such as Priority, Resources, PartitionNodeLimit
-        waiting = f"{len(left) - len(running)} wait in the queue"
-        if reasons:
-            waiting += f" ({max(set(reasons), key=reasons.count)})"
-        self.board.show(running, 0, 0, waiting * (len(running) < len(left)))
-
-    def _store_signal(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
 
 
 def submit(options: Options, queue: Queue, jobs: Sequence[Job]) -> None:

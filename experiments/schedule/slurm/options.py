@@ -13,14 +13,13 @@ import math
 import re
 import shutil
 import subprocess
-import tomllib
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import flags
+from experiments.cli.toml_file import read_toml
 from experiments.schedule.jobs import Job
 from jaxformer.core.errors import UserError, check_choice, did_you_mean
 from jaxformer.core.text_format import duration
@@ -80,13 +79,8 @@ def read(path: str) -> Options:
     """Reads a file of options. An empty path gives the defaults."""
     if not path:
         return Options()
-    file = next((p for p in (Path(path), flags.ROOT / path) if p.is_file()), None)
-    if file is None:
-        raise UserError(f"no file {path!r} of options for Slurm; see configs/slurm/example.toml.")
-    try:
-        content = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
-        raise UserError(f"{file} is not TOML: {error}.") from None
+    missing = f"no file {path!r} of options for Slurm; see configs/slurm/example.toml."
+    file, content = read_toml(path, missing)
     kinds = {f.name: type(getattr(Options(), f.name)) for f in fields(Options)}
     for name, value in content.items():
         if name not in kinds:

@@ -25,16 +25,8 @@ from jaxformer.core.errors import UserError
 from jaxformer.io.file_lock import wait_for_lock
 
 FOLDER = "slurm"
-ALIVE_STATES = (
-    "PENDING",
-    "CONFIGURING",
-    "RUNNING",
-    "COMPLETING",
-    "SUSPENDED",
-    "STOPPED",
-    "SIGNALING",
-)
-ALIVE_STATES += ("REQUEUED", "REQUEUE_FED", "PREEMPTED", "RESIZING", "STAGE_OUT")
+ALIVE_STATES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
+ALIVE_STATES += ("SIGNALING", "REQUEUED", "REQUEUE_FED", "PREEMPTED", "RESIZING", "STAGE_OUT")
 JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")  # "12", or "12_3" in an array
 SUBMISSION_NAME = re.compile(r"[0-9a-f]{32}")
 # Endings of the reason for which a job waits forever.
@@ -67,9 +59,8 @@ class Queue:
         """Makes other launchers wait until this one has submitted its jobs."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".lock", "a") as lock:
-            with contextlib.suppress(
-                OSError
-            ):  # without file locks here, the runs still lock their folders
+            # On a file system without locks, the runs still lock their folders.
+            with contextlib.suppress(OSError):
                 wait_for_lock(lock)
             yield
 

@@ -3,7 +3,7 @@
 import types
 from itertools import pairwise
 
-from experiments.schedule import launch
+from experiments.schedule import executor, launch
 from experiments.schedule.devices import cpu_slots
 from experiments.schedule.jobs import Job
 from experiments.schedule.launch import LocalExecutor
@@ -41,11 +41,12 @@ def simulated(seconds, tmp_path, monkeypatch):
             return self.returncode
 
     monkeypatch.setattr(launch, "time", clock)
+    monkeypatch.setattr(executor, "time", clock)
     fake = types.SimpleNamespace(Popen=Process, DEVNULL=-3, STDOUT=-2)
     monkeypatch.setattr(launch, "subprocess", fake)
     jobs = [Job(str(i), "c", {}, tmp_path / str(i)) for i in range(len(seconds))]
-    with LocalExecutor(cpu_slots(SLOTS)) as executor:
-        assert len(list(executor.run(jobs))) == len(seconds)
+    with LocalExecutor(cpu_slots(SLOTS)) as local:
+        assert len(list(local.run(jobs))) == len(seconds)
     return began, ended
 
 
@@ -68,4 +69,4 @@ def test_24_tiny_runs_keep_8_slots_busy_until_the_last(tmp_path, monkeypatch):
 
 def test_a_slot_is_used_again_after_the_next_poll(tmp_path, monkeypatch):
     _, ended = simulated([5.0] * RUNS, tmp_path, monkeypatch)
-    assert max(ended) < 3 * (5.0 + 2 * launch.POLL_SECONDS)
+    assert max(ended) < 3 * (5.0 + 2 * executor.POLL_SECONDS)

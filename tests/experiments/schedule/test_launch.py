@@ -53,10 +53,10 @@ def jobs(root, *kinds):
 
 
 def test_a_failing_job_is_named_and_the_others_still_run(root):
-    with LocalExecutor() as executor:
-        outcomes = list(executor.run(jobs(root, "broken", "killed", "good")))
+    with LocalExecutor() as local:
+        outcomes = list(local.run(jobs(root, "broken", "killed", "good")))
     assert [outcome.code for outcome in outcomes] == [2, -9, 0]
-    assert outcomes[2].job.is_finished() and executor.signal == 0
+    assert outcomes[2].job.is_finished() and local.signal == 0
     first, second, _ = outcomes
     assert first.message == "the field x must be 1, got 2."
     assert second.message == "killed by signal 9 (out of memory?)"
@@ -70,8 +70,8 @@ def test_a_job_is_drawn_when_a_slot_is_free(root):
             drawn.append(job.name)
             yield job
 
-    with LocalExecutor(2) as executor:
-        next(executor.run(lazy_jobs()))
+    with LocalExecutor(2) as local:
+        next(local.run(lazy_jobs()))
     assert 2 <= len(drawn) <= 3
 
 
@@ -85,12 +85,12 @@ def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, 
     before = signal.getsignal(number)
     thread = threading.Thread(target=send_signal)
     thread.start()
-    with LocalExecutor() as executor:
-        (outcome,) = executor.run(jobs(root, "slow", "good"))
+    with LocalExecutor() as local:
+        (outcome,) = local.run(jobs(root, "slow", "good"))
     thread.join()
     assert outcome.stopped
     assert (root / "0/saved").exists() and not (root / "1").exists()
-    assert executor.signal == number and signal.getsignal(number) == before
+    assert local.signal == number and signal.getsignal(number) == before
     assert "once more to stop at once" in capfd.readouterr().err
 
 
@@ -98,31 +98,31 @@ def test_at_the_deadline_the_job_saves_and_stops(root):
     def pass_the_deadline():
         while not (root / "ready").exists():
             time.sleep(0.02)
-        executor.deadline = time.monotonic() - 1
+        local.deadline = time.monotonic() - 1
 
     thread = threading.Thread(target=pass_the_deadline)
-    with LocalExecutor() as executor:
+    with LocalExecutor() as local:
         thread.start()
-        (outcome,) = executor.run(jobs(root, "slow"))
+        (outcome,) = local.run(jobs(root, "slow"))
     thread.join()
-    assert outcome.stopped and (root / "0/saved").exists() and executor.signal == 0
+    assert outcome.stopped and (root / "0/saved").exists() and local.signal == 0
 
 
 def test_leaving_the_executor_stops_running_jobs(root):
-    with LocalExecutor() as executor:
-        outcomes = executor.run(jobs(root, "good", "slow"))
+    with LocalExecutor() as local:
+        outcomes = local.run(jobs(root, "good", "slow"))
         next(outcomes)
-        executor._start(jobs(root, "good", "slow")[1])
+        local.start(jobs(root, "good", "slow")[1])
         while not (root / "ready").exists():
             time.sleep(0.02)
-    assert all(process.poll() is not None for process in executor.running)
+    assert all(process.poll() is not None for process in local.running)
 
 
 def test_the_display_shows_the_step_of_a_job(root):
     (job,) = jobs(root, "good")
     job.log().write_text("step 3/9  loss 1\nstep 6/9  loss 1\n")
     assert show_runs.progress_line(job, time.monotonic()) == "good 0: 0 s, step 6 of 9"
-    running = launch.Running(job, time.monotonic(), devices.Slot("GPU 3"))
+    running = show_runs.Running(job, time.monotonic(), devices.Slot("GPU 3"))
     console = Console(width=80, file=io.StringIO())
     console.print(show_runs.table([running], free=2, deferred=1))
     text = console.file.getvalue()

@@ -65,8 +65,9 @@ def test_jobs_of_another_launcher_are_left_to_it_on_a_signal(root, capsys):
     lock = lock_folder(root / "0")
     (one,) = jobs(root, "good")
     with LocalExecutor() as executor:
-        executor._forward_signal(15, None)
+        executor.unfinished.append(one)
         executor.deferred.append(one)
+        executor.receive_signal(15, None)
         (outcome,) = executor.run([])
     lock.close()
     assert outcome.by_other_launcher and outcome.stopped

@@ -157,16 +157,13 @@ def test_a_query_without_an_answer_is_repeated(tmp_path, monkeypatch, capsys):
         return answer
 
     monkeypatch.setattr(slurm.queue, "states", states)
-    assert [slurm._query_states() for _ in range(3)] == [
-        None,
-        None,
-        {},
-    ] and slurm.failed_queries == 0
+    assert [slurm.query_states() for _ in range(3)] == [False, False, True]
+    assert slurm.failed_queries == 0
     assert capsys.readouterr().out.count("Slurm does not answer. The jobs continue") == 1
     slurm.failed_queries = executor.MAX_FAILED_QUERIES
     answers = iter([UserError("Slurm does not answer.")])
     with pytest.raises(UserError, match="does not answer"):
-        slurm._query_states()
+        slurm.query_states()
 
 
 def test_rows_without_a_job_of_slurm_are_skipped(pretended, tmp_path):
@@ -199,11 +196,12 @@ def test_a_workdir_that_a_batch_script_cannot_contain_is_refused(
 
 def test_the_display_shows_why_jobs_wait(tmp_path, capsys):
     slurm = SlurmExecutor(Options(), tmp_path)
-    slurm.board.line.printed = -1e9
-    left = {f"run-{i}": Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)}
-    names = {run: f"7_{i}" for i, run in enumerate(left)}
-    states = dict.fromkeys(("7_1", "7_2"), State("PENDING", "PartitionNodeLimit"))
-    slurm._show(left, names, states | {"7_0": State("RUNNING", "n1")})
+    slurm.board.line.last_update = -1e9
+    slurm.unfinished = [Job(f"run {i}", "c", {}, tmp_path / f"run-{i}") for i in range(3)]
+    slurm.ids = {f"run-{i}": f"7_{i}" for i in range(3)}
+    slurm.states = dict.fromkeys(("7_1", "7_2"), State("PENDING", "PartitionNodeLimit"))
+    slurm.states["7_0"] = State("RUNNING", "n1")
+    slurm.show()
     assert "run 0: 0 s | 2 wait in the queue (PartitionNodeLimit)" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """The opening, the filters and --only: what a reader meets first, and finds by its name."""
 
+import dataclasses
 import json
 import re
 
@@ -13,13 +14,16 @@ from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_HELD, above, of
 from experiments.papers import PAPERS
-from experiments.papers.findings import FINDINGS, chart, sentence
-from experiments.site import demo_sentences, markdown, opening
+from experiments.papers.sentences import FINDINGS, collapse
+from experiments.site import markdown, opening
+from experiments.site.finding_charts import CHARTS
 from experiments.site.html import page
 from experiments.site.overview import kind, overview
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_json
 from tests.experiments import made_up
+
+COLLAPSE = ("two_failure_modes", "Figure 1f")
 
 
 def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real_rows):
@@ -49,24 +53,27 @@ def test_the_numbers_of_a_sentence_are_those_of_the_records(real_rows):
         values += [v for r in row.records.values() for v in r.baselines.values()]
         known = {f"{scale * v:.{n}f}" for v in values if v is not None for scale in (1, 100)
                  for n in range(5)} | {f"{v:.4g}" for v in values if v is not None}  # fmt: skip
-        for number in re.findall(r"(?<![± \d.])-?\d+\.\d+|-?\d+\.\d+(?= ±)", sentence(one, row)):
+        for number in re.findall(
+            r"(?<![± \d.])-?\d+\.\d+|-?\d+\.\d+(?= ±)", one.sentence(row.records)
+        ):
             assert number in known, (one.paper, number)
 
 
-def test_a_sentence_says_which_part_of_its_claim_failed(real_rows):
-    (one,) = (one for one in FINDINGS if one.item == "Figure 1f")
-    (row,) = (row for row in real_rows if row.item.name == one.item)
-    said = " In the paper collapsed networks fail to train; ours in rank collapse learn something."
-    held = [finding for finding in row.findings if finding.verdict != NOT_HELD]
-    assert sentence(one, row) == sentence(one, row._replace(findings=held)) + said
+def test_a_sentence_names_the_collapsed_networks_that_learn(real_rows):
+    (row,) = (row for row in real_rows if (row.paper.key, row.item.name) == COLLAPSE)
+    text = " In the paper collapsed networks fail to train; ours in rank collapse learn something."
+    assert collapse(row.records).endswith(text)
+    failed = [finding.text for finding in row.findings if finding.verdict == NOT_HELD]
+    assert "rank collapse learns no more than frequencies" in failed
+    assert "entropy collapse learns no more than frequencies" not in failed
+    record = row.records["rank_collapse"]
+    loss = {"loss": record.metrics["loss"] | {"mean": record.baselines["unigram_loss"]}}
+    at_chance = dataclasses.replace(record, metrics=record.metrics | loss, members=[])
+    assert text not in collapse(row.records | {"rank_collapse": at_chance})
 
 
-def test_a_sentence_whose_run_is_missing_is_not_said():
-    rows = ledger(PAPERS, [])
-    assert {
-        sentence(one, row) for one in FINDINGS for row in rows if row.item.name == one.item
-    } == {""}
-    text = "".join(opening.opening(opening.of_rows(rows)))
+def test_a_sentence_whose_run_is_missing_is_not_shown():
+    text = "".join(opening.opening(opening.of_rows(ledger(PAPERS, []))))
     assert text.count("There is no run yet.") == len(PAPERS) and "<svg" not in text
     assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
 
@@ -83,17 +90,17 @@ def test_a_card_leads_to_its_figure_where_there_is_one(real_rows):
 def test_a_card_shows_the_numbers_of_its_sentence(real_rows):
     for one, card in zip(FINDINGS, opening.of_rows(real_rows), strict=True):
         row = next(r for r in real_rows if (r.paper.key, r.item.name) == (one.paper, one.item))
-        drawn = chart(one, row)
-        assert drawn and card.chart.count("<circle") == len(drawn.dots) > 2
+        drawn = CHARTS[one.paper](row.records)
+        assert card.chart.count("<circle") == len(drawn.dots) > 2
         assert card.chart.count("line s1") == len(drawn.dots) * bool(drawn.theory)
         assert card.chart.count("line level") == len(drawn.dots) * bool(drawn.level)
         assert ("standard errors" in card.chart) == (one.item != "Theorem 2.1")  # one sample each
         assert "nan" not in card.chart
-        assert all(len(name) <= 20 for name in drawn.dots), "a longer name is cut at the left"
-        values = {f"{dot.ours.mean:.3g}" for dot in drawn.dots.values()}
-        said = [f"{float(n):.3g}" for n in re.findall(r"-?\d+\.\d+(?= ±)", one.say(row))]
-        of_shares = {f"{100 * dot.ours.mean:.3g}" for dot in drawn.dots.values()}
-        assert sum(n in values | of_shares for n in said) >= min(len(said), 2), one.paper
+        assert all(len(dot.label) <= 20 for dot in drawn.dots), "a longer name is cut at the left"
+        values = {f"{scale * dot.measured:.3g}" for dot in drawn.dots for scale in (1, 100)}
+        text = one.sentence(row.records)
+        shown = [f"{float(n):.3g}" for n in re.findall(r"-?\d+\.\d+(?= ±)", text)]
+        assert sum(n in values for n in shown) >= min(len(shown), 2), one.paper
 
 
 def test_a_ledger_row_that_waits_for_a_run_shows_what_is_decided(rows):
@@ -154,7 +161,7 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
     records, problems = read.load(results)
     held = [DEMO | {"runs": ["c.json"]}, DEMO | {"paper": "associations", "runs": ["figure.json"]}]
     write_json(tmp_path / "s.json", held)
-    shown = demo_sentences.read(tmp_path / "s.json", PAPERS, [], records)
+    shown = opening.of_file(tmp_path / "s.json", PAPERS, [], records)
     text = page([], records, problems, "A title", openings=shown)
     assert text.count("A &lt;b&gt; finding.") == 2
     for key in ("mixit", "associations"):
@@ -169,4 +176,4 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
 def test_sentences_that_are_none_are_one_line(held, tmp_path, capsys):
     (tmp_path / "s.json").write_text(held)
     with pytest.raises(UserError, match="is not a file of demo sentences"):
-        demo_sentences.read(tmp_path / "s.json", PAPERS, [], [])
+        opening.of_file(tmp_path / "s.json", PAPERS, [], [])

@@ -1,4 +1,4 @@
-"""Why a rule held: the words and the drawing say what the rule compared, and decide as it did."""
+"""The explanation of a verdict: its text and its drawing agree with the rule."""
 
 import re
 
@@ -16,8 +16,8 @@ ROW = Row(Paper("p", "title", "source", (ITEM,)), ITEM, {}, [], "", [])
 KNOWN = {"one": Number(0.9, 0.01, 3), "two": Number(0.5, 0.02, 3), "guess": Number(0.1)}
 
 
-def told(rule, **known):
-    """The finding's verdict, the words of the explanation, and all of it."""
+def explained(rule, **known):
+    """Returns the finding's verdict, the text of the explanation, and its HTML."""
     numbers = KNOWN | known
 
     def read(side: Side):
@@ -40,7 +40,7 @@ def told(rule, **known):
             "accuracy of one is above accuracy of two by",
         ),
         (above(of("two"), of("one")), "did not hold", "so the whole interval lies below 0"),
-        (above(of("one"), 0.89), "cannot tell yet", "the edge, 0, lies inside the interval"),
+        (above(of("one"), 0.89), "cannot tell yet", "the border, 0, lies inside the interval"),
         (near(of("one"), 0.9, 0.1), "held", "is within 0.1 of 0.9"),
         (near(of("one"), of("two"), 0.1), "did not hold", "does not lie within 0.1"),
         (
@@ -50,30 +50,32 @@ def told(rule, **known):
         ),
     ],
 )
-def test_the_words_say_what_was_compared_and_decide_as_the_rule_did(rule, verdict, words):
-    found, said, html = told(rule)
-    assert found == verdict and words in said, said
+def test_the_text_states_the_comparison_and_the_verdict_of_the_rule(rule, verdict, words):
+    judged, text, html = explained(rule)
+    assert judged == verdict and words in text, text
     assert f'class="why {verdict.replace(" ", "-")}" data-rule=' in html
 
 
 def test_the_interval_has_the_digits_of_its_width():
-    _, words, _ = told(above(of("one"), of("two")))
+    _, words, _ = explained(above(of("one"), of("two")))
     assert re.search(
         r"The difference is 0\.\d{3}, its 95 % interval 0\.\d{3} to 0\.\d{3} \(3 seeds", words
     )
 
 
-def test_an_error_that_is_not_known_has_no_interval_and_no_drawing():
-    found, words, html = told(above(of("one"), of("two")), one=Number(0.9, float("nan"), 1))
-    assert found == "cannot tell yet" and "an error is not known, so one cannot tell" in words
+def test_an_unknown_error_has_no_interval_and_no_drawing():
+    verdict, words, html = explained(above(of("one"), of("two")), one=Number(0.9, float("nan"), 1))
+    assert (
+        verdict == "cannot tell yet" and "the error is unknown, so the rule is undecided" in words
+    )
     assert "data-rule" not in html
     assert (
         "They differ by 0.4, without an error"
-        in told(above(of("one"), of("two")), one=Number(0.9), two=Number(0.5))[1]
+        in explained(above(of("one"), of("two")), one=Number(0.9), two=Number(0.5))[1]
     )
 
 
-def test_what_is_drawn_is_the_difference_its_interval_and_the_edges():
+def test_the_drawing_has_the_difference_its_interval_and_the_borders():
     numbers = {"one": Number(0.9), "two": Number(0.5)}
-    assert 'data-rule="0.4 0 0.1"' in told(above(of("one"), of("two"), 0.1), **numbers)[2]
-    assert 'data-rule="0.4 0 -0.2 0.2"' in told(near(of("one"), of("two"), 0.2), **numbers)[2]
+    assert 'data-rule="0.4 0 0.1"' in explained(above(of("one"), of("two"), 0.1), **numbers)[2]
+    assert 'data-rule="0.4 0 -0.2 0.2"' in explained(near(of("one"), of("two"), 0.2), **numbers)[2]

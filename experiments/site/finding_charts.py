@@ -1,0 +1,100 @@
+"""Dot chart of each of the five findings, with the numbers of its sentence."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from experiments.ledger.statistics import Number
+from experiments.papers.sentences import Runs, baseline, longest, number
+from experiments.site import svg
+from jaxformer.core.text_format import with_error
+
+CARD_WIDTH = 330  # in the units of svg.py
+
+
+class Chart(NamedTuple):
+    """A dot chart with a line for each dot, and its legend."""
+
+    axis: svg.Axis
+    dots: list[svg.Dot]
+    theory: str = ""  # the diamonds
+    level: str = ""  # the dashed lines
+
+    def html(self) -> str:
+        numbers = ", ".join(
+            f"{d.label} {with_error(d.measured, d.error or None)}" for d in self.dots
+        )
+        drawing = svg.dot_chart(f"{self.axis.label}: {numbers}.", self.dots, self.axis, CARD_WIDTH)
+        ours = "ours" + "; bars are standard errors" * any(d.error for d in self.dots)
+        return f'<div class="numbers">{drawing}{svg.marks(ours, self.theory, self.level)}</div>'
+
+
+def dot(
+    label: str, measured: Number, theory: float | None = None, level: float | None = None
+) -> svg.Dot:
+    """Returns the dot of a number. An unknown error, which is nan, has no bar."""
+    error = measured.error if measured.error > 0 else 0.0
+    return svg.Dot(label, measured.mean, error, theory, level)
+
+
+def freezing(runs: Runs) -> Chart:
+    guess, dots = baseline(runs, "standard", "in_context_guess"), []
+    for variant in ("standard", "frozen_mlp", "frozen_qk", "mixit"):
+        accuracy = number(runs, longest(runs, variant), "accuracy")
+        dots.append(dot(variant, accuracy, level=guess))
+    axis = svg.Axis("share of look-ups that are right", limits=(0, 1))
+    return Chart(axis, dots, level="a guess")
+
+
+def stochastic_equation(runs: Runs) -> Chart:
+    same_law = number(runs, "paths", "ks_noise").mean
+    dots = [
+        dot(f"{label}, n = {n}", number(runs, "paths", f"ks/{name}/tau=1/n={n}"), level=same_law)
+        for name, label in (("log_trace", "size"), ("correlation", "correlation"))
+        for n in (50, 200, 500)
+    ]
+    axis = svg.Axis("Kolmogorov distance", limits=(0, 0.05))
+    return Chart(axis, dots, level="two samples of one law")
+
+
+def collapse(runs: Runs) -> Chart:
+    letters = baseline(runs, "trainable", "unigram_loss")
+    starts = {
+        "rank collapse": "rank_collapse",
+        "entropy collapse": "entropy_collapse",
+        "between the two": "trainable",
+    }
+    dots = [
+        dot(label, number(runs, start, "loss"), level=letters) for label, start in starts.items()
+    ]
+    axis = svg.Axis("test loss, nats a character", limits=(2, 3.5))
+    return Chart(axis, dots, level="counting letters")
+
+
+def noise(runs: Runs) -> Chart:
+    cuts = {"whole": "", "without F1": "_without_f1", "without F2": "_without_f2"}
+    dots = [
+        dot(f"{label}, {cut}", number(runs, "run", metric + suffix))
+        for metric, label in (("p_correct", "right"), ("p_noise", "noise"))
+        for cut, suffix in cuts.items()
+    ]
+    return Chart(svg.Axis("probability of the token", limits=(0, 1)), dots)
+
+
+def order_parameter(runs: Runs) -> Chart:
+    width, dots = runs["sampled"].config["posterior"]["width"][0], []
+    paths = {name: f"{name},{name}" for name in ("good", "denoising", "a1", "a2")}
+    for label, path in (paths | {"good with denoising": "good,denoising"}).items():
+        theory = number(runs, "U", f"U/N={width}/{path}").mean
+        dots.append(dot(label, number(runs, "sampled", f"U/{path}"), theory))
+    axis = svg.Axis(f"order parameter, width {width}")
+    return Chart(axis, dots, theory="theory, for wide networks")
+
+
+# By paper.
+CHARTS: dict[str, Callable[[Runs], Chart]] = {
+    "mixit": freezing,
+    "random_attention": stochastic_equation,
+    "two_failure_modes": collapse,
+    "associations": noise,
+    "attention_paths": order_parameter,
+}
