@@ -217,9 +217,9 @@ def is_chosen(folder: Workdir) -> list[bool]:
         chosen = [bool(member.get("chosen")) for member in folder.read("result.json")["members"]]
         if any(chosen):
             return chosen
-    config = folder.read("config.json")["config"]
-    rates = config.get("optim", {}).get("learning_rate", [None])
-    return [i == 0 for i in range(len(rates)) for _ in range(config.get("n_seeds", 1))]
+    recorded = folder.read("config.json")["config"]
+    rates = recorded.get("optim", {}).get("learning_rate", [None])
+    return [i == 0 for i in range(len(rates)) for _ in range(recorded.get("n_seeds", 1))]
 
 
 def _newest_checkpoint(folder: Workdir) -> Checkpoint:

@@ -14,8 +14,13 @@ SECTIONS = {
     "partition", "figure", "recall", "bayes", "posterior", "measure",
 }  # fmt: skip
 NAMES = {"config", "cfg"}
+# Modules that read the config.json of published models.
+HUB = [*(ROOT / "jaxformer/core").glob("hub_*.py")]
 FILES = [
-    file for room in ("jaxformer", "experiments") for file in sorted((ROOT / room).rglob("*.py"))
+    file
+    for package in ("jaxformer", "experiments")
+    for file in sorted((ROOT / package).rglob("*.py"))
+    if file not in HUB
 ]
 INSIDE = [ROOT / "jaxformer/build.py", *(ROOT / "experiments/recipes").glob("*.py")]
 

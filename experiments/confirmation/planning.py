@@ -85,7 +85,7 @@ def _test_size(record: Record) -> tuple[int, float]:
     The set stays as it is where a larger one would take training examples or text away.
     """
     config = record.config
-    size = config.get("data", {}).get("test_size", 0)
+    size = config["data"].get("test_size", 0) if "data" in config else 0
     new = size
     if config["recipe"] == "train" and config["task"]["name"] == "masked_text":
         new = max(LARGER_TEST_SET * size, LEAST_TEST_SET)

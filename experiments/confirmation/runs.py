@@ -35,7 +35,7 @@ def overrides_with_seeds(plan_hash: str, run: PlannedConfig) -> dict[str, str]:
     """Returns the overrides of a run with its drawn seeds."""
     config = flags.to_dict(flags.load_with_overrides(run.config, run.overrides))
     seeds = {"seed": str(drawn(plan_hash, "seed", config["seed"], run.replica))}
-    if "seed" in config.get("data", {}):
+    if "data" in config and "seed" in config["data"]:
         original = config["data"]["seed"]
         seeds["data.seed"] = str(drawn(plan_hash, "data", original, run.replica))
     if run.seeds:
