@@ -2,6 +2,17 @@
 
     python experiments/litmus.py --task retrieval --scale tiny --seeds 3
 
+  --task=NAME      a config of configs/ with variant=mixit
+  --config=FILE    instead of --task: your training config with variant=... and scale=...
+  --scale=SCALE    tiny (seconds), small (minutes) or paper (tiny)
+  --seeds=N        seeds of every model (3)
+  --rates=R,R      learning rates to choose from (those of the config)
+  --variants=V,V   models to train (standard,frozen_qk,mixit,random); standard and mixit are
+                   required
+  --workdir=DIR    folder of the runs (runs/litmus/TASK-SCALE). The same command resumes them
+
+Defaults are in parentheses.
+
 Standard trains all parameters. Frozen-QK keeps queries and keys at their random initial values.
 MixiT mixes with a fixed matrix that does not depend on the content. Random trains the embeddings
 only. Validation chooses the learning rate of each. "Above" and "below" mean that the 95 % interval
@@ -49,35 +60,14 @@ FLAG_OF_ARGUMENT = {"variant": "--variants=V,V", "scale": "--scale=SCALE"}
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("--task", default="", metavar="NAME", help="a config of configs/ with variant=mixit")
-    add(
-        "--config",
-        default="",
-        metavar="FILE",
-        help="instead of --task: your training config with variant=... and scale=...",
-    )
-    add("--scale", default="tiny", help="tiny (seconds), small (minutes) or paper")
-    seeds_help = "seeds of every model (default: %(default)s)"
-    add("--seeds", type=count, default=3, metavar="N", help=seeds_help)
-    add(
-        "--rates",
-        default="",
-        metavar="R,R",
-        help="learning rates to choose from (default: those of the config)",
-    )
-    add(
-        "--variants",
-        default="standard,frozen_qk,mixit,random",
-        metavar="V,V",
-        help="models to train (default: %(default)s); standard and mixit are required",
-    )
+    add("--task", default="")
+    add("--config", default="")
+    add("--scale", default="tiny")
+    add("--seeds", type=count, default=3)
+    add("--rates", default="")
+    add("--variants", default="standard,frozen_qk,mixit,random")
     devices.add_flags(parser)
-    add(
-        "--workdir",
-        type=Path,
-        metavar="DIR",
-        help="folder of the runs (default: runs/litmus/TASK-SCALE). The same command resumes them",
-    )
+    add("--workdir", type=Path)
     args = parser.parse_args(argv)
     name, file = task_of(args)
     root = args.workdir or Path(f"runs/litmus/{name.replace(' ', '-')}-{args.scale}")

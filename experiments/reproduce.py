@@ -2,6 +2,19 @@
 
     python experiments/reproduce.py --paper mixit --scale small --budget 30m --seeds 3
 
+  --paper=NAME   mixit, random_attention, two_failure_modes, associations, attention_paths or all
+  --only=TABLE   one table or figure, such as "Table 2"
+  --scale=SCALE  tiny, small or paper, which uses an accelerator if there is one (small)
+  --seeds=N      seeds of every run that has seeds (those of its config)
+  --budget=TIME  90s, 30m, 2h: starts only runs that end in time (no limit)
+  --workdir=DIR  folder of the runs (runs/reproduce in the repository)
+  --list         prints every table and figure with its verdict, and its runs with state and time
+  --dry-run      prints the runs that would start, in order, with their times
+  --again        repeats recorded runs; ends with a table rerun / recorded / paper
+  --out=DIR      folder of the runs of --again (runs/again in the repository)
+
+Defaults are in parentheses.
+
 The tables that lack one or two runs for their verdict come first, the cheapest first, then the
 others. A run that several tables share runs once. Finished runs are recorded in results/. They
 replace records with fewer seeds and records of configs that have changed since. `python
@@ -42,56 +55,17 @@ DEFAULT_SCALE = "small"  # of missing runs; a repeated run has the scale of its 
 def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("--paper", default="", metavar="NAME", help=f"{', '.join(PAPERS)} or all")
-    add(
-        "--scale",
-        default="",
-        help=f"tiny, small or paper, which uses an accelerator if there is one ({DEFAULT_SCALE})",
-    )
-    add(
-        "--budget",
-        type=seconds,
-        default=math.inf,
-        metavar="TIME",
-        help="90s, 30m, 2h: start only runs that end in time (default: no limit)",
-    )
-    add(
-        "--seeds",
-        type=count,
-        default=0,
-        metavar="N",
-        help="seeds of every run that has seeds (default: those of its config)",
-    )
-    add("--only", default="", metavar="TABLE", help='one table or figure, such as "Table 2"')
+    add("--paper", default="")
+    add("--scale", default="")
+    add("--budget", type=seconds, default=math.inf)
+    add("--seeds", type=count, default=0)
+    add("--only", default="")
     executors.add_flags(parser)
-    add(
-        "--workdir",
-        type=Path,
-        default=flags.WORKSPACE / "runs/reproduce",
-        metavar="DIR",
-        help="folder of the runs (default: %(default)s)",
-    )
-    add(
-        "--list",
-        action="store_true",
-        help="print every table and figure with its verdict, and its runs with state and time",
-    )
-    add(
-        "--dry-run",
-        action="store_true",
-        help="print the runs that would start, in order, with their times",
-    )
-    add(
-        "--again",
-        action="store_true",
-        help="repeat recorded runs; ends with a table rerun / recorded / paper",
-    )
-    add(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder of the runs of --again (default: runs/again in the repository)",
-    )
+    add("--workdir", type=Path, default=flags.WORKSPACE / "runs/reproduce")
+    add("--list", action="store_true")
+    add("--dry-run", action="store_true")
+    add("--again", action="store_true")
+    add("--out", type=Path)
     args = parser.parse_args(argv)
     if not args.paper:
         raise UserError(f"give --paper=NAME, one of {', '.join(papers)} or all.")

@@ -4,7 +4,23 @@
         --config='configs/mixit/retrieval.py:scale=small,variant={standard,frozen_qk}' \\
         --grid optim.learning_rate=1e-3,3e-3 --grid model.layers=2,4
 
---config.FIELD=VALUE overrides a field in every run.
+  --config=FILE:ARGUMENTS  a config; each choice in braces makes a run
+  --config.FIELD=VALUE     overrides a field in every run
+  --grid=FIELD=VALUE,..    a field and its values; several grids make all combinations. Fields that
+                           vary together: --grid model.width+model.mlp_width=64+256,128+512
+  --file=FILE.toml         reads config, grid and fields from a file such as those in
+                           configs/sweeps/; other flags add to it or replace it
+  --workdir=DIR            folder of the runs and the table (runs/sweep)
+  --seeds=N                seeds of every run
+  --track=SERVICES         also sends the rows of every run to tensorboard,wandb,trackio
+  --search=SAMPLER         proposes runs with Optuna (tpe) or at random (random) instead of running
+                           the grid
+  --trials=N               number of proposed runs (50)
+  --range=FIELD=LOW:HIGH   an interval of the search space; LOW:HIGH:log samples the logarithm
+                           uniformly. Values of --grid are choices of the space
+  --dry-run                prints the number of runs and members, and the time
+
+Defaults are in parentheses.
 
 Learning rates and consecutive seeds share a program: they are members of one run. Run the same
 command again: it skips finished runs and resumes interrupted ones. sweep.csv has a row for each
@@ -39,64 +55,17 @@ from jaxformer.training import loggers
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__, fields=True)
     add = parser.add_argument
-    add(
-        "--config",
-        default="",
-        metavar="FILE:ARGUMENTS",
-        help="a config; each choice in braces makes a run",
-    )
-    add(
-        "--grid",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE,..",
-        help="a field and its values; several grids make all combinations. Fields that vary "
-        "together: --grid model.width+model.mlp_width=64+256,128+512",
-    )
-    add(
-        "--file",
-        default="",
-        metavar="FILE.toml",
-        help="read config, grid and fields from a file such as those in configs/sweeps/; other "
-        "flags add to it or replace it",
-    )
-    add(
-        "--workdir",
-        type=Path,
-        default=Path("runs/sweep"),
-        metavar="DIR",
-        help="folder of the runs and the table (default: %(default)s)",
-    )
-    add("--seeds", type=count, metavar="N", help="seeds of every run")
+    add("--config", default="")
+    add("--grid", action="append", default=[])
+    add("--file", default="")
+    add("--workdir", type=Path, default=Path("runs/sweep"))
+    add("--seeds", type=count)
     executors.add_flags(parser)
-    add(
-        "--track",
-        default="",
-        metavar="SERVICES",
-        help="also send the rows of every run to tensorboard,wandb,trackio",
-    )
-    add(
-        "--search",
-        default="",
-        metavar="SAMPLER",
-        help="propose runs with Optuna (tpe) or at random (random) instead of running the grid",
-    )
-    add(
-        "--trials",
-        type=count,
-        default=50,
-        metavar="N",
-        help="number of proposed runs (default: %(default)s)",
-    )
-    add(
-        "--range",
-        action="append",
-        default=[],
-        metavar="FIELD=LOW:HIGH",
-        help="an interval of the search space; LOW:HIGH:log samples the logarithm uniformly. "
-        "Values of --grid are choices of the space",
-    )
-    add("--dry-run", action="store_true", help="print the number of runs and members, and the time")
+    add("--track", default="")
+    add("--search", default="")
+    add("--trials", type=count, default=50)
+    add("--range", action="append", default=[])
+    add("--dry-run", action="store_true")
     args = parser.parse_args(argv)
     loggers.parse_track(args.track)
     if args.search:

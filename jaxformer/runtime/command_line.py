@@ -37,7 +37,7 @@ SECONDS_OF_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose --help prints the description and a table of documented flags.
+    """An argument parser whose --help prints the description and a table of flags with a help text.
 
     Args:
         description: the text of --help.
@@ -105,9 +105,9 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         formatter = self.formatter_class(prog=self.prog)
         formatter.add_text(self.description)
-        if any(flag.help for flag in self.flags):
+        if described := [flag for flag in self.flags if flag.help]:
             formatter.start_section("flags")
-            formatter.add_arguments(self.flags)
+            formatter.add_arguments(described)
             formatter.end_section()
         return formatter.format_help()
 
