@@ -122,7 +122,7 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
         f"{comparison} two samples of one law ({arrays['ks_noise']:.3f})",
         f"Above: median, the band from 5 to 95 %, and {SHOWN_PATHS} paths each of the SDE (blue) "
         f"and of networks (orange). Below: Kolmogorov-Smirnov distances in the order n = "
-        f"{', '.join(map(str, widths))}; the largest of all quantities at "
+        f"{', '.join(map(str, widths))}. The title has the largest of all quantities at "
         rf"$\tau$ = {', '.join(f'{tau:g}' for tau in times)}.",
         axes[1, 0],
     )

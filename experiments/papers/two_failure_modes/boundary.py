@@ -109,7 +109,7 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     grid = np.meshgrid(arrays["measured_beta"], arrays["measured_alpha"], indexing="ij")
     collapsed_BxA = arrays["measured"].mean(-1) > 1 - epsilon
     dots = {"s": 22, "linewidths": 0.7, "color": "white", "edgecolors": "black", "zorder": 3}
-    markers = {"collapsed": ("X", collapsed_BxA), "not": ("o", ~collapsed_BxA)}
+    markers = {"collapsed": ("X", collapsed_BxA), "not collapsed": ("o", ~collapsed_BxA)}
     for state, (marker, selected_BxA) in markers.items():
         positions = [values_BxA[selected_BxA] for values_BxA in grid]
         look = dots | {"marker": marker, "label": f"network, {state}"}
