@@ -80,7 +80,7 @@ def table(tmp_path):
         return {(row["item"], row["cell"]): row for row in csv.DictReader(file)}
 
 
-def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
+def test_each_number_is_compared_with_its_record_seed_by_seed(command, tmp_path):
     before = {file: file.read_bytes() for file in (tmp_path / "results").iterdir()}
     code, text = command("--paper=one")
     assert code == 0 and "runs to repeat: 3" in text and "ran 3 of 3" in text
@@ -102,7 +102,7 @@ def test_each_number_is_beside_its_record_seed_by_seed(command, tmp_path):
     assert before == {file: file.read_bytes() for file in (tmp_path / "results").iterdir()}
 
 
-def test_what_is_stopped_goes_on_and_what_is_done_is_not_done_again(command, tmp_path, monkeypatch):
+def test_stopped_reruns_resume_and_finished_ones_are_not_repeated(command, tmp_path, monkeypatch):
     monkeypatch.setattr(FakeExecutor, "stopping", ("mixit",))
     code, text = command("--paper=one", "--only=Table 1")
     assert code == 130 and "1 left" in text and "2 numbers" in text
@@ -126,7 +126,7 @@ def test_fewer_seeds_and_another_scale(command, tmp_path):
     assert "differences in the settings: scale tiny here, small there" in text
 
 
-def test_a_dry_run_says_what_it_costs_and_makes_no_folder(command, tmp_path):
+def test_a_dry_run_prints_the_time_and_makes_no_folder(command, tmp_path):
     code, text = command("--paper=one", "--dry-run")
     assert code == 0 and "would run 3 in about" in text
     assert "python experiments/run.py --config=configs/mixit/retrieval.py:variant=mixit" in text
@@ -147,7 +147,7 @@ def test_a_dry_run_says_what_it_costs_and_makes_no_folder(command, tmp_path):
         (["--list"], "mine", "--again --dry-run shows the runs to repeat"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(words, out, message, command, tmp_path):
+def test_impossible_reruns_are_one_line(words, out, message, command, tmp_path):
     (tmp_path / "a_file").touch()
     paper = [] if "--paper=two" in words else ["--paper=one"]
     code, text = command(*paper, *words, out=tmp_path / out)

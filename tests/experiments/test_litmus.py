@@ -74,7 +74,7 @@ def trained(**accuracies):
         ),
     ],
 )
-def test_the_rule(verdict, words, accuracies):
+def test_the_verdict_and_its_sentence_follow_from_the_accuracies(verdict, words, accuracies):
     found = litmus_rule.judge("recall", trained(**accuracies), "best_guess", 0.35)
     assert found.verdict == verdict and words in found.sentence
 
@@ -111,7 +111,7 @@ def result(seeds, baselines):
     }
 
 
-def test_the_error_is_that_of_the_seeds_and_of_the_test_set(tmp_path):
+def test_the_error_combines_seeds_and_test_set(tmp_path):
     seeds = ((0.8, 0.03), (0.9, 0.04), (1.0, 0.05))
     found = litmus_rule.read(result(seeds, {}), tmp_path)
     assert found.accuracy.mean == pytest.approx(0.9)
@@ -151,7 +151,7 @@ def fake(monkeypatch):
     return FakeExecutor
 
 
-def test_it_says_what_it_found_and_keeps_the_numbers(fake, tmp_path, capsys):
+def test_the_verdict_is_printed_and_all_numbers_are_written(fake, tmp_path, capsys):
     words = ["--task=retrieval", f"--workdir={tmp_path}"]
     assert litmus.main(words) == 0
     out = capsys.readouterr().out
@@ -164,7 +164,7 @@ def test_it_says_what_it_found_and_keeps_the_numbers(fake, tmp_path, capsys):
     assert "0 to train" in capsys.readouterr().out
 
 
-def test_an_interrupted_test_goes_on(fake, tmp_path, capsys, monkeypatch):
+def test_an_interrupted_litmus_test_resumes(fake, tmp_path, capsys, monkeypatch):
     words = ["--task=hops", f"--workdir={tmp_path}", "--rates=1e-3,1e-2"]
     monkeypatch.setattr(fake, "stop_after", 1)
     assert litmus.main(words) == 128 + signal.SIGTERM
@@ -186,7 +186,7 @@ def test_rates_and_seeds_reach_every_model(fake, monkeypatch, tmp_path):
         assert str(root) == "runs/litmus/dyck-tiny"
 
 
-def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
+def test_new_tasks_and_variants_need_no_second_list(monkeypatch, tmp_path):
     """A new task and a new variant are not added to a second list."""
     known = flags.training_configs("mixit")
     assert {"retrieval", "addition", "hops", "dyck", "memorization", "capacity"} <= {*known}
@@ -217,14 +217,14 @@ def test_what_is_added_to_the_configs_is_known_here(monkeypatch, tmp_path):
         (["--config=configs/mixit/initialisation.py"], "needs a training config"),
     ],
 )
-def test_wrong_words_are_one_line(words, message, capsys):
+def test_wrong_arguments_are_one_line(words, message, capsys):
     assert litmus.main(words) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and message in error
 
 
 @pytest.mark.slow
-def test_a_config_of_ones_own_is_judged(tmp_path, capsys):
+def test_a_config_of_the_user_is_judged(tmp_path, capsys):
     assert litmus.main(["--help"]) == 0
     (tmp_path / "own.py").write_text(OWN)
     words = [f"--config={tmp_path / 'own.py'}", "--seeds=2", "--rates=1e-6,1e-2"]

@@ -37,7 +37,7 @@ def test_seeds_become_runs_if_they_are_not_consecutive_or_not_used():
     assert len(grids.expand("configs/mixit/sde_paths.py:scale=tiny", {"seed": ["0", "1"]}, {})) == 2
 
 
-def test_fields_that_go_together_and_values_with_commas():
+def test_joined_fields_and_values_with_commas():
     grid = grids.parse_grid(["model.width+model.mlp_width=16+64,32+128"])
     varied = [run.varied for run in grids.expand("configs/mixit/hops.py:variant=mixit", grid, {})]
     assert varied == [
@@ -141,7 +141,7 @@ def test_the_best_is_chosen_on_validation_and_reported_on_the_test(tmp_path, cap
     assert float(lines[1]["validation_accuracy"]) == 0.85 and lines[2]["accuracy"] == ""
 
 
-def test_where_a_loss_chose_the_lowest_is_the_best(tmp_path, capsys):
+def test_the_lowest_validation_loss_is_the_best(tmp_path, capsys):
     config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
     (run,) = grids.expand(config, {}, {})
     job = launch.make_job("j", run.config, run.overrides, tmp_path)
@@ -160,7 +160,7 @@ def test_where_a_loss_chose_the_lowest_is_the_best(tmp_path, capsys):
         assert [line["validation_loss"] for line in csv.DictReader(file)] == ["2.5", "1.5", ""]
 
 
-def test_where_all_have_diverged_none_is_best(tmp_path):
+def test_no_row_is_best_if_all_have_diverged(tmp_path):
     config = "configs/mixit/memorization.py:variant=mixit,scale=tiny"
     (run,) = grids.expand(config, {}, {})
     job = launch.make_job("j", run.config, run.overrides, tmp_path)

@@ -98,7 +98,7 @@ def test_wrong_times(text):
         seconds(text)
 
 
-def test_a_command_ends_with_a_code_and_says_mistakes_in_one_line(capsys):
+def test_a_command_returns_an_exit_code_and_prints_errors_in_one_line(capsys):
     @command
     def main(argv, code=0, word=None):
         parser(word=word).parse_args(argv)
@@ -126,7 +126,7 @@ def test_a_command_ends_with_a_code_and_says_mistakes_in_one_line(capsys):
         (UserError("two\nlines \x1b[2J"), 2, "two lines ?[2J"),
     ],
 )
-def test_whatever_ends_a_command_is_one_line(capsys, error, code, words):
+def test_errors_that_end_a_command_are_one_line(capsys, error, code, words):
     @command
     def main(argv):
         raise error
@@ -136,7 +136,7 @@ def test_whatever_ends_a_command_is_one_line(capsys, error, code, words):
     assert said.startswith("error: ") and said.count("\n") == 1 and words in said
 
 
-def test_a_mistake_of_ours_keeps_its_traceback():
+def test_an_unexpected_error_keeps_its_traceback():
     @command
     def main(argv):
         raise RuntimeError("a bug")
@@ -192,7 +192,7 @@ sys.exit(main([]))
         ("{} >/dev/full", 2, "worked\nerror: cannot print: No space left on device.\n"),
     ],
 )
-def test_nobody_reads_what_a_command_prints(shell, code, said):
+def test_a_command_ends_well_if_its_output_is_not_read(shell, code, said):
     words = shell.format(f"{shlex.quote(sys.executable)} -c {shlex.quote(PRINTS)}")
     shown = ["bash", "-o", "pipefail", "-c", words]
     root = str(Path(__file__).parents[2])

@@ -29,14 +29,14 @@ def image(axis, most=1.0, colours=figure_style.SIGNED):
 
 
 @pytest.mark.parametrize(("width", "columns"), [(figure_style.COLUMN, 1), (figure_style.PAGE, 3)])
-def test_a_figure_stands_in_a_column_as_it_is(width, columns):
+def test_a_figure_has_the_width_of_its_column(width, columns):
     figure = drawn(width, columns, "Long words that need more than one line of a column. " * 3)
     assert pictures.faults(figure, is_headed=True) == []
     assert figure.get_size_inches()[0] == width
     assert pictures.smallest_font(figure) == figure_style.SMALL
 
 
-def test_letters_that_shrink_in_print_are_seen():
+def test_letters_that_shrink_in_print_are_detected():
     figure = drawn()
     width, height = figure.get_size_inches()
     figure.set_size_inches(2 * width, 2 * height)
@@ -93,7 +93,7 @@ def _outside(figure):
         (_outside, "'too far to the right' is cut off by"),
     ],
 )
-def test_what_is_wrong_with_a_figure_is_seen(spoil, words):
+def test_faults_of_a_figure_are_detected(spoil, words):
     figure = drawn()
     spoil(figure)
     assert any(fault.startswith(words) for fault in pictures.faults(figure))
@@ -106,7 +106,7 @@ def test_panels_may_share_the_colour_bar_of_one_scale():
     assert pictures.faults(figure) == []
 
 
-def test_a_figure_says_what_was_found():
+def test_a_figure_needs_a_finding():
     assert pictures.faults(drawn(words=""), is_headed=True) == ["no words say what was found"]
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_the_look_of_ones_own_figures_stays():
+def test_the_style_of_the_users_figures_does_not_change():
     import matplotlib
 
     with matplotlib.rc_context():

@@ -300,7 +300,7 @@ def test_a_worker_starts_a_killed_run_again_and_writes_its_code(
     assert "scontrol is missing" in out or os.path.exists("/usr/bin/scontrol")
 
 
-def test_a_worker_saves_when_its_time_is_up_and_can_be_sent_again(worker, tmp_path, monkeypatch):
+def test_a_worker_saves_at_its_time_limit_and_can_be_queued_again(worker, tmp_path, monkeypatch):
     submitit = type(sys)("submitit")
     helpers = type(sys)("submitit.helpers")
     helpers.DelayedSubmission = lambda function: ("again", function)
@@ -394,9 +394,7 @@ def test_a_planted_result_is_not_unpickled(shell_cluster, pretended, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_job_does_what_was_submitted_and_not_what_was_planted(
-    shell_cluster, tmp_path, monkeypatch
-):
+def test_a_job_runs_the_submitted_file_and_not_a_planted_one(shell_cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("HEAD_START", "3")
     kinds = ("finished", "broken")
     jobs = [Job(kind, kind, {}, shell_cluster / f"run-{kind}") for kind in kinds]

@@ -98,7 +98,7 @@ def made(results, rows):
 
 
 @pytest.mark.parametrize("drawn", ["in the ledger", "beside it"])
-def test_every_link_lands_and_nothing_is_wide(results, rows, tmp_path, drawn):
+def test_links_have_targets_and_nothing_is_wider_than_the_window(results, rows, tmp_path, drawn):
     if drawn == "beside it":
         rows = [row for row in rows if "figure" not in row.item.name.lower()]
     text = page(rows, *read.load(results), "A title")
@@ -107,7 +107,7 @@ def test_every_link_lands_and_nothing_is_wide(results, rows, tmp_path, drawn):
     assert found["lost"] == found["broken"] == 0 and found["wide"] <= 0
 
 
-def test_the_filters_show_what_was_asked_for(made, rows, tmp_path):
+def test_the_filters_show_the_selected_rows(made, rows, tmp_path):
     found = browser.ask(made, FILTERS, tmp_path)
     held = [row.item.name for row in rows if row.verdict == "held"]
     assert not found["hidden"] and found["all"] == found["again"] == [r.item.name for r in rows]
@@ -134,7 +134,7 @@ def test_the_buttons_copy_a_command_and_save_a_table(made, rows, tmp_path):
     assert found["text"] in {tables.as_csv(row) for row in rows}
 
 
-def test_a_rule_is_drawn_once_when_somebody_asks_why(made, tmp_path):
+def test_an_explanation_is_drawn_once_when_it_is_opened(made, tmp_path):
     """A held rule's interval lies inside of what was asked for, a failed one's outside."""
     found = browser.ask(made, WHY, tmp_path)["found"]
     assert {one["before"] for one in found} == {0} and {one["drawn"] for one in found} == {1}

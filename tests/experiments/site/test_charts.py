@@ -15,7 +15,7 @@ def line(label, y, error=0.01):
 @pytest.mark.parametrize(
     "low, high", [(2.6, 3.75), (2.1, 2.9), (0.031, 7.7), (1e-8, 3.0), (3, 3), (0.9985, 1)]
 )
-def test_ticks_are_few_short_and_inside(low, high, log):
+def test_ticks_are_few_short_and_inside_the_frame(low, high, log):
     scale = Scale(Axis("loss", log=log), [low, high], BOTTOM, TOP)
     ticks = scale.ticks()
     assert 2 <= len(ticks) <= 8
@@ -26,7 +26,7 @@ def test_ticks_are_few_short_and_inside(low, high, log):
 
 
 @pytest.mark.parametrize("curve", ["above on the left", "below on the right", "all above"])
-def test_a_level_is_named_where_no_curve_is(curve):
+def test_the_label_of_a_level_hides_no_curve(curve):
     heights = {
         "above on the left": [0.5] * 20 + [1.0] * 20,
         "below on the right": [1.0] * 20 + [0.37] * 20,

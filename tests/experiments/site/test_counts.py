@@ -8,7 +8,7 @@ from experiments.site import overview, results_pages
 from tests.experiments import made_up
 
 
-def test_a_question_of_our_own_is_not_counted_with_the_claims(rows):
+def test_questions_beyond_the_papers_are_not_counted_with_the_claims(rows):
     asked = [
         row._replace(item=row.item._replace(flags=(OURS,))) if row.item.name == "Table 4" else row
         for row in rows

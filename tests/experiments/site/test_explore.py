@@ -52,7 +52,7 @@ def test_the_browser_computes_what_the_theory_says():
             assert abs(found["entropy"] - entropy) < 2e-3
 
 
-def test_the_shipped_order_parameter_is_that_of_the_records():
+def test_the_shipped_order_parameter_agrees_with_the_records():
     """Also a guard: whoever changes the theory ships the table again."""
     held = json.loads(explore.ORDER.read_text())
     file = next((ROOT / "results").glob("attention_paths-order_parameter-paper-*.json"))

@@ -40,7 +40,7 @@ def test_a_stale_record_decides_nothing_and_is_named_everywhere(tmp_path):
         ({"schema": 99}, "schema 99"),
     ],
 )
-def test_a_record_that_cannot_be_used_is_named_and_the_page_stands(tmp_path, change, words):
+def test_an_unusable_record_is_named_and_the_page_is_still_made(tmp_path, change, words):
     write_json(tmp_path / "a.json", made_up.RECORDS["a"] | change)
     write_json(tmp_path / "figure.json", made_up.RECORDS["figure"])
     (tmp_path / "figure.png").write_bytes(made_up.png()[:-20])
@@ -50,7 +50,7 @@ def test_a_record_that_cannot_be_used_is_named_and_the_page_stands(tmp_path, cha
     assert "a.json" in page(rows, records, problems, "A title")
 
 
-def test_whatever_stands_in_a_record_the_page_stands(tmp_path):
+def test_no_content_of_a_record_breaks_the_page(tmp_path):
     """Each field of a record in turn is junk or gone: the record is named, or shown without it."""
     for field in made_up.RECORDS["a"]:
         for junk in (None, "junk", [None], {"a": {}}):
@@ -97,7 +97,7 @@ def changed(value, path, is_name):
     return value
 
 
-def test_no_word_of_a_record_is_markup(tmp_path):
+def test_no_text_of_a_record_becomes_markup(tmp_path):
     """Every string and every name of a record, found by walking it, in one page."""
     count = 0
     for name in ("a", "figure"):
@@ -126,7 +126,7 @@ def test_no_word_of_a_record_is_markup(tmp_path):
     assert "](javascript" not in outside
 
 
-def test_no_cell_of_a_table_is_a_formula():
+def test_no_cell_of_a_table_becomes_a_formula():
     rows = [["=1+1", "@SUM(A1)", "+a", "-b", "\t=1", "-0.5", "-inf", "-", "1e-3", "+2", "a=b"]]
     cells = next(csv.reader(io.StringIO(describe.csv_text(rows))))
     assert cells[:5] == ["'=1+1", "'@SUM(A1)", "'+a", "'-b", "'\t=1"]

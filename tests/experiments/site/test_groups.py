@@ -24,14 +24,14 @@ def row(**records):
     return Row(Paper("p", "title", "source", (item,)), item, records, [], "", [])
 
 
-def test_kinds_stand_in_the_order_of_their_numbers():
+def test_kinds_are_sorted_by_their_numbers():
     kinds = of_record(record(pairs_9_16=0.2, pairs_1_2=0.9, pairs_3_8=0.5))
     assert kinds.labels == ("1-2", "3-8", "9-16")
     assert [*kinds.points.values()] == [(0.9, 0.01), (0.5, 0.01), (0.2, 0.01)]
     assert of_record(record(pairs_1=0.9)) is None and of_record(record()) is None
 
 
-def test_the_runs_that_reach_furthest_are_drawn_with_their_numbers():
+def test_the_runs_with_the_widest_range_of_kinds_are_drawn():
     long = record(pairs_1_2=0.9, pairs_23_24=0.1)
     (figure,) = by_kind(row(short=record(pairs_1=1.0, pairs_2=1.0, pairs_12=0.5), a=long, b=long))
     assert figure.title == "Accuracy by pairs, 1-2 to 23-24: a 0.9 to 0.1, b 0.9 to 0.1."

@@ -37,7 +37,7 @@ def test_each_paper_has_a_sentence_with_its_verdict_and_its_evidence(real_rows):
         assert f'href="#{one.anchor}"' in text and row.verdict in text
 
 
-def test_the_page_and_the_readme_tell_of_the_same_findings(real_rows):
+def test_the_page_and_the_readme_have_the_same_findings(real_rows):
     """The opening follows the first verdict below each heading of README.md."""
     text = (ROOT / "README.md").read_text()
     text = text[text.index("## Five findings") : text.index("## Run an experiment")]
@@ -46,7 +46,7 @@ def test_the_page_and_the_readme_tell_of_the_same_findings(real_rows):
     assert [(m[3], m[2], m[6]) for m in told] == [(o.paper.key, o.item, o.verdict) for o in shown]
 
 
-def test_the_numbers_of_a_sentence_are_those_of_the_records(real_rows):
+def test_the_numbers_of_a_sentence_occur_in_the_records(real_rows):
     for one in FINDINGS:
         row = next(r for r in real_rows if (r.paper.key, r.item.name) == (one.paper, one.item))
         values = [v["mean"] for r in row.records.values() for v in r.metrics.values()]
@@ -78,7 +78,7 @@ def test_a_sentence_whose_run_is_missing_is_not_shown():
     assert "what it claims</a></p>" in text and "evidence" not in text  # and no dot behind it
 
 
-def test_a_card_leads_to_its_figure_where_there_is_one(real_rows):
+def test_a_card_links_to_the_figure_of_its_section(real_rows):
     shown = opening.of_rows(real_rows)
     text = "".join(opening.opening(shown, {shown[1].anchor}))
     assert text.count("its figure</a>") == 1 and f'href="#{shown[1].anchor}-drawn"' in text
@@ -103,7 +103,7 @@ def test_a_card_shows_the_numbers_of_its_sentence(real_rows):
         assert sum(n in values for n in shown) >= min(len(shown), 2), one.paper
 
 
-def test_a_ledger_row_that_waits_for_a_run_shows_what_is_decided(rows):
+def test_a_row_with_a_missing_run_shows_its_decided_rules(rows):
     item = made_up.PAPER.items[1]
     rules = {"A is right": above(of("A"), 0.9)} | item.rules
     records = [Record.from_json(made_up.RECORDS["a"])]
@@ -118,7 +118,7 @@ def test_the_kind_of_an_item_is_in_its_name():
     assert [*map(kind, names)] == ["table", "figure", "equation", "theorem", "section", "section"]
 
 
-def test_a_row_carries_what_the_filters_ask_for(rows):
+def test_a_row_has_the_attributes_that_the_filters_read(rows):
     text = "".join(overview(rows, {"made_up": made_up.PAPER}))
     assert '<form id="filters" role="search" aria-label="Filter the ledger" hidden>' in text
     assert text.count('<tr class="row" data-verdict=') == len(rows)
@@ -126,7 +126,7 @@ def test_a_row_carries_what_the_filters_ask_for(rows):
     assert '<tbody data-paper="made_up">' in text and '<option value="made_up">' in text
 
 
-def test_only_finds_by_paper_by_name_and_by_beginning(rows):
+def test_only_selects_rows_by_paper_by_name_and_by_the_beginning_of_names(rows):
     assert [row.item.name for row in chosen(rows, "Table 1")] == ["Table 1"]
     assert [row.item.name for row in chosen(rows, "figure 2")] == ["Figure 2, the paths"]
     assert [row.item.name for row in chosen(rows, "Figure 2, the pa")] == ["Figure 2, the paths"]
@@ -173,7 +173,7 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
 @pytest.mark.parametrize(
     "held", ["{", "[1]", "{}x", '[{"paper": "mixti"}]', json.dumps([DEMO | {"runs": "all"}])]
 )
-def test_sentences_that_are_none_are_one_line(held, tmp_path, capsys):
+def test_a_wrong_file_of_sentences_is_one_line(held, tmp_path, capsys):
     (tmp_path / "s.json").write_text(held)
     with pytest.raises(UserError, match="is not a file of demo sentences"):
         opening.of_file(tmp_path / "s.json", PAPERS, [], [])

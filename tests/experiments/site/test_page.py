@@ -50,7 +50,7 @@ def paper_page(rows):
     return results_pages.paper_page(made_up.PAPER, rows, [])
 
 
-def test_undecided_says_how_to_decide(rows):
+def test_an_undecided_row_shows_what_would_decide_it(rows):
     (row,) = (row for row in rows if row.verdict == OPEN)
     more = tables.how_to_decide(row)
     assert re.match(r"\d+ new seeds would decide it with a probability of 90 %", more)
@@ -82,7 +82,7 @@ def test_every_verdict_is_there(rows):
     assert {row.verdict for row in rows} == set(SHOWN)
 
 
-def test_what_a_reader_must_know_stands_beside_the_verdict(rows):
+def test_flags_and_checks_are_shown_with_the_verdict(rows):
     (row,) = (row for row in rows if row.item.name == "Table 4")
     assert row.verdict == HELD and row.flags == (CHANCE, SMALLER, LATE)
     assert row.checks[0].verdict == HELD
@@ -93,7 +93,7 @@ def test_what_a_reader_must_know_stands_beside_the_verdict(rows):
     assert "the published number is chance level" in paper_page(rows)
 
 
-def test_a_paper_leads_with_what_stands_and_what_falls(rows):
+def test_a_paper_begins_with_its_rows_by_verdict(rows):
     lead = summary.lead(rows, "made_up")
     assert lead.startswith("Held: Table 1; Table 4;") and "Not implemented: Table 6." in lead
     assert "Did not hold: Table 2; Table 3; Figure 2, the paths." in lead
@@ -105,7 +105,7 @@ def test_a_paper_leads_with_what_stands_and_what_falls(rows):
     assert "Held: Table 1" in paper_page(rows)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(text, reader):
+def test_the_page_is_well_formed_and_needs_no_other_file(text, reader):
     read = reader
     assert read.wrong == [] and read.stack == []
     ids = read.of("id")
@@ -125,7 +125,7 @@ def test_the_page_is_whole_and_needs_nothing_else(text, reader):
     assert len(text) < 3e6
 
 
-def test_without_scripts_everything_but_controls_reads(text, reader):
+def test_without_scripts_only_controls_are_hidden(text, reader):
     """A page hides only the controls that need a script, until a script shows them."""
     controls = {"button", "form", "input", "select"}
     for tag, attributes in reader.elements:
@@ -207,7 +207,7 @@ def spelled(places, is_comparison, decimals):
     return {f"{v:.4g}" for v in numbers} | {f"{v:.{decimals}f}" for v in numbers}
 
 
-def test_every_number_comes_out_of_a_record_with_a_commit(text, reader, results):
+def test_every_number_names_its_record_and_commit(text, reader, results):
     read, checked = reader, 0
     marked = []
     for _, attributes, words in read.texts:
@@ -235,7 +235,7 @@ def test_texts_are_escaped(results, rows):
     assert "<b>bold" not in text and "&lt;tags&gt;" in text
 
 
-def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
+def test_a_figure_is_drawn_once_with_its_command_and_record(results, rows):
     text = page(rows, *read.load(results), "A title")
     section = text[text.index('<section class="item" id="made-up-figure-2-the-paths"') :]
     section = section[: section.index("</section>")]
@@ -247,7 +247,7 @@ def test_a_figure_shows_its_command_and_record_and_stands_once(results, rows):
     assert 'href="#made-up-table-1">Table 1</a>' in text
 
 
-def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
+def test_each_number_has_the_verdict_of_its_rule(rows):
     (row,) = [row for row in rows if row.item.name.startswith("Figure 2")]
     assert [(line.metric, line.verdict) for line in tables.lines(row)] == [
         ("ks_50%/tau=1", "held"),
@@ -256,7 +256,7 @@ def test_a_verdict_is_of_its_own_number_and_says_whether_the_rule_holds(rows):
     assert [finding.verdict for finding, _ in tables.findings_with_sides(row)] == [HELD, NOT_HELD]
 
 
-def test_tiny_runs_count_only_where_asked_for_and_last():
+def test_tiny_runs_count_only_on_demand_and_after_all_others():
     paper = {"made_up": made_up.PAPER._replace(items=made_up.PAPER.items[:1])}
     tiny = made_up.record(made_up.A, 0.5)
     config = flags.to_dict(flags.load_config(f"{made_up.A.config},scale=tiny"))
@@ -268,7 +268,7 @@ def test_tiny_runs_count_only_where_asked_for_and_last():
     assert both[0].verdict == "held"
 
 
-def test_finished_runs_make_a_page_of_their_own(finished, tmp_path, capsys):
+def test_finished_runs_can_be_shown_without_the_records(finished, tmp_path, capsys):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/result.json").write_text("{")
     file = tmp_path / "page.html"
@@ -280,7 +280,7 @@ def test_finished_runs_make_a_page_of_their_own(finished, tmp_path, capsys):
     assert "damaged" in capsys.readouterr().err
 
 
-def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
+def test_a_page_without_records_says_that_there_is_none(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("experiments.report.WORKSPACE", tmp_path)
     assert report.main([f"--page={tmp_path / 'new/page.html'}"]) == 0
     text = (tmp_path / "new/page.html").read_text()
@@ -306,7 +306,7 @@ def test_without_any_record_the_page_says_so(tmp_path, monkeypatch, capsys):
         (["--opening=x.json"], "give --page=FILE too"),
     ],
 )
-def test_a_wrong_word_is_one_line(words, told, capsys):
+def test_wrong_arguments_are_one_line(words, told, capsys):
     assert report.main(words) == 2
     error = capsys.readouterr().err
     assert told in error and error.count("\n") == 1

@@ -18,7 +18,7 @@ def record(where="results/x.json", **changed):
     return Record.from_json(made_up.RECORDS["a"] | changed, where=where)
 
 
-def test_files_come_out_as_they_went_in():
+def test_attached_files_are_unpacked_unchanged():
     kept = Attachments()
     button = kept.save('a"b.csv', "x,</script>\n1,±\n")
     kept.save("a.tex", "\\begin")
@@ -36,7 +36,7 @@ def test_links_are_relative_to_the_page_and_only_to_files_that_are_there():
     assert "href" not in at_home.record(record("results/gone.json"))
 
 
-def test_a_page_elsewhere_does_not_tell_where_it_was_made(tmp_path):
+def test_a_page_outside_of_the_repository_names_no_path_of_the_machine(tmp_path):
     sent = Attachments(tmp_path)
     assert "href" not in sent.config(record()) + Attachments().config(record())
     (tmp_path / "a run").mkdir()
