@@ -5,8 +5,9 @@
     python experiments/cut.py MODEL --search --prompts FILE --against the --out FOLDER
                               --matrix 'block_[0-9]+/mlp/(in|out)' --fraction 0.01,0.05,0.1
 
-  MODEL              a folder with config.json and safetensors, a name on the hub ("gpt2"), or a
-                     folder of experiments/run.py; for a first test,
+  MODEL              a folder with config.json and safetensors, a GGUF file, package:NAME of an
+                     installed Python package with weights, a name on the hub ("gpt2"), or a folder
+                     of experiments/run.py; for a first test,
                      `python -m jaxformer.models.pretrained.tiny gpt2 FOLDER` writes a random model
   --matrix=PATTERN   the weights to cut: a pattern over paths; a module stands for its matrices
   --fraction=F,F     shares of the rank to keep: rank floor(F x the smaller side)
@@ -20,8 +21,10 @@ The first form prints the likeliest next tokens of the full and of the cut model
   --top=N            the number of tokens to print
   --save=FOLDER      writes the cut model as safetensors that transformers loads; biases stay
 
-The second form scores every matrix at every fraction. Each matrix has one SVD, one compiled program
-serves all cuts, and the blocks below a matrix are computed once.
+The second form scores every matrix at every fraction and lists the best cuts. For each kind of
+matrix, such as mlp/in, it chooses a layer and a fraction on the first, third, .. prompt and reports
+them on the second, fourth, .. prompt. Each matrix has one SVD, one compiled program serves all
+cuts, and the blocks below a matrix are computed once.
 
 Tied tokens share the mean of their ranks; where n tokens tie for the likeliest, each scores 1/n in
 top_1. A network whose logits are not finite has no scores (null in rows.jsonl), and the command
@@ -30,6 +33,9 @@ exits with 1.
   --search           selects this second form
   --prompts=FILE     a line for each prompt: prompt, tab, target (its first token is scored)
   --against=TEXT     a token whose probability is printed beside the target's
+  --sort=KEY         the order of the cuts: ratio of P(target) to P(against), target (its mean log
+                     probability) or against (the lowest first); by default ratio with --against,
+                     otherwise target
   --out=FOLDER       the folder of rows.jsonl; a stopped search resumes with the same command
   --at-once=N        prompts in one step
 
@@ -52,6 +58,7 @@ from rich.table import Table
 
 from experiments.cli.describe import show
 from experiments.papers.associations import laser_search, next_token
+from experiments.papers.associations.row_file import RowFile
 from jaxformer import loading, surgery
 from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, UserError
@@ -62,6 +69,7 @@ from jaxformer.runtime.progress import StatusLine
 
 FULL, CUT = "the full model", "the cut model"
 FRACTIONS = "0.01,0.02,0.05,0.1,0.2,0.3,0.4,0.6,0.8,1"
+NOT_SCORES = ("matrix", "fraction", "rank", "reason", "halves")
 SEARCHED = r"block_\d+/mlp/(in|out)"  # the matrices of a search without --matrix
 
 
@@ -90,6 +98,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dtype")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--prompts", type=Path)
+    parser.add_argument("--sort", choices=laser_search.SORTS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--at-once", type=count, default=100)
     arguments = parser.parse_args(argv)
@@ -197,6 +206,9 @@ def _not_finite(where: str, arguments, params) -> NotFiniteError:
 def _search(arguments, loaded: Model, fractions: list[float]) -> int:
     if arguments.prompts is None or arguments.out is None:
         raise UserError("--search needs --prompts=FILE and --out=FOLDER.")
+    if arguments.sort in ("ratio", "against") and not arguments.against:
+        raise UserError(f"--sort={arguments.sort} needs --against=TEXT.")
+    sort = arguments.sort or ("ratio" if arguments.against else "target")
     pairs = next_token.read_prompts(arguments.prompts)
     prompts = next_token.encode(loaded.tokenizer, *zip(*pairs, strict=True))
     matrices = laser_search.matching_matrices(loaded.params, arguments.matrix or SEARCHED)
@@ -208,7 +220,7 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
         "prompts": laser_search.prompts_fingerprint(prompts),
         "against": loaded.against,
     }
-    row_file, line = laser_search.RowFile(arguments.out, settings), StatusLine()
+    row_file, line = RowFile(arguments.out, settings), StatusLine()
     done = row_file.read()
     cuts = {(matrix, fraction) for matrix in matrices for fraction in fractions}
     cuts.add(laser_search.UNCUT)
@@ -234,7 +246,8 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
                 line.show(f"{len(rows())} of {len(cuts)} rows  {matrix}")
     finally:
         line.close()
-    _print_rows(rows(), arguments.top)
+    _print_rows(rows(), arguments.top, sort)
+    _print_best_layers(rows(), sort)
     _print_notes(prompts, loaded)
     print(f"all {len(done)} rows: {row_file.file}")
     undefined = [row for row in rows() if "reason" in row]
@@ -244,22 +257,38 @@ def _search(arguments, loaded: Model, fractions: list[float]) -> int:
     return 0
 
 
-def _print_rows(rows: list[dict[str, Any]], top: int) -> None:
-    """Prints the uncut model, then the cuts that help the target most.
+def _print_rows(rows: list[dict[str, Any]], top: int, sort: str) -> None:
+    """Prints the uncut model, then the best cuts.
 
     Cuts without finite logits come last, with dashes.
     """
     (uncut,) = [row for row in rows if not row["matrix"]]
     cuts = [row for row in rows if row["matrix"]]
     finite = [row for row in cuts if "reason" not in row]
-    finite.sort(key=lambda row: -row["log_p_target"])
+    finite.sort(key=lambda row: -laser_search.score(row, sort))
     cuts = finite + [row for row in cuts if "reason" in row]
-    names = [name for name in uncut if name not in ("matrix", "fraction", "rank", "reason")]
+    names = [name for name in uncut if name not in NOT_SCORES]
     table = Table("matrix", "fraction", "rank", *names, box=None, pad_edge=False)
     for row in [uncut, *cuts[:top]]:
         rank = str(row["rank"]) if row["matrix"] else "all"
         cells = [number(row[name]) for name in names]
         table.add_row(row["matrix"] or "nothing cut", number(row["fraction"]), rank, *cells)
+    show(table)
+
+
+def _print_best_layers(rows: list[dict[str, Any]], sort: str) -> None:
+    """Prints the layer that is best for each kind of matrix, with scores on other prompts."""
+    (uncut,) = [row for row in rows if not row["matrix"]]
+    finite = [row for row in rows if row["matrix"] and "reason" not in row]
+    if len(uncut["halves"]) < 2 or not finite:
+        return
+    names = [name for name in uncut["halves"][1] if name not in NOT_SCORES]
+    table = Table("kind", "matrix", "fraction", *names, box=None, pad_edge=False)
+    scored = {"": uncut} | laser_search.best_by_kind(finite, sort)
+    for kind, row in scored.items():
+        cells = [number(row["halves"][1].get(name)) for name in names]
+        table.add_row(kind, row["matrix"] or "nothing cut", number(row["fraction"]), *cells)
+    print(f"\nThe best layer by {sort} on every other prompt; scores on the remaining prompts:")
     show(table)
 
 

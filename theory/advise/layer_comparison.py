@@ -17,6 +17,7 @@ from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.loading import Loaded, at_start, load_run, published
 from jaxformer.models.pretrained import is_pretrained, load_folder
+from jaxformer.models.pretrained.gguf_file import is_gguf
 from jaxformer.training.signal import by_layer
 from theory.advise.input_tokens import random_tokens, repeat_probability, tokens_of_file
 from theory.advise.model_architecture import architecture_of
@@ -63,18 +64,19 @@ def compare_model(source: Path, tokens: Path | None, length: int | None) -> dict
     """Returns the signal of a published model: predicted from its config.json, and measured now.
 
     Args:
-      source: a folder, or a name on the Hugging Face hub.
+      source: a folder, a GGUF file, "package:NAME", or a name on the Hugging Face hub.
       tokens: a file of text or token ids; None draws random tokens.
       length: tokens in a sequence.
     """
     folder = published(source)
     if folder is None:
         raise UserError(
-            f"--model {str(source)!r} is neither a folder with config.json and safetensors nor a "
-            "name on the hub; for a run of jaxformer use --run."
+            f"--model {str(source)!r} is neither a folder with config.json and safetensors, a GGUF "
+            "file, package:NAME nor a name on the hub; for a run of jaxformer use --run."
         )
     model, params, _ = load_folder(folder)
-    reading = huggingface.read_config(folder / "config.json", length)
+    config_file = folder if is_gguf(folder) else folder / "config.json"
+    reading = huggingface.read_config(config_file, length)
     max_length = min(reading.length or model.spec.length, model.spec.length)
     if length is not None and length > max_length:
         raise UserError(f"--length {length} is too long: {source} reads {max_length} tokens.")

@@ -229,7 +229,8 @@ def _parser(manual: str | None) -> Parser:
     add("--check", action="store_true", help="build and measure the network, solved with --solve")
     add("--width-check", action="store_true", help="predict and measure at .5, 1, 2, 4 widths")
     add("--run", type=Path, metavar="DIR", help="a run of jaxformer, finished or running")
-    add("--model", type=Path, metavar="FOLDER", help="config.json and safetensors, or a hub name")
+    model_help = "a folder, a GGUF file, package:NAME or a hub name"
+    add("--model", type=Path, metavar="MODEL", help=model_help)
     add("--json", action="store_true", help="print JSON")
     add("--plot", type=Path, metavar="FILE.png", help="draw the signal by layer (png, pdf, svg)")
     add("--force", action="store_true", help="overwrite the plot")

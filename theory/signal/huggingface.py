@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.hub_names import ACTIVATIONS
+from jaxformer.models.pretrained.gguf_file import is_gguf
+from jaxformer.models.pretrained.gguf_model import GGUFModel
 from theory.signal.architecture import Architecture
 from theory.signal.config_fields import ConfigFields
 
@@ -36,7 +38,7 @@ def read_config(
     init_std: float | None = None,
     layers: int | None = None,
 ) -> Reading:
-    """Reads a config.json.
+    """Reads a config.json, or the config that a GGUF file describes.
 
     Args:
       path: the file.
@@ -44,14 +46,7 @@ def read_config(
       init_std: replaces the config's initializer_range (initializer_factor in T5).
       layers: replaces the config's number of layers.
     """
-    try:
-        values = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"cannot read {str(path)!r}: {error.strerror}.") from None
-    except ValueError as error:  # not JSON, or not text
-        raise UserError(f"{str(path)!r} is not JSON: {error}.") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{str(path)!r} must hold a JSON object with a model_type.")
+    values = dict(GGUFModel(path).config) if is_gguf(path) else _json_object(path)
     model_type = values.get("model_type")
     if not isinstance(model_type, str) or model_type not in READERS:
         raise unknown("model_type", str(model_type), READERS)
@@ -68,6 +63,18 @@ def read_config(
         return reading._replace(model_type=model_type, init_std=std)
     except UserError as error:
         raise UserError(f"{str(path)!r}: {error}") from None
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {str(path)!r}: {error.strerror}.") from None
+    except ValueError as error:  # not JSON, or not text
+        raise UserError(f"{str(path)!r} is not JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{str(path)!r} must hold a JSON object with a model_type.")
+    return values
 
 
 def _encoder(f: ConfigFields, length: int | None) -> Reading:

@@ -14,6 +14,7 @@ from experiments.papers.associations.claims_plateau import FEWER_IN_MLPS, beats_
 from experiments.papers.associations.claims_published import PUBLISHED
 from experiments.papers.associations.claims_recall import F1_LINEAR_RULES, Claim
 from experiments.papers.associations.claims_sizes import AT_SIZE
+from experiments.papers.associations.claims_small_models import SMALL_MODELS
 from experiments.papers.associations.claims_stable import OTHER_NOISE, STABLE
 from experiments.papers.associations.claims_theory import BY_ONE, STATEMENTS, WIDENED
 
@@ -167,5 +168,6 @@ PAPER = Paper(
         *late(*STATEMENTS, *WIDENED),
         *BY_ONE,
         *PUBLISHED,
+        *SMALL_MODELS,
     ),
 )

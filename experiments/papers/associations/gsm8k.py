@@ -6,7 +6,6 @@ the training file, without their calculator marks <<..>>. The number of an answe
 the file. Answers are cached one by one, so that a stopped run resumes.
 """
 
-import functools
 import hashlib
 import json
 import re
@@ -15,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.associations import published
-from experiments.papers.associations.laser_search import RowFile
+from experiments.papers.associations.row_file import ROW_FORMAT, RowFile
 from experiments.papers.outcome import Outcome
 from jaxformer import surgery
 from jaxformer.build import DTYPES
 from jaxformer.core.errors import NotFiniteError, UserError, check_choice
-from jaxformer.models.pretrained.generate import NOT_FINITE, greedy
+from jaxformer.interp.generation import generate
+from jaxformer.models.sampling import NOT_FINITE
 from jaxformer.training.metrics import over_seeds
 
 # Stands in for GSM8K's files in tests and first runs.
@@ -63,6 +62,7 @@ def measure_gsm8k(
         "fraction": fraction,
         "new_tokens": new_tokens,
         "dtype": dtype,
+        **ROW_FORMAT,
     }
     row_file = RowFile(published.cache_folder(settings), settings)
     done = {(row["which"], row["question"]): row for row in row_file.read()}
@@ -103,6 +103,11 @@ def check_gsm8k(
     _shots(train, shots)
     surgery.check_fraction(fraction)
     published.check_matrix(source, matrix)
+    if not (train and test) and not source.startswith(published.TINY):
+        raise UserError(
+            "GSM8K needs its two files: --config.figure.train=train.jsonl and "
+            "--config.figure.test=test.jsonl of github.com/openai/grade-school-math."
+        )
 
 
 def draw_gsm8k(arrays, shots: int, matrix: str):
@@ -177,22 +182,14 @@ def answers(
     for row, is_token, text_ids in zip(tokens_BxT, is_token_BxT, ids):
         row[length - len(text_ids) :] = text_ids
         is_token[length - len(text_ids) :] = True
-    program = _program(model, new_tokens)
-    new_BxN = np.asarray(program(params, jnp.asarray(tokens_BxT), jnp.asarray(is_token_BxT)))
-    new_BxN = new_BxN[: len(texts)]
+    generated = generate(model, params, tokens_BxT, new=new_tokens, real=is_token_BxT)
+    new_BxN = np.asarray(generated.tokens)[: len(texts)]
     if (new_BxN == NOT_FINITE).any():
         raise NotFiniteError(
             "expected finite logits, got nan or infinity: there is no likeliest token. "
             "Try --config.figure.dtype=float32, then check the weights."
         )
     return [tokenizer.decode(row.tolist()).split("Question:")[0] for row in new_BxN]
-
-
-@functools.lru_cache
-def _program(model: Any, new_tokens: int) -> Any:
-    return jax.jit(
-        lambda params, tokens, is_token: greedy(model, params, tokens, new_tokens, is_token)
-    )
 
 
 def is_right(given: str, answer: str) -> bool:

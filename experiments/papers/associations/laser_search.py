@@ -2,14 +2,15 @@
 
 Each matrix has one SVD, and blocks below it are computed once for all its ranks (`blockwise`). Each
 row is appended to rows.jsonl as soon as it is known. A second call skips the rows of the file.
+
+The best layer for a kind of matrix is chosen on one half of the prompts and reported on the other.
 """
 
 import hashlib
-import json
+import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,10 +20,9 @@ from experiments.papers.associations import blockwise, next_token
 from experiments.papers.associations.next_token import PromptBatch
 from jaxformer import surgery
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError
-from jaxformer.io.atomic_files import write_json
 
-ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"
+SORTS = ("ratio", "target", "against")
+TINIEST = 1e-300  # replaces a probability of 0 in a logarithm
 UNCUT = ("", 1.0)  # matrix and fraction in the row of the uncut model
 
 
@@ -36,7 +36,10 @@ def search(
     done: Sequence[dict[str, Any]] = (),
     batch_size: int = 100,
 ) -> Iterator[dict[str, Any]]:
-    """Yields a row {matrix, fraction, rank, scores} for each cut, after that of the uncut model.
+    """Yields a row for each cut, after that of the uncut model.
+
+    A row is {matrix, fraction, rank, scores, halves}: scores over all prompts, and two sets of
+    scores over the first, third, .. and over the second, fourth, .. prompt.
 
     Args:
       model: A published model, or any causal model.
@@ -52,8 +55,14 @@ def search(
     log_probabilities = blockwise.reader(model, params, prompts, batch_size)
 
     def row(cut: Any, matrix: str, fraction: float, rank: int) -> dict[str, Any]:
-        scores = next_token.scores(log_probabilities(cut, matrix), prompts.targets_B, against)
-        return {"matrix": matrix, "fraction": fraction, "rank": rank, **scores}
+        logs_BxV, targets_B = log_probabilities(cut, matrix), prompts.targets_B
+        scores = next_token.scores(logs_BxV, targets_B, against)
+        halves = [
+            next_token.scores(logs_BxV[half], targets_B[half], against)
+            for half in (slice(0, None, 2), slice(1, None, 2))
+            if len(targets_B[half])
+        ]
+        return {"matrix": matrix, "fraction": fraction, "rank": rank, **scores, "halves": halves}
 
     if UNCUT not in done_cuts:
         yield row(params, *UNCUT, -1)
@@ -70,46 +79,44 @@ def search(
             yield row(paths.replace(params, {path: cut}), path, fraction, rank)
 
 
+def score(scores: dict[str, Any], sort: str) -> float:
+    """Returns the number by which cuts are ranked, the highest first.
+
+    Args:
+      scores: means over prompts.
+      sort: "ratio" is log P(target) / P(against), "target" is the mean of log P(target), "against"
+        is -log P(against).
+    """
+    if scores.get("p_target") is None and scores.get("p_against") is None:
+        return -math.inf
+    if sort == "target":
+        return scores["log_p_target"]
+    against = math.log(max(scores["p_against"], TINIEST))
+    return -against if sort == "against" else math.log(max(scores["p_target"], TINIEST)) - against
+
+
+def best_by_kind(rows: Sequence[dict[str, Any]], sort: str) -> dict[str, dict[str, Any]]:
+    """Returns {kind of matrix: the row that is best on the first half of the prompts}.
+
+    The kind of block_7/mlp/in/kernel is mlp/in.
+    """
+    best: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        kind = kind_of(row["matrix"])
+        if kind not in best or score(row["halves"][0], sort) > score(best[kind]["halves"][0], sort):
+            best[kind] = row
+    return best
+
+
+def kind_of(matrix: str) -> str:
+    """Returns the path of a matrix without its block and its last part: mlp/in."""
+    return re.sub(r"block_\d+/", "", matrix).removesuffix("/kernel")
+
+
 def matching_matrices(params: Any, pattern: str) -> list[str]:
     """Returns the paths of the matrices that match, in block order: block_2 before block_10."""
     matches = surgery.matrices(params, pattern)
     return sorted(matches, key=lambda path: ([int(x) for x in re.findall(r"\d+", path)], path))
-
-
-class RowFile:
-    """The rows of one search in a folder of their own. A folder of another search is refused."""
-
-    def __init__(self, folder: Path, settings: dict[str, Any]):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file, settings_file = folder / ROWS_FILE, folder / SEARCH_FILE
-        is_new = not settings_file.exists()
-        if is_new and any(file.name[0] != "." for file in folder.iterdir()):
-            raise UserError(f"{folder} holds other files; rows need a folder of their own.")
-        if not is_new and _json(settings_file.read_bytes()) != json.loads(json.dumps(settings)):
-            raise UserError(f"{folder} holds another search; choose another --out.")
-        write_json(settings_file, settings)
-
-    def read(self) -> list[dict[str, Any]]:
-        """Reads all complete rows; damaged lines are omitted."""
-        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
-        return [row for row in map(_json, lines) if isinstance(row, dict)]
-
-    def append(self, row: dict[str, Any]) -> None:
-        is_damaged = self.file.exists() and not self.file.read_bytes().endswith(b"\n")
-        with self.file.open("a") as out:
-            out.write("\n" * is_damaged + json.dumps(row, allow_nan=False) + "\n")
-
-
-def _json(content: bytes) -> Any:
-    """Returns the value, or None if the content is damaged or holds NaN, which is no JSON."""
-    try:
-        return json.loads(content, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def weights_checksum(params: Any) -> str:

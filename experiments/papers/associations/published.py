@@ -1,8 +1,9 @@
 """Next tokens of published models, full and cut (LASER): Tables 1 and 5, Figures 5 and 14 to 17.
 
-A source is a folder, a name on the hub, or "tiny:FAMILY", a random tiny model without meaning. A
-list of revisions is a trajectory of training. The numbers of each revision are cached, so that a
-stopped run resumes. The cached numbers of a folder are used while its files are unchanged.
+A source is a folder, a GGUF file, "package:NAME", a name on the hub, or "tiny:FAMILY", a random
+tiny model without meaning. A list of revisions is a trajectory of training. The numbers of each
+revision are cached, so that a stopped run resumes. The cached numbers of a folder are used while
+its files are unchanged.
 """
 
 import hashlib
@@ -19,14 +20,14 @@ import numpy as np
 
 from experiments.papers import plots
 from experiments.papers.associations import next_token, paper_prompts
-from experiments.papers.associations.laser_search import RowFile, matching_matrices
+from experiments.papers.associations.laser_search import matching_matrices
+from experiments.papers.associations.row_file import ROW_FORMAT, RowFile
 from experiments.papers.outcome import Outcome, exact
 from jaxformer import loading, surgery
 from jaxformer.build import DTYPES
 from jaxformer.core import paths
 from jaxformer.core.errors import NotFiniteError, UserError, check_choice
 from jaxformer.models.pretrained import Pretrained, describe, folder, hub, load_folder, text, tiny
-from jaxformer.models.pretrained.folder import read_json
 from jaxformer.training.metrics import over_seeds
 
 TINY = "tiny:"
@@ -50,7 +51,7 @@ def measure_published(
     """Measures probability and rank of the right word, the wrong word and "the", full and cut.
 
     Args:
-      source: A folder, a name on the hub, or "tiny:FAMILY".
+      source: A folder, a GGUF file, "package:NAME", a name on the hub, or "tiny:FAMILY".
       revisions: Revisions of the model; ("",) for its only one.
       prompt: A kind of `paper_prompts.KINDS`.
       sentences: The number of prompts, or 0 for all.
@@ -67,6 +68,7 @@ def measure_published(
         "fractions": list(fractions),
         "dtype": dtype,
         "seed": seed,
+        **ROW_FORMAT,
     }
     if prompt in paper_prompts.MORE_GENERIC:
         settings["followed"] = list(paper_prompts.MORE_GENERIC[prompt])
@@ -102,11 +104,16 @@ def _check_finite(rows: Sequence[dict[str, Any]], revisions: Sequence[str]) -> N
 
 
 def files_of(source: str, revision: str) -> str:
-    """Returns a hash of a local folder's files; "" for a model on the hub, which never changes."""
-    path = Path(source) if Path(source).is_dir() else hub.local_folder(source, revision)
-    if source.startswith(TINY) or path is None or not path.is_dir():
+    """Returns a hash of a local model's files; "" for a model on the hub, which never changes."""
+    if source.startswith(TINY):
         return ""
-    files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(path.iterdir())]
+    path = hub.path_of(source) if loading.is_published(source) else Path(source)
+    if not path.exists():
+        path = hub.local_folder(source, revision)
+    if path is None or not path.exists():
+        return ""
+    names = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in names]
     return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
 
 
@@ -128,8 +135,8 @@ def check_matrix(source: str, matrix: str) -> None:
         kind = source.removeprefix(TINY)
         check_choice("kind of tiny model", kind, tiny.CONFIGS)
         config = tiny.CONFIGS[kind] | {"vocab_size": 1}
-    elif (file := Path(source) / "config.json").is_file():
-        config = read_json(file)
+    elif loading.is_published(source):
+        config = folder.read_config(hub.path_of(source))
     else:
         return hub.check_name(source)
     shapes = folder.shapes(Pretrained(describe(config, source)))
@@ -150,7 +157,10 @@ def open_model(source: str, revision: str, seed: int, dtype: str) -> tuple[Any, 
             return load(tiny.save(kind, path, paper_prompts.texts(), seed=seed))
     path = loading.published(source, revision or None)
     if path is None:
-        raise UserError(f"{source} is no published model: give its folder or its name on the hub.")
+        raise UserError(
+            f"{source} is no published model: give its folder, GGUF file, package:NAME or its name "
+            "on the hub."
+        )
     return load(path)
 
 
@@ -234,7 +244,8 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
         learned = np.flatnonzero(curves["rank_the"][:, 0] <= FIRST_RANKS)
         metrics["step_of_the"] = exact(_step(revisions[int(learned[0])]) if len(learned) else NEVER)
     steps = np.array([_step(revision) for revision in revisions])
-    return Outcome(curves | {"steps": steps}, metrics)
+    names = dict.fromkeys(cut.split("@")[0] for cut in last if cut != WHOLE)
+    return Outcome(curves | {"steps": steps, "matrices": np.array([*names], str)}, metrics)
 
 
 def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float]):
@@ -274,7 +285,8 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
     if cuts and not is_trajectory:
         cuts += "Dotted: the full model. "
     if len(markers) > 1 and not is_trajectory:
-        cuts += f"Markers {' '.join(markers)}: the matrices in their order. "
+        named = [f"{marker} {matrix}" for marker, matrix in zip(markers, arrays["matrices"])]
+        cuts = f"Cut: {', '.join(named)}. Dotted: the full model. "
     caption = f"{cuts}Means over the prompts of {prompt!r}. block_0 is layer 1."
     plots.headed(figure, f"Probability of the next word: {', '.join(ends)}", caption, left)
     return figure

@@ -14,7 +14,7 @@ Shapes: B batch, T tokens (query positions), S key positions, N width of the res
 H heads, K head width, V vocabulary, C cases of a patching experiment.
 """
 
-from jaxformer.interp.capture.edits import at, mean, resample, zero
+from jaxformer.interp.capture.edits import at, mean, plus, resample, zero
 from jaxformer.interp.capture.patching import attribute, gradients, patch, path_patch
 from jaxformer.interp.capture.running import (
     capture,
@@ -41,6 +41,7 @@ __all__ = [
     "names",
     "patch",
     "path_patch",
+    "plus",
     "resample",
     "run",
     "shapes",

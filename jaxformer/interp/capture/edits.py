@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.models.activation_points import new_value
+from jaxformer.models.activation_points import first_token, new_value
 
 BY_HEAD = ("queries", "keys", "values", "turned_queries", "turned_keys", "heads", "mixed")
 BY_PAIR = ("scores", "masked_scores", "weights")  # (B, H, T, S)
@@ -37,26 +37,69 @@ def resample(key: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return permute
 
 
-def at(new: Any, heads: Where = None, positions: Where = None) -> Callable:
+@jax.tree_util.register_pytree_node_class
+class plus:
+    """Steering: adds a term, such as a vector (N,), to an activation."""
+
+    def __init__(self, term: Any):
+        self.term = term
+
+    def __call__(self, value: jax.Array) -> jax.Array:
+        term = jnp.asarray(self.term).astype(value.dtype)
+        return value + jnp.expand_dims(term, range(value.ndim - term.ndim))
+
+    def tree_flatten(self):
+        return (self.term,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+@jax.tree_util.register_pytree_node_class
+class at:
     """Restricts a replacement to some heads and positions; elsewhere the old value stays.
+
+    Arrays inside it are arguments of a compiled program, so that other values compile nothing.
 
     Args:
         new: a replacement as in `intervene`.
         heads: an index or indices, which may be traced; None for all.
-        positions: an index or indices, which may be traced; None for all.
+        positions: an index or indices, which may be traced; None for all. In `jaxformer.generate`
+            they count from the first column of the prompts to the last new token.
     """
 
-    def replace(value: jax.Array, address: str) -> jax.Array:
-        replacement = new_value(address, value, new)
+    takes_address = True
+
+    def __init__(self, new: Any, heads: Where = None, positions: Where = None):
+        self.new, self.heads, self.positions = new, heads, positions
+
+    def __call__(self, value: jax.Array, address: str) -> jax.Array:
+        replacement = new_value(address, value, self.new)
         if replacement.shape not in ((), value.shape):
             raise UserError(
                 f"{address} has the shape {value.shape}, its replacement has {replacement.shape}. "
                 "Give an array of the whole shape, or a number."
             )
-        return jnp.where(mask(address, value.shape, heads, positions), replacement, value)
+        chosen = mask(address, value.shape, self.heads, self.positions)
+        return jnp.where(chosen, replacement, value)
 
-    replace.takes_address = True  # type: ignore[attr-defined]
-    return replace
+    def tree_flatten(self):
+        places = self.heads, self.positions
+        arrays = [place if hasattr(place, "dtype") else None for place in places]
+        numbers = [
+            tuple(place) if isinstance(place, Sequence) else place
+            for place, array in zip(places, arrays, strict=True)
+            if array is None
+        ]
+        return (self.new, *arrays), (tuple(array is None for array in arrays), tuple(numbers))
+
+    @classmethod
+    def tree_unflatten(cls, kinds, children):
+        is_number, rest = kinds[0], list(kinds[1])
+        new, *arrays = children
+        places = [rest.pop(0) if n else a for n, a in zip(is_number, arrays, strict=True)]
+        return cls(new, *places)
 
 
 def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -> jax.Array:
@@ -68,8 +111,11 @@ def mask(address: str, shape: tuple[int, ...], heads: Where, positions: Where) -
         axis = axes(address, len(shape))[kind]
         if axis is None:
             raise UserError(f"{address} of shape {shape} has no axis of {kind}s.")
-        _check_index(address, kind, index, shape[axis])
-        on_axis = jnp.isin(jnp.arange(shape[axis]), jnp.asarray(index))
+        start = first_token() if kind == "position" else None
+        if start is None:  # a pass over all tokens
+            _check_index(address, kind, index, shape[axis])
+        first = 0 if start is None else start
+        on_axis = jnp.isin(first + jnp.arange(shape[axis]), jnp.asarray(index))
         other_axes = [i for i in range(len(shape)) if i != axis]
         selected = selected & jnp.expand_dims(on_axis, other_axes)
     return selected

@@ -72,7 +72,7 @@ def run(
     if isinstance(names, str):
         raise UserError(f"names must be a sequence of patterns, got the string {names!r}.")
     if inputs:
-        _check_tokens(model, inputs[0])
+        check_tokens(model, inputs[0])
     edits = {resolve(name): new for name, new in (edits or {}).items()}
     with Request([resolve(name) for name in names], edits).active() as request:
         logits, updates = model.apply({"params": params}, *inputs, mutable=[INTERMEDIATES])
@@ -123,7 +123,7 @@ def start_at(model: Model, params: Any, *inputs: Any, block: int, states: jax.Ar
     return intervene(model, params, *inputs, {f"block_{block}/before": states})
 
 
-def _check_tokens(model: Model, tokens: Any) -> None:
+def check_tokens(model: Model, tokens: Any) -> None:
     """Raises if a token is not in the vocabulary: an embedding would return nan."""
     size = getattr(getattr(model, "spec", None), "vocab_size", 0)
     if not size or isinstance(tokens, Tracer) or not getattr(tokens, "is_fully_addressable", True):

@@ -1,10 +1,9 @@
-"""Reads parameters from a folder of safetensors.
+"""Loads published models: a folder of safetensors, or a GGUF file.
 
 Tensors are memory-mapped, converted and placed on devices one by one, so that memory holds the
 parameters and one tensor, or on a mesh one shard of it. Pickles are refused; nothing is executed.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -16,25 +15,38 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core import paths
-from jaxformer.core.errors import UserError, one_line
+from jaxformer.core.errors import UserError
 from jaxformer.models.pretrained import keys, tensor_names
 from jaxformer.models.pretrained.config_json import describe
-from jaxformer.models.pretrained.mapped import mapped_tensor
+from jaxformer.models.pretrained.gguf_file import is_gguf
+from jaxformer.models.pretrained.gguf_model import GGUFModel
 from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.pretrained.safetensors_folder import DTYPES, SafetensorsFolder, read_json
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-DTYPES = ("float16", "bfloat16", "float32", "float64")
 Place = Callable[[str, Any], Any] | Any | None
-Files = Mapping[str, tuple[str, Path]]  # {full name on disk: (name in the file, file)}
 
 
-def is_pretrained(folder: Path) -> bool:
-    """Returns whether a folder has a published model, not a run."""
-    if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
+# A published model on disk: its config, the names of its tensors, and one tensor at a time.
+Checkpoint = SafetensorsFolder | GGUFModel
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Opens a folder of safetensors or a GGUF file."""
+    return GGUFModel(path) if is_gguf(path) else SafetensorsFolder(path)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Returns the content of config.json of a folder or GGUF file."""
+    return GGUFModel(path).config if is_gguf(path) else read_json(path / "config.json")
+
+
+def is_pretrained(path: Path) -> bool:
+    """Returns whether a path is a published model, not a run."""
+    if is_gguf(path) or any(path.glob("*.safetensors")) or any(path.glob("pytorch_model*.bin")):
         return True
     try:
-        return "model_type" in read_json(folder / "config.json")
+        return "model_type" in read_json(path / "config.json")
     except UserError:
         return False
 
@@ -45,24 +57,24 @@ def load_folder(
     """Loads a published model.
 
     Args:
-      folder: a folder with config.json and safetensors.
+      folder: a folder with config.json and safetensors, or a GGUF file.
       dtype: the dtype of parameters and computation, by default float32; "stored" is that of the
-        files.
+        safetensors. Tensors of a GGUF file are dequantised to float32.
       place: a jax.sharding.Sharding for all parameters, or a function (path, shape) -> Sharding.
 
     Returns:
       (model, params, the content of config.json).
     """
-    folder = Path(folder)
     given = None if isinstance(dtype, str) and dtype == "stored" else _dtype(dtype)
-    config = read_json(folder / "config.json")
-    spec = describe(config, str(folder / "config.json"))
+    checkpoint = open_checkpoint(Path(folder))
+    spec = describe(checkpoint.config, checkpoint.config_name)
     expected = shapes(Pretrained(spec))
     lines = keys.lines(spec, list(expected))
-    files = _locate(folder, _files(folder), lines, spec)
-    kind = given or _dtype(_stored_dtype(*files[lines[0].theirs]))
+    names = _stored_names(checkpoint, lines, spec)
+    kind = given or _dtype(checkpoint.tensor(names[lines[0].theirs]).dtype)
     model = Pretrained(replace(spec, dtype=kind, param_dtype=kind))
-    return model, _read(files, lines, model.spec, expected, place), config
+    params = _read(checkpoint, names, lines, model.spec, expected, place)
+    return model, params, checkpoint.config
 
 
 def _dtype(dtype: Any) -> Any:
@@ -87,73 +99,9 @@ def shapes(model: Pretrained) -> dict[str, tuple[int, ...]]:
     return {path: leaf.shape for path, leaf in paths.flatten(tree).items()}
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """Returns the object in a JSON file, or raises UserError."""
-    try:
-        content = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise UserError(f"{file.parent} is not a model: it has no {file.name}.") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not JSON: {one_line(error, 100)}.") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{file} must contain an object, got {type(content).__name__}.")
-    return content
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """Returns {tensor name: file}."""
-    if (folder / INDEX).is_file():
-        weight_map = read_json(folder / INDEX).get("weight_map")
-        if not isinstance(weight_map, dict) or not all(
-            isinstance(name, str) for name in weight_map.values()
-        ):
-            raise UserError(f"{folder / INDEX} has no weight_map of tensor names to files.")
-        for name in sorted(set(weight_map.values())):
-            if Path(name).name != name or not name.endswith(".safetensors"):
-                raise UserError(f"{folder / INDEX} lists {name!r}, not a file of this folder.")
-            if not (folder / name).is_file():
-                raise UserError(f"{folder} lacks {name}, which {INDEX} lists.")
-        contents = {name: set(_names(folder / name)) for name in set(weight_map.values())}
-        for tensor, name in weight_map.items():
-            if tensor not in contents[name]:
-                raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} lists.")
-        every = {tensor: name for name, tensors in contents.items() for tensor in tensors}
-        return {tensor: folder / name for tensor, name in (every | weight_map).items()}
-    single = folder / SINGLE
-    if not single.is_file():
-        pickles = sorted(folder.glob("*.bin")) + sorted(folder.glob("*.pt*"))
-        if pickles:
-            raise UserError(
-                f"{pickles[0]} is a pickle, which can run any code when it is read, and is "
-                f"refused; use {SINGLE}, which transformers writes with "
-                "model.save_pretrained(FOLDER)."
-            )
-        raise UserError(f"{folder} has neither {SINGLE} nor {INDEX}.")
-    return {name: single for name in _names(single)}
-
-
-def _names(file: Path) -> list[str]:
-    with _opened(file) as tensors:
-        return list(tensors.keys())
-
-
-def _opened(file: Path) -> Any:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        return safe_open(file, framework="numpy")
-    except (SafetensorError, OSError) as error:
-        reason = one_line(error, 200)
-        raise UserError(f"{file} is not a complete safetensors file: {reason}.") from None
-
-
-def _stored_dtype(name: str, file: Path) -> Any:
-    with _opened(file) as tensors:
-        return _tensor(tensors, name, file).dtype
-
-
 def _read(
-    files: Files,
+    checkpoint: Checkpoint,
+    names: Mapping[str, str],
     lines: list[keys.Line],
     spec: PretrainedSpec,
     expected: Mapping[str, Any],
@@ -161,34 +109,16 @@ def _read(
 ) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for line in lines:
-        name, file = files[line.theirs]
-        # A new mapping for each tensor frees the memory of the previous one.
-        with _opened(file) as tensors:
-            tensor = _tensor(tensors, name, file)
-            for path, part in _parts(tensor, line, spec, expected, file, name):
-                flat[path] = _put(part, spec.param_dtype, path, place)
-            del tensor
+        name = names[line.theirs]
+        tensor = checkpoint.tensor(name)
+        for path, part in _parts(tensor, line, spec, expected, checkpoint.place(name)):
+            flat[path] = _put(part, spec.param_dtype, path, place)
+        del tensor
     return paths.unflatten(flat)
 
 
-def _tensor(tensors: Any, name: str, file: Path) -> Any:
-    """Returns a tensor with a dtype of weights."""
-    from safetensors import SafetensorError
-
-    try:
-        tensor = mapped_tensor(file, name)
-        tensor = tensors.get_tensor(name) if tensor is None else tensor
-    except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
-        raise UserError(f"{file}: {name} cannot be read: {one_line(error, 120)}.") from None
-    if tensor.dtype.name not in DTYPES:
-        raise UserError(
-            f"{file}: {name} is {tensor.dtype.name}; expected one of {', '.join(DTYPES)}."
-        )
-    return tensor
-
-
 def _parts(
-    tensor: Any, line: keys.Line, spec: PretrainedSpec, expected: Mapping[str, Any], file, name
+    tensor: Any, line: keys.Line, spec: PretrainedSpec, expected: Mapping[str, Any], tensor_name
 ) -> Iterator[tuple[str, Any]]:
     try:
         parts = keys.ours(tensor, line, spec)
@@ -198,7 +128,7 @@ def _parts(
     if not fits:
         shape = keys.their_shape(line, [expected[path] for path in line.ours])
         raise UserError(
-            f"{file}: {name} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
+            f"{tensor_name} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
         )
     return zip(line.ours, parts)
 
@@ -218,37 +148,24 @@ def _shard(part: Any, index: Any, dtype: Any) -> np.ndarray:
     return np.array(part[index], dtype, order="C", copy=True)
 
 
-def _locate(
-    folder: Path, files: Mapping[str, Path], lines: list[keys.Line], spec: PretrainedSpec
-) -> dict[str, tuple[str, Path]]:
-    """Returns the file of each tensor; raises with a list of missing or extra tensors."""
-    prefix = tensor_names.PREFIXES[spec.family]
-    names = {}
-    for line in lines:
-        short = line.theirs.removeprefix(prefix)
-        choices = [line.theirs, short, *map(_old_norm, (line.theirs, short))]
-        names[line.theirs] = next((name for name in choices if name in files), short)
-    missing = [theirs for theirs, name in names.items() if name not in files]
+def _stored_names(
+    checkpoint: Checkpoint, lines: list[keys.Line], spec: PretrainedSpec
+) -> dict[str, str]:
+    """Returns the stored name of each tensor; raises with a list of missing or extra tensors."""
+    theirs = [line.theirs for line in lines]
+    names = checkpoint.stored_names(theirs, tensor_names.PREFIXES[spec.family])
+    missing = [name for name in names.values() if name not in checkpoint.names]
     if missing:
-        raise UserError(f"{folder} lacks {listed(missing)}.")
+        raise UserError(f"{checkpoint.path} lacks {listed(missing)}.")
     ignored = tensor_names.IGNORED + (tensor_names.TIED if spec.tied else ())
-    extra = set(files) - set(names.values())
-    extra = [x for x in sorted(extra) if not any(re.fullmatch(p, x) for p in ignored)]
+    extra = sorted(checkpoint.names - set(names.values()))
+    extra = [x for x in extra if not any(re.fullmatch(p, x) for p in ignored)]
     if extra:
         raise UserError(
-            f"{folder} has tensors that a {spec.family} model of this config.json does not have: "
-            f"{listed(extra)}."
+            f"{checkpoint.path} has tensors that a {spec.family} model of this config.json does "
+            f"not have: {listed(extra)}."
         )
-    return {theirs: (name, files[name]) for theirs, name in names.items()}
-
-
-def _old_norm(name: str) -> str:
-    """Returns a norm's parameter as older BERT checkpoints name it."""
-    return re.sub(
-        r"LayerNorm\.bias$",
-        "LayerNorm.beta",
-        re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name),
-    )
+    return names
 
 
 def listed(names: list[str], most: int = 5) -> str:

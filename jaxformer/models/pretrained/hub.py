@@ -1,22 +1,35 @@
-"""Downloads of models from the Hugging Face hub. They are data only; no code is executed."""
+"""Sources of published models: paths, installed packages, and downloads from the Hugging Face hub.
+
+Downloads are data only; no code is executed.
+"""
 
 import os
 import re
 from pathlib import Path
 
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.models.pretrained import packages
+from jaxformer.models.pretrained.gguf_file import is_gguf
 
 NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]{0,95}", re.ASCII)
+REVISION = re.compile(r"[\w./-]{1,200}", re.ASCII)
 MODELS_VARIABLE = "JAXFORMER_MODELS"
 FILE_PATTERNS = [
     *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json"),
-    *("tokenizer*.json", "special_tokens_map.json"),
+    *("tokenizer*.json", "special_tokens_map.json", "chat_template.jinja"),
 ]
 
 
-def folder_of(source: str | Path) -> Path:
-    """Returns the folder of a model: `source` itself, or the download of a name on the hub."""
-    return Path(source) if Path(source).is_dir() else fetch(str(source))
+def path_of(source: str | Path) -> Path:
+    """Returns the folder or the GGUF file of a model.
+
+    Args:
+      source: a folder, a GGUF file, "package:NAME", or a name on the hub.
+    """
+    if str(source).startswith(packages.PREFIX):
+        return packages.weights_of(str(source))
+    path = Path(source)
+    return path if path.is_dir() or is_gguf(path) else fetch(str(source))
 
 
 def check_name(name: str) -> None:
@@ -28,9 +41,18 @@ def check_name(name: str) -> None:
         )
 
 
+def check_revision(revision: str) -> None:
+    """Raises unless this is a possible revision, whose folder lies below that of its model."""
+    parts = revision.split("/")
+    if not REVISION.fullmatch(revision) or any(part in ("", ".", "..") for part in parts):
+        raise UserError(f"{revision!r:.200} is not a revision, such as 'main' or 'step1000'.")
+
+
 def local_folder(name: str, revision: str | None = None) -> Path | None:
     """Returns the model's path inside $JAXFORMER_MODELS, or None if that variable is not set."""
     root = os.environ.get(MODELS_VARIABLE)
+    if revision:
+        check_revision(revision)
     return Path(root) / (f"{name}@{revision}" if revision else name) if root else None
 
 

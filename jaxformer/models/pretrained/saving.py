@@ -12,16 +12,18 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import errors_name, write_atomically
-from jaxformer.models.pretrained import hub, keys
-from jaxformer.models.pretrained.folder import INDEX, SINGLE, listed, shapes
+from jaxformer.models.pretrained import gguf_tokenizer, hub, keys
+from jaxformer.models.pretrained.folder import listed, shapes
+from jaxformer.models.pretrained.gguf_file import GGUFFile, is_gguf
 from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.pretrained.safetensors_folder import INDEX, SINGLE
 from jaxformer.models.pretrained.spec import PretrainedSpec
 from jaxformer.runtime.processes import barrier, is_writer, on_host
 
 SHARD_BYTES = 2 * 2**30  # largest size of a file with several tensors
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    "generation_config.json",
+    *("generation_config.json", "chat_template.jinja"),
 )
 
 
@@ -39,7 +41,8 @@ def save_folder(
       params: all parameters of the model. Parts on other devices are gathered tensor by tensor; all
         processes of a job call this, and process 0 writes.
       config: the content of config.json.
-      source: a folder or a name on the hub whose tokenizer files are copied.
+      source: the model whose tokenizer is written too: a folder, a GGUF file, "package:NAME" or a
+        name on the hub.
 
     Returns:
       The path of the folder.
@@ -78,8 +81,8 @@ def save_folder(
     written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
     text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
     write_atomically(folder / "config.json", text.encode())
-    for file in tokenizer_files:
-        write_atomically(folder / file.name, file.read_bytes())
+    for name, content in tokenizer_files.items():
+        write_atomically(folder / name, content)
     written = {*names, *([INDEX] if len(shards) > 1 else [])}
     for name in existing - written:
         if name in (SINGLE, INDEX) or re.fullmatch(r"model-\d+-of-\d+\.safetensors", name):
@@ -124,7 +127,18 @@ def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: Pr
             temporary.unlink(missing_ok=True)
 
 
-def _tokenizer_files(source: str | Path | None) -> list[Path]:
+def _tokenizer_files(source: str | Path | None) -> dict[str, bytes]:
+    """Returns {file name: content} of the files that describe a model's tokenizer."""
     if source is None:
-        return []
-    return [file for name in TOKENIZER_FILES if (file := hub.folder_of(source) / name).is_file()]
+        return {}
+    path = hub.path_of(source)
+    if is_gguf(path):
+        metadata = GGUFFile(path).metadata
+        tokenizer = gguf_tokenizer.build(metadata, str(path)).to_str()
+        settings = json.dumps(gguf_tokenizer.settings(metadata), indent=2)
+        return {
+            "tokenizer.json": tokenizer.encode(),
+            "tokenizer_config.json": settings.encode(),
+        }
+    files = [path / name for name in TOKENIZER_FILES]
+    return {file.name: file.read_bytes() for file in files if file.is_file()}

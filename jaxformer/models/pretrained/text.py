@@ -1,43 +1,35 @@
-"""Tokenizers of published models: text to token ids and back."""
+"""Tokenizers of published models: text to token ids and back, and their chat templates."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.models.pretrained import hub
-from jaxformer.models.pretrained.folder import read_json
+from jaxformer.models.pretrained import gguf_tokenizer, hub
+from jaxformer.models.pretrained.gguf_file import GGUFFile, is_gguf
+from jaxformer.models.pretrained.safetensors_folder import read_json
+
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+TEMPLATE = "chat_template"
 
 
 class Text:
     """The tokenizer of a model.
 
     Args:
-      folder: a folder or a name on the hub.
+      source: a folder, a GGUF file, a name on the hub or "package:NAME".
       vocab_size: the size of the model's vocabulary, checked against the tokenizer's.
     """
 
-    def __init__(self, folder: str | Path, vocab_size: int):
-        folder = hub.folder_of(folder)
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise UserError(
-                f"{folder} has no tokenizer.json; give prompts as token ids, such as '5 17 2'."
-            )
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            raise UserError("text needs pip install 'jaxformer[hf]' (tokenizers).") from None
-        try:
-            self.tokenizer: Any = Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises Exception itself
-            raise UserError(f"{file} is not a tokenizer: {one_line(error, 120)}.") from None
+    def __init__(self, source: str | Path, vocab_size: int):
+        path = hub.path_of(source)
+        self.tokenizer, self.ends, self.settings = _read(path)
         highest = max(self.tokenizer.get_vocab().values(), default=-1)
         if highest >= vocab_size:
             raise UserError(
-                f"{file} does not match the model: it has the token {highest}, the model "
-                f"{vocab_size} tokens."
+                f"the tokenizer of {path} does not match the model: it has the token {highest}, "
+                f"the model {vocab_size} tokens."
             )
-        self.ends = _ends(folder)
 
     def encode(self, text: str) -> list[int]:
         """Returns token ids, with the tokenizer's start token if it has one."""
@@ -52,6 +44,17 @@ class Text:
         alone, before = self._ids(text, False), self._ids(",", False)
         both = self._ids(f",{text}", False)
         return both[len(before) :] if both[: len(before)] == before else alone
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Returns the token ids of a conversation, up to the beginning of the model's answer.
+
+        Args:
+          messages: {"role": "system", "user" or "assistant", "content": text} in their order.
+        """
+        template = self.settings.get(TEMPLATE)
+        if not isinstance(template, str):
+            raise UserError("this model has no chat template; give a prompt without --chat.")
+        return self._ids(_render(template, messages, self.settings), False)
 
     def _ids(self, text: str, special: bool) -> list[int]:
         try:
@@ -69,6 +72,67 @@ class Text:
         return repr(self.tokenizer.decode([token], skip_special_tokens=False))
 
 
+def _read(path: Path) -> tuple[Any, frozenset[int], dict[str, Any]]:
+    """Returns (tokenizer, end tokens, the content of tokenizer_config.json)."""
+    if is_gguf(path):
+        metadata = GGUFFile(path).metadata
+        names = ("eos_token_id", "eot_token_id")
+        ends = {metadata.get(f"tokenizer.ggml.{name}") for name in names}
+        ends = frozenset(token for token in ends if isinstance(token, int))
+        return gguf_tokenizer.build(metadata, str(path)), ends, gguf_tokenizer.settings(metadata)
+    if not (path / TOKENIZER).is_file():
+        raise UserError(f"{path} has no {TOKENIZER}; give prompts as token ids, such as '5 17 2'.")
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise UserError("text needs pip install 'jaxformer[hf]' (tokenizers).") from None
+    try:
+        tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
+    except Exception as error:  # the library raises Exception itself
+        raise UserError(f"{path / TOKENIZER} is not a tokenizer: {one_line(error, 120)}.") from None
+    return tokenizer, _ends(path), _settings(path)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """Returns the content of tokenizer_config.json, with the chat template as one text."""
+    file = folder / TOKENIZER_CONFIG
+    settings = read_json(file) if file.is_file() else {}
+    template = settings.get(TEMPLATE)
+    if isinstance(template, list):  # several templates with names
+        named = {entry.get("name"): entry.get("template") for entry in template}
+        settings[TEMPLATE] = named.get("default")
+    if (separate := folder / f"{TEMPLATE}.jinja").is_file():
+        settings[TEMPLATE] = separate.read_text()
+    return settings
+
+
+def _render(
+    template: str, messages: Sequence[Mapping[str, str]], settings: Mapping[str, Any]
+) -> str:
+    """Returns the text of a conversation; the template runs in jinja2's sandbox."""
+    try:
+        from jinja2 import TemplateError
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError:
+        raise UserError("chat templates need pip install 'jaxformer[hf]' (jinja2).") from None
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    tokens = {}
+    for name in ("bos_token", "eos_token"):
+        token = settings.get(name) or ""
+        tokens[name] = token.get("content", "") if isinstance(token, dict) else token
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = refuse
+    try:
+        return environment.from_string(template).render(
+            messages=list(messages), add_generation_prompt=True, **tokens
+        )
+    except (TemplateError, TypeError) as error:
+        raise UserError(f"the chat template of this model fails: {one_line(error, 120)}.") from None
+
+
 def _ends(folder: Path) -> frozenset[int]:
     """Returns the end tokens of the model's config files."""
     ends: set[int] = set()
@@ -82,6 +146,8 @@ def _ends(folder: Path) -> frozenset[int]:
 
 class Numbers:
     """The tokenizer of models without one: a text is a list of token ids, "5 17 2"."""
+
+    ends: frozenset[int] = frozenset()
 
     def __init__(self, vocab_size: int):
         self.vocab_size = vocab_size
@@ -108,8 +174,9 @@ class Numbers:
         return str(token)
 
 
-def reader(folder: str | Path, vocab_size: int) -> Text | Numbers:
-    """Returns the tokenizer of a folder; without tokenizer.json a text is its token ids."""
-    if (Path(folder) / "tokenizer.json").is_file():
-        return Text(folder, vocab_size)
+def reader(source: str | Path, vocab_size: int) -> Text | Numbers:
+    """Returns the tokenizer of a model; without a tokenizer a text is its token ids."""
+    path = Path(source)
+    if is_gguf(path) or (path / TOKENIZER).is_file():
+        return Text(path, vocab_size)
     return Numbers(vocab_size)

@@ -1,11 +1,11 @@
 """Ranks, top-1 and probabilities of next tokens: ties and logits that are not finite."""
 
-import json
-
 import numpy as np
 import pytest
 
-from experiments.papers.associations import laser_search, next_token
+from experiments.papers.associations import next_token
+from experiments.papers.associations.row_file import RowFile
+from jaxformer.core.errors import UserError
 
 LOGS_3xV = np.log([[0.1, 0.6, 0.3], [0.2, 0.3, 0.5], [0.5, 0.2, 0.3]])
 
@@ -45,17 +45,39 @@ def test_logits_that_are_not_finite_have_no_scores():
         assert set(scores.values()) == {None}
 
 
-def test_rows_are_strict_json(tmp_path):
-    rows = laser_search.RowFile(tmp_path, {})
+def test_rows_are_strict_json_and_resume_after_a_cut_line(tmp_path):
+    rows = RowFile(tmp_path, {})
     with pytest.raises(ValueError, match="JSON"):
         rows.append({"matrix": "", "p_target": float("nan")})
     rows.append({"matrix": "", "p_target": None})
-    assert rows.read() == [{"matrix": "", "p_target": None}]
+    rows.append({"matrix": "a", "p_target": 0.5})
+    with pytest.raises(UserError, match="another process writes rows to"):
+        RowFile(tmp_path, {})
+    written = [{"matrix": "", "p_target": None}, {"matrix": "a", "p_target": 0.5}]
+    assert rows.read() == written
+    content = rows.file.read_bytes()
+    del rows
+    (tmp_path / "rows.jsonl").write_bytes(content[:-9])  # the line that a kill has cut
+    rows = RowFile(tmp_path, {})
+    assert rows.read() == written[:1]
+    rows.append(written[1])
+    assert rows.read() == written and rows.file.read_bytes() == content
 
 
-def test_a_row_with_nan_counts_as_not_measured(tmp_path):
-    rows = laser_search.RowFile(tmp_path, {})
-    rows.file.write_text('{"matrix": "", "p_target": NaN, "top_1": 1.0}\n')
-    assert rows.read() == []
-    rows.append({"matrix": "", "p_target": 0.5})
-    assert [json.loads(line)["p_target"] for line in rows.file.read_text().splitlines()][1] == 0.5
+def test_damaged_rows_are_refused_with_their_line(tmp_path):
+    rows = RowFile(tmp_path, {})
+    for value in (0.25, 0.5):
+        rows.append({"matrix": "a", "p_target": value})
+    first, second = rows.file.read_text().splitlines()
+    for old, new in {
+        "0.5": "0.6",
+        '"matrix": "a", "p_target": 0.5': '"matrixx": "a", "p_target": 0.5',
+        "0.5,": "NaN,",
+        '"sha256"': '"sha257"',
+        '{"matrix": "a", "p_target": 0.5': "\xff{" + "[" * 5000,
+    }.items():
+        assert old in second
+        rows.file.write_text(f"{first}\n{second.replace(old, new)}\n")
+        with pytest.raises(UserError, match="line 2 is damaged: ") as error:
+            rows.read()
+        assert "\n" not in str(error.value)

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from configs.associations import published as config
-from experiments.papers.associations import gsm8k, next_token, paper_prompts, published
+from experiments.papers.associations import (
+    chosen_layer,
+    gsm8k,
+    next_token,
+    paper_prompts,
+    published,
+)
 from experiments.run import main
 from jaxformer import surgery
 from jaxformer.core import paths
@@ -261,3 +267,44 @@ def test_answers_of_a_network_without_finite_logits_are_refused():
     weights = paths.replace(params, {"final_norm/scale": np.full(16, np.nan, np.float32)})
     with pytest.raises(NotFiniteError, match="expected finite logits"):
         gsm8k.answers(model, weights, tokenizer, ["Madrid is located in"], 3, 1)
+
+
+def test_a_layer_is_chosen_on_one_half_and_judged_on_the_other():
+    """Two halves that choose different blocks, and a constructed answer for each number."""
+    p_Cx2xB = np.full((3, 2, 4), 0.1)
+    p_Cx2xB[1, 0, 0::2] = 0.5  # block 0 helps the even prompts,
+    p_Cx2xB[2, 0, 1::2] = 0.3  # block 1 the odd ones
+    assert [chosen_layer.choose(p_Cx2xB[..., i::2]) for i in (0, 1)] == [0, 1]
+    metrics = chosen_layer._outcome(p_Cx2xB, p_Cx2xB, False, {}).metrics
+    assert metrics["p_target/cut"].mean == pytest.approx(0.1)  # neither helps the other half
+    assert metrics["p_target_gain/last"].mean == pytest.approx(0.1)
+    apart = chosen_layer._outcome(p_Cx2xB, p_Cx2xB, True, {}).metrics
+    assert apart["p_target/cut"].mean == pytest.approx(0.3)
+
+
+def test_chosen_layers_of_a_tiny_model_and_the_explanation_of_its_last_block():
+    outcome = chosen_layer.measure_chosen_layer(
+        "tiny:llama", "facts", "", 4, fraction=0.2, dtype="float32", seed=0
+    )
+    with jax.enable_x64(False):
+        model, params, tokenizer = published.open_model("tiny:llama", "", 0, "float32")
+        prompts = paper_prompts.prompts_of("facts", 4, 0, tokenizer)
+        last = surgery.laser(params, "block_1/mlp/in", 0.2)
+        rights, margins = [], []
+        for prompt in prompts:
+            target = tokenizer.pieces(f" {prompt.target}")[0]
+            rights.append(next_probabilities(model, last, tokenizer, prompt.text)[target])
+            p = next_probabilities(model, params, tokenizer, prompt.text)
+            margins.append(np.log(p[target] / p[tokenizer.pieces(" the")[0]]))
+    metrics = outcome.metrics
+    assert metrics["p_target/last"].mean == pytest.approx(np.mean(rights), rel=1e-3)
+    assert metrics["margin_after"].mean == pytest.approx(np.mean(margins), rel=1e-3)
+    rise = metrics["margin_after"].mean - metrics["margin_before"].mean
+    assert metrics["margin_rise"].mean == pytest.approx(rise, rel=1e-3)
+    chosen_layer.draw_chosen_layer(outcome.arrays, "facts", "", 0.2)
+
+
+def test_gsm8k_without_its_files_is_refused():
+    settings = dict(shots=1, matrix="block_0/mlp/out", fraction=0.1, dtype="float32")
+    with pytest.raises(UserError, match="GSM8K needs its two files"):
+        gsm8k.check_gsm8k("org/name", train="", test="", **settings)

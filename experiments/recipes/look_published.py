@@ -1,0 +1,95 @@
+"""The inside of a published model after one prompt: a logit lens and its attention."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from rich.table import Table
+
+from experiments.cli.describe import show
+from experiments.papers.associations import next_token
+from jaxformer import capture, lens, plots
+from jaxformer.core.errors import UserError
+from jaxformer.core.text_format import number
+
+WEIGHTS = r"block_\d+/attn/weights"
+SHOWN_HEADS = 12
+MAX_TOKENS = 64  # of a prompt that is drawn
+
+
+class Look(NamedTuple):
+    """The activations of one prompt of T tokens in a model of L blocks with H heads."""
+
+    names: list[str]  # of the T tokens
+    blocks: list[str]  # addresses of the L states
+    log_p_LxTxV: np.ndarray  # the log probabilities that the lens reads from each state
+    weights_LxHxTxT: np.ndarray
+
+
+def look(model: Any, params: Any, tokenizer: Any, prompt: str) -> Look:
+    """Runs a model on a prompt and reads every block."""
+    tokens = tokenizer.encode(prompt)
+    if not 1 < len(tokens) <= MAX_TOKENS:
+        raise UserError(f"--prompt must have 2 to {MAX_TOKENS} tokens, got {len(tokens)}.")
+    tokens_1xT = np.array([tokens], np.int32)
+    logits = lens.logit_lens(model, params, tokens_1xT)
+    weights = capture.capture(model, params, tokens_1xT, names=[WEIGHTS])
+    return Look(
+        [tokenizer.show(token) for token in tokens],
+        [address.split("/")[0] for address in logits],
+        np.asarray([jax.nn.log_softmax(x[0].astype(float)) for x in logits.values()]),
+        np.asarray([x[0] for x in weights.values()]),
+    )
+
+
+def print_tables(seen: Look, tokenizer: Any, target: str) -> None:
+    """Prints what each block predicts after the prompt, and the heads with the strongest attention.
+
+    Args:
+      target: a token whose probability and rank are printed, or "".
+    """
+    columns = ["block", "likeliest next token", "p"]
+    token, note = next_token.first_token(tokenizer, target) if target else (None, "")
+    if token is not None:
+        columns += [f"p of {tokenizer.show(token)}", "rank"]
+    table = Table(*columns, box=None, pad_edge=False)
+    for block, log_p_V in zip(seen.blocks, seen.log_p_LxTxV[:, -1], strict=True):
+        best = int(log_p_V.argmax())
+        cells = [block, tokenizer.show(best), number(float(np.exp(log_p_V[best])))]
+        if token is not None:
+            (rank,) = next_token.ranks(log_p_V[None], np.array([token]))
+            cells += [number(float(np.exp(log_p_V[token]))), f"{rank:.0f}"]
+        table.add_row(*cells)
+    show(table)
+    if note:
+        print(f"note: {note}")
+    print("\nThe strongest attention from the last token (to the first token left out):")
+    table = Table("block", "head", "attends to", "weight", box=None, pad_edge=False)
+    last_LxHxT = seen.weights_LxHxTxT[:, :, -1, 1:]
+    strongest = np.argsort(-last_LxHxT, axis=None)[:SHOWN_HEADS]
+    for block, head, position in zip(*np.unravel_index(strongest, last_LxHxT.shape), strict=True):
+        weight = number(float(last_LxHxT[block, head, position]))
+        table.add_row(seen.blocks[block], str(head), seen.names[position + 1], weight)
+    show(table)
+
+
+def draw(seen: Look, tokenizer: Any, folder: Path, target: str) -> list[Path]:
+    """Draws the lens by block and position, and the strongest head of the last token.
+
+    Returns:
+      The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lens_file, map_file = folder / "lens.png", folder / "attention.png"
+    if target:
+        token, _ = next_token.first_token(tokenizer, target)
+        values_LxT, label = np.exp(seen.log_p_LxTxV[..., token]), f"p of {tokenizer.show(token)}"
+    else:
+        values_LxT, label = np.exp(seen.log_p_LxTxV.max(-1)), "p of the likeliest token"
+    plots.heat(values_LxT, seen.blocks, seen.names, "Logit lens", label, lens_file)
+    last_LxHxT = seen.weights_LxHxTxT[:, :, -1, 1:]
+    block, head, _ = np.unravel_index(last_LxHxT.argmax(), last_LxHxT.shape)
+    title = f"{seen.blocks[block]}, head {head}"
+    plots.attention(seen.weights_LxHxTxT[block, head], seen.names, title, map_file)
+    return [lens_file, map_file]

@@ -1,0 +1,175 @@
+"""Presents a GGUF file as a Hugging Face checkpoint: config.json, and tensors under its names.
+
+`ARCHITECTURES` has a row for each architecture. Two transformations of llama.cpp are reversed:
+
+    Llama       rows of query and key are permuted, so that the pairs of a rotation are neighbours
+    Gemma       norms are stored as 1 + w
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxformer.core.errors import UserError, one_line, unknown
+from jaxformer.models.pretrained.gguf_file import GGUFFile
+
+Metadata = Mapping[str, Any]
+# {field of config.json: name of the metadata after the architecture}
+FIELDS = {
+    "max_position_embeddings": "context_length",
+    "hidden_size": "embedding_length",
+    "num_hidden_layers": "block_count",
+    "intermediate_size": "feed_forward_length",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rope_theta": "rope.freq_base",
+}
+TOKEN_FIELDS = {
+    "bos_token_id": "bos_token_id",
+    "eos_token_id": "eos_token_id",
+    "pad_token_id": "padding_token_id",
+}
+SUFFIXES = (".weight", ".bias")
+ROPE_FACTORS = "rope_freqs.weight"  # a factor for each rotated pair, as Llama 3.1 has
+
+
+def _llama(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    head_width = value("attention.key_length") or value("rope.dimension_count")
+    return {"head_dim": head_width, "hidden_act": "silu"}
+
+
+def _gemma3(config: dict[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
+    every_sixth = range(5, config["num_hidden_layers"], 6)
+    layers = range(config["num_hidden_layers"])
+    is_27b = config["num_hidden_layers"] == 62  # its queries have another scale
+    head_width = value("attention.key_length")
+    return {
+        "head_dim": head_width,
+        "query_pre_attn_scalar": (
+            config["hidden_size"] // config["num_attention_heads"] if is_27b else head_width
+        ),
+        "sliding_window": value("attention.sliding_window"),
+        "layer_types": [
+            "full_attention" if i in every_sixth else "sliding_attention" for i in layers
+        ],
+        "rope_local_base_freq": 10_000.0,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    }
+
+
+class Architecture(NamedTuple):
+    """A row of the table of architectures."""
+
+    model_type: str  # of config.json
+    class_name: str  # of transformers
+    more_fields: Callable[[dict[str, Any], Callable[[str], Any]], dict[str, Any]]
+    is_permuted: bool = False  # rows of query and key
+    is_norm_shifted: bool = False  # norms are stored as 1 + w
+
+
+ARCHITECTURES = {
+    "llama": Architecture("llama", "LlamaForCausalLM", _llama, is_permuted=True),
+    "gemma3": Architecture("gemma3_text", "Gemma3ForCausalLM", _gemma3, is_norm_shifted=True),
+}
+
+
+class GGUFModel:
+    """A GGUF file with the methods of a checkpoint (see `folder`)."""
+
+    def __init__(self, file: Path):
+        self.path, self.gguf = file, GGUFFile(file)
+        name = self.gguf.metadata.get("general.architecture")
+        if not isinstance(name, str) or name not in ARCHITECTURES:
+            raise unknown(f"architecture in {file}:", one_line(name, 60), ARCHITECTURES)
+        self.name, self.architecture = name, ARCHITECTURES[name]
+
+    @property
+    def config_name(self) -> str:
+        """The source of the config in messages."""
+        return f"the metadata of {self.path}"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of config.json that the metadata describe."""
+        metadata, tensors = self.gguf.metadata, self.gguf.tensors
+
+        def value(name: str) -> Any:
+            return metadata.get(f"{self.name}.{name}")
+
+        config = {
+            "model_type": self.architecture.model_type,
+            "architectures": [self.architecture.class_name],
+            "tie_word_embeddings": "output.weight" not in tensors,
+            "attention_bias": "blk.0.attn_q.bias" in tensors,
+        }
+        for field, name in FIELDS.items():
+            if value(name) is not None:
+                config[field] = value(name)
+        if "token_embd.weight" in tensors:
+            config["vocab_size"] = tensors["token_embd.weight"].shape[0]
+        for field, name in TOKEN_FIELDS.items():
+            if isinstance(token := metadata.get(f"tokenizer.ggml.{name}"), int):
+                config[field] = token
+        try:
+            config |= self.architecture.more_fields(config, value)
+            config |= self._rope_scaling(value)
+        except (KeyError, TypeError, ZeroDivisionError) as error:
+            raise UserError(
+                f"{self.config_name} of a {self.name} model lack a field or have a wrong one: "
+                f"{one_line(error, 100)}."
+            ) from None
+        return config
+
+    def _rope_scaling(self, value: Callable[[str], Any]) -> dict[str, Any]:
+        if ROPE_FACTORS in self.gguf.tensors:
+            factors = self.gguf.tensor(ROPE_FACTORS).tolist()
+            scaling = {"rope_type": "longrope", "attention_factor": 1.0}
+            return {"rope_scaling": scaling | {"short_factor": factors, "long_factor": factors}}
+        kind = value("rope.scaling.type")
+        if kind in (None, "none"):
+            return {}
+        return {"rope_scaling": {"rope_type": kind, "factor": value("rope.scaling.factor")}}
+
+    def stored_names(self, names: Sequence[str], prefix: str) -> dict[str, str]:
+        """Returns {tensor name of Hugging Face: tensor name in the file}."""
+        import gguf
+
+        numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+        table = gguf.get_tensor_name_map(numbers[self.name], self.config["num_hidden_layers"])
+        return {name: table.get_name(name, SUFFIXES) or name for name in names}
+
+    @property
+    def names(self) -> set[str]:
+        """The tensors in the file, without the factors that config.json has."""
+        return set(self.gguf.tensors) - {ROPE_FACTORS}
+
+    def place(self, name: str) -> str:
+        return f"{self.path}: {name}"
+
+    def tensor(self, name: str) -> np.ndarray:
+        """Returns a tensor of the file in Hugging Face's layout."""
+        array = self.gguf.tensor(name)
+        if self.architecture.is_norm_shifted and name.endswith("norm.weight"):
+            return array - 1
+        match = re.search(r"\.attn_([qk])\.", name)
+        if not match or not self.architecture.is_permuted:
+            return array
+        heads = self.config["num_attention_heads"]
+        if match[1] == "k":
+            heads = self.config.get("num_key_value_heads", heads)
+        return _without_permutation(array, heads)
+
+
+def _without_permutation(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Returns rows in the order of Hugging Face: the pair k of a head is the rows k and k + D/2."""
+    if len(rows) % (2 * heads):
+        return rows  # a wrong shape, which the loader reports
+    by_pair = rows.reshape(heads, len(rows) // heads // 2, 2, *rows.shape[1:])
+    return by_pair.swapaxes(1, 2).reshape(rows.shape)

@@ -1,0 +1,99 @@
+"""GGUF files: weights, logits and tokens of transformers' own reader; one line for bad files."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jaxformer
+from jaxformer.core.errors import UserError
+from jaxformer.models.pretrained import config_json, load_folder, save_folder
+from jaxformer.models.pretrained.gguf_file import GGUFFile
+from jaxformer.models.pretrained.gguf_model import ARCHITECTURES
+from jaxformer.models.pretrained.text import Text
+from tests.models import tiny_gguf
+
+THEIRS = np.load(Path(__file__).parents[1] / "reference/gguf.npz")
+# An architecture whose family is not in `config_json` yet cannot be loaded.
+LOADED = [x for x in tiny_gguf.NORMS if ARCHITECTURES[x].model_type in config_json.READERS]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    file = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    tiny_gguf.write(file, "llama")
+    return file
+
+
+@pytest.mark.parametrize("architecture", LOADED)
+def test_logits_and_tokens_equal_those_of_transformers(architecture, tmp_path):
+    file = tmp_path / "model.gguf"
+    tiny_gguf.write(file, architecture)
+    model, params, config = jaxformer.load(file)
+    theirs = THEIRS[f"{architecture}/logits"]
+    logits = jax.jit(model.apply)({"params": params}, THEIRS[f"{architecture}/tokens"])
+    np.testing.assert_allclose(logits, theirs, rtol=0, atol=1e-5 * theirs.std())
+    attn = params["block_1"]["attn"]
+    for name in ("query", "key", "value"):
+        np.testing.assert_array_equal(
+            attn[name]["kernel"].T, THEIRS[f"{architecture}/{name[0]}_proj"]
+        )
+    text = Text(file, model.spec.vocab_size)
+    if architecture != "llama":  # transformers does not know the rule of SmolLM2
+        assert text.encode(str(THEIRS["text"])) == THEIRS[f"{architecture}/text"].tolist()
+    assert config["model_type"] == ARCHITECTURES[architecture].model_type
+    saved = save_folder(tmp_path / "saved", model, params, config, source=file)
+    again = load_folder(saved)[1]
+    jax.tree.map(np.testing.assert_array_equal, params, again)
+    assert Text(saved, model.spec.vocab_size).encode("the in") == text.encode("the in")
+
+
+def test_a_byte_level_tokenizer_splits_digits_and_spaces(llama):
+    """As the tokenizer.json of SmolLM2: each digit is apart, and spaces before it are one token."""
+    text = Text(llama, 300)
+    pieces = [text.show(token) for token in text.encode("the  12<|end|>")]
+    assert pieces == ["'the'", "'  '", "'1'", "'2'", "'<|end|>'"]
+    assert text.decode(text.encode("in thé<|end|>on")) == "in thé"
+    assert text.encode_chat([{"role": "user", "content": "on"}]) == text.encode("[on]<|end|>")
+
+
+def refused(file, words):
+    with pytest.raises(UserError, match=words) as error:
+        jaxformer.load(file)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_files_raise_one_line(llama, tmp_path):
+    content, bad = llama.read_bytes(), tmp_path / "bad.gguf"
+
+    def check(changed, words):
+        bad.write_bytes(changed)
+        refused(bad, words)
+
+    for size in (0, 3, 20, 200, len(content) // 2, len(content) - 33):
+        check(content[:size], "cannot be read|is not a complete GGUF file")
+    check(b"\0" * 100, "its first bytes are not GGUF")
+    check(content[:4] + b"\x09" + content[5:], "its version is 9, expected 2 or 3")
+    check(content[:8] + b"\xff" * 8 + content[16:], "its header has .* entries and no room")
+    check(content.replace(b"llama", b"lambs"), "unknown architecture in .*lambs.*choices are")
+    tensor = GGUFFile(llama).tensors["blk.0.attn_q.weight"]
+    name = content.index(b"blk.0.attn_q.weight") + len(b"blk.0.attn_q.weight")
+    kind = name + 4 + 2 * 8
+    check(
+        content[:kind] + b"\xc8\0\0\0" + content[kind + 4 :],
+        "blk.0.attn_q.weight has the unknown quantisation 200",
+    )
+    offset = kind + 4
+    check(content[:offset] + b"\xff" * 7 + b"\0" + content[offset + 8 :], "it is truncated")
+    check(content[:offset] + bytes(8) + content[offset + 8 :], "overlap")
+    check(content.replace(b"blk.1.ffn_up", b"blk.1.ffn_no"), "lacks blk.1.ffn_up.weight")
+    assert tensor.shape == (32, 32)
+
+
+def test_a_file_with_another_name_is_recognised_by_its_first_bytes(llama, tmp_path):
+    other = tmp_path / "weights.bin"
+    other.write_bytes(llama.read_bytes())
+    assert jaxformer.load(other)[0].spec.layers == 2
+    with pytest.raises(UserError, match="only these have revisions"):
+        jaxformer.load(other, revision="main")
