@@ -3,8 +3,8 @@
     logits, state = model.apply({"params": p}, tokens_BxT, mutable=["cache"])
     logits, state = model.apply({"params": p, "cache": state["cache"]}, next_Bx1, mutable=["cache"])
 
-A model that supports this can be sampled with models/generate.py. It checks `is_caching`, stores
-keys and values with `append`, and counts positions with `advance`.
+`jaxformer.generate` uses the cache of such a model. The model checks `is_caching`, stores keys and
+values with `append`, and counts positions with `advance`.
 """
 
 from typing import Any

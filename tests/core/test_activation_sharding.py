@@ -8,12 +8,12 @@ from jax.sharding import PartitionSpec as P
 
 from jaxformer.core import layouts, sharding
 from jaxformer.interp import capture
+from jaxformer.interp.generation import generate
 from jaxformer.models.activation_points import SHARDINGS
 from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.classifier import classifier
 from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder
-from jaxformer.models.generate import generate
 from jaxformer.models.pretrained.network import pretrained
 from jaxformer.models.recall import recall
 from jaxformer.training import cost
@@ -86,7 +86,7 @@ def test_captures_generation_and_evaluation_keep_the_layout():
     params = on_mesh(model, tokens)
     paths = {
         "capture": lambda p: capture.capture(model, p, tokens, names=["block_0/states"]),
-        "generation": lambda p: generate(model, p, tokens, 2, jax.random.key(0)),
+        "generation": lambda p: generate(model, p, tokens, new=2).tokens,
     }
     for name, function in paths.items():
         found = constraints(function, params)
