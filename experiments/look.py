@@ -116,9 +116,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _look_at_published(source: Path, args: Any) -> int:
     if not args.prompt:
-        raise UserError(
-            f"{args.folders[0]} is a published model: give the text that it reads, --prompt."
-        )
+        raise UserError(f"{args.folders[0]} is a published model: give its text as --prompt=TEXT.")
     model, params, _ = loading.load(source)
     tokenizer = text.reader(source, model.spec.vocab_size)
     seen = look_published.look(model, params, tokenizer, args.prompt)

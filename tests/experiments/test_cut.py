@@ -185,7 +185,7 @@ def test_a_run_is_cut_with_prompts_of_token_ids(finished, capsys):
     assert "block_1/mlp/in/kernel: 16 x 64, rank 8 kept" in capsys.readouterr().out
     words[2] = "--prompt=five nine"
     assert "a prompt is token ids such as '5 17 2'" in fails(capsys, finished, *words)
-    assert "dtype and place are options of published models" in fails(
+    assert "dtype, place and devices are options of published models" in fails(
         capsys, finished, *words, "--dtype=bfloat16"
     )
 
