@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ import jaxformer
 from jaxformer import capture
 from jaxformer.core import hub_families, paths
 from jaxformer.core.errors import UserError
+from jaxformer.interp.generation import generate
 from jaxformer.models.pretrained import Pretrained, describe, save_folder, tiny
-from jaxformer.models.pretrained.generate import greedy
 from jaxformer.models.pretrained.tensor_names import NAMES
 from jaxformer.models.pretrained.tiny_configs import CONFIGS
 from tests.models.families import REAL, TOKENS, VOCAB, padded
@@ -65,7 +64,7 @@ def test_greedy_tokens_of_every_variant():
         if f"{kind}/greedy" in REFERENCE:
             model, params, _ = tiny.tiny(kind, VOCAB)
             tokens = jnp.asarray(TOKENS, jnp.int32)
-            found = jax.jit(lambda p, m=model, t=tokens: greedy(m, p, t, 6))(params)
+            found = generate(model, params, tokens, new=6).tokens
             if not np.array_equal(found, REFERENCE[f"{kind}/greedy"]):
                 failures.append(kind)
     assert not failures

@@ -51,7 +51,8 @@ def write(file: Path, architecture: str, seed: int = 0, **metadata) -> None:
     """
     source = np.random.RandomState(seed)
     writer = gguf.GGUFWriter(file, architecture)
-    head_width = 16 if architecture == "gemma3" else WIDTH // HEADS
+    # transformers assumes heads of 256 in the scale of the scores of Gemma 3.
+    head_width = 256 if architecture == "gemma3" else WIDTH // HEADS
     writer.add_context_length(LENGTH)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(LAYERS if architecture == "llama" else 7)

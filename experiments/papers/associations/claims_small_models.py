@@ -48,7 +48,7 @@ def named(kind: str, cells: dict[str, Cell]) -> dict[str, Cell]:
 def ratio_rises(who: str, cells: dict[str, Cell]) -> dict[str, Rule]:
     return {
         f"{cell}: LASER raises P({who}) / P(the)": above(
-            computed("ratio/cut", cell), computed("ratio", cell)
+            computed(cell, "ratio/cut"), computed(cell, "ratio")
         )
         for cell in cells
     }
@@ -80,8 +80,8 @@ SMALL_MODELS = (
             f"{cell}: {sentence}": above(left, right)
             for cell in MADRID
             for sentence, left, right in (
-                ("P(the) falls", computed("p_the", cell), computed("p_the/cut", cell)),
-                ("P(Spain) rises", computed("p_target/cut", cell), computed("p_target", cell)),
+                ("P(the) falls", computed(cell, "p_the"), computed(cell, "p_the/cut")),
+                ("P(Spain) rises", computed(cell, "p_target/cut"), computed(cell, "p_target")),
             )
         },
         note="The layer is chosen on 10 facts without Madrid.",
@@ -145,8 +145,8 @@ SMALL_MODELS = (
             for effect, left, right in (
                 (
                     "lowers P(right) / P(the)",
-                    computed("ratio", cell),
-                    computed("ratio/last", cell),
+                    computed(cell, "ratio"),
+                    computed(cell, "ratio/last"),
                 ),
                 ("raises P(the)", of(cell, "p_the_gain/last"), 0.0),
             )
