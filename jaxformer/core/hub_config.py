@@ -61,8 +61,13 @@ def read_config(config: Config) -> Numbers:
     check_fields(config, _fields_of(row))
     try:
         return _numbers(config, row)
+    except UserError:
+        raise
     except KeyError as error:
         raise UserError(f"a {model_type} model lacks the field {error}.") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        reason = one_line(error, 120)
+        raise UserError(f"a field has the wrong type or size: {reason}.") from None
 
 
 def _fields_of(row: Family) -> set[str]:

@@ -195,10 +195,12 @@ def _layer_types(config: Config, layers: int, default: Iterable[bool]) -> tuple[
 
 def local_layers(config: Config, layers: int) -> Windows:
     """Reads GPT-Neo: attention_types is a list of [kinds, repetitions]."""
-    types = config.get("attention_types") or [[["global", "local"], layers // 2]]
-    kinds = [
-        kind for pattern, times in types for _ in range(min(times, layers)) for kind in pattern
-    ]
+    types = config.get("attention_types")
+    if types is None:
+        kinds = (["global", "local"] * layers)[:layers]
+    else:
+        repeated = [[*pattern] * min(times, layers) for pattern, times in types]
+        kinds = [kind for pattern in repeated for kind in pattern]
     if len(kinds) != layers:
         raise UserError(f"attention_types has {len(kinds)} entries for {layers} layers.")
     for kind in kinds:

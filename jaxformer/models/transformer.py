@@ -3,6 +3,8 @@
     pre-norm     X <- a X + SA(N(X)),   X <- m X + MLP(N(X));   parallel: both read the first N(X)
     post-norm    X <- N(a X + SA(X)),   X <- N(m X + MLP(X))
 
+A pre-norm branch may also normalise its output, N(SA(..)), or its output alone.
+
 `encoder` stacks the post-norm form, and theory.signal measures its predictions in these blocks.
 Inputs and outputs are vectors (B, T, N).
 
@@ -46,6 +48,9 @@ class BlockSpec:
     std_bias: float | jax.Array | None = None  # of both biases of the MLP; None: no biases
     score_scale: float | None = None  # None: 1/sqrt(head_width)
     pre_norm: bool = False
+    input_norm: bool = True  # of the branches of a pre-norm block
+    output_norm: bool = False
+    qk_norm: bool = False  # queries and keys of each head are normalised
     norm: str = "rms"
     eps: float = 0.0
     causal: bool = False
@@ -78,7 +83,9 @@ class Attention(nn.Module):
 
         def heads(name: str, n_heads: int, std: Any) -> jax.Array:
             flat = spec.dense(x_BxTxN, n_heads * spec.head_width, name, std)
-            return layers.split_heads(self, name, flat, n_heads)
+            split = layers.split_heads(self, name, flat, n_heads)
+            is_normed = spec.qk_norm and name != "value"
+            return layers.rms_normalise(split, spec.eps) if is_normed else split
 
         q_BxTxHxD = heads("query", spec.heads, spec.std_q)
         k_BxTxGxD = heads("key", spec.kv_heads, spec.std_k)
@@ -130,13 +137,18 @@ class TransformerBlock(nn.Module):
             normed = self._norm(x)
             x = spec.alpha_sa * x + attn(normed) + mlp(normed)
         elif spec.pre_norm:
-            x = tap(self, "between", spec.alpha_sa * x + attn(self._norm(x)))
-            x = spec.alpha_mlp * x + mlp(self._norm(x))
+            x = tap(self, "between", spec.alpha_sa * x + self._normed_branch(attn, x))
+            x = spec.alpha_mlp * x + self._normed_branch(mlp, x)
         else:
             # The residual comes second: the order of the terms decides the gradient's last bits.
             x = tap(self, "between", self._norm(attn(x) + spec.alpha_sa * x))
             x = self._norm(mlp(x) + spec.alpha_mlp * x)
         return tap(self, "output", tap(self, "states", x), plotted=True)
+
+    def _normed_branch(self, branch: nn.Module, x_BxTxN: jax.Array) -> jax.Array:
+        """Returns the output of a branch of a pre-norm block."""
+        x_BxTxN = branch(self._norm(x_BxTxN) if self.spec.input_norm else x_BxTxN)
+        return self._norm(x_BxTxN) if self.spec.output_norm else x_BxTxN
 
     def _norm(self, x_BxTxN: jax.Array) -> jax.Array:
         if self.spec.norm == "layer":

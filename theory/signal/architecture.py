@@ -4,6 +4,9 @@
     parallel     X <- alpha_SA X + SA(N(X)) + MLP(N'(X))
     post-norm    X <- N(alpha_SA X + SA(X)),    X <- N(alpha_MLP X + MLP(X))
 
+In a pre-norm block `input_norm` and `output_norm` say whether a branch normalises its input (as
+above), its output (OLMo 2) or both (Gemma 2 and 3).
+
 N divides by sqrt(mean(x^2) + eps). LayerNorm and RMSNorm give the same predictions: subtracting the
 mean of `width` entries changes averages by 1/width only.
 """
@@ -48,6 +51,9 @@ class Architecture:
     alpha_sa: float = 1.0  # residual weights
     alpha_mlp: float = 1.0
     pre_norm: bool = False
+    input_norm: bool = True  # of a pre-norm block: SA(N(X)), otherwise SA(X)
+    output_norm: bool = False  # of a pre-norm block: N(SA(..))
+    qk_norm: bool = False  # queries and keys of each head are normalised
     norm: str = "layer"
     eps: float = 0.0
     causal: bool = False
@@ -79,6 +85,8 @@ class Architecture:
             raise UserError(
                 f"{self.kv_heads} heads of keys and values do not divide {self.heads} heads."
             )
+        if (self.output_norm or not self.input_norm) and (self.parallel or not self.pre_norm):
+            raise UserError("norms of branch outputs need a pre-norm block that is not parallel.")
         if self.std_o is None and self.heads * self.head_width != self.width:
             raise UserError("without an output projection the heads must fill the width.")
 
@@ -93,6 +101,8 @@ class Architecture:
     @property
     def score_variance(self) -> float:
         """Variance of the scores a_ts of normalised tokens."""
+        if self.qk_norm:
+            return self.score_scale**2 * self.head_width
         weights = self.std_q**2 * self.std_k**2
         return self.score_scale**2 * self.head_width * self.width**2 * weights
 
@@ -143,6 +153,10 @@ class Architecture:
             f"hidden {mlp}",
             f"{gate}{self.activation}",
         ]
+        if self.output_norm:
+            names.append("normed branch outputs")
+        if self.qk_norm:
+            names.append("normed queries and keys")
         if self.parallel:
             names.append("parallel attention and MLP")
         if self.kv_heads and self.kv_heads != self.heads:

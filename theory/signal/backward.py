@@ -26,9 +26,9 @@ from theory.signal.recursion import (
     BlockState,
     Cells,
     Trace,
+    branch_input,
     hidden_moments,
     norm_factor,
-    normalised,
     trace,
 )
 
@@ -70,9 +70,12 @@ def _through_block(arch, cells, block: BlockState, g_q, g_p):
         attention = _norm(arch, block.q, *_attention(arch, cells, block.attention, g_q, g_p))
         return a2 * g_q + mlp[0] + attention[0], a2 * g_p + mlp[1] + attention[1]
     if arch.pre_norm:
-        mlp = _norm(arch, block.q_mlp, *_mlp(arch, block.q_mlp, block.p_mlp, g_q, g_p))
+        branch = _output_norm(arch, block.q_mlp_output, g_q, g_p)
+        mlp = _input_norm(arch, block.q_mlp, *_mlp(arch, block.q_mlp, block.p_mlp, *branch))
         g_q, g_p = m2 * g_q + mlp[0], m2 * g_p + mlp[1]
-        attention = _norm(arch, block.q, *_attention(arch, cells, block.attention, g_q, g_p))
+        branch = _output_norm(arch, block.q_attention, g_q, g_p)
+        attention = _attention(arch, cells, block.attention, *branch)
+        attention = _input_norm(arch, block.q, *attention)
         return a2 * g_q + attention[0], a2 * g_p + attention[1]
     g_q, g_p = _norm(arch, block.q_end, g_q, g_p)
     mlp = _mlp(arch, block.q_mlp, block.p_mlp, g_q, g_p)
@@ -87,8 +90,16 @@ def _norm(arch, q, g_q, g_p):
     return g_q * factor**2, g_p * factor[:, None] * factor[None]
 
 
+def _input_norm(arch, q, g_q, g_p):
+    return _norm(arch, q, g_q, g_p) if arch.input_norm else (g_q, g_p)
+
+
+def _output_norm(arch, q, g_q, g_p):
+    return _norm(arch, q, g_q, g_p) if arch.output_norm else (g_q, g_p)
+
+
 def _mlp(arch, q, p, g_q, g_p):
-    u_q, u_p = hidden_moments(arch, *normalised(q, p, arch.eps))
+    u_q, u_p = hidden_moments(arch, *branch_input(arch, q, p))
     square, kernel = slopes(arch.activation, u_q, u_p)
     if arch.gated:
         # d(phi(g) u) = phi'(g) u dg + phi(g) du
@@ -123,4 +134,6 @@ def _attention(arch, cells: Cells, attention: AttentionState, g_q, g_p):
     gap = np.maximum(attention.same - np.diagonal(attention.other), 0)
     slope = np.maximum(attention.y_q - 2 * attention.cube + attention.moment, 0)
     scores = arch.score_variance * gap * (gap + attention.n_q) * slope * g_q
+    if arch.qk_norm:
+        scores = scores / np.maximum(attention.n_q * attention.same, 1e-300)
     return arch.sigma_v2 * (same + scores), arch.sigma_v2 * other

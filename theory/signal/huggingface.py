@@ -1,7 +1,8 @@
 """Converts a Hugging Face config.json to the `Architecture` that transformers initialises.
 
-`READERS` has one function for each model type. A config that the recursion does not cover raises
-UserError with the field that excludes it. Standard deviations are those of transformers'
+Decoders are read by the table of the loader (`jaxformer.core.hub_families`). `READERS` has a
+function for each other model type. A config that the recursion does not cover raises UserError with
+the field that excludes it. Standard deviations are those of transformers'
 `_init_weights`. A paper may have drawn its weights differently (Pythia); `Reading.assumptions`
 states this.
 """
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
+from jaxformer.core.hub_config import read_config as read_published
+from jaxformer.core.hub_families import FAMILIES
 from jaxformer.core.hub_names import ACTIVATIONS
 from jaxformer.models.pretrained.gguf_file import is_gguf
 from jaxformer.models.pretrained.gguf_model import GGUFModel
@@ -50,16 +53,17 @@ def read_config(
     model_type = values.get("model_type")
     if not isinstance(model_type, str) or model_type not in READERS:
         raise unknown("model_type", str(model_type), READERS)
-    std_field = "initializer_factor" if model_type == "t5" else "initializer_range"
+    std_field = STD_FIELDS.get(model_type, "initializer_range")
     if init_std is not None:
         values[std_field] = init_std
     if layers is not None:
         values |= {name: layers for name in LAYER_FIELDS if name in values}
+        values = {name: value for name, value in values.items() if name not in PER_LAYER}
     fields = ConfigFields(values)
     try:
         fields.require("add_cross_attention", False, reason="it adds a second kind of attention")
         reading = READERS[model_type](fields, length)
-        std = fields.number(std_field, default=1.0 if model_type == "t5" else 0.02)
+        std = fields.number(std_field, default=reading.init_std)
         return reading._replace(model_type=model_type, init_std=std)
     except UserError as error:
         raise UserError(f"{str(path)!r}: {error}") from None
@@ -105,86 +109,69 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
     return Reading(arch, f.count("max_position_embeddings", default=512), True, assumed)
 
 
-def _gpt2(f: ConfigFields, length: int | None) -> Reading:
-    reason = "the scale of the scores differs between layers"
-    f.require("scale_attn_by_inverse_layer_idx", False, reason=reason)
-    std, width = f.number("initializer_range", default=0.02), f.count("n_embd", "hidden_size")
-    layers, heads = f.count("n_layer", "num_hidden_layers"), f.count("n_head")
-    scaled = std / math.sqrt(2 * layers)
-    square: Any = _square(std, width, heads) | {"std_o": scaled, "std_2": scaled}
-    if not f.flag("scale_attn_weights", True):
-        square["score_scale"] = 1.0
-    arch = Architecture(
-        **square,
-        layers=layers,
-        mlp_width=f.count("n_inner", default=4 * width),
-        activation=f.activation("activation_function", default="gelu_new"),
-        eps=f.number("layer_norm_epsilon", default=1e-5),
-        pre_norm=True,
-        causal=True,
-        std_embed=std,
-        std_position=std,
-    )
-    return Reading(arch, f.count("n_positions", "n_ctx", default=1024), True, ())
-
-
-def _llama(f: ConfigFields, length: int | None) -> Reading:
-    """Llama, Mistral, Qwen2, Phi-3: RMSNorm, SwiGLU, rotary positions, grouped queries."""
-    std, width = f.number("initializer_range", default=0.02), f.count("hidden_size")
-    heads = f.count("num_attention_heads")
-    longest = f.count("max_position_embeddings", default=2048)
-    window = f.values.get("sliding_window")
-    # Qwen2 configs have the field even when the window is not used.
-    if window is not None and f.values.get("use_sliding_window", True) is not False:
-        longest = min(longest, f.count("sliding_window"))
+def _decoder(f: ConfigFields, length: int | None) -> Reading:
+    """Reads a family that `jaxformer.load` reads, too, by the same table."""
+    numbers: Any = read_published({"vocab_size": 1} | f.values)
+    numbers = DEFAULTS | numbers
+    if numbers["scale_by_layer"]:
+        raise UserError(
+            "scale_attn_by_inverse_layer_idx: True is not supported: the scale of the scores "
+            "differs between layers."
+        )
+    if numbers["alibi"]:
+        raise UserError("alibi: True is not supported: the recursion has no positions in scores.")
+    longest, window = numbers["length"], numbers["window"]
+    if window and (not numbers["windowed"] or any(numbers["windowed"])):
+        longest = min(longest, window)
         if length is not None and length > longest:
             raise UserError(
                 f"sliding_window: {window} is not supported at length {length}: a token would see "
                 f"only some of the earlier tokens; --length {longest} is possible."
             )
-    square = _square(std, width, heads, f.count("head_dim", default=max(1, width // heads)))
+    std, width, layers = numbers["init_std"], numbers["width"], numbers["layers"]
+    square: Any = _square(std, width, numbers["heads"], numbers["head_width"])
+    if numbers["score_scale"]:
+        square["score_scale"] = numbers["score_scale"]
+    if f.values["model_type"] == "gpt2":  # the last matrix of each branch is smaller
+        square |= dict.fromkeys(("std_o", "std_2"), std / math.sqrt(2 * layers))
+    std_embed = std * numbers["embed_scale"]
+    if numbers["embed_width"]:  # a linear map of the same deviation follows
+        std_embed *= std * numbers["embed_width"] ** 0.5
+    rotary = numbers["rotary"] or {"width": 0, "base": 10_000.0}
     arch = Architecture(
         **square,
-        kv_heads=f.count("num_key_value_heads", default=heads),
-        layers=f.count("num_hidden_layers"),
-        mlp_width=f.count("intermediate_size"),
-        activation=f.activation("hidden_act", default="silu"),
-        norm="rms",
-        eps=f.number("rms_norm_eps", default=1e-6),
-        pre_norm=True,
+        kv_heads=numbers["kv_heads"],
+        layers=layers,
+        mlp_width=numbers["mlp_width"],
+        activation=numbers["act"],
+        norm=numbers["norm"],
+        eps=numbers["eps"],
+        pre_norm=numbers["norm_at"] != "sum",
+        input_norm=numbers["norm_at"] != "output",
+        output_norm=numbers["norm_at"] in ("output", "both"),
+        qk_norm=bool(numbers["qk_norm"]),
         causal=True,
-        gated=True,
-        rotary=f.number("partial_rotary_factor", default=1.0),
-        rotary_base=_rotary_fields(f).number("rope_theta", default=10_000.0),
-        std_embed=std,
+        parallel=numbers["parallel"],
+        gated=numbers["gated"],
+        rotary=rotary["width"] / numbers["head_width"],
+        rotary_base=rotary["base"],
+        std_embed=std_embed,
+        std_position=std if numbers["learned_positions"] else 0.0,
     )
-    scaled = (SCALED,) if f.values.get("rope_scaling") else ()
-    return Reading(arch, longest, True, (ROTARY, *scaled))
+    return Reading(arch, longest, True, _assumptions(numbers), init_std=std)
 
 
-def _rotary_fields(f: ConfigFields) -> ConfigFields:
-    """Returns all fields with those of the rotary positions, a section since transformers 5."""
-    section = f.values.get("rope_parameters")
-    return ConfigFields(f.values | (section if isinstance(section, dict) else {}))
-
-
-def _gpt_neox(f: ConfigFields, length: int | None) -> Reading:
-    std, width = f.number("initializer_range", default=0.02), f.count("hidden_size")
-    arch = Architecture(
-        **_square(std, width, f.count("num_attention_heads")),
-        layers=f.count("num_hidden_layers"),
-        mlp_width=f.count("intermediate_size"),
-        activation=f.activation("hidden_act", default="gelu"),
-        eps=f.number("layer_norm_eps", default=1e-5),
-        pre_norm=True,
-        causal=True,
-        parallel=f.flag("use_parallel_residual", True),
-        rotary=_rotary_fields(f).number("partial_rotary_factor", "rotary_pct", default=0.25),
-        rotary_base=_rotary_fields(f).number("rotary_emb_base", "rope_theta", default=10_000.0),
-        std_embed=std,
-    )
-    smaller = "weights are those of transformers; the Pythia suite used smaller ones"
-    return Reading(arch, f.count("max_position_embeddings", default=2048), True, (ROTARY, smaller))
+def _assumptions(numbers: dict[str, Any]) -> tuple[str, ...]:
+    """Returns what the recursion leaves out for a decoder."""
+    rotary = numbers["rotary"]
+    present = {
+        ROTARY: rotary is not None,
+        SCALED: rotary is not None and rotary.get("kind", "plain") != "plain",
+        NOPE: not all(numbers["rotated"]),
+        CAPPED: numbers["score_cap"] or numbers["clip"],
+        PYTHIA: numbers["family"] == "gpt_neox",
+    }
+    return tuple(text for text, holds in present.items() if holds)
 
 
 def _vit(f: ConfigFields, length: int | None) -> Reading:
@@ -240,7 +227,7 @@ def _t5(f: ConfigFields, length: int | None) -> Reading:
         std_embed=factor,
     )
     assumed = ("the encoder alone", "relative positions, of variance 1/d in the scores, left out")
-    return Reading(arch, f.count("n_positions", default=512), True, assumed)
+    return Reading(arch, f.count("n_positions", default=512), True, assumed, init_std=1.0)
 
 
 def _albert(f: ConfigFields, length: int | None) -> Reading:
@@ -260,21 +247,28 @@ def _square(std: float, width: int, heads: int, head_width: int | None = None) -
     return sizes | dict.fromkeys(names, std) | {"score_scale": head_width**-0.5}
 
 
+STD_FIELDS = {"t5": "initializer_factor", "opt": "init_std"}
 LAYER_FIELDS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+PER_LAYER = ("layer_types", "no_rope_layers", "attention_types", "attention_layers")
+# The numbers of a network that a family's row may leave out, as in PretrainedSpec.
+DEFAULTS = {
+    **{"norm": "layer", "norm_at": "input", "qk_norm": "", "gated": False, "parallel": False},
+    **{"scale_by_layer": False, "alibi": False, "window": 0, "windowed": (), "score_scale": 0.0},
+    **{"embed_scale": 1.0, "embed_width": 0, "rotary": None, "rotated": ()},
+    **{"learned_positions": False},
+}
 ROTARY = "rotary positions count only by the share of a common direction that they preserve"
 SCALED = "rotary positions are not scaled for long texts"
+NOPE = "blocks without rotary positions count as the others"
+CAPPED = "limits of scores, queries and keys are left out; they are far above the initial values"
+PYTHIA = "weights are those of transformers; the Pythia suite used smaller ones"
 READERS: dict[str, Callable[[ConfigFields, int | None], Reading]] = {
+    **dict.fromkeys(FAMILIES, _decoder),
     "albert": _albert,
     "bert": _encoder,
     "camembert": _encoder,
     "distilbert": _encoder,
     "electra": _encoder,
-    "gpt2": _gpt2,
-    "gpt_neox": _gpt_neox,
-    "llama": _llama,
-    "mistral": _llama,
-    "phi3": _llama,
-    "qwen2": _llama,
     "roberta": _encoder,
     "t5": _t5,
     "vit": _vit,

@@ -13,6 +13,7 @@ and A the rows of attention, wide networks map them by
     u         hidden layer of the MLP before the activation, variance s12 n_q + b2
 
 For the post-norm encoder of arXiv 2505.24333 these are its eqs. 16 to 19 (`encoder_block`).
+A branch whose output is normalised adds N(SA) or N(MLP) instead.
 
 Positions are grouped in cells. Each of the first 8 positions is a cell; each later cell is a
 quarter as long as all cells before it. Two cells stand for two tokens at their middle positions. A
@@ -84,6 +85,8 @@ class BlockState(NamedTuple):
     p_mlp: np.ndarray  # (K, K)
     q_end: np.ndarray  # (K,) post-norm: before the last norm
     attention: AttentionState
+    q_attention: np.ndarray  # (K,) output of attention, before its norm if it has one
+    q_mlp_output: np.ndarray  # (K,) output of the MLP, before its norm if it has one
 
 
 class Trace(NamedTuple):
@@ -141,22 +144,34 @@ def trace(arch: Architecture, length: int, rho0: float | None = None, repeat: fl
 def _through_block(arch: Architecture, cells: Cells, q, p, rotary):
     """Returns (q, p) after one block, and its `BlockState`."""
     a2, m2 = arch.alpha_sa**2, arch.alpha_mlp**2
-    inner = normalised(q, p, arch.eps) if arch.pre_norm else (q, p)
+    inner = branch_input(arch, q, p) if arch.pre_norm else (q, p)
     attention = _attention_state(arch, cells, *inner, rotary)
-    add_q, add_p = _attention_output(arch, cells, attention)
+    raw_q, raw_p = _attention_output(arch, cells, attention)
+    add_q, add_p = _branch_output(arch, raw_q, raw_p)
     q_mlp, p_mlp = a2 * q + add_q, a2 * p + add_p
     if arch.parallel:
         hidden_q, hidden_p = _mlp_output(arch, *inner)
         state = q_mlp + hidden_q, p_mlp + hidden_p
-        return state, BlockState(q, p, q, p, state[0], attention)
-    middle = normalised(q_mlp, p_mlp, arch.eps)
+        return state, BlockState(q, p, q, p, state[0], attention, raw_q, hidden_q)
+    middle = branch_input(arch, q_mlp, p_mlp)
     hidden_q, hidden_p = _mlp_output(arch, *middle)
     if arch.pre_norm:
-        state = m2 * q_mlp + hidden_q, m2 * p_mlp + hidden_p
-        return state, BlockState(q, p, q_mlp, p_mlp, state[0], attention)
+        end_q, end_p = _branch_output(arch, hidden_q, hidden_p)
+        state = m2 * q_mlp + end_q, m2 * p_mlp + end_p
+        return state, BlockState(q, p, q_mlp, p_mlp, state[0], attention, raw_q, hidden_q)
     end_q, end_p = m2 * middle[0] + hidden_q, m2 * middle[1] + hidden_p
     state = normalised(end_q, end_p, arch.eps)
-    return state, BlockState(q, p, q_mlp, p_mlp, end_q, attention)
+    return state, BlockState(q, p, q_mlp, p_mlp, end_q, attention, raw_q, hidden_q)
+
+
+def branch_input(arch, q, p):
+    """Returns q and p of a branch's input for the residual stream's q and p."""
+    return normalised(q, p, arch.eps) if arch.input_norm else (q, p)
+
+
+def _branch_output(arch, q, p):
+    """Returns q and p of what a branch adds to the residual stream."""
+    return normalised(q, p, arch.eps) if arch.output_norm else (q, p)
 
 
 def norm_factor(q, eps):
@@ -175,6 +190,8 @@ def _attention_state(arch, cells: Cells, n_q, n_p, rotary) -> AttentionState:
     rotary_K, rotary_KxK = rotary
     same_K, other_KxK = visible_means(cells, n_q, n_p)
     s2 = arch.score_variance * n_q * np.maximum(same_K - rotary_K * np.diagonal(other_KxK), 0)
+    if arch.qk_norm:  # of vectors of any length
+        s2 = s2 / np.maximum(n_q * same_K, 1e-300)
     scale = np.sqrt(n_q[:, None] * n_q[None])
     rho = rotary_KxK * n_p / np.where(scale > 0, scale, 1)
     y_q, moment, cube, entropy = cells.rows.statistics(s2)
