@@ -96,12 +96,6 @@ GPT = {  # names of GPT-2 and GPT-J
     "act": ("activation_function", "gelu_new"),
     "init_std": ("initializer_range", 0.02),
 }
-CAPS = {
-    "score_cap": ("attn_logit_softcapping", None),
-    "logit_cap": ("final_logit_softcapping", None),
-}
-
-
 BERT = Family(
     SIZES
     | TIED
@@ -148,7 +142,11 @@ FAMILIES: dict[str, Family] = {
         further=("query_pre_attn_scalar",),
     ),
     "gemma3_text": Family(
-        LLAMA | TIED | ATTENTION_BIAS | CAPS | {"act": ("hidden_activation", "gelu_pytorch_tanh")},
+        LLAMA
+        | TIED
+        | ATTENTION_BIAS
+        | {"act": ("hidden_activation", "gelu_pytorch_tanh")}
+        | {"logit_cap": ("final_logit_softcapping", None)},
         GEMMA | {"norm_at": "both", "qk_norm": "head"},
         {"use_bidirectional_attention": (False,)},
         windows=gemma3_windows,

@@ -145,6 +145,11 @@ REFUSED = [
     ("mistral", {"attention_bias": True}, "attention_bias: True is not supported for mistral"),
     ("mistral", {"layer_types": ["full_attention"] * 2}, "layer_types are not supported"),
     ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention must be"),
+    (
+        "gemma3_text",
+        {"attn_logit_softcapping": 2.0},
+        "attn_logit_softcapping: 2.0 is not supported",
+    ),
     ("gemma", {"hidden_activation": "silu"}, "hidden_activation must be 'gelu_pytorch_tanh'"),
     ("falcon", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn: 2"),
     ("falcon_new", {"parallel_attn": False}, "parallel_attn: False"),

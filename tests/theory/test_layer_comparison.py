@@ -281,7 +281,7 @@ def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypa
     (tmp_path / "empty").mkdir()
     refused("is neither a folder with config.json", "--model", str(tmp_path / "empty"))
     (bare / "config.json").write_text(json.dumps(config_json.BERT))
-    refused("unknown model_type in", "--model", str(bare))
+    refused("a bert model lacks the field 'vocab_size'", "--model", str(bare))
     refused("is a published model, not a run", "--run", str(gpt2))
     refused("--length 65 is too long", "--model", str(gpt2), "--length", "65")
     refused("a token must be in 0 to", *given("a", "3 99999 1"))
