@@ -1,13 +1,13 @@
-"""Published models with this package's addresses: GPT-2, GPT-NeoX (Pythia), Llama 2 and 3, Phi-3.
+"""Published models with this package's addresses: the families of `core.hub_families`.
 
     model, params, config = jaxformer.load("gpt2")                  from the hub or a folder
     capture.capture(model, params, tokens, names=["block_11/attn/weights"])
     surgery.laser(params, "block_11/mlp/in", 0.01)
     save_folder("cut", model, params, config)                       transformers reads it
 
-`network` is one module for all families. `keys` maps their tensor names to our paths, `config_json`
-reads config.json, `folder` reads weights, `saving` writes them, `hub` downloads, and `tiny` makes
-random small models.
+`network` is one module for all families, whose numbers are a `spec`. `config_json` reads
+config.json, `folder` reads weights and `saving` writes them by the names in `tensor_names` and the
+layouts in `keys`. `hub` downloads, and `tiny` makes random small models.
 """
 
 from jaxformer.models.pretrained.config_json import describe

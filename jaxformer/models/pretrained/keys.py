@@ -58,7 +58,7 @@ def _lines_of_module(family: str, theirs: str, ours: str, index: tuple[int, int]
         if len(modules) > 1:
             layout = JOINED[family]
         elif leaf == "kernel":
-            layout = KERNELS.get(family, "transposed")
+            layout = KERNELS.get(family, "transposed") if ours != "unembed" else "transposed"
         yield Line(f"{theirs}.{their_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
 
 

@@ -208,7 +208,7 @@ NAMES: dict[str, dict[str, str]] = {
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }
-# The layout of kernels, where it is not "transposed"; that of several kernels in one tensor.
+# The layout of kernels in blocks, where it is not "transposed", and of several kernels in a tensor.
 KERNELS = {"gpt2": "same"}
 JOINED = {"gpt2": "columns", "gpt_neox": "groups", "falcon": "groups", "phi3": "rows"}
 # Prefixes that names on disk may lack: the hub's GPT-2 has the stack without its head.
