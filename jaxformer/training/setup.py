@@ -16,6 +16,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.partition import FROZEN, Partition
 from jaxformer.core.settings import DeviceSettings, TrainSettings
 from jaxformer.io.checkpoint_writer import flatten_state, unflatten_state
+from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.chunked_loss import check_head, deferred_logits
 from jaxformer.tasks.disk import DiskFeed, OnDisk
 from jaxformer.tasks.source import Data
@@ -63,7 +64,8 @@ class Setup(NamedTuple):
 
     def create(self) -> TrainState:
         """Returns the state at step 0, sharded over the mesh."""
-        return create(self.init, self.partition, self.tx, self.population, self._shardings)
+        params = self.model.params if isinstance(self.model, FromParams) else None
+        return create(self.init, self.partition, self.tx, self.population, self._shardings, params)
 
     def _shardings(self, shapes: TrainState) -> TrainState:
         return sharding.state_sharding(shapes, self.tx, self.mesh)

@@ -45,6 +45,7 @@ def create(
     tx: optax.GradientTransformation,
     population: Population,
     shardings_of: Callable[[TrainState], TrainState] | None = None,
+    params: Any = None,
 ) -> TrainState:
     """Returns the state at step 0.
 
@@ -55,10 +56,12 @@ def create(
       population: seeds and learning rates of the members.
       shardings_of: maps the shapes of the state to shardings, so that each device computes only
         its part. None leaves the state on the default device.
+      params: the initial parameters of every member, in place of those of `init`. As arguments of
+        the compiled function they need no second copy, which constants would.
     """
 
-    def member(key, learning_rate):
-        params = init(key)
+    def member(key, learning_rate, given):
+        params = init(key) if given is None else given
         partition.labels(params)  # raises for uncovered parameters and for rules without effect
         trainable, frozen = partition.split(params)
         diverged_at = jnp.full((), -1, jnp.int32)
@@ -68,11 +71,12 @@ def create(
     member_keys, learning_rates = population.init_keys(), population.learning_rates()
 
     @partial(jax.jit, inline=True)  # shapes and values share one trace
-    def members():
-        return jax.vmap(member, out_axes=AXES)(member_keys, learning_rates)
+    def members(given):
+        create_all = jax.vmap(member, in_axes=(0, 0, None), out_axes=AXES)
+        return create_all(member_keys, learning_rates, given)
 
-    shardings = None if shardings_of is None else shardings_of(jax.eval_shape(members))
-    return jax.jit(lambda: members(), out_shardings=shardings)()
+    shardings = None if shardings_of is None else shardings_of(jax.eval_shape(members, params))
+    return jax.jit(lambda given: members(given), out_shardings=shardings)(params)
 
 
 def make_step(
