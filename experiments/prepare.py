@@ -26,7 +26,11 @@ from pathlib import Path
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data import datasets, tfds
 from jaxformer.data.preparation import prepare
+from jaxformer.data.tokenizer import HuggingFace
 from jaxformer.data.tokens import open_tokens
+from jaxformer.models.model import MAX_SIZES
+from jaxformer.models.pretrained import packages
+from jaxformer.models.pretrained.text import Text
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.runtime.progress import StatusLine
 
@@ -47,8 +51,9 @@ def main(argv: Sequence[str]) -> int:
         "--tokenizer",
         default="bpe:1024",
         metavar="KIND",
-        help="bytes, bpe:SIZE (trained on the training part), a tokenizer.json or its folder, or "
-        "with --download the name of a model on the Hugging Face hub (default: %(default)s)",
+        help="bytes, bpe:SIZE (trained on the training part), a tokenizer.json or its folder, a "
+        "GGUF file, package:NAME of an installed package with a model, or with --download the name "
+        "of a model on the Hugging Face hub (default: %(default)s)",
     )
     add(
         "--documents",
@@ -155,11 +160,19 @@ def main(argv: Sequence[str]) -> int:
             show=lambda text: line.show(text) if line.is_due() else None,
             more_settings=flags,
             download=args.download,
+            tokenizer=tokenizer_of_model(args.tokenizer),
         )
     finally:
         line.close()
     print(tokens.summary())
     return 0
+
+
+def tokenizer_of_model(name: str) -> HuggingFace | None:
+    """Returns the tokenizer of a GGUF file or an installed package, None for other names."""
+    if not (name.startswith(packages.PREFIX) or name.endswith(".gguf")):
+        return None
+    return HuggingFace(Text(name, MAX_SIZES["vocab_size"]).tokenizer)
 
 
 if __name__ == "__main__":

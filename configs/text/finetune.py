@@ -3,7 +3,8 @@ r"""Fine-tuning of chosen parts of a published model on a text.
     python experiments/run.py --config=configs/text/finetune.py:source=FOLDER,free=block_9/mlp
 
 source  a published model, as `jaxformer.load` reads it: a folder with config.json and safetensors,
-        or a name on the hub. Without it, a tiny random model needs no file
+        a GGUF file, "package:NAME" of an installed package with weights, or a name on the hub.
+        Without it, a tiny random model needs no file
 free    a pattern of the modules or parameters that are trained, such as block_(28|29)/mlp (then in
         quotes); all others keep their bits
 tokens  the prepared text, a path or a name in runs/data. Prepare it with the model's tokenizer:

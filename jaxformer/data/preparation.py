@@ -42,6 +42,7 @@ def prepare(
     show: Show = lambda text: None,
     more_settings: dict[str, Any] | None = None,
     download: bool = False,
+    tokenizer: Tokenizer | None = None,
 ) -> Tokens:
     """Prepares a corpus, or returns the folder if it was prepared with the same settings.
 
@@ -54,6 +55,7 @@ def prepare(
         show: called with a line of progress.
         more_settings: further settings, which index.json stores beside those of this function.
         download: whether the tokenizer may be downloaded from the hub.
+        tokenizer: the tokenizer that `kind` names, if it is loaded already.
     """
     folder = folder.expanduser().absolute()
     for name, share in zip(("validation", "test"), shares, strict=True):
@@ -68,7 +70,7 @@ def prepare(
     check_space(corpus, partial)
     check_parts(corpus, shares, _pieces)
     with CorpusWriter(partial, settings, corpus.labels) as writer:
-        writer.begin(_tokenizer(corpus, partial, kind, shares, show, download))
+        writer.begin(_tokenizer(corpus, partial, kind, shares, show, download, tokenizer))
         _write(corpus, writer, shares, show)
         show("checksums")
         sources.check_unchanged()
@@ -150,13 +152,21 @@ def _pieces(
             start = piece.after
 
 
-def _tokenizer(corpus, partial: Path, kind: str, shares, show: Show, download: bool) -> Tokenizer:
+def _tokenizer(
+    corpus,
+    partial: Path,
+    kind: str,
+    shares,
+    show: Show,
+    download: bool,
+    loaded: Tokenizer | None,
+) -> Tokenizer:
     """Returns the saved tokenizer of an interrupted preparation, or a new one."""
     file = partial / "tokenizer.json"
     if file.exists():
         return tokenizers.from_json(file.read_text(encoding="utf-8"), str(file))
     show(f"tokenizer {kind}")
-    made = tokenizers.make(kind, _sample(corpus, shares), download)
+    made = loaded or tokenizers.make(kind, _sample(corpus, shares), download)
     check_round_trip(made, kind, _trial_words(corpus, shares))
     write_atomically(file, made.as_json().encode())
     return made

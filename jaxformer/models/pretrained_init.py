@@ -80,7 +80,7 @@ def loaded(**numbers) -> Any:
 def _loaded(spec: LoadedSpec) -> FromParams:
     from jaxformer.models.pretrained import hub, load_folder
 
-    model, params, _ = load_folder(hub.folder_of(spec.source))
+    model, params, _ = load_folder(hub.path_of(spec.source))
     theirs = model.spec
     if theirs.vocab_size != spec.vocab_size:
         raise UserError(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from experiments.prepare import main
 from jaxformer.core.errors import UserError
 from jaxformer.data import datasets, preparation
+from jaxformer.data.tokenizer import train_bpe
 from jaxformer.data.tokens import open_tokens
 from jaxformer.io.atomic_files import with_checksum, without_checksum, write_json
 
@@ -265,3 +267,19 @@ def test_an_index_with_odd_types_and_a_valid_checksum_is_one_line(file, tmp_path
             else:
                 accepted.append((name, value))
     assert not accepted
+
+
+def test_the_tokenizer_of_a_package_is_read_from_its_model(file, tmp_path, monkeypatch):
+    trained = train_bpe(300, [TEXT[:5000]])
+    names = []
+
+    def text(name, vocab_size):
+        names.append(name)
+        return SimpleNamespace(tokenizer=trained.model)
+
+    monkeypatch.setattr("experiments.prepare.Text", text)
+    flags = [f"--dataset=text:{file}", f"--out={tmp_path / 'out'}"]
+    assert main([*flags, "--tokenizer=package:some-model"]) == 0
+    assert names == ["package:some-model"]
+    tokens = open_tokens(str(tmp_path / "out"))
+    assert tokens.vocab_size == trained.vocab_size and tokens.tokenizer.as_json()
