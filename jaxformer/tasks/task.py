@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from jaxformer.core import layouts
 from jaxformer.tasks.chunked_loss import DeferredLogits
+from jaxformer.tasks.cross_entropy import cross_entropy
 
 
 class Batch(NamedTuple):
@@ -185,8 +186,7 @@ def token_metrics(logits_BxKxV: jax.Array | DeferredLogits, batch: Batch) -> dic
     if isinstance(logits_BxKxV, DeferredLogits):
         nats_BxK, best_BxK = logits_BxKxV.scores(batch.targets, batch.weights.dtype)
     else:
-        logp_BxKxV = jax.nn.log_softmax(logits_BxKxV.astype(batch.weights.dtype))
-        nats_BxK = -jnp.take_along_axis(logp_BxKxV, batch.targets[..., None], axis=-1)[..., 0]
+        nats_BxK = cross_entropy(logits_BxKxV.astype(batch.weights.dtype), batch.targets)
         best_BxK = jnp.argmax(logits_BxKxV, -1)
     correct_BxK = best_BxK == batch.targets
     scored_B = batch.weights.sum(-1)

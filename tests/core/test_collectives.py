@@ -6,7 +6,7 @@ from tests.core.test_sharding import on_eight_devices
 
 COMPILE = '''
 import collections, json, math, re
-import jax, jax.numpy as jnp
+import jax, jax.numpy as jnp, numpy as np
 from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core import sharding
@@ -14,6 +14,7 @@ from jaxformer.core.partition import Partition
 from jaxformer.training import cost
 
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
+TOPOLOGY = None
 KINDS = "all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute"
 
 def collectives(text):
@@ -31,9 +32,20 @@ def compiled(case):
     for name, value in case["set"].items():
         section, field = name.split(".")
         config[section][field] = value
-    config.devices.update({"data": 1, "fsdp": 1, "tensor": 1, "members": 1} | case["mesh"])
-    config.n_seeds = case["mesh"].get("members", 1)
-    setup = build.phases(config)[0].setup
+    sizes = {"data": 1, "fsdp": 1, "tensor": 1, "members": 1} | case["mesh"]
+    config.n_seeds = sizes["members"]
+    if TOPOLOGY is None:
+        config.devices.update(sizes)
+        setup = build.phases(config)[0].setup
+    else:  # the devices of another machine
+        config.devices.data = 1
+        shape = [sizes[axis] for axis in sharding.AXES]
+        mesh = jax.sharding.Mesh(
+            np.array(TOPOLOGY).reshape(shape),
+            sharding.AXES,
+            axis_types=(jax.sharding.AxisType.Auto,) * 4,
+        )
+        setup = build.phases(config)[0].setup._replace(mesh=mesh)
     shapes = jax.eval_shape(setup.create)
     state = jax.tree.map(
         lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
@@ -52,7 +64,12 @@ def compiled(case):
         )
         lowered = jax.jit(setup.step(), donate_argnums=0).lower(state, batch)
     parameters = 4 * sum(x.size for x in jax.tree.leaves(setup.shapes())) * config.n_seeds
-    return {"parameters": parameters, "arrays": collectives(lowered.compile().as_text())}
+    program = lowered.compile()
+    return {
+        "parameters": parameters,
+        "arrays": collectives(program.as_text()),
+        "peak": program.memory_analysis().peak_memory_in_bytes,
+    }
 
 print("RESULT" + json.dumps([compiled(case) for case in CASES]))
 '''
@@ -98,6 +115,7 @@ def test_no_mesh_moves_activations_between_devices():
     cases = [
         {"mesh": {"data": 8}, "set": TWO_LAYERS},
         {"mesh": FSDP, "set": TWO_LAYERS | {"train.accumulate": 2}},
+        {"mesh": {"data": 2, "fsdp": 4}, "set": SMALL},
         {"mesh": MIXED, "set": TWO_LAYERS},
         {"mesh": MIXED, "set": TWO_LAYERS, "evaluation": True},
         {"mesh": FSDP, "set": TWO_LAYERS | IN_CHUNKS},
