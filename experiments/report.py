@@ -29,13 +29,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.cli.flags import IS_CLONE, WORKSPACE
+from experiments.confirmation import published
 from experiments.ledger import tables
 from experiments.ledger.choose import asked_for, chosen
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import load, load_runs
 from experiments.ledger.record import Record
 from experiments.papers import PAPERS
-from experiments.site import figures, html, markdown, opening, results_pages
+from experiments.site import (
+    confirmation_lines,
+    figures,
+    html,
+    markdown,
+    opening,
+    results_pages,
+)
 from jaxformer.core.errors import UserError, one_line
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.runtime.command_line import Parser, command
@@ -156,17 +164,20 @@ def _has_text(file: Path, text: str) -> bool:
 
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     """The text of each Markdown page."""
-    rows = ledger(PAPERS, records)
+    rows, confirmations = ledger(PAPERS, records), published.read(WORKSPACE / "confirmation")
+    counts = results_pages.counts(rows, "RESULTS.md", confirmations)
+    if confirmations:
+        counts += ["", confirmation_lines.summary(confirmations)]
     pages = {
-        "RESULTS.md": results_pages.results(rows, records, problems),
-        "README.md": markdown.readme(
-            (WORKSPACE / "README.md").read_text(), rows, results_pages.counts(rows, "RESULTS.md")
-        ),
+        "RESULTS.md": results_pages.results(rows, records, problems, confirmations),
+        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows, counts),
     }
+    findings = (WORKSPACE / "docs/findings.md").read_text()
+    pages["docs/findings.md"] = markdown.with_verdicts(findings, rows)
     by_paper = results_pages.records_by_paper(rows, records)[0]
     for key, paper in results_pages.papers_of(rows).items():
         paper_rows = [row for row in rows if row.paper.key == key]
-        page = results_pages.paper_page(paper, paper_rows, by_paper[key])
+        page = results_pages.paper_page(paper, paper_rows, by_paper[key], confirmations)
         pages[f"{results_pages.FOLDER}/{key}.md"] = page
     return pages
 

@@ -1,19 +1,43 @@
 """Training curves of a run as CSV: a line for each step and metric, a column for each member."""
 
 import csv
+import functools
 import io
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from experiments.cli.describe import csv_text
-from experiments.ledger.validate_record import is_number
+from experiments.ledger.validate_record import LARGEST, is_number, text
 
 MAX_CURVE_ROWS = 30
 HEAD = ("step", "split", "metric")
 
 # split -> metric -> [(step, a number for each member or None where it is not finite)]
 Curves = dict[str, dict[str, list[tuple[int, list[float | None]]]]]
+
+
+class CurveFile(Mapping):
+    """The curves of a CSV file. They are parsed when they are used, and few of them are kept."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        of_csv(text(file))  # raises ValueError for a damaged file
+
+    def __getitem__(self, split: str) -> Any:
+        return _parsed(self.file)[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_parsed(self.file))
+
+    def __len__(self) -> int:
+        return len(_parsed(self.file))
+
+
+@functools.lru_cache(64)
+def _parsed(file: Path) -> Curves:
+    return of_csv(text(file))
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> Curves:
@@ -45,16 +69,18 @@ def as_csv(curves: Curves) -> str:
     return csv_text([[*HEAD, *(f"member {i}" for i in range(members))], *lines]) if lines else ""
 
 
-def of_csv(text: str) -> Curves:
+def of_csv(table: str) -> Curves:
     """Parses the text of `as_csv`; raises ValueError with one line."""
-    head, *lines = csv.reader(io.StringIO(text))
+    head, *lines = csv.reader(io.StringIO(table))
     if tuple(head[: len(HEAD)]) != HEAD:
         raise ValueError(f"its curves should begin with {', '.join(HEAD)}, got {head[:3]}")
     curves: Curves = {}
-    for step, split, metric, *numbers in lines:
-        curve = curves.setdefault(split, {}).setdefault(metric, [])
-        curve.append((int(step), [float(x) if x else None for x in numbers]))
-    return checked(curves)
+    for step, split, metric, *cells in lines:
+        numbers = [float(x) if x else None for x in cells]
+        if not sum(map(abs, filter(None, numbers))) < LARGEST:  # also if one of them is NaN
+            raise _not_finite(metric, int(step), numbers)
+        curves.setdefault(split, {}).setdefault(metric, []).append((int(step), numbers))
+    return curves
 
 
 def checked(curves: Curves) -> Curves:
@@ -62,9 +88,13 @@ def checked(curves: Curves) -> Curves:
     for metrics in curves.values():
         for metric, curve in metrics.items():
             for step, numbers in curve:
-                if not all(x is None or is_number(x) for x in (step, *numbers)):
-                    raise ValueError(f"its curve of {metric} has {numbers!r:.60} at step {step!r}")
+                if not is_number(step) or not all(x is None or is_number(x) for x in numbers):
+                    raise _not_finite(metric, step, numbers)
     return curves
+
+
+def _not_finite(metric: str, step: Any, numbers: Any) -> ValueError:
+    return ValueError(f"its curve of {metric} has {numbers!r:.60} at step {step!r}")
 
 
 def _columns(name: str, values: Any) -> list[tuple[str, list[float | None]]]:

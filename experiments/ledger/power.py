@@ -45,7 +45,7 @@ def seeds_for_rule(
     for seeds in range(2, most + 1):
         if power(distance, spread, compared.test, seeds) >= POWER:
             return seeds, ""
-    return 0, f"more than {most} seeds"
+    return 0, f"it needs more than {most} seeds"
 
 
 def power(distance: float, spread: float, test: float, seeds: int) -> float:

@@ -4,6 +4,9 @@ A record that cannot be read becomes one line with the reason. A record whose co
 whose Markov chains did not converge, is marked stale and decides nothing.
 """
 
+import functools
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,15 @@ from typing import Any
 from experiments.cli import flags
 from experiments.cli.flags import WORKSPACE
 from experiments.ledger import chains, curves, validate_record
+from experiments.ledger.packed import PackedList
 from experiments.ledger.record import Record
 from experiments.ledger.write import as_json, companion, table
 from jaxformer import build
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.io.run_folder import Workdir, config_hash
+from jaxformer.io.atomic_files import json_value
+from jaxformer.io.run_folder import Workdir
+
+SEED_FIELDS = ("seed", "n_seeds")  # overrides in which records of one config differ most
 
 
 def load(folder: Path) -> tuple[list[Record], list[str]]:
@@ -24,7 +31,7 @@ def load(folder: Path) -> tuple[list[Record], list[str]]:
     for file in sorted(folder.glob("*.json")):
         try:
             content, curve_file = validate_record.content(file), companion(file, ".curves.csv")
-            logged = curves.of_csv(validate_record.text(curve_file)) if curve_file.exists() else {}
+            logged = curves.CurveFile(curve_file) if curve_file.exists() else {}
             files = {"figure": companion(file, ".png"), "table": companion(file, ".csv")}
             records.append(_record(content, logged, file, files, problems))
         except Exception as error:  # a foreign file may raise anything and must not stop the rest
@@ -56,15 +63,41 @@ def load_runs(folder: Path) -> tuple[list[Record], list[str]]:
 def stale(record: Record) -> str:
     """Returns why the record's command would run another config today; "" if it would not."""
     try:
-        config = flags.to_dict(flags.load_recorded_config(record.config_file, record.overrides))
+        config = config_of_command(record.config_file, record.overrides)
     except UserError as error:
         reason = str(error).partition(" There are ")[0].partition(" The choices are")[0]
         return f"its config is gone: {reason}"
-    if config_hash(build.config_identity(config)) != record.config_hash:
+    is_same = json.dumps(config, sort_keys=True) == json.dumps(record.config, sort_keys=True)
+    if is_same and record.content_hash == record.config_hash:
+        return ""
+    if validate_record.hash_of_json(build.config_identity(config)) != record.config_hash:
         return "its config has changed since it ran."
-    if config_hash(build.config_identity(record.config)) != record.config_hash:
+    if record.content_hash != record.config_hash:
         return "its config was edited: the hash differs."
     return ""
+
+
+def config_of_command(config_file: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the config of a record's command as JSON has it.
+
+    Records that differ in their seeds alone share one loaded config.
+    """
+    seeds = {
+        name: int(overrides[name])
+        for name in SEED_FIELDS
+        if name in overrides and str(overrides[name]).isdecimal()
+    }
+    others = {name: value for name, value in overrides.items() if name not in seeds}
+    config = json.loads(_loaded(config_file, json.dumps(others)))
+    if not seeds.keys() <= config.keys():
+        return json.loads(_loaded(config_file, json.dumps(dict(overrides))))
+    return config | seeds
+
+
+@functools.lru_cache(1024)
+def _loaded(config_file: str, overrides: str) -> str:
+    config = flags.load_recorded_config(config_file, json.loads(overrides))
+    return json.dumps(json_value(flags.to_dict(config)))
 
 
 def _record(
@@ -82,7 +115,8 @@ def _record(
             )
             damaged[name] = None
     why, metrics = stale(record) or chains.distrust(content), chains.known(content)
-    return replace(record, stale=why, metrics=metrics, **damaged)
+    members = PackedList(record.members)
+    return replace(record, stale=why, metrics=metrics, members=members, **damaged)
 
 
 def _check_companion(name: str, record: Record) -> None:

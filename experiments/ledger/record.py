@@ -2,8 +2,8 @@
 
 import ast
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_origin
@@ -11,7 +11,6 @@ from typing import Any, get_origin
 from experiments.cli import flags
 from experiments.ledger import validate_record
 from experiments.ledger.chains import NOT_TRUSTED
-from experiments.ledger.curves import Curves
 from jaxformer import build
 from jaxformer.io.run_folder import config_hash
 from jaxformer.training.result import validated
@@ -32,11 +31,13 @@ class Record:
     scale: str
     seeds: list[int]
     metrics: dict[str, dict[str, Any]]  # name -> {"mean", "sem", "n"}
-    members: list[dict[str, Any]]
+    members: Sequence[Any]  # a dict for each seed and learning rate
     baselines: dict[str, float | None]
     seconds: dict[str, float]
     environment: dict[str, Any]
-    curves: Curves
+    curves: Mapping[str, Any]  # curves.Curves
+    key: str = ""  # the hash of its config without the number of seeds
+    content_hash: str = ""  # of its config; equals `config_hash` unless the config was edited
     steps: int | None = None  # training steps; None for a figure
     alarms: list[str] = field(default_factory=list)  # problems that did not stop the run
     stale: str = ""  # why it does not count
@@ -45,14 +46,16 @@ class Record:
     table: Path | None = None  # the numbers behind the figure
 
     @classmethod
-    def from_json(cls, content: Any, curves: Curves | None = None, **companions: Any) -> "Record":
+    def from_json(
+        cls, content: Any, curves: Mapping[str, Any] | None = None, **companions: Any
+    ) -> "Record":
         """Returns the validated record of a JSON value; raises ValueError with one line."""
         if not isinstance(content, dict) or "schema" not in content:
             raise ValueError("it has no schema, so it is not a record")
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version reads {SCHEMA}")
         validate_record.check_content(content)
-        content = content | {"curves": curves or {}}
+        content = content | {"curves": {} if curves is None else curves}
         needed: dict[str, Any] = {
             f.name: get_origin(f.type) or f.type
             for f in fields(cls)
@@ -72,7 +75,13 @@ class Record:
                 raise ValueError(f"its {name!r} are damaged: {content.get(name)!r:.60}")
         try:
             name = run_name(record.config, record.config_hash)
-            record.key, record.address, record.command  # noqa: B018 (raises now instead of later)
+            record.address, record.command  # noqa: B018 (raises now instead of later)
+            identity = build.config_identity(record.config)
+            content_hash = validate_record.hash_of_json(identity)
+            identity.pop("n_seeds", None)
+            record = replace(
+                record, content_hash=content_hash, key=validate_record.hash_of_json(identity)
+            )
         except Exception as error:
             raise ValueError(f"its config cannot be read: {type(error).__name__} {error}") from None
         if not SAFE_NAME.fullmatch(name):
@@ -93,10 +102,6 @@ class Record:
     def command(self) -> str:
         """Returns the command that makes the record again."""
         return flags.run_command(self.config_file, self.overrides)
-
-    @cached_property
-    def key(self) -> str:
-        return key(self.config)
 
     @cached_property
     def address(self) -> tuple:

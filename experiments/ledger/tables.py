@@ -121,7 +121,7 @@ def how_to_decide(row: Row) -> str:
     """Returns what would decide an item that is open only by errors; "" for other items."""
     seeds, reason = seeds_needed(row)
     if reason:
-        return f"No number of seeds up to {power.MAX_SEEDS} decides it: {reason}."
+        return f"New seeds alone will not decide it: {reason}."
     if not seeds:
         return ""
     return (
@@ -148,7 +148,7 @@ def seeds_needed(row: Row) -> tuple[int, str]:
             return 0, ""
         seeds, reason = power.seeds_for_rule(rule, finding.compared)
         if reason == power.TEST_SET:
-            return 0, f"{reason}; enlarge it with --config.data.test_size"
+            return 0, f"{reason} (--config.data.test_size=20000 enlarges it)"
         if reason:
             return 0, reason
         needed = max(needed, seeds)

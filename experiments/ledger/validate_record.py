@@ -5,6 +5,7 @@ Each check raises ValueError with one line. The reader lists the record as unusa
 
 import csv
 import functools
+import hashlib
 import io
 import json
 import math
@@ -15,8 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxformer.io.run_folder import config_hash
+from jaxformer.io.atomic_files import dumps
 
+LARGEST = 1e300  # magnitude of a number; larger ones overflow when they are squared or added
 MAX_TEXT_BYTES = 16_000_000  # of a record or of its table
 MAX_ARRAY_BYTES = 4_000_000_000  # of the unpacked arrays of a figure
 MAX_PICTURE_SIDE, MAX_PIXELS = 20_000, 50_000_000
@@ -46,23 +48,31 @@ def content(file: Path) -> Any:
 
 def is_number(value: Any) -> bool:
     """Returns whether a value is a finite number that fits into a float."""
-    return isinstance(value, int | float) and abs(value) < 1e300
+    return isinstance(value, int | float) and abs(value) < LARGEST
 
 
 def sum_of(record: Mapping[str, Any]) -> str:
     """Returns the checksum of a record without its field "sum"."""
-    return config_hash({name: value for name, value in record.items() if name != "sum"})
+    return hash_of_json({name: value for name, value in record.items() if name != "sum"})
+
+
+def hash_of_json(value: Any) -> str:
+    """Returns `config_hash` of a value that was read from JSON."""
+    return _digest(_sorted_json(value))
 
 
 def check_content(record: Mapping[str, Any]) -> None:
     """Raises unless the record can be encoded as text and has its checksum."""
+    content = {name: value for name, value in record.items() if name != "sum"}
     try:
-        json.dumps(record, ensure_ascii=False).encode()
+        text = _sorted_json(content)
+        if r"\ud" in text:  # it may have half a surrogate pair
+            json.dumps(content, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeEncodeError:
         raise ValueError("a text of it is not valid Unicode") from None
-    if record.get("sum", sum_of(record)) != sum_of(record):
+    if "sum" in record and record["sum"] != _digest(text):
         raise ValueError("it was edited: its checksum differs; record the run again")
 
 
@@ -110,3 +120,15 @@ def rows(table: str) -> list[list[str]]:
         return [*csv.reader(io.StringIO(table))]
     except csv.Error as error:
         raise ValueError(f"it is not CSV: {error}") from None
+
+
+def _sorted_json(value: Any) -> str:
+    """Returns `dumps` of a value of JSON types, which need no conversion."""
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError):  # NaN and infinity, which become null
+        return dumps(value)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -42,6 +42,16 @@ def linked_rows(text: str) -> set[str]:
     return {f"{match[3]}: {match[2]}" for match in VERDICT.finditer(text)}
 
 
+def with_verdicts(text: str, rows: list[Row]) -> str:
+    """Returns the text of a page with the verdict of each linked row replaced."""
+    verdicts = {(row.paper.key, row.item.name): row.verdict for row in rows}
+
+    def with_verdict(match: re.Match) -> str:
+        return match[1] + verdicts.get((match[3], match[2]), match[6]) + "**"
+
+    return VERDICT.sub(with_verdict, text)
+
+
 def readme(text: str, rows: list[Row], counts: Sequence[str]) -> str:
     """Returns README.md with its two blocks and all verdicts replaced.
 
@@ -50,12 +60,7 @@ def readme(text: str, rows: list[Row], counts: Sequence[str]) -> str:
       rows: of the ledger.
       counts: the table of verdicts by paper.
     """
-    verdicts = {(row.paper.key, row.item.name): row.verdict for row in rows}
-
-    def with_verdict(match: re.Match) -> str:
-        return match[1] + verdicts.get((match[3], match[2]), match[6]) + "**"
-
-    text = VERDICT.sub(with_verdict, text)
+    text = with_verdicts(text, rows)
     text = _replace(text, LEDGER, [*counts, "", summary.late(rows)])
     return _replace(text, NUMBERS, _accuracy_by_variant(rows))
 

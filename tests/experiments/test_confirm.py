@@ -1,17 +1,19 @@
 """Confirmation: a frozen plan, seeds that its hash draws, and verdicts on the new records."""
 
 import json
+import shutil
 
 import pytest
 
 from experiments import confirm
 from experiments.cli import flags
-from experiments.confirmation import judgement, plan, planning, runs
+from experiments.confirmation import judgement, plan, planning, published, runs
 from experiments.ledger import validate_record
 from experiments.ledger.item import Cell, Item, Paper
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import HELD, NOT_HELD, above, of, over
+from experiments.site import results_pages
 from jaxformer import build
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import json_value
@@ -128,6 +130,40 @@ def test_new_records_confirm_or_reverse_a_row(planned, tmp_path):
     file.write_text(file.read_text().replace("reversed", "confirmed"))
     with pytest.raises(UserError, match="was edited"):
         judgement.read(file)
+
+
+def test_the_pages_show_confirmations_with_reversed_rows_first(planned, tmp_path):
+    made, file = planned
+    rows = ledger(PAPERS, [])
+    assert published.read(tmp_path) == {}
+    shutil.copy(file, tmp_path)
+    waiting = published.read(tmp_path)
+    assert {row.outcome for row in waiting.values()} == {judgement.NOT_YET_RUN}
+    text = results_pages.results(rows, [], [], waiting)
+    assert "3 not yet run, of 3 planned rows" in text and "## Confirmations" not in text
+
+    write_results(made, tmp_path / "records", reversed_too=True)
+    judged = judgement.judge(made, PAPERS, tmp_path / "records")
+    judgement.write(made, judged, tmp_path / "VERDICTS.json")
+    shown = published.read(tmp_path)
+    assert [row.item for row in shown.values()] == [row.item for row in judged]
+    text = results_pages.results(rows, [], [], shown)
+    listed = [line for line in text.splitlines() if line.startswith("- **")]
+    assert len(listed) == 3 and listed[0].startswith("- **reversed**: [Table")
+    assert "**reversed**, explored" in results_pages.paper_page(PAPER, rows, [], shown)
+
+    verdicts = (tmp_path / "VERDICTS.json").read_text()
+    other = made._replace(name="test-2")
+    judgement.write(plan.with_hash(other), judged, tmp_path / "VERDICTS.json")
+    for text, words in (
+        (None, "belongs to another plan"),
+        (verdicts.replace("held", "hold"), "was"),
+    ):
+        if text:
+            (tmp_path / "VERDICTS.json").write_text(text)
+        with pytest.raises(UserError, match=words) as error:
+            published.read(tmp_path)
+        assert "\n" not in str(error.value)
 
 
 def test_a_row_without_all_its_runs_is_not_yet_judged(planned, tmp_path):

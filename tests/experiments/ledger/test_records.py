@@ -7,8 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from experiments.cli import flags
 from experiments.ledger import curves, read, validate_record, write
 from experiments.ledger.record import Record, key, run_name
+from jaxformer import build
+from jaxformer.io.run_folder import config_hash
 from tests.experiments import made_up
 
 ROWS = [
@@ -116,6 +119,30 @@ def test_a_number_edited_by_hand_is_noticed(tmp_path):
     (tmp_path / "a.json").write_text(text)
     records, problems = read.load(tmp_path)
     assert records == [] and "a.json: it was edited" in problems[0]
+
+
+def test_records_that_differ_in_their_seeds_load_their_config_once(tmp_path, monkeypatch):
+    """Ten thousand records are read in a minute."""
+    loads, load = [], flags.load_recorded_config
+    monkeypatch.setattr(
+        flags, "load_recorded_config", lambda *given: loads.append(given) or load(*given)
+    )
+    read._loaded.cache_clear()
+    template = json.loads(json.dumps(made_up.RECORDS["a"]))
+    template.pop("sum", None)
+    for seed in range(3):
+        config = template["config"] | {"seed": seed}
+        made = template | {"config": config, "overrides": {"seed": str(seed)}}
+        made["config_hash"] = config_hash(build.config_identity(config))
+        (tmp_path / f"{seed}.json").write_text(json.dumps(made))
+    made["config"]["seed"] = 9  # an edited config
+    (tmp_path / "edited.json").write_text(json.dumps(made))
+    records, problems = read.load(tmp_path)
+    assert not problems and len(loads) == 1
+    assert [record.stale for record in records[:3]] == ["", "", ""]
+    assert records[3].stale == "its config was edited: the hash differs."
+    assert [record.key for record in records[:3]] == [key(r.config) for r in records[:3]]
+    assert records[0].members[:] == template["members"]
 
 
 def test_no_name_of_a_record_leaves_its_folder(tmp_path):

@@ -71,7 +71,7 @@ def test_the_seeds_that_a_row_asks_for_would_decide_it(rows):
 
     asked, _ = needed()
     assert judged(asked, 0.001 * (2 / asked) ** 0.5).verdict == NOT_HELD
-    assert needed(sem=0.02) == (0, "more than 64 seeds")
+    assert needed(sem=0.02) == (0, "it needs more than 64 seeds")
     assert needed(sem=float("nan")) == (4, "")
     assert needed(verdict=NOT_HELD) == (0, "")
     split = rule._replace(left=rule.left._replace(among=("C",)))

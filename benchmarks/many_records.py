@@ -1,0 +1,63 @@
+"""Time and memory of reading many records and comparing the result pages.
+
+    python benchmarks/many_records.py            10,000 records
+    python benchmarks/many_records.py 1000       fewer
+
+Copies the records of results/ with other seeds into a temporary folder. Then it reads the folder
+and renders the pages, as `report.py --check` does, in a process of its own.
+
+Two shared cores of a Xeon: before 10,000 records took BEFORE; now AFTER.
+"""
+
+import itertools
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from experiments import report
+from experiments.ledger import read, validate_record, write
+from experiments.ledger.record import run_name
+from jaxformer import build
+from jaxformer.io.run_folder import config_hash
+
+FIRST_SEED = 1000  # of the copies; no record of results/ has it
+
+
+def main(n: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        copy_records(Path(folder), n)
+        wall, cpu = time.perf_counter(), time.process_time()
+        records, problems = read.load(Path(folder))
+        loaded = time.process_time()
+        report.render(records, problems)
+        end = time.process_time()
+        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    stale = sum(bool(record.stale) for record in records)
+    print(f"{len(records)} records, {len(problems)} unusable, {stale} stale")
+    print(f"read {loaded - cpu:.1f} CPU s, rendered {end - loaded:.1f} CPU s")
+    print(f"wall {time.perf_counter() - wall:.1f} s, peak memory {megabytes:.0f} MB")
+
+
+def copy_records(folder: Path, n: int) -> None:
+    """Writes n records: those of results/, then copies of them with other seeds."""
+    files = sorted(write.RESULTS.glob("*.json"))
+    for copy, file in itertools.islice(enumerate(itertools.cycle(files)), n):
+        content = json.loads(file.read_text())
+        if seed := copy // len(files) and FIRST_SEED + copy // len(files):
+            content["config"]["seed"] = seed
+            content["overrides"] = content["overrides"] | {"seed": str(seed)}
+            content["config_hash"] = config_hash(build.config_identity(content["config"]))
+            content["sum"] = validate_record.sum_of(content)
+        name = run_name(content["config"], content["config_hash"])
+        (folder / f"{name}.json").write_text(json.dumps(content))
+        for suffix in write.SUFFIXES[1:]:
+            companion = write.companion(file, suffix)
+            if companion.exists():
+                (folder / f"{name}{suffix}").symlink_to(companion)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)

@@ -1,0 +1,33 @@
+"""The confirmations that the result pages show: VERDICTS.json, completed by the plan."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments.confirmation import judgement, plan
+from experiments.confirmation.judgement import NOT_YET_RUN, Confirmed
+from jaxformer.core.errors import UserError
+
+Confirmations = Mapping[tuple[str, str], Confirmed]  # by (paper, item), in the order of the list
+
+
+def read(folder: Path) -> dict[tuple[str, str], Confirmed]:
+    """Returns the confirmation of each planned row; reversed rows come first.
+
+    Raises UserError if the plan or the verdicts were edited, or belong to different plans.
+
+    Args:
+      folder: of PLAN.json and VERDICTS.json. Without a plan the result is empty, and without
+        verdicts all rows are not yet run.
+    """
+    if not (folder / "PLAN.json").exists():
+        return {}
+    planned, verdicts = plan.read(folder / "PLAN.json"), folder / "VERDICTS.json"
+    plan_hash, judged = judgement.read(verdicts)
+    if judged and plan_hash != planned.hash:
+        raise UserError(f"{verdicts} belongs to another plan; `confirm.py judge` writes it again.")
+    waiting = [
+        Confirmed(row.paper, row.item, NOT_YET_RUN, row.verdict, "", row.seeds, "", "", None, {})
+        for row in planned.rows
+    ]
+    rows = {(row.paper, row.item): row for row in (*waiting, *judged)}
+    return dict(sorted(rows.items(), key=lambda pair: judgement.ORDER.index(pair[1].outcome)))

@@ -1,0 +1,49 @@
+"""Sizes of networks, width × layers: ours beside the paper's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.cli import flags
+from experiments.ledger.item import OURS, config_string
+from experiments.ledger.ledger import Row
+from jaxformer.core.errors import UserError
+
+
+def sizes(row: Row) -> str:
+    """Returns the size of a row's networks against the paper's, such as "64 × 2 of 512 × 8".
+
+    It is "" for rows without records or networks. The paper's size is left out for our own
+    questions.
+    """
+    for name, record in row.records.items():
+        if ours := network_size(record.config):
+            cell = row.item.cells[name]
+            others = {n: v for n, v in cell.overrides.items() if n != "model.width"}
+            if OURS in row.item.flags:
+                return ours
+            try:
+                paper = flags.load_with_overrides(config_string(cell, "paper"), others)
+            except UserError:  # the config has no scale "paper"
+                return ours
+            return f"{ours} of {network_size(flags.to_dict(paper))}"
+    return ""
+
+
+def network_size(config: Mapping[str, Any]) -> str:
+    """Returns "width × layers" of the networks of a config; "" without networks."""
+    section = config.get("model") or config.get("figure") or {}
+    width = section.get("width") or _range(section.get("widths") or ())
+    parts = [width, section.get("layers") or _list_length(section)]
+    return " × ".join(str(part) for part in parts if part)
+
+
+def _range(widths: Any) -> str:
+    if not isinstance(widths, list | tuple) or not widths:
+        return ""
+    return f"{min(widths)} to {max(widths)}"
+
+
+def _list_length(section: Mapping[str, Any]) -> int:
+    """Returns the number of layers of a model that lists a part of each layer."""
+    lists = (section.get(name) for name in ("feed_forward", "heads"))
+    return next((len(parts) for parts in lists if isinstance(parts, list | tuple)), 0)

@@ -1,0 +1,222 @@
+"""Every verdict, computed again from the files in results/ with NumPy and SciPy alone.
+
+Only the matching of cells to files and the rules (as data) come from the ledger. The arithmetic
+below is written again after docs/verdicts.md.
+"""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+from experiments.cli.flags import ROOT
+
+SHARES = ("accuracy", "exact_match", "in_context", "p_")
+
+
+def number(mean, sem=0.0, n=0, **more):
+    values = {"test": 0.0, "is_share": False, "by_seed": {}, "trials": 0} | more
+    return SimpleNamespace(mean=mean, sem=sem, n=n, **values)
+
+
+def chosen_members(record):
+    return [m for m in record["members"] if m.get("chosen", True)]
+
+
+def share(outcomes):
+    outcomes = np.array(outcomes, float)
+    n = len(outcomes)
+    sem = outcomes.std(ddof=1) / math.sqrt(n) if n > 1 else math.nan
+    return number(outcomes.mean(), sem, n, is_share=True, trials=n)
+
+
+def metric_number(record, metric, trials):
+    value, members = record["metrics"][metric], chosen_members(record)
+    scores = {m.get("seed", 0): (m.get("metrics") or {}).get(metric) for m in members}
+    scores = {s: v for s, v in scores.items() if v and v["mean"] is not None}
+    sem = math.nan if value["sem"] is None else value["sem"]
+    sem = 0.0 if abs(sem) < 1e-12 * abs(value["mean"]) else sem
+    by_seed = {seed: score["mean"] for seed, score in scores.items()}
+    if any(m.get("diverged_at") is not None for m in members):
+        sem, by_seed = math.nan, {}
+    tests = [
+        max(v["sem"], (v["sem"] == 0) / v["n"])
+        for v in scores.values()
+        if v.get("sem") is not None and v.get("n")
+    ]
+    test = float(np.sqrt(np.mean(np.square(tests)))) if tests else 0.0
+    mean, n = value["mean"], value["n"] or 1
+    result = number(mean, sem, n, test=test, is_share=metric.startswith(SHARES), by_seed=by_seed)
+    is_binary = n > 1 and 0 <= mean <= 1 and not test
+    if is_binary and math.isclose(sem**2 * (n - 1), mean * (1 - mean), rel_tol=1e-6, abs_tol=1e-12):
+        result.trials = n * (trials if mean in (0, 1) else 1)
+    return result
+
+
+def subtract(left, right):
+    shared = sorted(left.by_seed.keys() & right.by_seed.keys())
+    test = math.hypot(left.test, right.test) if left.is_share else 0.0
+    mean = left.mean - right.mean
+    if len(shared) < 2 or not len(shared) == left.n == right.n:
+        n = min(left.n, right.n)
+        sem = math.hypot(left.sem, right.sem)
+        return number(mean, sem, n, test=test, is_share=left.is_share)
+    pairs = {s: left.by_seed[s] - right.by_seed[s] for s in shared}
+    deviations = np.array([*pairs.values()]) - mean
+    sem = math.sqrt(np.sum(deviations**2) / (len(shared) - 1) / len(shared))
+    return number(mean, sem, len(shared), test=test, is_share=left.is_share, by_seed=pairs)
+
+
+def side_number(files, side):
+    """The number of a rule's side; None without its records."""
+    if not side.metric:
+        return number(side.value)
+    if any(cell not in files for cell in side.cells):
+        return None
+    if side.among:
+        cells = [side_number(files, side._replace(cell=c, among=())) for c in side.among]
+        means = np.array([cell.mean for cell in cells])
+        test = math.sqrt(sum(cell.test**2 for cell in cells)) / len(cells)
+        sem = means.std(ddof=1) / math.sqrt(len(cells))
+        return number(means.mean(), sem, len(cells), test=test, is_share=cells[0].is_share)
+    if side.minus:
+        return subtract(*(side_number(files, side._replace(cell=c, minus="")) for c in side.cells))
+    record = files[side.cell]
+    if side.metric == "seeds that diverged":
+        return share([m.get("diverged_at") is not None for m in chosen_members(record)])
+    if side.reached is not None:
+        values = metric_number(record, side.metric, 1).by_seed.values()
+        return share([value >= side.reached for value in values])
+    if side.is_baseline:
+        return number(record["baselines"][side.metric])
+    if side.is_exact and record["metrics"][side.metric]["sem"] is None:
+        return number(record["metrics"][side.metric]["mean"])
+    return metric_number(record, side.metric, side.trials)
+
+
+def scaled(value, times):
+    by_seed = {seed: times * v for seed, v in value.by_seed.items()}
+    more = {"mean": times * value.mean, "sem": times * value.sem, "test": times * value.test}
+    return SimpleNamespace(**vars(value) | more | {"by_seed": by_seed})
+
+
+def binomial_distances(value, tail):
+    if not value.trials:
+        return 0.0, 0.0
+    hits, misses = round(value.mean * value.trials), value.trials - round(value.mean * value.trials)
+    low = special.betaincinv(hits, misses + 1, tail) if hits else 0.0
+    high = special.betaincinv(hits + 1, misses, 1 - tail) if misses else 1.0
+    return value.mean - low, high - value.mean
+
+
+def interval(left, right, level):
+    """(low, high) of left - right."""
+    tail, gap = (1 - level) / 2, left.mean - right.mean
+    test = math.hypot(left.test, right.test)
+    if left.n and right.n and not left.is_share:
+        test = 0.0  # two losses on the same examples
+    paired = subtract(left, right)
+    sides = [paired] if paired.by_seed else [left, right]
+    sems = np.array([(s.sem, s.n) for s in sides if s.n and not s.trials]).reshape(-1, 2)
+    if np.isnan(sems[:, 0]).any():
+        return -math.inf, math.inf
+    variances, freedoms = sems[:, 0] ** 2, np.maximum(sems[:, 1] - 1, 1)
+    spread = np.sum(variances**2 / freedoms)
+    freedom = np.sum(variances) ** 2 / spread if spread else math.inf
+    t = special.stdtrit(freedom, 1 - tail) if spread else special.ndtri(1 - tail)
+    parts = [t * math.sqrt(variances.sum()), special.ndtri(1 - tail) * test]
+    low, high = [*parts], [*parts]
+    if not paired.by_seed:
+        (left_low, left_high), (right_low, right_high) = (
+            binomial_distances(side, tail) for side in (left, right)
+        )
+        low, high = [*low, left_low, right_high], [*high, left_high, right_low]
+    return gap - math.hypot(*low), gap + math.hypot(*high)
+
+
+def p_value(left, right, border):
+    """The error rate at which an end of the interval lies on the border."""
+    low, high = interval(left, right, 0.95)
+    if low == high:
+        return 0.0
+    end = 0 if left.mean - right.mean > border else 1
+
+    def distance(log_p):
+        return interval(left, right, 1 - math.exp(log_p))[end] - border
+
+    ends = [math.log(1e-12), math.log(1 - 1e-9)]
+    signs = [math.copysign(1, distance(x)) for x in ends]
+    if signs[0] == signs[1]:
+        return 1e-12
+    return math.exp(optimize.brentq(distance, *ends, xtol=1e-9))
+
+
+def judge(rule, left, right):
+    low, high = interval(left, right, 0.95)
+    gap, by = left.mean - right.mean, rule.by
+    if rule.within:
+        holds, fails = -by <= low and high <= by, low > by or high < -by
+        return "held" if holds else "did not hold" if fails else "cannot tell yet"
+    fails = high < by or (low == high and gap <= by)
+    return "held" if low > by else "did not hold" if fails else "cannot tell yet"
+
+
+def verdict_of_row(verdicts, p_of_failures, sampled):
+    """A failure counts if its p value, times the number of sampled rules, is below .05."""
+    if set(verdicts) <= {"not run"}:
+        return "not run"
+    if p_of_failures and min(p_of_failures) * max(sampled, 1) <= 0.05:
+        return "did not hold"
+    return "held" if set(verdicts) == {"held"} else "cannot tell yet"
+
+
+def mismatches(row, files):
+    """Lists what differs between a row and its recomputation."""
+    verdicts, failures, sampled = [], [], 0
+    for (text, rule), finding in zip(row.item.rules.items(), row.findings, strict=True):
+        sides = [side_number(files, side) for side in rule.sides]
+        if None in sides:
+            verdicts.append("not run")
+            continue
+        left, right = (scaled(n, side.times) for n, side in zip(sides, rule.sides, strict=True))
+        low, high = interval(left, right, 0.95)
+        verdicts.append(judge(rule, left, right))
+        if low < high and not math.isinf(high):
+            sampled += 1
+        if verdicts[-1] == "did not hold":
+            borders = (rule.by, -rule.by) if rule.within else (rule.by,)
+            failures.append(min(p_value(left, right, border) for border in borders))
+            if failures[-1] > 1e-11 and failures[-1] != pytest.approx(finding.p, rel=1e-4):
+                yield f"{text}: p = {failures[-1]}, the ledger has {finding.p}"
+        if verdicts[-1] != finding.verdict:
+            yield f"{text}: {verdicts[-1]}, the ledger has {finding.verdict}"
+        expected = (finding.compared.low, finding.compared.high)
+        if (low, high) != pytest.approx(expected, rel=1e-7, abs=1e-9):
+            yield f"{text}: [{low}, {high}], the ledger has {expected}"
+    verdict = verdict_of_row(verdicts, failures, sampled)
+    if row.item.rules and verdict != row.verdict != "not implemented":
+        yield f"{verdict}, the ledger has {row.verdict}"
+
+
+def test_every_verdict_follows_from_the_files_of_its_records(real_rows):
+    rows = real_rows
+    names = {record.where for row in rows for record in row.records.values()}
+    contents = {name: json.loads((ROOT / name).read_text()) for name in names}
+    wrong = []
+    for row in rows:
+        files = {cell: contents[record.where] for cell, record in row.records.items()}
+        wrong += [f"{row.paper.key} {row.item.name}: {line}" for line in mismatches(row, files)]
+    assert not wrong, "\n".join(wrong)
+    assert sum(len(row.findings) for row in rows) > 400
+
+
+def test_the_recomputation_notices_a_changed_number():
+    sure = number(0.93, 0.001, 8)
+    assert judge(SimpleNamespace(within=False, by=0.9), sure, number(0.0)) == "held"
+    wider = number(0.93, 0.02, 8)
+    assert judge(SimpleNamespace(within=False, by=0.9), wider, number(0.0)) == "cannot tell yet"
+    assert interval(share([1] * 5), number(0.0), 0.95)[0] == pytest.approx(0.478, abs=1e-3)
+    assert verdict_of_row(["held", "held", "did not hold"], [0.02], 3) == "cannot tell yet"
