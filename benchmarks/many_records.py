@@ -55,7 +55,7 @@ def copy_records(folder: Path, n: int) -> None:
         (folder / f"{name}.json").write_text(json.dumps(content))
         for suffix in write.SUFFIXES[1:]:
             companion = write.companion(file, suffix)
-            if companion.exists():
+            if companion.exists() and not (folder / f"{name}{suffix}").exists():
                 (folder / f"{name}{suffix}").symlink_to(companion)
 
 

@@ -13,7 +13,7 @@ CONTENTS = {
     "How to": ["running", "devices", "data", "models", "laboratory", "adding"],
     "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
     "Papers": [f"papers/{key}" for key in PAPERS],
-    "Results": [f"results/{key}" for key in PAPERS] + ["verdicts"],
+    "Results": [f"results/{key}" for key in PAPERS] + ["verdicts", "coverage"],
     "Notes to the authors": [
         f"notes/{name}"
         for name in (
