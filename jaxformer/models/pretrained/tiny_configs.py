@@ -269,6 +269,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llama_yarn": _LLAMA | {"rope_scaling": _YARN},
     "gpt2_scaled": _GPT2 | {"scale_attn_by_inverse_layer_idx": True},
     "gpt2_unscaled": _GPT2 | {"scale_attn_weights": False},
+    "gpt2_untied": _GPT2
+    | {"tie_word_embeddings": False, "n_inner": 20, "scale_attn_weights": False}
+    | {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": False},
     "mistral": _MISTRAL,
     "mistral_full": _MISTRAL | {"sliding_window": None, "num_key_value_heads": 1},
     "qwen2": _QWEN | {"tie_word_embeddings": True},
@@ -291,6 +294,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "falcon": _FALCON,
     "falcon_new": _FALCON | _FALCON_NEW,
     "falcon_one_norm": _FALCON | _FALCON_NEW | {"num_ln_in_parallel_attn": 1},
+    "falcon_alibi_new": _FALCON
+    | _FALCON_NEW
+    | {"bias": True, "alibi": True, "num_kv_heads": 6, "tie_word_embeddings": False},
     "falcon_alibi": _FALCON | _FALCON_ALIBI,
     "stablelm": _STABLELM,
     "stablelm_parallel": _STABLELM
