@@ -1,4 +1,4 @@
-"""Runs of jobs by flags: on this machine or a Slurm cluster, or their status or plan instead."""
+"""Runs, lists or plans jobs as command-line flags demand, on this machine or a Slurm cluster."""
 
 import dataclasses
 import functools
