@@ -1,5 +1,6 @@
 """Text to tokens and back, wherever it stops on the way; what is not text is one line."""
 
+import itertools
 import json
 import os
 from types import SimpleNamespace
@@ -49,15 +50,6 @@ def test_the_parts_together_are_the_text(file, tmp_path, kind):
     assert (ids == tokens.end).sum() == 1 and ids[-1] == tokens.end
 
 
-@pytest.mark.parametrize("text", [TEXT, TEXT.replace("\n ", "\n\n")], ids=["lines", "apart"])
-def test_pieces_give_the_tokens_of_the_whole_text(tmp_path, text):
-    (tmp_path / "text.txt").write_text(text)
-    tokens = prepared(tmp_path / "text.txt", tmp_path / "out", "bpe:400", (0, 0))
-    here = tokens.part("train")
-    expected = tokens.tokenizer.encode([text])[0]
-    np.testing.assert_array_equal(tokens.tokens(here.start, here.stop - 1), expected)
-
-
 def test_lines_as_documents(file, tmp_path):
     tokens = prepared(file, tmp_path / "out", documents="line", shares=(0, 0.2))
     lines = [line for line in TEXT.split("\n") if line]
@@ -100,19 +92,20 @@ def test_a_prepared_folder_is_not_prepared_again(file, tmp_path):
         prepared(file, tmp_path / "out", shares=(0.2, 0.1))
 
 
-@pytest.mark.parametrize("name", ["tokens.bin", "documents.bin", "bytes.bin", "tokenizer.json"])
-@pytest.mark.parametrize("how", ["cut", "flipped", "gone"])
-def test_damage_is_noticed(file, tmp_path, name, how):
+def test_damage_is_noticed(file, tmp_path):
     prepared(file, tmp_path / "out")
-    place = tmp_path / "out" / name
-    content = bytearray(place.read_bytes())
-    content[len(content) // 2] ^= 1
-    place.write_bytes(content if how == "flipped" else content[:-1])
-    if how == "gone":
-        place.unlink()
-    os.utime(tmp_path / "out" / "index.json", ns=(1, 1))  # opened anew
-    with pytest.raises(UserError, match=rf"are damaged: {name} .*\. Prepare them again"):
-        open_tokens(str(tmp_path / "out"))
+    names = ("tokens.bin", "documents.bin", "bytes.bin", "tokenizer.json")
+    for number, (name, how) in enumerate(itertools.product(names, ("cut", "flipped", "gone"))):
+        damaged, original = tmp_path / "out" / name, (tmp_path / "out" / name).read_bytes()
+        flipped = bytearray(original)
+        flipped[len(flipped) // 2] ^= 1
+        damaged.write_bytes(flipped if how == "flipped" else original[:-1])
+        if how == "gone":
+            damaged.unlink()
+        os.utime(tmp_path / "out" / "index.json", ns=(number, number))  # opened anew
+        with pytest.raises(UserError, match=rf"are damaged: {name} .*\. Prepare them again"):
+            open_tokens(str(tmp_path / "out"))
+        damaged.write_bytes(original)
 
 
 def test_damage_of_a_large_file_is_noticed_when_it_is_checked(file, tmp_path, monkeypatch, capsys):
@@ -148,9 +141,8 @@ def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys
     assert said.startswith("error: ") and words in said and not out.exists()
 
 
-@pytest.mark.parametrize(
-    "flags, words",
-    [
+def test_wrong_flags_are_one_line(file, tmp_path, capsys):
+    cases = [
         (["--dataset=text:/dev/zero"], "must be a file, not a device or a pipe: it has no end"),
         (["--dataset=wikitxt103"], "unknown data set 'wikitxt103'. Did you mean 'wikitext103'?"),
         (["--dataset=text:"], "names nothing after the colon"),
@@ -159,13 +151,12 @@ def test_what_is_no_text_is_one_line_and_nothing_looks_prepared(tmp_path, capsys
         (["--dataset=text:FILE", "--tokenizer=bpe:x"], "needs a vocabulary size"),
         (["--dataset=text:FILE", "--test=0.9"], "the share of test must be at most 0.45"),
         ([], "give --dataset=NAME and --out=DIR"),
-    ],
-)
-def test_a_wrong_flag_is_one_line(file, tmp_path, capsys, flags, words):
-    flags = [flag.replace("FILE", str(file)) for flag in flags]
-    assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert words in said[-1] and not (tmp_path / "out").exists()
+    ]
+    for words, message in cases:
+        flags = [flag.replace("FILE", str(file)) for flag in words]
+        assert main([*flags, f"--out={tmp_path / 'out'}"]) == 2
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert message in lines[-1] and not (tmp_path / "out").exists()
 
 
 def test_a_disk_without_space_is_refused_before_anything_is_written(file, tmp_path, monkeypatch):

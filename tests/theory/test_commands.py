@@ -223,57 +223,56 @@ DEEP = ["--width", "64", "--layers", "60", "--length", "8"]
 SMALL = [*PAPER, "--layers", "2", "--length", "8"]
 
 
-@pytest.mark.parametrize(
-    "command, arguments, message",
-    [
-        (advise.main, ["--layers", "3"], "expected a config.json or --width, --length"),
-        (advise.main, ["nowhere.json"], "No such file"),
-        (advise.main, [*PAPER, "--layers", "0", "--length", "8"], "--layers must be a whole"),
-        (advise.main, [*PAPER, "--layers", "2", "--length", "1"], "--length must be a whole"),
-        (
-            advise.main,
-            [*SMALL, "--alpha", "-1"],
-            "--alpha must be",
-        ),
-        (
-            advise.main,
-            [*SMALL, "--alpha", "nan"],
-            "--alpha must be",
-        ),
-        (advise.main, [*PAPER, "--layers", "x"], "--layers must be a whole number, got 'x'"),
-        (advise.main, [*SMALL, "--activation", "tan"], "'tanh'"),
-        (advise.main, ["GPT2"], "n_embd must be a whole number of at least 1, got None"),
-        (advise.main, ["MAMBA"], "unknown model_type 'mamba'"),
-        (advise.main, ["FOLDER"], "cannot read 'FOLDER'"),
-        (advise.main, ["BINARY"], "is not JSON"),
-        (advise.main, ["BERT", "--causal"], "--causal: the config.json already has this"),
-        (advise.main, ["BERT", "--length", "1" + 25 * "0"], "--length must be a whole number from"),
-        (advise.main, ["BERT", "--rho0", "1.1"], r"--rho0 must be in \[0, 1\]"),
-        (advise.main, ["BERT", "--tokens", "nowhere.txt"], "No such file"),
-        (advise.main, ["BERT", "--tokens", "MAMBA", "--rho0", "0.2"], "not both"),
-        (advise.main, ["BERT", "--epsilon", "0"], "--epsilon must lie between 0 and 1"),
-        (advise.main, ["BERT", "--epsilon", "1"], "--epsilon must lie between 0 and 1"),
-        (advise.main, ["BERT", "--solve", "everything"], "unknown --solve 'everything'"),
-        (advise.main, ["BERT", "--solve", "beta", "--target-keys", "512"], "no beta between"),
-        (advise.main, ["BERT", "--run", "DIR"], "--run reads a run's own network"),
-        (advise.main, ["--run", "nowhere"], "nowhere"),
-        (advise.main, [*SMALL, "--alpha", "1e200"], "--alpha must be in"),
-        (advise.main, [*DEEP, "--pre-norm", "--alpha", "1e6"], "overflows"),
-        (advise.main, [*SMALL, "--hidden", "0"], "--hidden must be a whole number"),
-        (advise.main, [*DEEP, "--heads", "0"], "--heads must be a whole number"),
-        (advise.main, ["LIST"], "must hold a JSON object"),
-        (advise.main, ["BROKEN"], "is not JSON"),
-        (phase_map.main, ["--out", "map.jpg"], "must end in .png or .pdf or .svg"),
-        (phase_map.main, ["--out", "no/where.png"], "no folder 'no'"),
-        (
-            trainability.main,
-            ["--epsilon", "2", "--points", "3"],
-            "--epsilon must be between 0 and 1",
-        ),
-        (trainability.main, ["--overlaps", "exac"], "--overlaps has no choice 'exac'"),
-    ],
-)
-def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, message):
+WRONG = [
+    (advise.main, ["--layers", "3"], "expected a config.json or --width, --length"),
+    (advise.main, ["nowhere.json"], "No such file"),
+    (advise.main, [*PAPER, "--layers", "0", "--length", "8"], "--layers must be a whole"),
+    (advise.main, [*PAPER, "--layers", "2", "--length", "1"], "--length must be a whole"),
+    (
+        advise.main,
+        [*SMALL, "--alpha", "-1"],
+        "--alpha must be",
+    ),
+    (
+        advise.main,
+        [*SMALL, "--alpha", "nan"],
+        "--alpha must be",
+    ),
+    (advise.main, [*PAPER, "--layers", "x"], "--layers must be a whole number, got 'x'"),
+    (advise.main, [*SMALL, "--activation", "tan"], "'tanh'"),
+    (advise.main, ["GPT2"], "n_embd must be a whole number of at least 1, got None"),
+    (advise.main, ["MAMBA"], "unknown model_type 'mamba'"),
+    (advise.main, ["FOLDER"], "cannot read 'FOLDER'"),
+    (advise.main, ["BINARY"], "is not JSON"),
+    (advise.main, ["BERT", "--causal"], "--causal: the config.json already has this"),
+    (advise.main, ["BERT", "--length", "1" + 25 * "0"], "--length must be a whole number from"),
+    (advise.main, ["BERT", "--rho0", "1.1"], r"--rho0 must be in \[0, 1\]"),
+    (advise.main, ["BERT", "--tokens", "nowhere.txt"], "No such file"),
+    (advise.main, ["BERT", "--tokens", "MAMBA", "--rho0", "0.2"], "not both"),
+    (advise.main, ["BERT", "--epsilon", "0"], "--epsilon must lie between 0 and 1"),
+    (advise.main, ["BERT", "--epsilon", "1"], "--epsilon must lie between 0 and 1"),
+    (advise.main, ["BERT", "--solve", "everything"], "unknown --solve 'everything'"),
+    (advise.main, ["BERT", "--solve", "beta", "--target-keys", "512"], "no beta between"),
+    (advise.main, ["BERT", "--run", "DIR"], "--run reads a run's own network"),
+    (advise.main, ["--run", "nowhere"], "nowhere"),
+    (advise.main, [*SMALL, "--alpha", "1e200"], "--alpha must be in"),
+    (advise.main, [*DEEP, "--pre-norm", "--alpha", "1e6"], "overflows"),
+    (advise.main, [*SMALL, "--hidden", "0"], "--hidden must be a whole number"),
+    (advise.main, [*DEEP, "--heads", "0"], "--heads must be a whole number"),
+    (advise.main, ["LIST"], "must hold a JSON object"),
+    (advise.main, ["BROKEN"], "is not JSON"),
+    (phase_map.main, ["--out", "map.jpg"], "must end in .png or .pdf or .svg"),
+    (phase_map.main, ["--out", "no/where.png"], "no folder 'no'"),
+    (
+        trainability.main,
+        ["--epsilon", "2", "--points", "3"],
+        "--epsilon must be between 0 and 1",
+    ),
+    (trainability.main, ["--overlaps", "exac"], "--overlaps has no choice 'exac'"),
+]
+
+
+def test_errors_are_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     files = {"GPT2": '{"model_type": "gpt2"}', "LIST": "[1]", "BROKEN": "{", "BINARY": "\x00"}
     files |= {"MAMBA": '{"model_type": "mamba"}', "BERT": json.dumps(config_json.BERT)}
@@ -281,12 +280,13 @@ def test_errors_are_one_line(tmp_path, monkeypatch, capsys, command, arguments, 
         (tmp_path / name).write_text(text)
     (tmp_path / "FOLDER").mkdir()
     files["FOLDER"] = ""
-    with pytest.raises(SystemExit) as stop:
-        run(command, arguments)
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and error.count("\n") == 1
-    assert re.search(message, error)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
+    for command, arguments, message in WRONG:
+        with pytest.raises(SystemExit) as stop:
+            run(command, arguments)
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and error.count("\n") == 1, arguments
+        assert re.search(message, error), f"{arguments}: {error}"
+        assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
 
 def test_the_gpt2_example_of_the_signal_page_is_printed(tmp_path, capsys):

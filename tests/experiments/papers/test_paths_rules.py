@@ -24,7 +24,6 @@ def judged(paper, name, text, value, sem=0.001):
     return rule.judge(text, read).verdict
 
 
-GAP = "Theorem 1, {}: {} margin"
 CASES = [
     # The margin of the statement's inputs is twice the printed one: (2 - 1) .0047 / .0019.
     (
