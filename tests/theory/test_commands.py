@@ -240,7 +240,7 @@ WRONG = [
     ),
     (advise.main, [*PAPER, "--layers", "x"], "--layers must be a whole number, got 'x'"),
     (advise.main, [*SMALL, "--activation", "tan"], "'tanh'"),
-    (advise.main, ["GPT2"], "n_embd must be a whole number of at least 1, got None"),
+    (advise.main, ["GPT2"], "a gpt2 model lacks the field 'n_positions'"),
     (advise.main, ["MAMBA"], "unknown model_type 'mamba'"),
     (advise.main, ["FOLDER"], "cannot read 'FOLDER'"),
     (advise.main, ["BINARY"], "is not JSON"),
