@@ -29,8 +29,9 @@ import jax.numpy as jnp
 
 from jaxformer.core.errors import UserError
 from jaxformer.models import layers
-from jaxformer.models.activation_points import tap
+from jaxformer.models.activation_points import is_observed, tap
 from jaxformer.models.activations import activation
+from jaxformer.models.fused_attention import fused_attention
 from jaxformer.models.model import take_positions
 from jaxformer.models.pretrained import positions
 from jaxformer.models.pretrained.spec import PretrainedSpec
@@ -208,12 +209,19 @@ class Attention(nn.Module):
             scores_BxHxTxS = capped(scores_BxHxTxS, spec.score_cap)
             return scores_BxHxTxS if site.bias is None else scores_BxHxTxS + site.bias
 
-        mixed_BxTxHxD = layers.softmax_attention(
-            *(self, q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, site.mask_BxTxS[:, None]),
-            accumulate=jnp.result_type(float),
-            scale=spec.score_scale_of(self.index),
-            adjust=adjust,
+        scale, mask_Bx1xTxS = spec.score_scale_of(self.index), site.mask_BxTxS[:, None]
+        is_plain_softmax = (
+            scale == spec.head_width**-0.5 and site.bias is None and not spec.score_cap
         )
+        if is_plain_softmax and not is_observed(self):
+            mixed_BxTxHxD = fused_attention(q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS)
+        else:
+            mixed_BxTxHxD = layers.softmax_attention(
+                *(self, q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS),
+                accumulate=jnp.result_type(float),
+                scale=scale,
+                adjust=adjust,
+            )
         project = dense(spec, spec.width, "out", spec.out_bias)
         return layers.merge_heads(self, mixed_BxTxHxD, project), cache
 
