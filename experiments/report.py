@@ -20,9 +20,9 @@ or one whose config has changed is listed and decides nothing.
 """
 
 try:
-    import experiments  # noqa: F401 (first of all: it says what Ctrl-C ends)
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
 except ModuleNotFoundError:
-    import cli.activate  # noqa: F401 (ends here, and says how to find a Python that has it)
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import sys
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from pathlib import Path
 from experiments.cli.flags import IS_CLONE, WORKSPACE
 from experiments.confirmation import published
 from experiments.ledger import tables
-from experiments.ledger.choose import asked_for, chosen
+from experiments.ledger.choose import matching_items, select_rows
 from experiments.ledger.ledger import Row, ledger
 from experiments.ledger.read import load, load_runs
 from experiments.ledger.record import Record
@@ -61,76 +61,85 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--only-runs", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--opening", type=Path)
-    asked = parser.parse_args(argv)
-    beside = asked.page or asked.tables
-    if asked.opening and not asked.page:
-        raise UserError("--opening is what a page opens with; give --page=FILE too.")
-    if asked.only_runs and not asked.runs:
-        raise UserError("--only-runs needs the runs: --runs=DIR.")
-    if asked.runs and not (beside or asked.only):
-        raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
-    if asked.check and (beside or asked.only):
-        raise UserError("--check compares RESULTS.md and README.md; give it alone.")
-    if not (IS_CLONE or beside or asked.only):
-        raise UserError(
-            "RESULTS.md and README.md are pages of a clone; here give --page=FILE --runs=DIR "
-            "--only-runs for a page of your runs."
-        )
-    if asked.page:
-        _check_place(asked.page)
-    if asked.only:  # before all records are read
-        asked_for(
-            [(paper.key, item.name) for paper in PAPERS.values() for item in paper.items],
-            asked.only,
-        )
-    records, problems = ([], []) if asked.only_runs else load(WORKSPACE / "results")
-    for folder in asked.runs:
-        more = load_runs(folder)
-        records, problems = records + more[0], problems + more[1]
-    if not (beside or asked.only):
-        return write_pages(records, problems, asked.check)
-    rows = whole = ledger(PAPERS, records, also=("tiny",) if asked.runs else ())
-    if asked.only:
-        rows = chosen(rows, asked.only)
+    args = parser.parse_args(argv)
+    _check_arguments(args)
+    records, problems = ([], []) if args.only_runs else load(WORKSPACE / "results")
+    for folder in args.runs:
+        run_records, run_problems = load_runs(folder)
+        records, problems = records + run_records, problems + run_problems
+    if not (args.page or args.tables or args.only):
+        return write_pages(records, problems, args.check)
+    rows = all_rows = ledger(PAPERS, records, also=("tiny",) if args.runs else ())
+    if args.only:
+        rows = select_rows(rows, args.only)
         used = {r.where for row in rows for r in (*row.records.values(), *row.stale.values())}
         records = [record for record in records if record.where in used]
-    if asked.only_runs:
+    if args.only_runs:
         rows = [row for row in rows if row.records or row.stale]
-    if not beside:
-        print("\n\n".join(map(in_words, rows)))
-    if asked.page:
-        n = f"{len(rows)} of {len(whole)}"
-        note = f"Shown are {n} rows" + (
-            ", those that these runs are part of." if asked.only_runs else "."
-        )
-        note, place = note * (len(rows) < len(whole)), asked.page.parent
-        shown = opening.of_file(asked.opening, PAPERS, rows, records) if asked.opening else None
-        pages = html.pages(
-            asked.page.stem,
-            rows,
-            records,
-            problems,
-            TITLE,
-            note=note,
-            openings=shown,
-            folder=place,
-            split=not asked.only_runs,
-        )
-        for name, text in pages.items():
-            _write(place / name, text)
-        run_items = sum(bool(row.records) for row in rows)
-        for line in dict.fromkeys(line for row in rows for line in figures.missing_figures(row)):
-            print(f"warning: {line}", file=sys.stderr)
-        files = f" and {len(pages) - 1} pages" if len(pages) > 1 else ""
-        print(f"wrote {asked.page}{files}: {run_items} of {len(rows)} rows with our numbers")
-    if asked.tables:
-        write_tables(asked.tables, rows)
+    if not (args.page or args.tables):
+        print("\n\n".join(map(row_as_text, rows)))
+    if args.page:
+        write_browser_pages(args, rows, len(all_rows), records, problems)
+    if args.tables:
+        write_tables(args.tables, rows)
     for line in problems:
         print(f"not used: {line}", file=sys.stderr)
     return 0
 
 
-def in_words(row: Row) -> str:
+def _check_arguments(args) -> None:
+    """Raises UserError for arguments that do not fit together, before any record is read."""
+    writes_files = args.page or args.tables
+    if args.opening and not args.page:
+        raise UserError("--opening replaces the findings of a page; give --page=FILE too.")
+    if args.only_runs and not args.runs:
+        raise UserError("--only-runs needs the runs: --runs=DIR.")
+    if args.runs and not (writes_files or args.only):
+        raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
+    if args.check and (writes_files or args.only):
+        raise UserError("--check compares RESULTS.md and README.md; give it alone.")
+    if not (IS_CLONE or writes_files or args.only):
+        raise UserError(
+            "RESULTS.md and README.md are pages of a clone; here give --page=FILE --runs=DIR "
+            "--only-runs for a page of your runs."
+        )
+    if args.page:
+        _check_writable(args.page)
+    if args.only:
+        items = [(paper.key, item.name) for paper in PAPERS.values() for item in paper.items]
+        matching_items(items, args.only)
+
+
+def write_browser_pages(
+    args, rows: list[Row], n_all_rows: int, records: list[Record], problems: list[str]
+) -> None:
+    """Writes the HTML pages of rows. A note on the page counts rows that are left out."""
+    note = ""
+    if len(rows) < n_all_rows:
+        which = "the rows of these runs, " if args.only_runs else ""
+        note = f"Shown are {which}{len(rows)} of {n_all_rows} rows."
+    openings = opening.of_file(args.opening, PAPERS, rows, records) if args.opening else None
+    pages = html.pages(
+        args.page.stem,
+        rows,
+        records,
+        problems,
+        TITLE,
+        note=note,
+        openings=openings,
+        folder=args.page.parent,
+        split=not args.only_runs,
+    )
+    for name, text in pages.items():
+        _write(args.page.parent / name, text)
+    for line in dict.fromkeys(line for row in rows for line in figures.missing_figures(row)):
+        print(f"warning: {line}", file=sys.stderr)
+    files = f" and {len(pages) - 1} pages" if len(pages) > 1 else ""
+    n_with_records = sum(bool(row.records) for row in rows)
+    print(f"wrote {args.page}{files}: {n_with_records} of {len(rows)} rows with our numbers")
+
+
+def row_as_text(row: Row) -> str:
     """Returns a row as text for the terminal: claim, rules, verdict and missing runs."""
     lines = [f"{row.item.name} ({row.paper.key}): {row.verdict}", f"  claim: {row.item.claim}"]
     for checks, head in ((False, "rule"), (True, "additional check")):
@@ -163,7 +172,7 @@ def _has_text(file: Path, text: str) -> bool:
 
 
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
-    """The text of each Markdown page."""
+    """Returns the text of each Markdown page by its path."""
     rows, confirmations = ledger(PAPERS, records), published.read(WORKSPACE / "confirmation")
     counts = results_pages.counts(rows, "RESULTS.md", confirmations)
     if confirmations:
@@ -183,7 +192,7 @@ def render(records: list[Record], problems: list[str]) -> dict[str, str]:
 
 
 def write_tables(folder: Path, rows: list[Row]) -> None:
-    """NAME.csv and NAME.tex for each item with cells, NAME-figure.csv for each figure."""
+    """Writes NAME.csv and NAME.tex for each item with cells, NAME-figure.csv for each figure."""
     written = 0
     for row in rows:
         if not row.item.cells:
@@ -198,8 +207,8 @@ def write_tables(folder: Path, rows: list[Row]) -> None:
     print(f"wrote {written} files in {folder}")
 
 
-def _check_place(file: Path) -> None:
-    """Raises before the page is made, which takes a while, if it could not be written."""
+def _check_writable(file: Path) -> None:
+    """Raises UserError if the page could not be written, before it is made for a minute."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

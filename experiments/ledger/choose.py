@@ -6,21 +6,21 @@ from experiments.ledger.ledger import Row
 from jaxformer.core.errors import UserError, did_you_mean
 
 
-def chosen(rows: Sequence[Row], name: str) -> list[Row]:
+def select_rows(rows: Sequence[Row], name: str) -> list[Row]:
     """Returns the rows of a paper ("mixit") or of items that begin with `name` ("Table 2")."""
-    pairs = asked_for([(row.paper.key, row.item.name) for row in rows], name)
+    pairs = matching_items([(row.paper.key, row.item.name) for row in rows], name)
     return [row for row in rows if (row.paper.key, row.item.name) in pairs]
 
 
-def asked_for(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[str, str]]:
+def matching_items(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[str, str]]:
     """Returns the (paper, item) pairs that a name selects; raises UserError if there is none."""
     selected = [pair for pair in pairs if name in pair]
     if not selected:
-        names = named([item for _, item in pairs], name)
+        names = names_beginning_with([item for _, item in pairs], name)
         selected = [(paper, item) for paper, item in pairs if item in names]
     if not selected:
         papers = {paper: None for paper, _ in pairs}
-        hint = did_you_mean(name, [*papers, *possible(item for _, item in pairs)])
+        hint = did_you_mean(name, [*papers, *choices(item for _, item in pairs)])
         raise UserError(
             f"no paper, table or figure is called {name!r}.{hint} The papers are "
             f"{', '.join(papers)}; `--only PAPER` lists the items of a paper."
@@ -28,7 +28,7 @@ def asked_for(pairs: Sequence[tuple[str, str]], name: str) -> list[tuple[str, st
     return selected
 
 
-def named(names: Sequence[str], beginning: str) -> list[str]:
+def names_beginning_with(names: Sequence[str], beginning: str) -> list[str]:
     """Returns the names that begin with `beginning`, upper or lower case.
 
     If `beginning` ends with a whole word in some of them, only these are returned. "Table 2"
@@ -38,7 +38,7 @@ def named(names: Sequence[str], beginning: str) -> list[str]:
     return [name for name in matches if not name[len(beginning) :][:1].isalnum()] or matches
 
 
-def possible(names: Iterable[str]) -> list[str]:
+def choices(names: Iterable[str]) -> list[str]:
     """Returns the accepted choices: beginnings of names ("Table 2"), then whole names."""
     whole = list(dict.fromkeys(names))
     return list(dict.fromkeys([*beginnings(whole), *whole]))

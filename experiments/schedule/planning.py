@@ -73,9 +73,9 @@ def select_items(papers: Mapping[str, Paper], paper: str, only: str) -> list[Pap
     if not items:
         raise UserError(f"{paper} has no table or figure yet.")
     names = [item.name for _, item in items]
-    selected = set(choose.named(names, only) if only else names)
+    selected = set(choose.names_beginning_with(names, only) if only else names)
     if not selected:
-        hint = did_you_mean(only, choose.possible(names))
+        hint = did_you_mean(only, choose.choices(names))
         beginnings = "; ".join(choose.beginnings(names))
         raise UserError(f"unknown table or figure {only!r}.{hint} They begin with: {beginnings}.")
     return [(p, item) for p, item in items if item.name in selected]

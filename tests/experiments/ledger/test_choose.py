@@ -23,11 +23,11 @@ NAMES = ["Table 2, k-hop", "Table 2, retrieval", "Table 20", "Figure 1f"]
     ],
 )
 def test_whole_words_come_before_letters(asked, found):
-    assert choose.named(NAMES, asked) == found
+    assert choose.names_beginning_with(NAMES, asked) == found
 
 
 def test_what_is_possible_begins_with_the_beginnings():
-    assert choose.possible(NAMES) == ["Table 2", "Table 20", "Figure 1f", *NAMES[:2]]
+    assert choose.choices(NAMES) == ["Table 2", "Table 20", "Figure 1f", *NAMES[:2]]
 
 
 def test_a_table_that_is_not_there_gets_the_nearest_beginning():

@@ -9,7 +9,7 @@ import pytest
 from experiments import report
 from experiments.cli.flags import ROOT
 from experiments.ledger import read
-from experiments.ledger.choose import chosen
+from experiments.ledger.choose import select_rows
 from experiments.ledger.ledger import ledger
 from experiments.ledger.record import Record
 from experiments.ledger.rules import NOT_HELD, above, of
@@ -127,16 +127,18 @@ def test_a_row_has_the_attributes_that_the_filters_read(rows):
 
 
 def test_only_selects_rows_by_paper_by_name_and_by_the_beginning_of_names(rows):
-    assert [row.item.name for row in chosen(rows, "Table 1")] == ["Table 1"]
-    assert [row.item.name for row in chosen(rows, "figure 2")] == ["Figure 2, the paths"]
-    assert [row.item.name for row in chosen(rows, "Figure 2, the pa")] == ["Figure 2, the paths"]
-    assert len(chosen(rows, "made_up")) == len(rows)
+    assert [row.item.name for row in select_rows(rows, "Table 1")] == ["Table 1"]
+    assert [row.item.name for row in select_rows(rows, "figure 2")] == ["Figure 2, the paths"]
+    assert [row.item.name for row in select_rows(rows, "Figure 2, the pa")] == [
+        "Figure 2, the paths"
+    ]
+    assert len(select_rows(rows, "made_up")) == len(rows)
     for wrong, hint in (("Tabel 4", "'Table 4'"), ("made-up", "'made_up'"), ("Table", None)):
         if hint is None:
-            assert len(chosen(rows, wrong)) > 5
+            assert len(select_rows(rows, wrong)) > 5
             continue
         with pytest.raises(UserError, match=f"Did you mean {hint}"):
-            chosen(rows, wrong)
+            select_rows(rows, wrong)
 
 
 def test_only_prints_an_item_with_its_verdict_and_its_record(real_rows, monkeypatch, capsys):
