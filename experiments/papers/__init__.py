@@ -6,6 +6,8 @@ The claims train and draw nothing. A rule was written before the first number of
 known, unless the item is marked `late`. See `experiments/ledger/rules.py` for the verdicts.
 """
 
+import functools
+
 from experiments.ledger.item import Cell, Item, Paper, checked
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
@@ -21,6 +23,18 @@ KNOWN = (
     ASSOCIATIONS,
     ATTENTION_PATHS,
 )
-PAPERS: dict[str, Paper] = {paper.key: checked(with_primary_rules(paper)) for paper in KNOWN}
+
+
+def __getattr__(name: str) -> dict[str, Paper]:
+    """Returns PAPERS. Its rules are checked at the first use, which takes a second."""
+    if name != "PAPERS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _checked_papers()
+
+
+@functools.cache
+def _checked_papers() -> dict[str, Paper]:
+    return {paper.key: checked(with_primary_rules(paper)) for paper in KNOWN}
+
 
 __all__ = ["PAPERS", "Cell", "Item", "Paper"]

@@ -21,6 +21,7 @@ from jaxformer.runtime.process_watchdog import Watchdog
 
 DETECTION_SECONDS = 2.0  # in which the watchdog notices that another process was killed
 JAX_HEARTBEAT_SECONDS = 60  # JAX's own check, should the watchdog fail
+MIN_CACHED_COMPILE_SECONDS = 0.1
 ADDRESS_BYTES = 512  # room for the host, port and token of the watchdog
 _watchdog: Watchdog | None = None  # in a job of several processes
 
@@ -120,6 +121,8 @@ def _srun_tasks() -> int:
 def cache_compiled_programs() -> None:
     """Caches compiled programs on disk, so that a second run starts at once."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        # Also caches the small programs, such as that of the initial parameters.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_CACHED_COMPILE_SECONDS)
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxformer"))
 

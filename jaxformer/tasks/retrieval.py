@@ -114,7 +114,7 @@ class Retrieval(OneAnswer):
     def _values(self, inputs_BxT: jax.Array) -> jax.Array:
         """Returns the (B, M) values of the context, 0 where there is no pair."""
         odd_BxM = inputs_BxT[:, 1::2]
-        return jnp.where(odd_BxM < self.vocab // 2, odd_BxM, 0)
+        return odd_BxM * (odd_BxM < self.vocab // 2)
 
 
 def _below(n: int | jax.Array, uniform: jax.Array) -> jax.Array:

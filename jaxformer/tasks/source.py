@@ -31,6 +31,7 @@ __all__ = ["Data", "HeldOut", "Source", "batch_places", "examples", "make_source
 SHUFFLE = 3  # random stream of the visiting order; 0 to 2 are TRAIN, VALIDATION and TEST
 MAX_REDRAWS = 64
 SPLITS = ("redraw", "hash")
+SPLIT_PARTS = {"test": TEST, "validation": VALIDATION}  # the fields of HeldOut
 LOT_STREAM = 2**31  # far from the small numbers that example() may fold into the same key
 
 
@@ -51,10 +52,32 @@ class Source:
 
         For enumerated tasks without a held-out part both are the whole set.
         """
-        heldout = jax.jit(self._heldout)()
-        if self.shares and not self.task.size:
-            self._check_parts(heldout)
+        heldout, is_filled = jax.jit(self._checked_heldout)()
+        for name, part in SPLIT_PARTS.items():
+            low, high = self._bounds(part)
+            if not is_filled.get(name, True):
+                raise UserError(
+                    f"the task has too few different examples for data.split = 'hash': none is in "
+                    f"the {name} share of {high - low:g}. Take a larger share or a larger task."
+                )
         return heldout
+
+    def _checked_heldout(self) -> tuple[HeldOut, dict[str, jax.Array]]:
+        """Returns the held-out sets, and for a split by hash whether each has its own examples.
+
+        If a part of the split has no examples, the last redraw is an example of another part.
+        """
+        heldout = self._heldout()
+        if not self.shares or self.task.size:
+            return heldout, {}
+        is_filled = {}
+        for name, part in SPLIT_PARTS.items():
+            low, high = self._bounds(part)
+            batch = getattr(heldout, name)
+            u = unit(fingerprints(batch.inputs))
+            inside = (u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)
+            is_filled[name] = inside.all()
+        return heldout, is_filled
 
     def _heldout(self) -> HeldOut:
         if self.task.size:
@@ -153,25 +176,6 @@ class Source:
             VALIDATION: (test, test + validation),
             TRAIN: (test + validation, 1.0),
         }[part]
-
-    def _check_parts(self, heldout: HeldOut) -> None:
-        """Raises UserError if the task has no examples in one of the parts."""
-        for name, part, batch in (
-            ("test", TEST, heldout.test),
-            ("validation", VALIDATION, heldout[1]),
-        ):
-            low, high = self._bounds(part)
-            if not bool(jax.jit(self._has_only, static_argnums=1)(batch, part)):
-                raise UserError(
-                    f"the task has too few different examples for data.split = 'hash': none is in "
-                    f"the {name} share of {high - low:g}. Take a larger share or a larger task."
-                )
-
-    def _has_only(self, batch: Batch, part: int) -> jax.Array:
-        """Returns whether all examples are common or belong to a part of the hash split."""
-        low, high = self._bounds(part)
-        u = unit(fingerprints(batch.inputs))
-        return ((u >= low) & (u < high) | jax.vmap(self.task.is_common)(batch)).all()
 
 
 def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | OnDisk:

@@ -50,7 +50,6 @@ from jaxformer.tasks.task import Batch
 from jaxformer.training import curves
 from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
 from jaxformer.training.loop import fit
-from jaxformer.training.population import Population
 from jaxformer.training.setup import Phase, Setup
 from jaxformer.training.step import task_scores, token_weighted
 
@@ -160,15 +159,17 @@ def heldout_bytes(data: Data) -> int:
 
 
 def _example_bytes(data: Source) -> int:
-    key = jax.random.key(0)
-    return _tree_bytes(jax.eval_shape(lambda: data.task.example(key, jnp.int32(0))))
+    return _tree_bytes(_example_shapes(data))
+
+
+def _example_shapes(data: Source) -> Batch:
+    return jax.eval_shape(lambda key: data.task.example(key, jnp.int32(0)), data.key)
 
 
 def state_bytes(setup: Setup) -> int:
     """Returns the bytes of the training state on one device: parameters, moments and counts."""
     parts = setup.mesh.shape["members"]
-    one_each = Population(tuple(range(parts)), setup.population.rates[:1])
-    shapes = jax.eval_shape(setup._replace(population=one_each).create)
+    shapes = setup.state_shapes(parts)
     shardings = sharding.state_sharding(shapes, setup.tx, setup.mesh)
     sizes = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, shardings)
     return len(setup.population.members) // parts * sum(jax.tree.leaves(sizes))
@@ -246,6 +247,12 @@ def program_bytes(program: Any) -> float:
 
 def batch_shapes(setup: Setup) -> Batch:
     """Returns the shapes of the batch of all members."""
+    if isinstance(setup.data, Source):
+        sizes = (len(setup.population.members), setup.data.batch_size)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((*sizes, *x.shape), x.dtype),
+            _example_shapes(setup.data),
+        )
     fingerprints = jax.ShapeDtypeStruct((1,), jnp.uint32)
     return jax.eval_shape(lambda fingerprints: setup.batch_at(fingerprints)(0), fingerprints)
 
@@ -305,7 +312,7 @@ def print_plan(phases: Sequence[Phase], settings: TrainSettings, is_measured: bo
 def compiled_plan(phases: Sequence[Phase], settings: TrainSettings) -> Plan:
     """Returns the plan from a compiled step and evaluation. Runs neither; the time is a guess."""
     setup, heldout = phases[0].setup, phases[-1].setup.data.heldout()
-    state, batch = jax.eval_shape(setup.create), batch_shapes(setup)
+    state, batch = setup.state_shapes(), batch_shapes(setup)
     traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
     step_flops, step = program_flops(traced.jaxpr.jaxpr), traced.lower().compile()
     evaluate = phases[-1].setup.evaluation()
@@ -474,7 +481,7 @@ class Throughput(Callback):
         if plain is self.setup and self.flops:
             return self.flops
         if not self.flops_without_recomputation:
-            state = jax.eval_shape(plain.create)
+            state = plain.state_shapes()
             self.flops_without_recomputation = matmul_flops(
                 plain.step(), state, batch_shapes(plain)
             )

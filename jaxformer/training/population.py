@@ -32,11 +32,14 @@ class Population(NamedTuple):
 
     def init_keys(self) -> jax.Array:
         """Returns (members,) keys of the initial parameters and the fixed mixing."""
-        return jnp.stack([jax.random.fold_in(jax.random.key(s), 0) for s, _ in self.members])
+        return _keys_of(self._member_seeds(), 0)
 
     def data_keys(self) -> jax.Array:
         """Returns (members,) keys of the training data."""
-        return jnp.stack([jax.random.fold_in(jax.random.key(s), 1) for s, _ in self.members])
+        return _keys_of(self._member_seeds(), 1)
+
+    def _member_seeds(self) -> np.ndarray:
+        return np.array([seed for seed, _ in self.members], np.uint32)
 
     def learning_rates(self) -> jax.Array:
         """Returns (members,) learning rates."""
@@ -56,6 +59,12 @@ class Population(NamedTuple):
     def reached(self, scores: Sequence[float], target: float) -> bool:
         """Returns whether all seeds of some learning rate reach the target."""
         return any(min(group) >= target for group in self.by_rate(scores))
+
+
+@jax.jit
+def _keys_of(seeds_M: jax.Array, stream: int) -> jax.Array:
+    """Returns the key fold_in(key(seed), stream) of each seed."""
+    return jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), stream))(seeds_M)
 
 
 def population(first_seed: int, n_seeds: int, rates: Sequence[float]) -> Population:

@@ -206,8 +206,10 @@ class Session(Callback):
         setup, test = self.setup, self.heldout.test
         scores = self.evaluate(state.trainable, state.frozen, test)
         means, keys = self._means(scores), setup.population.data_keys()
-        if setup.data.unseen(keys[0], test) is not None:
-            unseen_MxB = np.asarray(jax.vmap(lambda key: setup.data.unseen(key, test))(keys))
+        # Without a finite training set the function returns None, which vmap passes on.
+        unseen_MxB = jax.vmap(lambda key: setup.data.unseen(key, test))(keys)
+        if unseen_MxB is not None:
+            unseen_MxB = np.asarray(unseen_MxB)
             if not unseen_MxB.all():
                 for member, more in zip(means, self._means(scores, unseen_MxB), strict=True):
                     member |= {f"{name}_unseen": value for name, value in more.items() if value.n}

@@ -5,9 +5,11 @@ A run trains in phases. Each phase is a setup with its own partition, and ends a
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
@@ -23,7 +25,14 @@ from jaxformer.tasks.source import Data
 from jaxformer.tasks.task import Task
 from jaxformer.training import probes
 from jaxformer.training.population import Population
-from jaxformer.training.step import AXES, TrainState, create, make_evaluate, make_step
+from jaxformer.training.step import (
+    AXES,
+    TrainState,
+    create,
+    make_evaluate,
+    make_step,
+    member_state,
+)
 
 MAX_EVALUATION_EXAMPLES = 250  # at once, so that a large test set fits
 MAX_EVALUATION_LOGITS = 2**28  # at once, so that a large vocabulary fits
@@ -67,6 +76,19 @@ class Setup(NamedTuple):
         params = self.model.params if isinstance(self.model, FromParams) else None
         return create(self.init, self.partition, self.tx, self.population, self._shardings, params)
 
+    def state_shapes(self, members: int | None = None) -> TrainState:
+        """Returns the shapes of `create()`, or those for another number of members."""
+        if members is None:
+            members = len(self.population.members)
+
+        def leading(leaf):
+            return jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype)
+
+        state_of = partial(member_state, partition=self.partition, tx=self.tx)
+        rates = jax.ShapeDtypeStruct((members,), jnp.float32)
+        params = jax.tree.map(leading, self.shapes())
+        return jax.eval_shape(jax.vmap(state_of, out_axes=AXES), params, rates)
+
     def _shardings(self, shapes: TrainState) -> TrainState:
         return sharding.state_sharding(shapes, self.tx, self.mesh)
 
@@ -82,7 +104,7 @@ class Setup(NamedTuple):
         )
         if self.mesh.size == 1:
             return step
-        shardings = self._shardings(jax.eval_shape(self.create))
+        shardings = self._shardings(self.state_shapes())
         step = sharding.over_members(step, self.mesh, (AXES, 0), (AXES, 0))
 
         def sharded_step(state, batch):

@@ -62,11 +62,7 @@ def create(
 
     def member(key, learning_rate, given):
         params = init(key) if given is None else given
-        partition.labels(params)  # raises for uncovered parameters and for rules without effect
-        trainable, frozen = partition.split(params)
-        diverged_at = jnp.full((), -1, jnp.int32)
-        step = jnp.zeros((), jnp.int32)
-        return TrainState(step, trainable, frozen, tx.init(trainable), learning_rate, diverged_at)
+        return member_state(params, learning_rate, partition, tx)
 
     member_keys, learning_rates = population.init_keys(), population.learning_rates()
 
@@ -77,6 +73,20 @@ def create(
 
     shardings = None if shardings_of is None else shardings_of(jax.eval_shape(members, params))
     return jax.jit(lambda given: members(given), out_shardings=shardings)(params)
+
+
+def member_state(
+    params: Any,
+    learning_rate: jax.Array,
+    partition: Partition,
+    tx: optax.GradientTransformation,
+) -> TrainState:
+    """Returns the state of one member at step 0."""
+    partition.labels(params)  # raises for uncovered parameters and for rules without effect
+    trainable, frozen = partition.split(params)
+    diverged_at = jnp.full((), -1, jnp.int32)
+    step = jnp.zeros((), jnp.int32)
+    return TrainState(step, trainable, frozen, tx.init(trainable), learning_rate, diverged_at)
 
 
 def make_step(
