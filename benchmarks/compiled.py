@@ -23,7 +23,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.runtime.environment import processor
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task
-from jaxformer.training import cost
+from jaxformer.training.cost import flops, memory
 from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
 
@@ -122,12 +122,13 @@ def compiled(shape: Shape, model: dict, train: dict) -> tuple[float, float, floa
         DeviceSettings(data=1),
     )
     began = time.monotonic()
-    state, batch = jax.eval_shape(setup.create), cost.batch_shapes(setup)
+    state, batch = jax.eval_shape(setup.create), memory.batch_shapes(setup)
     traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
-    memory = traced.lower().compile().memory_analysis()
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    usage = traced.lower().compile().memory_analysis()
+    results = usage.output_size_in_bytes - usage.alias_size_in_bytes
+    state_bytes = usage.argument_size_in_bytes + results
     seconds = time.monotonic() - began
-    return held, memory.temp_size_in_bytes, cost.program_flops(traced.jaxpr.jaxpr), seconds
+    return state_bytes, usage.temp_size_in_bytes, flops.program_flops(traced.jaxpr.jaxpr), seconds
 
 
 if __name__ == "__main__":

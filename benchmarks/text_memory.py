@@ -19,7 +19,7 @@ from jaxformer.core.settings import DataSettings, DeviceSettings, TrainSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.task import Batch, Task
-from jaxformer.training import cost
+from jaxformer.training.cost import memory
 from jaxformer.training.population import population
 from jaxformer.training.setup import make_setup
 
@@ -61,12 +61,12 @@ def main() -> None:
         params = 4 * sum(setup.counts().values())
         state, logits = 4 * params, 4 * (chunk or batch_size * WINDOW) * setup.task.vocab_size
         step = jax.jit(setup.step(), donate_argnums=0)
-        shapes = jax.eval_shape(setup.create), cost.batch_shapes(setup)
-        memory = step.lower(*shapes).compile().memory_analysis()
-        peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes
-        peak += memory.output_size_in_bytes - memory.alias_size_in_bytes
+        shapes = jax.eval_shape(setup.create), memory.batch_shapes(setup)
+        usage = step.lower(*shapes).compile().memory_analysis()
+        peak = usage.argument_size_in_bytes + usage.temp_size_in_bytes
+        peak += usage.output_size_in_bytes - usage.alias_size_in_bytes
         numbers = " ".join(
-            f"{x / 2**30:8.2f}" for x in (state, logits, memory.temp_size_in_bytes, peak)
+            f"{x / 2**30:8.2f}" for x in (state, logits, usage.temp_size_in_bytes, peak)
         )
         print(f"{batch_size:5} {chunk:8} {numbers}   {(peak - logits) / state:.2f}", flush=True)
 

@@ -17,7 +17,7 @@ from jaxformer.core.errors import check_choice
 from jaxformer.interp import observables
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.progress import Stopwatch
-from jaxformer.training import cost
+from jaxformer.training.cost import memory
 from jaxformer.training.metrics import over_seeds
 from jaxformer.training.population import check_seeds, population
 from jaxformer.training.result import result_of
@@ -77,7 +77,7 @@ def setup(config) -> tuple[Any, Any, int, list[tuple[str, str]]]:
     for _, statistic in measurements:
         check_choice("statistic", statistic, STATISTICS)
     check_seeds(config.n_seeds)
-    cost.check_data(build.source(config, task, batch_size=1))
+    memory.check_data(build.source(config, task, batch_size=1))
     build.partition(config).labels(shapes(model))
     return task, model, config.n_seeds, measurements
 

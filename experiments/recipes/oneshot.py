@@ -28,7 +28,7 @@ from jaxformer.data import images
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.progress import Interrupt, Stopwatch
 from jaxformer.tasks.oneshot import Episodes, OneShot, episodes
-from jaxformer.training import cost
+from jaxformer.training.cost import memory
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase
@@ -185,7 +185,7 @@ def dry_run(config) -> None:
     phases = phases_of(config)
     setup = phases[0].setup
     describe.announce(setup)
-    cost.check_memory(phases)
+    memory.check_memory(phases)
     task: Any = setup.task
     classes, per_class = task.images.pixels_CxKxSxS.shape[:2]
     print(f"  classes: {classes}\n  images a class: {per_class}\n  patch: {task.patch}")

@@ -21,14 +21,14 @@ from experiments.recipes import finish_run, train
 from jaxformer import build, surgery
 from jaxformer.core.errors import UserError
 from jaxformer.io.run_folder import Workdir
-from jaxformer.training import cost
+from jaxformer.training.cost import memory
 from jaxformer.training.run import train_phases
 from jaxformer.training.setup import Phase
 
 
 def run(config, workdir: Workdir) -> int:
     phases = phases_of(config)
-    cost.check_memory(phases)  # before the probes draw their held-out sets
+    memory.check_memory(phases)  # before the probes draw their held-out sets
     steps = probe_steps(config)
     callback = RecallCallback(phases[-1].setup, config.recall, steps)
     trained = train_phases(

@@ -9,7 +9,7 @@ from experiments.cli import describe
 from experiments.recipes import finish_run
 from jaxformer import build
 from jaxformer.io.run_folder import Workdir
-from jaxformer.training import cost
+from jaxformer.training.cost import memory, prediction
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained, train_phases
 from jaxformer.training.setup import Phase
@@ -58,5 +58,5 @@ def dry_run(
     phases = phases_of(config)
     setup = phases[0].setup
     describe.announce(setup)
-    print(cost.check_memory(phases))
-    cost.print_plan(phases, build.settings(config), measured)
+    print(memory.check_memory(phases))
+    prediction.print_prediction(phases, build.settings(config), measured)

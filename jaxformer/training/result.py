@@ -35,7 +35,7 @@ class Result:
     alarms: Sequence[str] | None = None  # warnings, a line each
     trusted: bool | None = None  # whether the sampler's chains can be trusted
     doubts: Sequence[str] | None = None  # reasons against the chains
-    # Numbers that differ between equal runs, all of the last session (training/cost.py).
+    # Numbers that differ between equal runs, all of the last session (training/cost/).
     performance: Mapping[str, float] | None = None
     timing: Mapping[str, float] | None = None  # with train.throughput
 

@@ -26,8 +26,8 @@ from jaxformer.io.run_folder import Workdir
 from jaxformer.models.model import current_arrays
 from jaxformer.runtime.processes import barrier
 from jaxformer.runtime.progress import Interrupt, Progress, Stopwatch
-from jaxformer.training import cost
 from jaxformer.training.callbacks import Callback
+from jaxformer.training.cost import memory
 from jaxformer.training.loop import fit
 from jaxformer.training.result import Result
 from jaxformer.training.session import Session
@@ -84,7 +84,7 @@ def train_phases(
       progress: show a progress line.
     """
     last, setup = phases[-1].setup, phases[0].setup
-    memory_line = cost.check_memory(phases)
+    memory_line = memory.check_memory(phases)
     if announce:
         announce(setup)
         print(memory_line)

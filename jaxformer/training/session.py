@@ -22,7 +22,7 @@ from jaxformer.tasks.task import Batch, Scores
 from jaxformer.training import signal
 from jaxformer.training.alarm import alarms
 from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch, Every
-from jaxformer.training.cost import CHECKPOINTS, Throughput
+from jaxformer.training.cost.throughput import Throughput
 from jaxformer.training.metrics import Mean, means_of_members
 from jaxformer.training.population import over_chosen
 from jaxformer.training.result import Result, result_of
@@ -30,6 +30,7 @@ from jaxformer.training.setup import Setup
 from jaxformer.training.step import TrainState
 
 SAVE_SECONDS = 60
+CHECKPOINTS = 10  # saves of a run, at least
 
 
 @dataclass(eq=False)

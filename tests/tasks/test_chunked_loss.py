@@ -15,7 +15,7 @@ from jaxformer.tasks.chunked_loss import DeferredLogits, check_head, deferred_lo
 from jaxformer.tasks.recall import noisy_metrics
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch, token_metrics
-from jaxformer.training import cost
+from jaxformer.training.cost import flops, memory
 
 TINY = "configs/text/lm.py:scale=tiny"
 
@@ -75,7 +75,7 @@ def test_a_step_in_chunks_is_the_step():
 
 def test_no_chunk_of_the_program_is_as_large_as_all_logits():
     setup = built(loss_chunk=32)
-    state, batch = jax.eval_shape(setup.create), cost.batch_shapes(setup)
+    state, batch = jax.eval_shape(setup.create), memory.batch_shapes(setup)
     program = jax.make_jaxpr(setup.step())(state, batch)
     logits = batch.targets.size * setup.task.vocab_size
     full = jax.make_jaxpr(built().step())(state, batch)
@@ -90,7 +90,7 @@ def everything(program):
     """All arrays of a program and of those inside it."""
     for step in program.eqns:
         yield from step.outvars
-        for inside in cost.inner_programs(step):
+        for inside in flops.inner_programs(step):
             yield from everything(inside)
 
 
@@ -132,10 +132,10 @@ def test_products_are_counted_with_their_loops():
         return jax.lax.cond(c.sum() > 0, lambda: c @ b.T, lambda: a) @ b  # 3x4x5, then 3x4x5
 
     a, b = jnp.ones((3, 4)), jnp.ones((4, 5))
-    assert cost.matmul_flops(f, a, b) == 2 * (3 * 4 * 5) * 3
+    assert flops.matmul_flops(f, a, b) == 2 * (3 * 4 * 5) * 3
     n = 2 * 3 * 4 * 5
-    assert cost.matmul_flops(jax.grad(lambda a, b: (a @ b).sum(), (0, 1)), a, b) == 3 * n
-    assert cost.matmul_flops(jax.grad(lambda b, a: (a @ b).sum()), b, a) == 2 * n
+    assert flops.matmul_flops(jax.grad(lambda a, b: (a @ b).sum(), (0, 1)), a, b) == 3 * n
+    assert flops.matmul_flops(jax.grad(lambda b, a: (a @ b).sum()), b, a) == 2 * n
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_frozen_queries_and_keys_cost_less():
     counts = {}
     for variant in ("standard", "frozen_qk", "mixit"):
         setup = build.phases(flags.load_config(f"configs/text/lm.py:variant={variant}"))[0].setup
-        state, batch = jax.eval_shape(setup.create), cost.batch_shapes(setup)
-        counts[variant] = cost.matmul_flops(setup.step(), state, batch)
+        state, batch = jax.eval_shape(setup.create), memory.batch_shapes(setup)
+        counts[variant] = flops.matmul_flops(setup.step(), state, batch)
     assert 1.0 < counts["standard"] / counts["frozen_qk"] < 1.1
     assert 1.0 < counts["frozen_qk"] / counts["mixit"] < 1.2

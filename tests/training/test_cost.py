@@ -5,7 +5,7 @@ import pytest
 
 from experiments.run import main, parse
 from jaxformer import build
-from jaxformer.training import cost
+from jaxformer.training.cost import memory
 from jaxformer.training.setup import Phase
 from tests.experiments.conftest import tiny
 
@@ -19,14 +19,14 @@ def test_state_is_counted_to_the_byte():
     one = setup_of()
     counts = one.partition.count(one.shapes())
     floats = counts["frozen"] + 3 * counts["train"]
-    assert 0 < cost.state_bytes(one) - 4 * floats <= 4 * 6
-    three = cost.state_bytes(setup_of("--config.n_seeds=3"))
-    assert abs(three - 3 * cost.state_bytes(one)) <= 4 * 6
+    assert 0 < memory.state_bytes(one) - 4 * floats <= 4 * 6
+    three = memory.state_bytes(setup_of("--config.n_seeds=3"))
+    assert abs(three - 3 * memory.state_bytes(one)) <= 4 * 6
 
 
 def test_members_side_by_side_multiply_gradient_and_activations():
     one, map_, vmap = (
-        cost.step_bytes(setup_of(f"--config.n_seeds={n}", f"--config.train.members={how}"))
+        memory.step_bytes(setup_of(f"--config.n_seeds={n}", f"--config.train.members={how}"))
         for n, how in ((1, "map"), (3, "map"), (3, "vmap"))
     )
     assert map_ == one and vmap == 3 * one
@@ -34,8 +34,8 @@ def test_members_side_by_side_multiply_gradient_and_activations():
 
 def test_remat_stores_less():
     """Rematerialisation stores the inputs of all four layers and the activations of one."""
-    kept = cost.step_bytes(setup_of("--config.model.layers=4"))
-    less = cost.step_bytes(setup_of("--config.model.layers=4", "--config.model.remat=True"))
+    kept = memory.step_bytes(setup_of("--config.model.layers=4"))
+    less = memory.step_bytes(setup_of("--config.model.layers=4", "--config.model.remat=True"))
     assert 0.25 * kept < less < 0.8 * kept
 
 
@@ -44,25 +44,25 @@ def test_remat_stores_less():
 def test_the_estimate_is_near_what_xla_takes(how):
     flags = ("--config.n_seeds=4", "--config.train.batch_size=64")
     population = setup_of(*flags, f"--config.train.members={how}")
-    about = cost.state_bytes(population) + cost.step_bytes(population)
-    state, batch = jax.eval_shape(population.create), cost.batch_shapes(population)
+    about = memory.state_bytes(population) + memory.step_bytes(population)
+    state, batch = jax.eval_shape(population.create), memory.batch_shapes(population)
     program = jax.jit(population.step(), donate_argnums=0).lower(state, batch).compile()
-    assert 0.5 < cost.program_bytes(program) / about < 2
+    assert 0.5 < memory.program_bytes(program) / about < 2
 
 
 def test_a_population_that_does_not_fit_is_refused(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(cost, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**20)
     flags = ("--config.n_seeds=1000", "--config.train.members=vmap")
     assert main([*tiny(*flags), f"--workdir={tmp_path / 'run'}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "a population of 1000 needs about" in line and "1.0 MiB are free on this cpu" in line
     assert "take train.members=map, fewer seeds (n_seeds)" in line
-    monkeypatch.setattr(cost, "free_memory", lambda: None)
-    assert "an unknown amount free" in cost.check_memory([Phase(1, setup_of())])
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
+    assert "an unknown amount free" in memory.check_memory([Phase(1, setup_of())])
 
 
 def test_free_memory_is_plausible():
-    free = cost.free_memory()
+    free = memory.free_memory()
     assert free is None or 2**20 < free < 2**50
 
 

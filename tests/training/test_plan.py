@@ -7,7 +7,7 @@ import pytest
 
 from experiments.run import main, parse
 from jaxformer import build
-from jaxformer.training import cost
+from jaxformer.training.cost import flops, memory, prediction, throughput
 from tests.experiments.conftest import tiny
 
 
@@ -17,7 +17,9 @@ def phases(*flags):
 
 def operations(*flags):
     setup = phases(*flags)[0].setup
-    return cost.matmul_flops(setup.step(), jax.eval_shape(setup.create), cost.batch_shapes(setup))
+    return flops.matmul_flops(
+        setup.step(), jax.eval_shape(setup.create), memory.batch_shapes(setup)
+    )
 
 
 def test_members_multiply_the_operations_however_they_are_computed():
@@ -32,7 +34,10 @@ def test_members_multiply_the_operations_however_they_are_computed():
 def test_recomputation_is_not_counted_as_operations_of_the_model():
     flags = ("--config.model.remat=True", "--config.train.loss_chunk=4")
     assert operations(*flags) > operations()
-    assert cost.Throughput(phases(*flags)[0].setup, 7).performance()["model_flops"] == operations()
+    assert (
+        throughput.Throughput(phases(*flags)[0].setup, 7).performance()["model_flops"]
+        == operations()
+    )
 
 
 @pytest.mark.slow  # trains, and scores twice
@@ -40,7 +45,9 @@ def test_a_measured_plan_is_near_the_run(tmp_path, capsys):
     flags = [*tiny("--config.train.steps=200", "--config.train.eval_every=100")]
     assert main([*flags, "--measure"]) == 0
     assert "(measured)" in capsys.readouterr().out
-    measured = cost.measured_plan(phases(*flags[1:]), build.settings(parse(flags).config))
+    measured = prediction.measured_prediction(
+        phases(*flags[1:]), build.settings(parse(flags).config)
+    )
     assert main([*flags, f"--workdir={tmp_path / 'run'}"]) == 0
     performance = json.loads((tmp_path / "run/result.json").read_text())["performance"]
     assert measured.step_flops == performance["model_flops"]

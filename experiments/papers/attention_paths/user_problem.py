@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.io import npz_store
-from jaxformer.training.cost import free_memory
+from jaxformer.training.cost.memory import free_memory
 from theory.attention_paths.network_paths import from_maps
 
 ARRAYS = ("attentioned", "heads", "tokens", "readout", "labels", "names", "variances")

@@ -18,7 +18,7 @@ from jaxformer.io.run_folder import MemoryWorkdir
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.source import make_source
 from jaxformer.tasks.text import CausalText
-from jaxformer.training.cost import Throughput
+from jaxformer.training.cost.throughput import Throughput
 from jaxformer.training.metrics import Mean, over_seeds
 from jaxformer.training.population import population
 from jaxformer.training.run import train_phases

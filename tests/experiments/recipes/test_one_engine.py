@@ -34,7 +34,7 @@ def test_recall_unfreezes_and_records_the_trained_share(tmp_path):
 
 @pytest.mark.parametrize("words", [TINY, RECALL], ids=["train", "recall"])
 def test_members_that_do_not_fit_are_refused(words, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("jaxformer.training.cost.free_memory", lambda: 2**16)
+    monkeypatch.setattr("jaxformer.training.cost.memory.free_memory", lambda: 2**16)
     assert main([*words, f"--workdir={tmp_path / 'run'}"]) == 2
     assert "a population of 1 needs about" in capsys.readouterr().err
 

@@ -1,0 +1,54 @@
+"""Floating-point operations: those of a program, and the rate of this machine."""
+
+import functools
+import math
+import timeit
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+
+
+def matmul_flops(function: Any, *arguments: Any) -> float:
+    """Returns the FLOPs of all matrix products of a call; arguments may be shapes."""
+    return program_flops(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def program_flops(program: jex.Jaxpr) -> float:
+    """Returns the FLOPs of all matrix products of a jaxpr, 2 x rows x columns x inner each.
+
+    A scan counts as often as it runs, and a loop of unknown length once. Products that the backward
+    pass recomputes (remat) count too. Of the branches of a `cond` the most expensive one counts.
+    """
+    return sum(_equation_flops(equation) for equation in program.eqns)
+
+
+def _equation_flops(equation: Any) -> float:
+    if equation.primitive.name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        inner = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+        return 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
+    inside = [program_flops(program) for program in inner_programs(equation)]
+    if equation.primitive.name == "cond":
+        return max(inside, default=0.0)
+    repeats = equation.params["length"] if equation.primitive.name == "scan" else 1
+    return repeats * sum(inside)
+
+
+def inner_programs(equation: Any) -> list[jex.Jaxpr]:
+    """Returns the jaxprs among the parameters of an equation, such as the body of a loop."""
+    kinds = (jex.Jaxpr, jex.ClosedJaxpr)
+    leaves = jax.tree.leaves(dict(equation.params), is_leaf=lambda x: isinstance(x, kinds))
+    programs = [leaf for leaf in leaves if isinstance(leaf, kinds)]
+    return [p.jaxpr if isinstance(p, jex.ClosedJaxpr) else p for p in programs]
+
+
+@functools.lru_cache
+def matmul_rate(dtype: Any = float) -> float:
+    """Returns the FLOPs per second of a large matrix product on one device."""
+    n = 1024 if jax.local_devices()[0].platform == "cpu" else 8192
+    x = jnp.ones((n, n), dtype)
+    product = jax.jit(lambda x: x @ x)
+    product(x).block_until_ready()
+    return 2 * n**3 / min(timeit.repeat(lambda: product(x).block_until_ready(), number=1, repeat=3))

@@ -1,0 +1,195 @@
+"""The memory of a run, estimated by shapes, and the memory that a device has."""
+
+import math
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.core import sharding
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
+from jaxformer.core.settings import MAX_EXAMPLES
+from jaxformer.core.text_format import byte_size
+from jaxformer.tasks.source import Data, Source
+from jaxformer.tasks.task import Batch
+from jaxformer.training.setup import Phase, Setup
+from jaxformer.training.step import task_scores, token_weighted
+
+# Copies of the state in memory at once: before and after a step. On a CPU a checkpoint is written
+# from two more copies (measured with 300 and 900 members: 3.4 times the state).
+STATE_COPIES = {"cpu": 4}
+DEFAULT_STATE_COPIES = 2
+
+
+def check_memory(phases: Sequence[Phase]) -> str:
+    """Returns a line on the memory of a population; raises if it does not fit.
+
+    It compares shapes with the free memory of a device and compiles nothing.
+    """
+    setup = max((phase.setup for phase in phases), key=state_bytes)
+    check_data(setup.data)
+    state, free, device = state_bytes(setup), free_memory(), jax.local_devices()[0]
+    heldout, step = heldout_bytes(setup.data), 0
+    need = STATE_COPIES.get(device.platform, DEFAULT_STATE_COPIES) * state + heldout
+    if free is None or need <= free:  # tracing the step takes time: skip it if the state is too big
+        step = step_bytes(setup)
+    need += step
+    if device.platform == "cpu":  # all devices of a CPU share one memory
+        need *= min(setup.mesh.size, jax.local_device_count())
+    n, is_vmap = len(setup.population.members), setup.member_loop == "vmap"
+    if free is None or need <= free:
+        return (
+            f"memory: about {byte_size(need)} for {n} member{'s' * (n > 1)} at its peak "
+            f"({byte_size(state)} parameters and moments; {byte_size(step)} gradient and "
+            f"activations, {'side by side' if is_vmap else 'one member at a time'}; "
+            f"{byte_size(heldout)} held-out examples), {byte_size(free)} free"
+        )
+    one_by_one = "train.members=map, " if is_vmap and n > 1 else ""
+    raise UserError(
+        f"a population of {n} needs about {byte_size(need)}, {byte_size(free)} are free on this "
+        f"{device.platform}: take {one_by_one}fewer seeds (n_seeds) or learning rates, a smaller "
+        "train.batch_size, model.remat=True, or more devices (devices.fsdp)."
+    )
+
+
+def check_data(data: Data) -> None:
+    """Raises if the sets of examples, which are drawn whole, do not fit. Draws nothing."""
+    if not isinstance(data, Source):
+        return
+    sizes = {"test_size": data.test_size, "validation_size": data.validation_size}
+    if not data.task.size:
+        sizes["train_size"] = data.train_size
+    need, free = sum(sizes.values()) * _example_bytes(data), free_memory()
+    if (free is not None and need > free) or max(sizes.values()) > MAX_EXAMPLES:
+        given = ", ".join(f"data.{name} = {n}" for name, n in sizes.items())
+        raise UserError(
+            f"the sets of examples need about {byte_size(need)}, {byte_size(free)} are free, and a "
+            f"set has at most {MAX_EXAMPLES:,} examples: take fewer ({given})."
+        )
+
+
+def heldout_bytes(data: Data) -> int:
+    """Returns the bytes of test and validation set; 0 for user data, whose size is unknown."""
+    if not isinstance(data, Source):
+        return 0
+    return (data.test_size + data.validation_size) * _example_bytes(data)
+
+
+def _example_bytes(data: Source) -> int:
+    return _tree_bytes(_example_shapes(data))
+
+
+def _example_shapes(data: Source) -> Batch:
+    return jax.eval_shape(lambda key: data.task.example(key, jnp.int32(0)), data.key)
+
+
+def state_bytes(setup: Setup) -> int:
+    """Returns the bytes of the training state on one device: parameters, moments and counts."""
+    parts = setup.mesh.shape["members"]
+    shapes = setup.state_shapes(parts)
+    shardings = sharding.state_sharding(shapes, setup.tx, setup.mesh)
+    sizes = jax.tree.map(lambda x, s: _bytes(s.shard_shape(x.shape), x.dtype), shapes, shardings)
+    return len(setup.population.members) // parts * sum(jax.tree.leaves(sizes))
+
+
+def step_bytes(setup: Setup) -> int:
+    """Returns the bytes of gradient and stored activations of a step on one device.
+
+    Under "vmap" all members count, under "map" one. XLA may store less (fusion) or more (copies):
+    tests allow a factor of two. A model with remat stores the inputs of its blocks and everything
+    inside one block.
+    """
+    spec = getattr(setup.model, "spec", None)
+    if spec is not None and getattr(spec, "remat", False):
+        return _stored_bytes(setup) + _stored_bytes(without_remat(setup)) // spec.layers
+    return _stored_bytes(setup)
+
+
+def _stored_bytes(setup: Setup) -> int:
+    trainable, frozen = setup.partition.split(setup.shapes())
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch_shapes(setup))
+
+    def residuals(trainable, frozen, batch):
+        def loss(trainable):
+            params = Partition.merge(trainable, frozen)
+            return token_weighted(task_scores(setup.apply, setup.task, params, batch)["loss"])
+
+        return jax.vjp(loss, trainable)[1]  # a tree of all arrays that the backward pass reads
+
+    stored = _tree_bytes(jax.eval_shape(residuals, trainable, frozen, batch))
+    gradient = _tree_bytes(trainable)
+    activations = max(stored - gradient - _tree_bytes(frozen), 0)  # parameters are stored too
+    batch_parts = math.prod(setup.mesh.shape[axis] for axis in sharding.BATCH_AXES)
+    members = len(setup.population.members) // setup.mesh.shape["members"]
+    at_once = members if setup.member_loop == "vmap" else 1
+    return at_once * (gradient + activations // batch_parts)
+
+
+def free_memory() -> int | None:
+    """Returns the free bytes of a device, or of the machine; None if they cannot be determined."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    free = []
+    for file, prefix, unit in (
+        ("/proc/meminfo", "MemAvailable:", 1024),
+        ("/sys/fs/cgroup/memory.max", "", 1),
+    ):
+        try:
+            lines = Path(file).read_text().splitlines()
+        except OSError:
+            continue
+        values = [x.removeprefix(prefix).split()[0] for x in lines if x.startswith(prefix)]
+        free += [int(value) * unit for value in values if value.isdigit()]
+    return min(free, default=None)
+
+
+def peak_memory() -> int:
+    """Returns the peak bytes so far, of the first accelerator or of this process on a CPU."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return stats["peak_bytes_in_use"]
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def program_bytes(program: Any) -> float:
+    """Returns the bytes of a running compiled program: arguments, results and temporaries."""
+    memory = program.memory_analysis()
+    if memory is None:
+        return 0.0
+    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + results + memory.temp_size_in_bytes
+
+
+def batch_shapes(setup: Setup) -> Batch:
+    """Returns the shapes of the batch of all members."""
+    if isinstance(setup.data, Source):
+        sizes = (len(setup.population.members), setup.data.batch_size)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((*sizes, *x.shape), x.dtype),
+            _example_shapes(setup.data),
+        )
+    fingerprints = jax.ShapeDtypeStruct((1,), jnp.uint32)
+    return jax.eval_shape(lambda fingerprints: setup.batch_at(fingerprints)(0), fingerprints)
+
+
+def without_remat(setup: Setup) -> Setup:
+    """Returns the setup whose model stores all activations of its blocks."""
+    spec = replace(setup.model.spec, remat=False)
+    return setup._replace(model=setup.model.clone(spec=spec))
+
+
+def _tree_bytes(tree: Any) -> int:
+    return sum(_bytes(x.shape, x.dtype) for x in jax.tree.leaves(tree))
+
+
+def _bytes(shape: Sequence[int], dtype: Any) -> int:
+    # The dtype of a typed random key has no itemsize; a key has 8 bytes.
+    return math.prod(shape) * getattr(dtype, "itemsize", 8)

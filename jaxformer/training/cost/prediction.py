@@ -1,0 +1,159 @@
+"""The operations, memory and time of a run on this machine, predicted before it starts."""
+
+import io
+import math
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.core.settings import TrainSettings
+from jaxformer.core.text_format import byte_size, duration
+from jaxformer.io.checkpoint_writer import Checkpoints
+from jaxformer.training import curves
+from jaxformer.training.callbacks import EVERY_DISPATCH, Callback, Dispatch
+from jaxformer.training.cost.flops import matmul_rate, program_flops
+from jaxformer.training.cost.memory import (
+    batch_shapes,
+    heldout_bytes,
+    peak_memory,
+    program_bytes,
+)
+from jaxformer.training.loop import fit
+from jaxformer.training.session import CHECKPOINTS
+from jaxformer.training.setup import Phase
+
+ASSUMED_MATMUL_SHARE = 0.4  # of the rate of a large matrix product, for unmeasured steps
+MEASURE_SECONDS = 2.0  # time spent on timed steps
+IMPORTED_AT = time.perf_counter()
+
+
+class Prediction(NamedTuple):
+    """The predicted cost of a run."""
+
+    step_flops: float  # matrix products of a step of all members
+    memory: float  # bytes at the peak, of a device, or of the whole process on a CPU
+    seconds: float  # from the command to the result, without early stopping (train.target)
+    step_seconds: float
+    is_measured: bool
+
+
+def print_prediction(
+    phases: Sequence[Phase], settings: TrainSettings, is_measured: bool = False
+) -> None:
+    """Prints the predicted operations, memory and time of a run."""
+    setup = phases[0].setup
+    seeds, rates, mesh = setup.population.seeds, setup.population.rates, setup.mesh
+    print(f"members: {len(setup.population.members)} (seeds {seeds} x learning rates {rates})")
+    predict = measured_prediction if is_measured else compiled_prediction
+    prediction = predict(phases, settings)
+    share = f", {prediction.step_flops / mesh.size:.3g} a device" * (mesh.size > 1)
+    print(f"FLOPs a step: {prediction.step_flops:.3g} (matrix products of all members{share})")
+    where = "of this process" if jax.local_devices()[0].platform == "cpu" else "on a device"
+    print(f"memory: about {byte_size(int(prediction.memory))} {where} at its peak")
+    how = "measured" if is_measured else "a guess; --measure runs a few steps"
+    print(
+        f"time: about {duration(prediction.seconds)} for {settings.steps:,} steps on this machine, "
+        f"{prediction.step_seconds:.3g} s each ({how})"
+    )
+
+
+def compiled_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Prediction:
+    """Returns the prediction of a compiled step and evaluation. The time is a guess."""
+    setup, heldout = phases[0].setup, phases[-1].setup.data.heldout()
+    state, batch = setup.state_shapes(), batch_shapes(setup)
+    traced = jax.jit(setup.step(), donate_argnums=0).trace(state, batch)
+    step_flops, step = program_flops(traced.jaxpr.jaxpr), traced.lower().compile()
+    evaluate = phases[-1].setup.evaluation()
+    scored = evaluate.lower(state.trainable, state.frozen, heldout.validation).compile()
+    # Imports what a run imports at its end, because it takes memory.
+    _checkpoint_seconds({"step": jnp.zeros(())}, 1)
+    memory = max(program_bytes(step), program_bytes(scored)) + heldout_bytes(setup.data)
+    if jax.local_devices()[0].platform == "cpu":
+        memory = memory * min(setup.mesh.size, jax.local_device_count()) + peak_memory()
+    step_seconds = step_flops / setup.mesh.size / (ASSUMED_MATMUL_SHARE * matmul_rate())
+    seconds = process_seconds() + settings.steps * step_seconds
+    return Prediction(step_flops, memory, seconds, step_seconds, False)
+
+
+class _Timer(Callback):
+    """Records the FLOPs and seconds of dispatches and ends training after MEASURE_SECONDS."""
+
+    def __init__(self) -> None:
+        self.step_flops = 0.0
+        self.dispatches: list[Dispatch] = []
+
+    def on_program(self, program: Any) -> None:
+        self.step_flops = program_flops(program)
+
+    def on_dispatch(self, dispatch: Dispatch) -> None:
+        self.dispatches.append(dispatch)
+
+    def next_step(self, step: int) -> int:
+        # The first dispatch, which compiles, is one step: no step has been timed yet.
+        return EVERY_DISPATCH if step else 1
+
+    def on_step(self, state: Any, step: int) -> bool:
+        spent = sum(dispatch.seconds for dispatch in self.dispatches[1:])
+        return len(self.dispatches) > 2 and spent > MEASURE_SECONDS
+
+    def step_seconds(self) -> float:
+        # The second dispatch is short too: its length was chosen by the time of compiling.
+        timed = self.dispatches[2:] or self.dispatches[1:] or self.dispatches
+        return sum(d.seconds for d in timed) / sum(d.steps for d in timed)
+
+
+def measured_prediction(phases: Sequence[Phase], settings: TrainSettings) -> Prediction:
+    """Returns the prediction of a few steps, a validation, a test, a checkpoint and a figure."""
+    setup, last, timer = phases[0].setup, phases[-1].setup, _Timer()
+    heldout = last.data.heldout()
+    state = fit(
+        setup.create(),
+        setup.step(),
+        setup.batch_at(heldout.fingerprints),
+        steps=settings.steps,
+        callbacks=[timer],
+        align=settings.log_every,
+    )
+    evaluate, step_seconds = last.evaluation(), timer.step_seconds()
+    jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.validation))
+    began = time.perf_counter()
+    jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.validation))
+    validation_seconds = time.perf_counter() - began
+    jax.block_until_ready(evaluate(state.trainable, state.frozen, heldout.test))
+    last.task.baselines(jax.device_get(heldout.test))
+    checkpoint_seconds = _checkpoint_seconds(state, len(last.population.members))
+    seconds = process_seconds() + (settings.steps - int(state.step)) * step_seconds
+    # Two validations and two checkpoints are part of the time of this process already.
+    seconds += (math.ceil(settings.steps / settings.eval_every) - 2) * validation_seconds
+    seconds += (CHECKPOINTS - 2) * checkpoint_seconds
+    return Prediction(timer.step_flops, float(peak_memory()), seconds, step_seconds, True)
+
+
+def _checkpoint_seconds(state: Any, members: int) -> float:
+    """Returns the seconds of the second of two saves to a temporary folder; draws a figure too."""
+    with tempfile.TemporaryDirectory() as folder, Checkpoints(folder) as checkpoints:
+        for step in (1, 2):
+            began = time.perf_counter()
+            checkpoints.save(step, state, {"rules": [], "seconds": {}})
+            checkpoints.wait()
+        seconds = time.perf_counter() - began
+    rows = [{"step": 1, "loss": [1.0] * members}]
+    rows += [{"step": 1, "validation": {"accuracy": [1.0] * members}}]
+    curves.curves({"run": rows}, {"chance": 0.5}).savefig(io.BytesIO(), dpi=150)
+    return seconds
+
+
+def process_seconds() -> float:
+    """Returns the age of this process; outside Linux, the time since this module's import."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
+        began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+    except (OSError, AttributeError):
+        return time.perf_counter() - IMPORTED_AT
