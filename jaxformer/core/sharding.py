@@ -13,7 +13,7 @@ inserts the communication.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -51,6 +51,7 @@ def make_mesh(
     *,
     batch_size: int = 0,
     population: int = 1,
+    devices: Sequence[Any] | None = None,
 ) -> Mesh:
     """Returns a mesh of all devices, or of as many as can be used.
 
@@ -62,8 +63,11 @@ def make_mesh(
         members: size of the axis; 0 takes as many devices as divide the population.
         batch_size: examples in a batch; 0 if unknown.
         population: number of members.
+        devices: the devices of another machine; None: those of this job.
     """
-    n, sizes = jax.device_count(), dict(data=data, fsdp=fsdp, tensor=tensor, members=members)
+    machine = "this machine" if devices is None else "the target"
+    all_devices = jax.devices() if devices is None else devices
+    n, sizes = len(all_devices), dict(data=data, fsdp=fsdp, tensor=tensor, members=members)
     for name, size in sizes.items():
         if size < (0 if name in AUTOMATIC else 1):
             raise UserError(
@@ -86,15 +90,15 @@ def make_mesh(
     sizes = dict(members=members, data=data, fsdp=fsdp, tensor=tensor)
     needed, shape = math.prod(sizes.values()), " x ".join(f"{k}={v}" for k, v in sizes.items())
     if needed > n:
-        raise UserError(f"a mesh of {shape} needs {needed} devices, this machine has {n}.")
+        raise UserError(f"a mesh of {shape} needs {needed} devices, {machine} has {n}.")
     # Auto: jit decides the layout of intermediates (make_mesh gives Explicit axes by default).
-    devices = np.array(jax.devices()[:needed]).reshape(*sizes.values())
-    if len({device.process_index for device in devices.flat}) < jax.process_count():
+    grid = np.array(all_devices[:needed]).reshape(*sizes.values())
+    if len({device.process_index for device in grid.flat}) < jax.process_count():
         raise UserError(
             f"a mesh of {shape} leaves out a process of this job, which has {jax.process_count()} "
             f"processes and {n} devices: set devices.data=0."
         )
-    return Mesh(devices, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def _divisors(n: int, largest: int) -> list[int]:

@@ -3,6 +3,7 @@
 import functools
 import math
 import timeit
+from collections import Counter
 from typing import Any
 
 import jax
@@ -21,19 +22,31 @@ def program_flops(program: jex.Jaxpr) -> float:
     A scan counts as often as it runs, and a loop of unknown length once. Products that the backward
     pass recomputes (remat) count too. Of the branches of a `cond` the most expensive one counts.
     """
-    return sum(_equation_flops(equation) for equation in program.eqns)
+    return sum(flops_by_dtype(program).values())
 
 
-def _equation_flops(equation: Any) -> float:
+def flops_by_dtype(program: jex.Jaxpr) -> dict[str, float]:
+    """Returns the FLOPs of `program_flops` for each dtype of the factors."""
+    totals: Counter[str] = Counter()
+    for equation in program.eqns:
+        totals.update(_equation_flops(equation))
+    return dict(totals)
+
+
+def _equation_flops(equation: Any) -> dict[str, float]:
     if equation.primitive.name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
         inner = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
-        return 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
-    inside = [program_flops(program) for program in inner_programs(equation)]
+        flops = 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
+        return {equation.invars[0].aval.dtype.name: flops}
+    inside = [flops_by_dtype(program) for program in inner_programs(equation)]
     if equation.primitive.name == "cond":
-        return max(inside, default=0.0)
+        return max(inside, key=lambda flops: sum(flops.values()), default={})
     repeats = equation.params["length"] if equation.primitive.name == "scan" else 1
-    return repeats * sum(inside)
+    totals: Counter[str] = Counter()
+    for flops in inside:
+        totals.update({dtype: repeats * count for dtype, count in flops.items()})
+    return dict(totals)
 
 
 def inner_programs(equation: Any) -> list[jex.Jaxpr]:
@@ -49,6 +62,12 @@ def matmul_rate(dtype: Any = float) -> float:
     """Returns the FLOPs per second of a large matrix product on one device."""
     n = 1024 if jax.local_devices()[0].platform == "cpu" else 8192
     x = jnp.ones((n, n), dtype)
-    product = jax.jit(lambda x: x @ x)
-    product(x).block_until_ready()
-    return 2 * n**3 / min(timeit.repeat(lambda: product(x).block_until_ready(), number=1, repeat=3))
+    return 2 * n**3 / best_seconds(jax.jit(lambda x: x @ x), x)
+
+
+def best_seconds(function: Any, *arguments: Any) -> float:
+    """Returns the shortest time of three calls of a compiled function."""
+    jax.block_until_ready(function(*arguments))
+    return min(
+        timeit.repeat(lambda: jax.block_until_ready(function(*arguments)), number=1, repeat=3)
+    )

@@ -103,7 +103,7 @@ def step_bytes(setup: Setup) -> int:
 
     Under "vmap" all members count, under "map" one. XLA may store less (fusion) or more (copies):
     tests allow a factor of two. A model with remat stores the inputs of its blocks and everything
-    inside one block.
+    inside one block. With `accumulate` the activations of one part of a batch count.
     """
     spec = getattr(setup.model, "spec", None)
     if spec is not None and getattr(spec, "remat", False):
@@ -128,7 +128,8 @@ def _stored_bytes(setup: Setup) -> int:
     batch_parts = math.prod(setup.mesh.shape[axis] for axis in sharding.BATCH_AXES)
     members = len(setup.population.members) // setup.mesh.shape["members"]
     at_once = members if setup.member_loop == "vmap" else 1
-    return at_once * (gradient + activations // batch_parts)
+    gradient //= setup.mesh.shape["fsdp"] * setup.mesh.shape["tensor"]
+    return at_once * (gradient + activations // (batch_parts * setup.accumulate))
 
 
 def free_memory() -> int | None:

@@ -1,0 +1,140 @@
+"""The communication of a compiled program, by kind and by mesh axis.
+
+A program names groups of devices that exchange data. The axes of a group are those along which the
+places of its devices in the mesh differ.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxformer.training.cost.hlo import Instruction, Program
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+
+
+class Collective(NamedTuple):
+    """All exchanges of one kind along the same axes in one run of a program."""
+
+    kind: str
+    axes: tuple[str, ...]
+    count: int
+    array_bytes: int  # of the whole arrays: after a gather, before a scatter
+    sent_bytes: int  # that a device sends, in a ring
+    crosses_hosts: bool = False
+
+
+def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list[Collective]:
+    """Returns the exchanges of one run of a program, the largest first.
+
+    Args:
+        program: a compiled program.
+        mesh: the mesh that it was compiled for.
+        devices_per_host: devices with direct links; 0 if all devices of the mesh have them.
+    """
+    totals: dict[tuple[str, tuple[str, ...], bool], list[int]] = {}
+    for scope, instruction, times in _with_fusions(program):
+        kind = _kind(instruction, scope)
+        if kind is None:
+            continue
+        group = _first_group(instruction, mesh.size)
+        if len(group) < 2:
+            continue
+        operands = program.computations[scope]
+        size = sum(operands[name].bytes for name in instruction.operands if name in operands)
+        array_bytes = size * len(group) if kind == "all-gather" else size
+        hosts = {device // devices_per_host for device in group} if devices_per_host else {0}
+        key = (kind, _axes(group, mesh), len(hosts) > 1)
+        total = totals.setdefault(key, [0, 0, 0])
+        total[0] += times
+        total[1] += times * array_bytes
+        total[2] += times * _sent(kind, array_bytes, len(group))
+    found = [Collective(*key[:2], *total, key[2]) for key, total in totals.items()]
+    return sorted(found, key=lambda collective: -collective.sent_bytes)
+
+
+def _with_fusions(program: Program):
+    """Yields executed instructions, and those inside fusions, where a TPU has some collectives."""
+    for scope, instruction, times in program.executed():
+        yield scope, instruction, times
+        if instruction.opcode == "fusion":
+            for name in program.called(instruction):
+                for inner in program.computations.get(name, {}).values():
+                    yield name, inner, times
+
+
+def _kind(instruction: Instruction, scope: str) -> str | None:
+    kind = instruction.opcode.removesuffix("-start")
+    if kind not in KINDS:
+        return None
+    is_scatter = kind == "all-reduce" and scope.startswith("all-reduce-scatter")
+    return "reduce-scatter" if is_scatter else kind
+
+
+def _sent(kind: str, array_bytes: int, n: int) -> int:
+    if kind == "collective-permute":
+        return array_bytes
+    passes = 2 if kind == "all-reduce" else 1
+    return passes * array_bytes * (n - 1) // n
+
+
+def _axes(group: Sequence[int], mesh: Mesh) -> tuple[str, ...]:
+    places = np.stack(np.unravel_index(np.asarray(group), mesh.devices.shape))
+    is_varying = (places != places[:, :1]).any(1)
+    return tuple(name for name, varies in zip(mesh.axis_names, is_varying, strict=True) if varies)
+
+
+def _first_group(instruction: Instruction, n_devices: int) -> list[int]:
+    """Returns the device numbers of the first group of an instruction."""
+    text = instruction.attributes
+    pairs = re.search(r"source_target_pairs=\{\{(\d+),(\d+)\}", text)
+    if pairs:
+        return [int(pairs.group(1)), int(pairs.group(2))]
+    start = text.find("replica_groups=")
+    text = text[start + len("replica_groups=") :]
+    if start < 0 or text.startswith("{}"):
+        return list(range(n_devices))
+    listed = re.match(r"\{\{([\d,]*)\}", text)
+    if listed:
+        return [int(number) for number in listed.group(1).split(",") if number]
+    if text.startswith("mesh["):
+        return _mesh_group(text)
+    # "[groups, size]<=[reshaped]T(order)": a reshaped and transposed range.
+    shape, order = re.match(r"\[([\d,]+)\](<=\[[\d,]+\](?:T\([\d,]+\))?)", text).groups()
+    return _range(order).reshape(_numbers(shape))[0].tolist()
+
+
+def _mesh_group(text: str) -> list[int]:
+    """Returns the first group of "mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}"."""
+    sizes = dict(re.findall(r"'(\w+)'=(\d+)", text[: text.index("]")]))
+    shape = [int(size) for size in sizes.values()]
+    rest = text[text.index("]") + 1 :]
+    ids = re.match(r",\s*device_ids=\((\[[\d,]+\](?:T\([\d,]+\))?)\)", rest)
+    numbers = _range(f"<={ids.group(1)}") if ids else np.arange(math.prod(shape))
+    devices = numbers.reshape(shape)
+    axes = re.search(r"\{([^}]*)\}", rest)
+    index: list = [0] * len(shape)
+    for name, before, size in re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes.group(1)):
+        place = list(sizes).index(name)
+        if not size:
+            index[place] = slice(None)
+            continue
+        # A part of an axis: after `before` outer entries, `size` entries.
+        inner = shape[place] // (int(before) * int(size))
+        index[place] = slice(0, int(size) * inner, inner)
+    return devices[tuple(index)].ravel().tolist()
+
+
+def _range(text: str) -> np.ndarray:
+    """Returns the device numbers of "<=[2,4]T(1,0)": a range, reshaped and transposed."""
+    shape, order = re.match(r"<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text).groups()
+    numbers = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
+    return numbers.transpose(_numbers(order)).ravel() if order else numbers.ravel()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]

@@ -1,0 +1,270 @@
+"""The plan of a step on a target: the step is compiled for it, and the program is read.
+
+Nothing is run or allocated on the target, which may be absent.
+"""
+
+import math
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+
+from jaxformer.core import sharding
+from jaxformer.core.errors import UserError
+from jaxformer.core.settings import DeviceSettings
+from jaxformer.core.text_format import byte_size
+from jaxformer.training.cost import hlo, roofline
+from jaxformer.training.cost.cards import CARDS
+from jaxformer.training.cost.collectives import Collective, collectives
+from jaxformer.training.cost.flops import flops_by_dtype
+from jaxformer.training.cost.memory import batch_shapes, free_memory
+from jaxformer.training.cost.settings_to_try import Option, options
+from jaxformer.training.cost.targets import Target, devices_of
+from jaxformer.training.setup import Setup
+
+LARGEST_BUFFERS = 5
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The memory, operations, communication and shortest time of a step on a target.
+
+    Bytes and seconds are those of one device. FLOPs are those of the whole step.
+    """
+
+    target: str
+    mesh: dict[str, int]
+    fits: bool
+    capacity: int  # bytes that programs can use; 0 if unknown
+    arguments: int = 0  # parameters, moments and batch
+    temporary: int = 0
+    peak: int = 0
+    flops: float = 0.0
+    traffic: float = 0.0  # bytes that a device reads and writes
+    exchanges: tuple[Collective, ...] = ()
+    seconds: dict[str, float] | None = None  # {"compute", "memory", "links"}
+    largest: tuple[tuple[int, str], ...] = ()  # (bytes, array)
+    to_try: tuple[Option, ...] = ()  # settings that lower the peak
+    compile_seconds: float = 0.0
+
+    @property
+    def step_seconds(self) -> float:
+        """The lower bound of the time of a step."""
+        return max((self.seconds or {"compute": math.nan}).values())
+
+    @property
+    def bound(self) -> str:
+        """The resource that limits the step: compute, memory or links."""
+        seconds = self.seconds or {"unknown": 0.0}
+        return max(seconds, key=lambda name: seconds[name])
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON."""
+        return asdict(self) | {
+            "exchanges": [exchange._asdict() for exchange in self.exchanges],
+            "to_try": [option._asdict() for option in self.to_try],
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Plan":
+        """Returns the plan that `as_json` wrote."""
+        exchanges = (
+            Collective(**(exchange | {"axes": tuple(exchange["axes"])}))
+            for exchange in fields["exchanges"]
+        )
+        return cls(
+            **(
+                fields
+                | {
+                    "exchanges": tuple(exchanges),
+                    "largest": tuple((size, name) for size, name in fields["largest"]),
+                    "to_try": tuple(Option(**option) for option in fields["to_try"]),
+                }
+            )
+        )
+
+    def __str__(self) -> str:
+        mesh = " x ".join(f"{axis}={size}" for axis, size in self.mesh.items() if size > 1)
+        lines = [f"{self.target}, mesh {mesh or 'of one device'}"]
+        free = f" of {byte_size(self.capacity)}" if self.capacity else ""
+        if not self.fits:
+            lines.append(f"does not fit: a device needs {byte_size(self.peak)}{free}")
+        else:
+            lines.append(
+                f"memory of a device: {byte_size(self.peak)}{free} at its peak "
+                f"({byte_size(self.arguments)} arguments, {byte_size(self.temporary)} temporary)"
+            )
+        if not self.fits or self.peak > self.capacity / 2:
+            lines += [f"  {byte_size(size):>9}  {name}" for size, name in self.largest]
+            lines += [f"  try {option}" for option in self.to_try]
+        if self.seconds:
+            lines.append(f"FLOPs a step: {self.flops:.3g}; bytes of a device: {self.traffic:.3g}")
+            lines += [_exchange_line(exchange) for exchange in self.exchanges]
+            if not self.exchanges:
+                lines.append("communication: none")
+            times = ", ".join(f"{name} {value:.3g} s" for name, value in self.seconds.items())
+            lines.append(f"a step takes at least {self.step_seconds:.3g} s ({self.bound}): {times}")
+        lines.append(f"compiled in {self.compile_seconds:.0f} s")
+        return "\n".join(lines)
+
+
+def _exchange_line(exchange: Collective) -> str:
+    hosts = ", between hosts" if exchange.crosses_hosts else ""
+    return (
+        f"communication: {exchange.count} {exchange.kind} along {' and '.join(exchange.axes)}"
+        f"{hosts}: arrays of {byte_size(exchange.array_bytes)}, a device sends "
+        f"{byte_size(exchange.sent_bytes)}"
+    )
+
+
+def plan_step(
+    setup: Setup, devices: DeviceSettings, target: Target, is_calibrated: bool = True
+) -> Plan:
+    """Compiles the training step of a setup for a target and returns its plan.
+
+    Args:
+      setup: the parts of the run; its mesh is replaced by one of the target.
+      devices: the sizes of the mesh axes.
+      target: the machine.
+      is_calibrated: whether the rates of a CPU are measured, which takes a second.
+    """
+    target_devices = devices_of(target)
+    setup = on_devices(setup, devices, target_devices)
+    state_shapes = setup.state_shapes()
+    places = sharding.state_sharding(state_shapes, setup.tx, setup.mesh)
+    state = jax.tree.map(_placed, state_shapes, places)
+    members = "members" if setup.mesh.shape["members"] > 1 else None
+    by_batch = jax.NamedSharding(setup.mesh, jax.P(members, sharding.BATCH_AXES))
+    batch = jax.tree.map(lambda shape: _placed(shape, by_batch), batch_shapes(setup))
+    step = jax.jit(setup.step(), donate_argnums=0)
+    return compiled_plan(
+        step, (state, batch), setup.mesh, target, is_calibrated, lambda: options(setup)
+    )
+
+
+def on_devices(setup: Setup, devices: DeviceSettings, target_devices: Sequence[Any]) -> Setup:
+    """Returns the setup with a mesh of other devices."""
+    batch_size = setup.data.batch_size
+    mesh = sharding.make_mesh(
+        **vars(devices),
+        batch_size=batch_size,
+        population=len(setup.population.members),
+        devices=target_devices,
+    )
+    sharding.check_batch(batch_size, mesh.shape, setup.accumulate)
+    return setup._replace(mesh=mesh)
+
+
+def compiled_plan(
+    function: Any,
+    arguments: tuple[Any, ...],
+    mesh: Any,
+    target: Target,
+    is_calibrated: bool = True,
+    options_of: Any = lambda: (),
+) -> Plan:
+    """Compiles a jitted function for a target and returns its plan.
+
+    Args:
+      function: the jitted function.
+      arguments: shapes with shardings on the mesh.
+      mesh: the devices of the target.
+      target: the machine.
+      is_calibrated: whether the rates of a CPU are measured.
+      options_of: returns the settings that would lower the peak.
+    """
+    card = CARDS.get(target.card)
+    capacity = card.memory if card else (free_memory() or 0) // target.devices
+    sizes = dict(mesh.shape)
+    began = time.perf_counter()
+    traced = function.trace(*arguments)
+    flops = flops_by_dtype(traced.jaxpr.jaxpr)
+    try:
+        compiled = traced.lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise UserError(
+                f"the compiler of {target.name} failed: {str(error).splitlines()[0][:300]}"
+            ) from None
+        needed, largest = _exhausted(str(error))
+        return Plan(
+            target=target.name,
+            mesh=sizes,
+            fits=False,
+            capacity=capacity,
+            peak=needed,
+            flops=sum(flops.values()),
+            largest=largest,
+            to_try=options_of(),
+            compile_seconds=time.perf_counter() - began,
+        )
+    compile_seconds = time.perf_counter() - began
+    program, memory = hlo.parse(compiled.as_text()), compiled.memory_analysis()
+    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    held = memory.argument_size_in_bytes + results
+    peak = max(memory.peak_memory_in_bytes, held + memory.temp_size_in_bytes)
+    per_host = card.devices_per_host if card else 0
+    exchanges, traffic = collectives(program, mesh, per_host), hlo.traffic(program)
+    seconds = None
+    if card is None and is_calibrated:
+        card = roofline.measured_cpu(target.devices)
+    if card is not None:
+        of_device = {dtype: count / mesh.size for dtype, count in flops.items()}
+        seconds = roofline.seconds(card, of_device, traffic, exchanges)
+    fits = not capacity or peak <= capacity
+    is_tight = bool(capacity) and peak > capacity / 2
+    return Plan(
+        target=target.name,
+        mesh=sizes,
+        fits=fits,
+        capacity=capacity,
+        arguments=memory.argument_size_in_bytes,
+        temporary=memory.temp_size_in_bytes,
+        peak=peak,
+        flops=sum(flops.values()),
+        traffic=traffic,
+        exchanges=tuple(exchanges),
+        seconds=seconds,
+        largest=_largest_buffers(program),
+        to_try=options_of() if is_tight else (),
+        compile_seconds=compile_seconds,
+    )
+
+
+def _placed(shape: Any, place: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place)
+
+
+def _largest_buffers(program: hlo.Program) -> tuple[tuple[int, str], ...]:
+    """Returns (bytes, description) of the largest arrays that the program computes."""
+    sizes: dict[str, int] = {}
+    for _, instruction, _ in program.executed():
+        if instruction.opcode in hlo.FREE:
+            continue
+        for shape in instruction.shapes:
+            array = f"{shape.dtype}[{','.join(map(str, shape.sizes))}]"
+            name = f"{array} {instruction.source}".strip()
+            sizes[name] = max(sizes.get(name, 0), shape.bytes)
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST_BUFFERS]
+    return tuple((sizes[name], name) for name in largest)
+
+
+def _exhausted(message: str) -> tuple[int, tuple[tuple[int, str], ...]]:
+    """Returns the bytes needed and the largest arrays in a compiler's message on memory."""
+    sizes = [
+        float(number) * UNITS[unit]
+        for number, unit in re.findall(r"([\d.]+)\s?([KMGT]?)i?B?\b(?= of |\) exceeds)", message)
+    ]
+    largest = [
+        (int(float(number) * UNITS[unit]), f"{shape.split('{')[0]} {operator}".strip())
+        for number, unit, operator, shape in re.findall(
+            r"Size: ([\d.]+)([KMGT]?)B?\s+(?:Operator: op_name=\"([^\"]*)\"[^\n]*\s+)?"
+            r"(?:[^\n]*\n\s*)??Shape: (\S+)",
+            message,
+        )
+    ]
+    return int(max(sizes, default=0)), tuple(largest[:LARGEST_BUFFERS])

@@ -1,0 +1,61 @@
+"""A lower bound of the time of a step, from the rates of an accelerator.
+
+    compute   FLOPs / peak rate        matrix products
+    memory    bytes / bandwidth        reads and writes of device memory
+    links     bytes / bandwidth        exchanges between devices
+
+A step takes at least the longest of the three, even if all of them overlap.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.training.cost.cards import Card
+from jaxformer.training.cost.collectives import Collective
+from jaxformer.training.cost.flops import best_seconds, matmul_rate
+from jaxformer.training.cost.memory import free_memory
+
+STREAM_ELEMENTS = 2**24
+
+
+def seconds(
+    card: Card, flops: Mapping[str, float], traffic: float, exchanges: Iterable[Collective]
+) -> dict[str, float]:
+    """Returns {"compute", "memory", "links"}: the seconds that a step of one device takes.
+
+    Args:
+      card: the accelerator.
+      flops: {dtype: FLOPs of the matrix products of one device}.
+      traffic: bytes that the device reads and writes.
+      exchanges: the communication of the step.
+    """
+    compute = sum(count / card.rate(dtype) for dtype, count in flops.items())
+    links = sum(
+        c.sent_bytes / (card.network_bandwidth if c.crosses_hosts else card.link_bandwidth)
+        for c in exchanges
+    )
+    return {"compute": compute, "memory": traffic / card.memory_bandwidth, "links": links}
+
+
+def measured_cpu(n_devices: int) -> Card:
+    """Returns the card of this machine's CPU, measured for a second and divided among devices."""
+    bandwidth = stream_bandwidth() / n_devices
+    return Card(
+        name="cpu",
+        platform="cpu",
+        memory=(free_memory() or 0) // n_devices,
+        bfloat16_rate=matmul_rate(jnp.bfloat16) / n_devices,
+        float32_rate=matmul_rate(jnp.float32) / n_devices,
+        memory_bandwidth=bandwidth,
+        link_bandwidth=bandwidth / 2,  # a copy reads and writes
+        source="measured",
+    )
+
+
+def stream_bandwidth() -> float:
+    """Returns the bytes per second that this machine reads and writes in a + 2 b."""
+    a, b = jnp.ones(STREAM_ELEMENTS), jnp.ones(STREAM_ELEMENTS)
+    add = jax.jit(lambda a, b: a + 2 * b)
+    return 3 * a.nbytes / best_seconds(add, a, b)
