@@ -1,6 +1,7 @@
 """A laboratory for one question: what does each part of a transformer do?
 
     run = jaxformer.train(task, model, partition, steps=400)      train, with parts frozen
+    jaxformer.plan(task, model, target="v5e:4x4")                 its cost on another machine
     run = jaxformer.open("runs/my_run")                           its result, curves and parameters
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
     jaxformer.capture.capture(model, params, tokens, names)       read activations
@@ -16,7 +17,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from jaxformer import capture, surgery
-    from jaxformer.api import train
+    from jaxformer.api import plan, train
     from jaxformer.core.partition import Partition
     from jaxformer.interp import lens, plots
     from jaxformer.interp.generation import generate
@@ -34,6 +35,7 @@ __all__ = [
     "lens",
     "load",
     "open",
+    "plan",
     "plots",
     "surgery",
     "train",
@@ -47,6 +49,7 @@ _OBJECTS = {
     "generate": ("jaxformer.interp.generation", "generate"),
     "load": ("jaxformer.loading", "load"),
     "open": ("jaxformer.loading", "open_run"),
+    "plan": ("jaxformer.api", "plan"),
     "train": ("jaxformer.api", "train"),
     "wrap": ("jaxformer.models.wrap", "wrap"),
 }

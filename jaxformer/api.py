@@ -1,40 +1,42 @@
-"""`jaxformer.train`: a training run without a config file, in a notebook or a program."""
+"""`jaxformer.train` and `jaxformer.plan`: a run without a config file, and its cost elsewhere."""
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import optax
 
 from jaxformer import build
 from jaxformer.core import optim
-from jaxformer.core.errors import UserError, did_you_mean
-from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DataSettings, DeviceSettings, OptimSettings, TrainSettings
 from jaxformer.io.run_folder import MemoryWorkdir, config_hash, open_workdir
-from jaxformer.models.model import check_model
 from jaxformer.models.pretrained_init import FromParams
 from jaxformer.tasks.source import Data, make_source
 from jaxformer.tasks.task import Task
-from jaxformer.training.population import Population, population, population_of_seeds
+from jaxformer.training.arguments import (
+    check_fits,
+    optimizers_of,
+    population_of,
+    split_settings,
+    warn_of_unnamed,
+)
+from jaxformer.training.cost import published
+from jaxformer.training.cost.memory import state_bytes
+from jaxformer.training.cost.plan import Plan, plan_inference, plan_step
+from jaxformer.training.cost.targets import parse_target
+from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases
 from jaxformer.training.run_view import Run, run_of
-from jaxformer.training.setup import make_phases, make_setup, shapes_of
-from jaxformer.training.user_optimizer import (
-    UserOptimizer,
-    check_learning_rate,
-    user_optimizers,
-)
+from jaxformer.training.setup import Phase, make_phases, make_setup, shapes_of
+from jaxformer.training.user_optimizer import check_learning_rate
 
 Rules = Iterable[tuple[str, str]]
 TRAIN_EVERYTHING: Rules = ((".*", "train"),)
 DEFAULT_LEARNING_RATE = 1e-3
-# Fields of the settings that have their own argument of `train`.
-OWN_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
 
 
 def train(
@@ -109,11 +111,132 @@ def train(
     Raises:
       UserError: an argument is wrong, the parts do not fit together, or all members diverged.
     """
+    prepared = _prepare(
+        task,
+        model,
+        partition,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        seeds=seeds,
+        optimizer=optimizer,
+        optimizer_name=optimizer_name,
+        unfreeze=unfreeze,
+        data=data,
+        devices=devices,
+        **settings,
+    )
+    phases, config_json = prepared.phases, prepared.config_json
+    if workdir and (Path(workdir) / "config.json").exists():
+        warn_of_unnamed(prepared.optimizers)
+    opened = (
+        open_workdir(workdir, config_json) if workdir else nullcontext(MemoryWorkdir(config_json))
+    )
+    with opened as folder:
+        if progress:
+            counts = phases[0].setup.counts()
+            print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))
+        trained = train_phases(phases, prepared.settings, folder, progress=progress)
+        result = None if trained.exit_code() else trained.result()
+        if result:
+            folder.write("result.json", result.as_json())
+        return run_of(trained, folder, result)
+
+
+def plan(
+    task: Task,
+    model: Any,
+    partition: Partition | Rules = TRAIN_EVERYTHING,
+    *,
+    target: str,
+    steps: int = 1000,
+    devices: DeviceSettings | None = None,
+    inference: bool = False,
+    **arguments: Any,
+) -> Plan:
+    """Compiles a step for a machine that may be absent, and returns its memory, FLOPs and time.
+
+    The compilers for TPUs (`pip install 'jaxformer[tpu]'`) and for NVIDIA GPUs
+    (`'jaxformer[compile-cuda]'`) need no accelerator. Set JAX_PLATFORMS=cpu on a machine without
+    one. Nothing is allocated, so that a model of any size can be planned.
+
+    Example:
+
+        import jaxformer
+        from jaxformer.models.decoder import decoder
+        from jaxformer.tasks.retrieval import Retrieval
+
+        task = Retrieval(max_pairs=3, vocab=16)
+        sizes = dict(width=16, layers=2, heads=2, mlp_width=64)
+        model = decoder(vocab_size=task.vocab_size, length=task.length, **sizes)
+        plan = jaxformer.plan(task, model, target="cpu:1", batch_size=8)
+        print(plan)  # memory of a device, FLOPs, communication, a lower bound of the time
+        plan.peak, plan.fits, plan.step_seconds
+
+    Args:
+      task: as in `train`; `TokenTask(length)` of `jaxformer.training.cost.published` stands for any
+        text.
+      model: as in `train`, or the config.json of a published model: its file, or its content.
+      partition: as in `train`.
+      target: "v5e:4x4", "v5p:2x2x1", "v6e:2x2", "h100:8", "h100:2x8" (hosts x GPUs), "h200:8",
+        "a100:8" or "cpu:8".
+      steps: training steps, for the schedule.
+      devices: sizes of the mesh axes. Default: the batch is split over all devices.
+      inference: plan the logits of a batch instead of a training step.
+      **arguments: further arguments of `train`: batch_size, seeds, learning_rate, optimizer, ...
+
+    Returns:
+      A `Plan`; print it, or read its fields. Bytes and seconds are those of one device.
+
+    Raises:
+      UserError: the target is unknown, its compiler is not installed, or the mesh does not fit it.
+    """
+    machine = parse_target(target)
+    if isinstance(model, str | Path | Mapping):
+        task, model = published.shapes_only(task, model)
+    one_device = DeviceSettings(data=1)
+    prepared = _prepare(task, model, partition, steps=steps, devices=one_device, **arguments)
+    setup = max((phase.setup for phase in prepared.phases), key=state_bytes)
+    plan_of = plan_inference if inference else plan_step
+    return plan_of(setup, devices or DeviceSettings(), machine)
+
+
+class Prepared(NamedTuple):
+    """The parts of a run that fit together."""
+
+    phases: list[Phase]
+    settings: TrainSettings
+    devices: DeviceSettings
+    optimizers: dict[str, Any]  # {label: optimizer}
+    config_json: dict[str, Any]
+
+
+def _prepare(
+    task: Task,
+    model: Any,
+    partition: Partition | Rules = TRAIN_EVERYTHING,
+    *,
+    steps: int,
+    batch_size: int = 128,
+    learning_rate: float | Sequence[float] | None = None,
+    seeds: int | Sequence[int] = 1,
+    optimizer: Any = None,
+    optimizer_name: str | None = None,
+    unfreeze: Iterable[tuple[int, Rules]] = (),
+    data: Data | DataSettings | None = None,
+    devices: DeviceSettings | None = None,
+    **settings: Any,
+) -> Prepared:
+    """Returns the parts of a run; the arguments are those of `jaxformer.train`.
+
+    Raises:
+      UserError: an argument is wrong, or the parts do not fit together.
+    """
     partition = partition if isinstance(partition, Partition) else Partition(partition)
     later = [(step, Partition(rules)) for step, rules in unfreeze]
-    fields_of = _split_settings(settings)
-    _check_model(task, model)
-    optimizers = _optimizers(
+    fields_of = split_settings(settings)
+    check_fits(task, model)
+    optimizers = optimizers_of(
         optimizer,
         [partition, *(rules for _, rules in later)],
         lambda: shapes_of(model, task),
@@ -129,7 +252,7 @@ def train(
     train_settings = TrainSettings(batch_size, steps, **(train_defaults | fields_of[TrainSettings]))
     optim_settings = OptimSettings(**(optim_defaults | fields_of[OptimSettings]))
     default_rate = 1.0 if has_rates else DEFAULT_LEARNING_RATE
-    members = _population(seeds, default_rate if learning_rate is None else learning_rate)
+    members = population_of(seeds, default_rate if learning_rate is None else learning_rate)
     if len(members.rates) > 1 and not train_settings.eval_every:
         raise UserError(
             f"validation chooses among the learning rates {members.rates}, and eval_every=0 turns "
@@ -158,86 +281,7 @@ def train(
         "train": asdict(train_settings),
     }
     config_json = _config_json(type(task).__name__, members, sections) | build.tokens_of(task)
-    if workdir and (Path(workdir) / "config.json").exists():
-        _warn_of_unnamed(optimizers)
-    opened = (
-        open_workdir(workdir, config_json) if workdir else nullcontext(MemoryWorkdir(config_json))
-    )
-    with opened as folder:
-        if progress:
-            counts = setup.counts()
-            print("parameters:", ", ".join(f"{n:,} {label}" for label, n in counts.items()))
-        trained = train_phases(phases, train_settings, folder, progress=progress)
-        result = None if trained.exit_code() else trained.result()
-        if result:
-            folder.write("result.json", result.as_json())
-        return run_of(trained, folder, result)
-
-
-def _check_model(task: Task, model: Any) -> None:
-    """Raises UserError unless the model was built for this task."""
-    check_model(model)
-    spec = model.spec
-    if spec.vocab_size != task.vocab_size or spec.length < task.length:
-        raise UserError(
-            f"{type(task).__name__} has {task.vocab_size} symbols and sequences of up to "
-            f"{task.length} tokens; the model was built for {spec.vocab_size} and {spec.length}: "
-            "make it with vocab_size=task.vocab_size, length=task.length."
-        )
-
-
-def _split_settings(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
-    """Splits keyword arguments into the fields of TrainSettings and of OptimSettings."""
-    names_of = {
-        kind: [field.name for field in fields(kind) if field.name not in OWN_ARGUMENTS]
-        for kind in (TrainSettings, OptimSettings)
-    }
-    names = [name for kind_names in names_of.values() for name in kind_names]
-    for name in settings:
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise UserError(f"train has no argument {name!r}.{hint} Further ones: {names}.")
-    return {
-        kind: {name: settings[name] for name in kind_names if name in settings}
-        for kind, kind_names in names_of.items()
-    }
-
-
-def _population(seeds: int | Sequence[int], rates: float | Sequence[float]) -> Population:
-    """Returns the population of seeds and rates, which may be numbers or arrays of NumPy."""
-    plain_seeds: Any = np.asarray(seeds).tolist()
-    plain_rates: list[float] = np.atleast_1d(rates).tolist()
-    if isinstance(plain_seeds, list):
-        return population_of_seeds(plain_seeds, plain_rates)
-    if not isinstance(plain_seeds, int):
-        raise UserError(f"seeds must be a number of seeds, or a list of them, got {seeds!r}.")
-    return population(0, plain_seeds, plain_rates)
-
-
-def _optimizers(
-    optimizer: Any, partitions: Sequence[Partition], shapes: Callable[[], Any], name: str | None
-) -> dict[str, Any]:
-    """Returns {label: optimizer} for the labels that some phase trains."""
-    labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
-    if optimizer is None:
-        optimizer = optim.AdamW(weight_decay=1e-3)
-    if not isinstance(optimizer, Mapping):
-        optimizer = dict.fromkeys(sorted(labels), optimizer)
-    return user_optimizers(optimizer, partitions, shapes, name)
-
-
-def _warn_of_unnamed(optimizers: Mapping[str, Any]) -> None:
-    unnamed = [
-        label
-        for label, optimizer in optimizers.items()
-        if isinstance(optimizer, UserOptimizer) and not optimizer.is_named
-    ]
-    if unnamed:
-        print(
-            f"warning: the optimizer of the label {unnamed[0]!r} has no name: a run that resumes "
-            "compares the structure of its state, not its settings. Give train an optimizer_name.",
-            file=sys.stderr,
-        )
+    return Prepared(phases, train_settings, devices, optimizers, config_json)
 
 
 def _config_json(name: str, members: Population, sections: Mapping[str, Any]) -> dict[str, Any]:

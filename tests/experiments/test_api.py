@@ -12,7 +12,6 @@ import optax
 import pytest
 
 import jaxformer
-from jaxformer import api
 from jaxformer.core import optim
 from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DataSettings
@@ -20,6 +19,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.models.model import take_positions
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.training import result
+from jaxformer.training.arguments import population_of
 from jaxformer.training.callbacks import Every
 from jaxformer.training.session import Session
 from tests.experiments.conftest import TINY
@@ -190,7 +190,7 @@ def test_seeds_and_rates_may_be_numbers_of_numpy():
         (range(2, 4), 1, [(2, 1.0), (3, 1.0)]),
     ]
     for seeds, rates, members in cases:
-        population = api._population(seeds, rates)
+        population = population_of(seeds, rates)
         assert population.members == members
         assert {(type(seed), type(rate)) for seed, rate in population.members} == {(int, float)}
 

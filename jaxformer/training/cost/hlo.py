@@ -213,4 +213,7 @@ def _read_of_parameter(inside: dict[str, Instruction], number: int) -> float:
 
 
 def _in_memory(instruction: Instruction) -> int:
-    return sum(shape.bytes for shape in instruction.shapes if not shape.is_on_chip)
+    shapes = instruction.shapes
+    if instruction.opcode == "custom-call":  # without the workspace of a library call
+        shapes = shapes[:1] + tuple(shape for shape in shapes[1:] if shape.dtype != "s8")
+    return sum(shape.bytes for shape in shapes if not shape.is_on_chip)

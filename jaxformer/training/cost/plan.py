@@ -14,6 +14,7 @@ import jax
 
 from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
+from jaxformer.core.partition import Partition
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.core.text_format import byte_size
 from jaxformer.training.cost import hlo, roofline
@@ -26,6 +27,8 @@ from jaxformer.training.cost.targets import Target, devices_of
 from jaxformer.training.setup import Setup
 
 LARGEST_BUFFERS = 5
+# Matrix products of NVIDIA GPUs by library calls: others are chosen by timing them on the card.
+COMPILER_OPTIONS = {"cuda": {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}}
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -132,18 +135,38 @@ def plan_step(
       target: the machine.
       is_calibrated: whether the rates of a CPU are measured, which takes a second.
     """
-    target_devices = devices_of(target)
-    setup = on_devices(setup, devices, target_devices)
+    setup = on_devices(setup, devices, devices_of(target))
+    step = jax.jit(setup.step(), donate_argnums=0)
+    return compiled_plan(
+        step, placed_shapes(setup), setup.mesh, target, is_calibrated, lambda: options(setup)
+    )
+
+
+def plan_inference(setup: Setup, devices: DeviceSettings, target: Target) -> Plan:
+    """Compiles the logits of a batch for a target and returns the plan."""
+    setup = on_devices(setup, devices, devices_of(target))
+    state, batch = placed_shapes(setup)
+
+    def logits(trainable, frozen, inputs):
+        def of_member(trainable, frozen, inputs):
+            params = Partition.merge(trainable, frozen)
+            return setup.model.apply({"params": params}, inputs, None)
+
+        return jax.vmap(of_member)(trainable, frozen, inputs)
+
+    arguments = (state.trainable, state.frozen, batch.inputs)
+    return compiled_plan(jax.jit(logits), arguments, setup.mesh, target)
+
+
+def placed_shapes(setup: Setup) -> tuple[Any, Any]:
+    """Returns the shapes of the state and of a batch with their shardings on the mesh."""
     state_shapes = setup.state_shapes()
     places = sharding.state_sharding(state_shapes, setup.tx, setup.mesh)
     state = jax.tree.map(_placed, state_shapes, places)
     members = "members" if setup.mesh.shape["members"] > 1 else None
     by_batch = jax.NamedSharding(setup.mesh, jax.P(members, sharding.BATCH_AXES))
     batch = jax.tree.map(lambda shape: _placed(shape, by_batch), batch_shapes(setup))
-    step = jax.jit(setup.step(), donate_argnums=0)
-    return compiled_plan(
-        step, (state, batch), setup.mesh, target, is_calibrated, lambda: options(setup)
-    )
+    return state, batch
 
 
 def on_devices(setup: Setup, devices: DeviceSettings, target_devices: Sequence[Any]) -> Setup:
@@ -184,7 +207,7 @@ def compiled_plan(
     traced = function.trace(*arguments)
     flops = flops_by_dtype(traced.jaxpr.jaxpr)
     try:
-        compiled = traced.lower().compile()
+        compiled = traced.lower().compile(COMPILER_OPTIONS.get(target.platform))
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise UserError(

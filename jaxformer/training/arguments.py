@@ -1,0 +1,87 @@
+"""The arguments of `jaxformer.train` and `jaxformer.plan`, checked and converted."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from jaxformer.core import optim
+from jaxformer.core.errors import UserError, did_you_mean
+from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.settings import OptimSettings, TrainSettings
+from jaxformer.models.model import check_model
+from jaxformer.tasks.task import Task
+from jaxformer.training.population import Population, population, population_of_seeds
+from jaxformer.training.user_optimizer import UserOptimizer, user_optimizers
+
+# Fields of the settings that have their own argument of `train`.
+OWN_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
+
+
+def check_fits(task: Task, model: Any) -> None:
+    """Raises UserError unless the model was built for this task."""
+    check_model(model)
+    spec = model.spec
+    if spec.vocab_size != task.vocab_size or spec.length < task.length:
+        raise UserError(
+            f"{type(task).__name__} has {task.vocab_size} symbols and sequences of up to "
+            f"{task.length} tokens; the model was built for {spec.vocab_size} and {spec.length}: "
+            "make it with vocab_size=task.vocab_size, length=task.length."
+        )
+
+
+def split_settings(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
+    """Splits keyword arguments into the fields of TrainSettings and of OptimSettings."""
+    names_of = {
+        kind: [field.name for field in fields(kind) if field.name not in OWN_ARGUMENTS]
+        for kind in (TrainSettings, OptimSettings)
+    }
+    names = [name for kind_names in names_of.values() for name in kind_names]
+    for name in settings:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise UserError(f"train has no argument {name!r}.{hint} Further ones: {names}.")
+    return {
+        kind: {name: settings[name] for name in kind_names if name in settings}
+        for kind, kind_names in names_of.items()
+    }
+
+
+def population_of(seeds: int | Sequence[int], rates: float | Sequence[float]) -> Population:
+    """Returns the population of seeds and rates, which may be numbers or arrays of NumPy."""
+    plain_seeds: Any = np.asarray(seeds).tolist()
+    plain_rates: list[float] = np.atleast_1d(rates).tolist()
+    if isinstance(plain_seeds, list):
+        return population_of_seeds(plain_seeds, plain_rates)
+    if not isinstance(plain_seeds, int):
+        raise UserError(f"seeds must be a number of seeds, or a list of them, got {seeds!r}.")
+    return population(0, plain_seeds, plain_rates)
+
+
+def optimizers_of(
+    optimizer: Any, partitions: Sequence[Partition], shapes: Callable[[], Any], name: str | None
+) -> dict[str, Any]:
+    """Returns {label: optimizer} for the labels that some phase trains."""
+    labels = {label for p in partitions for _, label in p.rules} - {FROZEN}
+    if optimizer is None:
+        optimizer = optim.AdamW(weight_decay=1e-3)
+    if not isinstance(optimizer, Mapping):
+        optimizer = dict.fromkeys(sorted(labels), optimizer)
+    return user_optimizers(optimizer, partitions, shapes, name)
+
+
+def warn_of_unnamed(optimizers: Mapping[str, Any]) -> None:
+    """Warns on standard error of the first optimizer without a name."""
+    unnamed = [
+        label
+        for label, optimizer in optimizers.items()
+        if isinstance(optimizer, UserOptimizer) and not optimizer.is_named
+    ]
+    if unnamed:
+        print(
+            f"warning: the optimizer of the label {unnamed[0]!r} has no name: a run that resumes "
+            "compares the structure of its state, not its settings. Give train an optimizer_name.",
+            file=sys.stderr,
+        )
