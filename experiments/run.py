@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 
 from experiments import recipes
-from experiments.cli import describe, flags
+from experiments.cli import describe, flags, plan_targets
 from experiments.cli.recipe_table import RECIPES
 from experiments.ledger.record import run_name
 from experiments.ledger.write import write_record
@@ -37,6 +37,7 @@ from jaxformer.io.run_folder import Workdir, config_hash, open_workdir
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training import loggers
+from jaxformer.training.cost.targets import parse_targets
 
 
 @command
@@ -107,7 +108,22 @@ def parse(argv: Sequence[str]) -> Namespace:
         action="store_true",
         help="like --dry-run, with time and memory measured over a few steps",
     )
+    add(
+        "--target",
+        default="",
+        metavar="MACHINES",
+        help="with --dry-run: compile a step for machines that need not be present, such as "
+        "v5e:4x4,h100:8, and print memory, FLOPs, communication and a lower bound of its time",
+    )
     args = parser.parse_args(argv)
+    args.targets = parse_targets(args.target) if args.target else []
+    if args.targets and args.measure:
+        raise UserError(
+            "--measure times steps on this machine, and --target compiles for another one: give "
+            "one of them."
+        )
+    if args.targets and not args.dry_run:
+        raise UserError("--target plans a run and does not start it: give --dry-run too.")
     args.track = loggers.parse_track(args.track)
     args.profile = loggers.parse_profile(args.profile)
     if not args.config:
@@ -144,6 +160,9 @@ def run(args: Namespace) -> int:
         raise UserError(
             f"--profile needs steps of training; the recipe {config.recipe!r} has none."
         )
+    if args.targets:
+        plan_targets.print_plans(plan_targets.plan_targets(args.file, args.fields, args.targets))
+        return 0
     if args.dry_run or args.measure:
         recipe.dry_run(config, **dry_run_options(args, recipe))
         return 0

@@ -41,8 +41,7 @@ def plan_targets(
         targets: the machines.
     """
     for target in targets:
-        if target.platform != "cpu":
-            check_compiler(target)
+        check_compiler(target)
     return [_plan_in_process(config_file, overrides, target) for target in targets]
 
 
