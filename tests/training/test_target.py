@@ -201,7 +201,8 @@ result = plan.compiled_plan(jax.jit(loss), (x, w), mesh, target, is_calibrated=F
 task = Retrieval(max_pairs=3, vocab=16)
 model = decoder(vocab_size=16, length=task.length, width=16, layers=1, heads=2, mlp_width=16)
 try:
-    jaxformer.plan(task, model, target="cpu:8", batch_size=8, devices=DeviceSettings(data=3, fsdp=4))
+    devices = DeviceSettings(data=3, fsdp=4)
+    jaxformer.plan(task, model, target="cpu:8", batch_size=8, devices=devices)
 except UserError as error:
     print(error)
 print(json.dumps(result.as_json()))
