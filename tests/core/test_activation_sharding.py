@@ -16,7 +16,7 @@ from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder
 from jaxformer.models.pretrained.network import pretrained
 from jaxformer.models.recall import recall
-from jaxformer.training import cost
+from jaxformer.training.cost import flops
 
 B, T = 8, 4
 SIZES = {"vocab_size": 8, "length": 8, "width": 8}
@@ -54,7 +54,7 @@ def constraints(function, *arguments):
         for step in program.eqns:
             if step.primitive.name == "sharding_constraint":
                 yield step.outvars[0].aval.shape, step.params["sharding"].spec
-            for inner in cost.inner_programs(step):
+            for inner in flops.inner_programs(step):
                 yield from inside(inner)
 
     return [*inside(jax.jit(function).trace(*arguments).jaxpr.jaxpr)]

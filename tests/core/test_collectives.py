@@ -11,7 +11,7 @@ from experiments.cli import flags
 from jaxformer import build
 from jaxformer.core import sharding
 from jaxformer.core.partition import Partition
-from jaxformer.training import cost
+from jaxformer.training.cost import memory
 
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
 TOPOLOGY = None
@@ -53,14 +53,14 @@ def compiled(case):
     )
     members = "members" if config.n_seeds > 1 else None
     if case.get("evaluation"):
-        batch = cost.batch_shapes(setup)
+        batch = memory.batch_shapes(setup)
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch)
         lowered = setup.evaluation().lower(state.trainable, state.frozen, one)
     else:
         place = jax.NamedSharding(setup.mesh, jax.P(members, sharding.BATCH_AXES))
         batch = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-            cost.batch_shapes(setup),
+            memory.batch_shapes(setup),
         )
         lowered = jax.jit(setup.step(), donate_argnums=0).lower(state, batch)
     parameters = 4 * sum(x.size for x in jax.tree.leaves(setup.shapes())) * config.n_seeds
