@@ -10,6 +10,7 @@
   --workdir=DIR  folder of the runs (runs/reproduce in the repository)
   --list         prints every table and figure with its verdict, and its runs with state and time
   --dry-run      prints the runs that would start, in order, with their times
+  --plan         prints the machine, memory and time of each run, packed into jobs of a cluster
   --again        repeats recorded runs; ends with a table rerun / recorded / paper
   --out=DIR      folder of the runs of --again (runs/again in the repository)
 
@@ -41,7 +42,7 @@ from experiments.ledger import read, write
 from experiments.ledger.item import Paper
 from experiments.ledger.ledger import ledger
 from experiments.papers import PAPERS
-from experiments.schedule import executors, launch, planning, rerun, show_plan
+from experiments.schedule import cluster_plan, executors, launch, planning, rerun, show_plan
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.recording import job_of_run, update_records
 from jaxformer.core.errors import UserError, check_choice
@@ -64,6 +65,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     add("--workdir", type=Path, default=flags.WORKSPACE / "runs/reproduce")
     add("--list", action="store_true")
     add("--dry-run", action="store_true")
+    add("--plan", action="store_true")
     add("--again", action="store_true")
     add("--out", type=Path)
     args = parser.parse_args(argv)
@@ -93,6 +95,9 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     queue.sort(key=lambda job: not (job.resumes and job.is_started()))
     if not queue:
         print(show_plan.nothing_to_run(runs, args.scale))
+        return 0
+    if args.plan:
+        cluster_plan.print_cluster_plan(queue)
         return 0
     code = executors.run_jobs(
         args,
