@@ -1,5 +1,5 @@
 # Every target sets up .venv first if it is missing; only python3 and make are needed.
-.PHONY: help venv demo test suite test-all test-hostile test-slurm test-newest lint bench docs constraints
+.PHONY: help venv demo test suite test-all test-hostile test-slurm test-newest lint bench gpu-day docs constraints
 PY = .venv/bin/python
 WORKERS ?= 2
 # Python caches bytecode: without it every process compiles JAX again, in six CPU seconds.
@@ -13,6 +13,7 @@ help:
 	@echo 'make test-newest  the suite on the newest Python and packages that pyproject.toml allows'
 	@echo 'make test-slurm  the tests with a private Slurm on this machine (apt-get install slurm-wlm munge)'
 	@echo 'make bench     the benchmarks (tables with CPU seconds)'
+	@echo 'make gpu-day   measurements on a GPU, MINUTES=60, the most valuable first'
 	@echo 'make docs      the pages of docs/ and the API as a site, in build/docs'
 
 venv:
@@ -50,7 +51,12 @@ lint: venv
 	@$(PY) -m basedpyright --level error
 
 bench: venv
-	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+	@for script in $(filter-out %/gpu_day.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(PY) $$script || exit 1; done
+
+# Needs a GPU and pip install -e '.[cuda12]'; DRY=--dry-run tries the stages on a CPU.
+MINUTES ?= 60
+gpu-day: venv
+	@$(PY) benchmarks/gpu_day.py --minutes=$(MINUTES) $(DRY)
 
 # Sphinx comes with the extra `docs`; the site needs no network.
 docs: venv

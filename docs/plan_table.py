@@ -10,11 +10,7 @@ needed (`pip install 'jaxformer[tpu,compile-cuda]'`), accelerators are not.
 
 import argparse
 import json
-import sys
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 from experiments.cli import flags, plan_targets
 from jaxformer.core.errors import UserError
@@ -22,6 +18,7 @@ from jaxformer.core.text_format import byte_size
 from jaxformer.training.cost.plan import Plan
 from jaxformer.training.cost.targets import parse_targets
 
+ROOT = Path(__file__).resolve().parents[1]
 STORE, PAGE = ROOT / "docs/plans.json", ROOT / "docs/devices.md"
 TARGETS = "v5e:4x4,v5p:2x2x1,h100:1,h100:8"
 BEGIN, END = "<!-- plans: written by docs/plan_table.py -->\n", "<!-- end of plans -->\n"
