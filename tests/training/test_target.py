@@ -131,7 +131,12 @@ def test_traffic_counts_what_crosses_the_memory_of_a_device():
     program = hlo.parse(PROGRAM.replace("REPLICAS", "{{0,4}}"))
     in_loop = 12 * (16 * 4 * 2 + 8 * 4 * 2)  # the gathered array, and the reduced one
     assert hlo.traffic(program) == in_loop + 3 * 8 * 4 * 4
-    assert plan._largest_buffers(program)[0] == (128, "bf16[16,4]")
+    assert plan._largest_buffers(program)[:2] == (
+        (128, "f32[8,4] block_0/mlp/add"),
+        (128, "bf16[16,4]"),
+    )
+    message = "HLO temporaries (24.00G) exceeds available HBM (15.75G)"
+    assert plan._exhausted(message) == 24 * 2**30
 
 
 def test_the_traffic_of_a_program_without_loops_is_that_of_xla():

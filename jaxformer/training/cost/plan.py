@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 
 from jaxformer.core import sharding
 from jaxformer.core.errors import UserError
@@ -20,7 +21,7 @@ from jaxformer.core.text_format import byte_size
 from jaxformer.training.cost import hlo, roofline
 from jaxformer.training.cost.cards import CARDS
 from jaxformer.training.cost.collectives import Collective, collectives
-from jaxformer.training.cost.flops import flops_by_dtype
+from jaxformer.training.cost.flops import flops_by_dtype, inner_programs
 from jaxformer.training.cost.memory import batch_shapes, free_memory
 from jaxformer.training.cost.settings_to_try import Option, options
 from jaxformer.training.cost.targets import Target, devices_of
@@ -202,7 +203,6 @@ def compiled_plan(
     """
     card = CARDS.get(target.card)
     capacity = card.memory if card else (free_memory() or 0) // target.devices
-    sizes = dict(mesh.shape)
     began = time.perf_counter()
     traced = function.trace(*arguments)
     flops = flops_by_dtype(traced.jaxpr.jaxpr)
@@ -213,15 +213,14 @@ def compiled_plan(
             raise UserError(
                 f"the compiler of {target.name} failed: {str(error).splitlines()[0][:300]}"
             ) from None
-        needed, largest = _exhausted(str(error))
         return Plan(
             target=target.name,
-            mesh=sizes,
+            mesh=dict(mesh.shape),
             fits=False,
             capacity=capacity,
-            peak=needed,
+            peak=_exhausted(str(error)),
             flops=sum(flops.values()),
-            largest=largest,
+            largest=_largest_traced(traced.jaxpr.jaxpr),
             to_try=options_of(),
             compile_seconds=time.perf_counter() - began,
         )
@@ -242,7 +241,7 @@ def compiled_plan(
     is_tight = bool(capacity) and peak > capacity / 2
     return Plan(
         target=target.name,
-        mesh=sizes,
+        mesh=dict(mesh.shape),
         fits=fits,
         capacity=capacity,
         arguments=memory.argument_size_in_bytes,
@@ -272,22 +271,30 @@ def _largest_buffers(program: hlo.Program) -> tuple[tuple[int, str], ...]:
             array = f"{shape.dtype}[{','.join(map(str, shape.sizes))}]"
             name = f"{array} {instruction.source}".strip()
             sizes[name] = max(sizes.get(name, 0), shape.bytes)
-    largest = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST_BUFFERS]
-    return tuple((sizes[name], name) for name in largest)
+    return _largest(sizes)
 
 
-def _exhausted(message: str) -> tuple[int, tuple[tuple[int, str], ...]]:
-    """Returns the bytes needed and the largest arrays in a compiler's message on memory."""
-    sizes = [
-        float(number) * UNITS[unit]
-        for number, unit in re.findall(r"([\d.]+)\s?([KMGT]?)i?B?\b(?= of |\) exceeds)", message)
-    ]
-    largest = [
-        (int(float(number) * UNITS[unit]), f"{shape.split('{')[0]} {operator}".strip())
-        for number, unit, operator, shape in re.findall(
-            r"Size: ([\d.]+)([KMGT]?)B?\s+(?:Operator: op_name=\"([^\"]*)\"[^\n]*\s+)?"
-            r"(?:[^\n]*\n\s*)??Shape: (\S+)",
-            message,
-        )
-    ]
-    return int(max(sizes, default=0)), tuple(largest[:LARGEST_BUFFERS])
+def _exhausted(message: str) -> int:
+    """Returns the bytes that a compiler names in its message on missing memory."""
+    sizes = re.findall(r"([\d.]+)([KMGT]?)(?=\) exceeds| of [\d.]+[KMGT]? )", message)
+    return int(max((float(number) * UNITS[unit] for number, unit in sizes), default=0))
+
+
+def _largest_traced(program: jex.Jaxpr) -> tuple[tuple[int, str], ...]:
+    """Returns (bytes, description) of the largest arrays of a traced step, before sharding."""
+    sizes: dict[str, int] = {}
+    pending = [program]
+    while pending:
+        for equation in pending.pop().eqns:
+            pending += inner_programs(equation)
+            for variable in equation.outvars:
+                name = f"{variable.aval.str_short()} of all devices, {equation.primitive.name}"
+                sizes[name] = math.prod(variable.aval.shape) * getattr(
+                    variable.aval.dtype, "itemsize", 8
+                )
+    return _largest(sizes)
+
+
+def _largest(sizes: dict[str, int]) -> tuple[tuple[int, str], ...]:
+    names = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST_BUFFERS]
+    return tuple((sizes[name], name) for name in names)

@@ -1,0 +1,147 @@
+"""Plans for this CPU beside what it measures: memory, FLOPs and time of a step, for five configs.
+
+    python benchmarks/plan_accuracy.py [CPU_DEVICES]
+
+Memory is the growth of the process from before the arrays of a step are made until its end, so that
+it has the arguments, the results and all temporary arrays. FLOPs are those of the products in the
+compiled program. Each config runs in a process of its own.
+"""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+CONFIGS = {
+    "retrieval": ("mixit/retrieval.py:variant=standard,scale=small", {"train.batch_size": "1024"}),
+    "k-hop": ("mixit/hops.py:variant=frozen_qk,scale=small", {"train.batch_size": "256"}),
+    "memorisation": ("mixit/memorization.py:variant=standard,scale=small", {}),
+    "Dyck-1": ("mixit/dyck.py:variant=standard,scale=small", {"train.batch_size": "512"}),
+    "wide retrieval": (
+        "mixit/retrieval.py:variant=standard,scale=small",
+        {"model.width": "512", "model.mlp_width": "2048", "train.batch_size": "256"},
+    ),
+}
+ROOT = Path(__file__).parents[1]
+MEASURED_STEPS = 5
+
+
+def main(devices: str = "1") -> None:
+    print("config           peak: plan, measured  FLOPs: plan, compiled  step: bound, measured")
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": devices}
+    for name in CONFIGS:
+        command = [sys.executable, __file__, devices, name]
+        out = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if out.returncode:
+            print(f"{name}: {out.stderr.strip().splitlines()[-1]}")
+            continue
+        row = json.loads(out.stdout.splitlines()[-1])
+        print(
+            f"{name:15}"
+            + "".join(
+                f"  {plan:.4g} {measured:.4g} ({plan / measured:.2f})"
+                for plan, measured in (row["peak"], row["flops"], row["seconds"])
+            ),
+            flush=True,
+        )
+
+
+def measure(devices: int, name: str) -> None:
+    """Prints the row of a config as JSON."""
+    import jax
+
+    from experiments.cli import flags
+    from jaxformer import build
+    from jaxformer.core.settings import DeviceSettings
+    from jaxformer.training.cost import plan, targets
+
+    file, overrides = CONFIGS[name]
+    config = flags.load_with_overrides(str(ROOT / "configs" / file), overrides)
+    config.n_seeds, config.optim.learning_rate = 1, config.optim.learning_rate[:1]
+    config.devices.update(dict(members=1, data=1, fsdp=1, tensor=1))
+    setup = build.phases(config)[0].setup
+    target = targets.parse_target(f"cpu:{devices}")
+    planned = plan.plan_step(setup, DeviceSettings(), target)
+    setup = plan.on_devices(setup, DeviceSettings(), targets.devices_of(target))
+    shapes = plan.placed_shapes(setup)
+    step = jax.jit(setup.step(), donate_argnums=0).lower(*shapes).compile()
+    flops = dot_flops(step.as_text()) * setup.mesh.size
+    fingerprints = jax.numpy.zeros(1, jax.numpy.uint32)
+    sampler = Sampler()
+    before = sampler.now()
+    state = jax.device_put(setup.create(), step.input_shardings[0][0])
+    batch = jax.jit(setup.batch_at(fingerprints), out_shardings=step.input_shardings[0][1])(0)
+    jax.block_until_ready((state, batch))
+    with sampler:
+        seconds = []
+        for _ in range(MEASURED_STEPS):
+            began = time.perf_counter()
+            state, metrics = step(state, batch)
+            jax.block_until_ready((state, metrics))
+            seconds.append(time.perf_counter() - began)
+    row = {
+        "peak": (planned.peak * devices, sampler.peak - before),
+        "flops": (planned.flops, flops),
+        "seconds": (planned.step_seconds, min(seconds)),
+    }
+    print(json.dumps(row))
+
+
+def dot_flops(text: str) -> float:
+    """Returns the FLOPs of the matrix products in a compiled program of a CPU."""
+    from jaxformer.training.cost import hlo
+
+    program, total = hlo.parse(text), 0.0
+    pending = [(program.computations[scope], i, times) for scope, i, times in program.executed()]
+    while pending:
+        scope, instruction, times = pending.pop()
+        if instruction.opcode == "fusion":
+            for name in program.called(instruction):
+                inside = program.computations.get(name, {})
+                pending += [(inside, inner, times) for inner in inside.values()]
+        if instruction.opcode != "dot":
+            continue
+        dimensions = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", instruction.attributes)
+        left = scope[instruction.operands[0]].shapes[0].sizes
+        inner = math.prod(left[int(axis)] for axis in dimensions.group(1).split(",") if axis)
+        total += times * 2.0 * inner * math.prod(instruction.shapes[0].sizes)
+    return total
+
+
+class Sampler:
+    """The largest resident memory of this process while the context is open."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self.is_open = False
+
+    def now(self) -> int:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def __enter__(self) -> "Sampler":
+        self.is_open = True
+        self.thread = threading.Thread(target=self._sample)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False
+        self.thread.join()
+
+    def _sample(self) -> None:
+        while self.is_open:
+            self.peak = max(self.peak, self.now())
+            time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        measure(int(sys.argv[1]), sys.argv[2])
+    else:
+        main(*sys.argv[1:])
