@@ -255,4 +255,5 @@ def test_the_memory_of_arguments_is_that_of_the_arrays(monkeypatch):
     params = model.init(jax.random.key(0), TASK.blank())["params"]
     state = 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(params))
     batch = 3 * 8 * TASK.length * 4
-    assert 0 <= result.arguments - state - batch < 64  # counts of steps, and the rate
+    # The compiler drops arrays that a step does not read, and adds counts of steps.
+    assert abs(result.arguments / (state + batch) - 1) < 0.01
