@@ -1,4 +1,4 @@
-"""What only a card can tell, in a given number of minutes, the most valuable measurement first.
+"""Measures a GPU within a given number of minutes, the most valuable measurement first.
 
     make gpu-day                                    on a machine with a GPU, 60 minutes
     python benchmarks/gpu_day.py --minutes=30
