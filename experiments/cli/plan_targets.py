@@ -27,6 +27,7 @@ from jaxformer.training.cost.plan import Plan, plan_step
 from jaxformer.training.cost.targets import Target, check_compiler, parse_target
 
 INPUT_ERROR_CODE = 2
+MODULE = "experiments.cli.plan_targets"
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,7 +48,7 @@ def plan_targets(
 
 def _plan_in_process(config_file: str, overrides: Mapping[str, str], target: Target) -> Plan:
     fields = [f"--config.{name}={text}" for name, text in overrides.items()]
-    command = [sys.executable, "-m", __spec__.name, target.name, config_file, *fields]
+    command = [sys.executable, "-m", MODULE, target.name, config_file, *fields]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, **target.environment(), "PYTHONPATH": path}
     process = subprocess.run(command, capture_output=True, text=True, env=environment)

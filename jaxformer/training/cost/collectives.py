@@ -6,8 +6,8 @@ places of its devices in the mesh differ.
 
 import math
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.sharding import Mesh
@@ -53,11 +53,14 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
         total[0] += times
         total[1] += times * array_bytes
         total[2] += times * _sent(kind, array_bytes, len(group))
-    found = [Collective(*key[:2], *total, key[2]) for key, total in totals.items()]
+    found = [
+        Collective(kind, axes, *total, crosses_hosts=crosses_hosts)
+        for (kind, axes, crosses_hosts), total in totals.items()
+    ]
     return sorted(found, key=lambda collective: -collective.sent_bytes)
 
 
-def _with_fusions(program: Program):
+def _with_fusions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
     """Yields executed instructions, and those inside fusions, where a TPU has some collectives."""
     for scope, instruction, times in program.executed():
         yield scope, instruction, times
@@ -104,7 +107,7 @@ def _first_group(instruction: Instruction, n_devices: int) -> list[int]:
     if text.startswith("mesh["):
         return _mesh_group(text)
     # "[groups, size]<=[reshaped]T(order)": a reshaped and transposed range.
-    shape, order = re.match(r"\[([\d,]+)\](<=\[[\d,]+\](?:T\([\d,]+\))?)", text).groups()
+    ((shape, order),) = re.findall(r"^\[([\d,]+)\](<=\[[\d,]+\](?:T\([\d,]+\))?)", text)
     return _range(order).reshape(_numbers(shape))[0].tolist()
 
 
@@ -116,9 +119,9 @@ def _mesh_group(text: str) -> list[int]:
     ids = re.match(r",\s*device_ids=\((\[[\d,]+\](?:T\([\d,]+\))?)\)", rest)
     numbers = _range(f"<={ids.group(1)}") if ids else np.arange(math.prod(shape))
     devices = numbers.reshape(shape)
-    axes = re.search(r"\{([^}]*)\}", rest)
-    index: list = [0] * len(shape)
-    for name, before, size in re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes.group(1)):
+    axes = re.findall(r"\{([^}]*)\}", rest)[0]
+    index: list[Any] = [0] * len(shape)
+    for name, before, size in re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes):
         place = list(sizes).index(name)
         if not size:
             index[place] = slice(None)
@@ -131,7 +134,7 @@ def _mesh_group(text: str) -> list[int]:
 
 def _range(text: str) -> np.ndarray:
     """Returns the device numbers of "<=[2,4]T(1,0)": a range, reshaped and transposed."""
-    shape, order = re.match(r"<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text).groups()
+    ((shape, order),) = re.findall(r"^<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
     numbers = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
     return numbers.transpose(_numbers(order)).ravel() if order else numbers.ravel()
 

@@ -225,7 +225,8 @@ def compiled_plan(
             compile_seconds=time.perf_counter() - began,
         )
     compile_seconds = time.perf_counter() - began
-    program, memory = hlo.parse(compiled.as_text()), compiled.memory_analysis()
+    program = hlo.parse(str(compiled.as_text()))
+    memory: Any = compiled.memory_analysis()
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     held = memory.argument_size_in_bytes + results
     peak = max(memory.peak_memory_in_bytes, held + memory.temp_size_in_bytes)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def shapes_only(task: Task, config: str | Path | Mapping[str, Any]) -> tuple[Tas
       task: a `TokenTask`, or a task for this model.
       config: the file config.json, its folder, or its content.
     """
-    file, content = "config.json", config
+    file, content = "config.json", cast(Any, config)
     if not isinstance(config, Mapping):
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
