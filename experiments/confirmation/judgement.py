@@ -52,8 +52,8 @@ def judge(plan: Plan, papers: Mapping[str, Paper], folder: Path) -> list[Confirm
     ]
     corrected = multiplicity.with_q_values([*zip(items, findings, strict=True)])
     judged = [
-        _confirmed(row, item, found, is_complete=row.runs <= records.keys())
-        for row, item, found in zip(plan.rows, items, corrected, strict=True)
+        _confirmed(row, item, judged_rules, is_complete=row.runs <= records.keys())
+        for row, item, judged_rules in zip(plan.rows, items, corrected, strict=True)
     ]
     return sorted(judged, key=lambda row: ORDER.index(row.outcome))
 

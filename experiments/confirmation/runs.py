@@ -48,13 +48,13 @@ def jobs(plan: Plan, workdir: Path) -> dict[str, Job]:
     ordered = dict.fromkeys(
         name for row in plan.rows for names in row.cells.values() for name in names
     )
-    found = {}
+    jobs_by_name = {}
     for name in ordered:
         run = plan.runs[name]
         label = f"{run.config.removeprefix('configs/')} ({name})"
         overrides = overrides_with_seeds(plan.hash, run)
-        found[name] = make_job(label, run.config, overrides, workdir, seconds=run.seconds)
-    return found
+        jobs_by_name[name] = make_job(label, run.config, overrides, workdir, seconds=run.seconds)
+    return jobs_by_name
 
 
 def record_file(folder: Path, name: str) -> Path:

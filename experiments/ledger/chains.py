@@ -17,14 +17,14 @@ def distrust(content: Mapping[str, Any]) -> str:
     """Returns why the record of a posterior decides nothing; "" if it counts."""
     if content["config"].get("recipe") != "posterior":
         return ""
-    found = content.get("diagnostics")
-    against = doubts(found) if isinstance(found, Mapping) else ["it has no diagnostics"]
-    if content.get("trusted") is False and not against:
-        against = ["the run stored that they are not"]
-    return f"{NOT_TRUSTED}: {'; '.join(against)}." if against else ""
+    diagnostics = content.get("diagnostics")
+    reasons = doubts(diagnostics) if isinstance(diagnostics, Mapping) else ["it has no diagnostics"]
+    if content.get("trusted") is False and not reasons:
+        reasons = ["the run stored that they are not"]
+    return f"{NOT_TRUSTED}: {'; '.join(reasons)}." if reasons else ""
 
 
-def known(content: Mapping[str, Any]) -> dict[str, Any]:
+def trusted_metrics(content: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metrics and timings of a record; sampled metrics without diagnostics lose errors.
 
     Older records have their timings among the metrics.

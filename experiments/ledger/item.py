@@ -136,9 +136,9 @@ def _check_names(item: Item, paper: str, side: Side) -> None:
     except UserError as error:
         raise UserError(f"{where} {error}") from None
     kind = "baseline" if side.is_baseline else "metric"
-    known = names and getattr(names, f"{kind}s")
-    if side.metric and known is not None and side.metric not in known:
-        raise unknown(f"{kind} in a rule of {where}", side.metric, known)
+    declared = names and getattr(names, f"{kind}s")
+    if side.metric and declared is not None and side.metric not in declared:
+        raise unknown(f"{kind} in a rule of {where}", side.metric, declared)
 
 
 def config_string(cell: Cell, scale: str) -> str:

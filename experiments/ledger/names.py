@@ -35,10 +35,10 @@ def names_of(
 
     `by_group` adds the metrics of groups of examples, which takes longer.
     """
-    found: Any = flags.load_with_overrides(config, dict(overrides))
-    if found.recipe not in RECIPES or _is_on_disk(found.task.name):
+    values: Any = flags.load_with_overrides(config, dict(overrides))
+    if values.recipe not in RECIPES or _is_on_disk(values.task.name):
         return None
-    task = build.task(found)
+    task = build.task(values)
     if task.declared is None:
         return None
     scores, baselines = task.declared
@@ -46,8 +46,8 @@ def names_of(
     if by_group:
         seen += tuple(f"{name}/{group}" for name in task.grouped for group in groups(task))
     unseen = tuple(f"{name}_unseen" for name in scores)
-    if found.recipe == "look":
-        layers = range(1, build.model(found, task).spec.layers + 1)
+    if values.recipe == "look":
+        layers = range(1, build.model(values, task).spec.layers + 1)
         seen += tuple(f"{name}/layer {layer}" for name in HEAD_METRICS for layer in layers)
         baselines += tuple(f"{name}_by_chance" for name in HEAD_METRICS)
     return Names((*seen, *unseen), baselines)

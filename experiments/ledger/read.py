@@ -114,7 +114,7 @@ def _record(
                 _problem(f"{_short_path(present[name])}: the {what} and not shown", error)
             )
             damaged[name] = None
-    why, metrics = stale(record) or chains.distrust(content), chains.known(content)
+    why, metrics = stale(record) or chains.distrust(content), chains.trusted_metrics(content)
     members = PackedList(record.members)
     return replace(record, stale=why, metrics=metrics, members=members, **damaged)
 

@@ -147,8 +147,8 @@ def address(config_file: str, overrides: Mapping[str, Any]) -> tuple:
 def run_name(config: Mapping[str, Any], config_hash: str) -> str:
     """Returns the name of a run folder and a record, "mixit-hops-mixit-tiny-0123456789ab"."""
     labels = config["arguments"]
-    words = [config["name"].replace("/", "-"), labels.get("variant"), labels["scale"], config_hash]
-    return "-".join(filter(None, words))
+    parts = [config["name"].replace("/", "-"), labels.get("variant"), labels["scale"], config_hash]
+    return "-".join(filter(None, parts))
 
 
 CEILING = 0.99  # an accuracy that another learning rate cannot improve much

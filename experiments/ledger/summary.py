@@ -24,13 +24,16 @@ def of_the_papers(rows: Sequence[Row]) -> list[Row]:
 
 def lead(rows: Sequence[Row], paper: str) -> str:
     """Returns the names of a paper's tables and figures by verdict."""
-    own = [row for row in rows if row.paper.key == paper]
-    claimed = of_the_papers(own)
+    paper_rows = [row for row in rows if row.paper.key == paper]
+    claimed = of_the_papers(paper_rows)
     named = {word: [row.item.name for row in claimed if row.verdict == word] for word in LEADS}
     parts = [f"{LEADS[word]}: {'; '.join(names)}." for word, names in named.items() if names]
     for head, others in (
-        ("Our own questions", [row for row in own if OURS in row.item.flags]),
-        ("Not counted", [r for r in own if not (r.item.is_distinct or OURS in r.item.flags)]),
+        ("Our own questions", [row for row in paper_rows if OURS in row.item.flags]),
+        (
+            "Not counted",
+            [r for r in paper_rows if not (r.item.is_distinct or OURS in r.item.flags)],
+        ),
     ):
         names = "; ".join(f"{row.item.name} ({row.verdict})" for row in others)
         parts += [f"{head}: {names}."] if others else []

@@ -63,9 +63,9 @@ def lines(row: Row) -> list[Line]:
         stale = name not in row.records and record is not None
         rules = (*row.item.rules.values(), *row.item.checks.values())
         sides = [s for rule in rules for s in rule.sides if name in s.cells]
-        asked = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
+        rule_metrics = dict.fromkeys(side.metric for side in sides if not side.is_baseline)
         trivial = [row.item.baseline, *(side.metric for side in sides if side.is_baseline)]
-        for metric in _metrics(row, record, asked):
+        for metric in _metrics(row, record, rule_metrics):
             published, baselines = None, {}
             if metric == row.item.metric:
                 published, baselines = cell.published, record.baselines if record else {}
@@ -184,8 +184,8 @@ def commit(record: Record) -> str:
 
 def name_of(row: Row) -> str:
     """Returns the name of a row's section and files, such as "mixit-table-1-dyck-1"."""
-    words = re.sub(r"[^a-z0-9]+", "-", row.item.name.lower()).strip("-")
-    return f"{row.paper.key.replace('_', '-')}-{words}"
+    slug = re.sub(r"[^a-z0-9]+", "-", row.item.name.lower()).strip("-")
+    return f"{row.paper.key.replace('_', '-')}-{slug}"
 
 
 def as_csv(row: Row) -> str:
@@ -193,8 +193,8 @@ def as_csv(row: Row) -> str:
     out: list[list[Any]] = [[*COLUMNS, *MORE]]
     for line in lines(row):
         value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
-        held = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
-        numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in held]
+        values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
+        numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
         where = [record.scale if record else "", line.verdict, line.baseline_name]
         made = [commit(record), record.where] if record else ["", ""]
         out.append([line.cell, line.metric, *numbers, *where, *made])
@@ -222,10 +222,10 @@ def latex(text: str) -> str:
     return "".join(LATEX.get(sign, sign) for sign in " ".join(text.split()))
 
 
-def _metrics(row: Row, record: Record | None, asked: dict[str, None]) -> list[str]:
+def _metrics(row: Row, record: Record | None, rule_metrics: dict[str, None]) -> list[str]:
     if record is None:
         ruled = {side.metric for rule in row.item.rules.values() for side in rule.sides}
-        own = row.item.metric in asked or row.item.metric in ruled or not ruled
-        return [row.item.metric] if own else [*asked][:1] or [""]
-    names = [name for name in (row.item.metric, *asked) if name in record.metrics]
+        shows_metric = row.item.metric in rule_metrics or row.item.metric in ruled or not ruled
+        return [row.item.metric] if shows_metric else [*rule_metrics][:1] or [""]
+    names = [name for name in (row.item.metric, *rule_metrics) if name in record.metrics]
     return list(dict.fromkeys(names)) or list(record.metrics)[:SHOWN]

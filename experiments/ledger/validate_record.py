@@ -106,8 +106,8 @@ def check_picture(png: bytes) -> None:
 def check_arrays(npz: Path) -> None:
     """Raises unless the unpacked arrays have at most MAX_ARRAY_BYTES."""
     try:
-        with zipfile.ZipFile(regular(npz)) as held:
-            size = sum(entry.file_size for entry in held.infolist())
+        with zipfile.ZipFile(regular(npz)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile:
         raise ValueError("it is not a file of arrays") from None
     if size > MAX_ARRAY_BYTES:

@@ -88,7 +88,7 @@ def small(figure: Path) -> bytes:
     with Image.open(io.BytesIO(content)) as image:
         seen, flat = image.convert("RGBA"), Image.new("RGB", image.size, "white")
         flat.paste(seen, mask=seen.getchannel("A"))
-    return min(content, *(_png(kept) for kept in (flat, *_fewer_colours(flat))), key=len)
+    return min(content, *(_png(picture) for picture in (flat, *_fewer_colours(flat))), key=len)
 
 
 def _png(image) -> bytes:
@@ -124,10 +124,10 @@ def table(arrays: Path) -> str:
     return csv_text([("array", "indices", "values"), *lines])
 
 
-def rows(array: np.ndarray, whole: int = 0) -> Iterator[list[str]]:
-    """Yields (indices, values) of each row; arrays with more than `whole` values are thinned."""
+def rows(array: np.ndarray, max_values: int = 0) -> Iterator[list[str]]:
+    """Yields (indices, values) of each row; arrays of more than `max_values` are thinned."""
     axes = [*map(range, array.shape)]
-    if array.size > whole:
+    if array.size > max_values:
         # Axes before the last two, such as seeds, keep their first entries.
         axes = [axis[:MAX_LEADING_ENTRIES] for axis in axes[:-2]] + [
             axis[:: _step(axis)] for axis in axes[-2:]

@@ -13,8 +13,8 @@ COUNTED = (CONFIRMED, REVERSED)  # outcomes with a column in the table of papers
 
 def outcome(row: Row, confirmations: Confirmations) -> str:
     """Returns the outcome of a row's confirmation; "-" if none is planned."""
-    found = confirmations.get((row.paper.key, row.item.name))
-    return found.outcome if found else "-"
+    confirmed = confirmations.get((row.paper.key, row.item.name))
+    return confirmed.outcome if confirmed else "-"
 
 
 def counts(rows: Sequence[Row], confirmations: Confirmations) -> list[str]:
@@ -50,16 +50,16 @@ def section(confirmations: Confirmations, link) -> list[str]:
 
 def detail(row: Row, confirmations: Confirmations) -> str:
     """Returns the confirmation of a row as a paragraph of its section."""
-    found = confirmations.get((row.paper.key, row.item.name))
-    if found is None:
+    confirmed = confirmations.get((row.paper.key, row.item.name))
+    if confirmed is None:
         is_decided = row.verdict in (HELD, NOT_HELD, OPEN)
         return "Confirmation: not planned." if is_decided else ""
-    if found.outcome == NOT_YET_RUN:
+    if confirmed.outcome == NOT_YET_RUN:
         return f"Confirmation: {NOT_YET_RUN}."
-    numbers = found.rules.get(found.primary, ("", ""))[1]
+    numbers = confirmed.rules.get(confirmed.primary, ("", ""))[1]
     return (
-        f"Confirmation: **{found.outcome}**, {_change(found)} ({_seeds(found)}). Primary rule, "
-        f"{found.primary}: {found.primary_verdict}{', ' + numbers if numbers else ''}."
+        f"Confirmation: **{confirmed.outcome}**, {_change(confirmed)} ({_seeds(confirmed)}). "
+        f"Primary rule, {confirmed.primary}: {confirmed.primary_verdict}{', ' + numbers if numbers else ''}."
     )
 
 
