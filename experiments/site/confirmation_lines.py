@@ -57,9 +57,10 @@ def detail(row: Row, confirmations: Confirmations) -> str:
     if confirmed.outcome == NOT_YET_RUN:
         return f"Confirmation: {NOT_YET_RUN}."
     numbers = confirmed.rules.get(confirmed.primary, ("", ""))[1]
+    primary = ", ".join(filter(None, (confirmed.primary_verdict, numbers)))
     return (
         f"Confirmation: **{confirmed.outcome}**, {_change(confirmed)} ({_seeds(confirmed)}). "
-        f"Primary rule, {confirmed.primary}: {confirmed.primary_verdict}{', ' + numbers if numbers else ''}."
+        f"Primary rule, {confirmed.primary}: {primary}."
     )
 
 
