@@ -17,8 +17,6 @@ from jaxformer.core.errors import UserError, unknown
 from jaxformer.core.hub_config import read_config as read_published
 from jaxformer.core.hub_families import FAMILIES
 from jaxformer.core.hub_names import ACTIVATIONS
-from jaxformer.models.pretrained.gguf_file import is_gguf
-from jaxformer.models.pretrained.gguf_model import GGUFModel
 from theory.signal.architecture import Architecture
 from theory.signal.config_fields import ConfigFields
 
@@ -49,7 +47,7 @@ def read_config(
       init_std: replaces the config's initializer_range (initializer_factor in T5).
       layers: replaces the config's number of layers.
     """
-    values = dict(GGUFModel(path).config) if is_gguf(path) else _json_object(path)
+    values = _json_object(path) if path.suffix == ".json" else _values_of_file(path)
     model_type = values.get("model_type")
     if not isinstance(model_type, str) or model_type not in READERS:
         raise unknown("model_type", str(model_type), READERS)
@@ -67,6 +65,15 @@ def read_config(
         return reading._replace(model_type=model_type, init_std=std)
     except UserError as error:
         raise UserError(f"{str(path)!r}: {error}") from None
+
+
+def _values_of_file(path: Path) -> dict[str, Any]:
+    """Returns the config of a GGUF file or of a JSON file with another name."""
+    # Reading GGUF imports jax, which takes longer than an answer about a config.json.
+    from jaxformer.models.pretrained.gguf_file import is_gguf
+    from jaxformer.models.pretrained.gguf_model import GGUFModel
+
+    return dict(GGUFModel(path).config) if is_gguf(path) else _json_object(path)
 
 
 def _json_object(path: Path) -> dict[str, Any]:
