@@ -77,9 +77,11 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if len(args.folders) != 1:
         raise UserError(
-            f"give the folder of one finished run, or one published model, got {len(args.folders)}."
+            "give the folder of one finished run, or one published model, got "
+            f"{len(args.folders)} folders."
         )
-    source = loading.published(args.folders[0])
+    is_model = bool(args.prompt) or loading.is_published(args.folders[0])
+    source = loading.published(args.folders[0]) if is_model else None
     if source is not None:
         return _look_at_published(source, args)
     if args.prompt or args.target:
