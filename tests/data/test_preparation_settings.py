@@ -53,8 +53,8 @@ def stopped(monkeypatch, out, *flags: str) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(preparation, "ENCODE_BATCH_CHARACTERS", 2**11)
         patched.setattr(preparation, "SAVE_SECONDS", 0)
-        patched.setattr("experiments.prepare.Line.is_due", lambda line: True)
-        patched.setattr("experiments.prepare.Line.show", stop)
+        patched.setattr("experiments.prepare.StatusLine.is_due", lambda line: True)
+        patched.setattr("experiments.prepare.StatusLine.show", stop)
         assert ask(out, *flags) == 130
     assert (out.with_name(f"{out.name}.partial") / "state.json").is_file()
 
