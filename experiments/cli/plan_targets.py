@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments import recipes
 from experiments.cli import flags
@@ -91,7 +92,7 @@ def _row(plan: Plan) -> tuple[str, ...]:
 
 def plan_config(config_file: str, overrides: Mapping[str, str], target: Target) -> Plan:
     """Compiles the training step of a config for a target, in this process."""
-    config = flags.load_config(config_file)
+    config: Any = flags.load_config(config_file)
     for name, text in overrides.items():
         flags.override(config, name, text)
     config = config.copy_and_resolve_references()

@@ -67,7 +67,8 @@ def planned_job(job: Job, plans: Mapping[str, Any]) -> PlannedJob:
     fitting = [plan for plan in stored if plan.fits and plan.seconds]
     if not fitting:
         return PlannedJob(job, "", 0, 0.0)
-    steps = flags.load_with_overrides(job.config, job.overrides).train.steps
+    config: Any = flags.load_with_overrides(job.config, job.overrides)
+    steps = config.train.steps
 
     def device_seconds(plan: Plan) -> float:
         return plan.step_seconds * parse_target(plan.target).devices

@@ -169,7 +169,7 @@ def traffic(program: Program) -> float:
     )
 
 
-def _moved(program: Program, scope: dict[str, Instruction], instruction: Instruction) -> int:
+def _moved(program: Program, scope: dict[str, Instruction], instruction: Instruction) -> float:
     """Returns the bytes that one instruction reads and writes."""
     opcode = instruction.opcode
     if opcode in FREE:

@@ -289,10 +289,9 @@ def _largest_traced(program: jex.Jaxpr) -> tuple[tuple[int, str], ...]:
         for equation in pending.pop().eqns:
             pending += inner_programs(equation)
             for variable in equation.outvars:
-                name = f"{variable.aval.str_short()} of all devices, {equation.primitive.name}"
-                sizes[name] = math.prod(variable.aval.shape) * getattr(
-                    variable.aval.dtype, "itemsize", 8
-                )
+                array: Any = variable.aval
+                name = f"{array.str_short()} of all devices, {equation.primitive.name}"
+                sizes[name] = math.prod(array.shape) * getattr(array.dtype, "itemsize", 8)
     return _largest(sizes)
 
 

@@ -1,7 +1,7 @@
 """Settings that lower the memory of a step, and what each of them would give."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax.sharding import AxisType, Mesh
 
@@ -72,7 +72,7 @@ def _with_fsdp(setup: Setup) -> Setup | None:
 
 
 def _with_remat(setup: Setup) -> Setup | None:
-    spec = getattr(setup.model, "spec", None)
+    spec: Any = getattr(setup.model, "spec", None)
     if getattr(spec, "remat", True):
         return None
     return setup._replace(model=setup.model.clone(spec=replace(spec, remat=True)))
