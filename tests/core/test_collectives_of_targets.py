@@ -72,7 +72,7 @@ def test_fsdp_communicates_parameters_on_accelerators(target, devices):
     found = compiled(target, {"fsdp": devices})
     arrays = found["arrays"]
     assert len(arrays.get("all-to-all", ())) <= 2
-    assert found["peak"] <= {"v5e:4x4": 20e6, "h100:8": 32e6}[target]
+    assert found["peak"] <= {"v5e:4x4": 21e6, "h100:8": 32e6}[target]
     if target == "h100:8":  # the text of a TPU program repeats each collective
         gathered = sum(size for _, size in arrays["all-gather"])
         scattered = sum(size for _, size in arrays["reduce-scatter"])
