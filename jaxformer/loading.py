@@ -74,7 +74,8 @@ def _rules_of(devices: Mapping[str, int], place: Any) -> Any:
         raise UserError("give place or devices, not both.")
     if unknown_axes := sorted(set(devices) - set(sharding.AXES)):
         raise unknown("axis of devices", unknown_axes[0], sharding.AXES)
-    mesh = sharding.make_mesh(**devices)
+    sizes: dict[str, Any] = dict(devices)
+    mesh = sharding.make_mesh(**sizes)
     return lambda path, shape: sharding.parameter_sharding(path, shape, mesh)
 
 

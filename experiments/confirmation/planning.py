@@ -6,6 +6,7 @@ needs its primary rule if that failed, and otherwise the rule that failed most c
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from experiments import recipes
 from experiments.cli import flags
@@ -156,7 +157,7 @@ def _add_run(
     """Adds the run of a cell, or raises the seeds of the same run; returns its name."""
     config = config_string(cell, record.scale)
     overrides = _overrides(dict(cell.overrides), record)
-    values = flags.load_with_overrides(config, overrides)
+    values: Any = flags.load_with_overrides(config, overrides)
     if not recipes.uses_seeds(values):
         seeds = 0
     elif is_split:

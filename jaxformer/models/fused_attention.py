@@ -11,6 +11,7 @@ use it where no weights are captured or edited. Shape letters: see `jaxformer.mo
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from jaxformer.core import layouts
@@ -45,6 +46,10 @@ def fused_attention(
     def cudnn(q, k, v):
         return dot_product_attention(q, k, v, implementation="cudnn")
 
+    def in_float32(q, k, v):  # XLA's CPU backend has no product of float16 summed in float32
+        wide = (x.astype(jnp.float32) for x in (q, k, v))
+        return dot_product_attention(*wide).astype(q.dtype)
+
     kernels: dict[str, Any] = {}
     half_precision = q_BxTxHxD.dtype.itemsize == 2
     if half_precision and width % 8 == 0 and width <= MAX_CUDNN_WIDTH and _traces(cudnn, arguments):
@@ -52,6 +57,8 @@ def fused_attention(
     same_length = length == k_BxSxHxD.shape[1]
     if mask_BxHxTxS is None and same_length and length % TILE == 0 and width <= TILE:
         kernels["tpu"] = _flash_on_mesh(q_BxTxHxD, causal)
+    if q_BxTxHxD.dtype == jnp.float16:
+        kernels["cpu"] = jax.checkpoint(in_float32)
     plain = jax.checkpoint(dot_product_attention)
     if not kernels:
         return plain(*arguments)

@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def run_of(trained: Trained, workdir: Workdir, result: Result | None) -> Run:
     )
 
 
-def _arrays(kind: str, rows: list[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+def _arrays(kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Returns the arrays of the rows with an entry `kind`, and their steps."""
     kind_rows = [row for row in rows if kind in row]
     arrays = {f"{kind}_step": np.array([row["step"] for row in kind_rows])}

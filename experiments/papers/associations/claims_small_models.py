@@ -74,7 +74,7 @@ def row(name: str, claim: str, cells: dict[str, Cell], rules: dict[str, Rule], *
 SMALL_MODELS = (
     row(
         "Table 1",
-        'After "Madrid is located in", LASER lowers P(the) and raises P(Spain).',
+        'Does LASER lower P(the) and raise P(Spain) after "Madrid is located in"?',
         MADRID,
         {
             f"{cell}: {sentence}": above(left, right)
@@ -88,14 +88,14 @@ SMALL_MODELS = (
     ),
     row(
         "Figure 5",
-        "LASER raises the ratios of IO and of Spain to the at the end of training.",
+        'Does LASER raise the ratios of IO and of Spain to "the" at the end of training?',
         BOTH,
         ratio_rises("right", BOTH),
         note="No earlier checkpoints of these models are available.",
     ),
     row(
         "Figure 14",
-        'A trained model ranks "the" among its first ten tokens after a preposition.',
+        'Does a trained model rank "the" among its first ten tokens after a preposition?',
         RANKS,
         {
             f'{cell}: the mean rank of "the" is below {FIRST_RANKS:.0f}': above(
@@ -108,7 +108,7 @@ SMALL_MODELS = (
     ),
     row(
         "Figure 15",
-        "LASER lowers P(the) and keeps P(IO).",
+        "Does LASER lower P(the) and keep P(IO)?",
         IOI,
         the_falls(IOI)
         | ratio_rises("IO", IOI)
@@ -121,14 +121,14 @@ SMALL_MODELS = (
     ),
     row(
         "Figure 16",
-        "LASER lowers P(the) against the answer on 20 facts of Table 5.",
+        "Does LASER lower P(the) against the answer on 20 facts of Table 5?",
         FACTS,
         the_falls(FACTS) | ratio_rises("answer", FACTS),
         note="An answer of several tokens is scored by its first.",
     ),
     row(
         "Table 5",
-        "LASER raises the probability of the answers to 20 facts.",
+        "Does LASER raise the probability of the answers to 20 facts?",
         FACTS,
         {
             f"{cell}: LASER raises P(answer)": above(of(cell, "p_target_gain/cut"), 0.0)
@@ -137,7 +137,7 @@ SMALL_MODELS = (
     ),
     row(
         "The last MLP",
-        "The cut reverses in the last block, which writes the right word: P(the) rises there.",
+        "Does cutting the last block, which writes the right word, raise P(the)?",
         LAST,
         {
             f"{cell}: cutting the last MLP {effect}": above(left, right)
