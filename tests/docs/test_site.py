@@ -43,7 +43,7 @@ def test_the_tables_have_every_name(tables):
     assert "| `rate` | `0.15` |" in tables["tasks.md"]  # its own, and those of what it inherits
     assert "| `n_symbols` | `32` | N, the most frequent ones of the text |" in tables["tasks.md"]
     assert "`variant=standard\\|frozen_qk\\|" in tables["configs.md"]
-    assert "| `--budget` |  | 90s, 30m, 2h: start only runs that end" in tables["commands.md"]
+    assert "| `--budget` |  | 90s, 30m, 2h: starts only runs that end" in tables["commands.md"]
     assert "## advise" in tables["commands.md"] and "`--solve`" in tables["commands.md"]
 
 

@@ -161,10 +161,9 @@ class GGUFModel:
         match = re.search(r"\.attn_([qk])\.", name)
         if not match or not self.architecture.is_permuted:
             return array
-        heads = self.config["num_attention_heads"]
-        if match[1] == "k":
-            heads = self.config.get("num_key_value_heads", heads)
-        return _without_permutation(array, heads)
+        has_own_count = match[1] == "k" and "num_key_value_heads" in self.config
+        count = "num_key_value_heads" if has_own_count else "num_attention_heads"
+        return _without_permutation(array, self.config[count])
 
 
 def _without_permutation(rows: np.ndarray, heads: int) -> np.ndarray:

@@ -115,7 +115,7 @@ def test_draws_of_two_outputs_against_importance_sampling():
 
 def test_wrong_labels_are_errors_of_one_line():
     cases = [
-        (np.where(np.arange(P) == 3, np.nan, Y[:, 0]), "1 of 12 are not, .* example 3"),
+        (np.where(np.arange(P) == 3, np.nan, Y[:, 0]), r"1 of 12 are not\. .* example 3"),
         (np.ones(P), "all labels are 1: there is one class"),
         (np.arange(P) % 2, r"\+1 or -1, got 0"),
         (Y[:, :0], r"or \(12, outputs\), got \(12, 0\)"),
