@@ -155,6 +155,16 @@ def settings(config: Any) -> TrainSettings:
     return train
 
 
+def device_settings(config: Any) -> DeviceSettings:
+    """Builds the sizes of the mesh axes from `config.devices`."""
+    return _construct("devices", DeviceSettings, DeviceSettings, dict(config.devices))
+
+
+def use_one_device(config: Any) -> None:
+    """Sets the sizes of all mesh axes in `config.devices` to 1."""
+    config.devices.update(dict(members=1, data=1, fsdp=1, tensor=1))
+
+
 def members(config: Any) -> Population:
     """Builds the population: every seed at every learning rate of a config."""
     members = population(config.seed, config.n_seeds, config.optim.learning_rate)
@@ -164,7 +174,7 @@ def members(config: Any) -> Population:
 def setup(config: Any, task: Task, model: Any, data: Data) -> Setup:
     """Builds and checks the first phase of training."""
     train, rules = settings(config), partition(config)
-    devices = _construct("devices", DeviceSettings, DeviceSettings, dict(config.devices))
+    devices = device_settings(config)
     tx = optimizer(config, rules)
     first = make_setup(task, model, rules, tx, data, members(config), train, devices)
     if {label for _, label in rules.rules} == {FROZEN}:

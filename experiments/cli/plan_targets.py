@@ -21,7 +21,6 @@ from experiments.cli import flags
 from experiments.cli.recipe_table import RECIPES
 from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.core.settings import DeviceSettings
 from jaxformer.core.text_format import byte_size
 from jaxformer.training.cost.memory import state_bytes
 from jaxformer.training.cost.plan import Plan, plan_step
@@ -101,8 +100,8 @@ def plan_config(config_file: str, overrides: Mapping[str, str], target: Target) 
         raise UserError(
             f"--target compiles training steps, and the recipe {config.recipe!r} has none."
         )
-    devices = DeviceSettings(**dict(config.devices))
-    config.devices.update(dict(members=1, data=1, fsdp=1, tensor=1))
+    devices = build.device_settings(config)
+    build.use_one_device(config)
     phases = getattr(recipe, "phases_of", build.phases)(config)
     largest = max((phase.setup for phase in phases), key=state_bytes)
     return plan_step(largest, devices, target)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.cli import flags
 from experiments.schedule.jobs import Job
+from jaxformer import build
 from jaxformer.core.text_format import byte_size, duration
 from jaxformer.training.cost.plan import Plan
 from jaxformer.training.cost.prediction import ASSUMED_MATMUL_SHARE
@@ -68,7 +69,7 @@ def planned_job(job: Job, plans: Mapping[str, Any]) -> PlannedJob:
     if not fitting:
         return PlannedJob(job, "", 0, 0.0)
     config: Any = flags.load_with_overrides(job.config, job.overrides)
-    steps = config.train.steps
+    steps = build.settings(config).steps
 
     def device_seconds(plan: Plan) -> float:
         return plan.step_seconds * parse_target(plan.target).devices
