@@ -1,4 +1,4 @@
-"""Activations of many prompts on disk, in files of one batch each.
+r"""Activations of many prompts on disk, in files of one batch each.
 
 store("runs/states", model, params, prompts, names=[r"block_\d+/states"], positions=[-1])
 states = load_stored("runs/states")["block_3/states"]        (prompts, positions, N)
