@@ -45,9 +45,10 @@ class Block(NamedTuple):
 
 
 def pages() -> dict[str, str]:
-    """{name: text} of the pages that people read; the generated ones are tested where they are."""
+    """Returns {name: text} of the hand-written pages; generated ones have their own tests."""
     files = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")]
-    files += sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs/papers").glob("*.md"))
+    for folder in ("docs", "docs/papers", "docs/notes"):
+        files += sorted((ROOT / folder).glob("*.md"))
     return {str(file.relative_to(ROOT)): file.read_text() for file in files}
 
 
