@@ -128,9 +128,9 @@ def attention_logits_limit(N: int, alpha: float, setting: Setting) -> Ordering:
         over_noise = keep**2 * (alpha * first - keep * second) / N**2
         over_noise_excluded = alpha * keep**2 * both / N**2
     else:
-        after_trigger = keep**4 * both / N**3
-        over_noise = -(keep**5) * both * (1 + 2 * alpha) / alpha / N**4
-        over_noise_excluded = 2 * alpha * keep**4 * both / N**4
+        after_trigger = keep**4 * both / float(N) ** 3
+        over_noise = -(keep**5) * both * (1 + 2 * alpha) / alpha / float(N) ** 4
+        over_noise_excluded = 2 * alpha * keep**4 * both / float(N) ** 4
     return Ordering(after_trigger, over_noise_excluded if setting.exclude_trigger else over_noise)
 
 
