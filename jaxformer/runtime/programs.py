@@ -1,0 +1,28 @@
+"""Import path of the programs: the packages `experiments` and `configs`.
+
+They lie beside the package in a clone, and in its folder `lab` where a wheel is installed.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def import_program(name: str) -> ModuleType:
+    """Imports a module of the programs, such as "experiments.litmus".
+
+    Their folder comes first on the path, so that a folder `experiments` of the user does not hide
+    them. Child processes inherit the path.
+    """
+    lab = PACKAGE / "lab"
+    folder = str(lab if lab.is_dir() else PACKAGE.parent)
+    if folder not in sys.path[:1]:
+        sys.path.insert(0, folder)
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if folder not in inherited:
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, inherited)])
+    return importlib.import_module(name)
