@@ -1,13 +1,15 @@
 """Compares finished or running experiments: settings, curves, metrics with error bars.
 
-    python experiments/compare.py RUN RUN [RUN ...] [--plot=FILE.png]
+    jaxformer compare RUN RUN [RUN ...] [--plot=FILE.png]
 
-  RUN          folders of runs, two at least
+  RUN          folders of runs of one task, two at least
   --plot=FILE  draws the learning curves (png, svg or pdf)
+  --all        also shows metrics about speed and cost
 
 Prints the fields in which the configs differ, the metrics side by side (mean +- standard error over
 seeds), and each run's difference from the first one. A difference has its 95 % interval and a
-verdict: above, below or cannot tell. Runs that share seeds are compared seed by seed.
+verdict: above, below or cannot tell. Runs that share seeds are compared seed by seed. In Python,
+`jaxformer.compare(run, other)` gives the same.
 """
 
 try:
@@ -15,91 +17,227 @@ try:
 except ModuleNotFoundError:
     import cli.activate  # noqa: F401 (exits with the command that activates the environment)
 
+import html
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
-from experiments.cli.describe import show
+from experiments.cli.describe import shown_metrics
 from experiments.ledger.record_numbers import record_number
-from experiments.ledger.statistics import difference_on_shared_seeds
-from experiments.papers import plots
+from experiments.ledger.statistics import Difference, difference_on_shared_seeds
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
-from jaxformer.io.run_folder import Workdir, flatten_config
+from jaxformer.io.atomic_files import json_value
+from jaxformer.io.run_folder import flatten_config
+from jaxformer.loading import open_run
 from jaxformer.runtime import figure_style
 from jaxformer.runtime.command_line import Parser, command
 from jaxformer.training import curves
+from jaxformer.training.run_view import Run
+
+TABLE_WIDTH = 160  # characters
 
 
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
-    parser.add_argument("folders", nargs="*", type=Workdir, metavar="RUN")
+    parser.add_argument("folders", nargs="*", metavar="RUN")
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--all", action="store_true")
     args = parser.parse_args(argv)
-    folders = args.folders
-    if len(folders) < 2:
-        raise UserError(f"give at least two run folders to compare, got {len(folders)}.")
+    if len(args.folders) < 2:
+        raise UserError(f"give at least two run folders to compare, got {len(args.folders)}.")
     if args.plot:
         figure_style.check_file(args.plot, "--plot")
-    labels = _labels(folders)
-    show(_differences(folders, labels), width=160)
-    results = {
-        label: folder.read("result.json")
-        for label, folder in zip(labels, folders, strict=True)
-        if (folder / "result.json").exists()
-    }
-    if results:
-        show(_metrics(results), width=160)
-    for label in labels:
-        if label not in results:
+    comparison = compare(*args.folders)
+    print(comparison.text(with_cost=args.all))
+    for label, run in comparison.runs.items():
+        if run.finished is None:
             print(f"{label} is not finished: no result.json yet")
-    rows = {label: folder.rows() for label, folder in zip(labels, folders, strict=True)}
-    if args.plot and any(rows.values()):
-        baselines = next(iter(results.values()))["baselines"] if results else {}
-        chosen = {}  # for each run, whether each member has the chosen learning rate
-        for label, result in results.items():
-            chosen[label] = [member.get("chosen", True) for member in result["members"]]
-        started = {label: run_rows for label, run_rows in rows.items() if run_rows}
-        figure = curves.curves(started, baselines, chosen)
-        plots.save(figure, args.plot)
+    if args.plot and any(run.workdir.rows() for run in comparison.runs.values()):
+        comparison.plot(args.plot)
         print(f"curves: {args.plot}")
     return 0
 
 
-def _labels(folders: list[Workdir]) -> list[str]:
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one task side by side. Each difference is that of a run from the first one."""
+
+    runs: Mapping[str, Run]  # by label
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict for each metric and run: `pandas.DataFrame(rows)`.
+
+        `difference` is the run's mean minus the first run's, `low` and `high` are the ends of its
+        95 % interval, and `verdict` is "above", "below" or "cannot tell".
+        """
+        results = self._results()
+        rows = []
+        for metric in _metrics_of(results):
+            for label, result in results.items():
+                value = result["metrics"].get(metric)
+                if value is None:
+                    continue
+                row = {"metric": metric, "run": label, **value}
+                first = next(iter(results.values()))
+                if result is not first and (found := metric_difference(first, result, metric)):
+                    row |= {"difference": found.gap, "low": found.low, "high": found.high}
+                    row["verdict"] = found.verdict()
+                rows.append(row)
+        return rows
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings that differ: {"optim.learning_rate": {label: value}}."""
+        fields = {label: flatten_config(run.config) for label, run in self.runs.items()}
+        differing = {}
+        for field in sorted(set().union(*fields.values())):
+            values = {label: config.get(field, "-") for label, config in fields.items()}
+            if any(value != next(iter(values.values())) for value in values.values()):
+                differing[field] = values
+        return differing
+
+    def text(self, with_cost: bool = False) -> str:
+        """Returns the tables of settings and metrics as text.
+
+        Args:
+          with_cost: whether metrics about speed and cost are shown too.
+        """
+        console = Console(file=io.StringIO(), width=TABLE_WIDTH)
+        console.print(self._settings_table())
+        if results := self._results():
+            console.print(_metrics_table(results, with_cost))
+        return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Returns a matplotlib figure of the learning curves; with `file` saves it."""
+        baselines = next((run.finished.baselines for run in self._finished()), {})
+        rows = {label: run.workdir.rows() for label, run in self.runs.items()}
+        rows = {label: run_rows for label, run_rows in rows.items() if run_rows}
+        chosen = {label: self.runs[label].is_chosen for label in rows}
+        figure = curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
+        if file is not None:
+            figure_style.save(figure, Path(file))
+        return figure
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """Returns the tables, which a notebook displays."""
+        return f"<pre>{html.escape(self.text())}</pre>"
+
+    def _results(self) -> dict[str, dict[str, Any]]:
+        """Returns the content of result.json of each finished run."""
+        return {
+            label: json_value(run.finished.as_json())
+            for label, run in self.runs.items()
+            if run.finished is not None
+        }
+
+    def _finished(self):
+        return (run for run in self.runs.values() if run.finished is not None)
+
+    def _settings_table(self) -> Table:
+        title = "settings that differ"
+        table = Table("setting", *self.runs, box=None, pad_edge=False, title=title)
+        for field, values in self.settings.items():
+            table.add_row(field, *map(str, values.values()))
+        return table
+
+
+def compare(*runs: Run | str | Path) -> Comparison:
+    """Compares runs of one task: settings, metrics, differences with intervals.
+
+    Example:
+
+        import jaxformer
+
+        comparison = jaxformer.compare("runs/standard", "runs/mixit")
+        print(comparison)
+        comparison.rows  # numbers, for pandas
+        comparison.plot("curves.png")
+
+    Args:
+      *runs: two or more runs of `jaxformer.train` or `jaxformer.open`, or their folders. Each is
+        compared with the first one.
+
+    Returns:
+      A `Comparison`: `rows`, `settings`, `plot()`. `print` shows its tables.
+
+    Raises:
+      UserError: a folder is no run, there are fewer than two, or their tasks differ.
+    """
+    opened = [run if isinstance(run, Run) else open_run(run) for run in runs]
+    if len(opened) < 2:
+        raise UserError(f"compare needs at least two runs, got {len(opened)}.")
+    tasks = [_task_name(run) for run in opened]
+    if other := next((task for task in tasks if task != tasks[0]), ""):
+        raise UserError(
+            f"the runs have different tasks, {tasks[0]} and {other}: their scores cannot be "
+            "compared. Give runs of one task."
+        )
+    return Comparison(dict(zip(_labels(opened), opened, strict=True)))
+
+
+def metric_difference(first: dict, other: dict, metric: str) -> Difference | None:
+    """Returns the difference other - first of a metric, or None if a result does not have it.
+
+    Args:
+      first: the content of a result.json.
+      other: the content of another one.
+      metric: the name of the metric.
+    """
+    numbers = []
+    for result in (other, first):
+        mean = result["metrics"].get(metric, {})
+        if mean.get("mean") is None:
+            return None
+        numbers.append(record_number(mean, result["members"], metric))
+    return difference_on_shared_seeds(*numbers)
+
+
+def _task_name(run: Run) -> str:
+    config = run.config
+    return config["task"]["name"] if "task" in config else config["name"]
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
     """Returns the shortest labels that distinguish the runs."""
-    configs = [flatten_config(folder.read("config.json")["config"]) for folder in folders]
-    variants = [fields.get("arguments.variant", "") for fields in configs]
-    if len(set(variants)) == len(variants) and all(variants):
-        return variants
-    names = [folder.path.name for folder in folders]
-    return names if len(set(names)) == len(names) else [str(folder.path) for folder in folders]
+    variants = [run.config["arguments"].get("variant", "") for run in runs]
+    names = [run.folder.name if run.folder else "" for run in runs]
+    folders = [str(run.folder) if run.folder else "" for run in runs]
+    for labels in (variants, names, folders):
+        if len(set(labels)) == len(labels) and all(labels):
+            return labels
+    return [f"run {i}" for i in range(1, len(runs) + 1)]
 
 
-def _differences(folders: list[Workdir], labels: list[str]) -> Table:
-    configs = [flatten_config(folder.read("config.json")["config"]) for folder in folders]
-    table = Table("setting", *labels, box=None, pad_edge=False, title="settings that differ")
-    for field in sorted(set().union(*configs)):
-        values = [fields.get(field, "-") for fields in configs]
-        if any(value != values[0] for value in values):
-            table.add_row(field, *map(str, values))
-    return table
+def _metrics_of(results: Mapping[str, dict]) -> list[str]:
+    return list(dict.fromkeys(name for result in results.values() for name in result["metrics"]))
 
 
-def _metrics(results: dict) -> Table:
+def _metrics_table(results: Mapping[str, dict], with_cost: bool) -> Table:
     table = Table("metric", *results, box=None, pad_edge=False, title="mean +- standard error")
-    metrics = list(dict.fromkeys(name for result in results.values() for name in result["metrics"]))
-    for metric in metrics:
-        means = [result["metrics"].get(metric) for result in results.values()]
-        table.add_row(metric, *map(_cell, means))
     first, *others = results.values()
+    metrics = _metrics_of(results) if with_cost else shown_metrics(_metrics_of(results))
     for metric in metrics:
-        texts = [difference_text(first, other, metric) for other in others]
-        if any(texts):
-            table.add_row(f"{metric}, difference", "", *(text or "-" for text in texts))
+        table.add_row(
+            metric, *(_cell(result["metrics"].get(metric)) for result in results.values())
+        )
+    for metric in metrics:
+        differences = [metric_difference(first, other, metric) for other in others]
+        if any(differences):
+            texts = (f"{found}: {found.verdict()}" if found else "-" for found in differences)
+            table.add_row(f"{metric}, difference", "", *texts)
     for name in first.get("baselines", {}):
         values = (result["baselines"].get(name) for result in results.values())
         table.add_row(f"baseline {name}", *map(number, values), style="dim")
@@ -110,21 +248,6 @@ def _cell(value) -> str:
     if value is None:
         return "-"
     return f"{with_error(value['mean'], value['sem']).replace('±', '+-')} (n={value['n']})"
-
-
-def difference_text(first: dict, other: dict, metric: str) -> str:
-    """Returns the difference other - first of a metric, with its 95 % interval and the verdict.
-
-    Returns "" if one of the results does not have the metric.
-    """
-    numbers = []
-    for result in (other, first):
-        mean = result["metrics"].get(metric, {})
-        if mean.get("mean") is None:
-            return ""
-        numbers.append(record_number(mean, result["members"], metric))
-    difference = difference_on_shared_seeds(*numbers)
-    return f"{difference}: {difference.verdict()}"
 
 
 if __name__ == "__main__":

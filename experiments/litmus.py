@@ -27,7 +27,8 @@ the strongest trivial predictor on the same test set. The first case that applie
   needed           MixiT is not above trivial: the task needs attention that looks at the content.
                    Then Frozen-QK shows whether random queries and keys are enough
 
-Writes litmus.json (every number) and litmus.png into the workdir.
+Writes litmus.json (every number) and litmus.png into the workdir. In Python,
+`jaxformer.litmus(task)` gives the same verdict on a task of your own.
 """
 
 try:
@@ -42,13 +43,13 @@ from pathlib import Path
 
 from experiments.cli import describe, flags
 from experiments.ledger import read, write
-from experiments.schedule import devices, launch, litmus_rule
+from experiments.litmus_report import rule
+from experiments.litmus_report.report import make_litmus
+from experiments.schedule import devices, launch
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.jobs import Job
 from experiments.schedule.running import run_all
-from experiments.site import litmus_figure
 from jaxformer.core.errors import UserError, check_choice
-from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command, count
 
@@ -77,20 +78,11 @@ def main(argv: Sequence[str]) -> int:
     if code := run_all(waiting, devices.slots_from_flags(args)):
         return code
     results = {variant: Workdir(job.workdir).read("result.json") for variant, job in jobs.items()}
-    trained = {v: litmus_rule.read(result, jobs[v].workdir) for v, result in results.items()}
-    trivial, value = litmus_rule.strongest(results["standard"]["baselines"])
-    verdict, sentence = litmus_rule.judge(name, trained, trivial, value)
-    record = {
-        "task": name,
-        "scale": args.scale,
-        "verdict": verdict,
-        "sentence": sentence,
-        "trivial": {"name": trivial, "accuracy": value},
-        "variants": trained,
-    }
-    write_json(root / "litmus.json", record)
-    litmus_figure.draw(root / "litmus.png", record)
-    print(f"{sentence}\nnumbers: {root / 'litmus.json'}, figure: {root / 'litmus.png'}")
+    trained = {v: rule.read(result, jobs[v].workdir) for v, result in results.items()}
+    trivial = rule.strongest(results["standard"]["baselines"])
+    answer = make_litmus(name, args.scale, trained, trivial)
+    answer.save(root)
+    print(f"{answer.sentence}\nnumbers: {root / 'litmus.json'}, figure: {root / 'litmus.png'}")
     return 0
 
 

@@ -1,22 +1,25 @@
-"""Writes the results from the records: RESULTS.md, docs/results, README.md, HTML pages, tables.
+"""Shows the results of the records as text, pages for a browser, tables and Markdown.
 
-    python experiments/report.py                    writes RESULTS.md, docs/results, README.md
-    python experiments/report.py --page=page.html   writes pages for the browser
-    python experiments/report.py --only="Table 2"   prints rows
+    jaxformer report --only="Table 2"          prints rows
+    jaxformer report --page=page.html          writes pages for a browser
+    jaxformer report --csv=results.csv         writes all numbers of the ledger into one file
+    python experiments/report.py --write       writes RESULTS.md, docs/results and README.md
 
-  --check        exits 1 if RESULTS.md, docs/results or README.md are out of date
-  --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
-  --tables=DIR   writes a CSV and a LaTeX table for each row
   --only=NAME    shows only these rows: a paper, or how names of tables and figures begin
+  --page=FILE    writes FILE with findings and ledger, and FILE_PAPER.html for each paper
+  --csv=FILE     writes one table with a line for each number of each row
+  --tables=DIR   writes a CSV and a LaTeX table for each row
+  --write        writes the Markdown pages of a clone: RESULTS.md, docs/results, README.md
+  --check        exits 1 if these pages are out of date
 
-With --page and --tables:
+With --page, --csv and --tables:
 
   --runs=DIR     also reads the finished runs below DIR, including scale tiny; may be repeated
   --only-runs    reads no records, and shows only the rows of these runs, in one page
   --opening=FILE.json  sentences that replace the findings at the top (demo.py writes them)
 
-`python experiments/run.py ... --record` writes a record. A damaged record, one of another schema,
-or one whose config has changed is listed and decides nothing.
+`jaxformer run ... --record` writes a record. A damaged record, one of another schema, or one whose
+config has changed is listed and decides nothing.
 """
 
 try:
@@ -45,6 +48,7 @@ from experiments.site import (
     results_pages,
 )
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.core.text_format import counted
 from jaxformer.io.atomic_files import write_atomically
 from jaxformer.runtime.command_line import Parser, command
 
@@ -54,7 +58,9 @@ TITLE = "Five papers on what each part of a transformer does: their numbers and 
 @command
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--csv", type=Path)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--tables", type=Path)
     parser.add_argument("--runs", type=Path, action="append", default=[])
@@ -62,12 +68,15 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--opening", type=Path)
     args = parser.parse_args(argv)
+    if not argv:
+        print(parser.format_help().rstrip())
+        return 0
     _check_arguments(args)
     records, problems = ([], []) if args.only_runs else load(WORKSPACE / "results")
     for folder in args.runs:
         run_records, run_problems = load_runs(folder)
         records, problems = records + run_records, problems + run_problems
-    if not (args.page or args.tables or args.only):
+    if args.write or args.check:
         return write_pages(records, problems, args.check)
     rows = all_rows = ledger(PAPERS, records, also=("tiny",) if args.runs else ())
     if args.only:
@@ -76,29 +85,40 @@ def main(argv: Sequence[str]) -> int:
         records = [record for record in records if record.where in used]
     if args.only_runs:
         rows = [row for row in rows if row.records or row.stale]
-    if not (args.page or args.tables):
+    if not _writes_files(args):
         print("\n\n".join(map(row_as_text, rows)))
     if args.page:
         write_browser_pages(args, rows, len(all_rows), records, problems)
     if args.tables:
         write_tables(args.tables, rows)
+    if args.csv:
+        _write(args.csv, tables.ledger_as_csv(rows))
+        print(f"wrote {args.csv}: {counted(len(rows), 'row')}")
     for line in problems:
         print(f"not used: {line}", file=sys.stderr)
     return 0
 
 
+def _writes_files(args) -> bool:
+    return bool(args.page or args.tables or args.csv)
+
+
 def _check_arguments(args) -> None:
     """Raises UserError for arguments that do not fit together, before any record is read."""
-    writes_files = args.page or args.tables
+    shows_rows = _writes_files(args) or args.only
     if args.opening and not args.page:
         raise UserError("--opening replaces the findings of a page; give --page=FILE too.")
     if args.only_runs and not args.runs:
         raise UserError("--only-runs needs the runs: --runs=DIR.")
-    if args.runs and not (writes_files or args.only):
-        raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
-    if args.check and (writes_files or args.only):
+    if args.check and (shows_rows or args.write):
         raise UserError("--check compares RESULTS.md and README.md; give it alone.")
-    if not (IS_CLONE or writes_files or args.only):
+    if args.write and shows_rows:
+        raise UserError("--write writes RESULTS.md and README.md; give it alone.")
+    if args.runs and not shows_rows:
+        raise UserError("RESULTS.md shows results/ alone; give --page=FILE or --tables=DIR too.")
+    if not (shows_rows or args.write or args.check):
+        raise UserError("give --only=NAME, --page=FILE, --csv=FILE, --tables=DIR or --write.")
+    if not (IS_CLONE or shows_rows):
         raise UserError(
             "RESULTS.md and README.md are pages of a clone; here give --page=FILE --runs=DIR "
             "--only-runs for a page of your runs."

@@ -19,9 +19,9 @@ Defaults are in parentheses.
 The tables that lack one or two runs for their verdict come first, the cheapest first, then the
 others. A run that several tables share runs once. Finished runs are recorded in results/. They
 replace records with fewer seeds and records of configs that have changed since. `python
-experiments/report.py` writes the pages from the records. Ctrl-C or SIGTERM saves and stops. The
-next start resumes the interrupted run. A run that fails is named and does not stop the others; the
-exit code is then 1.
+experiments/report.py --write` writes the pages from the records. Ctrl-C or SIGTERM saves and stops.
+The next start resumes the interrupted run. A run that fails is named and does not stop the others;
+the exit code is then 1.
 
 With --again, recorded cells are repeated at the scale and with the seeds of their records, unless
 --scale or --seeds is given. results/ does not change.
@@ -110,7 +110,7 @@ def main(argv: Sequence[str], papers: Mapping[str, Paper] = PAPERS) -> int:
     if code is None:
         return 0
     if any(job.is_finished() for job in queue):
-        print("`python experiments/report.py` writes the pages.")
+        print("`python experiments/report.py --write` writes the pages.")
     return code
 
 

@@ -19,6 +19,7 @@ except ModuleNotFoundError:
 import contextlib
 import inspect
 import os
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -99,6 +100,11 @@ def parse(argv: Sequence[str]) -> Namespace:
         help="write a trace of these training steps into the run's folder",
     )
     add(
+        "--all",
+        action="store_true",
+        help="print all metrics of the result: also those of groups, unseen examples and speed",
+    )
+    add(
         "--dry-run",
         action="store_true",
         help="build everything and print parameters by label, FLOPs, memory, time",
@@ -128,8 +134,8 @@ def parse(argv: Sequence[str]) -> Namespace:
     args.profile = loggers.parse_profile(args.profile)
     if not args.config:
         raise UserError(
-            "no config given; give --config=FILE:ARGUMENTS, such as "
-            "configs/mixit/retrieval.py:scale=tiny. --help lists all configs."
+            "no config given; give one, such as `jaxformer run mixit/retrieval:scale=tiny`. "
+            "`jaxformer configs` lists all configs."
         )
     args.file, args.config = args.config, flags.load_config(args.config)
     args.overrides = {
@@ -177,7 +183,7 @@ def run(args: Namespace) -> int:
     if build.reads_tokens(config_dict) and not (folder / "result.json").exists():
         identity |= build.tokens_of(build.task(config))
     code = 0
-    with open_workdir(folder, identity) as workdir:
+    with removed_if_refused(folder), open_workdir(folder, identity) as workdir:
         if args.draw is not None:
             print(f"drawn again: {recipe.redraw(workdir, args.draw)}")
         elif (workdir / "result.json").exists():
@@ -186,14 +192,29 @@ def run(args: Namespace) -> int:
             if hasattr(recipe, "redraw") and finish_run.lacks_figure(workdir):
                 recipe.redraw(workdir)
             print(f"{workdir.path} holds the finished run of this config:")
-            describe.print_result(workdir)
+            describe.print_result(workdir, args.all)
             code = finish_run.exit_code(workdir)
         else:
             with attached_loggers(args, workdir, config_dict):
                 code = recipe.run(config, workdir)
+            if (workdir / "result.json").exists():
+                describe.print_result(workdir, args.all)
         if args.record and code in (0, finish_run.UNTRUSTED) and processes.is_writer():
             print(f"recorded as {write_record(workdir)}")
         return code
+
+
+@contextlib.contextmanager
+def removed_if_refused(folder: Path) -> Iterator[None]:
+    """Deletes a new folder if an error ends the run before its first row or checkpoint."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except UserError:
+        names = {file.name for file in folder.glob("*")} if folder.is_dir() else set()
+        if is_new and processes.is_writer() and names <= {"config.json", "env.json", ".lock"}:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def dry_run_options(args: Namespace, recipe: ModuleType) -> dict[str, bool]:

@@ -2,7 +2,9 @@
 
     run = jaxformer.train(task, model, partition, steps=400)      train, with parts frozen
     jaxformer.plan(task, model, target="v5e:4x4")                 its cost on another machine
+    jaxformer.litmus(task).sentence                               does the task need attention?
     run = jaxformer.open("runs/my_run")                           its result, curves and parameters
+    print(jaxformer.compare(run, other))                          differences with intervals
     model, params, config = jaxformer.load("runs/my_run")         load a trained network
     jaxformer.capture.capture(model, params, tokens, names)       read activations
     jaxformer.generate(model, params, tokens, new=40)             continue prompts
@@ -11,11 +13,14 @@ The package's modules are imported on first use, so that `import jaxformer` is q
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from experiments.compare import compare
+    from experiments.litmus_report.train import litmus
     from jaxformer import capture, surgery
     from jaxformer.api import plan, train
     from jaxformer.core.partition import Partition
@@ -31,8 +36,10 @@ __all__ = [
     "Run",
     "__version__",
     "capture",
+    "compare",
     "generate",
     "lens",
+    "litmus",
     "load",
     "open",
     "plan",
@@ -53,6 +60,11 @@ _OBJECTS = {
     "train": ("jaxformer.api", "train"),
     "wrap": ("jaxformer.models.wrap", "wrap"),
 }
+# The same for names in the programs, which lie beside this package or in its folder `lab`.
+_PROGRAM_OBJECTS = {
+    "compare": ("experiments.compare", "compare"),
+    "litmus": ("experiments.litmus_report.train", "litmus"),
+}
 _SUBMODULES = {
     "capture": "jaxformer.capture",
     "lens": "jaxformer.interp.lens",
@@ -65,6 +77,15 @@ def __getattr__(name: str) -> Any:
     if name in _OBJECTS:
         module, attribute = _OBJECTS[name]
         return getattr(importlib.import_module(module), attribute)
+    if name in _PROGRAM_OBJECTS:
+        from jaxformer.runtime.programs import import_program
+
+        module, attribute = _PROGRAM_OBJECTS[name]
+        hook = sys.excepthook  # programs replace it for their command line
+        try:
+            return getattr(import_program(module), attribute)
+        finally:
+            sys.excepthook = hook
     if name in _SUBMODULES:
         return importlib.import_module(_SUBMODULES[name])
     raise AttributeError(f"module 'jaxformer' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,22 @@ from rich.table import Table
 
 from jaxformer.core import paths
 from jaxformer.core.partition import FROZEN, Partition
-from jaxformer.core.text_format import number, with_error
+from jaxformer.core.text_format import counted, number, with_error
 from jaxformer.io.run_folder import Workdir
 from jaxformer.training.setup import Setup
+
+MEANINGS = {
+    "accuracy": "share of scored tokens that are predicted right",
+    "exact_match": "share of sequences without an error",
+    "loss": "cross-entropy in nats a token",
+    "in_context": "share of predictions that occur in the context",
+    "trained_share": "trained parameters of all",
+    "bits_per_parameter": "memorised bits for each trained parameter",
+    "perplexity": "exp(loss)",
+    "waiting_share": "share of the time in which the device waited for data",
+    "share_of_matmul": "speed relative to one large matrix product",
+}
+HIDDEN_METRICS = ("trained_share", "waiting_share", "share_of_matmul")
 
 
 def print_labels(partition: Partition, params: Mapping[str, Any]) -> None:
@@ -36,19 +50,68 @@ def announce(setup: Setup) -> None:
         print(f"note: {setup.task.remark}")
 
 
-def print_result(workdir: Workdir) -> None:
-    """Prints the metrics of a finished run and the scores of trivial predictors."""
+def print_result(workdir: Workdir, everything: bool = False) -> None:
+    """Prints the metrics of a finished run and the scores of trivial predictors.
+
+    Args:
+        workdir: the folder of the run.
+        everything: whether to print scores of groups and of unseen examples, and numbers about
+            speed.
+    """
     result = workdir.read("result.json")
-    title = f"{result['config']['name']}, {len(result['seeds'])} seeds"
-    table = Table("metric", "mean", "sem", "n", box=None, pad_edge=False, title=title)
-    for name, value in result["metrics"].items():
+    columns = ("metric", "mean", "standard error", "n", "meaning")
+    table = Table(*columns, box=None, pad_edge=False, title=run_title(result))
+    names = list(result["metrics"])
+    for name in names if everything else shown_metrics(names):
+        value = result["metrics"][name]
         mean, _, error = with_error(value["mean"], value["sem"]).partition(" ± ")
-        table.add_row(name, mean, error or "-", str(value["n"]))
+        table.add_row(name, mean, error or "-", str(value["n"]), meaning(name))
     for name, value in result.get("baselines", {}).items():
-        table.add_row(f"baseline {name}", number(value), "", "", style="dim")
+        table.add_row(f"baseline {name}", number(value), "", "", "a trivial predictor", style="dim")
+    if everything:
+        speed = {**(result.get("performance") or {}), **(result.get("timing") or {})}
+        for name, value in speed.items():
+            table.add_row(name, number(value), "", "", "speed of this machine", style="dim")
     show(table)
+    if hidden := len(names) - len(shown_metrics(names)):
+        print("" if everything else f"{counted(hidden, 'more metric')}: --all")
     figures = [name for name in ("curves.png", "figure.png") if (workdir / name).exists()]
     print(f"the run is in {workdir.path}" + f" (see {', '.join(figures)})" * bool(figures))
+    if result["config"].get("recipe") == "train":
+        folder = short_path(workdir.path)
+        print(f"next: jaxformer look {folder}   or in Python: jaxformer.open({str(folder)!r})")
+
+
+def run_title(result: Mapping[str, Any]) -> str:
+    """Returns a title such as "mixit/retrieval, frozen_qk, tiny, 1 seed"."""
+    config = result["config"]
+    arguments = [str(value) for value in config.get("arguments", {}).values() if value]
+    return ", ".join([config["name"], *arguments, counted(len(result["seeds"]), "seed")])
+
+
+def shown_metrics(names: Iterable[str]) -> list[str]:
+    """Returns the metrics that answer a question, without groups, unseen examples and costs."""
+    names = list(names)
+    shown = [
+        name
+        for name in names
+        if not name.endswith("_unseen")
+        and name.partition("/")[0] not in {*names} - {name}
+        and name not in HIDDEN_METRICS
+    ]
+    return shown or names
+
+
+def meaning(metric: str) -> str:
+    """Returns what a metric measures, or "" if only its task can tell."""
+    if metric.endswith("_unseen"):
+        return "the same, examples outside the training set"
+    return MEANINGS.get(metric, "")
+
+
+def short_path(path: Path) -> Path:
+    """Returns a path relative to the current folder, if it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:

@@ -1,6 +1,7 @@
 """The numbers of a ledger row as text, CSV and LaTeX: one line for each cell and metric."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from experiments.cli import flags
@@ -189,16 +190,32 @@ def name_of(row: Row) -> str:
 
 
 def as_csv(row: Row) -> str:
-    """The lines with all digits of a float32; those behind them are rounding."""
-    out: list[list[Any]] = [[*COLUMNS, *MORE]]
-    for line in lines(row):
-        value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
-        values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
-        numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
-        where = [record.scale if record else "", line.verdict, line.baseline_name]
-        made = [commit(record), record.where] if record else ["", ""]
-        out.append([line.cell, line.metric, *numbers, *where, *made])
-    return csv_text(out)
+    """Returns the lines of a row as CSV."""
+    return csv_text([[*COLUMNS, *MORE], *map(_csv_cells, lines(row))])
+
+
+def ledger_as_csv(rows: Sequence[Row]) -> str:
+    """Returns the lines of all rows as one CSV.
+
+    Each line has its paper, the name and the verdict of its row, and the columns of `as_csv`.
+    """
+    head = ["paper", "row", "verdict of row", *COLUMNS, *MORE]
+    cells = (
+        [row.paper.key, row.item.name, row.verdict, *_csv_cells(line)]
+        for row in rows
+        for line in lines(row)
+    )
+    return csv_text([head, *cells])
+
+
+def _csv_cells(line: Line) -> list[Any]:
+    """Returns a line with all digits of a float32; those behind them are rounding."""
+    value, record = line.value or {"mean": None, "sem": None, "n": None}, line.record
+    values = (line.published, value["mean"], value["sem"], value["n"], line.baseline)
+    numbers = [float(f"{x:.9g}") if isinstance(x, float) else x for x in values]
+    where = [record.scale if record else "", line.verdict, line.baseline_name]
+    made = [commit(record), record.where] if record else ["", ""]
+    return [line.cell, line.metric, *numbers, *where, *made]
 
 
 def as_latex(row: Row) -> str:

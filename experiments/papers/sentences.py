@@ -11,6 +11,7 @@ from experiments.cli.describe import label
 from experiments.ledger.record_numbers import record_number
 from experiments.ledger.statistics import BELOW, Number, difference
 from experiments.papers.two_failure_modes.claims_trained import LEARNS_NOTHING
+from jaxformer.core.text_format import counted
 
 # Records by cell, or the content of result.json as objects with the same attributes.
 Runs = Mapping[str, Any]
@@ -162,7 +163,8 @@ FINDINGS = (
     Finding("attention_paths", "Figure 2c, bottom", order_parameter),
 )
 
-# Outcome of the litmus test -> sentence. `litmus_rule.VERDICTS` groups the outcomes to verdicts.
+# Outcome of the litmus test -> sentence. experiments/litmus_report/rule.py groups the outcomes to
+# verdicts.
 NEEDED = "{task} needs attention that looks at the content"
 LITMUS = {
     "at chance": "{task} cannot be told at this scale: Standard does not beat the trivial "
@@ -205,4 +207,5 @@ def litmus(
         for variant, score in accuracies.items()
     )
     untuned = "" if tuned else "; one learning rate each"
-    return f"{sentence} ({scores}; {guess} {100 * chance:.1f} %; {seeds} seeds{untuned})."
+    seeds_text = counted(seeds, "seed")
+    return f"{sentence} ({scores}; {guess} {100 * chance:.1f} %; {seeds_text}{untuned})."

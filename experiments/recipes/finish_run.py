@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from experiments.cli import describe
 from experiments.papers import plots
 from jaxformer.core.errors import UserError
 from jaxformer.io import npz_store
@@ -106,7 +105,6 @@ def write(
     barrier()  # no process reads the result before it is complete
     if draw is not None and is_writer():
         draw(workdir)
-    describe.print_result(workdir)
 
 
 def lacks_figure(workdir: Workdir) -> bool:

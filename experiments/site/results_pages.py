@@ -40,7 +40,8 @@ MAX_COMMAND_LENGTH = 4000
 
 HEAD = """# Results
 
-`python experiments/report.py` writes this page and [docs/results](docs/results) from `results/`.
+`python experiments/report.py --write` writes this page and [docs/results](docs/results) from
+`results/`.
 `python experiments/report.py --page=page.html` shows the same with figures.
 
 A row is a table, a figure or a statement of a paper. [Claims without a row](docs/coverage.md) have

@@ -71,7 +71,10 @@ def schedule(name: str, steps: int, warmup: int) -> optax.Schedule:
     """
     check_range("optim.warmup", warmup, 0)
     if warmup > steps:
-        raise UserError(f"the warm-up ({warmup} steps) must not exceed the run ({steps} steps).")
+        raise UserError(
+            f"the warm-up ({warmup} steps) must not exceed the run ({steps} steps): lower "
+            "optim.warmup or raise train.steps."
+        )
     rest = max(steps - warmup, 1)
     after = {
         "constant": optax.constant_schedule(1.0),

@@ -25,6 +25,11 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
+def counted(n: int, noun: str) -> str:
+    """Returns "1 run" or "2 runs" for the noun "run"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def number(value: float | None) -> str:
     """Returns a number with four significant digits, and "-" for None."""
     return "-" if value is None else f"{value:.4g}"

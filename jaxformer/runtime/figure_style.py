@@ -80,6 +80,15 @@ def styled(draw: Callable) -> Callable:
     return within
 
 
+def notebook_figure() -> Any:
+    """Returns an empty figure that a notebook displays once, as the value of its cell."""
+    from matplotlib import pyplot
+
+    figure = pyplot.figure()  # registered with pyplot, so that a notebook can display it
+    pyplot.close(figure)
+    return figure
+
+
 def panels(rows: int, columns: int, size: tuple[float, float], figure: Any = None, **shared: Any):
     """Returns a figure without a window, and its (rows, columns) panels."""
     from matplotlib.figure import Figure

@@ -14,6 +14,7 @@ import numpy as np
 from jaxformer.core.errors import UserError
 from jaxformer.core.text_format import number, with_error
 from jaxformer.io.run_folder import Workdir
+from jaxformer.runtime import figure_style
 from jaxformer.training import curves
 from jaxformer.training.result import Result
 from jaxformer.training.run import Trained
@@ -91,13 +92,9 @@ class Run:
 
     def plot(self) -> Any:
         """Returns a matplotlib figure of loss and validation accuracy of the chosen members."""
-        from matplotlib import pyplot
-
-        figure = pyplot.figure()  # registered with pyplot, so that a notebook can display it
-        pyplot.close(figure)  # displayed once, as the value of its cell
         baselines = self.finished.baselines if self.finished else {}
         rows, chosen = {self.name: self.workdir.rows()}, {self.name: self.is_chosen}
-        return curves.curves(rows, baselines, chosen, figure)
+        return curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
 
     def __repr__(self) -> str:
         where = f" in {self.folder}" if self.folder else ""

@@ -4,18 +4,23 @@ import json
 import math
 import signal
 from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 
+import jaxformer
 from configs import common
 from experiments import litmus
 from experiments.cli import flags
 from experiments.ledger.statistics import Number
-from experiments.schedule import launch, litmus_rule, running
+from experiments.litmus_report import rule
+from experiments.litmus_report.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
+from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
-from experiments.schedule.litmus_rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED, Trained
+from jaxformer import api
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_json
+from jaxformer.tasks.retrieval import Retrieval
 from tests.experiments import pretended
 
 OWN = '''"""A user's task."""
@@ -75,7 +80,7 @@ def trained(**accuracies):
     ],
 )
 def test_the_verdict_and_its_sentence_follow_from_the_accuracies(verdict, words, accuracies):
-    found = litmus_rule.judge("recall", trained(**accuracies), "best_guess", 0.35)
+    found = rule.judge("recall", trained(**accuracies), "best_guess", 0.35)
     assert found.verdict == verdict and words in found.sentence
 
 
@@ -85,7 +90,7 @@ def test_wide_error_bars_decide_nothing():
         name: one._replace(accuracy=one.accuracy._replace(n=30))
         for name, one in trained(standard=(0.655, 0.054), mixit=(0.552, 0.004)).items()
     }
-    found = litmus_rule.judge("addition", accuracies, "guess", 0.528)
+    found = rule.judge("addition", accuracies, "guess", 0.528)
     assert found.verdict == CANNOT_TELL and "take more seeds" in found.sentence
 
 
@@ -113,7 +118,7 @@ def result(seeds, baselines):
 
 def test_the_error_combines_seeds_and_test_set(tmp_path):
     seeds = ((0.8, 0.03), (0.9, 0.04), (1.0, 0.05))
-    found = litmus_rule.read(result(seeds, {}), tmp_path)
+    found = rule.read(result(seeds, {}), tmp_path)
     assert found.accuracy.mean == pytest.approx(0.9)
     assert found.accuracy.sem == pytest.approx(0.1 / 3**0.5)
     assert found.accuracy.test == pytest.approx(0.04, rel=0.03)  # root mean square of the seeds'
@@ -122,9 +127,9 @@ def test_the_error_combines_seeds_and_test_set(tmp_path):
 
 def test_the_strongest_trivial_predictor_counts():
     scores = {"uniform": 0.1, "guess": 0.4, "unigram_loss": 3.2}
-    assert litmus_rule.strongest(scores) == ("guess", 0.4)
-    with pytest.raises(UserError, match="names no trivial predictors"):
-        litmus_rule.strongest({"unigram_loss": 3.2})
+    assert rule.strongest(scores) == ("guess", 0.4)
+    with pytest.raises(UserError, match="has no trivial predictor"):
+        rule.strongest({"unigram_loss": 3.2})
 
 
 class FakeExecutor(pretended.FakeExecutor):
@@ -221,6 +226,48 @@ def test_wrong_arguments_are_one_line(words, message, capsys):
     assert litmus.main(words) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and message in error
+
+
+def test_a_python_call_judges_a_task_like_the_command(tmp_path, monkeypatch):
+    """Training is replaced: MixiT knows nothing, the other variants know all."""
+    calls = {}
+
+    def train(task, model, partition, **arguments):
+        variant = arguments["workdir"].name
+        calls[variant] = model.spec.mixer, arguments["learning_rate"], arguments["target"]
+        accuracy = 0.2 if variant == "mixit" else 0.9
+        seeds = ((accuracy, 0.01), (accuracy, 0.01), (accuracy + 0.03, 0.01))
+        content = result(seeds, {"guess": 0.3})
+        finished = SimpleNamespace(as_json=lambda: content, baselines=content["baselines"])
+        return SimpleNamespace(result=finished, folder=arguments["workdir"])
+
+    monkeypatch.setattr(api, "train", train)
+    task = Retrieval(max_pairs=3, vocab=16)
+    found = jaxformer.litmus(task, name="facts", workdir=tmp_path, progress=False)
+    assert found.verdict == NEEDED and found.sentence.startswith("facts needs attention")
+    assert calls == {
+        "standard": ("softmax", 3e-3, 0.99),
+        "frozen_qk": ("softmax", 1e-2, 0.99),
+        "mixit": ("mixit", 3e-3, 0.99),
+        "random": ("softmax", 3e-2, 0.99),
+    }
+    assert "trivial predictor (guess)  30.0 %" in str(found) and "<pre>" in found._repr_html_()
+    assert [row["variant"] for row in found.rows] == [*calls, "trivial: guess"]
+    assert json.loads((tmp_path / "litmus.json").read_text())["sentence"] == found.sentence
+    assert (tmp_path / "litmus.png").exists()
+
+
+def test_a_wrong_python_call_is_refused_before_training(monkeypatch):
+    task = Retrieval(max_pairs=3, vocab=16)
+    with pytest.raises(UserError, match="litmus needs a task"):
+        jaxformer.litmus("retrieval")
+    with pytest.raises(UserError, match="Did you mean 'mixit'"):
+        jaxformer.litmus(task, variants=["standard", "mixt"])
+    with pytest.raises(UserError, match="must contain standard and mixit; mixit is missing"):
+        jaxformer.litmus(task, variants=["standard"])
+    monkeypatch.setattr(Retrieval, "baselines", lambda self, batch: {"unigram_loss": 1.0})
+    with pytest.raises(UserError, match="has no trivial predictor"):
+        jaxformer.litmus(task)
 
 
 @pytest.mark.slow

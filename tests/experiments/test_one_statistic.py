@@ -10,7 +10,8 @@ from experiments.ledger.record import Record
 from experiments.ledger.record_numbers import record_number
 from experiments.ledger.rules import HELD, NOT_HELD, OPEN, above, of
 from experiments.ledger.statistics import ABOVE, BELOW, UNDECIDED
-from experiments.schedule import litmus_rule, sweep_table
+from experiments.litmus_report import rule
+from experiments.schedule import sweep_table
 from jaxformer.io.atomic_files import json_value
 from jaxformer.training.metrics import over_seeds
 from tests.experiments.schedule.test_planning import A, record
@@ -68,19 +69,18 @@ def litmus_verdict(left, right):
 
     def helps(standard, mixit):
         trained = {
-            "standard": litmus_rule.read(standard, Path("a")),
-            "mixit": litmus_rule.read(mixit, Path("b")),
+            "standard": rule.read(standard, Path("a")),
+            "mixit": rule.read(mixit, Path("b")),
         }
         # The trivial predictor is far below both if their own errors are known.
-        return litmus_rule.judge("task", trained, "guess", 0.0).verdict == litmus_rule.HELPS
+        return rule.judge("task", trained, "guess", 0.0).verdict == rule.HELPS
 
     return helps(left, right) - helps(right, left)
 
 
 def compare_verdict(left, right):
-    text = compare.difference_text(right, left, "accuracy")
-    (verdict,) = (v for word, v in {ABOVE: 1, BELOW: -1, UNDECIDED: 0}.items() if word in text)
-    return verdict
+    difference = compare.metric_difference(right, left, "accuracy")
+    return {ABOVE: 1, BELOW: -1, UNDECIDED: 0}[difference.verdict()]
 
 
 def sweep_verdict(left, right):

@@ -13,6 +13,7 @@ import pytest
 import jaxformer
 from experiments import compare
 from experiments.run import main
+from jaxformer.core.errors import UserError
 from jaxformer.core.partition import Partition
 from jaxformer.io.run_folder import Workdir
 from tests.experiments.conftest import AFTER_ROWS, TINY, WHILE_SAVING, tiny
@@ -191,3 +192,30 @@ def test_compare_shows_differences_and_numbers(finished, tmp_path, capsys, monke
     assert "at least two run folders" in one_line(capsys)
     assert compare.main([str(finished), str(tmp_path / "nothing")]) == 2
     assert "has no config.json" in one_line(capsys)
+
+
+def test_compare_in_python_gives_numbers_and_refuses_another_task(finished, tmp_path):
+    comparison = jaxformer.compare(finished, jaxformer.open(finished))
+    (row,) = (r for r in comparison.rows if r["metric"] == "accuracy" and "difference" in r)
+    assert row["difference"] == 0 and row["verdict"] == "cannot tell"
+    assert comparison.settings == {} and "accuracy, difference" in str(comparison)
+    assert "accuracy_unseen" not in str(comparison)
+    assert "accuracy_unseen" in comparison.text(with_cost=True)
+    assert comparison._repr_html_().startswith("<pre>") and comparison.plot().axes
+    other = Workdir(shutil.copytree(finished, tmp_path / "other"))
+    stored = other.read("config.json")
+    stored["config"]["task"]["name"] = "dyck"
+    other.write("config.json", stored)
+    with pytest.raises(UserError, match="different tasks, retrieval and dyck"):
+        jaxformer.compare(finished, other.path)
+    with pytest.raises(UserError, match="at least two runs, got 1"):
+        jaxformer.compare(finished)
+
+
+def test_a_refused_run_leaves_no_folder(tmp_path):
+    refused = tmp_path / "refused"
+    assert main([*TINY, "--config.optim.warmup=999", f"--workdir={refused}"]) == 2
+    assert not refused.exists()
+    (tmp_path / "mine").mkdir()
+    assert main([*TINY, "--config.optim.warmup=999", f"--workdir={tmp_path / 'mine'}"]) == 2
+    assert (tmp_path / "mine").is_dir()

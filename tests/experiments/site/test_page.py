@@ -295,15 +295,17 @@ def test_a_page_without_records_says_that_there_is_none(tmp_path, monkeypatch, c
         (["--page"], "--page needs a value."),
         (["--check=yes"], "--check takes no value, got 'yes'"),
         (["--page=x.html", "--runs=nowhere"], "no such folder"),
-        (["--runs=nowhere"], "give --page=FILE"),
+        (["--runs=nowhere"], "give --page=FILE or --tables=DIR"),
         (["--page=x.html", "--only-runs"], "--only-runs needs"),
         (["--page=x.html", "--check"], "give it alone"),
+        (["--csv=x.csv", "--write"], "give it alone"),
         (["--page=/proc/none/x.html"], "cannot write"),
         (["--page=/tmp"], "cannot write"),
         (["--only=Table 2, retreival"], "Did you mean 'Table 2, retrieval'?"),
         (["--only=mixti"], "Did you mean 'mixit'?"),
         (["--only=Table 2", "--check"], "give it alone"),
         (["--opening=x.json"], "give --page=FILE too"),
+        (["--only="], "give --only=NAME, --page=FILE"),
     ],
 )
 def test_wrong_arguments_are_one_line(words, told, capsys):

@@ -33,6 +33,13 @@ def test_tables_as_csv_and_latex(rows, tmp_path):
     )
 
 
+def test_one_csv_has_the_numbers_of_all_rows(rows):
+    head, *lines = tables.ledger_as_csv(rows).splitlines()
+    assert head.startswith("paper,row,verdict of row,cell,metric,published,measured")
+    assert len(lines) == sum(len(tables.lines(row)) for row in rows)
+    assert lines[0].startswith("made_up,Table 1,held,")
+
+
 @pytest.mark.parametrize("side", [gap("A", "B"), over(("A", "B"), "accuracy")])
 def test_a_rule_looks_at_every_cell_of_its_numbers(side):
     cells = {"A": made_up.A, "B": made_up.B}

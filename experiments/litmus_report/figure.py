@@ -1,14 +1,17 @@
 """The figure of the litmus test: a bar for each variant, and a line for the trivial predictor."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.cli.describe import label
 from experiments.ledger.statistics import Number, difference
+from experiments.litmus_report.rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
 from experiments.papers import plots
-from experiments.schedule.litmus_rule import CANNOT_TELL, HELPS, NEEDED, NOT_NEEDED
+from jaxformer.runtime import figure_style
+
+if TYPE_CHECKING:
+    from experiments.litmus_report.report import Litmus
 
 TITLES = {
     CANNOT_TELL: "Attention to the content cannot be judged",
@@ -18,11 +21,13 @@ TITLES = {
 }
 
 
-def draw(file: Path, record: Mapping[str, Any]) -> None:
+@figure_style.styled
+def draw(litmus: "Litmus", file: Path | None) -> Any:
     """Draws accuracies with 95 % intervals, and the trivial predictor as a dashed line."""
-    bars = {label(variant): one.accuracy for variant, one in record["variants"].items()}
-    name, value = record["trivial"]["name"].replace("_", " "), record["trivial"]["accuracy"]
-    figure, (axis,) = plots.row(1, (plots.COLUMN if len(bars) < 6 else plots.PAGE, 2.0))
+    bars = {label(variant): trained.accuracy for variant, trained in litmus.variants.items()}
+    name, value = litmus.trivial[0].replace("_", " "), litmus.trivial[1]
+    size = (plots.COLUMN if len(bars) < 6 else plots.PAGE, 2.0)
+    figure, ((axis,),) = figure_style.panels(1, 1, size, figure_style.notebook_figure())
     heights = [100 * number.mean for number in bars.values()]
     errors = [100 * _half_interval(number) for number in bars.values()]
     look = {"capsize": 3, "color": plots.cycle(len(bars)), "width": 0.62}
@@ -34,11 +39,12 @@ def draw(file: Path, record: Mapping[str, Any]) -> None:
     axis.set(ylabel="test accuracy (%)", ylim=(0, 118))
     axis.set_yticks(range(0, 101, 20))
     plots.name(axis)
-    legend = (
-        f"{record['task']}, {record['scale']}. Bars: 95 % intervals. Dashed: trivial predictor."
-    )
-    plots.headed(figure, TITLES[record["verdict"]], legend)
-    plots.save(figure, file)
+    settings = ", ".join(filter(None, (litmus.task, litmus.scale)))
+    legend = f"{settings}. Bars: 95 % intervals. Dashed: trivial predictor."
+    plots.headed(figure, TITLES[litmus.verdict], legend)
+    if file is not None:
+        plots.save(figure, file)
+    return figure
 
 
 def _half_interval(number: Number) -> float:

@@ -31,7 +31,7 @@ class Trained(NamedTuple):
     seeds: int
     rates: tuple[float, ...]  # chosen
     tried: int  # learning rates
-    workdir: str
+    workdir: str  # "" if the run was not saved
 
 
 class Judgement(NamedTuple):
@@ -41,21 +41,24 @@ class Judgement(NamedTuple):
     sentence: str
 
 
-def read(result: Mapping[str, Any], workdir: Path) -> Trained:
+def read(result: Mapping[str, Any], workdir: Path | None) -> Trained:
     """Returns the accuracy of a finished training with its errors."""
     members = result["members"]
     chosen = [member for member in members if member["chosen"]]
     accuracy = record_number(result["metrics"]["accuracy"], members, "accuracy")
     rates = tuple(dict.fromkeys(member["learning_rate"] for member in chosen))
     tried = len({member["learning_rate"] for member in members})
-    return Trained(accuracy, len(chosen), rates, tried, str(workdir))
+    return Trained(accuracy, len(chosen), rates, tried, str(workdir or ""))
 
 
 def strongest(baselines: Mapping[str, float]) -> tuple[str, float]:
     """Returns the name and the accuracy of the best trivial predictor."""
     scores = {name: value for name, value in baselines.items() if not name.endswith("_loss")}
     if not scores:
-        raise UserError("the task names no trivial predictors: add some to its `baselines`.")
+        raise UserError(
+            "the task has no trivial predictor to compare with: its `baselines` must return an "
+            "accuracy, such as {'most_frequent': 0.1}."
+        )
     return max(scores.items(), key=lambda item: item[1])
 
 

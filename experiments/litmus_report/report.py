@@ -1,0 +1,87 @@
+"""`Litmus`: the verdict of a litmus test with its numbers, as text, table, figure and JSON."""
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.cli.describe import label
+from experiments.ledger.statistics import Number, difference
+from experiments.litmus_report import figure
+from experiments.litmus_report.rule import Trained, judge
+from jaxformer.io.atomic_files import write_json
+
+
+@dataclass(frozen=True)
+class Litmus:
+    """The verdict on a task, and the accuracies of the networks that were trained for it."""
+
+    task: str
+    scale: str
+    verdict: str  # "needed", "helps", "not needed" or "cannot be told"
+    sentence: str
+    trivial: tuple[str, float]  # name and accuracy of the best trivial predictor
+    variants: Mapping[str, Trained]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict for each variant, and one for the trivial predictor: `pandas.DataFrame(rows)`.
+
+        `low` and `high` are the ends of the 95 % interval.
+        """
+        rows = []
+        for variant, trained in self.variants.items():
+            interval = difference(trained.accuracy, Number(0.0))
+            rows.append(
+                {
+                    "variant": variant,
+                    "accuracy": trained.accuracy.mean,
+                    "low": interval.low,
+                    "high": interval.high,
+                    "seeds": trained.seeds,
+                    "learning_rate": trained.rates[0],
+                }
+            )
+        name, accuracy = self.trivial
+        return [*rows, {"variant": f"trivial: {name}", "accuracy": accuracy}]
+
+    @property
+    def table(self) -> str:
+        """The accuracies in %, aligned, one line for each variant."""
+        lines = [(label(v), trained.accuracy.percent()) for v, trained in self.variants.items()]
+        name, accuracy = self.trivial
+        lines.append((f"trivial predictor ({name.replace('_', ' ')})", f"{100 * accuracy:.1f}"))
+        width = max(len(text) for text, _ in lines)
+        return "\n".join(f"{text:<{width}}  {accuracy} %" for text, accuracy in lines)
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Returns a matplotlib figure of the accuracies; with `file` (png, svg, pdf) saves it."""
+        return figure.draw(self, None if file is None else Path(file))
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the content of litmus.json."""
+        name, accuracy = self.trivial
+        values = {field: getattr(self, field) for field in ("task", "scale", "verdict", "sentence")}
+        trivial = {"name": name, "accuracy": accuracy}
+        return values | {"trivial": trivial, "variants": dict(self.variants)}
+
+    def save(self, folder: Path) -> None:
+        """Writes litmus.json (every number) and litmus.png into a folder."""
+        write_json(folder / "litmus.json", self.as_json())
+        self.plot(folder / "litmus.png")
+
+    def __str__(self) -> str:
+        return f"{self.sentence}\n\n{self.table}"
+
+    def _repr_html_(self) -> str:
+        """Returns the sentence and the table, which a notebook displays."""
+        return f"<p>{html.escape(self.sentence)}</p><pre>{html.escape(self.table)}</pre>"
+
+
+def make_litmus(
+    task: str, scale: str, variants: Mapping[str, Trained], trivial: tuple[str, float]
+) -> Litmus:
+    """Judges a task by the rule of experiments/litmus.py and returns the verdict."""
+    judgement = judge(task, variants, *trivial)
+    return Litmus(task, scale, judgement.verdict, judgement.sentence, trivial, variants)
