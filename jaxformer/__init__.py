@@ -1,6 +1,7 @@
 """A laboratory for one question: what does each part of a transformer do?
 
     run = jaxformer.train(task, model, partition, steps=400)      train, with parts frozen
+    print(jaxformer.anatomy(task))                                what each part of it does
     jaxformer.plan(task, model, target="v5e:4x4")                 its cost on another machine
     jaxformer.litmus(task).sentence                               does the task need attention?
     run = jaxformer.open("runs/my_run")                           its result, curves and parameters
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from experiments.anatomy_report.api import anatomy
     from experiments.compare import compare
     from experiments.litmus_report.train import litmus
     from jaxformer import capture, surgery
@@ -35,6 +37,7 @@ __all__ = [
     "Partition",
     "Run",
     "__version__",
+    "anatomy",
     "capture",
     "compare",
     "generate",
@@ -62,6 +65,7 @@ _OBJECTS = {
 }
 # The same for names in the programs, which lie beside this package or in its folder `lab`.
 _PROGRAM_OBJECTS = {
+    "anatomy": ("experiments.anatomy_report.api", "anatomy"),
     "compare": ("experiments.compare", "compare"),
     "litmus": ("experiments.litmus_report.train", "litmus"),
 }

@@ -1,0 +1,127 @@
+"""Says what each part of one transformer does: what must be trained, may stay random, can go.
+
+    python experiments/anatomy.py --task mypackage.tasks:Sort
+    python experiments/anatomy.py runs/mine
+
+  --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
+  --config=CONFIG    instead of --task: a training config, such as mixit/retrieval:scale=tiny
+  --scale=SCALE      of the config of a task such as retrieval (tiny)
+  --methods=M,M      frozen, removed, fixed mixing, only (all)
+  --by-layer         also change each block alone
+  --budget=TIME      time of training, such as 90s or 30m (10m)
+  --seeds=N          most seeds of a variant (8)
+  --margin=SHARE     share of the lead over guessing that a "no worse" network may lose (.05)
+  --steps=N          training steps (400, or those of the config)
+  --batch-size=N     examples in a batch (64)
+  --rates=R,R        learning rates to choose from (3e-3,1e-2,1e-3, or those of the config)
+  --width=N  --layers=N  --heads=N   sizes of the decoder (64, 2, 4)
+  --workdir=DIR      folder of the trainings and the report (runs/anatomy/NAME)
+
+Defaults are in parentheses. For each part of the network, trains it with this part frozen at its
+random initial values, with the part removed, with attention replaced by a fixed random mixing, and
+with this part alone trained. The score is the share of the way from guessing to the whole network.
+Prints the plan first. Ctrl-C keeps what was trained; the same command continues.
+
+  no worse   the 95 % interval of the loss lies within the margin
+  worse      it lies outside of the margin
+  cannot tell yet
+
+All comparisons of a report are corrected together for their number (Benjamini and Hochberg, 5 %).
+Writes anatomy.json and anatomy.csv into the workdir.
+"""
+
+try:
+    import experiments  # noqa: F401 (first: makes a Ctrl-C during imports print one line)
+except ModuleNotFoundError:
+    import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
+
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.anatomy_report import api, parts, sources
+from experiments.anatomy_report.subject import Subject
+from jaxformer.core.errors import UserError
+from jaxformer.runtime import processes
+from jaxformer.runtime.command_line import Parser, command, count, seconds
+
+FIELDS = ("steps", "batch_size", "width", "layers", "heads")  # flags of a task's own network
+
+
+@command
+def main(argv: Sequence[str]) -> int:
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("source", nargs="*")
+    add("--task", default="")
+    add("--config", default="")
+    add("--scale", default="tiny")
+    add("--methods", default=",".join(parts.METHODS))
+    add("--by-layer", action="store_true")
+    add("--budget", type=seconds, default=api.BUDGET_SECONDS)
+    add("--seeds", type=count, default=api.SEEDS_AT_LOOK[-1])
+    add("--margin", type=float, default=api.MARGIN)
+    add("--steps", type=count)
+    add("--batch-size", type=count)
+    add("--rates", default="")
+    add("--width", type=count)
+    add("--layers", type=count)
+    add("--heads", type=count)
+    add("--workdir", type=Path)
+    args = parser.parse_args(argv)
+    processes.cache_compiled_programs()
+    what = subject_of(args)
+    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", what.name)
+    report, stopped = api.examine_training(
+        what,
+        methods=[name.strip() for name in args.methods.split(",") if name.strip()],
+        by_layer=args.by_layer,
+        seeds=args.seeds,
+        budget=args.budget,
+        margin=args.margin,
+        folder=folder,
+        say=lambda line: print(line, flush=True),
+    )
+    print(f"\n{report}\n")
+    print("files:", ", ".join(map(str, report.save(folder))))
+    return 128 + stopped if stopped else 0
+
+
+def subject_of(args: Namespace) -> Subject:
+    """Returns the task, network and training that the flags name."""
+    given = [*args.source, *filter(None, [args.task, args.config])]
+    if len(given) != 1:
+        raise UserError(
+            "give one of --task=package.module:Task, --config=NAME and the folder of a run, got "
+            f"{len(given)}."
+        )
+    options: dict[str, Any] = {name: value for name in FIELDS if (value := getattr(args, name))}
+    if args.rates:
+        options["rates"] = parse_rates(args.rates)
+    if args.config:
+        return sources.of_config_text(args.config, **options)
+    if args.task or not Path(given[0]).is_dir():
+        return sources.of_task_text(given[0], args.scale, **options)
+    if options:
+        raise UserError(f"a run sets {', '.join(options)} itself: leave it out.")
+    return sources.of_run(given[0])
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Returns the learning rates of a list such as "1e-3,3e-3"."""
+    try:
+        rates = tuple(float(part) for part in text.split(",") if part)
+    except ValueError:
+        rates = ()
+    if not rates or not all(0 < rate < 1e6 for rate in rates) or len({*rates}) < len(rates):
+        raise UserError(
+            f"--rates must be different positive numbers such as 1e-3,3e-3, got {text!r}."
+        )
+    return rates
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,175 @@
+"""`jaxformer.anatomy`: says what each part of one transformer does."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.anatomy_report import parts, sources, study, subject
+from experiments.anatomy_report.judge import MARGIN, SEEDS_AT_LOOK
+from experiments.anatomy_report.report import Report
+from experiments.anatomy_report.store import Store
+from experiments.anatomy_report.study import Member, Study
+from experiments.anatomy_report.subject import Subject
+from experiments.anatomy_report.training import Trained
+from jaxformer.core.errors import UserError, check_choice, check_range
+from jaxformer.core.text_format import duration
+from jaxformer.runtime.progress import Interrupt
+from jaxformer.tasks.task import Task
+
+BUDGET_SECONDS = 600.0
+
+
+def anatomy(
+    source: Task | str | Path,
+    model: Any = None,
+    *,
+    methods: Sequence[str] = parts.METHODS,
+    by_layer: bool = False,
+    seeds: int = SEEDS_AT_LOOK[-1],
+    budget: float = BUDGET_SECONDS,
+    margin: float = MARGIN,
+    workdir: str | Path | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Report:
+    """Says what each part of a transformer does: what must be trained and what can go.
+
+    Example:
+
+        import jaxformer
+        from jaxformer.tasks.retrieval import Retrieval
+
+        report = jaxformer.anatomy(Retrieval(max_pairs=4, vocab=16), steps=200, budget=60)
+        print(report)
+        report.to_html("anatomy.html")
+
+    Args:
+      source: a task, the folder of a run, or "package.module:Task".
+      model: the network; by default a decoder with the fields in `options`.
+      methods: some of "frozen", "removed", "fixed mixing" and "only".
+      by_layer: whether each block is also changed alone.
+      seeds: the largest number of seeds of a variant.
+      budget: seconds of training.
+      margin: the share of the lead over guessing that a network that is "no worse" may lose.
+      workdir: a folder for the trained members and the report; the same call resumes from it.
+        Default: nothing is saved.
+      progress: whether to print a line for each training.
+      **options: steps (400), batch_size (64), rates (3e-3, 1e-2, 1e-3), data (`DataSettings`), and
+        fields of the decoder such as width (64), layers (2) and heads (4).
+
+    Returns:
+      A `Report`: table, sentences, verdicts, plot(), to_html(), to_csv().
+
+    Raises:
+      UserError: an argument is wrong, or the network does not learn the task.
+    """
+    if isinstance(source, Task):
+        what = subject.of_task(source, model, **options)
+    elif isinstance(source, str) and ":" in source:
+        what = sources.of_task_text(source, **options)
+    else:
+        what = sources.of_run(source)
+    report, _ = examine_training(
+        what,
+        methods=methods,
+        by_layer=by_layer,
+        seeds=seeds,
+        budget=budget,
+        margin=margin,
+        folder=None if workdir is None else Path(workdir),
+        say=print if progress else lambda line: None,
+    )
+    return report
+
+
+def examine_training(
+    what: Subject,
+    *,
+    methods: Sequence[str],
+    by_layer: bool,
+    seeds: int,
+    budget: float,
+    margin: float,
+    folder: Path | None,
+    say: Callable[[str], None],
+) -> tuple[Report, int]:
+    """Trains the variants of a subject and judges them.
+
+    Returns:
+      (the report, the signal that stopped it or 0)
+    """
+    for method in methods:
+        check_choice("method", method, parts.METHODS)
+    check_range("seeds", seeds, 1, 1000)
+    if not 0 < margin < 1:
+        raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
+    found = parts.parts_of(what.network.shapes, by_layer)
+    variants = parts.variants_of(found, methods, what.mixing is not None)
+    store = Store(folder and folder / f"members-{what.hash[:12]}")
+    progress = Study(what, variants, store, seeds, margin)
+    say(plan_line(what, progress, budget))
+    if seeds == 1:
+        say("note: one seed has no interval, so that nothing can be decided; give --seeds=3.")
+
+    def report_member(member: Member, trained: Trained) -> None:
+        score = trained.test[progress.metric]
+        rate = f"learning rate {member.rate:g}, seed {member.seed}"
+        note = "" if trained.diverged_at is None else f", diverged at step {trained.diverged_at}"
+        seconds = f"{trained.seconds:.0f} s"
+        say(
+            f"  {member.variant.name}: {progress.metric} {score.mean:.4g} ({rate}, {seconds}{note})"
+        )
+
+    with Interrupt() as interrupt:
+        is_complete = study.run(progress, budget, report_member, lambda: bool(interrupt.signal))
+        stopped = interrupt.signal
+    table = progress.table()
+    if not is_complete or not table.is_decided:
+        say(stop_line(progress, stopped, is_complete, folder))
+    return report_of(progress), stopped
+
+
+def report_of(progress: Study) -> Report:
+    """Returns the report of the members that were trained so far."""
+    table, what = progress.table(), progress.subject
+    curves = {}
+    for variant in (parts.WHOLE_NETWORK, *progress.variants):
+        member = progress.store.get(variant, 0, progress.rate(variant))
+        if member is not None:
+            curves[variant.name] = member.curve
+    members = progress.store.members.values()
+    return Report(
+        what.name,
+        table,
+        curves,
+        {"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
+        {
+            "metric": progress.metric,
+            "steps": what.network.steps,
+            "rates": what.rates,
+            "parameters": what.parameters(),
+            "baselines": progress.baselines,
+        },
+    )
+
+
+def plan_line(what: Subject, progress: Study, budget: float) -> str:
+    """Returns the line that is printed before the first training."""
+    return (
+        f"{what.name}: {what.parameters():,} parameters, {what.network.steps} steps; "
+        f"{len(progress.variants)} variants, {progress.minimum()} trainings until each has a first "
+        f"verdict, at most {duration(budget)}"
+    )
+
+
+def stop_line(progress: Study, stopped: int, is_complete: bool, folder: Path | None) -> str:
+    """Returns the line that says why some verdicts are open."""
+    open_cells = sum(row.outcome == "open" for row in progress.table().rows)
+    missing = len(progress.variants) - len(progress.table().rows)
+    state = f"{open_cells + missing} of {len(progress.variants)} comparisons are open"
+    if is_complete:
+        return f"{state} after {progress.max_seeds} seeds: more need --seeds."
+    reason = "stopped" if stopped else "the budget is used up"
+    again = " The same command with a larger --budget continues." if folder else ""
+    return f"{reason}: {state}.{again}"

@@ -1,0 +1,211 @@
+"""Decides each comparison of a report with the ledger's statistic.
+
+A cell is a variant at its chosen learning rate. Each cell has one comparison: its score minus that
+of the whole network, seed by seed, against a border. The border is -margin x lead, and the lead is
+the distance from the trivial predictor to the whole network. The comparison has three outcomes:
+
+no worse   the interval lies above the border: at most a margin is lost
+worse      the interval lies below the border: more than a margin is lost
+open       the interval contains the border
+
+The p values of all cells are corrected together (Benjamini and Hochberg), so that at most 5 % of
+the decided cells are expected to be wrong. Seeds are added to open cells at most LOOKS - 1 times,
+and each p value is multiplied by LOOKS for that.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from experiments.anatomy_report.parts import FROZEN, REMOVED, Variant
+from experiments.ledger.multiplicity import benjamini_hochberg
+from experiments.ledger.record_numbers import record_number
+from experiments.ledger.statistics import (
+    ABOVE,
+    LEVEL,
+    UNDECIDED,
+    Difference,
+    Number,
+    difference,
+    p_value,
+)
+from jaxformer.core.errors import UserError
+
+MARGIN = 0.05  # share of the lead that a network that is "no worse" may lose
+LOOKS = 3  # numbers of seeds at which a cell is judged
+SEEDS_AT_LOOK = (3, 5, 8)
+NO_WORSE, WORSE, OPEN = "no worse", "worse", "open"
+MUST_TRAIN, MAY_STAY_RANDOM, CAN_GO = "must be trained", "may stay random", "can go"
+CANNOT_TELL = "cannot tell yet"
+
+
+class Cell(NamedTuple):
+    """The score of a variant on the test set; higher is better."""
+
+    variant: Variant
+    score: Number
+    rate: float  # the learning rate that validation chose
+    rates_tried: int = 1
+
+
+class Judged(NamedTuple):
+    """A cell with the outcome of its comparison."""
+
+    cell: Cell
+    gap: Difference  # cell - whole network
+    p: float  # nan without an interval
+    q: float
+    outcome: str
+
+
+class Table(NamedTuple):
+    """All cells of a report with their outcomes."""
+
+    whole: Cell
+    trivial: float
+    trivial_name: str
+    margin: float
+    rows: tuple[Judged, ...]
+    is_learned: bool  # whether the whole network is above the trivial predictor
+
+    @property
+    def lead(self) -> float:
+        """The distance from the trivial predictor to the whole network."""
+        return self.whole.score.mean - self.trivial
+
+    def share(self, row: Judged) -> float:
+        """Returns the share of the way from the trivial predictor to the whole network."""
+        return 1 + row.gap.gap / self.lead if self.lead > 0 else math.nan
+
+    def share_half_width(self, row: Judged) -> float:
+        """Returns the half width of the 95 % interval of the share; the lead counts as exact."""
+        return row.gap.half / self.lead if self.lead > 0 else math.inf
+
+    def find(self, part: str, method: str, layer: int | None = None) -> Judged | None:
+        """Returns the row of a variant, if it was trained."""
+        for row in self.rows:
+            variant = row.cell.variant
+            if (variant.part, variant.method, variant.layer) == (part, method, layer):
+                return row
+        return None
+
+    def verdicts(self) -> dict[tuple[str, int | None], str]:
+        """Returns the verdict on each (part, layer) of which a variant was trained."""
+        keys = ((row.cell.variant.part, row.cell.variant.layer) for row in self.rows)
+        return {key: self.verdict(*key) for key in dict.fromkeys(keys)}
+
+    def verdict(self, part: str, layer: int | None = None) -> str:
+        """Returns the verdict on a part, from its decided comparisons."""
+        outcomes = {
+            method: row.outcome
+            for method in (REMOVED, FROZEN)
+            if (row := self.find(part, method, layer)) is not None
+        }
+        if outcomes.get(REMOVED) == NO_WORSE:
+            return CAN_GO
+        if outcomes.get(FROZEN) == NO_WORSE:
+            return MAY_STAY_RANDOM
+        if outcomes.get(FROZEN) == WORSE:
+            return MUST_TRAIN
+        return CANNOT_TELL
+
+    @property
+    def is_decided(self) -> bool:
+        return all(row.outcome != OPEN for row in self.rows)
+
+
+def judge(
+    whole: Cell,
+    cells: Sequence[Cell],
+    trivial: float,
+    trivial_name: str = "guessing",
+    margin: float = MARGIN,
+) -> Table:
+    """Returns the table of all cells.
+
+    Args:
+      whole: the whole network.
+      cells: the variants.
+      trivial: the score of the best trivial predictor.
+      trivial_name: its name.
+      margin: the share of the lead that a network that is "no worse" may lose.
+    """
+    is_learned = difference(whole.score, Number(trivial)).verdict() == ABOVE
+    border = -margin * (whole.score.mean - trivial)
+    gaps, p_values = [], []
+    for cell in cells:
+        score, whole_score = on_shared_seeds(cell.score, whole.score)
+        gaps.append(difference(score, whole_score))
+        p = p_value(score, whole_score, border) if is_learned else math.nan
+        p_values.append(min(1.0, p * LOOKS))
+    tested = [i for i, p in enumerate(p_values) if not math.isnan(p)]
+    q_values = [math.nan] * len(cells)
+    for i, q in zip(tested, benjamini_hochberg([p_values[i] for i in tested]), strict=True):
+        q_values[i] = q
+    rows = tuple(
+        Judged(cell, gap, p, q, _outcome(gap, q, border))
+        for cell, gap, p, q in zip(cells, gaps, p_values, q_values, strict=True)
+    )
+    return Table(whole, trivial, trivial_name, margin, rows, is_learned)
+
+
+def _outcome(gap: Difference, q: float, border: float) -> str:
+    if math.isnan(q) or q > 1 - LEVEL or gap.verdict(border) == UNDECIDED:
+        return OPEN
+    return NO_WORSE if gap.verdict(border) == ABOVE else WORSE
+
+
+def on_shared_seeds(left: Number, right: Number) -> tuple[Number, Number]:
+    """Returns both numbers over their shared seeds; unchanged if they share fewer than two."""
+    shared = [seed for seed in left.by_seed if seed in right.by_seed]
+    if len(shared) < 2:
+        return left, right
+    return left.of_seeds(shared), right.of_seeds(shared)
+
+
+def score_number(
+    scores: Mapping[int, Mapping[str, Any]], metric: str, diverged: Sequence[int] = ()
+) -> Number:
+    """Returns the score over seeds with its errors; a loss becomes negative.
+
+    Args:
+      scores: {seed: {metric: Mean}} of one learning rate.
+      metric: "accuracy" or "loss".
+      diverged: the seeds that diverged; with one of them the error is unknown.
+    """
+    means = {seed: by_metric[metric] for seed, by_metric in scores.items()}
+    members = [
+        {
+            "seed": seed,
+            "metrics": {metric: dict(zip(("mean", "sem", "n"), mean, strict=True))},
+            "diverged_at": 0 if seed in diverged else None,
+        }
+        for seed, mean in means.items()
+    ]
+    values = [mean[0] for mean in means.values()]
+    n, mean = len(values), sum(values) / len(values)
+    sem = math.nan
+    if n > 1:
+        sem = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    number = record_number({"mean": mean, "sem": sem, "n": n}, members, metric)
+    return number if metric != "loss" else negative(number)
+
+
+def negative(number: Number) -> Number:
+    """Returns -number with the same errors."""
+    by_seed = {seed: -value for seed, value in number.by_seed.items()}
+    return number._replace(mean=-number.mean, by_seed=by_seed)
+
+
+def best_trivial(baselines: Mapping[str, float], metric: str) -> tuple[str, float]:
+    """Returns name and score of the best trivial predictor; a loss becomes negative."""
+    is_loss = metric == "loss"
+    scores = {
+        name: -value if is_loss else value
+        for name, value in baselines.items()
+        if name.endswith("_loss") == is_loss
+    }
+    if not scores:
+        kind = "a name that ends in _loss" if is_loss else "an accuracy"
+        raise UserError(f"the task has no trivial predictor with {kind}: add one to `baselines`.")
+    return max(scores.items(), key=lambda item: item[1])

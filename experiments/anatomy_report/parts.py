@@ -1,0 +1,147 @@
+"""The parts of a network and the variants that train it without each of them.
+
+A part is a set of parameters, selected by patterns over their paths. A variant changes one part:
+
+frozen         the part keeps its random initial values
+removed        the part contributes nothing: its kernels are zero and stay zero
+fixed mixing   attention is replaced by a random mixing that does not see the tokens
+only           the part is trained and everything else keeps its initial values
+
+Without queries and keys, every token attends equally to all tokens that it may see. Without the
+output kernel of attention or of an MLP, the whole branch contributes nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jaxformer.core import paths
+
+WHOLE = "whole"
+FROZEN, REMOVED, FIXED_MIXING, ONLY = "frozen", "removed", "fixed mixing", "only"
+METHODS = (FROZEN, REMOVED, FIXED_MIXING, ONLY)
+OTHER = "other"
+BLOCK = re.compile(r"(?:.*/)?block_(\d+)/.*")
+
+
+class Part(NamedTuple):
+    """A named set of parameters, and how it is removed."""
+
+    name: str
+    pattern: str  # selects its parameters
+    zeroed: str = ""  # the parameters that are zero when it is removed; "": it cannot be removed
+    layer: int | None = None  # None: all layers
+
+
+class Variant(NamedTuple):
+    """The network with one part changed. Patterns that are "" select nothing."""
+
+    part: str
+    method: str
+    layer: int | None = None
+    fixed: str = ""  # the parameters that keep their initial values
+    zeroed: str = ""  # the parameters that are zero and stay zero
+    trained: str = ""  # if given, all other parameters keep their initial values
+
+    @property
+    def name(self) -> str:
+        place = "" if self.layer is None else f" of block {self.layer}"
+        return WHOLE if self.method == WHOLE else f"{self.part}{place}, {self.method}"
+
+    def is_updated(self, path: str) -> bool:
+        """Returns whether training changes the parameter."""
+        if self.is_zero(path) or _matches(self.fixed, path):
+            return False
+        return not self.trained or _matches(self.trained, path)
+
+    def is_zero(self, path: str) -> bool:
+        """Returns whether the parameter is zero."""
+        return _matches(self.zeroed, path)
+
+
+WHOLE_NETWORK = Variant(WHOLE, WHOLE)
+QUERIES_KEYS = "queries and keys"
+ATTENTION, MLP = "attention", "MLP"
+EMBEDDING, UNEMBEDDING, POSITIONS = "embedding", "unembedding", "positions"
+# Attention and MLP come first: their parts are of less interest once they can go.
+PARTS = (
+    Part(ATTENTION, r".*/attn/(query|key|value|out)/.*", zeroed=r".*/attn/out/.*"),
+    Part(MLP, r".*/mlp/.*", zeroed=r".*/mlp/out/.*"),
+    Part(QUERIES_KEYS, r".*/attn/(query|key)/.*", zeroed=r".*/attn/(query|key)/.*"),
+    Part("values", r".*/attn/value/.*"),
+    Part("attention output", r".*/attn/out/.*"),
+    Part("MLP in", r".*/mlp/(gate|in)/.*"),
+    Part("MLP out", r".*/mlp/out/.*"),
+    Part(EMBEDDING, r"(.*/)?embed/.*"),
+    Part(UNEMBEDDING, r"(.*/)?(unembed|head)/.*"),
+    Part("norms", r"(.*/)?\w*norm\w*/.*"),
+    Part(POSITIONS, r"(.*/)?positions/.*", zeroed=r"(.*/)?positions/.*"),
+)
+# Encoders have no output kernel: attention contributes nothing if its values are zero.
+NO_OUTPUT_KERNEL = Part(ATTENTION, r".*/attn/(query|key|value)/.*", zeroed=r".*/attn/value/.*")
+
+
+def parts_of(params: Mapping[str, Any], by_layer: bool = False) -> list[Part]:
+    """Returns the parts that a network has.
+
+    Args:
+      params: the parameters, or their shapes.
+      by_layer: whether attention, MLP and their parts are also taken layer by layer.
+    """
+    names = list(paths.flatten(params))
+    parts = [part for part in PARTS if _selects(part.pattern, names)]
+    if not _selects(r".*/attn/out/.*", names):
+        parts = [NO_OUTPUT_KERNEL if part.name == ATTENTION else part for part in parts]
+    covered = {name for part in parts for name in names if _matches(part.pattern, name)}
+    modules = dict.fromkeys(
+        name.rpartition("/")[0] or name for name in names if name not in covered
+    )
+    parts += [Part(f"{OTHER} {module}", f"{re.escape(module)}(/.*)?") for module in modules]
+    if not by_layer:
+        return parts
+    layers = sorted({int(match[1]) for name in names if (match := BLOCK.fullmatch(name))})
+    return parts + [
+        one for layer in layers for part in parts for one in _at_layer(part, layer, names)
+    ]
+
+
+def variants_of(parts: Sequence[Part], methods: Sequence[str], can_mix: bool) -> list[Variant]:
+    """Returns the variants of a network, those of most interest first.
+
+    Args:
+      parts: the parts.
+      methods: some of METHODS.
+      can_mix: whether the network has a form with fixed mixing.
+    """
+    variants = []
+    for method in methods:
+        for part in parts:
+            options = {"layer": part.layer}
+            if method == FROZEN:
+                variants.append(Variant(part.name, method, fixed=part.pattern, **options))
+            elif method == REMOVED and part.zeroed:
+                others = {"fixed": part.pattern, "zeroed": part.zeroed}
+                variants.append(Variant(part.name, method, **others, **options))
+            elif method == FIXED_MIXING and can_mix and part == PARTS[0]:
+                variants.append(Variant(part.name, method))
+            elif method == ONLY and part.layer is None:
+                variants.append(Variant(part.name, method, trained=part.pattern))
+    return variants
+
+
+def _at_layer(part: Part, layer: int, names: Sequence[str]) -> list[Part]:
+    """Returns the part of one block, if the block has it."""
+
+    def inside(pattern: str) -> str:
+        return f"(?=(.*/)?block_{layer}/)(?:{pattern})" if pattern else ""
+
+    one = Part(part.name, inside(part.pattern), inside(part.zeroed), layer)
+    return [one] if _selects(one.pattern, names) else []
+
+
+def _selects(pattern: str, names: Sequence[str]) -> bool:
+    return any(_matches(pattern, name) for name in names)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    return bool(pattern) and re.fullmatch(pattern, path) is not None

@@ -1,0 +1,115 @@
+"""Sentences about a transformer, made of decided comparisons only."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from experiments.anatomy_report.judge import NO_WORSE, WORSE, Judged, Table
+from experiments.anatomy_report.parts import (
+    ATTENTION,
+    FIXED_MIXING,
+    FROZEN,
+    MLP,
+    ONLY,
+    QUERIES_KEYS,
+    REMOVED,
+)
+from experiments.ledger.statistics import Number
+
+PLURALS = (QUERIES_KEYS, "values", "norms", "positions")
+BRANCH_OF = {
+    QUERIES_KEYS: ATTENTION,
+    "values": ATTENTION,
+    "attention output": ATTENTION,
+    "MLP in": MLP,
+    "MLP out": MLP,
+}
+
+
+class Sentence(NamedTuple):
+    """A sentence, and the outcome of the comparison that it states."""
+
+    text: str
+    part: str
+    method: str
+    layer: int | None
+    outcome: str
+
+
+def sentences(table: Table) -> list[Sentence]:
+    """Returns a sentence for each decided comparison, the largest losses first.
+
+    A comparison that follows from another sentence is left out: a part that can go may also stay
+    random, and the parts of a branch that may stay random may, too.
+    """
+    decided = [row for row in table.rows if row.outcome in TEMPLATES[row.cell.variant.method]]
+    decided = [row for row in decided if not _is_implied(row, table)]
+    decided.sort(key=lambda row: (row.outcome != WORSE, row.gap.gap))
+    return [_sentence(row, table) for row in decided]
+
+
+def _sentence(row: Judged, table: Table) -> Sentence:
+    variant = row.cell.variant
+    write = TEMPLATES[variant.method][row.outcome]
+    text = write(subject(variant.part, variant.layer), variant.part in PLURALS)
+    numbers = f"{shown(row.cell.score)} against {shown(table.whole.score)}"
+    return Sentence(f"{text}: {numbers}.", variant.part, variant.method, variant.layer, row.outcome)
+
+
+def _is_implied(row: Judged, table: Table) -> bool:
+    """Returns whether a comparison of a larger change to the network has the same outcome."""
+    part, method, layer = row.cell.variant[:3]
+    if row.outcome != NO_WORSE or method == ONLY:
+        return False
+    larger = [(part, REMOVED, layer)] if method != REMOVED else []
+    wholes = [part] if layer is not None else []
+    if part in BRANCH_OF:
+        wholes.append(BRANCH_OF[part])
+    larger += [(whole, other, None) for whole in wholes for other in (method, REMOVED)]
+    found = [table.find(*key) for key in larger if key != (part, method, layer)]
+    return any(other is not None and other.outcome == NO_WORSE for other in found)
+
+
+def subject(part: str, layer: int | None) -> str:
+    """Returns the beginning of a sentence, such as "Queries and keys of block 1"."""
+    name = part.removeprefix("other ")
+    if part not in PLURALS:
+        name = f"the {name}" if part != "attention" else name
+    place = "" if layer is None else f" of block {layer}"
+    return name[0].upper() + name[1:] + place
+
+
+def shown(score: Number) -> str:
+    """Returns an accuracy in percent, or a loss in nats, with its standard error."""
+    if score.is_share:
+        return f"{score.percent()} %"
+    positive = score._replace(mean=abs(score.mean))
+    return f"{positive} nats" if score.mean <= 0 else str(score)
+
+
+def _verb(singular: str, plural: str) -> Callable[[str, bool], str]:
+    return lambda subject, is_plural: f"{subject} {plural if is_plural else singular}"
+
+
+def _lower(text: str) -> str:
+    is_acronym = text[:2].isupper()
+    return text if is_acronym else text[0].lower() + text[1:]
+
+
+# {method: {outcome: function of (subject, is plural)}}
+TEMPLATES: dict[str, dict[str, Callable[[str, bool], str]]] = {
+    FROZEN: {
+        NO_WORSE: _verb("need not be trained", "need not be trained"),
+        WORSE: _verb("must be trained", "must be trained"),
+    },
+    REMOVED: {
+        NO_WORSE: _verb("can go", "can go"),
+        WORSE: lambda subject, _: f"Without {_lower(subject)} the network is worse",
+    },
+    FIXED_MIXING: {
+        NO_WORSE: lambda *_: "Random mixing that does not see the tokens can replace attention",
+        WORSE: lambda *_: "Random mixing that does not see the tokens cannot replace attention",
+    },
+    ONLY: {
+        NO_WORSE: lambda subject, _: f"It is enough to train {_lower(subject)}",
+    },
+}

@@ -1,0 +1,156 @@
+"""Reads what the report is about: a task of the user, a config, a run or a published model."""
+
+import ast
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from experiments.anatomy_report import subject
+from experiments.anatomy_report.subject import Subject
+from experiments.cli import completion, flags
+from jaxformer.core.errors import UserError, did_you_mean, one_line
+from jaxformer.io.run_folder import Workdir
+from jaxformer.tasks.task import Task
+
+
+def of_task_text(text: str, scale: str = "tiny", **options: Any) -> Subject:
+    """Returns the subject of "package.module:Task", "file.py:Task(size=8)" or a config's task.
+
+    Args:
+      text: the task; a name such as "retrieval" is the task of a training config.
+      scale: the scale of this config.
+      **options: arguments of `subject.of_task`. A config has its own network and training, so only
+        steps and rates may be given with one.
+    """
+    if ":" not in text:
+        return _of_named_config(text, scale, options)
+    task = load_task(text)
+    return subject.of_task(task, name=options.pop("name", "") or type(task).__name__, **options)
+
+
+def of_config_text(text: str, **options: Any) -> Subject:
+    """Returns the subject of a training config "NAME:ARGUMENTS"."""
+    config = flags.load_config(completion.config_path(text))
+    if config.recipe != "train":
+        raise UserError(
+            f"the report needs a training config; the recipe of {text} is {config.recipe!r}."
+        )
+    return _of_config(config, str(config.name).rpartition("/")[2], options)
+
+
+def of_run(folder: str | Path, task: Task | None = None) -> Subject:
+    """Returns the subject of a run's folder: its task, network and training.
+
+    Args:
+      folder: the folder of a run.
+      task: the task, if its class is not one of jaxformer's.
+    """
+    import ml_collections
+
+    stored = Workdir(folder).read("config.json")["config"]
+    if stored["recipe"] not in ("train", "library") or "model" not in stored:
+        raise UserError(
+            f"{folder} is a run of the recipe {stored['recipe']!r}; the report needs a run that "
+            "trained a network on a task."
+        )
+    name = Path(folder).name
+    config = ml_collections.ConfigDict(stored)
+    if stored["recipe"] == "train":
+        return subject.of_config(config, name)
+    return subject.of_library_run(config, task, name)
+
+
+def load_task(text: str) -> Task:
+    """Returns the task "package.module:Name", "file.py:Name" or "module:Name(size=8)".
+
+    Name is a task, a class of tasks or a function that returns a task. A class and a function are
+    called with the arguments in parentheses, which are literals.
+    """
+    module_name, _, expression = text.partition(":")
+    name, arguments = _split_call(expression, text)
+    module = _load_module(module_name)
+    if not hasattr(module, name):
+        hint = did_you_mean(name, [n for n in vars(module) if not n.startswith("_")])
+        raise UserError(f"--task: {module_name} has no {name!r}.{hint}")
+    value = getattr(module, name)
+    if arguments or not isinstance(value, Task):
+        try:
+            value = value(**arguments)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"--task: {expression} raises {type(error).__name__}: {one_line(error, 200)}"
+            ) from None
+    subject.check_task(value)
+    return value
+
+
+def _load_module(name: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module in the current folder
+    try:
+        if not name.endswith(".py"):
+            return importlib.import_module(name)
+        file = Path(name)
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        if not file.is_file() or spec is None or spec.loader is None:
+            raise UserError(f"--task: there is no file {name!r}.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(file.stem, module)
+        spec.loader.exec_module(module)
+        return module
+    except UserError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise UserError(
+                f"--task: no module {error.name!r} here; give package.module:Task or file.py:Task."
+            ) from None
+        raise UserError(f"--task: {name} imports {error.name}, which is not installed.") from None
+    except Exception as error:
+        raise UserError(
+            f"--task: importing {name} raises {type(error).__name__}: {one_line(error, 200)}"
+        ) from None
+
+
+def _split_call(expression: str, text: str) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the keyword arguments of "Name" or "Name(size=8)"."""
+    expected = f"--task must be package.module:Task or file.py:Task(size=8), got {text!r:.200}."
+    try:
+        node = ast.parse(expression, mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, {}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+            values = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
+            if None not in values:
+                return node.func.id, values  # type: ignore[return-value]
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        pass
+    raise UserError(expected)
+
+
+def _of_named_config(name: str, scale: str, options: dict[str, Any]) -> Subject:
+    files = flags.training_configs("standard")
+    if name not in files:
+        hint = did_you_mean(name, files)
+        raise UserError(
+            f"unknown task {name!r}.{hint} Give package.module:Task, file.py:Task, or one of "
+            f"{', '.join(files)}."
+        )
+    config = flags.load_config(f"{files[name]}:variant=standard,scale={scale}")
+    return _of_config(config, f"{name} {scale}", options)
+
+
+def _of_config(config: Any, name: str, options: dict[str, Any]) -> Subject:
+    options = {key: value for key, value in options.items() if value}
+    if "steps" in options:
+        config.train.steps = options.pop("steps")
+        config.optim.warmup = min(config.optim.warmup, config.train.steps // 4)
+    if "rates" in options:
+        config.optim.learning_rate = tuple(options.pop("rates"))
+    if options:
+        raise UserError(f"a config sets {', '.join(options)} itself: leave it out.")
+    return subject.of_config(config, name)

@@ -1,0 +1,242 @@
+"""The order of the trainings: seeds go where a verdict is open, within a budget.
+
+1. The whole network is trained with one seed at every learning rate, then with more seeds at the
+   rate that validation chooses.
+2. Every variant is trained with one seed at this rate. A variant that loses more than the margin is
+   tried at the other rates too, so that no part is called needed because of a learning rate.
+3. The seeds of each variant are completed to 3, then to 5 and 8 where the verdict is still open.
+
+Members that are in the store are not trained again. So a stopped report resumes, and a report with
+a larger budget continues.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from experiments.anatomy_report import judge
+from experiments.anatomy_report.judge import Cell, Table
+from experiments.anatomy_report.parts import FIXED_MIXING, WHOLE_NETWORK, Variant
+from experiments.anatomy_report.store import Store
+from experiments.anatomy_report.subject import Subject
+from experiments.anatomy_report.training import Trained, Trainer
+from jaxformer.core.errors import UserError
+
+
+class Member(NamedTuple):
+    """A training that is due."""
+
+    variant: Variant
+    seed: int
+    rate: float
+
+
+class Study:
+    """The variants of a subject, and the members that were trained so far.
+
+    Args:
+      subject: task, network and settings.
+      variants: what is compared with the whole network.
+      store: the trained members.
+      max_seeds: the largest number of seeds of a variant.
+      margin: the share of the lead that a network that is "no worse" may lose.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        variants: Sequence[Variant],
+        store: Store,
+        max_seeds: int = judge.SEEDS_AT_LOOK[-1],
+        margin: float = judge.MARGIN,
+    ):
+        self.subject, self.variants, self.store = subject, list(variants), store
+        self.max_seeds, self.margin = max_seeds, margin
+        self.metric = subject.task.chosen_by
+        self.baselines: dict[str, float] = {}
+        self.seconds = 0.0  # of the trainings in this process
+        self._trainers: dict[bool, Trainer] = {}
+
+    # The plan ------------------------------------------------------------------------------------
+
+    def due(self) -> Iterator[Member]:
+        """Yields the members in the order of the plan, each once the one before was trained."""
+        first_seed = 0
+        for rate in self.subject.rates:
+            yield from self._missing(WHOLE_NETWORK, [first_seed], rate)
+        for variant in self.variants:
+            yield from self._missing(variant, [first_seed], self.rate(WHOLE_NETWORK))
+        for variant in self.variants:
+            if self._loses_at_first_seed(variant):
+                for rate in self.subject.rates:
+                    yield from self._missing(variant, [first_seed], rate)
+        for n_seeds in judge.SEEDS_AT_LOOK:
+            n_seeds = min(n_seeds, self.max_seeds)
+            open_variants = self._open_variants()
+            for variant in [WHOLE_NETWORK, *open_variants] if open_variants else []:
+                yield from self._missing(variant, range(n_seeds), self.rate(variant))
+
+    def minimum(self) -> int:
+        """Returns the number of trainings until every variant has its first verdict."""
+        rates, seeds = len(self.subject.rates), min(judge.SEEDS_AT_LOOK[0], self.max_seeds)
+        return rates + seeds - 1 + seeds * len(self.variants)
+
+    def _missing(self, variant: Variant, seeds: Sequence[int], rate: float) -> Iterator[Member]:
+        for seed in seeds:
+            if self.store.get(variant, seed, rate) is None:
+                yield Member(variant, seed, rate)
+
+    def _open_variants(self) -> list[Variant]:
+        decided = {row.cell.variant for row in self.table().rows if row.outcome != judge.OPEN}
+        return [variant for variant in self.variants if variant not in decided]
+
+    def _loses_at_first_seed(self, variant: Variant) -> bool:
+        rate = self.rate(WHOLE_NETWORK)
+        score, whole = (self._score(one, 0, rate) for one in (variant, WHOLE_NETWORK))
+        lead = whole - self.trivial()[1]
+        return not score >= whole - self.margin * lead
+
+    # Results -------------------------------------------------------------------------------------
+
+    def train(self, member: Member) -> Trained:
+        """Trains a member and stores it."""
+        began = time.perf_counter()
+        trainer = self._trainer(member.variant)
+        trained, params = trainer.train(*member)
+        self.store.put(*member, trained)
+        if (member.variant, member.seed) == (WHOLE_NETWORK, 0):
+            self._keep_best_params(member.rate, params)
+        self.seconds += time.perf_counter() - began
+        return trained
+
+    def _keep_best_params(self, rate: float, params: Any) -> None:
+        """Stores the parameters of the whole network if validation prefers their rate so far."""
+        if rate == self.rate(WHOLE_NETWORK):
+            self.store.put_params(params)
+
+    def _trainer(self, variant: Variant) -> Trainer:
+        mixes = variant.method == FIXED_MIXING
+        if mixes not in self._trainers:
+            network = self.subject.mixing if mixes else self.subject.network
+            assert network is not None
+            self._trainers[mixes] = Trainer(network)
+        return self._trainers[mixes]
+
+    def trivial(self) -> tuple[str, float]:
+        """Returns name and score of the best trivial predictor on the test set."""
+        if not self.baselines:
+            test = self._trainer(WHOLE_NETWORK).heldout.test
+            self.baselines = dict(self.subject.task.baselines(test))
+        return judge.best_trivial(self.baselines, self.metric)
+
+    def rate(self, variant: Variant) -> float:
+        """Returns the learning rate with the best validation score of the first seed.
+
+        Diverged members have the worst score.
+        """
+        tried = self._rates_tried(variant)
+        if not tried:
+            return self.subject.rates[0] if variant == WHOLE_NETWORK else self.rate(WHOLE_NETWORK)
+        return max(tried, key=lambda rate: self._validation(variant, rate))
+
+    def _rates_tried(self, variant: Variant) -> list[float]:
+        return [rate for rate in self.subject.rates if self.store.get(variant, 0, rate)]
+
+    def _validation(self, variant: Variant, rate: float) -> float:
+        member = self.store.get(variant, 0, rate)
+        if member is None or member.diverged_at is not None:
+            return -math.inf
+        value = member.validation[self.metric].mean
+        value = -value if self.metric == "loss" else value
+        return value if math.isfinite(value) else -math.inf
+
+    def _score(self, variant: Variant, seed: int, rate: float) -> float:
+        member = self.store.get(variant, seed, rate)
+        if member is None:
+            return math.nan
+        value = member.test[self.metric].mean
+        return -value if self.metric == "loss" else value
+
+    def cell(self, variant: Variant) -> Cell | None:
+        """Returns the score of a variant at its learning rate; None if it was not trained."""
+        rate = self.rate(variant)
+        members = {}
+        for seed in range(self.max_seeds):
+            if (member := self.store.get(variant, seed, rate)) is not None:
+                members[seed] = member
+        if not members:
+            return None
+        scores = {seed: member.test for seed, member in members.items()}
+        diverged = [seed for seed, member in members.items() if member.diverged_at is not None]
+        number = judge.score_number(scores, self.metric, diverged)
+        return Cell(variant, number, rate, len(self._rates_tried(variant)))
+
+    def table(self) -> Table:
+        """Returns all comparisons so far."""
+        whole = self.cell(WHOLE_NETWORK)
+        if whole is None:
+            raise UserError("nothing was trained: the budget is too small for one training.")
+        cells = [cell for variant in self.variants if (cell := self.cell(variant)) is not None]
+        name, trivial = self.trivial()
+        return judge.judge(whole, cells, trivial, name, self.margin)
+
+    def check_learned(self) -> None:
+        """Raises UserError unless the whole network is above the trivial predictor.
+
+        It is called once the whole network was tried at every rate.
+        """
+        rate = self.rate(WHOLE_NETWORK)
+        member = self.store.get(WHOLE_NETWORK, 0, rate)
+        if member is None:
+            return
+        name, trivial = self.trivial()
+        score, error = self._score(WHOLE_NETWORK, 0, rate), member.test[self.metric].sem
+        if member.diverged_at is not None:
+            raise UserError(
+                f"nothing to explain: the loss was not finite at step {member.diverged_at} at "
+                f"every learning rate, {_listed(self.subject.rates)}. Try lower ones (--rates)."
+            )
+        if not score - 2 * (error if math.isfinite(error) else 0.0) > trivial:
+            raise UserError(
+                f"nothing to explain: after {self.subject.network.steps} steps the whole network "
+                f"has {self.metric} {abs(score):.3g}, and {name.replace('_', ' ')} has "
+                f"{abs(trivial):.3g}. Try more steps (--steps), other learning rates (--rates) or "
+                "a larger network (--width, --layers)."
+            )
+
+
+def run(
+    study: Study,
+    budget: float,
+    report: Callable[[Member, Trained], None] = lambda member, trained: None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Trains members until all verdicts are decided or the budget is used up.
+
+    Args:
+      study: the study.
+      budget: seconds. The first member is trained in any case.
+      report: called after each member.
+      is_stopped: returns whether to stop before the next member.
+
+    Returns:
+      Whether the plan was completed.
+    """
+    began, longest, is_checked = time.monotonic(), 0.0, False
+    for member in study.due():
+        if is_stopped() or time.monotonic() - began + longest > budget:
+            return False
+        if member.variant != WHOLE_NETWORK and not is_checked:
+            study.check_learned()
+            is_checked = True
+        trained = study.train(member)
+        longest = trained.seconds if longest == 0.0 else min(longest, trained.seconds)
+        report(member, trained)
+    if not is_checked:
+        study.check_learned()
+    return True
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:g}" for rate in rates)

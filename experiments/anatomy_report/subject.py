@@ -1,0 +1,225 @@
+"""The subject of a report: a task, a network and the settings of its training."""
+
+import dataclasses
+import hashlib
+import inspect
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import optax
+
+from jaxformer import build
+from jaxformer.core import optim, paths
+from jaxformer.core.errors import UserError
+from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.core.settings import DataSettings, OptimSettings
+from jaxformer.io.run_folder import config_hash
+from jaxformer.models.decoder import Decoder, decoder
+from jaxformer.models.model import check_model
+from jaxformer.tasks.disk import OnDisk
+from jaxformer.tasks.source import make_source
+from jaxformer.tasks.task import Task
+from jaxformer.training.arguments import check_fits
+from jaxformer.training.setup import shapes_of
+
+# The network of a task that comes without one: the sizes of the README.
+SIZES = {"width": 64, "layers": 2, "heads": 4, "mlp_width": 256}
+STEPS, BATCH_SIZE, RATES = 400, 64, (3e-3, 1e-2, 1e-3)
+TRAIN_EVERYTHING = ((".*", "train"),)
+FIXED_MATRICES = (".*/mix", "frozen")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A model with the data and the optimizer that train it."""
+
+    task: Task
+    model: Any
+    data: Any
+    partition: Partition
+    optimizer: optax.GradientTransformation
+    steps: int
+
+    def init(self, key: jax.Array) -> Any:
+        """Returns the initial parameters."""
+        return self.model.init(key, self.task.blank())["params"]
+
+    def apply(self, params: Any, tokens: jax.Array, positions: jax.Array | None) -> jax.Array:
+        """Returns the logits."""
+        return self.model.apply({"params": params}, tokens, positions)
+
+    @cached_property
+    def shapes(self) -> Any:
+        """The shapes of the parameters."""
+        return shapes_of(self.model, self.task)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network, its form with fixed mixing, and the learning rates to choose from."""
+
+    name: str
+    network: Network
+    mixing: Network | None  # None: the network has no such form
+    rates: tuple[float, ...]
+    identity: dict[str, Any]  # the settings; equal settings give equal results
+
+    @property
+    def hash(self) -> str:
+        return config_hash(self.identity)
+
+    @property
+    def task(self) -> Task:
+        return self.network.task
+
+    def parameters(self) -> int:
+        """Returns the number of parameters."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.network.shapes))
+
+
+def of_task(
+    task: Task,
+    model: Any = None,
+    *,
+    name: str = "",
+    steps: int = STEPS,
+    batch_size: int = BATCH_SIZE,
+    rates: Sequence[float] = RATES,
+    data: DataSettings | None = None,
+    rules: Sequence[tuple[str, str]] = TRAIN_EVERYTHING,
+    **sizes: Any,
+) -> Subject:
+    """Returns the subject of a task, and of a model that is trained with AdamW.
+
+    Args:
+      task: the task.
+      model: the model; a decoder of `sizes` if None.
+      name: the name in the report; that of the task's class by default.
+      steps: training steps.
+      batch_size: examples in a batch.
+      rates: learning rates to choose from.
+      data: sizes of the data sets.
+      rules: which parameters the whole network trains.
+      **sizes: width, layers, heads and other fields of the decoder.
+    """
+    check_task(task)
+    if model is None:
+        scales = {"init_std": "fan_in", "qk_init_std": "fan_in", "embed_init_std": 1.0}
+        if "width" in sizes:
+            sizes = {"mlp_width": 4 * sizes["width"], **sizes}
+        model = decoder(**task.sizes, **scales, **SIZES | sizes)
+    check_model(model)
+    check_fits(task, model)
+    settings = OptimSettings(warmup=min(50, steps // 4))
+    source = make_source(task, data or DataSettings(), batch_size)
+    factor = optim.schedule(settings.schedule, steps, settings.warmup)
+
+    def optimizer(partition: Partition) -> optax.GradientTransformation:
+        labels = {label for _, label in partition.rules} - {FROZEN}
+        specs = dict.fromkeys(labels, optim.AdamW(weight_decay=1e-3))
+        return optim.optimizer(partition, specs, settings.clip, factor)
+
+    parts = {
+        **build.sections(task, model),
+        "code": [_code_hash(type(task)), _code_hash(type(model))],
+        "data": build.json_fields(source),
+        "optim": asdict(settings),
+        "rules": rules,
+        "steps": steps,
+    }
+    name = name or type(task).__name__
+    return _subject(name, task, model, source, rules, optimizer, steps, tuple(rates), parts)
+
+
+def of_config(config: Any, name: str = "") -> Subject:
+    """Returns the subject of a training config."""
+    task = build.task(config)
+    model, data = build.model(config, task), build.source(config, task)
+    identity = build.config_identity(config.to_dict())
+    for field in ("seed", "n_seeds", "seeds"):
+        identity.pop(field, None)
+    return _subject(
+        name or str(config.name),
+        task,
+        model,
+        data,
+        build.partition(config).rules,
+        lambda partition: build.optimizer(config, partition),
+        config.train.steps,
+        tuple(config.optim.learning_rate),
+        identity,
+    )
+
+
+def of_library_run(config: Any, task: Task | None, name: str) -> Subject:
+    """Returns the subject of a run of `jaxformer.train`, trained with AdamW.
+
+    Args:
+      config: the config of the run.
+      task: the task, if its class is not one of jaxformer's.
+      name: the name in the report.
+    """
+    if task is None and config.task.name not in build.TASKS:
+        kind = config.task.name.removeprefix("own: ")
+        raise UserError(
+            f"the task of {name} is the class {kind}: give it with --task=MODULE:{kind}."
+        )
+    if config.model.name not in build.MODELS:
+        raise UserError(
+            f"the model of {name} is {config.model.name!r}; in Python, give it as "
+            "jaxformer.anatomy(task, model=...)."
+        )
+    task = build.task(config) if task is None else task
+    sizes = {field: config.data[field] for field in ("train_size", "test_size", "validation_size")}
+    return of_task(
+        task,
+        build.model(config, task),
+        name=name,
+        steps=config.train.steps,
+        batch_size=config.train.batch_size,
+        rates=tuple(config.optim.learning_rate),
+        data=DataSettings(**sizes),
+        rules=build.partition(config).rules,
+    )
+
+
+def check_task(task: Any) -> None:
+    """Raises UserError unless the value is a task."""
+    if isinstance(task, type) and issubclass(task, Task):
+        raise UserError(f"expected a task, got the class {task.__name__}: give {task.__name__}().")
+    if not isinstance(task, Task):
+        raise UserError(
+            "expected a task, a subclass of jaxformer.tasks.task.Task with its sizes, got "
+            f"{type(task).__name__}: {task!r:.100}."
+        )
+
+
+def _subject(name, task, model, data, rules, optimizer, steps, rates, identity) -> Subject:
+    if isinstance(data, OnDisk):
+        raise UserError(
+            f"{name} reads prepared text from disk, which the report cannot train on yet; give a "
+            "task that draws its examples."
+        )
+
+    def network(model: Any, rules: Any) -> Network:
+        shapes = paths.flatten(shapes_of(model, task))
+        used = [rule for rule in rules if any(paths.matches(rule[0], path) for path in shapes)]
+        partition = Partition(used)
+        return Network(task, model, data, partition, optimizer(partition), steps)
+
+    mixing = None
+    if isinstance(model, Decoder) and model.spec.mixer == "softmax":
+        spec = dataclasses.replace(model.spec, mixer="mixit", learned_positions=True, fused=False)
+        mixing = network(Decoder(spec), (FIXED_MATRICES, *rules))
+    return Subject(name, network(model, rules), mixing, rates, identity)
+
+
+def _code_hash(kind: type) -> str:
+    """Returns a hash of the source of a class, so that an edited task is trained again."""
+    try:
+        return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:12]
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,140 @@
+"""Trains every variant of a network in one compiled program.
+
+Which parameters are updated is an argument of the program: a mask in the state of the optimizer. So
+a network is compiled once, and a variant costs its steps only. A test compares the bits with those
+of `jaxformer.train`, which differentiates the trained parameters only.
+
+A member has one seed and one learning rate. Its initial values and its data are those of the same
+seed in `jaxformer.train`.
+"""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.anatomy_report.parts import Variant
+from experiments.anatomy_report.subject import Network
+from jaxformer.core import paths
+from jaxformer.core.partition import FROZEN, Partition
+from jaxformer.training.metrics import Mean, means_of_members
+from jaxformer.training.population import Population
+from jaxformer.training.step import AXES, TrainState, make_evaluate, make_step, member_state
+
+CURVE_POINTS = 20  # of the training loss
+
+
+class Trained(NamedTuple):
+    """The scores of one member."""
+
+    test: dict[str, Mean]  # by metric
+    validation: dict[str, Mean]
+    curve: list[tuple[int, float]]  # (step, mean training loss since the point before)
+    diverged_at: int | None
+    seconds: float
+
+
+class Masked(NamedTuple):
+    """The state of an optimizer whose updates are masked."""
+
+    is_updated: Any  # {path: boolean}
+    inner: Any
+
+
+def masked(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Returns the optimizer with a mask in its state: other parameters are as if frozen.
+
+    Their gradient is zero, so that it does not count in a clipped norm, and so are their updates.
+    """
+
+    def init(params: Any) -> Masked:
+        return Masked(jax.tree.map(lambda _: jnp.ones((), bool), params), optimizer.init(params))
+
+    def update(gradient: Any, state: Masked, params: Any = None) -> tuple[Any, Masked]:
+        updates, inner = optimizer.update(_select(state, gradient), state.inner, params)
+        return _select(state, updates), Masked(state.is_updated, inner)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _select(state: Masked, tree: Any) -> Any:
+    return jax.tree.map(lambda keep, x: jnp.where(keep, x, 0), state.is_updated, tree)
+
+
+class Trainer:
+    """The compiled programs of a network: initial values, training steps, scores."""
+
+    def __init__(self, network: Network):
+        self.network = network
+        self.optimizer = masked(network.optimizer)
+        apply = network.apply
+        self.step = make_step(apply, network.task, self.optimizer, "map")
+        self.evaluate = make_evaluate(apply, network.task, batch_size=250)
+        self.run = jax.jit(self._run, donate_argnums=0)
+        self.initial = jax.jit(jax.vmap(network.init))
+        self.create = jax.jit(jax.vmap(self._member_state, out_axes=AXES))
+        self.heldout = jax.device_get(network.data.heldout())
+
+    def train(self, variant: Variant, seed: int, rate: float) -> tuple[Trained, Any]:
+        """Trains one member.
+
+        Returns:
+          (its scores, its parameters)
+        """
+        began, steps = time.perf_counter(), self.network.steps
+        member = Population((seed,), (rate,))
+        state, keys = self._create(variant, member), member.data_keys()
+        curve, chunk = [], math.ceil(steps / CURVE_POINTS)
+        for done in range(0, steps, chunk):
+            n = min(chunk, steps - done)
+            state, loss = self.run(state, keys, n)
+            curve.append((done + n, float(loss) / n))
+        validation, test = (self._scores(state, name) for name in ("validation", "test"))
+        diverged_at = int(state.diverged_at[0])
+        params = jax.tree.map(lambda x: x[0], Partition.merge(state.trainable, state.frozen))
+        seconds = time.perf_counter() - began
+        diverged = diverged_at if diverged_at >= 0 else None
+        return Trained(test, validation, curve, diverged, seconds), params
+
+    def _create(self, variant: Variant, member: Population) -> TrainState:
+        """Returns the state at step 0, with the zeros and the mask of the variant."""
+        params = self.initial(member.init_keys())
+        zeroed = {path: x for path, x in paths.flatten(params).items() if variant.is_zero(path)}
+        params = paths.replace(params, jax.tree.map(jnp.zeros_like, zeroed))
+        state = self.create(params, member.learning_rates())
+        is_updated = paths.map_with_path(
+            lambda path, _: jnp.full((1,), variant.is_updated(path)), state.trainable
+        )
+        return state._replace(opt_state=Masked(is_updated, state.opt_state.inner))
+
+    def _member_state(self, params: Any, rate: jax.Array) -> TrainState:
+        return member_state(params, rate, self.network.partition, self.optimizer)
+
+    def _run(self, state: TrainState, keys: jax.Array, n: jax.Array) -> tuple[TrainState, Any]:
+        """Runs n steps; returns the state and the sum of the losses."""
+        avoid, data = self.heldout.fingerprints, self.network.data
+
+        def body(_, carry):
+            state, total = carry
+            batch = jax.vmap(lambda key: data.batch_at(key, state.step, avoid))(keys)
+            state, metrics = self.step(state, batch)
+            return state, total + metrics["loss"][0].astype(jnp.float32)
+
+        return jax.lax.fori_loop(0, n, body, (state, jnp.zeros((), jnp.float32)))
+
+    def _scores(self, state: TrainState, part: str) -> dict[str, Mean]:
+        scores = self.evaluate(state.trainable, state.frozen, getattr(self.heldout, part))
+        return means_of_members(scores, self.network.task.means_of_batches)[0]
+
+
+def trained_paths(network: Network, variant: Variant) -> dict[str, np.ndarray]:
+    """Returns the shapes of the parameters that training changes."""
+    return {
+        path: leaf
+        for path, leaf in paths.flatten(network.shapes).items()
+        if variant.is_updated(path) and network.partition.label(path) != FROZEN
+    }

@@ -1,0 +1,72 @@
+"""Wrong input of `jaxformer anatomy`: one line each, before anything is trained."""
+
+import numpy as np
+import pytest
+
+import jaxformer
+from experiments import anatomy
+from experiments.anatomy_report import sources, subject
+from jaxformer.core.errors import UserError
+from jaxformer.tasks.retrieval import Retrieval
+
+TASKS = """
+from jaxformer.tasks.retrieval import Retrieval
+Small = Retrieval(max_pairs=2, vocab=16)
+number = 3
+def broken():
+    raise KeyError("no data")
+"""
+WRONG = {
+    "nothing": ([], "give one of --task"),
+    "two sources": (["--task=retrieval", "--config=mixit/retrieval"], "got 2"),
+    "unknown task": (["--task=retrievel"], "Did you mean 'retrieval'"),
+    "no module": (["--task=nowhere.tasks:Sort"], "no module 'nowhere'"),
+    "no file": (["--task=nowhere.py:Sort"], "no file 'nowhere.py'"),
+    "no name": (["--task=my_tasks:Smal"], "Did you mean 'Small'"),
+    "no task": (["--task=my_tasks:number"], "raises TypeError"),
+    "broken": (["--task=my_tasks:broken"], "raises KeyError: 'no data'"),
+    "no call": (["--task=my_tasks:Small(2)"], "--task must be package.module:Task"),
+    "size": (["--task=my_tasks:Retrieval(vocab=3)"], "retrieval needs"),
+    "rates": (["--task=my_tasks:Small", "--rates=1e-3,x"], "--rates must be"),
+    "rate twice": (["--task=my_tasks:Small", "--rates=1e-3,1e-3"], "--rates must be"),
+    "method": (["--task=my_tasks:Small", "--methods=frozn"], "Did you mean 'frozen'"),
+    "margin": (["--task=my_tasks:Small", "--margin=2"], "margin must lie between"),
+    "width": (["--task=my_tasks:Small", "--width=7"], "4 heads do not divide"),
+    "recipe": (["--config=mixit/sde_paths"], "needs a training config"),
+    "config and width": (["--config=mixit/retrieval", "--width=8"], "sets width itself"),
+    "budget": (["--task=my_tasks:Small", "--budget=soon"], "--budget"),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "my_tasks.py").write_text(TASKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_wrong_input_ends_with_one_line(capsys, tmp_path):
+    for name, (argv, message) in WRONG.items():
+        assert anatomy.main(argv) == 2, name
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1, f"{name}: {error}"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_tasks_are_read_from_modules_files_and_configs():
+    assert sources.load_task("my_tasks:Small") == Retrieval(max_pairs=2, vocab=16)
+    assert sources.load_task("my_tasks.py:Retrieval(vocab=32)") == Retrieval(vocab=32)
+    one = sources.of_task_text("my_tasks:Small", steps=7, width=16)
+    assert one.network.steps == 7 and one.mixing is not None and one.name == "Retrieval"
+    same, other = (sources.of_task_text("my_tasks:Small", steps=n, width=16) for n in (7, 8))
+    assert one.hash == same.hash != other.hash
+    config = sources.of_config_text("mixit/retrieval:scale=tiny", rates=(1e-3, 1e-2))
+    assert config.rates == (1e-3, 1e-2) and config.network.steps == 400
+
+
+def test_python_refuses_what_is_no_task():
+    with pytest.raises(UserError, match="give Retrieval"):
+        subject.of_task(Retrieval)
+    with pytest.raises(UserError, match="expected a task"):
+        subject.of_task(np.zeros(3))
+    assert "anatomy" in dir(jaxformer) and callable(jaxformer.anatomy)

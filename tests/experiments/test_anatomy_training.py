@@ -1,0 +1,88 @@
+"""Anatomy reports of tiny networks: masks equal partitions, and known truths are found."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxformer
+from experiments import anatomy
+from experiments.anatomy_report import api, parts, subject
+from experiments.anatomy_report.parts import FIXED_MIXING, FROZEN, REMOVED, Variant
+from experiments.anatomy_report.training import Trainer
+from jaxformer.core import paths
+from jaxformer.core.settings import DataSettings
+from jaxformer.tasks.retrieval import Retrieval
+
+SIZES = {"width": 16, "layers": 1, "heads": 2, "mlp_width": 32}
+DATA = DataSettings(test_size=100, validation_size=100)
+
+
+@pytest.mark.slow  # compiles two training programs
+def test_a_masked_part_has_the_bits_of_a_frozen_partition():
+    task = Retrieval(max_pairs=2, vocab=16)
+    one = subject.of_task(task, steps=12, batch_size=8, data=DATA, **SIZES)
+    trainer = Trainer(one.network)
+    frozen = {part.name: part for part in parts.PARTS}["queries and keys"]
+    trained, params = trainer.train(Variant("qk", FROZEN, fixed=frozen.pattern), 1, 1e-2)
+    run = jaxformer.train(
+        task,
+        one.network.model,
+        ((frozen.pattern, "frozen"), (".*", "train")),
+        steps=12,
+        batch_size=8,
+        seeds=[1],
+        learning_rate=1e-2,
+        warmup=3,
+        data=DATA,
+        progress=False,
+    )
+    jax.tree.map(np.testing.assert_array_equal, params, run.member(0))
+    assert trained.test["loss"] == run.result.members[0]["metrics"]["loss"]
+    # A removed part stays zero, and nothing of its branch moves.
+    everything = {part.name: part for part in parts.parts_of(one.network.shapes)}
+    (removed,) = parts.variants_of([everything["MLP"]], [REMOVED], can_mix=False)
+    _, params = trainer.train(removed, 1, 1e-2)
+    start = paths.flatten(trainer.network.init(jax.random.fold_in(jax.random.key(1), 0)))
+    after = paths.flatten(params)
+    assert not np.any(after["block_0/mlp/out/kernel"])
+    np.testing.assert_array_equal(after["block_0/mlp/in/kernel"], start["block_0/mlp/in/kernel"])
+    assert np.any(after["embed/embedding"] != start["embed/embedding"])
+
+
+@pytest.mark.slow  # trains about 25 small networks
+def test_retrieval_needs_no_trained_queries_and_keys_but_attention(tmp_path):
+    report = jaxformer.anatomy(
+        Retrieval(max_pairs=3, vocab=16),
+        steps=500,
+        width=32,
+        methods=(FROZEN, REMOVED, FIXED_MIXING),
+        rates=(1e-2,),
+        seeds=5,
+        workdir=tmp_path,
+    )
+    assert report.verdicts["queries and keys"] == "may stay random"
+    mixing = report.training.find(parts.ATTENTION, FIXED_MIXING)
+    assert mixing.outcome == "worse"
+    assert any("cannot replace attention" in text for text in report.sentences)
+    again = api.anatomy(
+        Retrieval(max_pairs=3, vocab=16),
+        steps=500,
+        width=32,
+        methods=(FROZEN, REMOVED, FIXED_MIXING),
+        rates=(1e-2,),
+        seeds=5,
+        budget=1,
+        workdir=tmp_path,
+    )
+    assert again.sentences == report.sentences
+
+
+@pytest.mark.slow
+def test_a_task_that_nothing_learns_is_one_line_and_keeps_what_was_trained(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    code = anatomy.main(["--task=retrieval", "--steps=2", "--rates=1e-6", "--budget=1m"])
+    assert code == 2
+    assert "nothing to explain: after 2 steps" in capsys.readouterr().err
+    assert len([*tmp_path.rglob("whole-*.json")]) == 1
