@@ -19,7 +19,7 @@ COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compa
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What each part of a transformer does.
+    """The comparisons of one transformer, and the sentences that they decide.
 
     Attributes:
       name: of the task, run or model.
