@@ -1,0 +1,232 @@
+"""Measures what each block's attention, MLP and heads do in a network, on pairs of prompts.
+
+    pairs = read_pairs("prompts.tsv", tokenizer)            or pairs_of_task(task)
+    inside = examine(model, params, pairs)
+    inside.effects                                          an `Effect` for each part and method
+    agreement(inside.effects)                               whether the methods agree
+
+The effect of a method is the change of the score, with a positive sign if the part helps:
+
+    mean ablation, resampling, rank 1 %, rank 10 %    score of the clean prompts - score without
+    patching, path patching                           score with - score of the corrupted prompts
+    attribution                                       patching, to first order
+    direct                                            what the part writes into the score
+
+`jaxformer.interp.components` and `contributions` define the methods.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.anatomy_report import layer_facts
+from experiments.anatomy_report.effect import Effect
+from experiments.anatomy_report.layer_facts import KernelFacts, LayerFacts
+from experiments.anatomy_report.pairs import PromptPairs
+from experiments.ledger.statistics import LEVEL, mean_and_sem, quantile
+from jaxformer.core.errors import UserError, check_choice, one_line
+from jaxformer.interp import contributions
+from jaxformer.interp.answers import Answers
+from jaxformer.interp.components import Measured, component_names
+
+RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}
+METHODS = (
+    *("mean ablation", "resampling", "patching", "path patching", "attribution"),
+    *(*RANKS, "direct"),
+)
+ROUNDING = 1e-5  # of the largest score: smaller changes are rounding errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Inside:
+    """The effects of the parts of one network on pairs of prompts.
+
+    Attributes:
+        score: the mean score of the clean prompts.
+        half_width: of its 95 % interval over pairs; nan for one pair.
+        corrupted: the mean score of the corrupted prompts, for the clean prompts' answers.
+        corrupted_half_width: of its interval.
+        unit: the name of the score.
+        samples: the number of pairs.
+        effects: of each part by each method, in the order of METHODS and of the parts.
+        layers: facts about each block.
+        kernels: facts about each matrix, by path.
+        left_out: {method: why it is missing}.
+    """
+
+    score: float
+    half_width: float
+    corrupted: float
+    corrupted_half_width: float
+    unit: str
+    samples: int
+    effects: tuple[Effect, ...]
+    layers: tuple[LayerFacts, ...]
+    kernels: dict[str, KernelFacts]
+    left_out: dict[str, str]
+
+
+def examine(
+    model: Any,
+    params: Any,
+    pairs: PromptPairs,
+    *,
+    methods: Sequence[str] = METHODS,
+    heads: bool = True,
+    initial: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Inside:
+    """Measures the effect of each part on the score, with its error over pairs.
+
+    Args:
+        model: a decoder, an encoder or a published model.
+        params: its parameters.
+        pairs: clean and corrupted prompts with their answers.
+        methods: some of METHODS.
+        heads: whether each head is a part, besides attention and MLP of each block.
+        initial: the parameters before training, for the distance from initialisation.
+        progress: a function of the number of finished steps and of all steps.
+
+    Raises:
+        UserError: for a score that is not finite or that does not depend on the prompts.
+    """
+    for method in methods:
+        check_choice("method", method, METHODS)
+    ranks = [method for method in RANKS if method in methods]
+    n_steps = (len(methods) - len(ranks) + bool(ranks)) * model.spec.layers
+    finished = [0]
+
+    def advance() -> None:
+        finished[0] += 1
+        if progress is not None:
+            progress(min(finished[0], n_steps), n_steps)
+
+    arrays = pairs.position, pairs.target, pairs.against, pairs.weight
+    answers = Answers(*map(jnp.asarray, arrays))
+    prompts = pairs.clean, pairs.corrupted, answers
+    options = {"lengths": pairs.lengths, "heads": heads, "progress": advance}
+    measured = Measured(model, params, *prompts, **options)
+    clean_B, corrupted_B = (measured.scores(x) for x in (measured.clean, measured.corrupted))
+    _check_scores(clean_B, corrupted_B, pairs)
+    tolerance = ROUNDING * max(np.abs(clean_B).max(), np.abs(corrupted_B).max(), 1.0)
+    names = component_names(measured.n_blocks, model.spec.heads * heads, measured.has_mlp)
+    effects: list[Effect] = []
+
+    def add(method: str, change_LxCxB: np.ndarray) -> None:
+        for block, rows in enumerate(change_LxCxB):
+            for name, change_B in zip(names[block], rows):  # low rank has no heads
+                effects.append(effect_of(name, method, change_B, tolerance))
+
+    left_out = {}
+    low_rank = dict(zip(ranks, measured.low_rank(*map(RANKS.__getitem__, ranks)))) if ranks else {}
+    for method in [method for method in METHODS if method in methods]:
+        if method == "mean ablation":
+            add(method, clean_B - measured.mean_ablation())
+        elif method == "resampling":
+            add(method, clean_B - measured.resampling())
+        elif method == "patching":
+            add(method, measured.patching() - corrupted_B)
+        elif method == "path patching":
+            add(method, measured.path_patching() - corrupted_B)
+        elif method == "attribution":
+            add(method, contributions.attribution(measured))
+        elif method in RANKS:
+            add(method, clean_B - low_rank[method])
+        elif contributions.has_direct(model):
+            add(method, contributions.direct(measured))
+        else:
+            left_out[method] = "the norms of this model have no scale that could be constant"
+    return Inside(
+        *interval(clean_B)[:2],
+        *interval(corrupted_B)[:2],
+        unit=pairs.unit,
+        samples=len(pairs),
+        effects=tuple(effects),
+        layers=layer_facts.of_layers(measured, interval),
+        kernels=layer_facts.of_kernels(params, measured.singular_values, initial),
+        left_out=left_out,
+    )
+
+
+def effect_of(part: str, method: str, change_B: np.ndarray, tolerance: float = 0.0) -> Effect:
+    """Returns the mean change over pairs as an effect.
+
+    Args:
+        part: the name of the part.
+        method: the name of the method.
+        change_B: the change of the score of each pair.
+        tolerance: changes up to this size are rounding errors and count as 0.
+    """
+    change_B = np.where(np.abs(change_B) <= tolerance, 0.0, change_B)
+    mean, half_width, p_value = interval(change_B)
+    return Effect(part, method, mean, half_width, len(change_B), p_value)
+
+
+def interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Returns mean, half width of the 95 % interval, and p value of "the mean is 0" (Student's t).
+
+    Both are nan for a single value. Equal values have the half width 0, and the p value 1 if they
+    are 0, else 0.
+    """
+    from scipy.special import stdtr  # scipy.stats takes seconds to import
+
+    mean, sem = mean_and_sem([float(value) for value in values])
+    if math.isnan(sem):
+        return mean, math.nan, math.nan
+    if sem == 0:
+        return mean, 0.0, float(mean == 0)
+    freedom = len(values) - 1
+    return mean, quantile(freedom, LEVEL) * sem, float(2 * stdtr(freedom, -abs(mean) / sem))
+
+
+def attention_maps(
+    model: Any, params: Any, pairs: PromptPairs, parts: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Returns the attention of heads on the clean prompts, {head: (B, T, T)}.
+
+    Args:
+        model, params, pairs: as in `examine`; `pairs.tokens` has the texts of the tokens.
+        parts: heads such as "block_1/attn/head_0".
+
+    Returns:
+        Row t has the weights of query t.
+    """
+    return layer_facts.attention_maps(model, params, pairs.clean, parts)
+
+
+def agreement(effects: Sequence[Effect]) -> dict[str, bool | None]:
+    """Returns for each part whether its decided effects have one sign.
+
+    An effect is decided if its interval excludes 0. A part with fewer than two decided effects has
+    None: there is nothing to compare.
+    """
+    signs: dict[str, list[bool]] = {}
+    for effect in effects:
+        decided = signs.setdefault(effect.part, [])
+        if abs(effect.value) > effect.half_width:
+            decided.append(effect.value > 0)
+    return {
+        part: len(set(decided)) == 1 if len(decided) > 1 else None
+        for part, decided in signs.items()
+    }
+
+
+def _check_scores(clean_B: np.ndarray, corrupted_B: np.ndarray, pairs: PromptPairs) -> None:
+    """Raises for scores that are not finite, and for prompts that do not change the score."""
+    finite = np.isfinite(clean_B) & np.isfinite(corrupted_B)
+    if not finite.all():
+        first = one_line(pairs.names[int(finite.argmin())], 80)
+        raise UserError(
+            f"the score of {int((~finite).sum())} of {len(pairs)} pairs is not finite, the first "
+            f"is {first!r}: the network returns nan or infinity."
+        )
+    scale = max(np.abs(clean_B).max(), np.abs(corrupted_B).max(), 1.0)
+    if np.abs(clean_B - corrupted_B).max() <= ROUNDING * scale:
+        raise UserError(
+            f"the score is {clean_B.mean():.4g} on the clean and on the corrupted prompts: nothing "
+            "to explain. Give corrupted prompts that change the answer."
+        )

@@ -1,0 +1,214 @@
+"""Pairs of a clean and a corrupted prompt with the answers that score them.
+
+The score of a pair is the logit of the right answer minus that of the wrong answer at the scored
+positions, or the log probability of the right answer if there is no wrong one.
+
+Shapes: B pairs, T tokens of the longest prompt, K scored positions.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.papers.associations.next_token import first_token
+from jaxformer.core.errors import UserError, check_range, one_line
+from jaxformer.core.settings import DataSettings
+from jaxformer.tasks.source import make_source
+from jaxformer.tasks.task import Batch, Task
+
+NO_ANSWER = -1
+COLUMNS = "clean, corrupted, right, wrong"
+MAX_FILE_BYTES = 10**7
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptPairs:
+    """Clean and corrupted prompts, padded on the right, and their answers.
+
+    Attributes:
+        clean: the tokens of the clean prompts, (B, T).
+        corrupted: the tokens of the corrupted prompts, (B, T).
+        lengths: the number of tokens of both prompts of a pair, (B,); padding follows.
+        position: the scored positions, (B, K).
+        target: the right answer at each scored position, (B, K).
+        against: the wrong answer, (B, K), or NO_ANSWER.
+        weight: of each scored position in the mean of its pair, (B, K).
+        names: a text for each clean prompt.
+        tokens: a text for each token of each clean prompt.
+    """
+
+    clean: np.ndarray
+    corrupted: np.ndarray
+    lengths: np.ndarray
+    position: np.ndarray
+    target: np.ndarray
+    against: np.ndarray
+    weight: np.ndarray
+    names: tuple[str, ...]
+    tokens: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.clean)
+
+    @property
+    def unit(self) -> str:
+        """The name of the score."""
+        has_wrong_answer = (self.against != NO_ANSWER).all()
+        return "logit of right - wrong" if has_wrong_answer else "log probability (nats)"
+
+
+def read_pairs(file: str | Path, tokenizer: Any) -> PromptPairs:
+    """Reads pairs from a text file: clean, tab, corrupted, tab, right, tab, wrong on each line.
+
+    The answer is scored at the last token of the prompt, by its first token. Both prompts of a line
+    must have as many tokens; different lines may differ in length.
+
+    Args:
+        file: the file. The fourth column may be missing on all lines.
+        tokenizer: with `encode(text)`, `pieces(text)` and `show(token)`.
+    """
+    rows = [_encoded(file, *line, tokenizer) for line in _lines(Path(file))]
+    if len({wrong == NO_ANSWER for *_, wrong in rows}) > 1:
+        raise UserError(f"{file}: some lines have a wrong answer and some have none.")
+    lengths = np.array([len(clean) for _, clean, *_ in rows])
+    right, wrong = (np.array([row[i] for row in rows], np.int32)[:, None] for i in (3, 4))
+    return PromptPairs(
+        clean=_padded([row[1] for row in rows]),
+        corrupted=_padded([row[2] for row in rows]),
+        lengths=lengths,
+        position=lengths[:, None] - 1,
+        target=right,
+        against=wrong,
+        weight=np.ones(right.shape, np.float32),
+        names=tuple(row[0] for row in rows),
+        tokens=tuple(tuple(tokenizer.show(token) for token in row[1]) for row in rows),
+    )
+
+
+def pairs_of_task(task: Task, size: int = 64, data: DataSettings | None = None) -> PromptPairs:
+    """Returns pairs of examples of a task's test set.
+
+    Args:
+        task: the task.
+        size: the number of examples to draw.
+        data: the settings of the run's data. By default the test set is drawn with seed 0.
+    """
+    check_range("the number of pairs", size, 2)
+    if not task.vocab_size:
+        raise UserError(f"{type(task).__name__} has vectors as inputs; pairs need tokens.")
+    settings = data or DataSettings(seed=0, test_size=size, validation_size=1)
+    return pairs_of_batch(make_source(task, settings, 1).heldout().test, size)
+
+
+def pairs_of_batch(batch: Batch, size: int = 64) -> PromptPairs:
+    """Returns pairs of a clean example and another example as its corrupted prompt.
+
+    Both examples of a pair have the same scored positions, and different tokens. Examples without
+    such a partner are left out.
+
+    Args:
+        batch: examples, with one row of weights for each.
+        size: the number of examples to use.
+    """
+    inputs, targets, weights = (np.asarray(x)[:size] for x in batch)
+    if inputs.ndim != 2 or weights.shape != inputs.shape:
+        raise UserError(f"expected tokens and weights (examples, tokens), got {inputs.shape}.")
+    clean, partner = _partners(inputs, weights)
+    if not len(clean):
+        raise UserError(
+            f"no two of {len(inputs)} examples have the same scored positions and different "
+            "tokens; take more examples."
+        )
+    scored = weights[clean] > 0
+    n_scored = int(scored.sum(1).max())
+    # The scored positions in their order, then others with weight 0.
+    position = np.argsort(~scored, axis=1, kind="stable")[:, :n_scored]
+    tokens = inputs[clean].astype(np.int32)
+    target = np.take_along_axis(targets[clean], position, 1).astype(np.int32)
+    return PromptPairs(
+        clean=tokens,
+        corrupted=inputs[partner].astype(np.int32),
+        lengths=np.full(len(clean), inputs.shape[1]),
+        position=position,
+        target=target,
+        against=np.full_like(target, NO_ANSWER),
+        weight=np.take_along_axis(weights[clean], position, 1).astype(np.float32),
+        names=tuple(f"example {i}" for i in clean),
+        tokens=tuple(tuple(str(token) for token in row) for row in tokens),
+    )
+
+
+def _partners(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices of clean examples and of their corrupted partners."""
+    groups: dict[bytes, list[int]] = {}
+    for i, row in enumerate(weights > 0):
+        if row.any():
+            groups.setdefault(row.tobytes(), []).append(i)
+    pairs = [
+        (i, partner)
+        for group in groups.values()
+        for i, partner in zip(group, [*group[1:], group[0]], strict=True)
+        if (inputs[i] != inputs[partner]).any()
+    ]
+    index = np.array(sorted(pairs), int).reshape(-1, 2)
+    return index[:, 0], index[:, 1]
+
+
+def _lines(file: Path) -> list[tuple[int, list[str]]]:
+    """Returns (line number, columns) of each line that is not empty."""
+    if not file.is_file():
+        raise UserError(f"no file {str(file)!r}; expected a line '{COLUMNS}' for each pair.")
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise UserError(f"{file} has more than {MAX_FILE_BYTES:,} bytes: it is no list of pairs.")
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is no text in UTF-8.") from None
+    numbered = [
+        (number, [column.strip() for column in line.split("\t")])
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    for number, columns in numbered:
+        if len(columns) not in (3, 4) or not all(columns):
+            raise UserError(
+                f"{file}, line {number}: expected {COLUMNS} with tabs between them, got "
+                f"{len(columns)} columns."
+            )
+    if not numbered:
+        raise UserError(f"{file} has no pairs.")
+    return numbered
+
+
+def _encoded(
+    file: str | Path, number: int, columns: Sequence[str], tokenizer: Any
+) -> tuple[str, list[int], list[int], int, int]:
+    """Returns the clean text, both prompts' tokens, and the tokens of right and wrong answer."""
+    where = f"{file}, line {number}"
+    clean, corrupted = (tokenizer.encode(text) for text in columns[:2])
+    if len(clean) != len(corrupted):
+        raise UserError(
+            f"{where}: the clean prompt has {len(clean)} tokens and the corrupted one "
+            f"{len(corrupted)}; both must have as many."
+        )
+    if not clean or clean == corrupted:
+        raise UserError(f"{where}: the two prompts have the same tokens: nothing can be patched.")
+    answers = [first_token(tokenizer, text)[0] for text in columns[2:]]
+    if len(answers) == 2 and answers[0] == answers[1]:
+        raise UserError(
+            f"{where}: {one_line(columns[2], 30)!r} and {one_line(columns[3], 30)!r} begin with "
+            "the same token; the score would be 0."
+        )
+    right, wrong = [*answers, NO_ANSWER][:2]
+    return columns[0], clean, corrupted, right, wrong
+
+
+def _padded(prompts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns the prompts as rows; shorter ones are followed by token 0."""
+    rows = np.zeros((len(prompts), max(len(prompt) for prompt in prompts)), np.int32)
+    for row, prompt in zip(rows, prompts, strict=True):
+        row[: len(prompt)] = prompt
+    return rows

@@ -1,0 +1,46 @@
+"""The answers that score prompts, and the score of each prompt.
+
+Shapes: B prompts, K scored positions, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Answers(NamedTuple):
+    """The scored positions of each prompt, with their right and wrong answers."""
+
+    position_BxK: jax.Array
+    target_BxK: jax.Array  # the right token
+    against_BxK: jax.Array  # the wrong token; negative: none
+    weight_BxK: jax.Array  # of each position in the mean of its prompt
+
+
+def score(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
+    """Returns the mean score of each prompt, (B,).
+
+    It is the logit of the right minus that of the wrong token. Without a wrong token it is the log
+    probability of the right one.
+    """
+    return _mean(logits_BxKxV, answers, jax.nn.logsumexp(logits_BxKxV, -1))
+
+
+def margin(logits_BxKxV: jax.Array, answers: Answers) -> jax.Array:
+    """Returns a linear score of each prompt, (B,).
+
+    It is the logit of the right minus that of the wrong token. Without a wrong token the mean logit
+    is subtracted.
+    """
+    return _mean(logits_BxKxV, answers, logits_BxKxV.mean(-1))
+
+
+def _mean(logits_BxKxV: jax.Array, answers: Answers, reference_BxK: jax.Array) -> jax.Array:
+    right, wrong = (
+        jnp.take_along_axis(logits_BxKxV, jnp.maximum(index, 0)[..., None], -1)[..., 0]
+        for index in (answers.target_BxK, answers.against_BxK)
+    )
+    difference_BxK = right - jnp.where(answers.against_BxK >= 0, wrong, reference_BxK)
+    weight_BxK = answers.weight_BxK
+    return (difference_BxK * weight_BxK).sum(-1) / weight_BxK.sum(-1)

@@ -1,0 +1,247 @@
+"""Runs a network block by block; blocks with equal numbers share one compiled program.
+
+    blocks = Blocks(model, params)
+    clean = blocks.forward(tokens_BxT)                      every state of the residual stream
+    suffix = clean.suffix(start=9)                          tokens 9, 10, .. and the memory before
+    states = blocks.run(12, new_states, suffix)             what leaves block_12
+    logits = blocks.read(states)
+
+A change in block l at token p affects later blocks only, and later tokens only in a causal model.
+Such a change is computed from block l and token p on: earlier tokens are present as the keys and
+values of each block.
+
+Shapes: B batch, T tokens, N width, V vocabulary, L blocks, K read positions, R = C B rows of C
+cases.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.interp.capture.running import check_tokens
+from jaxformer.models.activation_points import INTERMEDIATES, Request
+from jaxformer.models.cache import CACHE
+from jaxformer.models.decoder import Decoder
+from jaxformer.models.encoder import Encoder
+from jaxformer.models.model import Model
+from jaxformer.models.pretrained.network import Pretrained
+
+BEFORE, STATES = "block_0/before", "block_0/states"  # in a model of one block
+PREFIX = "block_0/"
+
+
+def is_divisible(model: Model) -> bool:
+    """Returns whether the blocks of a model can be run one at a time."""
+    return type(model) in (Decoder, Encoder, Pretrained) and model.spec.vocab_size > 0
+
+
+def one_block(model: Any, block: int) -> Any:
+    """Returns the model that has only this block, as block_0.
+
+    The results of two blocks are equal if the blocks differ in their parameters only.
+    """
+    spec = model.spec
+    changes: dict[str, Any] = {"layers": 1}
+    if isinstance(model, Pretrained):
+        changes |= {
+            "window": spec.window_of(block),
+            "windowed": (),
+            "rotary": spec.rotary_of(block),
+            "local_rotary": None,
+            "rotated": (),
+            "score_scale": spec.score_scale_of(block),
+            "scale_by_layer": False,
+        }
+    else:
+        changes["scan"] = False
+    if isinstance(model, Decoder):
+        changes |= {"branch_scale": spec.branch, "depth_alpha": 0.0, "remat": False}
+    return model.clone(spec=dataclasses.replace(spec, **changes))
+
+
+class Suffix(NamedTuple):
+    """The tokens from `start` on, and the memory of earlier tokens in each block."""
+
+    tokens_BxT: jax.Array
+    start: int
+    memory: tuple[Any, ...]  # (L,) caches, or None for a pass over whole prompts
+
+
+class Pass(NamedTuple):
+    """One run over prompts: the residual stream, and other activations by block."""
+
+    tokens_BxT: jax.Array
+    states: list[jax.Array]  # (L + 1,) of (B, T, N): before each block, and after the last
+    memory: tuple[Any, ...]  # keys and values of each block, or None
+    values: list[dict[str, jax.Array]]  # (L,) {address within the block: activation}
+
+    def suffix(self, start: int) -> Suffix:
+        """Returns what a run from token `start` on needs. Without a memory `start` must be 0."""
+        return Suffix(self.tokens_BxT[:, start:], start, self.memory)
+
+
+class Blocks:
+    """A network that runs block by block.
+
+    Args:
+        model: a decoder, an encoder or a published model.
+        params: its parameters.
+    """
+
+    def __init__(self, model: Model, params: Mapping[str, Any]):
+        if not is_divisible(model):
+            raise UserError(
+                f"the blocks of {type(model).__name__} cannot be run alone: expected a decoder, an "
+                "encoder or a published model, with tokens as inputs."
+            )
+        if not getattr(model.spec, "has_logits", True):
+            raise UserError("this model returns no logits: it has no head for tokens.")
+        self.n_blocks = model.spec.layers
+        self.has_memory = model.spec.causal and not isinstance(model, Encoder)
+        self.models = [one_block(model, i) for i in range(self.n_blocks)]
+        self.outside = {k: v for k, v in params.items() if not k.startswith("block_")}
+        self.params = [params[f"block_{i}"] for i in range(self.n_blocks)]
+
+    def of_block(self, block: int) -> tuple[Any, dict[str, Any]]:
+        """Returns the model of one block and its parameters."""
+        return self.models[block], {**self.outside, "block_0": self.params[block]}
+
+    def forward(self, tokens_BxT: jax.Array, names: Sequence[str] = ()) -> Pass:
+        """Runs all blocks on whole prompts.
+
+        Args:
+            tokens_BxT: the prompts.
+            names: the addresses within a block, such as "attn/heads", that `values` keeps.
+        """
+        check_tokens(self.models[0], tokens_BxT)
+        states, memory, values = [_embed(*self.of_block(0), tokens_BxT)], [], []
+        for i in range(self.n_blocks):
+            empty = _empty_memory(self.models[i], tokens_BxT) if self.has_memory else None
+            out, kept, new = _run(*self.of_block(i), tokens_BxT, states[-1], empty, 0, tuple(names))
+            states.append(out)
+            values.append(kept)
+            memory.append(new)
+        return Pass(jnp.asarray(tokens_BxT), states, tuple(memory), values)
+
+    def run(
+        self, block: int, states_RxTxN: jax.Array, suffix: Suffix, params: Any = None
+    ) -> jax.Array:
+        """Returns what leaves a block if these states enter it; the cases of R are slowest.
+
+        Args:
+            block: the number of the block.
+            states_RxTxN: what enters it.
+            suffix: the tokens of the states, and the memory of earlier tokens.
+            params: the parameters of the block, if they differ from those of the network.
+        """
+        model, all_params = self.of_block(block)
+        if params is not None:
+            all_params["block_0"] = params
+        memory = suffix.memory[block]
+        return _run(model, all_params, suffix.tokens_BxT, states_RxTxN, memory, suffix.start)[0]
+
+    def run_from(self, block: int, states_RxTxN: jax.Array, suffix: Suffix) -> jax.Array:
+        """Returns the last states if these states enter a block; block L runs nothing."""
+        for i in range(block, self.n_blocks):
+            states_RxTxN = self.run(i, states_RxTxN, suffix)
+        return states_RxTxN
+
+    def read(self, states_RxKxN: jax.Array) -> jax.Array:
+        """Returns the logits (R, K, V) of last states; positions are read independently."""
+        return read(*self.of_block(self.n_blocks - 1), states_RxKxN)
+
+
+def block_output(
+    model: Any,
+    params: Any,
+    tokens_BxT: jax.Array,
+    states_RxTxN: jax.Array,
+    memory: Any,
+    start: Any,
+    edits: Mapping[str, Any],
+    names: Sequence[str] = (),
+) -> tuple[jax.Array, dict[str, jax.Array], Any]:
+    """Runs a model of one block on states; a function for use inside jit.
+
+    Args:
+        model, params: the model of one block, as from `Blocks.of_block`.
+        tokens_BxT: the tokens of the states.
+        states_RxTxN: what enters the block; R is a multiple of B.
+        memory: keys and values of the block for B prompts; None in a pass over whole prompts.
+        start: the position of the first of the T tokens.
+        edits: {address within the block: new value}.
+        names: the addresses within the block to keep.
+
+    Returns:
+        The states after the block, {address: activation}, and the memory with these tokens.
+    """
+    repeats = states_RxTxN.shape[0] // tokens_BxT.shape[0]
+    tokens_RxT = jnp.tile(tokens_BxT, (repeats, 1))
+    kept = [STATES, *(PREFIX + name for name in names)]
+    edits = {BEFORE: states_RxTxN} | {PREFIX + name: new for name, new in edits.items()}
+    with Request(kept, edits).active() as request:
+        inputs, variables, mutable = _inputs(model, memory, start, tokens_RxT, repeats)
+        outputs, updates = model.apply({"params": params, **variables}, *inputs, mutable=mutable)
+    request.check_edits()
+    values = paths.flatten(updates[INTERMEDIATES])
+    if isinstance(model, Pretrained) and memory is not None:
+        new_memory = outputs[1]["block_0"]
+    else:
+        new_memory = updates.get(CACHE)
+    return values[STATES], {name: values[PREFIX + name] for name in names}, new_memory
+
+
+def read(model: Any, params: Any, states_BxKxN: jax.Array) -> jax.Array:
+    """Returns the logits (B, K, V) of last states; `model` has one block."""
+    return _read(model, params, states_BxKxN)
+
+
+def _inputs(model: Any, memory: Any, start: Any, tokens_RxT: jax.Array, repeats: int) -> Any:
+    """Returns inputs, variables and mutable collections of a call that continues a memory."""
+    if memory is None:
+        return (tokens_RxT,), {}, [INTERMEDIATES]
+
+    def tiled(x: jax.Array) -> jax.Array:
+        return jnp.tile(x, (repeats, *(1,) * (x.ndim - 1)))
+
+    if not isinstance(model, Pretrained):
+        # Arrays without axes count the tokens so far.
+        cache = jax.tree.map(lambda x: tiled(x) if jnp.ndim(x) else jnp.asarray(start), memory)
+        return (tokens_RxT,), {CACHE: cache} if cache else {}, [INTERMEDIATES, CACHE]
+    block = jax.tree.map(tiled, memory)
+    n_rows, n_slots = block["keys"].shape[:2]
+    seen_RxS = jnp.broadcast_to((jnp.arange(n_slots) < start)[None], (n_rows, n_slots))
+    cache = {"seen": seen_RxS, "length": jnp.asarray(start), "block_0": block}
+    return (tokens_RxT, None, None, cache), {}, [INTERMEDIATES]
+
+
+def _empty_memory(model: Any, tokens_BxT: jax.Array) -> Any:
+    """Returns the memory before the first token; {} if flax makes it in the first call."""
+    if isinstance(model, Pretrained):
+        return model.empty_cache(*tokens_BxT.shape)["block_0"]
+    return {}
+
+
+@partial(jax.jit, static_argnames=("model", "names"))
+def _run(model, params, tokens_BxT, states_RxTxN, memory, start, names=()):
+    return block_output(model, params, tokens_BxT, states_RxTxN, memory, start, {}, names)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _embed(model, params, tokens_BxT):
+    with Request([BEFORE]).active():
+        updates = model.apply({"params": params}, tokens_BxT, mutable=[INTERMEDIATES])[1]
+    return paths.flatten(updates[INTERMEDIATES])[BEFORE]
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _read(model, params, states_BxKxN):
+    tokens_BxK = jnp.zeros(states_BxKxN.shape[:2], jnp.int32)
+    with Request((), {STATES: states_BxKxN}).active():
+        return model.apply({"params": params}, tokens_BxK)

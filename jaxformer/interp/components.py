@@ -1,0 +1,297 @@
+"""The score of prompts when one component is replaced: attention, MLP or a head of each block.
+
+    measured = Measured(model, params, clean, corrupted, answers)
+    measured.mean_ablation()     clean prompts, the component's mean over all prompts
+    measured.resampling()        clean prompts, its value in the corrupted prompt
+    measured.patching()          corrupted prompts, its value in the clean prompt
+    measured.path_patching()     the same, seen by the logits only
+    measured.low_rank(0.01)      clean prompts, weights cut to this fraction of their rank
+
+Each returns the scores (L, C, B) by block, component and pair. The components of a block are its
+attention, its MLP and its heads, see `component_names`. All components of a block run as one batch
+from this block on, and all blocks share one compiled program (`jaxformer.interp.blocks`).
+
+Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.core import paths
+from jaxformer.core.errors import UserError
+from jaxformer.interp import surgery
+from jaxformer.interp.answers import Answers, score
+from jaxformer.interp.blocks import Blocks, Pass, block_output, read
+from jaxformer.interp.capture.running import names as addresses
+from jaxformer.interp.patching import MAX_TOKENS, first_difference
+from jaxformer.models.model import Model, take_positions
+
+HEADS, ATTENTION, MLP = "attn/heads", "attn/output", "mlp/output"
+Values = dict[str, jax.Array]  # {address within a block: activation}
+
+
+class Measured:
+    """Clean and corrupted prompts in a network, ready for replacements of components.
+
+    Args:
+        model: a decoder, an encoder or a published model.
+        params: its parameters.
+        clean: the tokens of the clean prompts, (B, T), padded on the right.
+        corrupted: the tokens of the corrupted prompts, (B, T).
+        answers: the scored positions and answers of the clean prompts.
+        lengths: the number of tokens before the padding, (B,); by default T.
+        heads: whether each head is a component.
+        progress: a function without arguments, called after each block of each method.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        params: Any,
+        clean: np.ndarray,
+        corrupted: np.ndarray,
+        answers: Answers,
+        *,
+        lengths: np.ndarray | None = None,
+        heads: bool = True,
+        progress: Callable[[], None] | None = None,
+    ):
+        self.blocks = Blocks(model, params)
+        self.answers = Answers(*(jnp.asarray(x) for x in answers))
+        lengths = np.full(len(clean), clean.shape[1]) if lengths is None else lengths
+        self.real_BxT = jnp.arange(clean.shape[1])[None] < jnp.asarray(lengths)[:, None]
+        if not self.blocks.has_memory and not bool(self.real_BxT.all()):
+            raise UserError(
+                "the prompts have different lengths, which only causal models of jaxformer's "
+                "decoder or of a published family can read together; give prompts of one length."
+            )
+        available = addresses(self.blocks.models[0])
+        self.has_mlp = f"block_0/{MLP}" in available
+        kept = [HEADS, ATTENTION, *([MLP] if self.has_mlp else [])]
+        self.clean = self.blocks.forward(jnp.asarray(clean), kept)
+        self.corrupted = self.blocks.forward(jnp.asarray(corrupted), kept)
+        # Earlier states of both prompts are equal in a causal model.
+        self.first = first_difference(clean, corrupted) if self.blocks.has_memory else 0
+        n_heads = model.spec.heads
+        rows = list(np.eye(n_heads, dtype=bool)) if heads else []
+        attention, nothing = np.ones(n_heads, bool), np.zeros(n_heads, bool)
+        whole = [attention, nothing] if self.has_mlp else [attention]
+        self.heads_CxH = np.array([*whole, *rows])
+        self.mlp_C = np.arange(len(self.heads_CxH)) == (1 if self.has_mlp else -1)
+        self.progress = progress or (lambda: None)
+        self.singular_values: dict[str, np.ndarray] = {}  # by path, of matrices that were cut
+
+    @property
+    def n_blocks(self) -> int:
+        return self.blocks.n_blocks
+
+    def scores(self, run: Pass) -> np.ndarray:
+        """Returns the scores (B,) of a pass without replacements."""
+        return np.asarray(self._read(run.states[-1], run, 0))[0]
+
+    def mean_ablation(self) -> np.ndarray:
+        """Returns scores of clean prompts with the mean of a component over all prompts.
+
+        The mean is taken at each position, over clean and corrupted prompts that are long enough.
+        """
+
+        def means(clean: Values, corrupted: Values) -> Values:
+            return {name: _mean(clean[name], corrupted[name], self.real_BxT) for name in clean}
+
+        return self._replaced(self.clean, means, start=0)
+
+    def resampling(self) -> np.ndarray:
+        """Returns scores of clean prompts with a component's value in the corrupted prompt."""
+        return self._replaced(self.clean, lambda clean, corrupted: corrupted, self.first)
+
+    def patching(self) -> np.ndarray:
+        """Returns scores of corrupted prompts with a component's value in the clean prompt."""
+        return self._replaced(self.corrupted, lambda clean, corrupted: clean, self.first)
+
+    def path_patching(self) -> np.ndarray:
+        """Returns the scores of `patching` if later components keep their corrupted values."""
+        position_BxK = self.answers.position_BxK
+
+        def scored(values: Values) -> Values:
+            return {name: take_positions(x, position_BxK) for name, x in values.items()}
+
+        tokens_BxK = take_positions(self.corrupted.tokens_BxT, position_BxK)
+        scores = []
+        for block in range(self.n_blocks):
+            old, new = (scored(run.values[block]) for run in (self.corrupted, self.clean))
+            before = take_positions(self.corrupted.states[block], position_BxK)
+            program = self.blocks.of_block(block)
+            components = self.heads_CxH, self.mlp_C
+            states = _replace(*program, tokens_BxK, before, old, new, *components, True)
+            for later in range(block + 1, self.n_blocks):
+                fixed = {
+                    k: v for k, v in scored(self.corrupted.values[later]).items() if k != HEADS
+                }
+                states = _add_branches(*self.blocks.of_block(later), tokens_BxK, states, fixed)
+            scores.append(np.asarray(_scores(*self._reader, states, self.answers)))
+            self.progress()
+        return np.stack(scores)
+
+    def low_rank(self, *fractions: float) -> np.ndarray:
+        """Returns scores (F, L, C, B) of clean prompts with weights of a lower rank.
+
+        The components are attention and MLP. Each loses rank in all its matrices at once.
+
+        Args:
+            fractions: of the smaller dimension of each matrix.
+        """
+        kinds = ("attn", "mlp")[: 1 + self.has_mlp]
+        suffix, scores = self.clean.suffix(0), []
+        for block in range(self.n_blocks):
+            cuts, singular_values = cut_params(self.blocks.params[block], kinds, fractions)
+            self.singular_values |= {f"block_{block}/{k}": s for k, s in singular_values.items()}
+            before = self.clean.states[block]
+            states = jnp.concatenate([self.blocks.run(block, before, suffix, cut) for cut in cuts])
+            scores.append(self._continued(block, states, self.clean, 0))
+            self.progress()
+        n_pairs = len(self.clean.tokens_BxT)
+        by_kind = np.stack(scores).reshape(self.n_blocks, len(fractions), len(kinds), n_pairs)
+        return by_kind.transpose(1, 0, 2, 3)
+
+    def _replaced(
+        self, base: Pass, new_values: Callable[[Values, Values], Values], start: int
+    ) -> np.ndarray:
+        """Returns the scores (L, C, B) of a pass with each component replaced, from `start` on."""
+        scores, tokens_BxT = [], base.tokens_BxT[:, start:]
+        for block in range(self.n_blocks):
+            new = new_values(self.clean.values[block], self.corrupted.values[block])
+            old, new = ({k: v[:, start:] for k, v in x.items()} for x in (base.values[block], new))
+            before, program = base.states[block][:, start:], self.blocks.of_block(block)
+            parts = []
+            for chosen in _chunks(len(self.mlp_C), tokens_BxT.size):
+                components = self.heads_CxH[chosen], self.mlp_C[chosen]
+                states = _replace(*program, tokens_BxT, before, old, new, *components, False)
+                parts.append(self._continued(block, states, base, start))
+            scores.append(np.concatenate(parts)[: len(self.mlp_C)])
+            self.progress()
+        return np.stack(scores)
+
+    def _continued(self, block: int, states_RxTxN: jax.Array, base: Pass, start: int) -> np.ndarray:
+        """Returns the scores (C, B) if these states leave a block."""
+        last = self.blocks.run_from(block + 1, states_RxTxN, base.suffix(start))
+        return np.asarray(self._read(last, base, start))
+
+    def _read(self, last_RxTxN: jax.Array, base: Pass, start: int) -> jax.Array:
+        states_RxKxN = _scored(base.states[-1], last_RxTxN, self.answers.position_BxK, start)
+        return _scores(*self._reader, states_RxKxN, self.answers)
+
+    @property
+    def _reader(self) -> tuple[Any, Any]:
+        return self.blocks.of_block(self.n_blocks - 1)
+
+
+def component_names(n_blocks: int, n_heads: int, has_mlp: bool = True) -> list[list[str]]:
+    """Returns the names of the components of each block, such as "block_3/attn/head_0"."""
+    return [
+        [
+            f"block_{i}/attn",
+            *([f"block_{i}/mlp"] if has_mlp else []),
+            *(f"block_{i}/attn/head_{h}" for h in range(n_heads)),
+        ]
+        for i in range(n_blocks)
+    ]
+
+
+def cut_params(
+    params: Any, kinds: Sequence[str], fractions: Sequence[float]
+) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """Returns the parameters of a block with low-rank matrices, and singular values by path.
+
+    Args:
+        params: the parameters of one block.
+        kinds: the modules to cut, "attn" and "mlp", each alone.
+        fractions: of the rank, as in `surgery.laser`. Each matrix needs one decomposition.
+
+    Returns:
+        The parameters for each fraction and kind, kinds fastest; {path: singular values}.
+    """
+    matrices, parts = {}, {}
+    for kind in kinds:
+        if any(x.ndim == 2 for x in paths.select(params, kind).values()):
+            matrices[kind] = surgery.matrices(params, kind)
+            parts |= {path: surgery.decompose(x) for path, x in matrices[kind].items()}
+    cuts = []
+    for fraction in fractions:
+        for kind in kinds:
+            new = {}
+            for path, matrix in matrices.get(kind, {}).items():
+                rank = surgery.rank_of(matrix, fraction)
+                new[path] = surgery.recompose(*parts[path], rank).astype(matrix.dtype)
+            cuts.append(paths.replace(params, new))
+    return cuts, {path: np.asarray(s) for path, (_, s, _) in parts.items()}
+
+
+def _mean(clean: jax.Array, corrupted: jax.Array, real_BxT: jax.Array) -> jax.Array:
+    """Returns the mean over all prompts that have a token at each position, as (B, T, ..)."""
+    weight = jnp.expand_dims(real_BxT.astype(clean.dtype), range(2, clean.ndim))
+    total = ((clean + corrupted) * weight).sum(0, keepdims=True)
+    return jnp.broadcast_to(total / (2 * jnp.maximum(weight.sum(0, keepdims=True), 1)), clean.shape)
+
+
+def _chunks(n_cases: int, n_tokens: int) -> list[np.ndarray]:
+    """Returns the indices of cases that run together; the last may repeat the last case."""
+    n_chunks = -(-n_cases // max(MAX_TOKENS // n_tokens, 1))
+    size = -(-n_cases // n_chunks)
+    index = np.minimum(np.arange(n_chunks * size), n_cases - 1)
+    return list(index.reshape(n_chunks, size))
+
+
+@partial(jax.jit, static_argnames=("model", "is_mlp_fixed"))
+def _replace(
+    model, params, tokens_BxT, states_BxTxN, old, new, heads_CxH, mlp_C, is_mlp_fixed
+) -> jax.Array:
+    """Returns the states (C B, T, N) after a block in which each case has a new component.
+
+    Args:
+        old, new: {address: activation}; unchosen heads keep the old value.
+        heads_CxH, mlp_C: what each case replaces.
+        is_mlp_fixed: whether the MLP keeps its old value instead of reading the new heads.
+    """
+
+    def one_case(heads_H: jax.Array, is_mlp: jax.Array) -> jax.Array:
+        chosen = heads_H[None, None, :, None]
+        edits: dict[str, Any] = {HEADS: jnp.where(chosen, new[HEADS], old[HEADS])}
+        if MLP in new:
+
+            def replaced(value: jax.Array) -> jax.Array:
+                return jnp.where(is_mlp, new[MLP], old[MLP] if is_mlp_fixed else value)
+
+            edits[MLP] = replaced
+        return block_output(model, params, tokens_BxT, states_BxTxN, None, 0, edits)[0]
+
+    states = jax.vmap(one_case)(heads_CxH, mlp_C)
+    return states.reshape(-1, *states.shape[2:])
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _add_branches(model, params, tokens_BxT, states_RxTxN, fixed) -> jax.Array:
+    """Returns the states after a block whose attention and MLP write fixed values."""
+    repeats = states_RxTxN.shape[0] // tokens_BxT.shape[0]
+    edits = {name: jnp.tile(x, (repeats, 1, 1)) for name, x in fixed.items()}
+    return block_output(model, params, tokens_BxT, states_RxTxN, None, 0, edits)[0]
+
+
+@partial(jax.jit, static_argnames=("start",))
+def _scored(base_BxTxN, last_RxTxN, position_BxK, start) -> jax.Array:
+    """Returns the last states at scored positions, (R, K, N); before `start` those of the base."""
+    repeats = last_RxTxN.shape[0] // base_BxTxN.shape[0]
+    earlier = jnp.tile(base_BxTxN[:, :start], (repeats, 1, 1))
+    whole = jnp.concatenate([earlier, last_RxTxN], 1)
+    return take_positions(whole, jnp.tile(position_BxK, (repeats, 1)))
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _scores(model, params, states_RxKxN, answers) -> jax.Array:
+    """Returns the scores (C, B) of last states, one case after another."""
+    cases = states_RxKxN.reshape(-1, *answers.position_BxK.shape, states_RxKxN.shape[-1])
+    return jax.lax.map(lambda states: score(read(model, params, states), answers), cases)

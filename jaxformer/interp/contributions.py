@@ -1,0 +1,126 @@
+"""First-order effects of components, by gradients that pass through one block after another.
+
+    attribution   (clean - corrupted) . d score / d component, at the corrupted prompts
+    direct        component . d margin / d component on its path to the logits alone, at the clean
+                  prompts, with the scale of the last norm constant
+
+`components.Measured` has the prompts. Both return (L, C, B) by block, component and pair, with the
+components of `component_names`. Attention's entry is the sum over its heads.
+
+Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxformer.interp.answers import margin, score
+from jaxformer.interp.blocks import STATES, block_output
+from jaxformer.interp.capture.running import intervene
+from jaxformer.interp.capture.running import names as addresses
+from jaxformer.interp.components import HEADS, MLP, Measured
+from jaxformer.models.encoder import Encoder
+from jaxformer.models.model import take_positions
+
+NORM_FACTOR = ".*norm/factor"
+
+
+def attribution(measured: Measured) -> np.ndarray:
+    """Returns (clean - corrupted) . d score / d component at the corrupted prompts, (L, C, B).
+
+    It is what `Measured.patching` adds to the score, to first order.
+    """
+    differences = [
+        {name: clean[name] - corrupted[name] for name in corrupted}
+        for clean, corrupted in zip(measured.clean.values, measured.corrupted.values, strict=True)
+    ]
+    return _effects(measured, measured.corrupted, differences, is_direct=False)
+
+
+def direct(measured: Measured) -> np.ndarray:
+    """Returns what each component writes into the margin on its direct path, (L, C, B).
+
+    Later attention and MLPs, and the scales of norms, stay constant.
+    """
+    return _effects(measured, measured.clean, measured.clean.values, is_direct=True)
+
+
+def has_direct(model: Any) -> bool:
+    """Returns whether a model has norms whose scale can be constant: all but the encoder."""
+    return not isinstance(model, Encoder)
+
+
+def _effects(measured: Measured, base, terms, is_direct: bool) -> np.ndarray:
+    """Returns the sums of gradient times term of each component, (L, C, B)."""
+    blocks, answers = measured.blocks, measured.answers
+    model = blocks.models[0]
+    is_normed = any(name.endswith("norm/factor") for name in addresses(model))
+    slope_BxTxN = _final_slope(*blocks.of_block(-1), base.states[-1], answers, is_direct)
+    effects, suffix = [], base.suffix(0)
+    for block in reversed(range(blocks.n_blocks)):
+        inputs = suffix.tokens_BxT, base.states[block]
+        kinds = measured.has_mlp, is_direct, is_direct and is_normed
+        slope_BxTxN, slopes = _block_slopes(*blocks.of_block(block), *inputs, slope_BxTxN, *kinds)
+        effects.append(_by_component(measured, terms[block], slopes))
+        measured.progress()
+    return np.stack(effects[::-1])
+
+
+def _by_component(measured: Measured, terms, slopes) -> np.ndarray:
+    by_head_BxH = np.asarray((terms[HEADS] * slopes[HEADS]).sum((1, 3)))
+    rows = [by_head_BxH.sum(1)]
+    if measured.has_mlp:
+        rows.append(np.asarray((terms[MLP] * slopes[MLP]).sum((1, 2))))
+    n_heads = len(measured.mlp_C) - len(rows)
+    return np.array([*rows, *by_head_BxH.T[:n_heads]])
+
+
+@partial(jax.jit, static_argnames=("model", "is_direct"))
+def _final_slope(model, params, states_BxTxN, answers, is_direct) -> jax.Array:
+    """Returns the gradient of the score, or of the margin, with respect to the last states."""
+    edits: dict[str, Any] = {}
+    if is_direct and "final_norm/factor" in addresses(model):
+        edits["final_norm/factor"] = jax.lax.stop_gradient
+
+    def total(states_BxTxN):
+        scored = take_positions(states_BxTxN, answers.position_BxK)
+        tokens = jnp.zeros(scored.shape[:2], jnp.int32)
+        logits = intervene(model, params, tokens, {STATES: scored} | edits)
+        return (margin if is_direct else score)(logits, answers).sum()
+
+    return jax.grad(total)(states_BxTxN)
+
+
+@partial(jax.jit, static_argnames=("model", "has_mlp", "is_direct", "is_norm_fixed"))
+def _block_slopes(
+    model, params, tokens_BxT, states_BxTxN, slope_BxTxN, has_mlp, is_direct, is_norm_fixed
+):
+    """Returns the gradients with respect to the states before a block, and to its components.
+
+    Args:
+        slope_BxTxN: the gradient with respect to the states after the block.
+        is_direct: whether heads and MLP do not react to the states that enter.
+        is_norm_fixed: whether the scales of norms are constant.
+    """
+    kept = [HEADS, MLP] if has_mlp else [HEADS]
+
+    def run(states_BxTxN, shifts):
+        def shifted(name):
+            def shift(value):
+                return (jax.lax.stop_gradient(value) if is_direct else value) + shifts[name]
+
+            return shift
+
+        edits: dict[str, Any] = {name: shifted(name) for name in shifts}
+        if is_norm_fixed:
+            edits[NORM_FACTOR] = jax.lax.stop_gradient
+        out, values, _ = block_output(model, params, tokens_BxT, states_BxTxN, None, 0, edits, kept)
+        return out, values
+
+    values = jax.eval_shape(lambda: run(states_BxTxN, {})[1])
+    no_shifts = {name: jnp.zeros(x.shape, x.dtype) for name, x in values.items()}
+    _, backward, _ = jax.vjp(run, states_BxTxN, no_shifts, has_aux=True)
+    return backward(slope_BxTxN)
