@@ -149,15 +149,15 @@ def load():
     """In a process of its own; what jax itself takes is taken off."""
     from safetensors.numpy import save_file
 
-    from jaxformer.models.pretrained import folder, keys, tiny
+    from jaxformer.models.pretrained import folder, tensor_layouts, tiny
 
     spec = replace(made(BILLION)[0].spec if SMALL else BILLION, param_dtype=jnp.bfloat16)
     shapes = folder.shapes(Pretrained(spec))
     with tempfile.TemporaryDirectory() as where:
         tensors = {}
-        for line in keys.lines(spec, list(shapes)):
-            parts = [np.broadcast_to(jnp.bfloat16(0.01), shapes[path]) for path in line.ours]
-            tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
+        for entry in tensor_layouts.tensor_entries(spec, list(shapes)):
+            parts = [np.broadcast_to(jnp.bfloat16(0.01), shapes[path]) for path in entry.parameters]
+            tensors[entry.name] = np.ascontiguousarray(tensor_layouts.to_tensor(parts, entry, spec))
         save_file(tensors, Path(where) / "model.safetensors")
         del tensors
         config = tiny.CONFIGS["gpt_neox"] | {

@@ -107,7 +107,7 @@ def _many(step, feed):
     def run(state, rows):
         losses = []
         for i in range(STEPS):
-            state, metrics = step(state, feed.take(rows, jnp.int32(i)))
+            state, metrics = step(state, feed.batch(rows, jnp.int32(i)))
             losses.append(metrics["loss"])
         return losses[-1]
 

@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(
             f"{source} does not predict a next token: it is not causal, or its inputs are vectors."
         )
-    tokenizer = text.reader(folder or source, model.spec.vocab_size)
+    tokenizer = text.tokenizer_of(folder or source, model.spec.vocab_size)
     against = (next_token.NO_TOKEN, "")
     if arguments.against:
         against = next_token.first_token(tokenizer, arguments.against)

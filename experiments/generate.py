@@ -98,9 +98,9 @@ def _published(folder: Any, arguments: Any) -> Source:
     if arguments.member is not None:
         raise UserError(f"{arguments.model} is a published model: it has no members.")
     model, params, config = loading.load(folder, dtype=arguments.dtype)
-    tokenizer = text.reader(folder, model.spec.vocab_size)
+    tokenizer = text.tokenizer_of(folder, model.spec.vocab_size)
     if arguments.chat:
-        if isinstance(tokenizer, text.Numbers):
+        if isinstance(tokenizer, text.TokenIds):
             raise UserError(f"{arguments.model} has no tokenizer: --chat needs its chat template.")
         prompt = tokenizer.encode_chat([{"role": "user", "content": arguments.prompt}])
     else:

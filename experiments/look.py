@@ -120,7 +120,7 @@ def _look_at_published(source: Path, args: Any) -> int:
     if not args.prompt:
         raise UserError(f"{args.folders[0]} is a published model: give its text as --prompt=TEXT.")
     model, params, _ = loading.load(source)
-    tokenizer = text.reader(source, model.spec.vocab_size)
+    tokenizer = text.tokenizer_of(source, model.spec.vocab_size)
     seen = look_published.look(model, params, tokenizer, args.prompt)
     look_published.print_tables(seen, tokenizer, args.target)
     for file in look_published.draw(seen, tokenizer, args.plot or Path(), args.target):

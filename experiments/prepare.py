@@ -26,8 +26,8 @@ from pathlib import Path
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.data import datasets, tfds
 from jaxformer.data.preparation import prepare
-from jaxformer.data.tokenizer import HuggingFace
 from jaxformer.data.tokens import open_tokens
+from jaxformer.io.huggingface_tokenizer import HuggingFace
 from jaxformer.models.model import MAX_SIZES
 from jaxformer.models.pretrained import packages
 from jaxformer.models.pretrained.text import Text
@@ -172,7 +172,7 @@ def tokenizer_of_model(name: str) -> HuggingFace | None:
     """Returns the tokenizer of a GGUF file or an installed package, None for other names."""
     if not (name.startswith(packages.PREFIX) or name.endswith(".gguf")):
         return None
-    return HuggingFace(Text(name, MAX_SIZES["vocab_size"]).tokenizer)
+    return HuggingFace(Text(name, MAX_SIZES["vocab_size"]).tokenizer.model)
 
 
 if __name__ == "__main__":

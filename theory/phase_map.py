@@ -87,8 +87,8 @@ def _figure(length: int, beta_B: np.ndarray, limit_BxR: np.ndarray, exact_BxR: n
         axis.set(xlim=(0, beta_B[-1]), ylim=(0, 1), xlabel=r"score scale $\beta$")
         axis.set_title(title)
     axes[0].set_ylabel(r"cosine before attention, $\rho$")
-    figure_style.bar(figure, image, axes, r"cosine after attention, $SA(\rho)$")
-    figure_style.headed(
+    figure_style.add_colour_bar(figure, image, axes, r"cosine after attention, $SA(\rho)$")
+    figure_style.add_finding(
         figure,
         _headline(length, beta_B, exact_BxR),
         "Random weights, wide layer; $\\rho$ is the cosine of every two tokens.",

@@ -94,9 +94,9 @@ def _figure(args: Any, cosine_BxA: np.ndarray, edge_B: np.ndarray) -> Any:
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"residual of attention, $\alpha_{SA}$")
     _name_regions(axis, args.beta_max, args.alpha_max, edge_B[0])
     bar_label = r"distance to collapse, $\log_{10}(1-\rho_L)$"
-    figure_style.bar(figure, image, axis, bar_label, extend="min")
+    figure_style.add_colour_bar(figure, image, axis, bar_label, extend="min")
     note = f"{args.layers} layers at initialisation, {args.overlaps} theory, $T={args.length}$."
-    figure_style.headed(figure, _headline(edge_B[0]), note, axis)
+    figure_style.add_finding(figure, _headline(edge_B[0]), note, axis)
     return figure
 
 

@@ -38,10 +38,10 @@ def draw(litmus: "Litmus", file: Path | None) -> Any:
     axis.axhline(100 * value, color="black", ls="--", lw=1, label=f"{name} ({100 * value:.1f} %)")
     axis.set(ylabel="test accuracy (%)", ylim=(0, 118))
     axis.set_yticks(range(0, 101, 20))
-    plots.name(axis)
+    plots.label_panel(axis)
     settings = ", ".join(filter(None, (litmus.task, litmus.scale)))
     legend = f"{settings}. Bars: 95 % intervals. Dashed: trivial predictor."
-    plots.headed(figure, TITLES[litmus.verdict], legend)
+    plots.add_finding(figure, TITLES[litmus.verdict], legend)
     if file is not None:
         plots.save(figure, file)
     return figure

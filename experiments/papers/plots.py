@@ -10,9 +10,21 @@ from typing import Any
 import numpy as np
 
 from jaxformer.runtime import figure_style
-from jaxformer.runtime.figure_style import COLOURS, COLUMN, ENDINGS, PAGE, bar, headed, name, titled
+from jaxformer.runtime.figure_style import (
+    COLOURS,
+    COLUMN,
+    ENDINGS,
+    PAGE,
+    add_colour_bar,
+    add_finding,
+    label_panel,
+    set_title,
+)
 
-__all__ = ["COLOURS", "COLUMN", "ENDINGS", "PAGE", "bar", "headed", "name", "titled"]
+__all__ = [
+    *("COLOURS", "COLUMN", "ENDINGS", "PAGE"),
+    *("add_colour_bar", "add_finding", "label_panel", "set_title"),
+]
 
 DOT = {"ms": 3, "capsize": 2, "elinewidth": 0.8}  # the look of a dot with an error bar
 PALE = {"green": "#c9e8d9", "yellow": "#fbe5c0", "red": "#f6cdb8"}  # backgrounds of table cells
@@ -40,7 +52,7 @@ def by_layer(file: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
         title = statistic.replace("_", " ")
         axis.set(xlabel="layer (1 is block_0)", ylabel=title, xticks=layers)
         last_values.append(f"{title} {means[-1]:.3g}")
-    headed(figure, f"After layer {layers[-1]}: {', '.join(last_values)}", ERRORS, axes[0])
+    add_finding(figure, f"After layer {layers[-1]}: {', '.join(last_values)}", ERRORS, axes[0])
     save(figure, file)
 
 

@@ -107,15 +107,15 @@ def draw(file: Path, inside: Inside, title: str) -> None:
         for axis, head in zip(axes[layer], np.argsort(-scores), strict=False):
             image = axis.imshow(maps[head], cmap="Blues", vmin=0, vmax=1)
             axis.spines[:].set_visible(True)
-            plots.titled(axis, f"block_{layer}, head {head}: {kind} {scores[head]:.2f}")
+            plots.set_title(axis, f"block_{layer}, head {head}: {kind} {scores[head]:.2f}")
             _mark(axis, inside, layer)
         axes[layer, 0].set_ylabel("from this token")
     for axis in axes[-1]:
         axis.set_xlabel("to this token")
-    plots.bar(figure, image, axes, "attention", shrink=0.6)
+    plots.add_colour_bar(figure, image, axes, "attention", shrink=0.6)
     first = np.nan_to_num(inside.scores["pairing"][0]).max()
     best = [np.nan_to_num(x).max() for x in inside.scores["induction"][1:]] or [0.0]
-    plots.headed(
+    plots.add_finding(
         figure,
         f"{title}: attention from the answer to the token before it in block_0 {first:.2f}, from "
         f"the query to the answer later {max(best):.2f}",

@@ -29,9 +29,9 @@ class Chains(NamedTuple):
     """A sampler and the number of draws to collect."""
 
     sampler: attention_paths.Sampler
-    draws: int  # per chain; while the effective sample size is too small, as many again
-    min_ess: float = 0.0  # effective sample size in bulk and tails; 0: `draws` are enough
-    max_draws: int = 0  # per chain, if min_ess is not reached
+    draws: int  # per chain; repeated until the effective sample size reaches min_ess
+    min_ess: float = 0.0  # effective sample size in bulk and tails; 0: draw once
+    max_draws: int = 0  # per chain; sampling ends here even below min_ess
 
     @property
     def steps(self) -> int:

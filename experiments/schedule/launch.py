@@ -97,7 +97,7 @@ class LocalExecutor(Executor):
 
     def receive_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.signal:
-            print("\nstopping; once more to stop at once", file=sys.stderr)
+            print("\nstopping; press again to stop at once", file=sys.stderr)
         super().receive_signal(number, frame)
         self._terminate_runs()
 

@@ -48,7 +48,7 @@ EMPTY = (None, False, "", [], {}, ())
 
 
 def check_fields(config: Config, known: Iterable[str]) -> None:
-    """Raises for a field with an effect that is neither known nor harmless nor empty."""
+    """Raises for a field that is unknown and may change the function of the network."""
     known = set(known)
     for field, value in config.items():
         is_empty = any(type(value) is type(x) and value == x for x in EMPTY)
@@ -100,20 +100,25 @@ def read_rotary(
 def _scaling(kind: str, section: Config, config: Config) -> dict[str, Any]:
     """Returns the arguments of a scaled `Rotary` besides its width and base."""
     longest = config["max_position_embeddings"]
-    first = config.get("original_max_position_embeddings")
-    first = first or section.get("original_max_position_embeddings") or longest
+    pretraining = config.get("original_max_position_embeddings")
+    pretraining = pretraining or section.get("original_max_position_embeddings") or longest
     if kind == "linear":
         return {"kind": kind, "factor": float(section["factor"])}
     if kind == "dynamic":
-        return {"kind": kind, "factor": float(section["factor"]), "first_length": int(longest)}
-    numbers: dict[str, Any] = {"kind": kind, "first_length": int(first)}
+        return {
+            "kind": kind,
+            "factor": float(section["factor"]),
+            "pretraining_length": int(longest),
+        }
+    numbers: dict[str, Any] = {"kind": kind, "pretraining_length": int(pretraining)}
     if kind == "llama3":
         numbers |= {"low": section["low_freq_factor"], "high": section["high_freq_factor"]}
         return numbers | {"factor": float(section["factor"])}
-    factor, scale = section.get("factor") or longest / first, section.get("attention_factor")
+    factor, scale = section.get("factor") or longest / pretraining, section.get("attention_factor")
     if kind == "longrope":
-        if scale is None:
-            scale = math.sqrt(1 + math.log(factor) / math.log(first)) if factor > 1 else 1.0
+        if scale is None and factor > 1:
+            scale = math.sqrt(1 + math.log(factor) / math.log(pretraining))
+        scale = 1.0 if scale is None else scale
         numbers |= {"short": tuple(section["short_factor"]), "long": tuple(section["long_factor"])}
         return numbers | {"scale": float(scale)}
     if scale is None:

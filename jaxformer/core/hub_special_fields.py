@@ -1,6 +1,6 @@
-"""Readers of the fields of config.json that one family has: the column `finish` of the table.
+"""Readers of fields that only one family has in config.json: the column `finish` of `FAMILIES`.
 
-Each function changes the numbers of a network. This module does not import jax.
+Each function adds to the numbers of a network or changes them. This module does not import jax.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ def finish_gemma3(config: Config, numbers: Numbers) -> None:
     nested = config.get("rope_parameters") or {}
     local = nested.get("sliding_attention") or {}
     local = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)} | local
-    whole = dict(config) | {"rope_parameters": nested.get("full_attention")}
-    numbers["rotary"] = read_rotary(whole, numbers["head_width"], 1.0, 1_000_000.0)
-    whole |= {"rope_scaling": None, "rope_parameters": local}
-    numbers["local_rotary"] = read_rotary(whole, numbers["head_width"], 1.0, 10_000.0)
+    full_config = dict(config) | {"rope_parameters": nested.get("full_attention")}
+    numbers["rotary"] = read_rotary(full_config, numbers["head_width"], 1.0, 1_000_000.0)
+    local_config = full_config | {"rope_scaling": None, "rope_parameters": local}
+    numbers["local_rotary"] = read_rotary(local_config, numbers["head_width"], 1.0, 10_000.0)
 
 
 def per_head_norm(norm: str) -> Callable[[Config, Numbers], None]:
@@ -86,7 +86,7 @@ def finish_opt(config: Config, numbers: Numbers) -> None:
 
 
 def finish_falcon(config: Config, numbers: Numbers) -> None:
-    """Reads Falcon, whose keys are grouped (new architecture), one head, or one for each query."""
+    """Reads Falcon: the new architecture groups keys; the old one has one key head, or all."""
     is_new, is_parallel = config.get("new_decoder_architecture"), config.get("parallel_attn", True)
     norms = config.get("num_ln_in_parallel_attn")
     norms = norms or (2 if is_new else 1)

@@ -24,19 +24,20 @@ def shard_activation(x: jax.Array, *axes: Axis) -> jax.Array:
     has one row here and `spmd_axis_name` splits the mapped axis.
 
     Args:
-        x: an activation that was computed from sharded parameters; arrays of one device stay.
+        x: an activation that was computed from sharded parameters. Arrays on a single device are
+            returned unchanged.
         axes: the mesh axes of the dimensions after the batch; by default they are not split.
     """
     mesh = mesh_of(x)
     if mesh is None:
         return x
-    wanted = (BATCH_AXES, *axes)
-    parts = [dividing(size, axis, mesh) for size, axis in zip(x.shape, wanted, strict=False)]
+    all_axes = (BATCH_AXES, *axes)
+    parts = [dividing(size, axis, mesh) for size, axis in zip(x.shape, all_axes, strict=False)]
     return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*parts)))
 
 
 def gathered(parameter: jax.Array, *axes: Axis) -> jax.Array:
-    """Gathers a parameter, so that XLA communicates it and not the activations that it meets.
+    """Gathers a parameter, so that XLA communicates it instead of the activations it multiplies.
 
     Args:
         parameter: a parameter that may be split along the axis "fsdp".

@@ -85,9 +85,8 @@ class TrainSettings:
     patience: int = 0
     probes: tuple[str, ...] = ()  # names of quantities of the forward pass that every step logs
     loss_chunk: int = 0  # positions whose logits are in memory at once; 0: all
-    accumulate: int = (
-        1  # parts of a batch that are computed in sequence; the gradient is their mean
-    )
+    # Parts of a batch that are computed in sequence; the gradient is the mean of theirs.
+    accumulate: int = 1
     throughput: bool = False  # log rows of tokens a second, FLOPs and time waiting for data
     signal: bool = False  # log rows of each layer's cosine, keys and gradient at every validation
 

@@ -159,16 +159,16 @@ def parameter_sharding(path: str, shape: tuple[int, ...], mesh: Mesh, lead: int 
 
 
 def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
-    """Returns the shardings of a `TrainState`: moments lie where their parameters do.
+    """Returns the shardings of a `TrainState`; moments have the shardings of their parameters.
 
     Args:
         state: a state of shapes.
         tx: its optimizer.
         mesh: the device mesh.
     """
-    replicated = NamedSharding(mesh, P())
+    on_all_devices = NamedSharding(mesh, P())
 
-    def of(params):
+    def shardings_of(params):
         return paths.map_with_path(
             lambda path, leaf: parameter_sharding(path, leaf.shape, mesh, lead=1), params
         )
@@ -178,9 +178,9 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
         if isinstance(moment, optax.MaskedNode):
             return moment
         # Adafactor's moments have other shapes than their parameters.
-        return sharding if moment.shape == parameter.shape else replicated
+        return sharding if moment.shape == parameter.shape else on_all_devices
 
-    trainable = of(state.trainable)
+    trainable = shardings_of(state.trainable)
     opt_state = optax.tree_map_params(
         tx,
         of_moment,
@@ -188,19 +188,19 @@ def state_sharding(state: Any, tx: optax.GradientTransformation, mesh: Mesh):
         state.trainable,
         trainable,
         is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
-        transform_non_params=lambda _: replicated,
+        transform_non_params=lambda _: on_all_devices,
     )
     return state._replace(
-        step=replicated,
+        step=on_all_devices,
         trainable=trainable,
-        frozen=of(state.frozen),
+        frozen=shardings_of(state.frozen),
         opt_state=opt_state,
-        learning_rate=replicated,
-        diverged_at=replicated,
+        learning_rate=on_all_devices,
+        diverged_at=on_all_devices,
     )
 
 
-def place(tree: Any, like: Any) -> Any:
+def put_like(tree: Any, like: Any) -> Any:
     """Puts host arrays on devices with the shardings of `like`; each process has whole arrays."""
     return jax.tree.map(
         lambda x, old: jax.make_array_from_callback(
@@ -217,7 +217,7 @@ def copied(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
-def everywhere(tree: Any, mesh: Mesh) -> Any:
+def replicated(tree: Any, mesh: Mesh) -> Any:
     """Inside jit: replicates arrays on every device."""
     return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, P()))
 

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from jaxformer.data.characters import characters
-from jaxformer.data.tokenizer import END, byte_vocabulary_json
+from jaxformer.data.tokenizer import byte_vocabulary_json
 from jaxformer.data.tokens import Tokens
+from jaxformer.io.huggingface_tokenizer import END
 
-DOCUMENTS, LENGTH, SHARES = 2000, 100, (0.8, 0.9, 1.0)
+DOCUMENTS, LENGTH = 2000, 100
+PART_ENDS = {"train": 0.8, "validation": 0.9, "test": 1.0}  # as shares of the documents
 
 
 class Symbols:
@@ -44,7 +46,7 @@ class Symbols:
         return byte_vocabulary_json(map(ord, self.symbols), self.end)
 
 
-class Drawn(Tokens):
+class InMemoryTokens(Tokens):
     """A prepared text whose files are in memory."""
 
     def __init__(self, files: dict[str, np.ndarray], index: dict[str, Any]):
@@ -69,7 +71,7 @@ class Drawn(Tokens):
 
 
 @cache
-def packaged(reversed_class: bool = False) -> Drawn:
+def packaged(reversed_class: bool = False) -> InMemoryTokens:
     """Draws the packaged text. The draws are the same in every process."""
     rng, end = np.random.default_rng(0), Symbols().end
     text_DxT = _walks(rng, DOCUMENTS, LENGTH)
@@ -81,7 +83,7 @@ def packaged(reversed_class: bool = False) -> Drawn:
         documents += [document, [end]]
     ends = np.cumsum(lengths + 1)
     parts, first = {}, 0
-    for name, share in zip(("train", "validation", "test"), SHARES, strict=True):
+    for name, share in PART_ENDS.items():
         last = int(share * DOCUMENTS)
         start, stop = (int(ends[i - 1]) if i else 0 for i in (first, last))
         parts[name] = dict(start=start, stop=stop, first=first, last=last)
@@ -93,7 +95,8 @@ def packaged(reversed_class: bool = False) -> Drawn:
         "labels.bin": classes.astype("<i4"),
     }
     index = dict(dtype="uint16", vocab_size=end + 1, end=end, parts=parts)
-    return Drawn(files, index | {"labels": ["forwards", "backwards"] if reversed_class else []})
+    labels = ["forwards", "backwards"] if reversed_class else []
+    return InMemoryTokens(files, index | {"labels": labels})
 
 
 def _walks(rng: np.random.Generator, n: int, length: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
     with CorpusWriter(folder, settings, labels) as writer:  takes the lock, keeps earlier output
         writer.begin(tokenizer)
-        writer.add(part, place, piece, ids)                 one piece after the other
+        writer.add(part, source, piece, ids)                 one piece after the other
         writer.save()                                       writes state.json to resume from
         writer.finish()                                     writes index.json
 
@@ -48,8 +48,8 @@ DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class State:
     """The progress of a preparation: what was read, and how long the files are."""
 
-    place: int = 0  # index into corpus.places
-    after: int = 0  # offset in that place where reading resumes
+    source: int = 0  # index into corpus.sources
+    after: int = 0  # offset in that source where reading resumes
     read: int = 0  # bytes of text read
     counted: int = 0  # bytes of text that the written tokens stand for
     tokens: int = 0
@@ -109,7 +109,7 @@ class CorpusWriter:
                 self.files[name] = self.stack.enter_context(open(file, "ab"))  # noqa: SIM115
                 self.files[name].truncate(size)
 
-    def add(self, part: str, place: int, piece: Piece, ids: np.ndarray) -> None:
+    def add(self, part: str, source: int, piece: Piece, ids: np.ndarray) -> None:
         """Writes the tokens of a piece. A new part ends the open document."""
         state, size = self.state, len(piece.text.encode())
         if part != state.part:
@@ -125,7 +125,7 @@ class CorpusWriter:
         state.is_open = True
         if piece.ends:
             self.end(self._class_of(piece.label))
-        state.place, state.after = place, piece.after
+        state.source, state.after = source, piece.after
 
     def end(self, label: int = -1) -> None:
         """Ends the open document: writes its end token, its offset and its class."""
@@ -198,7 +198,7 @@ class CorpusWriter:
                 raise UserError(
                     f"all {len(held_out):,} documents of the {part} part have the class "
                     f"{names[held_out[0]]!r}: the text is sorted by class. Shuffle its rows, or "
-                    "give it parts of its own."
+                    "give separate files for validation and test."
                 )
 
     def _class_of(self, label: Any) -> int:

@@ -6,7 +6,7 @@
     tfds:BUILDER[/CONFIG]      TensorFlow Datasets, read without TensorFlow
     wikitext103, fineweb_edu, tinystories, yelp    files of the Hugging Face hub, or a copy of them
 
-All of them become a `Corpus`: places (a file or a split) that are read in pieces.
+All of them become a `Corpus`: sources (a file or a split) that are read in pieces.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jaxformer.core.errors import UserError, unknown
 from jaxformer.data import readers, row_readers, tables
-from jaxformer.data.protocols import Corpus, Place
+from jaxformer.data.protocols import Corpus, TextSource
 from jaxformer.data.readers import Piece
 from jaxformer.data.token_index import PARTS
 
@@ -41,7 +41,7 @@ KNOWN = ("text:FILE", "files:FOLDER", "table:FILE", "tfds:BUILDER", *HUB)
 # Words in file names, and the part that they stand for.
 PART_OF_WORD = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 PART_OF_WORD |= {word: "validation" for word in ("validation", "valid", "val", "dev")}
-# Maps (corpus, shares of validation and test, first place) to (part, index of the place, piece).
+# Maps (corpus, shares of validation and test, first source) to (part, index of the source, piece).
 Pieces = Callable[[Corpus, tuple[float, float], int], Iterator[tuple[str, int, Piece]]]
 
 
@@ -66,8 +66,8 @@ def corpus(
         files: a folder with a copy of the hub's files.
         tfds_dir: the folder of TensorFlow Datasets.
         download: whether files may be downloaded.
-        shares: the shares of validation and test of a table, whose rows are drawn for a part. The
-            parts of other data sets are cut from their end by `preparation.prepare`.
+        shares: the shares of validation and test. Only a table needs them: its rows are assigned
+            to parts at random. `preparation.prepare` cuts the parts of other data sets.
     """
     kind, colon, rest = name.partition(":")
     if colon and not rest:
@@ -91,17 +91,17 @@ def corpus(
 
 def check_parts(corpus: Corpus, shares: tuple[float, float], pieces: Pieces) -> None:
     """Raises UserError if a positive share leaves its part without text."""
-    has = {place.part for place in corpus.places}
+    existing = {source.part for source in corpus.sources}
     share_of: dict[str, float] = dict(zip(PARTS[1:], shares, strict=True))
-    missing = {part for part, share in share_of.items() if share and part not in has}
+    missing = {part for part, share in share_of.items() if share and part not in existing}
     if not missing:
         return
-    training = sum(place.bytes for place in corpus.places if place.part == "train")
-    # Missing parts are the end of the training text, so only the places there are read.
+    training = sum(source.bytes for source in corpus.sources if source.part == "train")
+    # Missing parts are the end of the training text, so only the sources there are read.
     first, preceding_bytes = 0, 0
-    for index, place in enumerate(corpus.places):
-        if place.part == "train" and preceding_bytes <= (1 - sum(shares)) * training:
-            first, preceding_bytes = index, preceding_bytes + place.bytes
+    for index, source in enumerate(corpus.sources):
+        if source.part == "train" and preceding_bytes <= (1 - sum(shares)) * training:
+            first, preceding_bytes = index, preceding_bytes + source.bytes
     remaining = pieces(corpus, shares, first)
     while missing:
         part = next(remaining, ("",))[0]
@@ -125,13 +125,13 @@ def _text(path: Path, documents: str) -> Corpus:
     for file in files:
         readers.check_file(file)
 
-    def place(file: Path) -> Place:
+    def source_of(file: Path) -> TextSource:
         size = file.stat().st_size
-        return Place(
+        return TextSource(
             file.name, "train", size, size, lambda at: readers.read_text(file, at, documents)
         )
 
-    return Corpus(tuple(map(place, files)), files=tuple(files))
+    return Corpus(tuple(map(source_of, files)), files=tuple(files))
 
 
 def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Corpus:
@@ -142,32 +142,35 @@ def _folder(folder: Path, text: str, label: str, labels: tuple[str, ...]) -> Cor
     if not files:
         raise UserError(f"the folder {folder} has no file that ends in .parquet or .jsonl.")
 
-    def place(file: Path) -> Place:
+    def source_of(file: Path) -> TextSource:
         readers.check_file(file)
         read, size = row_readers.READERS[file.suffix], file.stat().st_size
         rows = row_readers.parquet_rows(file) if file.suffix == ".parquet" else size
         # Parquet is compressed: about twice as much text as file.
         bytes_ = 2 * size if file.suffix == ".parquet" else size
         name = str(file.relative_to(folder))
-        return Place(name, _part(name), rows, bytes_, lambda at: read(file, at, text, label))
+        return TextSource(name, _part(name), rows, bytes_, lambda at: read(file, at, text, label))
 
-    places = sorted(map(place, files), key=lambda place: PARTS.index(place.part))
-    if places[0].part != "train":
+    sources = sorted(map(source_of, files), key=lambda source: PARTS.index(source.part))
+    if sources[0].part != "train":
         raise UserError(
-            f"no file of {folder} is for training: the files {_shorten(places)} are named "
+            f"no file of {folder} is for training: the files {_shorten(sources)} are named "
             "validation or test. Name one of them train, as in train.jsonl."
         )
-    return Corpus(tuple(places), labels, tuple(sorted(files)))
+    return Corpus(tuple(sources), labels, tuple(sorted(files)))
 
 
 def _part(name: str) -> str:
-    """Returns the part that the last word of PART_OF_WORD in a file name names, else "train"."""
+    """Returns the part that a file name contains as a word, such as "dev"; else "train".
+
+    The last such word counts.
+    """
     words = [word for word in re.split(r"[^a-z]+", name.lower()) if word in PART_OF_WORD]
     return PART_OF_WORD[words[-1]] if words else "train"
 
 
-def _shorten(places: list[Place]) -> str:
-    names = [place.name for place in places]
+def _shorten(sources: list[TextSource]) -> str:
+    names = [source.name for source in sources]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -2,8 +2,8 @@
 
 A two-state chain s_1 .. s_T flips with probability .3 (label +1) or .7 (label -1). Token t is
     x_t = (v_{s_t} + sigma_par Par eta_t + sigma_perp (1 - Par) eta_t,  onehot(t)),   eta ~ N(0, 1)
-with v_+ = sqrt(2) (1..1, 0..0), v_- = sqrt(2) (0..0, 1..1) and Par the projection on their span;
-token 0 has zero features. n = features + T + 1.
+with v_+ = sqrt(2) (1..1, 0..0), v_- = sqrt(2) (0..0, 1..1) and Par the projection on their span.
+Token 0 has zero features. A token has n = features + T + 1 dimensions.
 
 A head is a bilinear form W: Omega_st = softmax over keys s of hardness * x_s^T W x_t.
     previous  attends t-1 if it has the state of t, else token 0; solves the classification
@@ -119,8 +119,8 @@ def attention_maps(
     """
     maps = []
     for layer, form_HxNxN in enumerate(forms):
-        last = layer == len(forms) - 1
-        queries_BxTxn = readout_queries(tokens_BxTxn, readout) if last else tokens_BxTxn
+        is_last = layer == len(forms) - 1
+        queries_BxTxn = readout_queries(tokens_BxTxn, readout) if is_last else tokens_BxTxn
         projected_HxBxTxn = queries_BxTxn[None] @ form_HxNxN.swapaxes(1, 2)[:, None]
         scores_HxBxSxT = tokens_BxTxn[None] @ projected_HxBxTxn.swapaxes(2, 3)
         scores_HxBxSxT = hardness * scores_HxBxSxT

@@ -81,11 +81,11 @@ def load(
     by_class = _from_paths(paths, read) if folder else _from_tfds(name, prepared, per_class, read)
     if classes:
         by_class = dict(list(by_class.items())[:classes])
-    few = [label for label, images in by_class.items() if len(images) < 2]
-    if few:
+    too_small = [label for label, images in by_class.items() if len(images) < 2]
+    if too_small:
         raise UserError(
-            f"every class needs at least 2 images, one shown and one queried; {len(few)} of "
-            f"{len(by_class)} classes have fewer, such as {few[0]!r}."
+            f"every class needs at least 2 images, one shown and one queried; {len(too_small)} of "
+            f"{len(by_class)} classes have fewer, such as {too_small[0]!r}."
         )
     count = min(len(images) for images in by_class.values())
     count = min(count, per_class or count)
@@ -114,10 +114,10 @@ def glyphs(seed: int, classes: int, per_class: int, size: int = 32) -> Images:
     start, stop = jittered[:, :, :, :-1], jittered[:, :, :, 1:]
     position = np.linspace(0, 1, 24)[:, None]
     ink = start[..., None, :] * (1 - position) + stop[..., None, :] * position
-    places = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
+    xy = np.clip(np.rint(ink), 0, size - 1).astype(int).reshape(classes, per_class, -1, 2)
     pixels = np.full((classes, per_class, size, size), 255, np.uint8)
     c, k = np.ogrid[:classes, :per_class]
-    pixels[c[..., None], k[..., None], places[..., 0], places[..., 1]] = 0
+    pixels[c[..., None], k[..., None], xy[..., 0], xy[..., 1]] = 0
     names = tuple(f"glyph{i}" for i in range(classes))
     return Images(pixels, names, *PIXEL_MOMENTS["glyphs"])
 
@@ -144,7 +144,7 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
         source = Path(path).expanduser()
         if not (source.is_dir() or source.is_file()):
             raise UserError(f"there is no folder or zip of images at {source}.")
-        for label, file, content in _files(source, named=len(paths) > 1):
+        for label, file, content in _files(source, with_source_name=len(paths) > 1):
             if (label, file) in seen:  # Omniglot's two small sets share two alphabets
                 continue
             seen.add((label, file))
@@ -157,19 +157,19 @@ def _from_paths(paths: Sequence[str], read: Callable) -> dict[str, list[np.ndarr
     return dict(by_class)
 
 
-def _files(source: Path, named: bool) -> Iterator[tuple[str, str, bytes]]:
+def _files(source: Path, with_source_name: bool) -> Iterator[tuple[str, str, bytes]]:
     """Yields (class, file name, content) in order. The last two folders of a file name its class.
 
     Args:
         source: a folder or a zip.
-        named: whether the name of the source counts as a folder. Then the sources alpha/Greek and
-            alpha/Latin, which both contain character01, yield the classes Greek/character01 and
-            Latin/character01.
+        with_source_name: whether the name of the source counts as a folder. Then the sources
+            alpha/Greek and alpha/Latin, which both contain character01, yield the classes
+            Greek/character01 and Latin/character01.
     """
     # A zip counts by its name without the ending; a folder keeps its suffix.
     suffix = "" if source.is_file() else source.suffix
     absolute = Path(os.path.abspath(source)).with_suffix(suffix)
-    above = absolute.parts[1:] if named else ()
+    above = absolute.parts[1:] if with_source_name else ()
     if source.is_dir():
         for file in sorted(source.rglob("*")):
             if file.suffix.lower() in ENDINGS and file.is_file():
@@ -210,14 +210,14 @@ def _from_tfds(name: str, prepared: str, per_class: int, read: Callable) -> dict
         import tensorflow_datasets as tfds
         from PIL import Image
 
-        place: dict[str, Any] = {"data_dir": prepared} if prepared else {}
-        source: Any = tfds.data_source(name, split="train+test", download=False, **place)
+        folder: dict[str, Any] = {"data_dir": prepared} if prepared else {}
+        source: Any = tfds.data_source(name, split="train+test", download=False, **folder)
     except Exception as error:  # missing packages, network or data: many types
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"{name} comes through TensorFlow Datasets, which failed ({why[0][:150]}). It needs "
             "the extra [data], and once, with a network: python experiments/prepare.py --dataset "
-            f"tfds:{name} --download (data.folder names where); or use images from a folder."
+            f"tfds:{name} --download (data.folder is its folder); or use images from a folder."
         ) from None
     by_class: dict[str, list[np.ndarray]] = defaultdict(list)
     for row in source:

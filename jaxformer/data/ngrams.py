@@ -4,9 +4,11 @@
     p2(c|b)  = max(n_bc - D2, 0) / n_b  +  D2 N(b.) / n_b  p1(c)
     p3(c|ab) = max(n_abc - D3, 0) / n_ab  +  D3 N(ab.) / n_ab  p2(c|b)
 
-N(b.) is the number of different tokens after b. The discounts D2 and D3 are chosen on the last
-tenth of the training text, with counts of the first nine. Then all counts are taken again on the
-whole text. An unseen context falls back to the shorter one. At most MAX_TOKENS tokens are counted.
+n_c, n_bc and n_abc count tokens, pairs and triples in a text of N tokens; n_b and n_ab count
+contexts. N(b.) is the number of different tokens after b. D2 and D3 are discounts. They are chosen
+on the last tenth of the training text, with counts of the first nine tenths. Then all counts are
+taken again on the whole text, of at most MAX_TOKENS tokens. An unseen context falls back to the
+shorter one.
 """
 
 from typing import NamedTuple
@@ -102,5 +104,5 @@ def _look_up(keys: np.ndarray, values: np.ndarray, queries: np.ndarray) -> np.nd
     """Returns the value of each query in the sorted keys, 0 for a missing key."""
     if not len(keys):
         return np.zeros(queries.shape, np.int64)
-    place = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
-    return np.where(keys[place] == queries, values[place], 0)
+    index = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[index] == queries, values[index], 0)

@@ -1,7 +1,7 @@
 """Preparation of a corpus: text becomes a folder of tokens (`jaxformer.data.tokens`).
 
-Writes into FOLDER.partial (`jaxformer.data.corpus_writer`) and renames it when the last byte is
-on the disk. The same command resumes an interrupted preparation.
+Writes into FOLDER.partial (`jaxformer.data.corpus_writer`) and renames it when all data is on the
+disk. Running the same command again resumes an interrupted preparation.
 """
 
 import os
@@ -61,9 +61,9 @@ def prepare(
     for name, share in zip(("validation", "test"), shares, strict=True):
         check_range(f"the share of {name}", share, 0, 0.45)
     tokenizer_file = tokenizers.file_of(kind)
-    sources = snapshot([*corpus.files, *([tokenizer_file] if tokenizer_file else [])])
+    files = snapshot([*corpus.files, *([tokenizer_file] if tokenizer_file else [])])
     settings = {"corpus": corpus.summary, "tokenizer": kind, "shares": [*shares]}
-    settings |= {"sources": sources.stamp} | (more_settings or {})
+    settings |= {"sources": files.stamp} | (more_settings or {})
     if _is_taken(folder):
         return _open_existing(folder, settings)
     partial = folder.with_name(f"{folder.name}.partial")
@@ -73,7 +73,7 @@ def prepare(
         writer.begin(_tokenizer(corpus, partial, kind, shares, show, download, tokenizer))
         _write(corpus, writer, shares, show)
         show("checksums")
-        sources.check_unchanged()
+        files.check_unchanged()
         writer.finish()
     with errors_name(folder):
         os.rename(partial, folder)
@@ -97,9 +97,9 @@ def check_space(corpus: Corpus, partial: Path) -> None:
 def estimate_bytes(corpus: Corpus) -> int:
     """Estimates the bytes of the prepared files from a sample of the text."""
     sample_bytes, documents = 0.0, 0
-    for place in corpus.places:
-        position, bytes_per_unit = 0, place.bytes / max(place.size, 1)
-        for piece in place.read(0):
+    for source in corpus.sources:
+        position, bytes_per_unit = 0, source.bytes / max(source.size, 1)
+        for piece in source.read(0):
             position, documents = piece.after, documents + piece.ends
             if sample_bytes + bytes_per_unit * position >= COUNT_SAMPLE_BYTES:
                 break
@@ -112,43 +112,43 @@ def estimate_bytes(corpus: Corpus) -> int:
     return int(2 * corpus.bytes + 16 * documents * corpus.bytes / max(sample_bytes, 1)) + 2**20
 
 
-def part_of(official: str, at: float, has: set[str], shares: tuple[float, float]) -> str:
+def part_of(official: str, position: float, existing: set[str], shares: tuple[float, float]) -> str:
     """Returns the part (train, validation or test) to which a piece of text is assigned.
 
     Args:
         official: the part that the corpus assigns to the piece.
-        at: the position of the piece in its official part, from 0 to 1.
-        has: the parts that the corpus has.
+        position: the position of the piece in its official part, from 0 to 1.
+        existing: the parts that the corpus has.
         shares: the shares of validation and test, used for parts that the corpus lacks.
     """
     if official != "train":
         return official
     validation, test = (
-        0 if name in has else share for name, share in zip(PARTS[1:], shares, strict=True)
+        0 if name in existing else share for name, share in zip(PARTS[1:], shares, strict=True)
     )
-    if at >= 1 - test:
+    if position >= 1 - test:
         return "test"
-    return "validation" if at >= 1 - test - validation else "train"
+    return "validation" if position >= 1 - test - validation else "train"
 
 
 def _pieces(
-    corpus: Corpus, shares: tuple[float, float], place: int = 0, after: int = 0
+    corpus: Corpus, shares: tuple[float, float], first: int = 0, after: int = 0
 ) -> Iterator[tuple[str, int, Piece]]:
-    """Yields (part, index of the place, piece), starting at `after` in the place `place`."""
-    has = {source.part for source in corpus.places}
+    """Yields (part, index of the source, piece), starting at `after` in the source `first`."""
+    existing = {source.part for source in corpus.sources}
     totals: dict[str, int] = dict.fromkeys(PARTS, 0)
-    preceding_bytes = []  # of the same part, for each place
-    for source in corpus.places:
+    preceding_bytes = []  # of the same part, for each source
+    for source in corpus.sources:
         preceding_bytes.append(totals[source.part])
         totals[source.part] += source.bytes
-    for index, source in enumerate(corpus.places):
-        if index < place:
+    for index, source in enumerate(corpus.sources):
+        if index < first:
             continue
-        start = after if index == place else 0
+        start = after if index == first else 0
         for piece in source.read(start):
             read_bytes = preceding_bytes[index] + source.bytes * start / max(source.size, 1)
-            at = read_bytes / max(totals[source.part], 1)
-            yield part_of(source.part, at, has, shares), index, piece
+            position = read_bytes / max(totals[source.part], 1)
+            yield part_of(source.part, position, existing, shares), index, piece
             start = piece.after
 
 
@@ -203,8 +203,8 @@ def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
     start_share, start_time = _share(corpus, state), time.monotonic()
     for batch in _batches(corpus, shares, state):
         encoded = writer.tokenizer.encode([piece.text for _, _, piece in batch])
-        for (part, place, piece), ids in zip(batch, encoded, strict=True):
-            writer.add(part, place, piece, ids)
+        for (part, source, piece), ids in zip(batch, encoded, strict=True):
+            writer.add(part, source, piece, ids)
         share, now = _share(corpus, state), time.monotonic()
         line = f"{share:.0%}: {state.read / 1e6:,.1f} MB of text, {state.tokens:,} tokens"
         if start_share < share < 1:
@@ -218,14 +218,14 @@ def _write(corpus: Corpus, writer: CorpusWriter, shares, show: Show) -> None:
 
 def _share(corpus: Corpus, state: State) -> float:
     """Returns the share of the text that has been read, from 0 to 1."""
-    before = sum(place.bytes for place in corpus.places[: state.place])
-    current = corpus.places[state.place]
+    before = sum(source.bytes for source in corpus.sources[: state.source])
+    current = corpus.sources[state.source]
     return (before + current.bytes * state.after / max(current.size, 1)) / max(corpus.bytes, 1)
 
 
 def _batches(corpus, shares, state: State) -> Iterator[list[tuple[str, int, Piece]]]:
     batch, size = [], 0
-    for entry in _pieces(corpus, shares, state.place, state.after):
+    for entry in _pieces(corpus, shares, state.source, state.after):
         batch.append(entry)
         size += len(entry[2].text)
         if size >= ENCODE_BATCH_CHARACTERS:

@@ -1,7 +1,7 @@
 """The interfaces between texts, data and training.
 
-`Corpus` is what a preparation reads. `HeldOut` and `Data` are what training needs of data. They
-depend on no other module of data or tasks, so that both packages can import them.
+`Corpus` describes the texts that `data.preparation` tokenizes. `HeldOut` and `Data` are what
+training needs. This module imports nothing from data or tasks, so both packages can import it.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from jaxformer.tasks.task import Batch
 
 
-class Place(NamedTuple):
+class TextSource(NamedTuple):
     """A file or a split of a corpus that can be read from any start."""
 
     name: str
     part: str  # the part of the prepared text: train, validation or test
-    size: int  # in the unit of Piece.after: bytes or records
+    size: int  # in bytes of a file or records of a split, as `Piece.after`
     bytes: int  # approximate size of its text
     read: "Callable[[int], Iterator[Piece]]"  # from a start to the end
 
@@ -28,18 +28,18 @@ class Place(NamedTuple):
 class Corpus(NamedTuple):
     """Places in reading order, the names of the classes of documents, and the files behind it."""
 
-    places: tuple[Place, ...]
+    sources: tuple[TextSource, ...]
     labels: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 
     @property
     def bytes(self) -> int:
-        return sum(place.bytes for place in self.places)
+        return sum(source.bytes for source in self.sources)
 
     @property
     def summary(self) -> list[list[Any]]:
-        """Returns the name, part and size of each place. A resumed preparation compares them."""
-        return [[place.name, place.part, place.size] for place in self.places]
+        """Returns the name, part and size of each source. A resumed preparation compares them."""
+        return [[source.name, source.part, source.size] for source in self.sources]
 
 
 class HeldOut(NamedTuple):

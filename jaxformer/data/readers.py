@@ -69,11 +69,11 @@ def read_text(file: Path, start: int, documents: str) -> Iterator[Piece]:
                 ends = not rest and at + cut >= size
                 yield Piece(text, ends, None, at + cut)
             else:
-                place = at
+                after = at
                 for line in io.StringIO(text, newline="\n"):  # only \n ends a line
-                    place += len(line.encode())
+                    after += len(line.encode())
                     if line.strip():
-                        yield Piece(line.strip("\r\n"), True, None, place)
+                        yield Piece(line.strip("\r\n"), True, None, after)
             at += cut
             if not more:
                 return

@@ -1,6 +1,6 @@
 """A trial of a loaded tokenizer: decoding the tokens of a text must give its characters back.
 
-The trial runs in a process of its own (`round_trip_process.py`), because a foreign tokenizer may
+The trial runs in a separate process (`round_trip_process.py`), because a foreign tokenizer may
 abort its process, exhaust the memory or never end.
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.data.tokenizer import HuggingFace, Tokenizer
+from jaxformer.data.tokenizer import Tokenizer
+from jaxformer.io.huggingface_tokenizer import HuggingFace
 
 MAX_LOST_SHARE = 1e-3  # of the characters
 MAX_TOKENS_PER_BYTE = 16
@@ -36,7 +37,7 @@ def check_round_trip(tokenizer: Tokenizer, name: str, words: Sequence[str]) -> N
     """
     if not isinstance(tokenizer, HuggingFace) or name.startswith("bpe:"):
         return
-    decoded, n_tokens = _tried(tokenizer.as_json(), name, words)
+    decoded, n_tokens = _run_trial(tokenizer.as_json(), name, words)
     size = sum(len(word.encode()) for word in words)
     if n_tokens > MAX_TOKENS_PER_BYTE * max(size, 1):
         raise UserError(f"the tokenizer {name} makes {n_tokens:,} tokens of {size:,} bytes.")
@@ -60,9 +61,9 @@ def _characters(text: str) -> Counter[str]:
     return Counter(c for c in parts if not (c.isspace() or unicodedata.combining(c)))
 
 
-def _tried(tokenizer_json: str, name: str, words: Sequence[str]) -> tuple[list[str], int]:
+def _run_trial(tokenizer_json: str, name: str, words: Sequence[str]) -> tuple[list[str], int]:
     """Returns the decoded words and the number of their tokens."""
-    # -P: the folder of the file is not on the path, whose names would hide other packages.
+    # -P keeps this folder off the path, since modules such as tokenizer.py could hide packages.
     command = [sys.executable, "-P", str(PROCESS)]
     task = {"tokenizer": tokenizer_json, "words": [*words], "memory_bytes": MAX_TRIAL_BYTES}
     environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}

@@ -1,8 +1,8 @@
 """The process of `round_trip`: encodes and decodes words with a tokenizer.json.
 
 It reads {"tokenizer": text of tokenizer.json, "words": [..], "memory_bytes": limit} from stdin and
-writes {"decoded": [..], "tokens": number} to stdout. A tokenizer may take forever, take all memory
-or abort the process. It is run as a file, without the package jaxformer.
+writes {"decoded": [..], "tokens": number} to stdout. It runs as a script that does not import
+jaxformer, because a tokenizer may take forever, take all memory or abort the process.
 """
 
 import json

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from jaxformer.core.errors import UserError, one_line
-from jaxformer.data.protocols import Corpus, Place
+from jaxformer.data.protocols import Corpus, TextSource
 from jaxformer.data.readers import (
     BYTE_ORDER_MARK,
     MAX_LINE_BYTES,
@@ -138,8 +138,8 @@ def corpus(file: Path, text: str, label: str, shares: tuple[float, float]) -> Co
         if len(names) > MAX_CLASSES:
             raise _too_many_classes(file, parsed.column)
     classes = parsed.comparison_classes or _sorted_classes(file, parsed.column, names)
-    places = [
-        Place(
+    sources = [
+        TextSource(
             f"{file.name}:{part}",
             part,
             rows,
@@ -149,7 +149,7 @@ def corpus(file: Path, text: str, label: str, shares: tuple[float, float]) -> Co
         for part, size in bytes_of.items()
         if size
     ]
-    return Corpus(tuple(places), classes, (file,))
+    return Corpus(tuple(sources), classes, (file,))
 
 
 def _part_of(text: str, shares: tuple[float, float]) -> str:
@@ -162,7 +162,7 @@ def _part_of(text: str, shares: tuple[float, float]) -> str:
 
 
 def _sorted_classes(file: Path, column: str, names: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the names of classes in the order of their numbers, or in that of the alphabet."""
+    """Returns the names of the classes, sorted as numbers if all are numbers, else as text."""
     try:
         numbers = {name: float(name) for name in names}
     except ValueError:
@@ -207,7 +207,7 @@ def _pieces(
 
 
 def _rows(file: Path) -> Iterator[tuple[Where, Row]]:
-    """Yields (place for errors, fields by name) of each row."""
+    """Yields (a function that names the row in errors, fields by name) for each row."""
     kind = _kind_of(file)
     with _opened(file) as stream:
         lines = _decoded_lines(stream, file)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jaxformer.core.errors import UserError, did_you_mean
-from jaxformer.data.protocols import Corpus, Place
+from jaxformer.data.protocols import Corpus, TextSource
 from jaxformer.data.readers import Piece
 from jaxformer.data.token_index import PARTS
 
@@ -21,7 +21,7 @@ from jaxformer.data.token_index import PARTS
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "test": "test"}
 INSTALL = "pip install 'jaxformer[prepare]'"
 CATALOGUE = "https://www.tensorflow.org/datasets/catalog"
-CONNECT_SECONDS = 10  # a server that does not answer within them is unreachable
+CONNECT_SECONDS = 10  # a server that takes longer to answer counts as unreachable
 
 
 def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Corpus:
@@ -32,7 +32,7 @@ def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Cor
         text: the field that contains the text.
         label: the field that contains the class, or "".
         folder: the folder of prepared data sets, or "" for the default of TFDS.
-        download: whether a data set that is not there may be downloaded and prepared.
+        download: whether a missing data set may be downloaded and prepared.
     """
     builder = _open_builder(name, folder, download)
     fields = builder.info.features
@@ -47,8 +47,8 @@ def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Cor
     }
     if "train" not in splits:
         raise UserError(f"tfds:{name} has no split 'train'; it has {[*builder.info.splits]}.")
-    places = tuple(
-        Place(
+    sources = tuple(
+        TextSource(
             f"{name}:{split}",
             part,
             info.num_examples,
@@ -60,7 +60,7 @@ def corpus(name: str, text: str, label: str, folder: str, download: bool) -> Cor
         for split, info in [splits[part]]
     )
     names = getattr(fields[label], "names", ()) if label else ()
-    return Corpus(places, tuple(names))
+    return Corpus(sources, tuple(names))
 
 
 def summary(name: str, folder: str, download: bool) -> str:

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxformer.core.errors import UserError, check_range, did_you_mean, one_line
+from jaxformer.core.errors import UserError, check_range, did_you_mean
+from jaxformer.io import huggingface_tokenizer
+from jaxformer.io.huggingface_tokenizer import END, HuggingFace, byte_characters
 
-END = "<|endoftext|>"
-ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # common names of the end token
 FILE = "tokenizer.json"
 EXPECTED = (  # for messages
     f"bytes, bpe:SIZE, a {FILE} or its folder, or with --download the name of a model on the "
@@ -66,49 +66,6 @@ class Bytes:
         return byte_vocabulary_json(range(256), self.end)
 
 
-class HuggingFace:
-    """A tokenizer of Hugging Face's package `tokenizers`, trained here or loaded."""
-
-    def __init__(self, model: Any):
-        self.model, vocab = model, model.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocab.values()) + 1
-        ends = [name for name in ENDS if name in vocab]
-        if not ends:
-            raise UserError(f"the tokenizer has no end token; expected one of {', '.join(ENDS)}.")
-        self.end_text, self.end = ends[0], vocab[ends[0]]
-        model.encode_special_tokens = True  # the name of a special token in a text is text
-
-    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        try:
-            encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic of the package is no Exception
-            reason = one_line(error, 120)
-            raise UserError(f"the tokenizer cannot encode the text: {reason}.") from None
-        return [np.asarray(encoding.ids, np.int32) for encoding in encodings]
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self.model.decode([int(t) for t in tokens], skip_special_tokens=True)
-
-    def n_bytes(self) -> np.ndarray:
-        byte_level, sizes = set(_byte_characters()), np.zeros(self.vocab_size, np.int32)
-        special = {t for t, token in self.model.get_added_tokens_decoder().items() if token.special}
-        for piece, token in self.model.get_vocab(with_added_tokens=True).items():
-            if token in special:
-                continue
-            if set(piece) <= byte_level:  # each character stands for a byte
-                sizes[token] = len(piece)
-            elif piece.startswith("<0x"):  # SentencePiece's fallback for single bytes
-                sizes[token] = 1
-            else:
-                sizes[token] = len(piece.replace("\u2581", " ").encode())
-        return sizes
-
-    def as_json(self) -> str:
-        return self.model.to_str()
-
-
 def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokenizer:
     """Makes or loads a tokenizer.
 
@@ -126,7 +83,7 @@ def make(kind: str, texts: Iterable[str] = (), download: bool = False) -> Tokeni
             raise UserError(f"a BPE needs a vocabulary size, as in bpe:1024; got {kind!r}.")
         return train_bpe(int(size), texts)
     if file := file_of(kind):
-        return _from_bytes(file.read_bytes(), str(file))
+        return huggingface_tokenizer.load(file.read_bytes(), str(file))
     if kind.endswith(".json") or kind.startswith((".", "/")) or kind.count("/") > 1:
         raise UserError(f"there is no tokenizer file {kind!r}. A tokenizer is {EXPECTED}.")
     return _from_hub(kind, download)
@@ -147,20 +104,20 @@ def from_json(text: str, where: str) -> Tokenizer:
     """Loads a tokenizer from its JSON text. `where` names the source in errors."""
     if text == Bytes().as_json():
         return Bytes()
-    return _from_bytes(text.encode(), where)
+    return huggingface_tokenizer.load(text.encode(), where)
 
 
 def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
     """Trains a byte-level BPE. Decoding the tokens of any text gives the text."""
     check_range("the vocabulary of a BPE", size, 257, 10**6)
-    package = _package()
+    package = huggingface_tokenizer.package()
     model = package.Tokenizer(package.models.BPE())
     model.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = package.decoders.ByteLevel()
     trainer = package.trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=[END],
-        initial_alphabet=sorted(_byte_characters()),
+        initial_alphabet=sorted(byte_characters()),
         show_progress=False,
     )
     model.train_from_iterator(iter(texts), trainer)
@@ -169,7 +126,7 @@ def train_bpe(size: int, texts: Iterable[str]) -> Tokenizer:
 
 def byte_vocabulary_json(byte_values: Iterable[int], end: int) -> str:
     """Returns the tokenizer.json of a tokenizer whose i-th token is the i-th byte value."""
-    characters = _byte_characters()
+    characters = byte_characters()
     vocab = {characters[byte]: token for token, byte in enumerate(byte_values)} | {END: end}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     level["use_regex"] = False
@@ -184,16 +141,6 @@ def byte_vocabulary_json(byte_values: Iterable[int], end: int) -> str:
             "model": {"type": "BPE", "vocab": vocab, "merges": []},
         }
     )
-
-
-def _from_bytes(content: bytes, where: str) -> Tokenizer:
-    try:
-        return HuggingFace(_package().Tokenizer.from_buffer(content))
-    except UserError:
-        raise
-    except Exception as error:  # the package raises plain Exceptions
-        reason = " ".join(str(error).split())[:120]
-        raise UserError(f"{where} is not a Hugging Face tokenizer ({reason}).") from None
 
 
 def _from_hub(name: str, download: bool) -> Tokenizer:
@@ -218,7 +165,7 @@ def _from_hub(name: str, download: bool) -> Tokenizer:
                 f"local cache.{hint} A tokenizer is {EXPECTED}."
             )
         file = _download(hub, name)
-    return _from_bytes(Path(file).read_bytes(), name)
+    return huggingface_tokenizer.load(Path(file).read_bytes(), name)
 
 
 def _download(hub: Any, name: str) -> str:
@@ -232,21 +179,3 @@ def _download(hub: Any, name: str) -> str:
             f"the tokenizer {name!r} is no local file, and its download failed "
             f"({type(error).__name__}). Download its {FILE} elsewhere and give its path."
         ) from None
-
-
-def _package() -> Any:
-    try:
-        import tokenizers
-    except ImportError:
-        raise UserError(
-            "this tokenizer needs the package `tokenizers`: pip install 'jaxformer[data]', or use "
-            "bytes."
-        ) from None
-    return tokenizers
-
-
-def _byte_characters() -> list[str]:
-    """Returns the printable characters that stand for the bytes 0 .. 255 in byte-level BPE."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = iter(range(256, 512))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

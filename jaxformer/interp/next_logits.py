@@ -90,7 +90,7 @@ def _published(
     the long factors, as in transformers.
     """
     (B, T), rotary = prompts.tokens_BxT.shape, model.spec.rotary
-    switch = rotary.first_length if rotary is not None and rotary.kind == "longrope" else 0
+    switch = rotary.pretraining_length if rotary is not None and rotary.kind == "longrope" else 0
 
     def read(first_token, tokens, slot, real, cache):
         """Returns the logits at this slot of `tokens`, and the cache."""

@@ -54,8 +54,8 @@ def heat(
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=figure_style.SMALLEST)
     axis.set_yticks(range(len(rows)), rows, fontsize=figure_style.SMALLEST)
     axis.spines[:].set_visible(True)
-    figure_style.bar(figure, image, axis, label)
-    figure_style.headed(figure, title)
+    figure_style.add_colour_bar(figure, image, axis, label)
+    figure_style.add_finding(figure, title)
     _save(figure, file)
     return figure
 

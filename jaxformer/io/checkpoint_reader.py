@@ -80,9 +80,9 @@ def read_newest(
 def find_newest(
     folder: Path, check_note: CheckNote = accept_any, all_processes: bool = False
 ) -> SearchResult:
-    """Returns what `read_newest` does, and prints nothing.
+    """Returns the same as `read_newest`, without printing or refusing damaged checkpoints.
 
-    A reader beside a writer starts again if the list of checkpoints has changed meanwhile.
+    The search starts again if another process has replaced checkpoints meanwhile.
     """
     steps = list_steps(folder)
     for _ in range(MAX_ATTEMPTS):
@@ -215,6 +215,6 @@ def _verify_note(note: Any, step: int) -> tuple[dict[str, Any], dict[str, str]]:
             raise ValueError(f"it is the checkpoint of step {content['step']}")
         return content["note"], content["arrays"]
     if not isinstance(note, dict) or note.keys() != {"rules", "seconds", CHECKSUM}:
-        raise ValueError("its note is not as it was written")
+        raise ValueError("its note is damaged")
     hashes = note.pop(CHECKSUM)
     return note, hashes

@@ -100,7 +100,7 @@ class Checkpoints:
             submission.result()
 
     def _submit(self, step: int, arrays: dict[str, Any], note: dict[str, Any]) -> None:
-        """Hashes the arrays, which takes a second a gigabyte, and gives them to Orbax."""
+        """Hashes the arrays (about one second per gigabyte) and gives them to Orbax."""
         full_note = make_note(step, note, {path: array_sha256(x) for path, x in arrays.items()})
         args = self._ocp.args
         try:

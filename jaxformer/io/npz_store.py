@@ -24,20 +24,20 @@ def write(file: Path, arrays: dict[str, Any]) -> None:
     write_atomically(file, buffer.getvalue())
 
 
-def read(file: Path, place: int = -1) -> dict[str, np.ndarray]:
+def read(file: Path, number: int = -1) -> dict[str, np.ndarray]:
     """Reads and verifies {name: array}; raises a UserError if the file is damaged.
 
     Args:
         file: a file of `write`.
-        place: the number of the file in a sequence, which the file contains as the array "place".
+        number: the number of the file in a sequence, which its array "place" must contain.
     """
     try:
         arrays = load(file)
         expected = arrays.pop(CHECKSUM, None)  # old files have none
         if expected is not None and str(expected) != _checksum(arrays):
             raise ValueError("it does not have its checksum")
-        if int(arrays.pop("place", np.array(place))) != place:
-            raise ValueError("it is another file of its folder")
+        if int(arrays.pop("place", np.array(number))) != number:
+            raise ValueError("it is another file of the sequence")
         return arrays
     except Exception as error:  # a damaged zip file raises errors of many classes
         raise UserError(

@@ -30,7 +30,8 @@ class Rows:
 
         A last line that was cut by a kill is omitted.
         """
-        expected, content = self.fingerprint() or expected, self._content()
+        content = self._content()
+        expected = self.fingerprint() or expected
         if expected is not None:
             if why := _difference(content, expected):
                 raise UserError(f"{self.file} is damaged: {why}.")
@@ -66,7 +67,7 @@ class Rows:
 
         Args:
             expected: the fingerprint in the checkpoint; old checkpoints have none.
-            step: the step of the checkpoint, which decides if there is no fingerprint.
+            step: the step of the checkpoint; without a fingerprint, rows up to it are kept.
         """
         before = self._content()
         if expected is not None:

@@ -256,7 +256,8 @@ def _write_environment(workdir: Workdir) -> None:
 
 def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
     stored = workdir.read("config.json")
-    if {"tokens"} <= stored.keys() & config.keys() and stored["tokens"] != config["tokens"]:
+    both_have_tokens = "tokens" in stored and "tokens" in config
+    if both_have_tokens and stored["tokens"] != config["tokens"]:
         raise UserError(
             f"the workdir {workdir.path} read tokens with the fingerprint {stored['tokens']}; "
             f"task.tokens has {config['tokens']} now. Prepare that text again, or give another "
@@ -264,7 +265,7 @@ def _check_same_config(workdir: Workdir, config: Mapping[str, Any]) -> None:
         )
     old, new = flatten_config(stored["config"]), flatten_config(json_value(config["config"]))
     if stored.get("config_hash") == config["config_hash"]:
-        # An option that only one of them has came or went with the code.
+        # An option that exists in only one of them was added or removed in the code.
         common = [name for name in sorted(old.keys() & new) if not name.startswith("arguments.")]
         edited = [name for name in common if old[name] != new[name]]
         if not edited:

@@ -2,8 +2,8 @@
 
     q_BxTxHxD = tap(self, "queries", q_BxTxHxD)          in block_3/attn: block_3/attn/queries
 
-Without a request a tap returns its input, at no cost. All models use the same addresses; a model
-lacks those of activations that it does not compute.
+Without a request a tap returns its input, at no cost. All models use the same addresses. An address
+exists only in models that compute its activation.
 
     token_embeddings position_embeddings embedded           the input of block_0 and its two parts
     block_i/before block_i/between block_i/states           the residual stream: before attention,
@@ -13,9 +13,12 @@ lacks those of activations that it does not compute.
     block_i/attn/turned_queries turned_keys                 after the rotation
     block_i/attn/scores masked_scores weights               (B, H, T, S)
     block_i/attn/heads                                      sum_s A_ts v_s of a head, (B, T, H, D)
-    block_i/attn/mixed                                      sum_s A_ts x_s, where values come later
+    block_i/attn/mixed                                      sum_s A_ts x_s, in models that multiply
+                                                            by the value matrix afterwards
     block_i/attn/output                                     the branch's term in the residual stream
-    block_i/mlp/preactivation gates linear hidden output    phi's argument, phi, its other factor
+    block_i/mlp/preactivation hidden output                 W_in x, phi(W_in x), W_out hidden
+    block_i/mlp/preactivation gates linear hidden output    gated: W_gate x, phi(W_gate x), W_in x,
+                                                            their product, W_out hidden
     final_norm/factor /output final logits
 """
 
@@ -123,7 +126,8 @@ class Request:
     def addresses(self) -> list[str]:
         """Returns every address in the order of computation.
 
-        The body of a scan records each point for all blocks, which this order separates again.
+        A scan records each point for all of its blocks together, so the addresses are sorted by
+        block here.
         """
         blocks = [re.match(r"(?:.*/)?block_(\d+)/", address) for address in self.shapes]
         first = next((i for i, block in enumerate(blocks) if block), len(blocks))

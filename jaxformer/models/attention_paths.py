@@ -4,10 +4,10 @@ The model of arXiv 2405.15926, eqs. (1)-(4), with tokens x_t in R^n, hidden widt
 
     z^(1)_t   = V^(0) x_t / sqrt(n)
     z^(l+1)_t = (N_l H_l)^(-1/2) sum_h sum_s V^(l)h z^(l)_s Omega^(l)h_st        l = 1 .. L
-    f         = N_{L+1}^(-1/2) a . z^(L+1)_t*                          t*: one token, or f's mean
+    f         = N_{L+1}^(-1/2) a . z^(L+1)_t*                 the output; t*: the token that is read
     Omega^(l)h_st = softmax_s[(K^(l)h x_s) . (Q^(l)h x_t) / sqrt(G)]
 
-f is exactly a sum over the paths pi = (h_1 .. h_L):
+The readout "mean" averages f over all t*. f is exactly a sum over the paths pi = (h_1 .. h_L):
 
     f = (prod_l H_l n)^(-1/2) sum_pi V_eff^pi . xi^pi
     xi^pi      = sum_{s_1..s_L} x_{s_1} Omega^(1)h_1_{s_1 s_2} .. Omega^(L)h_L_{s_L t*}
@@ -50,7 +50,7 @@ class AttentionPathsSpec:
     readout: str = "last"
     parameterization: str = "prior"
     vocab_size: int = 0  # tokens are vectors, the output is a number
-    length: int = 0  # unused
+    length: int = 0  # a field of every spec; not used here
     causal: bool = False
     param_dtype: Any = float
 
@@ -103,9 +103,10 @@ def path_products(readout_N: jax.Array, values: Sequence[jax.Array]) -> jax.Arra
 
 
 class AttentionPaths(nn.Module):
-    """The network f: tokens (B, T, n) to numbers (B,), computed by tokens or by paths.
+    """The network f: tokens (B, T, n) to numbers (B,).
 
-    With attention maps as an argument (fixed heads of a task) it has no queries and keys.
+    A call computes f layer by layer; `from_attentioned` computes it as the sum over paths. If
+    attention maps are given (the fixed heads of a task), there are no queries and keys.
     """
 
     spec: AttentionPathsSpec
@@ -117,7 +118,7 @@ class AttentionPaths(nn.Module):
         self.out = ScaledKernel(self.spec, (), name="readout")
 
     def __call__(self, tokens_BxTxn, positions=None, *, maps: Maps = None, kept: Maps = None):
-        """Computes f by tokens.
+        """Computes f layer by layer.
 
         Args:
           maps: Omega^(l) of each layer, (B, H_l, S, T), in place of those of queries and keys.
@@ -149,7 +150,7 @@ class AttentionPaths(nn.Module):
         return attentioned_input(tokens_BxTxn, self.maps(tokens_BxTxn))
 
     def from_attentioned(self, xi_BxPxn) -> jax.Array:
-        """Computes f by paths from xi, (B,), at a cost that does not depend on T."""
+        """Returns f, (B,), as the sum over paths, at a cost that does not depend on T."""
         _, weights_Pxn = self.path_weights(xi_BxPxn.shape[-1])
         return jnp.einsum("bpn,pn->b", xi_BxPxn, weights_Pxn) * weights_Pxn.size**-0.5
 

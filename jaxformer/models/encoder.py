@@ -3,8 +3,9 @@
     X <- LN(SA(X) + alpha_SA X),   X <- LN(MLP(X) + alpha_MLP X),   LN(x) = x sqrt(N) / |x|
 
 Paths: embed, positions, block_{i}/attn/{query,key,value}, block_{i}/mlp/{in,out}, unembed. Only the
-MLP has biases, as in the paper's equations. Fields give variances times the fan-in. Activations:
-those of `activation_points`; block_i/output is another address of block_i/states.
+MLP has biases, as in the paper's equations. sigma_v2, sigma_w2 and sigma_b2 are variances times the
+fan-in. Activations: those of `activation_points`; block_i/output is another address of
+block_i/states.
 """
 
 import math

@@ -39,14 +39,14 @@ MODULES = {
 }
 
 
-def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Path:
+def export(model: Any, params: Any, folder: str | Path, tokenizer: Any = None) -> Path:
     """Writes the folder atomically.
 
     Args:
       model: a decoder that is a Llama.
       params: its parameters.
       folder: the path of a new folder.
-      coder: the tokenizer, which is written as tokenizer.json.
+      tokenizer: the tokenizer, which is written as tokenizer.json.
 
     Returns:
       The path of the folder.
@@ -55,9 +55,10 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
     check(model)
     if folder.exists():
         raise UserError(f"{folder} exists already; give the name of a new folder.")
-    if coder is not None and coder.vocab_size != model.spec.vocab_size:
+    if tokenizer is not None and tokenizer.vocab_size != model.spec.vocab_size:
         raise UserError(
-            f"the tokenizer has {coder.vocab_size} tokens and the model {model.spec.vocab_size}."
+            f"the tokenizer has {tokenizer.vocab_size} tokens and the model "
+            f"{model.spec.vocab_size}."
         )
     try:
         from safetensors.numpy import save
@@ -72,14 +73,14 @@ def export(model: Any, params: Any, folder: str | Path, coder: Any = None) -> Pa
         partial.mkdir(parents=True, exist_ok=True)
     weights = llama_weights(model, params)
     write_atomically(partial / "model.safetensors", save(weights, {"format": "pt"}))
-    write_json(partial / "config.json", llama_config(model, getattr(coder, "end", None)))
-    if coder is not None:
-        write_atomically(partial / "tokenizer.json", coder.as_json().encode())
+    write_json(partial / "config.json", llama_config(model, getattr(tokenizer, "end", None)))
+    if tokenizer is not None:
+        write_atomically(partial / "tokenizer.json", tokenizer.as_json().encode())
         tokenizer_config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": False,
-            "eos_token": coder.end_text,
-            "bos_token": coder.end_text,
+            "eos_token": tokenizer.end_text,
+            "bos_token": tokenizer.end_text,
         }
         write_json(partial / "tokenizer_config.json", tokenizer_config)
     with errors_name(folder):
@@ -166,10 +167,10 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     model, params, config = load_run(args.run, args.member)[:3]
     task = build.task(config)
-    text = getattr(task, "prepared", None)
-    if text is None:
+    prepared = getattr(task, "prepared", None)
+    if prepared is None:
         raise UserError(f"{args.run} was not trained on prepared text: there is no tokenizer.")
-    print(f"exported to {export(model, params, args.folder, text.tokenizer)}")
+    print(f"exported to {export(model, params, args.folder, prepared.tokenizer)}")
     return 0
 
 

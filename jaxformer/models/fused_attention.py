@@ -4,8 +4,9 @@
     TPU       the flash kernel of jax.experimental.pallas, in sequences of whole tiles of 128 tokens
     others    the plain product, whose weights the backward pass computes again
 
-Memory grows linearly with the length T with a kernel, and with T^2 of one layer without. Models
-use it where no weights are captured or edited. Shape letters: see `jaxformer.models`.
+With a kernel the memory grows linearly with the length T. The plain product needs T^2 numbers, for
+one layer at a time. Models use this function where no weights are captured or edited. Shape
+letters: see `jaxformer.models`.
 """
 
 from typing import Any
@@ -66,7 +67,7 @@ def fused_attention(
 
 
 def _traces(function: Any, arguments: Any) -> bool:
-    """Returns whether a function can be traced here: cuDNN's must find the library to be traced."""
+    """Returns whether a function can be traced here. Tracing cuDNN attention needs the library."""
     try:
         jax.eval_shape(function, *arguments)
     except RuntimeError:
@@ -96,5 +97,5 @@ def _flash_on_mesh(q_BxTxHxD: jax.Array, causal: bool) -> Any:
     if mesh is None:
         return attend
     axes = (dividing(size, axis, mesh) for size, axis in zip(q_BxTxHxD.shape, LAYOUT, strict=True))
-    place = P(*axes)
-    return jax.shard_map(attend, mesh=mesh, in_specs=(place,) * 3, out_specs=place, check_vma=False)
+    spec = P(*axes)
+    return jax.shard_map(attend, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False)

@@ -35,23 +35,25 @@ def normal(std: float | jax.Array | str) -> Callable:
 def rms_normalise(x_BxTxN: jax.Array, eps: float = 0.0) -> jax.Array:
     """Returns x / sqrt(mean(x^2) + eps), and 0 where x is 0.
 
-    RMSNorm has its own line: the derivatives of square(x) and x * x differ in their last bits.
+    `Norm` writes x * x instead of square(x): their derivatives differ in the last bits, which are
+    kept for both.
     """
     square_BxTx1 = jnp.mean(jnp.square(x_BxTxN), -1, keepdims=True) + eps
     return x_BxTxN * jax.lax.rsqrt(jnp.maximum(square_BxTx1, jnp.finfo(x_BxTxN.dtype).tiny))
 
 
-def flat(
+def matrix_product(
     x_BxTxN: jax.Array,
     w_NxM: jax.Array,
     dimensions: Any = None,
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> jax.Array:
-    """Returns x w as one product (R, N) by (N, M) of R = B T rows: the dot_general of linear maps.
+    """Returns x w, (B, T, M), as one product of matrices (R, N) and (N, M) with R = B T rows.
 
-    The weight gradient is then a product of two matrices in their memory order. With two axes of
-    rows XLA's CPU backend first transposes the incoming gradient. The bits are the same.
+    Linear maps use it in place of lax.dot_general and pass the arguments of that function. The
+    weight gradient is then a product of two matrices in their memory order. With two axes of rows
+    XLA's CPU backend would first transpose the incoming gradient. The bits are the same.
     """
     x_RxN = x_BxTxN.reshape(-1, x_BxTxN.shape[-1])
     if x_RxN.dtype.itemsize == 2:
@@ -105,7 +107,7 @@ def dense(
     inits = {"kernel_init": normal(std)}
     if bias_std is not None:
         inits["bias_init"] = normal(bias_std)
-    return nn.Dense(features, use_bias, name=name, dot_general=flat, **inits, **dtypes)
+    return nn.Dense(features, use_bias, name=name, dot_general=matrix_product, **inits, **dtypes)
 
 
 def embedding(rows: int, features: int, name: str, std: Any, **dtypes: Any) -> nn.Embed:
@@ -197,18 +199,42 @@ def mlp(
     return tap(module, "output", dense(h_BxTxM, x_BxTxN.shape[-1], "out"))
 
 
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) times a learned gain; statistics in the dtype of the parameters."""
+class Norm(nn.Module):
+    """RMSNorm, or LayerNorm if `centred`: y = x / sqrt(mean(x^2) + eps) gain + bias.
+
+    Args:
+      centred: whether the mean of x is subtracted first.
+      has_gain: whether y is multiplied by `gain_offset` plus the parameter `scale`.
+      has_bias: whether the parameter `bias` is added.
+      statistics_dtype: the dtype of all sums and products; by default that of `scale`.
+    """
 
     eps: float = 1e-6
-    dtype: jnp.dtype | None = None
-    param_dtype: jnp.dtype | None = None
+    centred: bool = False
+    has_gain: bool = True
+    has_bias: bool = False
+    gain_offset: float = 0.0
+    dtype: Any = None
+    param_dtype: Any = None
+    statistics_dtype: Any = None
 
     @nn.compact
-    def __call__(self, x_BxTxN: jax.Array) -> jax.Array:
-        gain_N = self.param("scale", nn.initializers.ones, (x_BxTxN.shape[-1],), self.param_dtype)
-        x = x_BxTxN.astype(gain_N.dtype)
+    def __call__(self, x: jax.Array) -> jax.Array:
+        gain_N, shape = None, x.shape[-1:]
+        if self.has_gain:
+            ones = nn.initializers.constant(1 - self.gain_offset)
+            gain_N = jnp.asarray(self.param("scale", ones, shape, self.param_dtype))
+        dtype = self.statistics_dtype or getattr(gain_N, "dtype", x.dtype)
+        x = x.astype(dtype)
+        if self.centred:
+            x = x - x.mean(-1, keepdims=True)
         factor = jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps)
         x = x * tap(self, "factor", factor)
-        gain = jnp.expand_dims(gain_N, tuple(range(x.ndim - 1)))
-        return tap(self, "output", (x * gain).astype(self.dtype))
+        if gain_N is not None:
+            gain_N = gain_N.astype(x.dtype)
+            gain_N = gain_N + self.gain_offset if self.gain_offset else gain_N
+            x = x * jnp.expand_dims(gain_N, range(x.ndim - 1))
+        if self.has_bias:
+            bias_N = self.param("bias", nn.initializers.zeros, shape, self.param_dtype)
+            x = x + jnp.expand_dims(jnp.asarray(bias_N), range(x.ndim - 1))
+        return tap(self, "output", x.astype(self.dtype))

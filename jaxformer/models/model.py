@@ -1,4 +1,4 @@
-"""The protocol of a model. Each model with it can be trained, captured, patched and cut.
+"""The protocol of a model: everything that training, captures, patching and cuts need of it.
 
     model.init(key, inputs) -> {"params": tree}
     model.apply({"params": tree}, inputs) -> logits (B, T, V)
@@ -70,7 +70,7 @@ def check_model(model: Any) -> None:
         ) from None
 
 
-def check_answer(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -> None:
+def check_logits(logits: jax.Array, targets: tuple[int, ...], vocab_size: int) -> None:
     """Raises while tracing unless there is one row of logits for each target.
 
     Without this check, logits (B, T, V) would broadcast against targets (B, 1) to a wrong loss.

@@ -22,11 +22,12 @@ def readout_queries(tokens_BxTxn, readout: str):
 
 
 def attentioned_input(tokens_BxTxn, maps: Sequence[Any]):
-    """Returns xi^pi for every path, (B, P, n).
+    """Returns the sum of tokens weighted by the attention along each path: xi^pi, (B, P, n).
 
     Args:
-      maps: Omega^(l) of each layer, (B, H_l, key s, query t). The last layer's map has the
-        queries of the readout and is averaged over them.
+      tokens_BxTxn: token vectors.
+      maps: attention weights Omega^(l) of each layer, (B, H_l, key s, query t). The last layer's
+        map has only the queries of the readout; their mean is used.
     """
     if not maps:
         raise UserError("attentioned_input needs the attention maps of at least one layer.")

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxformer.core.errors import UserError, check_range, unknown
 from jaxformer.models import attention
 from jaxformer.models.activation_points import tap
-from jaxformer.models.layers import embedding, flat
+from jaxformer.models.layers import embedding, matrix_product
 from jaxformer.models.model import MAX_SCALE, check_sizes, take_positions
 
 FEED_FORWARD = ("mlp", "linear", "linear_relu", "none")
@@ -99,7 +99,7 @@ class Recall(nn.Module):
         if spec.tie_output:
             return tap(self, "logits", embed.attend(x_BxTxN) / d)
         kernel_NxV = Kernel(d, spec.vocab_size, spec.param_dtype, name="unembed")()
-        return tap(self, "logits", flat(x_BxTxN, kernel_NxV.astype(x_BxTxN.dtype)))
+        return tap(self, "logits", matrix_product(x_BxTxN, kernel_NxV.astype(x_BxTxN.dtype)))
 
 
 class Block(nn.Module):
@@ -136,14 +136,14 @@ class Attention(nn.Module):
         key_NxN = kernel("key")
         query_NxN = kernel("query") if spec.factored_keys else None
         if spec.positions == "rotary":
-            q_BxTxN = x_BxTxN if query_NxN is None else flat(x_BxTxN, query_NxN)
-            q_BxTxN, k_BxTxN = rotate_head(q_BxTxN), rotate_head(flat(x_BxTxN, key_NxN))
+            q_BxTxN = x_BxTxN if query_NxN is None else matrix_product(x_BxTxN, query_NxN)
+            q_BxTxN, k_BxTxN = rotate_head(q_BxTxN), rotate_head(matrix_product(x_BxTxN, key_NxN))
             q_BxKxN = take_positions(q_BxTxN, positions_BxK)
         else:
             # q^T Wk first, so that a few queries need no keys of all T tokens.
             q_BxKxN, k_BxTxN = take_positions(x_BxTxN, positions_BxK), x_BxTxN
             if query_NxN is not None:
-                q_BxKxN = flat(q_BxKxN, query_NxN)
+                q_BxKxN = matrix_product(q_BxKxN, query_NxN)
             q_BxKxN = q_BxKxN @ key_NxN.T
         q_BxKxN, k_BxTxN = tap(self, "queries", q_BxKxN), tap(self, "keys", k_BxTxN)
         scores_BxKxT = jnp.einsum("bkd,btd->bkt", q_BxKxN, k_BxTxN)
@@ -159,7 +159,7 @@ class Attention(nn.Module):
         if spec.factored_values:  # multiply the matrices first: x has more rows
             values_NxN = values_NxN @ kernel("out")
         mixed_BxKxN = tap(self, "mixed", jnp.einsum("bkt,btd->bkd", weights_BxKxT, x_BxTxN))
-        return tap(self, "output", flat(mixed_BxKxN, values_NxN))
+        return tap(self, "output", matrix_product(mixed_BxKxN, values_NxN))
 
 
 class FeedForward(nn.Module):
@@ -173,13 +173,15 @@ class FeedForward(nn.Module):
         spec, d = self.spec, self.spec.width
         hidden = d * spec.mlp_multiplier if self.kind == "mlp" else d
         in_NxM = Kernel(d, hidden, spec.param_dtype, name="in")().astype(x_BxTxN.dtype)
-        y_BxTxM = tap(self, "preactivation", flat(x_BxTxN, in_NxM))
+        y_BxTxM = tap(self, "preactivation", matrix_product(x_BxTxN, in_NxM))
         if self.kind == "linear":
             return tap(self, "output", y_BxTxM)
         if self.kind == "linear_relu":
             return tap(self, "output", jax.nn.relu(y_BxTxM))
         out_MxN = Kernel(hidden, d, spec.param_dtype, name="out")().astype(x_BxTxN.dtype)
-        return tap(self, "output", flat(tap(self, "hidden", jax.nn.relu(y_BxTxM)), out_MxN))
+        return tap(
+            self, "output", matrix_product(tap(self, "hidden", jax.nn.relu(y_BxTxM)), out_MxN)
+        )
 
 
 class Kernel(nn.Module):

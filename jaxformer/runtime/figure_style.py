@@ -99,7 +99,7 @@ def panels(rows: int, columns: int, size: tuple[float, float], figure: Any = Non
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
-def headed(
+def add_finding(
     figure: Any, finding: str, caveat: str = "", names: Any = None, columns: int = 0
 ) -> None:
     """Adds a finding above all panels, and a caveat and a legend below. It is called once, last.
@@ -135,24 +135,24 @@ def headed(
         figure.supxlabel(below, y=EDGE / total, va="bottom", fontsize=SMALL, **look)
 
 
-def name(axis: Any, title: str = "", columns: int = 0) -> None:
+def label_panel(axis: Any, title: str = "", columns: int = 0) -> None:
     """Adds a panel's title and legend above the panel."""
     width = _width(axis)
     handles, labels = axis.get_legend_handles_labels()
     if not handles:
-        return titled(axis, title)
+        return set_title(axis, title)
     title = wrapped(title, width, TEXT)
     look = {"title": title or None, "alignment": "left", "borderpad": 0, "borderaxespad": 0.3}
     where = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
     _add_legend(axis, width, handles, labels, columns, **where, **look)
 
 
-def titled(axis: Any, title: str) -> None:
+def set_title(axis: Any, title: str) -> None:
     """Adds a panel's title, wrapped to the width of the panel."""
     axis.set_title(wrapped(title, _width(axis), TEXT))
 
 
-def bar(figure: Any, image: Any, axes: Any, label: str, **look: Any) -> Any:
+def add_colour_bar(figure: Any, image: Any, axes: Any, label: str, **look: Any) -> Any:
     """Adds a labelled colour bar to one panel or several."""
     axes = list(np.ravel(axes)) if isinstance(axes, np.ndarray | list | tuple) else axes
     drawn = figure.colorbar(image, ax=axes, label=label, **{"pad": 0.02, "aspect": 25} | look)

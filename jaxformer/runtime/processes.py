@@ -1,7 +1,8 @@
 """Several processes as one job: joining, leaving, agreeing, and ending together.
 
-Every process runs the same program on its own devices. Process 0 writes the records. A decision
-that depends on a clock or a signal is made by process 0, or by any process, and shared with all.
+Every process runs the same program on its own devices. Process 0 writes the records. Decisions that
+depend on a clock or a signal must be the same in all processes, so they go through `agree` (process
+0 decides) or `any_process`.
 """
 
 import os

@@ -142,7 +142,7 @@ class Interrupt:
         if self.signal:
             raise KeyboardInterrupt
         self.signal = number
-        print("\nstopping after this dispatch; once more to stop at once", file=sys.stderr)
+        print("\nstopping after this dispatch; press again to stop at once", file=sys.stderr)
 
 
 def preemption_signal(environment: Mapping[str, str]) -> int:

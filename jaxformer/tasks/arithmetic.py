@@ -70,9 +70,9 @@ class DecimalAddition(Task):
         if self.format == "paper":
             a, b = a[::-1], b[::-1]
             answer = jnp.where(carry > 0, answer[::-1], jnp.roll(answer[::-1], -1))
-        place = jnp.arange(n + 2)
-        tail = jnp.where(place < n_answer, ANSWER + jnp.append(answer, 0), PAD)
-        tail = jnp.where(place == n_answer, STOP, tail)
+        position = jnp.arange(n + 2)
+        tail = jnp.where(position < n_answer, ANSWER + jnp.append(answer, 0), PAD)
+        tail = jnp.where(position == n_answer, STOP, tail)
         sequence = jnp.concatenate([a, jnp.array([PLUS]), b, jnp.array([EQUALS]), tail])
         sequence = sequence.astype(jnp.int32)
         inputs, targets = sequence[:-1], sequence[1:]

@@ -59,7 +59,7 @@ class DocumentClass(PreparedText):
         rows = super().rows(part, index_B, shift_B)
         first = self.prepared.part(("train", "validation", "test")[part]).first
         labels_B = self.prepared.labels_of(first + index_B)
-        if (labels_B < 0).any():  # texts prepared by older versions may hold them
+        if (labels_B < 0).any():  # older versions prepared documents without a class
             raise UserError(
                 f"{(labels_B < 0).sum()} of {len(labels_B)} documents of {self.tokens} have no "
                 "class: leave them out and prepare the text again."
@@ -92,10 +92,10 @@ class DocumentClass(PreparedText):
         decode, end = self.prepared.tokenizer.decode, self.prepared.end
         return [decode(tokens_T[tokens_T != end].tolist()) for tokens_T in tokens_BxT]
 
-    def documents_of(self, part: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the tokens and classes of evenly spaced documents of a part, `most` at most."""
+    def documents_of(self, part: int, max_documents: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tokens and classes of evenly spaced documents of a part."""
         count = self.count(part)
-        n = min(count, most)
+        n = min(count, max_documents)
         rows = self.rows(part, np.arange(n) * count // n, np.zeros(n, np.int64))
         return rows[:, : self.window], rows[:, -1]
 

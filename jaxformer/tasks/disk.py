@@ -94,16 +94,18 @@ class OnDisk:
         """Returns (steps, B, R) the rows of some steps, or a slice of each batch."""
         n = self.task.count(TRAIN)
         size = min(self.train_size or n, n)
-        places_SxB = (
+        visits_SxB = (
             np.arange(self.batch_size)[None, part] + self.batch_size * np.array(steps)[:, None]
         )
-        index, shift = order.visit(places_SxB.ravel(), size)
+        index, shift = order.visit(visits_SxB.ravel(), size)
         rows = self.task.rows(TRAIN, index * n // size, shift)
-        return rows.reshape(*places_SxB.shape, *rows.shape[1:])
+        return rows.reshape(*visits_SxB.shape, *rows.shape[1:])
 
-    def _spaced(self, part: int, wanted: int) -> Batch:
-        n = self.task.count(part)
-        index = np.arange(min(wanted, n)) * n // min(wanted, n)
+    def _spaced(self, part: int, max_rows: int) -> Batch:
+        """Returns the examples of evenly spaced rows of a part."""
+        count = self.task.count(part)
+        n = min(max_rows, count)
+        index = np.arange(n) * count // n
         rows = self.task.rows(part, index, np.zeros_like(index))
         keys = _keys(jax.random.fold_in(self.key, part), 0, len(index))
         return jax.jit(self.task.batch)(jnp.asarray(rows), keys)
@@ -124,40 +126,39 @@ class DiskFeed:
         size = int(np.prod(self.shape)) * row.itemsize
         self.steps_per_read = int(np.clip(MAX_READ_BYTES // size, 1, MAX_READ_STEPS))
         self.waited = 0.0  # seconds that training waited for rows
-        self.current: tuple[int, jax.Array] | None = None  # number and rows of the last read
-        self.pending: dict[int, Future] = {}
+        self.current: tuple[int, jax.Array] | None = None  # number and rows of a block of steps
+        self.pending: dict[int, Future] = {}  # by block
 
     def __call__(self, step: Any) -> Batch:
         """Returns the batch of a step outside jit."""
         if isinstance(step, Tracer):
             raise UserError("rows on disk cannot be read inside jit: give the feed to loop.fit.")
-        return self.take(self._load(int(step), 1), step)
+        return self.batch(self._load(int(step), 1), step)
 
-    def left(self, step: int) -> int:
+    def steps_left(self, step: int) -> int:
         """Returns the number of steps that the current rows still serve."""
         return self.steps_per_read - step % self.steps_per_read
 
     def read(self, step: int) -> jax.Array:
         """Returns the rows of the block of steps that contains `step`, on the devices."""
-        began, wanted = time.perf_counter(), step // self.steps_per_read
-        if self.current is None or self.current[0] != wanted:
-            future = self.pending.pop(wanted, None)
+        began, block = time.perf_counter(), step // self.steps_per_read
+        if self.current is None or self.current[0] != block:
+            future = self.pending.pop(block, None)
             self.pending.clear()
-            first = wanted * self.steps_per_read
+            first = block * self.steps_per_read
             rows = future.result() if future else self._load(first, self.steps_per_read)
-            self.current = wanted, rows
+            self.current = block, rows
         self.waited += time.perf_counter() - began
         return self.current[1]
 
-    def ahead(self, step: int) -> None:
+    def prefetch(self, step: int) -> None:
         """Starts to read the next block of steps in the background."""
-        coming = step // self.steps_per_read + 1
-        if coming not in self.pending:
-            self.pending[coming] = _reader().submit(
-                self._load, coming * self.steps_per_read, self.steps_per_read
-            )
+        block = step // self.steps_per_read + 1
+        if block not in self.pending:
+            first = block * self.steps_per_read
+            self.pending[block] = _reader().submit(self._load, first, self.steps_per_read)
 
-    def take(self, rows: jax.Array, step: Any) -> Batch:
+    def batch(self, rows: jax.Array, step: Any) -> Batch:
         """Returns the batch of all members at a step. Called inside jit."""
         seeds, n = self.shape[0], self.shape[1]
         keys_SxB = jax.vmap(lambda key: _keys(key, step, n))(self.keys[:seeds])
@@ -187,9 +188,14 @@ class Order:
     def __init__(self, key: jax.Array):
         self.key_words = np.asarray(jax.random.key_data(key)).tolist()
 
-    def visit(self, places_B: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (B,) the rows at places of the endless order and (B,) an integer by epoch."""
-        epoch_B, index_B = np.divmod(places_B, size)
+    def visit(self, visits_B: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (B,) the row of each visit, and (B,) an integer that is new in each epoch.
+
+        Args:
+            visits_B: numbers of visits, counted from 0 over all epochs.
+            size: the number of rows.
+        """
+        epoch_B, index_B = np.divmod(visits_B, size)
         shift_B = np.empty_like(index_B)
         for epoch in np.unique(epoch_B):
             words = np.random.SeedSequence([*self.key_words, int(epoch)]).generate_state(5)

@@ -59,7 +59,7 @@ def curves(
     top = 1.02 if not highest < 0.5 else 1.2 * highest
     right.set(xlabel="training step", ylabel="validation accuracy", ylim=(-0.02 * top, top))
     note = _note(line_counts, bool(chosen))
-    figure_style.headed(
+    figure_style.add_finding(
         figure, title or _default_title(runs, chosen), note, ([*legend.values()], [*legend])
     )
     return figure

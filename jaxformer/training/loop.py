@@ -25,7 +25,7 @@ class Feed(Protocol):
 
     waited: float  # seconds for which `read` had to wait so far
 
-    def left(self, step: int) -> int:
+    def steps_left(self, step: int) -> int:
         """Returns the number of steps that one `read` at this step serves."""
         ...
 
@@ -33,11 +33,11 @@ class Feed(Protocol):
         """Returns device arrays from which the batches of these steps are made."""
         ...
 
-    def ahead(self, step: int) -> None:
+    def prefetch(self, step: int) -> None:
         """Starts to read the next arrays while the device computes."""
         ...
 
-    def take(self, rows: Any, step: jax.Array) -> Any:
+    def batch(self, rows: Any, step: jax.Array) -> Any:
         """Returns the batch of a step. It is called inside jit."""
         ...
 
@@ -50,16 +50,16 @@ class ComputedFeed:
     def __init__(self, batch_at: Callable):
         self.batch_at = batch_at
 
-    def left(self, step: int) -> int:
+    def steps_left(self, step: int) -> int:
         return MAX_DISPATCH_STEPS
 
     def read(self, step: int) -> tuple[()]:
         return ()
 
-    def ahead(self, step: int) -> None:
+    def prefetch(self, step: int) -> None:
         pass
 
-    def take(self, rows: Any, step: jax.Array) -> Any:
+    def batch(self, rows: Any, step: jax.Array) -> Any:
         return self.batch_at(step)
 
 
@@ -98,7 +98,7 @@ def fit(
     while done < steps:
         next_steps = [callback.next_step(done) for callback in callbacks]
         events = [steps, *(event for event in next_steps if event != EVERY_DISPATCH)]
-        n = agree(_dispatch_length(done, events, align, step_seconds, feed.left(done)))
+        n = agree(_dispatch_length(done, events, align, step_seconds, feed.steps_left(done)))
         started, waited = time.perf_counter(), feed.waited
         rows = feed.read(done)
         if not (step_seconds or getattr(jax.config, "jax_disable_jit", False)):
@@ -106,7 +106,7 @@ def fit(
             for callback in callbacks:
                 callback.on_program(program)
         state, buffer = run(state, n, rows)
-        feed.ahead(done)
+        feed.prefetch(done)
         metrics = {name: np.asarray(values)[:n] for name, values in buffer.items()}
         seconds = time.perf_counter() - started
         step_seconds = seconds / n
@@ -130,7 +130,7 @@ def _compiled(step_fn: Callable, feed: Feed) -> Any:
 
     @partial(jax.jit, inline=True)  # the shapes and the loop share one trace
     def one_step(state, rows):
-        return step_fn(state, feed.take(rows, state.step))
+        return step_fn(state, feed.batch(rows, state.step))
 
     def run(state, n, rows):
         shapes = jax.eval_shape(one_step, state, rows)[1]

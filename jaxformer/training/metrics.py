@@ -30,9 +30,9 @@ def weighted_mean(value, weight) -> Mean:
 
 
 def mean_of_batches(value, weight, size: int) -> Mean:
-    """Returns the mean over batches of `size` examples of each batch's weighted mean.
+    """Returns the mean of the weighted means of batches of `size` examples.
 
-    It depends on the size: each batch counts the same, however many tokens it scores.
+    Each batch counts the same, however many tokens it scores, so the result depends on `size`.
     """
     value, weight = np.asarray(value, np.float64), np.asarray(weight, np.float64)
     starts = np.arange(0, len(value), size)

@@ -104,7 +104,7 @@ def train_phases(
             arrays = current_arrays(setup.model, saved.arrays)
             where = f"the checkpoint of step {saved.step}"
             check_same_arrays(arrays, flatten_state(state), where)
-            state = sharding.place(unflatten_state(arrays, state), state)
+            state = sharding.put_like(unflatten_state(arrays, state), state)
             stopwatch.before = saved.note["seconds"]
             print(f"resuming from step {saved.step}")
         workdir.resume_rows(saved and saved.note.get("rows"), int(state.step))

@@ -110,7 +110,7 @@ class Setup(NamedTuple):
         def sharded_step(state, batch):
             state, metrics = step(state, batch)
             state = jax.lax.with_sharding_constraint(state, shardings)
-            return state, sharding.everywhere(metrics, self.mesh)
+            return state, sharding.replicated(metrics, self.mesh)
 
         return sharded_step
 
@@ -256,7 +256,7 @@ def repartition(state: TrainState, fresh: TrainState) -> TrainState:
     params = Partition.merge(state.trainable, state.frozen)
     old = flatten_state(state) | flatten_state({"trainable": params, "frozen": params})
     arrays = {path: old.get(path, leaf) for path, leaf in flatten_state(fresh).items()}
-    return sharding.place(unflatten_state(arrays, fresh), fresh)
+    return sharding.put_like(unflatten_state(arrays, fresh), fresh)
 
 
 def phase_of_checkpoint(

@@ -17,7 +17,7 @@ from jaxformer.core import layouts, sharding
 from jaxformer.core.errors import check_choice
 from jaxformer.core.partition import Partition
 from jaxformer.core.settings import MEMBER_MODES
-from jaxformer.models.model import check_answer
+from jaxformer.models.model import check_logits
 from jaxformer.tasks.task import Batch, Scores, Task, scored_positions
 from jaxformer.training.population import Population
 
@@ -121,7 +121,7 @@ def make_step(
         positions_BxK, gathered = scored_positions(batch, task.n_scored)
         inputs = (params, batch.inputs, positions_BxK)
         logits, probes = apply_with_probes(*inputs) if apply_with_probes else (apply(*inputs), {})
-        check_answer(logits, gathered.targets.shape, task.answers)
+        check_logits(logits, gathered.targets.shape, task.answers)
         return task.metrics(logits, gathered)["loss"], probes
 
     def loss_of(trainable, frozen, batch):
@@ -205,7 +205,7 @@ def task_scores(apply: Apply, task: Task, params: Any, batch: Batch) -> dict[str
     """Returns the task's per-example scores. The head is applied at scored positions only."""
     positions_BxK, gathered = scored_positions(batch, task.n_scored)
     logits = apply(params, batch.inputs, positions_BxK)
-    check_answer(logits, gathered.targets.shape, task.answers)
+    check_logits(logits, gathered.targets.shape, task.answers)
     return task.metrics(logits, gathered)
 
 

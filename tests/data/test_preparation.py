@@ -190,8 +190,8 @@ def test_parquet_is_read_by_rows(tmp_path):
     texts = [f"line {i}" for i in range(50)]
     parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet", row_group_size=20)
     corpus = datasets.corpus("wikitext103", files=str(tmp_path))
-    assert corpus.places[0].size == 50
-    assert [piece.text for piece in corpus.places[0].read(33)] == texts[33:]
+    assert corpus.sources[0].size == 50
+    assert [piece.text for piece in corpus.sources[0].read(33)] == texts[33:]
     tokens = preparation.prepare(corpus, tmp_path / "out", kind="bytes", shares=(0.1, 0.1))
     assert whole(tokens, "train") == "".join(texts[:40])
 
@@ -266,7 +266,7 @@ def test_the_tokenizer_of_a_package_is_read_from_its_model(file, tmp_path, monke
 
     def text(name, vocab_size):
         names.append(name)
-        return SimpleNamespace(tokenizer=trained.model)
+        return SimpleNamespace(tokenizer=trained)
 
     monkeypatch.setattr("experiments.prepare.Text", text)
     flags = [f"--dataset=text:{file}", f"--out={tmp_path / 'out'}"]

@@ -93,10 +93,10 @@ def test_a_row_without_a_class_is_named(tmp_path, kind, where):
         import pyarrow.parquet as parquet
 
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    (place,) = datasets.corpus(f"files:{tmp_path}", label="label").places
+    (place,) = datasets.corpus(f"files:{tmp_path}", label="label").sources
     with pytest.raises(UserError, match=rf"{where} has no class: 'label' is null"):
         [*place.read(0)]
-    (place,) = datasets.corpus(f"files:{tmp_path}").places  # without classes they are documents
+    (place,) = datasets.corpus(f"files:{tmp_path}").sources  # without classes they are documents
     assert [piece.text for piece in place.read(0)] == ["a", "b"]
 
 
@@ -111,7 +111,7 @@ def test_blank_rows_are_no_documents(tmp_path, kind):
         import pyarrow.parquet as parquet
 
         parquet.write_table(pyarrow.table({"text": texts}), path)
-    (place,) = datasets.corpus(f"files:{tmp_path}").places
+    (place,) = datasets.corpus(f"files:{tmp_path}").sources
     pieces = [*place.read(0)]
     assert [piece.text for piece in pieces] == ["a", "b", "c"]
     assert [piece.text for piece in place.read(pieces[0].after)] == ["b", "c"]
@@ -130,7 +130,7 @@ def test_the_name_of_a_file_defines_its_part(tmp_path):
     for name in parts:
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text('{"text": "a"}\n')
-    places = datasets.corpus(f"files:{tmp_path}").places
+    places = datasets.corpus(f"files:{tmp_path}").sources
     assert {place.name: place.part for place in places} == parts
 
 
@@ -162,7 +162,7 @@ def test_shares_that_have_text_are_taken(tmp_path):
     reads = []
 
     def pieces(corpus, shares, place):
-        reads.append(corpus.places[place].name)
+        reads.append(corpus.sources[place].name)
         return preparation._pieces(corpus, shares, place)
 
     for i in range(10):
@@ -212,7 +212,7 @@ def test_a_line_without_an_end_is_refused_early(tmp_path, monkeypatch):
 )
 def test_a_wrong_json_line_is_named(tmp_path, line, words):
     (tmp_path / "train.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
-    (place,) = datasets.corpus(f"files:{tmp_path}").places
+    (place,) = datasets.corpus(f"files:{tmp_path}").sources
     with pytest.raises(UserError, match=words):
         [*place.read(0)]
 
@@ -228,6 +228,6 @@ def test_a_flipped_bit_of_a_parquet_page_with_a_checksum_is_noticed(tmp_path):
     content = bytearray(path.read_bytes())
     content[content.index(b"text 77")] ^= 1
     path.write_bytes(content)
-    (place,) = datasets.corpus(f"files:{tmp_path}").places
+    (place,) = datasets.corpus(f"files:{tmp_path}").sources
     with pytest.raises(UserError, match=r"a.parquet: row group 0 is damaged: .*CRC"):
         [*place.read(0)]

@@ -33,7 +33,7 @@ def write_table(path, rows, header=("text", "polarity")):
 
 
 def pieces_of(path, text="text", label="", start=0):
-    (place,) = tables.corpus(path, text, label, (0, 0)).places
+    (place,) = tables.corpus(path, text, label, (0, 0)).sources
     return [*place.read(start)]
 
 
@@ -42,11 +42,11 @@ def test_rows_become_documents_with_the_class_of_a_comparison(tmp_path, ending):
     rows = [row for row in ROWS if ".tsv" not in f".{ending}" or "\n" not in row[0]]
     path = write_table(tmp_path / f"reviews.{ending}", rows)
     corpus = tables.corpus(path, "text", "polarity>0", (0, 0))
-    pieces = [*corpus.places[0].read(0)]
+    pieces = [*corpus.sources[0].read(0)]
     expected = [(text, int(float(value) > 0)) for text, value in rows if text.strip()]
     assert [(piece.text, piece.label) for piece in pieces] == expected
     assert corpus.labels == ("polarity<=0", "polarity>0") and corpus.files == (path,)
-    assert [*corpus.places[0].read(pieces[0].after)] == pieces[1:]
+    assert [*corpus.sources[0].read(pieces[0].after)] == pieces[1:]
 
 
 def test_values_of_a_column_become_classes_by_name(tmp_path):
@@ -58,7 +58,7 @@ def test_values_of_a_column_become_classes_by_name(tmp_path):
         path = write_table(tmp_path / "mail.csv", rows, ("text", "kind"))
         corpus = tables.corpus(path, "text", "kind", (0, 0))
         assert corpus.labels == classes
-        labels = [piece.label for piece in corpus.places[0].read(0)]
+        labels = [piece.label for piece in corpus.sources[0].read(0)]
         assert [classes[label] for label in labels] == values
 
 
@@ -72,7 +72,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
         assert [piece.text for piece in pieces_of(tmp_path / name)] == [expected]
     (tmp_path / "a.txt").write_bytes(mark + b"word\nother\n")
     for documents, texts in (("file", ["word", "\nother\n"]), ("line", ["word", "other"])):
-        (place,) = datasets.corpus(f"text:{tmp_path / 'a.txt'}", documents=documents).places
+        (place,) = datasets.corpus(f"text:{tmp_path / 'a.txt'}", documents=documents).sources
         pieces = [*place.read(0)]
         assert [piece.text for piece in pieces] == texts
         assert pieces[-1].after == len(mark) + 11

@@ -58,7 +58,7 @@ def test_a_wrong_name_is_one_line(kind, words):
 
 def test_a_damaged_file_and_a_hub_out_of_reach_are_one_line(tmp_path, monkeypatch):
     (tmp_path / "t.json").write_text("{}")
-    with pytest.raises(UserError, match=r"t.json is not a Hugging Face tokenizer"):
+    with pytest.raises(UserError, match=r"t.json is not a tokenizer"):
         tokenizer.make(str(tmp_path / "t.json"))
     hub = pytest.importorskip("huggingface_hub")
 

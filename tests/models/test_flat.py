@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxformer.models.decoder import decoder
-from jaxformer.models.layers import flat
+from jaxformer.models.layers import matrix_product
 from jaxformer.models.recall import recall
 
 SIZES = dict(vocab_size=7, length=5, width=8)
@@ -52,7 +52,7 @@ def test_flat_products_have_the_bits_of_three_axes():
             x, w
         )
 
-    ours, plain = gradients(flat), gradients(lambda x, w: x @ w)
+    ours, plain = gradients(matrix_product), gradients(lambda x, w: x @ w)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -65,14 +65,14 @@ def test_half_precision_is_summed_in_float32():
         jax.random.normal(key, shape).astype(jnp.bfloat16)
         for key, shape in zip(keys, shapes, strict=True)
     )
-    np.testing.assert_array_equal(flat(jnp.ones_like(x), jnp.ones_like(w)), 512)
-    traced = jax.jit(lambda x, w: jax.vjp(flat, x, w)[1](given)).trace(x, w)
+    np.testing.assert_array_equal(matrix_product(jnp.ones_like(x), jnp.ones_like(w)), 512)
+    traced = jax.jit(lambda x, w: jax.vjp(matrix_product, x, w)[1](given)).trace(x, w)
     for platform, dtype in {"cpu": "f32", "tpu": "bf16", "cuda": "bf16"}.items():
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         results = [line.split("-> ")[1] for line in text.splitlines() if "dot_general" in line]
         assert len(results) == 2 and all(f"x{dtype}>" in result for result in results), platform
 
-    out, back = jax.vjp(flat, x, w)
+    out, back = jax.vjp(matrix_product, x, w)
     x64, w64, given64 = (np.asarray(leaf, float) for leaf in (x, w, given))
     exact = x64 @ w64, given64 @ w64.T, np.einsum("btn,btm->nm", x64, given64)
     for a, b in zip((out, *back(given)), exact, strict=True):

@@ -17,7 +17,7 @@ from jaxformer.data import images
 from jaxformer.models.attention_paths import attention_paths
 from jaxformer.models.decoder import decoder
 from jaxformer.models.encoder import encoder
-from jaxformer.models.model import check_answer, check_model
+from jaxformer.models.model import check_logits, check_model
 from jaxformer.models.recall import recall
 from jaxformer.tasks.oneshot import OneShot
 from jaxformer.tasks.retrieval import Retrieval
@@ -157,7 +157,7 @@ def test_a_model_that_ignores_positions_is_refused_with_both_shapes():
 )
 def test_logits_of_a_wrong_shape_raise_one_line(logits, targets, vocab_size, words):
     with pytest.raises(UserError, match=words):
-        check_answer(jnp.zeros(logits), targets, vocab_size)
+        check_logits(jnp.zeros(logits), targets, vocab_size)
 
 
 def test_a_model_without_positions_or_spec_raises_one_line():

@@ -88,7 +88,7 @@ def test_generation_past_the_pretraining_length():
     want, (model, params, _) = reference("phi3_long"), tiny.tiny("phi3_long", 24)
     tokens = jnp.pad(want["tokens"][:, :6], ((0, 0), (3, 0)))
     real = jnp.pad(jnp.ones((2, 6), bool), ((0, 0), (3, 0)))
-    rotary = replace(model.spec.rotary, first_length=1)
+    rotary = replace(model.spec.rotary, pretraining_length=1)
     for rotary_of_it, is_equal in ((model.spec.rotary, True), (rotary, False)):
         same = Pretrained(replace(model.spec, rotary=rotary_of_it))
         found = generate(same, params, tokens, new=6, real=real).tokens

@@ -19,8 +19,8 @@ def drawn(width=figure_style.PAGE, columns=2, words="Squares grow faster than li
         axis.plot(X, X, color=figure_style.COLOURS[0], label="a line")
         axis.plot(X, X**2, color=figure_style.COLOURS[1], label="a square")
         axis.set(xlabel="x", ylabel="y")
-        figure_style.name(axis, "two curves of x")
-    figure_style.headed(figure, words, "Made up. " * 8, axes[0, 0])
+        figure_style.label_panel(axis, "two curves of x")
+    figure_style.add_finding(figure, words, "Made up. " * 8, axes[0, 0])
     return figure
 
 
@@ -60,16 +60,18 @@ def _bare(figure):
 
 
 def _two_scales(figure):
-    figure_style.bar(figure, image(figure.axes[0]), figure.axes[0], "entry")
+    figure_style.add_colour_bar(figure, image(figure.axes[0]), figure.axes[0], "entry")
     image(figure.axes[1], most=2.0)
 
 
 def _nameless(figure):
-    figure_style.bar(figure, image(figure.axes[0]), figure.axes[0], "")
+    figure_style.add_colour_bar(figure, image(figure.axes[0]), figure.axes[0], "")
 
 
 def _rainbow(figure):
-    figure_style.bar(figure, image(figure.axes[0], colours="jet"), figure.axes[0], "entry")
+    figure_style.add_colour_bar(
+        figure, image(figure.axes[0], colours="jet"), figure.axes[0], "entry"
+    )
 
 
 def _green(figure):
@@ -101,7 +103,7 @@ def test_faults_of_a_figure_are_detected(spoil, words):
 
 def test_panels_may_share_the_colour_bar_of_one_scale():
     figure = drawn()
-    figure_style.bar(figure, image(figure.axes[0]), figure.axes[0], "entry")
+    figure_style.add_colour_bar(figure, image(figure.axes[0]), figure.axes[0], "entry")
     image(figure.axes[1])
     assert pictures.faults(figure) == []
 

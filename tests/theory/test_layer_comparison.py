@@ -257,9 +257,9 @@ def test_a_published_model_on_a_text(gpt2, tmp_path, capsys):
 
 
 def tiny_text(folder):
-    from jaxformer.models.pretrained.text import reader
+    from jaxformer.models.pretrained.text import tokenizer_of
 
-    return reader(folder, 10**6)
+    return tokenizer_of(folder, 10**6)
 
 
 def test_unreadable_inputs_give_one_line_errors(gpt2, tmp_path, capsys, monkeypatch):

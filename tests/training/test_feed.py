@@ -42,10 +42,10 @@ def trained(state, feed, steps):
 def test_a_feed_gives_the_batches_of_the_steps(monkeypatch):
     monkeypatch.setattr("jaxformer.tasks.disk.MAX_READ_STEPS", 3)
     feed = SETUP.batch_at(NO_FINGERPRINTS)
-    assert feed.steps_per_read == 3 and [feed.left(step) for step in range(4)] == [3, 2, 1, 3]
+    assert feed.steps_per_read == 3 and [feed.steps_left(step) for step in range(4)] == [3, 2, 1, 3]
     keys = SETUP.population.data_keys()
     for step in range(7):
-        batch = feed.take(feed.read(step), jnp.int32(step))
+        batch = feed.batch(feed.read(step), jnp.int32(step))
         for member, key in enumerate(keys):
             expected_batch = SETUP.data.batch_at(key, step, NO_FINGERPRINTS)
             for got, expected, again in zip(batch, expected_batch, feed(step), strict=True):
@@ -84,7 +84,7 @@ def test_each_row_is_read_once_for_all_members_of_a_seed(monkeypatch):
 
 def test_the_text_is_not_a_constant_of_the_program():
     feed = SETUP.batch_at(NO_FINGERPRINTS)
-    program = jax.jit(feed.take).lower(feed.read(0), jnp.int32(0)).as_text()
+    program = jax.jit(feed.batch).lower(feed.read(0), jnp.int32(0)).as_text()
     assert len(program) < 100_000  # the chain has 160,000 tokens
 
 

@@ -32,12 +32,12 @@ def tokens_of_file(
     Returns:
       (B, T) token ids, at most MAX_SEQUENCES sequences.
     """
-    from jaxformer.models.pretrained.text import Numbers, reader
+    from jaxformer.models.pretrained.text import TokenIds, tokenizer_of
 
     with file.open(errors="replace") as stream:
         text = stream.read(MAX_CHARACTERS)
     is_ids = all(part.removeprefix("-").isdecimal() for part in text.split())
-    tokenizer = Numbers(vocab_size) if is_ids else reader(folder, vocab_size)
+    tokenizer = TokenIds(vocab_size) if is_ids else tokenizer_of(folder, vocab_size)
     tokens = tokenizer.encode(text)
     if len(tokens) < 2:
         raise UserError(f"{str(file)!r} must hold at least two tokens, got {len(tokens)}.")

@@ -97,12 +97,12 @@ def plot_answer(answer: dict[str, Any], path: Path, quiet: bool) -> None:
         measured = checked["cosine_by_layer"]
         left.plot(np.arange(len(measured)), measured, "o", color=BLUE, ms=3, label=label)
     left.set(xlabel="layer", ylabel="cosine, share of entropy", ylim=(0, 1.04))
-    figure_style.name(left, columns=2)
+    figure_style.label_panel(left, columns=2)
     right.semilogy(layers, answer["gradient"], color=BLUE, lw=1.6)
     right.set(xlabel="layer", ylabel=LABELS["gradient"])
-    figure_style.name(right, f"first block / last block {answer['gradient_ratio']:.3g}")
+    figure_style.label_panel(right, f"first block / last block {answer['gradient_ratio']:.3g}")
     note = f"At initialisation: {answer['judged']}."
-    figure_style.headed(figure, answer["regime"].capitalize(), note)
+    figure_style.add_finding(figure, answer["regime"].capitalize(), note)
     save_figure(figure, path, quiet=quiet)
 
 
@@ -215,5 +215,5 @@ def plot_comparison(comparison: dict[str, Any], path: Path, quiet: bool) -> None
     axes[2].set_yscale("log")
     last = ", ".join(f"{kind} {comparison[kind]['cosine'][-1]:.3g}" for kind in kinds)
     headline = f"Cosine of two tokens after the last block: {last}"
-    figure_style.headed(figure, headline, f"{comparison['judged']}.", axes[0])
+    figure_style.add_finding(figure, headline, f"{comparison['judged']}.", axes[0])
     save_figure(figure, path, quiet=quiet)

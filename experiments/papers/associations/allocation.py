@@ -1,6 +1,6 @@
 """Figure 6 of the associations paper: the loss on bigrams against the share of weights in MLPs.
 
-A share belongs to a multiplier m: an MLP has m d hidden units at width d.
+An MLP multiplier m gives an MLP m d hidden units at width d, and thereby its share of the weights.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def measure_allocation(
       text: A file whose bigrams are learned; "" is the packaged text.
       window: Tokens per sequence.
       totals: Numbers of trained parameters.
-      multipliers: MLP multipliers, from which the shares follow; gains are over the first.
+      multipliers: MLP multipliers. The metric `gain` compares each with the first.
       momentum: The momentum of SGD.
       training: Learning rates, steps and seeds.
     """
@@ -121,7 +121,7 @@ def draw_allocation(arrays, totals: Sequence[int], steps: int):
     axis.axhline(floor, color="0.5", ls=":", label=f"entropy of the chain, {floor:.2f}")
     axis.set_xlabel("share of the trained parameters in MLPs")
     axis.set_ylabel("training loss (nats a symbol)")
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The bigram is learned best at MLP share {' and '.join(best)}",
         f"After {steps} steps, at the best learning rate. {plots.ERRORS}",

@@ -186,5 +186,5 @@ def draw_chosen_layer(arrays, prompt: str, judged: str, fraction: float):
         f"Rank {fraction:g} of each matrix is kept. Dotted: the full model. Vertical: the blocks "
         f"chosen on each half. Means over the prompts of {judged or prompt!r}."
     )
-    plots.headed(figure, f"The halves choose block {chosen}", caption, axis)
+    plots.add_finding(figure, f"The halves choose block {chosen}", caption, axis)
     return figure

@@ -118,7 +118,7 @@ def draw_gsm8k(arrays, shots: int, matrix: str):
     axis.set_xticks((0, 1), [*right])
     axis.set(ylabel="accuracy", xlim=(-0.5, 1.5))
     whole, cut = (values.mean() for values in right.values())
-    plots.headed(
+    plots.add_finding(
         figure,
         f"{shots} shots: {100 * whole:.1f} % right, {100 * cut:.1f} % with {matrix} cut",
         f"{len(right['cut'])} questions; bars: standard errors over them. block_0 is layer 1.",

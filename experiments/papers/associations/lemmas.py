@@ -230,7 +230,7 @@ def draw_lemmas(arrays):
     colours = [PALE["green" if is_true else "red"] for is_true in holds]
     heads = ["statement", "printed", "measured", "holds"]
     figure = plots.table(heads, cells, (0, 0.68, 0.81, 0.92), colours)
-    plots.headed(
+    plots.add_finding(
         figure,
         f"{sum(holds)} of {len(holds)} statements hold as they are printed",
         "Each statement is tested at its own error; G.1 (iii): below 1 the noise is smaller.",

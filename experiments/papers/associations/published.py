@@ -288,7 +288,7 @@ def draw_published(arrays, prompt: str, matrix: str, fractions: Sequence[float])
         named = [f"{marker} {matrix}" for marker, matrix in zip(markers, arrays["matrices"])]
         cuts = f"Cut: {', '.join(named)}. Dotted: the full model. "
     caption = f"{cuts}Means over the prompts of {prompt!r}. block_0 is layer 1."
-    plots.headed(figure, f"Probability of the next word: {', '.join(ends)}", caption, left)
+    plots.add_finding(figure, f"Probability of the next word: {', '.join(ends)}", caption, left)
     return figure
 
 

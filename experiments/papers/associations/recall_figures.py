@@ -55,7 +55,7 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
         _line(margin, steps, curves["margin_f2"][:, averaged], BLACK, "")
         margin.axhline(0, color="0.5", lw=0.8)
         margin.set(xlabel="training step", ylabel="logit of noise over answer")
-        plots.name(margin, "output of the last feed-forward layer for the trigger q alone")
+        plots.label_panel(margin, "output of the last feed-forward layer for the trigger q alone")
     else:
         margin.axis("off")
     for name, colour, label in (
@@ -67,7 +67,7 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
         if name in curves:
             _line(attention, steps, curves[name][:, averaged], colour, label)
     attention.set(xlabel="training step", ylabel="attention, or share", ylim=(-0.02, 1.02))
-    plots.name(attention)
+    plots.label_panel(attention)
     _cuts(cut, settings.truncate, settings.fractions, arrays)
     if begin := settings.pretrain_steps:
         for axis in (*axes[0], margin, attention):
@@ -81,7 +81,7 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
     if begin:
         lines += f" Clean data until step {begin} (dotted), then noise."
     title = title or _ends(alpha, curves, averaged, versions)
-    plots.headed(figure, title, f"{lines} {caption}".strip(), axes[0, 0])
+    plots.add_finding(figure, title, f"{lines} {caption}".strip(), axes[0, 0])
     return figure
 
 
@@ -116,7 +116,7 @@ def layers(arrays):
     )
     n = len(answer)
     seeds = f"Means of {n} seeds with standard errors." if n > 1 else "One seed."
-    plots.headed(figure, title, seeds, axes[0])
+    plots.add_finding(figure, title, seeds, axes[0])
     return figure
 
 
@@ -136,7 +136,7 @@ def _cuts(axis, patterns, fractions, arrays) -> None:
     axis.set_xticks(ticks, [f"{f:g}" for f in fractions])
     axis.set(xlabel="share of the rank that is kept", ylabel="probability after training")
     axis.set_ylim(-0.02, 1.02)
-    plots.name(axis, f"cut: {patterns[0]}" if len(patterns) == 1 else "cut:", columns=1)
+    plots.label_panel(axis, f"cut: {patterns[0]}" if len(patterns) == 1 else "cut:", columns=1)
 
 
 def attention(settings, arrays):
@@ -158,13 +158,13 @@ def attention(settings, arrays):
             phase = "trained on clean data" if step == begin else "then on noisy data"
         on = [row_T[follows_T == role].sum() for role in (1, 2)]
         axis.set(ylabel="attention")
-        plots.titled(axis, f"{phase}: {on[0]:.2f} on the answer, {on[1]:.2f} on the noise")
+        plots.set_title(axis, f"{phase}: {on[0]:.2f} on the answer, {on[1]:.2f} on the noise")
     axes[-1, 0].set_xlabel("position in the sequence")
     seeds = f"Mean of {arrays['kept'].size} seeds" if arrays["kept"].size > 1 else "One seed"
     title = (
         f"The last trigger attends with {on[0]:.2f} to the answer, with {on[1]:.2f} to the noise"
     )
-    plots.headed(figure, title, f"{seeds}, one sequence; the query is at {query}.", axes[0, 0])
+    plots.add_finding(figure, title, f"{seeds}, one sequence; the query is at {query}.", axes[0, 0])
     return figure
 
 
@@ -180,8 +180,8 @@ def memories(task, arrays):
         limit = np.abs(values).max()
         image = axis.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
         axis.spines[:].set_visible(True)
-        plots.name(axis, TITLES[name])
-        plots.bar(figure, image, axis, "logit")
+        plots.label_panel(axis, TITLES[name])
+        plots.add_colour_bar(figure, image, axis, "logit")
         axis.set(**dict(zip(("ylabel", "xlabel"), AXES[name], strict=True)))
         triggers, q = [*task.trigger_tokens], ["q"] * len(task.trigger_tokens)
         if name == "induction":
@@ -194,7 +194,7 @@ def memories(task, arrays):
     seed = f"seed {arrays['memories/seed']}" if "memories/seed" in arrays else "the first seed"
     shares = _shares(arrays, task.noise_token)
     stored = [f"{memory} {share:.0%}" for memory, share in shares.items()]
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Rows whose largest entry is the one that the paper expects: {', '.join(stored)}",
         f"One network ({seed}). Each map has its own scale; red is positive.",

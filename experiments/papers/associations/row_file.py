@@ -21,7 +21,7 @@ from jaxformer.io.atomic_files import (
 )
 from jaxformer.io.file_lock import refuse_links, try_lock
 
-ROWS_FILE, SETTINGS_FILE, LOCK_FILE = "rows.jsonl", "search.json", ".lock"
+ROWS_FILE, SETTINGS_FILE, LOCK_FILE = "rows.jsonl", "search.json", ".lock"  # names on users' disks
 ROW_FORMAT = {"row_format": 2}  # part of the settings: rows of format 1 have no checksum
 
 
@@ -46,7 +46,7 @@ class RowFile:
             raise UserError(f"another process writes rows to {folder}; wait until it has ended.")
         settings = json.loads(json.dumps(settings | ROW_FORMAT))
         if not is_new and _json(settings_file.read_bytes()) != settings:
-            raise UserError(f"{folder} holds another search; choose another --out.")
+            raise UserError(f"{folder} holds rows of other settings; choose another --out.")
         write_json(settings_file, settings)
         self._remove_cut_line()
 

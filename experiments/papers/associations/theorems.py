@@ -206,7 +206,7 @@ def draw_theory(arrays):
     colours = [COLOURS[verdict] for verdict in verdicts]
     figure = plots.table(heads, cells, (0, 0.47, 0.57, 0.67, 0.78), colours)
     number = {verdict: verdicts.count(verdict) for verdict in COLOURS}
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Of {len(statements)} statements {number[HOLDS]} hold, {number[CORRECTED]} hold with "
         f"another constant, {number[FAILS]} fail",
@@ -268,7 +268,7 @@ def draw_random_embeddings(
             share = _wins(values, ranks.index(n - 1)).mean()
             below.append(f"{100 * share:.0f} % of the draws at d = {d}")
     axes[0].set_ylabel("loss on pure labels (nats)")
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Cut to rank {n - 1} the memory ends below the full one in {', '.join(below)}",
         f"Median and quartiles of {len(values)} draws of the embeddings; noise {alpha:g}.",

@@ -89,7 +89,7 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     best, limit = int(theory.mean(0).argmax()), alone["GP limit"]
     top = theory[:, best].mean()
     verb = "beats" if top > limit else "does not beat"
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Finite width {verb} the GP limit: {100 * top:.1f} % at N = {widths[best]}, "
         f"{100 * limit:.1f} % at infinity",
@@ -151,12 +151,12 @@ def draw_order_parameter(arrays, widths: Sequence[int]):
             image = plots.heat(axis, shown[kind, width], names, limit)
     for axis, width in zip(axes[0], widths, strict=True):
         axis.set_title(f"N = {width}")
-    plots.bar(figure, image, axes, "entry of the order parameter", aspect=40)
+    plots.add_colour_bar(figure, image, axes, "entry of the order parameter", aspect=40)
     narrow, wide = (shown["theory", n] for n in (min(widths), max(widths)))
     first, second = np.argsort(-np.diagonal(narrow))[:2]
     correlation, rest = problem.correlation(narrow, first, second), np.diagonal(wide)
     others = "; a1, a2 are adversarial: they lead to the wrong class" * ("a1" in names)
-    plots.headed(
+    plots.add_finding(
         figure,
         f"In theory the network of N = {min(widths)} uses the paths {names[first]} (U = "
         f"{narrow[first, first]:.1f}) and {names[second]} ({narrow[second, second]:.1f}), with "
@@ -203,7 +203,7 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
         best = 2 + int(np.argmax(last[2:]))
         uniform = design == "two_paths_uniform"
         second_head = "uniform attention as second head" if uniform else "random second head"
-        plots.titled(
+        plots.set_title(
             top,
             f"{second_head}: at noise {noises[-1]:g} {lines[best]} keeps {100 * last[best]:.1f} %, "
             f"the good path alone {100 * last[0]:.1f} %",
@@ -213,7 +213,7 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
     axes[0, 0].set_ylabel("test accuracy")
     axes[1, 0].set_ylabel("correlation of the two paths")
     lowest = arrays["correlation"][0, :, -1].mean(-1)
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The network subtracts one path from the other: correlation {lowest.min():.2f} at noise "
         f"{noises[-1]:g}",

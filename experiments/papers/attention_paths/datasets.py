@@ -101,13 +101,13 @@ def draw_datasets(arrays, designs: Sequence[str], noises: Sequence[float]):
             label = f"over {other}, {second}"
             plots.means(right, noises, values_SxK, color=colour, ls=dashes, label=label)
     right.set(xlabel="perpendicular noise", ylabel="gain of N = 10 (points)")
-    plots.name(right, "two paths; the second head is uniform or random", columns=2)
+    plots.label_panel(right, "two paths; the second head is uniform or random", columns=2)
     for axis in (left, right):
         axis.axhline(0, color="0.4", lw=0.8)
     both = 100 * arrays["gain/N=10 over good + denoising"]
     error = both.std(ddof=1) / len(both) ** 0.5
     over_limit = 100 * arrays["gain/N=10 over GP limit"]
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The network of width 10 has {over_limit.mean():+.1f} points over the GP limit, and "
         f"{both.mean():+.2f} ± {error:.2f} over good + denoising alone in that limit",

@@ -43,7 +43,7 @@ def draw_head_scores(arrays, widths: Sequence[int]):
     axes[0, 1].set_ylabel("accuracy lost by pruning")
     axes[0, 1].axhline(0, color="0.4", lw=0.8)
     lowest, worst = scores[0].mean(0).argmin(), drops[0].mean(0).argmax()
-    plots.headed(
+    plots.add_finding(
         figure,
         f"At N = {widths[0]} {names[lowest]} has the lowest score; without it accuracy changes by "
         f"{-100 * drops[0, :, lowest].mean():+.1f} points, without {names[worst]} by "
@@ -82,13 +82,13 @@ def draw_networks(arrays, widths: Sequence[int]):
     figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.0), width_ratios=(1.3, 1, 1.3))
     theory, gp, names = arrays["accuracy"], arrays["gp"].mean(), arrays["names"]
     image = plots.heat(left, arrays["U"].mean(0), names)
-    plots.bar(figure, image, left, "entry of U")
+    plots.add_colour_bar(figure, image, left, "entry of U")
     left.set_title(f"U at N = {widths[0]}, mean")
     left.set(xlabel=f"{len(names)} paths", ylabel="paths, by head of layer 1")
     plots.means(middle, widths, theory, color=plots.COLOURS[0], marker="o", label="theory")
     middle.axhline(gp, color="black", ls="--", lw=1, label="GP limit")
     middle.set(xscale="log", xlabel="width N", ylabel="test accuracy")
-    plots.name(middle, columns=1)
+    plots.label_panel(middle, columns=1)
     positions = all_heads(arrays["heads"])
     for layer in range(len(arrays["heads"])):
         of_layer = [i for i, position in enumerate(positions) if position[0] == layer]
@@ -100,9 +100,9 @@ def draw_networks(arrays, widths: Sequence[int]):
     labels = [str(head + 1) for _, head in positions]
     right.set_xticks(range(0, len(positions), step), labels[::step])
     right.set(xlabel="head of the layer", ylabel=f"head score at N = {widths[0]}")
-    plots.name(right)
+    plots.label_panel(right)
     best, largest = theory.mean(0).argmax(), " and ".join(names[_largest(arrays["U"])])
-    plots.headed(
+    plots.add_finding(
         figure,
         f"{' x '.join(map(str, arrays['heads']))} heads: the paths {largest} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "

@@ -46,7 +46,7 @@ def draw_alignment(arrays, components: int):
     left.set(xlabel="principal component of K", ylabel=r"overlap $|e_k \cdot Y|$ / √P")
     right.set(xlabel="leading components", ylabel="share of the labels", ylim=(0, 1))
     means = captured[:, :, min(5, components) - 1].mean(1)
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The five leading components carry {100 * means[-1]:.0f} % of the labels at "
         f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit",
@@ -96,9 +96,9 @@ def draw_path_kernels(arrays, widths: Sequence[int]):
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(True)
         axis.set_title(f"{name}: {value:.3f}")
-    plots.bar(figure, image, axes, "entry, in deviations from the mean", extend="both")
+    plots.add_colour_bar(figure, image, axes, "entry, in deviations from the mean", extend="both")
     best = max(arrays["paths"].tolist(), key=aligned.__getitem__)
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Alignment with the classes is {aligned['K, GP limit']:.3f} in the GP limit and "
         f"{aligned[f'K, N = {widths[-1]}']:.3f} at N = {widths[-1]}; of single paths {best} has "

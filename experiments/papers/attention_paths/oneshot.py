@@ -36,8 +36,8 @@ def draw(arrays, heads: tuple[int, ...]):
     ):
         # A colour bar at the side would make every panel of the column narrower.
         look = {"location": "bottom", "ticks": MaxNLocator(4, symmetric=True)}
-        plots.bar(figure, plots.heat(axis, U, names), axis, "entry of U", **look)
-        plots.titled(axis, f"{title}, first network")
+        plots.add_colour_bar(figure, plots.heat(axis, U, names), axis, "entry of U", **look)
+        plots.set_title(axis, f"{title}, first network")
         axis.set(xlabel=f"path, {len(names)} of them", ylabel="path")
     _pruning(axes[3, 0], arrays, sets)
     _both_scores(axes[3, 1], arrays, widths[1])
@@ -46,7 +46,7 @@ def draw(arrays, heads: tuple[int, ...]):
     error = half_width([(gap.sem, gap.n)], 0.0)  # as in the ledger
     verb = "beats" if gap.mean > error else "cannot be told from"
     verb = "is worse than" if gap.mean < -error else verb
-    plots.headed(
+    plots.add_finding(
         figure,
         f"On held-out classes {widths[1]} {verb} the GP limit: "
         f"{100 * gap.mean:+.1f} ± {100 * gap.sem:.1f} points over {gap.n} seeds; gradient "
@@ -78,7 +78,7 @@ def _bars(axis, accuracies) -> None:
     kinds = [kind.replace("_", "\n") for kind in accuracies["test"]]
     axis.set_xticks(range(len(kinds)), kinds)
     axis.set(ylabel="accuracy", ylim=(0.4, 1.0))
-    plots.name(axis, "temperature chosen on validation classes; dotted: chance")
+    plots.label_panel(axis, "temperature chosen on validation classes; dotted: chance")
 
 
 def _temperatures(axis, arrays, widths: list[str]) -> None:
@@ -88,7 +88,7 @@ def _temperatures(axis, arrays, widths: list[str]) -> None:
     axis.set(xscale="log", xlabel="temperature T", ylabel="accuracy, held-out classes")
     plots.value_ticks(axis, temperatures)
     best = rows_SxWxT.mean(0).max(1)
-    plots.name(axis, f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})")
+    plots.label_panel(axis, f"the best T gives {100 * best.max():.1f} % ({widths[best.argmax()]})")
 
 
 def _scores(axis, arrays, sets: list[str]) -> None:
@@ -99,7 +99,7 @@ def _scores(axis, arrays, sets: list[str]) -> None:
     axis.axhline(0, color="0.6", lw=0.8)
     axis.set(xlabel="head score of the theory", ylabel="accuracy lost (%)")
     title = "accuracy lost without a head: correlation, held-out classes"
-    plots.name(axis, f"{title}, {correlations.mean:.2f}")
+    plots.label_panel(axis, f"{title}, {correlations.mean:.2f}")
 
 
 def _correlations(one_SxH, other_SxH) -> Mean:
@@ -118,7 +118,7 @@ def _overlap(axis, overlap_SxWxP, widths: list[str]) -> None:
     axis.axvline(LEADING, color="0.6", lw=0.8)
     five = carried[:, :, LEADING - 1].mean(0)
     axis.set(xscale="log", xlabel="leading components of the kernel", ylabel="share of the labels")
-    plots.name(
+    plots.label_panel(
         axis,
         f"the first {LEADING} carry {100 * five[1]:.0f} % of the labels at {widths[1]}, "
         f"{100 * five[0]:.0f} % in the GP limit",
@@ -133,7 +133,7 @@ def _both_scores(axis, arrays, width: str) -> None:
     correlations = _correlations(learned, theory)
     axis.set(xlabel=f"head score, theory at {width}", ylabel="head score of the trained U")
     error = "" if np.isnan(correlations.sem) else f" ± {correlations.sem:.2f}"
-    plots.titled(axis, f"correlation {correlations.mean:.2f}{error}; a colour a network")
+    plots.set_title(axis, f"correlation {correlations.mean:.2f}{error}; a colour a network")
 
 
 def _pruning(axis, arrays, sets: list[str]) -> None:
@@ -147,7 +147,7 @@ def _pruning(axis, arrays, sets: list[str]) -> None:
     axis.set(xlabel="heads pruned, in the order of their scores", ylabel="accuracy")
     half = arrays["test/low_first"].shape[1] // 2
     low, high = (arrays[f"test/{order}_first"][:, half].mean() for order in ("low", "high"))
-    plots.name(
+    plots.label_panel(
         axis,
         f"half of the prunable heads gone: {100 * low:.1f} % (lowest scores first) or "
         f"{100 * high:.1f} % (highest first)",

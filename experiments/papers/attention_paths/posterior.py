@@ -24,7 +24,9 @@ def draw(arrays):
     """Draws three panels: E[U], its entries next to the theory's, and the largest entry by draw."""
     figure, (left, middle, right) = plots.row(3, (plots.PAGE, 2.6), width_ratios=(1.3, 1, 1))
     names, mean, theory = arrays["names"], arrays["U"].mean(0), np.asarray(arrays["U_theory"])
-    plots.bar(figure, plots.heat(left, mean, names), left, "E[U], sampled", location="bottom")
+    plots.add_colour_bar(
+        figure, plots.heat(left, mean, names), left, "E[U], sampled", location="bottom"
+    )
     left.tick_params(axis="x", rotation=90)
 
     rows, columns = np.triu_indices(len(names))
@@ -39,14 +41,14 @@ def draw(arrays):
     middle.set_xticks(x, labels, rotation=60, ha="right", fontsize=plots.figure_style.SMALLEST)
     middle.axhline(0, color="0.4", lw=0.8)
     middle.set_ylabel("entry of U")
-    plots.name(middle, columns=1)
+    plots.label_panel(middle, columns=1)
 
     largest = int(np.argmax(np.diagonal(mean)))
     traces = arrays["U"][:, largest, largest].reshape(arrays["chains"], -1)
     for trace, colour in zip(traces, plots.cycle(len(traces))):
         right.plot(trace, lw=0.4, color=colour)
     right.set(xlabel="draw of a chain", ylabel=f"U of the path {names[largest]}")
-    plots.titled(
+    plots.set_title(
         right,
         f"r-hat {arrays['r_hat']:.3f}, {arrays['ess']:.0f} effective draws, "
         f"{arrays['divergences']:.0f} divergent",
@@ -59,5 +61,5 @@ def draw(arrays):
     )
     if len(arrays["doubts"]):
         title = f"NOT TRUSTED: {', '.join(arrays['doubts'].tolist())}\n{title}"
-    plots.headed(figure, title, "Bars: Monte Carlo errors of the mean; a colour is a chain.")
+    plots.add_finding(figure, title, "Bars: Monte Carlo errors of the mean; a colour is a chain.")
     return figure

@@ -2,16 +2,24 @@
 
 np.savez("my.npz", attentioned=.., heads=.., labels=..)
 
-    attentioned       (P, H_1 .. H_L, n)      with heads = (H_1, .., H_L); or, instead of both,
-    tokens            (P, T, n)               vectors, and for each layer from 1
-    attention_1 ..    (P, H_l, T, T)          its weights, one row per query; readout = "last"
+    attentioned       (P, H_1 .. H_L, n)      sums of tokens weighted along each path
+    heads             (H_1, .., H_L)          heads of each layer
+
+Instead of these two, tokens and attention maps may be given:
+
+    tokens            (P, T, n)               token vectors
+    attention_1 ..    (P, H_l, T, T)          attention weights of layer l, one row per query
+    readout           "last"                  the token that is read: first, last or mean
+
+Both forms also have:
     labels            (P,) or (P, outputs)    +1 and -1, or real numbers
     NAME_test         test examples, for all but heads and readout               optional
     names             one for each path                                          optional
     variances         prior variances: embedding, values 1 .. L, readout         optional
 
-Only the product s of the variances matters, since f is linear in each layer. xi is multiplied by
-sqrt(s), so U is in units of its prior. This equals a temperature T/s with labels Y/sqrt(s).
+The network is linear in each layer, so only the product s of the variances matters. The attentioned
+inputs are multiplied by sqrt(s). This equals a temperature T/s with labels Y/sqrt(s), and the order
+parameter U is then in units of its prior.
 """
 
 import math

@@ -174,7 +174,7 @@ def draw(values: Mapping[str, np.ndarray], depths: np.ndarray, before=None):
     verdicts = verdict(values)
     below = all(verdicts[f"{statistic}_mixit_below"] for statistic in STATISTICS)
     when = "At initialisation" if before is None else "After training"
-    plots.headed(
+    plots.add_finding(
         figure,
         f"{when}, from L = {depths[0]} to {depths[-1]}: {'; '.join(growth)}. "
         f"MixiT is {'' if below else 'not '}below the random transformer at every depth",

@@ -104,8 +104,8 @@ def draw_one_step(arrays, lengths: Sequence[int], width: int, causal_too: bool):
     left.set(xlabel="token", ylabel=r"drift $n\,(E[\Phi']-\Phi)^{aa}$")
     middle.set(xlabel=r"$n$ Cov$(\Phi')$, exact formula", ylabel=r"$n$ Cov$(\Phi')$, measured")
     right.set(xlabel="deviation over its error, z", ylabel="density")
-    plots.name(right)
-    plots.headed(
+    plots.label_panel(right)
+    plots.add_finding(
         figure,
         f"One layer of width {width} has the predicted mean (largest |z| {max(largest_z):.1f}) and "
         f"covariance (rms z {min(rms_z):.2f} to {max(rms_z):.2f}, noise would give 1)",
@@ -150,7 +150,7 @@ def draw_printed_variance(arrays, length: int, width: int):
         plots.band(axis, depths, low, curve.mean(0), high, colour, f"variance {name}")
     axis.plot(depths, arrays["sde"], "k--", lw=1, label="SDE")
     axis.set(xlabel="layer", ylabel=r"log Tr$(\Phi)/m$")
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The printed variance 1/√(nm) blows up: after {depths[-1]} layers log Tr/m is "
         f"{printed[:, -1].mean():.1f}, against {theory[:, -1].mean():.2f} with 1/(nm)",
@@ -195,14 +195,16 @@ def draw_causal(arrays, length: int, width: int, tau: float):
     for axis, values, title in ((axes[0], sde, "SDE"), (axes[1], net, f"networks, n = {width}")):
         image = axis.imshow(np.where(off, values, np.nan), **look)
         axis.set(title=title, xlabel="token b", ylabel="token a")
-    plots.bar(figure, image, axes[:2], r"mean correlation $\rho_{ab}$", location="bottom")
+    plots.add_colour_bar(
+        figure, image, axes[:2], r"mean correlation $\rho_{ab}$", location="bottom"
+    )
     last, neighbours = axes[2], [np.diagonal(x, 1) for x in (sde, net)]
     last.plot(tokens, arrays["drift"], "o-", color=BLUE, label=r"drift at $\tau = 0$")
     last.plot(tokens[1:], neighbours[0], color=ORANGE, label=r"mean $\rho_{a-1,a}$, SDE")
     last.plot(tokens[1:], neighbours[1], "o", color=ORANGE, label="networks")
     last.set(xlabel="token a", ylabel="drift, correlation")
-    plots.name(last, columns=1)
-    plots.headed(
+    plots.label_panel(last, columns=1)
+    plots.add_finding(
         figure,
         f"Causal mixing spares the first tokens: at $\\tau$ = {tau:g} the first pair keeps a mean "
         f"correlation {sde[0, 1]:.2f}, the last has {sde[-2, -1]:.2f} (start 0.50)",

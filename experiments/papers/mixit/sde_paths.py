@@ -116,7 +116,7 @@ def draw_paths(arrays, widths: Sequence[int], times: Sequence[float]):
     comparison = (
         "is within the noise of" if largest < arrays["ks_noise"] else "exceeds the noise of"
     )
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Networks of width {max(widths)} follow the SDE: the largest KS distance, {largest:.3f}, "
         f"{comparison} two samples of one law ({arrays['ks_noise']:.3f})",

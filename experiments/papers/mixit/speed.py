@@ -123,7 +123,7 @@ def draw_speed(arrays, models):
     speeds = ", ".join(
         f"{name} {mean:.2f}" for name, mean in zip(names[1:], speed_VxR[1:].mean(1), strict=True)
     )
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Tokens per second over Standard's: {speeds}",
         f"Bars: standard errors over {speed_VxR.shape[1]} rounds, all have a turn in each.",

@@ -225,7 +225,7 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
             axis.set(xscale="log", yscale="log")
             plots.value_ticks(axis, heads[::2])
             if readout == "linear":
-                plots.titled(axis, label)
+                plots.set_title(axis, label)
         row[0].set_ylabel(f"{title}\nerror / variance of target")
     for axis in axes[-1]:
         axis.set_xlabel("random heads H")
@@ -233,7 +233,7 @@ def draw_universality(arrays, heads: Sequence[int], mlp_heads: Sequence[int]):
     rise = max(
         at("mlp", arm, "pointwise") / at("mlp", arm, "pointwise", 0) for arm in ARMS
     )  # more heads, and the same number of ReLU units
-    plots.headed(
+    plots.add_finding(
         figure,
         f"{heads[-1]} random heads, linear readout: the look-up's error is "
         f"{at('linear', 'frozen_qk', 'lookup'):.2g} with frozen attention, where MixiT stops at "

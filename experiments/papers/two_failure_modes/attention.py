@@ -47,15 +47,15 @@ def draw_maps(arrays, betas: tuple):
     for axis, beta in zip(axes, betas, strict=True):
         # Each panel has its own colour scale, because the left map is nearly flat.
         image = axis.imshow(np.log10(np.maximum(arrays[f"weights_beta_{beta:g}"], 1e-4)))
-        plots.bar(figure, image, axis, r"$\log_{10} A_{ts}$", shrink=0.8)
+        plots.add_colour_bar(figure, image, axis, r"$\log_{10} A_{ts}$", shrink=0.8)
         axis.set(xlabel="source token s", ylabel="token t")
         name = f"entropy_fraction_beta_{beta:g}"
         values = f"{arrays[name].mean():.3f} (theory {arrays[f'exact_{name}']:.3f})"
-        plots.titled(axis, rf"$\beta={beta:g}$: entropy / $\ln T$ {values}")
+        plots.set_title(axis, rf"$\beta={beta:g}$: entropy / $\ln T$ {values}")
         tokens = "all tokens" if beta < 2**0.5 else "few tokens"
         descriptions.append(rf"at $\beta={beta:g}$ a row attends to {tokens}")
     title = "; ".join(descriptions)
-    plots.headed(
+    plots.add_finding(
         figure,
         title[0].upper() + title[1:],
         "One random head; each map has its own colour scale.",
@@ -154,8 +154,8 @@ def draw_phase(arrays, length: int, width: int, beta_max: float):
         measured_extent[:2], 0, row, facecolor="none", edgecolor="white", hatch="///", lw=0
     )
     axes[0].set_ylabel(r"cosine before attention, $\rho$")
-    plots.bar(figure, image, axes, r"cosine after, $SA(\rho)$")
-    plots.headed(
+    plots.add_colour_bar(figure, image, axes, r"cosine after, $SA(\rho)$")
+    plots.add_finding(
         figure,
         "Low $\\beta$ makes tokens alike, high $\\beta$ keeps them apart; root mean square error "
         rf"at $\rho>0$: limit {arrays['limit_rms_error']:.3f}, "
@@ -210,7 +210,7 @@ def draw_moments(arrays, rhos: tuple, length: int):
         axis.axvline(critical, color="0.6", lw=0.8)
         axis.set(xlabel=r"score scale $\beta$", title=rf"$\rho={rho:g}$", ylim=(0, 1.03))
     axes[0].set_ylabel(r"second moment after attention")
-    plots.headed(
+    plots.add_finding(
         figure,
         "$SA(q)$ leaves $\\rho$ well before $\\beta_c$ (grey), and $SA(p)>\\rho$: at finite $T$ "
         "neither is the limit's",
@@ -250,7 +250,7 @@ def draw_spectrum(arrays, betas: tuple, length: int, width: int):
         axis.set(aspect="equal", xlim=(-span, span), ylim=(-span, span), xlabel="real part")
         axis.set_title(rf"$\beta={beta:g}$" + f"\n{measured.mean():.3f} ({theory:.3f})")
     axes[0].set_ylabel("imaginary part")
-    plots.headed(
+    plots.add_finding(
         figure,
         "The disc of eigenvalues grows with $\\beta$; above each panel its radius and, in "
         "brackets, the theory's (circle)",

@@ -124,8 +124,8 @@ def draw_trainability(arrays, layers: int, length: int, width: int, epsilon: flo
     axis.set(xlim=(0, 2.5), ylim=(0, 2.5))
     exact, limit = arrays["rms"]
     label = r"distance to collapse $\log_{10}(1-\rho)$"
-    plots.bar(figure, image, axis, label, extend="min")
-    plots.headed(
+    plots.add_colour_bar(figure, image, axis, label, extend="min")
+    plots.add_finding(
         figure,
         rf"At low $\beta$ tokens stay apart above $\alpha_c={edge[0]:.2f}$; error in the cosine of "
         f"networks: exact {exact:.3f}, limit {limit:.3f}",
@@ -201,7 +201,7 @@ def draw_critical(arrays, length: int, width: int, beta: float):
     axis.set(xlabel="layers $L$", ylabel=r"critical residual strength $\alpha_c$", xscale="log")
     plots.value_ticks(axis, depths)
     first, last = measured_SxL.mean(0)[[0, -1]]
-    plots.headed(
+    plots.add_finding(
         figure,
         rf"Deeper networks need a stronger residual: $\alpha_c$ grows from {first:.2f} at "
         f"{depths[0]} layers to {last:.2f} at {depths[-1]}",

@@ -68,10 +68,10 @@ def draw_depth(arrays, panels: tuple, length: int, width: int):
         axis.set(xlabel="layer", ylim=(-0.03, 1.03))
         ends = [arrays[f"measured_beta_{beta:g}_alpha_{a:g}"][:, -1].mean() for a in alphas]
         values = ", ".join(f"{end:.2f}" for end in ends)
-        plots.name(axis, rf"{layers} layers, $\beta={beta:g}$: they end at {values}")
+        plots.label_panel(axis, rf"{layers} layers, $\beta={beta:g}$: they end at {values}")
     axes[0].set_ylabel(r"cosine of two tokens $\rho$")
     exact, limit = arrays["largest_errors"]
-    plots.headed(
+    plots.add_finding(
         figure,
         f"Networks lie within {exact:.3f} of the exact theory and within {limit:.3f} of the limit",
         f"Dots: {len(measured_SxL)} networks of $d={width}$ with standard deviations over them; "
@@ -146,7 +146,7 @@ def draw_tanh(arrays, sigma_ws: tuple, values: str, layers: int, width: int):
     left.set(xlabel=r"$\rho$ before a block", ylabel=r"$\rho$ after", xlim=(0, 1), ylim=(0, 1.01))
     right.set(xlabel="layer", ylabel=r"cosine of two tokens $\rho$", ylim=(-0.03, 1.03))
     variance = r"\sigma_w^2" if values == "equal" else "1"
-    plots.headed(
+    plots.add_finding(
         figure,
         rf"tanh, $\sigma_V^2={variance}$: in layers {layers // 2} to {layers} networks have cosine "
         + " and ".join(ends),
@@ -198,8 +198,8 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
         2**0.5, color=COLOURS[1], ls="--", label=r"$\beta_c(0)$: the limit is 1 left of it"
     )
     left.set(xlabel=r"score scale $\beta$", ylabel=r"$\sigma_w^2$")
-    plots.name(left, f"after one block, from cosine 0 (exact, $T={length}$)")
-    plots.bar(figure, image, left, r"cosine of two tokens $\rho$")
+    plots.label_panel(left, f"after one block, from cosine 0 (exact, $T={length}$)")
+    plots.add_colour_bar(figure, image, left, r"cosine of two tokens $\rho$")
     for colour, b in zip(COLOURS, betas):
         for theory, dashes in THEORIES.items():
             apart = 1 - arrays[f"{theory}_beta_{b:g}"]
@@ -211,9 +211,9 @@ def draw_no_residual(arrays, betas: tuple, length: int, width: int):
         plots.means(right, layers, apart_SxL[:, shown], **look)
     right.set(xlabel="layer", ylabel=r"distance to collapse $1-\rho$", yscale="log")
     right.set_ylim(1e-5, 1.5)
-    plots.name(right, r"$\sigma_V^2=\sigma_w^2=1$")
+    plots.label_panel(right, r"$\sigma_V^2=\sigma_w^2=1$")
     exact, limit = arrays["rms"]
-    plots.headed(
+    plots.add_finding(
         figure,
         "Without residuals tokens soon agree at any $\\beta$; root mean square error: exact "
         f"{exact:.3f}, limit {limit:.3f}",

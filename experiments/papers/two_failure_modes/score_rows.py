@@ -92,7 +92,7 @@ def draw_overlap(arrays, lengths: tuple):
     right.set(
         yscale="log", ylim=(0.5 / T, 1), xlim=(0, 1.6), title="eq. 15 fails below the transition"
     )
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The transition at $\\beta_c=$√2 is smooth even at $T={T:,}$: error of the exact "
         f"theory {arrays['exact_rms_error']:.4f} (noise), of the limit "
@@ -162,7 +162,7 @@ def draw_exponents(arrays, lengths: tuple):
     look = {"fmt": "o", "color": COLOURS[1], "label": "simulated rows"}
     plots.means(axis, arrays["beta"], arrays["measured"].T, **look)
     axis.set(xlabel=r"score scale $\beta$", ylabel=r"exponent $d\ln Y_q\,/\,d\ln T$")
-    plots.headed(
+    plots.add_finding(
         figure,
         "Below the transition the overlap vanishes more slowly than in eq. 15",
         "Bars: standard errors over batches of rows.",
@@ -229,7 +229,7 @@ def draw_scores(arrays):
         values_SxR = arrays["measured"][:, i].T
         plots.means(axis, arrays["rho"], values_SxR, fmt="o", color=colour, label=f"share {tokens}")
     axis.set(xlabel=r"cosine of two tokens $\rho$", ylabel="covariance of two scores")
-    plots.headed(
+    plots.add_finding(
         figure,
         r"Scores of random heads (dots) have the covariances $1$, $\rho$ and $\rho^2$ of eq. 10 "
         "(lines)",

@@ -182,7 +182,7 @@ class SlurmExecutor(Executor):
                 cancel([job_id])
             return (
                 f"job {job_id} left nothing in {self.queue.folder}: is it a folder that all nodes "
-                "share? Take a --workdir that is."
+                "share? Choose a --workdir that all nodes can read."
             )
         if isinstance(code, int):
             return job.last_message(code)

@@ -7,7 +7,7 @@
 
 `network` is one module for all families, whose numbers are a `spec`. `config_json` reads
 config.json, `folder` reads weights and `saving` writes them by the names in `tensor_names` and the
-layouts in `keys`. `hub` downloads, and `tiny` makes random small models.
+layouts in `tensor_layouts`. `hub` downloads, and `tiny` makes random small models.
 """
 
 from jaxformer.models.pretrained.config_json import describe

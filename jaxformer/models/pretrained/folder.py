@@ -16,15 +16,17 @@ import numpy as np
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.models.pretrained import keys, tensor_names
+from jaxformer.models.pretrained import tensor_layouts, tensor_names
 from jaxformer.models.pretrained.config_json import describe
 from jaxformer.models.pretrained.gguf_file import is_gguf
 from jaxformer.models.pretrained.gguf_model import GGUFModel
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.safetensors_folder import DTYPES, SafetensorsFolder, read_json
 from jaxformer.models.pretrained.spec import PretrainedSpec
+from jaxformer.models.pretrained.tensor_layouts import TensorEntry
 
-Place = Callable[[str, Any], Any] | Any | None
+# A sharding for all parameters, a function (path, shape) -> sharding, a device, or the default.
+Placement = Callable[[str, Any], Any] | Any | None
 
 
 # A published model on disk: its config, the names of its tensors, and one tensor at a time.
@@ -52,7 +54,7 @@ def is_pretrained(path: Path) -> bool:
 
 
 def load_folder(
-    folder: str | Path, dtype: Any = None, place: Place = None
+    folder: str | Path, dtype: Any = None, place: Placement = None
 ) -> tuple[Pretrained, dict[str, Any], dict[str, Any]]:
     """Loads a published model.
 
@@ -69,11 +71,11 @@ def load_folder(
     checkpoint = open_checkpoint(Path(folder))
     spec = describe(checkpoint.config, checkpoint.config_name)
     expected = shapes(Pretrained(spec))
-    lines = keys.lines(spec, list(expected))
-    names = _stored_names(checkpoint, lines, spec)
-    kind = given or _dtype(checkpoint.tensor(names[lines[0].theirs]).dtype)
+    entries = tensor_layouts.tensor_entries(spec, list(expected))
+    names = _stored_names(checkpoint, entries, spec)
+    kind = given or _dtype(checkpoint.tensor(names[entries[0].name]).dtype)
     model = Pretrained(replace(spec, dtype=kind, param_dtype=kind))
-    params = _read(checkpoint, names, lines, model.spec, expected, place)
+    params = _read(checkpoint, names, entries, model.spec, expected, place)
     return model, params, checkpoint.config
 
 
@@ -102,38 +104,38 @@ def shapes(model: Pretrained) -> dict[str, tuple[int, ...]]:
 def _read(
     checkpoint: Checkpoint,
     names: Mapping[str, str],
-    lines: list[keys.Line],
+    entries: list[TensorEntry],
     spec: PretrainedSpec,
     expected: Mapping[str, Any],
-    place: Place,
+    place: Placement,
 ) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for line in lines:
-        name = names[line.theirs]
+    for entry in entries:
+        name = names[entry.name]
         tensor = checkpoint.tensor(name)
-        for path, part in _parts(tensor, line, spec, expected, checkpoint.place(name)):
+        for path, part in _parts(tensor, entry, spec, expected, checkpoint.location(name)):
             flat[path] = _put(part, spec.param_dtype, path, place)
         del tensor
     return paths.unflatten(flat)
 
 
 def _parts(
-    tensor: Any, line: keys.Line, spec: PretrainedSpec, expected: Mapping[str, Any], tensor_name
+    tensor: Any, entry: TensorEntry, spec: PretrainedSpec, expected: Mapping[str, Any], tensor_name
 ) -> Iterator[tuple[str, Any]]:
     try:
-        parts = keys.ours(tensor, line, spec)
-        fits = [tuple(x.shape) for x in parts] == [tuple(expected[p]) for p in line.ours]
+        parts = tensor_layouts.to_parameters(tensor, entry, spec)
+        fits = [tuple(x.shape) for x in parts] == [tuple(expected[p]) for p in entry.parameters]
     except ValueError:
         parts, fits = [], False
     if not fits:
-        shape = keys.their_shape(line, [expected[path] for path in line.ours])
+        shape = tensor_layouts.tensor_shape(entry, [expected[path] for path in entry.parameters])
         raise UserError(
             f"{tensor_name} has the shape {tuple(tensor.shape)}; config.json requires {shape}."
         )
-    return zip(line.ours, parts)
+    return zip(entry.parameters, parts)
 
 
-def _put(part: Any, dtype: Any, path: str, place: Place) -> jax.Array:
+def _put(part: Any, dtype: Any, path: str, place: Placement) -> jax.Array:
     """Returns a parameter on its devices; a slice is read from disk for each shard."""
     place = place(path, part.shape) if callable(place) else place
     if not isinstance(place, jax.sharding.Sharding):  # a device, or None for the default device
@@ -149,10 +151,10 @@ def _shard(part: Any, index: Any, dtype: Any) -> np.ndarray:
 
 
 def _stored_names(
-    checkpoint: Checkpoint, lines: list[keys.Line], spec: PretrainedSpec
+    checkpoint: Checkpoint, entries: list[TensorEntry], spec: PretrainedSpec
 ) -> dict[str, str]:
     """Returns the stored name of each tensor; raises with a list of missing or extra tensors."""
-    theirs = [line.theirs for line in lines]
+    theirs = [entry.name for entry in entries]
     names = checkpoint.stored_names(theirs, tensor_names.PREFIXES[spec.family])
     missing = [name for name in names.values() if name not in checkpoint.names]
     if missing:

@@ -7,7 +7,7 @@
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ import numpy as np
 from jaxformer.core.errors import UserError, one_line, unknown
 from jaxformer.models.pretrained.gguf_file import GGUFFile
 
-Metadata = Mapping[str, Any]
 # {field of config.json: name of the metadata after the architecture}
 FIELDS = {
     "max_position_embeddings": "context_length",
@@ -150,7 +149,7 @@ class GGUFModel:
         """The tensors in the file, without the factors that config.json has."""
         return set(self.gguf.tensors) - {ROPE_FACTORS}
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return f"{self.path}: {name}"
 
     def tensor(self, name: str) -> np.ndarray:

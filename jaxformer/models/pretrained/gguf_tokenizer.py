@@ -1,8 +1,8 @@
 """Builds a tokenizer of the package `tokenizers` from the metadata of a GGUF file.
 
 gpt2     byte-level BPE: the file has its merges, and names the rule that splits a text
-llama    SentencePiece: spaces are "▁", unknown characters become bytes, and the merges follow
-         from the vocabulary: the earlier token, or that of a higher score, is merged first
+llama    SentencePiece: spaces are "▁", and unknown characters become bytes. The file has no merges:
+         pairs that form a token are merged in the order of the token's score (Gemma: its number)
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ SPLITS = {
     "llama-v3": LLAMA3_SPLIT,
     "qwen2": QWEN2_SPLIT,
 }
-DIGIT_RULES = ("smollm",)  # each digit is apart, then as in GPT-2
+DIGIT_RULES = ("smollm",)  # every digit is split off, then the rule of GPT-2 applies
 RULES = (*GPT2_RULES, *SPLITS, *DIGIT_RULES)
 
 
@@ -128,7 +128,10 @@ def _sentencepiece(fields: Mapping[str, Any]) -> Any:
 def _merges(
     tokens: Sequence[str], scores: Sequence[float], vocab: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Returns all pairs of tokens that form a token, the highest score first, long lefts first."""
+    """Returns all pairs of tokens that form a token, in the order in which they are merged.
+
+    Tokens are sorted by score, the highest first; pairs of one token by the length of the left one.
+    """
     ranked = []
     for token, score in zip(tokens, scores, strict=True):
         for cut in range(1, len(token)):
@@ -140,7 +143,7 @@ def _merges(
 
 
 def _add_ends(tokenizer: Any, fields: Mapping[str, Any], adds_start: bool) -> None:
-    """Makes the tokenizer put its start and end token around a text, where the file demands it."""
+    """Makes the tokenizer add the start and end tokens to a text that the file asks for."""
     from tokenizers import processors
 
     template, special = ["$A"], []

@@ -42,7 +42,7 @@ def check_name(name: str) -> None:
 
 
 def check_revision(revision: str) -> None:
-    """Raises unless this is a possible revision, whose folder lies below that of its model."""
+    """Raises unless this is a possible revision, which cannot leave the folder of the model."""
     parts = revision.split("/")
     if not REVISION.fullmatch(revision) or any(part in ("", ".", "..") for part in parts):
         raise UserError(f"{revision!r:.200} is not a revision, such as 'main' or 'step1000'.")

@@ -1,7 +1,7 @@
 """Tensors of safetensors files as views of a memory map: reading a slice reads only its bytes.
 
 A file begins with 8 bytes for the length of a header, and a JSON header with each tensor's dtype,
-shape and place. Open the file with the library first, which checks the header.
+shape and offsets. Open the file with the library first, which checks the header.
 """
 
 import json
@@ -16,7 +16,7 @@ DTYPES = {"F16": np.float16, "BF16": jnp.bfloat16, "F32": np.float32, "F64": np.
 
 
 def mapped_tensor(file: Path, name: str) -> np.ndarray | None:
-    """Returns a read-only view of a tensor on disk, None if its dtype is not one of weights."""
+    """Returns a read-only view of a tensor on disk, or None if its dtype is not in DTYPES."""
     offset, header = _header(file, file.stat().st_mtime_ns)
     entry = header[name]
     if entry["dtype"] not in DTYPES or 0 in entry["shape"]:

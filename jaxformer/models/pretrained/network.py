@@ -1,9 +1,9 @@
 """One network for all published families, with the addresses of `decoder`.
 
-    h_0 = E[x] + p_t                                      p_t only with learned positions
-    h <- h + Wo concat_h(A_h v_h) + MLP(N(h))             parallel
-    h <- h + Wo concat_h(A_h v_h),  h <- h + MLP(N(h))    otherwise
-    logits = U N(h)
+    h = E[x_t] + p_t                         token embedding; p_t only with learned positions
+    h <- h + attention(N h) + MLP(N h)       parallel blocks
+    h <- h + attention(N h),  h <- h + MLP(N h)                    other blocks
+    logits = U N h                           N: LayerNorm or RMSNorm; U: unembedding
 
 `PretrainedSpec` has the differences between families, such as the places of the norms.
 
@@ -79,14 +79,15 @@ class Pretrained(nn.Module):
         S = seen_BxS.shape[1]
         if spec.learned_positions and max(T, S) > spec.length:
             raise UserError(f"the model has {spec.length} positions, got {max(T, S)} tokens.")
+        # In families with a padding token, padding reads the row before that of the first position.
         rows_BxT = jnp.where(counted_BxT, position_BxT, -1) if spec.pad >= 0 else position_BxT
         h_BxTxN = self._embedded(tokens_BxT, rows_BxT, types_BxT)
-        sites = positions.Sites(spec, seen_BxS, start, position_BxT)
+        score_inputs = positions.SharedScoreInputs(spec, seen_BxS, start, position_BxT)
         new_cache: Cache = {"seen": seen_BxS, "length": start + T}
         for i in range(spec.layers):
             cached = None if cache is None else (cache[f"block_{i}"], start)
             block = Block(spec, i, name=f"block_{i}")
-            h_BxTxN, new_cache[f"block_{i}"] = block(h_BxTxN, sites.of_block(i), cached)
+            h_BxTxN, new_cache[f"block_{i}"] = block(h_BxTxN, score_inputs.of_block(i), cached)
         logits = self._read_out(take_positions(h_BxTxN, positions_BxK))
         if stored is not None:
             stored.value = new_cache
@@ -112,7 +113,7 @@ class Pretrained(nn.Module):
             p_BxTxN = self._embed("positions", n_rows, rows_BxT)
             h_BxTxN = h_BxTxN + tap(self, "position_embeddings", p_BxTxN)
         if spec.embed_norm:
-            h_BxTxN = Norm(spec, name="embed_norm")(h_BxTxN)
+            h_BxTxN = norm(spec, "embed_norm")(h_BxTxN)
         return tap(self, "embedded", h_BxTxN)
 
     def _embed(self, name: str, rows: int, index: jax.Array, width: int = 0) -> jax.Array:
@@ -121,16 +122,16 @@ class Pretrained(nn.Module):
         return table(index)
 
     def _read_out(self, h_BxKxN: jax.Array) -> jax.Array:
-        """Returns the logits of the last block's states, or these states without a head."""
+        """Returns the logits, or the normed states of a model without logits."""
         spec = self.spec
         if spec.final_norm:
-            h_BxKxN = Norm(spec, name="final_norm")(h_BxKxN)
+            h_BxKxN = norm(spec, "final_norm")(h_BxKxN)
         h_BxKxN = tap(self, "final", h_BxKxN)
         if not spec.has_logits:
             return h_BxKxN
         if spec.head_act:
             h_BxKxN = dense(spec, spec.width, "head", bias=True)(h_BxKxN)
-            h_BxKxN = Norm(spec, name="head_norm")(activation(spec.head_act, spec.width)(h_BxKxN))
+            h_BxKxN = norm(spec, "head_norm")(activation(spec.head_act, spec.width)(h_BxKxN))
         if spec.embed_width:
             h_BxKxN = dense(spec, spec.embed_width, "unembed_project", bias=False)(h_BxKxN)
         if spec.tied:
@@ -161,14 +162,14 @@ class Block(nn.Module):
     index: int = 0
 
     @nn.compact
-    def __call__(self, h_BxTxN, site: positions.Site, cached):
+    def __call__(self, h_BxTxN, score_inputs: positions.ScoreInputs, cached):
         spec = self.spec
         attn, mlp = Attention(spec, self.index, name="attn"), MLP(spec, name="mlp")
         h_BxTxN = tap(self, "before", h_BxTxN)
         normed = self._norm("attn_norm", h_BxTxN, "input", "both")
-        branch, cache = attn(normed, site, cached)
+        branch, cache = attn(normed, score_inputs, cached)
         if spec.parallel:
-            normed = normed if spec.shared_norm else Norm(spec, name="mlp_norm")(h_BxTxN)
+            normed = normed if spec.shared_norm else norm(spec, "mlp_norm")(h_BxTxN)
             h_BxTxN = h_BxTxN + branch + mlp(normed)
             return tap(self, "states", h_BxTxN), cache
         branch = self._norm("attn_output_norm", branch, "output", "both")
@@ -179,7 +180,7 @@ class Block(nn.Module):
 
     def _norm(self, name: str, x_BxTxN: jax.Array, *places: str) -> jax.Array:
         """Applies a norm if the family has one at one of these places."""
-        return Norm(self.spec, name=name)(x_BxTxN) if self.spec.norm_at in places else x_BxTxN
+        return norm(self.spec, name)(x_BxTxN) if self.spec.norm_at in places else x_BxTxN
 
 
 class Attention(nn.Module):
@@ -189,15 +190,15 @@ class Attention(nn.Module):
     index: int = 0
 
     @nn.compact
-    def __call__(self, x_BxTxN, site: positions.Site, cached):
+    def __call__(self, x_BxTxN, score_inputs: positions.ScoreInputs, cached):
         spec = self.spec
         q_BxTxHxD = self._heads(x_BxTxN, "query", spec.heads)
         k_BxTxGxD = self._heads(x_BxTxN, "key", spec.kv_heads)
         v_BxTxGxD = self._heads(x_BxTxN, "value", spec.kv_heads)
-        rotary = spec.rotary_of(self.index)
+        rotary, (mask_BxTxS, angles_BxTxk, bias) = spec.rotary_of(self.index), score_inputs
         if rotary is not None:
-            q_BxTxHxD = tap(self, "turned_queries", rotary.turn(q_BxTxHxD, site.angles_BxTxk))
-            k_BxTxGxD = tap(self, "turned_keys", rotary.turn(k_BxTxGxD, site.angles_BxTxk))
+            q_BxTxHxD = tap(self, "turned_queries", rotary.turn(q_BxTxHxD, angles_BxTxk))
+            k_BxTxGxD = tap(self, "turned_keys", rotary.turn(k_BxTxGxD, angles_BxTxk))
         if cached is not None:
             cache, start = cached
             at = (0, start, 0, 0)
@@ -207,12 +208,10 @@ class Attention(nn.Module):
 
         def adjust(scores_BxHxTxS):
             scores_BxHxTxS = capped(scores_BxHxTxS, spec.score_cap)
-            return scores_BxHxTxS if site.bias is None else scores_BxHxTxS + site.bias
+            return scores_BxHxTxS if bias is None else scores_BxHxTxS + bias
 
-        scale, mask_Bx1xTxS = spec.score_scale_of(self.index), site.mask_BxTxS[:, None]
-        is_plain_softmax = (
-            scale == spec.head_width**-0.5 and site.bias is None and not spec.score_cap
-        )
+        scale, mask_Bx1xTxS = spec.score_scale_of(self.index), mask_BxTxS[:, None]
+        is_plain_softmax = scale == spec.head_width**-0.5 and bias is None and not spec.score_cap
         if is_plain_softmax and not is_observed(self):
             mixed_BxTxHxD = fused_attention(q_BxTxHxD, k_BxTxGxD, v_BxTxGxD, mask_Bx1xTxS)
         else:
@@ -232,11 +231,11 @@ class Attention(nn.Module):
         if spec.clip:
             flat = jnp.clip(flat, -spec.clip, spec.clip)
         if spec.qk_norm == "width" and name != "value":
-            flat = Norm(spec, name=f"{name}_norm")(flat)
+            flat = norm(spec, f"{name}_norm")(flat)
         if spec.qk_norm in ("head", "each_head") and name != "value":
             split = flat.reshape(*flat.shape[:2], n_heads, spec.head_width)
-            norm = Norm if spec.qk_norm == "head" else HeadNorms
-            flat = norm(spec, name=f"{name}_norm")(split).reshape(flat.shape)
+            make_norm = norm if spec.qk_norm == "head" else HeadNorms
+            flat = make_norm(spec, name=f"{name}_norm")(split).reshape(flat.shape)
         return layers.split_heads(self, name, flat, n_heads)
 
 
@@ -256,33 +255,6 @@ class MLP(nn.Module):
         return layers.mlp(self, x_BxTxN, linear, spec.mlp_width, phi, spec.gated)
 
 
-class Norm(nn.Module):
-    """LayerNorm or RMSNorm with a learned gain; statistics in float32."""
-
-    spec: PretrainedSpec
-    has_bias: bool = True
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        spec, N = self.spec, x.shape[-1]
-        x = x.astype(jnp.promote_types(x.dtype, jnp.result_type(float)))
-        if spec.norm == "layer":
-            x = x - x.mean(-1, keepdims=True)
-        factor = jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + spec.eps)
-        x = x * tap(self, "factor", factor)
-        if spec.norm_params:
-            gain_N = self.param("scale", self._initial_gain, (N,), spec.param_dtype)
-            gain_N = jnp.asarray(gain_N, x.dtype) + spec.gain_offset
-            x = x * jnp.expand_dims(gain_N, range(x.ndim - 1))
-        if spec.norm_params and spec.norm == "layer" and self.has_bias:
-            bias_N = self.param("bias", nn.initializers.zeros, (N,), spec.param_dtype)
-            x = x + jnp.expand_dims(jnp.asarray(bias_N), range(x.ndim - 1))
-        return tap(self, "output", x.astype(spec.dtype))
-
-    def _initial_gain(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        return jnp.full(shape, 1 - self.spec.gain_offset, dtype)
-
-
 class HeadNorms(nn.Module):
     """A norm without bias for each head of (B, T, H, D): head_0 to head_{H-1}."""
 
@@ -291,7 +263,7 @@ class HeadNorms(nn.Module):
     @nn.compact
     def __call__(self, x_BxTxHxD: jax.Array) -> jax.Array:
         normed = [
-            Norm(self.spec, has_bias=False, name=f"head_{h}")(x_BxTxHxD[:, :, h])
+            norm(self.spec, f"head_{h}", has_bias=False)(x_BxTxHxD[:, :, h])
             for h in range(x_BxTxHxD.shape[2])
         ]
         return jnp.stack(normed, 2)
@@ -312,6 +284,21 @@ class Bias(nn.Module):
 def dense(spec: PretrainedSpec, features: int, name: str, bias: bool) -> nn.Dense:
     """Returns a linear map with the initial deviation and dtypes of a spec."""
     return layers.dense(features, name, spec.init_std, bias, **spec.dtypes)
+
+
+def norm(spec: PretrainedSpec, name: str, has_bias: bool = True) -> layers.Norm:
+    """Returns the norm of a spec; its statistics have at least float32."""
+    is_centred = spec.norm == "layer"
+    return layers.Norm(
+        eps=spec.eps,
+        centred=is_centred,
+        has_gain=spec.norm_params,
+        has_bias=spec.norm_params and is_centred and has_bias,
+        gain_offset=spec.gain_offset,
+        statistics_dtype=jnp.result_type(float),
+        name=name,
+        **spec.dtypes,
+    )
 
 
 def capped(x: jax.Array, cap: float) -> jax.Array:

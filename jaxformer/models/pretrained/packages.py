@@ -111,7 +111,7 @@ def _joined(
     first = min(numbers)
     if len(names) > 1 or sorted(numbers) != list(range(first, first + len(parts))) or first > 1:
         listed = ", ".join(file.name for file in parts[:5])
-        raise UserError(f"the parts {listed} are not those of one GGUF file.")
+        raise UserError(f"the parts {listed} do not form one GGUF file.")
     (name,) = names
     target = _cache_folder(package) / name
     size = sum(file.stat().st_size for file in parts)

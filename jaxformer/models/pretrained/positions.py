@@ -11,15 +11,15 @@ from jaxformer.models.pretrained.rotary import Rotary
 from jaxformer.models.pretrained.spec import PretrainedSpec
 
 
-class Site(NamedTuple):
-    """The inputs of the attention of one block besides its hidden states."""
+class ScoreInputs(NamedTuple):
+    """What the attention of a block needs besides queries and keys to compute its scores."""
 
     mask_BxTxS: jax.Array
     angles_BxTxk: Any  # of the rotary positions, or None
     bias: jax.Array | None  # (B, H, 1, S), added to the scores
 
 
-class Sites:
+class SharedScoreInputs:
     """The masks, angles and biases of a forward pass; each one is computed once.
 
     Args:
@@ -35,7 +35,7 @@ class Sites:
         self.angles: dict[Rotary, jax.Array] = {}
         self.bias = alibi(spec, seen_BxS) if spec.alibi else None
 
-    def of_block(self, block: int) -> Site:
+    def of_block(self, block: int) -> ScoreInputs:
         """Returns the mask, angles and bias of a block."""
         window, rotary = self.spec.window_of(block), self.spec.rotary_of(block)
         T = self.position_BxT.shape[1]
@@ -44,7 +44,7 @@ class Sites:
         if rotary is not None and rotary not in self.angles:
             self.angles[rotary] = rotary.angles(self.position_BxT)
         angles_BxTxk = None if rotary is None else self.angles[rotary]
-        return Site(self.masks[window], angles_BxTxk, self.bias)
+        return ScoreInputs(self.masks[window], angles_BxTxk, self.bias)
 
 
 def visible(seen_BxS: jax.Array, start: Any, T: int, window: int, causal: bool = True) -> jax.Array:

@@ -37,7 +37,7 @@ class Rotary:
     factor: float = 1.0
     low: float = 1.0
     high: float = 4.0
-    first_length: int = 0  # L
+    pretraining_length: int = 0  # L
     short: tuple[float, ...] = ()
     long: tuple[float, ...] = ()
     scale: float = 1.0
@@ -51,9 +51,9 @@ class Rotary:
         numbers = [self.base, self.factor, self.scale, *self.short, *self.long]
         if not all(0 < number < math.inf for number in numbers):
             raise UserError("base, factors and scale of rotary positions must be above 0.")
-        if self.kind not in ("plain", "linear") and not 1 <= self.first_length < 2**31:
+        if self.kind not in ("plain", "linear") and not 1 <= self.pretraining_length < 2**31:
             raise UserError(
-                f"{self.kind} needs the length of pretraining, got {self.first_length}."
+                f"{self.kind} needs the length of pretraining, got {self.pretraining_length}."
             )
         if self.kind in ("llama3", "yarn") and not 0 < self.low < self.high:
             raise UserError(f"{self.kind} needs 0 < low < high, got {self.low} and {self.high}.")
@@ -67,33 +67,33 @@ class Rotary:
 
     def rates(self, length: int) -> np.ndarray:
         """Returns f of each pair for sequences of this length, (D/2,), in radians per token."""
-        base, longest = self.base, self.first_length
+        base, longest = self.base, self.pretraining_length
         if self.kind == "dynamic" and length > longest:
             base *= self._growth(length)
         f_k = base ** (-np.arange(0, self.width, 2) / self.width)
         if self.kind == "linear":
             return f_k / self.factor
         if self.kind == "llama3":
-            turns_k = self.first_length * f_k / (2 * math.pi)
+            turns_k = self.pretraining_length * f_k / (2 * math.pi)
             s_k = np.clip((turns_k - self.low) / (self.high - self.low), 0, 1)
             return (1 - s_k) * f_k / self.factor + s_k * f_k
         if self.kind == "yarn":
             s_k = 1 - self._ramp()
             return (1 - s_k) * f_k / self.factor + s_k * f_k
         if self.kind == "longrope":
-            return f_k / np.array(self.long if length > self.first_length else self.short)
+            return f_k / np.array(self.long if length > self.pretraining_length else self.short)
         return f_k
 
     def _growth(self, length: Any) -> Any:
         """Returns the factor of the base in sequences of a length beyond L (dynamic)."""
-        ratio = self.factor * length / self.first_length - (self.factor - 1)
+        ratio = self.factor * length / self.pretraining_length - (self.factor - 1)
         return ratio ** (self.width / (self.width - 2))
 
     def _ramp(self) -> np.ndarray:
         """Returns YaRN's ramp, (D/2,): 0 for fast pairs, 1 for slow pairs."""
 
         def pair_of(turns: float) -> float:
-            ratio = self.first_length / (turns * 2 * math.pi)
+            ratio = self.pretraining_length / (turns * 2 * math.pi)
             return self.width * math.log(ratio) / (2 * math.log(self.base))
 
         first, last = pair_of(self.high), pair_of(self.low)
@@ -110,10 +110,10 @@ class Rotary:
         """
         rates_k = jnp.asarray(self.rates(1), float)
         if self.kind == "longrope":
-            longer_k = jnp.asarray(self.rates(self.first_length + 1), float)
-            rates_k = jnp.where(position_BxT.max() >= self.first_length, longer_k, rates_k)
+            longer_k = jnp.asarray(self.rates(self.pretraining_length + 1), float)
+            rates_k = jnp.where(position_BxT.max() >= self.pretraining_length, longer_k, rates_k)
         if self.kind == "dynamic":
-            length = jnp.maximum(position_BxT.max() + 1, self.first_length)
+            length = jnp.maximum(position_BxT.max() + 1, self.pretraining_length)
             exponents_k = jnp.asarray(-np.arange(0, self.width, 2) / self.width, float)
             rates_k = rates_k * self._growth(length) ** exponents_k
         return position_BxT[..., None] * rates_k[None, None]

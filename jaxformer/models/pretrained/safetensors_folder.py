@@ -53,12 +53,12 @@ class SafetensorsFolder:
             stored[name] = next((choice for choice in choices if choice in self._files), name)
         return stored
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """Returns the file and the name of a stored tensor, for messages."""
         return f"{self._files[name]}: {name}"
 
     def tensor(self, name: str) -> np.ndarray:
-        """Returns a stored tensor with a dtype of weights."""
+        """Returns a stored tensor; raises UserError if its dtype is not in DTYPES."""
         from safetensors import SafetensorError
 
         # A new mapping for each tensor frees the memory of the previous one.
@@ -68,11 +68,11 @@ class SafetensorsFolder:
                 tensor = tensors.get_tensor(name) if tensor is None else tensor
             except (SafetensorError, TypeError, ValueError, AttributeError, KeyError) as error:
                 reason = one_line(error, 120)
-                raise UserError(f"{self.place(name)} cannot be read: {reason}.") from None
+                raise UserError(f"{self.location(name)} cannot be read: {reason}.") from None
         if tensor.dtype.name not in DTYPES:
             expected = ", ".join(DTYPES)
             raise UserError(
-                f"{self.place(name)} is {tensor.dtype.name}; expected one of {expected}."
+                f"{self.location(name)} is {tensor.dtype.name}; expected one of {expected}."
             )
         return tensor
 
@@ -110,8 +110,8 @@ class SafetensorsFolder:
         for tensor, name in weight_map.items():
             if tensor not in contents[name]:
                 raise UserError(f"{folder / name} lacks {tensor}, which {INDEX} lists.")
-        every = {tensor: name for name, tensors in contents.items() for tensor in tensors}
-        return {tensor: folder / name for tensor, name in (every | weight_map).items()}
+        stored = {tensor: name for name, tensors in contents.items() for tensor in tensors}
+        return {tensor: folder / name for tensor, name in (stored | weight_map).items()}
 
 
 def read_json(file: Path) -> dict[str, Any]:

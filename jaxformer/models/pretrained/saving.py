@@ -12,12 +12,13 @@ import numpy as np
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import errors_name, write_atomically
-from jaxformer.models.pretrained import gguf_tokenizer, hub, keys
+from jaxformer.models.pretrained import gguf_tokenizer, hub, tensor_layouts
 from jaxformer.models.pretrained.folder import listed, shapes
 from jaxformer.models.pretrained.gguf_file import GGUFFile, is_gguf
 from jaxformer.models.pretrained.network import Pretrained
 from jaxformer.models.pretrained.safetensors_folder import INDEX, SINGLE
 from jaxformer.models.pretrained.spec import PretrainedSpec
+from jaxformer.models.pretrained.tensor_layouts import TensorEntry
 from jaxformer.runtime.processes import barrier, is_writer, on_host
 
 SHARD_BYTES = 2 * 2**30  # largest size of a file with several tensors
@@ -38,8 +39,8 @@ def save_folder(
 
     Args:
       folder: a new or empty folder, or the folder of a model, which is replaced.
-      params: all parameters of the model. Parts on other devices are gathered tensor by tensor; all
-        processes of a job call this, and process 0 writes.
+      params: all parameters of the model. Sharded parameters are gathered one after another. All
+        processes of a job call this function, and process 0 writes.
       config: the content of config.json.
       source: the model whose tokenizer is written too: a folder, a GGUF file, "package:NAME" or a
         name on the hub.
@@ -48,22 +49,22 @@ def save_folder(
       The path of the folder.
     """
     flat = paths.flatten(params)
-    lines = keys.lines(model.spec, list(flat))
-    _check_whole(model, flat, lines)
+    entries = tensor_layouts.tensor_entries(model.spec, list(flat))
+    _check_whole(model, flat, entries)
     tokenizer_files = _tokenizer_files(source)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     existing = {file.name for file in folder.iterdir() if file.name[0] != "."}
     if existing and "config.json" not in existing:
         raise UserError(f"{folder} has other files; give a new folder.")
-    shards: list[list[keys.Line]] = [[]]
+    shards: list[list[TensorEntry]] = [[]]
     total = size = 0
-    for line in lines:
-        new = sum(flat[path].nbytes for path in line.ours)
+    for entry in entries:
+        new = sum(flat[path].nbytes for path in entry.parameters)
         if size and size + new > SHARD_BYTES:
             shards.append([])
             size = 0
-        shards[-1].append(line)
+        shards[-1].append(entry)
         size, total = size + new, total + new
     names = [SINGLE]
     if len(shards) > 1:
@@ -74,12 +75,12 @@ def save_folder(
         barrier()
         return folder
     if len(shards) > 1:
-        weight_map = {line.theirs: name for name, shard in zip(names, shards) for line in shard}
+        weight_map = {entry.name: name for name, shard in zip(names, shards) for entry in shard}
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
     dtype = str(next(iter(flat.values())).dtype)
-    written = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
-    text = json.dumps(written | {"torch_dtype": dtype}, indent=2)
+    without_dtype = {k: v for k, v in config.items() if k not in ("torch_dtype", "dtype")}
+    text = json.dumps(without_dtype | {"torch_dtype": dtype}, indent=2)
     write_atomically(folder / "config.json", text.encode())
     for name, content in tokenizer_files.items():
         write_atomically(folder / name, content)
@@ -91,12 +92,12 @@ def save_folder(
     return folder
 
 
-def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Line]) -> None:
+def _check_whole(model: Pretrained, flat: Mapping[str, Any], entries: list[TensorEntry]) -> None:
     """Raises unless these are all parameters of the model, and its family can store them."""
     expected = shapes(model)
     if missing := [path for path in expected if path not in flat]:
         raise UserError(f"the parameters lack {listed(missing)}.")
-    named = {path for line in lines for path in line.ours}
+    named = {path for entry in entries for path in entry.parameters}
     if extra := [path for path in flat if path not in expected or path not in named]:
         raise UserError(f"a {model.spec.family} model does not have {listed(extra)}.")
     for path, shape in expected.items():
@@ -104,15 +105,15 @@ def _check_whole(model: Pretrained, flat: Mapping[str, Any], lines: list[keys.Li
             raise UserError(f"{path} must have the shape {shape}, got {flat[path].shape}.")
 
 
-def _write(file: Path, lines: list[keys.Line], flat: Mapping[str, Any], spec: PretrainedSpec):
-    """Writes one file atomically; only its tensors are in memory twice, on the writing process."""
+def _write(file: Path, entries: list[TensorEntry], flat: Mapping[str, Any], spec: PretrainedSpec):
+    """Writes one file atomically. The writing process needs memory for a second copy of it."""
     from safetensors.numpy import save_file
 
     tensors = {}
-    for line in lines:
-        parts = [on_host(flat[path]) for path in line.ours]  # every process takes part
+    for entry in entries:
+        parts = [on_host(flat[path]) for path in entry.parameters]  # every process takes part
         if is_writer():
-            tensors[line.theirs] = np.ascontiguousarray(keys.theirs(parts, line, spec))
+            tensors[entry.name] = np.ascontiguousarray(tensor_layouts.to_tensor(parts, entry, spec))
     if not is_writer():
         return
     with errors_name(file):

@@ -37,11 +37,12 @@ class PretrainedSpec:
     head_width: int
     mlp_width: int
     norm: str = "layer"
-    norm_at: str = "input"  # of a branch; its "output", "both"; or the "sum" of stream and branch
+    norm_at: str = "input"  # "input", "output" or "both" ends of a branch; "sum": after adding it
     norm_params: bool = True  # whether norms have a gain, and a bias in LayerNorm
     gain_offset: float = 0.0  # norms multiply by offset + gain
     final_norm: bool = True
-    qk_norm: str = ""  # of queries and keys: one for a "head", "each_head", or the whole "width"
+    qk_norm: str = ""  # norm of queries and keys; "head": one that all heads share,
+    # "each_head": one for each head, "width": one over all heads together, "": none
     eps: float = 1e-5
     act: str = "gelu"
     gated: bool = False  # W_out (phi(W_gate x) * W_in x), else W_out phi(W_in x)

@@ -1,8 +1,8 @@
 """The tensor names of published families on disk.
 
-`NAMES` maps our modules to theirs: # is the number of a block, % that of a head. A module's kernel,
-scale or embedding is their "weight", a bias their "bias". A row may name modules that a model
-lacks. Our modules joined with "+" are one tensor on disk.
+`NAMES` has a row for each family, which maps our modules to names on disk: # is the number of a
+block, % that of a head. A kernel, scale or embedding is the "weight" of its module on disk. Modules
+joined with "+" are one tensor on disk. A row may contain modules that a model of the family lacks.
 """
 
 QKV = "block_#/attn/query+block_#/attn/key+block_#/attn/value"
@@ -208,7 +208,8 @@ NAMES: dict[str, dict[str, str]] = {
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }
-# The layout of kernels in blocks, where it is not "transposed", and of several kernels in a tensor.
+# Layouts (see `tensor_layouts`): of single kernels in blocks, "transposed" if not listed here, and
+# of tensors that join several kernels.
 KERNELS = {"gpt2": "same"}
 JOINED = {"gpt2": "columns", "gpt_neox": "groups", "falcon": "groups", "phi3": "rows"}
 # Prefixes that names on disk may lack: the hub's GPT-2 has the stack without its head.

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxformer.core.errors import UserError, one_line
+from jaxformer.io import huggingface_tokenizer
+from jaxformer.io.huggingface_tokenizer import HuggingFace
 from jaxformer.models.pretrained import gguf_tokenizer, hub
 from jaxformer.models.pretrained.gguf_file import GGUFFile, is_gguf
 from jaxformer.models.pretrained.safetensors_folder import read_json
@@ -24,11 +26,10 @@ class Text:
     def __init__(self, source: str | Path, vocab_size: int):
         path = hub.path_of(source)
         self.tokenizer, self.ends, self.settings = _read(path)
-        highest = max(self.tokenizer.get_vocab().values(), default=-1)
-        if highest >= vocab_size:
+        if self.tokenizer.vocab_size > vocab_size:
             raise UserError(
-                f"the tokenizer of {path} does not match the model: it has the token {highest}, "
-                f"the model {vocab_size} tokens."
+                f"the tokenizer of {path} does not match the model: it has the token "
+                f"{self.tokenizer.vocab_size - 1}, the model {vocab_size} tokens."
             )
 
     def encode(self, text: str) -> list[int]:
@@ -56,40 +57,38 @@ class Text:
             raise UserError("this model has no chat template; give a prompt without --chat.")
         return self._ids(_render(template, messages, self.settings), False)
 
-    def _ids(self, text: str, special: bool) -> list[int]:
+    def _ids(self, text: str, add_special: bool) -> list[int]:
         try:
-            return self.tokenizer.encode(text, add_special_tokens=special).ids
-        except (TypeError, UnicodeError):  # half of a surrogate pair
+            text.encode()
+        except UnicodeError:  # half of a surrogate pair
             raise UserError(f"{one_line(text, 60)!r} cannot be written in UTF-8.") from None
+        return self.tokenizer.encode([text], add_special)[0].tolist()
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text up to the first end token, without special tokens."""
         end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids))
-        return self.tokenizer.decode(ids[:end], skip_special_tokens=True)
+        return self.tokenizer.decode(ids[:end])
 
     def show(self, token: int) -> str:
         """Returns a token in quotes, with visible spaces, for figures and tables."""
-        return repr(self.tokenizer.decode([token], skip_special_tokens=False))
+        return repr(self.tokenizer.decode([token], skip_special=False))
 
 
-def _read(path: Path) -> tuple[Any, frozenset[int], dict[str, Any]]:
+def _read(path: Path) -> tuple[HuggingFace, frozenset[int], dict[str, Any]]:
     """Returns (tokenizer, end tokens, the content of tokenizer_config.json)."""
+    # A published tokenizer may lack an end token, and chat templates write special tokens as text.
+    options = {"needs_end": False, "special_in_text": True}
     if is_gguf(path):
         metadata = GGUFFile(path).metadata
         names = ("eos_token_id", "eot_token_id")
         ends = {metadata.get(f"tokenizer.ggml.{name}") for name in names}
         ends = frozenset(token for token in ends if isinstance(token, int))
-        return gguf_tokenizer.build(metadata, str(path)), ends, gguf_tokenizer.settings(metadata)
-    if not (path / TOKENIZER).is_file():
+        tokenizer = HuggingFace(gguf_tokenizer.build(metadata, str(path)), **options)
+        return tokenizer, ends, gguf_tokenizer.settings(metadata)
+    file = path / TOKENIZER
+    if not file.is_file():
         raise UserError(f"{path} has no {TOKENIZER}; give prompts as token ids, such as '5 17 2'.")
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise UserError("text needs pip install 'jaxformer[hf]' (tokenizers).") from None
-    try:
-        tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
-    except Exception as error:  # the library raises Exception itself
-        raise UserError(f"{path / TOKENIZER} is not a tokenizer: {one_line(error, 120)}.") from None
+    tokenizer = huggingface_tokenizer.load(file.read_bytes(), str(file), **options)
     return tokenizer, _ends(path), _settings(path)
 
 
@@ -144,8 +143,8 @@ def _ends(folder: Path) -> frozenset[int]:
     return frozenset(ends)
 
 
-class Numbers:
-    """The tokenizer of models without one: a text is a list of token ids, "5 17 2"."""
+class TokenIds:
+    """A tokenizer for models without one: the text "5 17 2" is a list of token ids."""
 
     ends: frozenset[int] = frozenset()
 
@@ -174,9 +173,9 @@ class Numbers:
         return str(token)
 
 
-def reader(source: str | Path, vocab_size: int) -> Text | Numbers:
-    """Returns the tokenizer of a model; without a tokenizer a text is its token ids."""
+def tokenizer_of(source: str | Path, vocab_size: int) -> Text | TokenIds:
+    """Returns the tokenizer of a model, or `TokenIds` if it has none."""
     path = Path(source)
     if is_gguf(path) or (path / TOKENIZER).is_file():
         return Text(path, vocab_size)
-    return Numbers(vocab_size)
+    return TokenIds(vocab_size)

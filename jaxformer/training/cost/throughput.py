@@ -1,14 +1,14 @@
 """The speed of a run while it trains.
 
-With `train.throughput` a run logs rows of `Throughput.numbers` in timing.jsonl, and its result.json
-has the last of them as `timing`. Every result.json has the numbers of
-`Throughput.performance`. They describe a machine: no verdict and no comparison reads them.
+With `train.throughput` a run logs rows of `Throughput.numbers` in timing.jsonl. The last row is
+also the entry `timing` of its result.json. Every result.json has the numbers of
+`Throughput.performance`. They describe the machine, so verdicts and comparisons ignore them.
 
     {"step": 400, "throughput": {
         "tokens_per_second":  of all members together, without the first dispatch, which compiles
-        "samples_per_second": the same in examples
-        "model_flops":        matrix products of a step of all members, without recomputation
-        "flops_per_second":   the same a second
+        "samples_per_second": examples of all members per second
+        "model_flops":        FLOPs of a step's matrix products, without recomputation
+        "flops_per_second":   model_flops times the steps per second
         "share_of_matmul":    relative to one large matrix product on each of the devices
         "waiting_share":      fraction of the time in which the device waited for data
     }}

@@ -91,7 +91,7 @@ def test_a_signal_reaches_the_job_which_saves_and_no_other_starts(number, root, 
     assert outcome.stopped
     assert (root / "0/saved").exists() and not (root / "1").exists()
     assert local.signal == number and signal.getsignal(number) == before
-    assert "once more to stop at once" in capfd.readouterr().err
+    assert "press again to stop at once" in capfd.readouterr().err
 
 
 def test_at_the_deadline_the_job_saves_and_stops(root):

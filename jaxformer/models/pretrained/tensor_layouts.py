@@ -1,6 +1,6 @@
-"""The tensors of a published model on disk, and the layouts of their kernels.
+"""The tensors of a published model on disk, and the layouts of kernels in them.
 
-same        (inputs, outputs), as ours
+same        (inputs, outputs), the layout of our parameters
 transposed  (outputs, inputs), as in PyTorch
 columns     several of our kernels joined along the outputs of (inputs, outputs)
 rows        several of our kernels joined along the outputs of (outputs, inputs)
@@ -19,15 +19,15 @@ from jaxformer.models.pretrained.tensor_names import FALCON_TWO_NORMS, JOINED, K
 LEAVES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
 
 
-class Line(NamedTuple):
+class TensorEntry(NamedTuple):
     """A tensor on disk and the parameters that it contains."""
 
-    theirs: str
-    ours: tuple[str, ...]
+    name: str  # of the tensor on disk
+    parameters: tuple[str, ...]  # paths
     layout: str
 
 
-def lines(spec: PretrainedSpec, paths: Sequence[str]) -> list[Line]:
+def tensor_entries(spec: PretrainedSpec, paths: Sequence[str]) -> list[TensorEntry]:
     """Returns the tensors of a model on disk, in the order of the table and of blocks.
 
     Args:
@@ -42,14 +42,16 @@ def lines(spec: PretrainedSpec, paths: Sequence[str]) -> list[Line]:
     for ours, theirs in names.items():
         for block in range(spec.layers) if "#" in theirs else [0]:
             for head in range(spec.heads) if "%" in theirs else [0]:
-                for line in _lines_of_module(spec.family, theirs, ours, (block, head)):
-                    if parameters.issuperset(line.ours):
-                        present.append(line)
+                for entry in _entries_of_module(spec.family, theirs, ours, (block, head)):
+                    if parameters.issuperset(entry.parameters):
+                        present.append(entry)
     return present
 
 
-def _lines_of_module(family: str, theirs: str, ours: str, index: tuple[int, int]) -> Iterator[Line]:
-    """Yields a line for each tensor that a module may have."""
+def _entries_of_module(
+    family: str, theirs: str, ours: str, index: tuple[int, int]
+) -> Iterator[TensorEntry]:
+    """Yields an entry for each tensor that a module may have."""
     block, head = map(str, index)
     theirs = theirs.replace("#", block).replace("%", head)
     modules = ours.replace("#", block).replace("%", head).split("+")
@@ -59,54 +61,54 @@ def _lines_of_module(family: str, theirs: str, ours: str, index: tuple[int, int]
             layout = JOINED[family]
         elif leaf == "kernel":
             layout = KERNELS.get(family, "transposed") if ours != "unembed" else "transposed"
-        yield Line(f"{theirs}.{their_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
+        yield TensorEntry(f"{theirs}.{their_leaf}", tuple(f"{x}/{leaf}" for x in modules), layout)
 
 
-def ours(array: Any, line: Line, spec: PretrainedSpec) -> list[Any]:
-    """Returns our parameters as views of a tensor from disk.
+def to_parameters(array: Any, entry: TensorEntry, spec: PretrainedSpec) -> list[Any]:
+    """Returns the parameters in a tensor from disk, as views of it.
 
     A tensor of a wrong shape raises ValueError or gives parameters of wrong shapes.
     """
-    if line.layout == "same":
+    if entry.layout == "same":
         return [array]
-    if line.layout == "transposed":
+    if entry.layout == "transposed":
         return [array.T]
-    if line.layout == "groups":
+    if entry.layout == "groups":
         rest = array.shape[1:]
         parts = array.reshape(spec.kv_heads, -1, spec.head_width, *rest)
         by_kind = parts[:, :-2], parts[:, -2], parts[:, -1]
         return [part.reshape(-1, *rest).T for part in by_kind]
-    ends = np.cumsum(_sizes(line, spec))[:-1]
-    if line.layout == "columns":
+    ends = np.cumsum(_sizes(entry, spec))[:-1]
+    if entry.layout == "columns":
         return np.split(array, ends, axis=-1)
     return [part.T for part in np.split(array, ends, axis=0)]
 
 
-def theirs(arrays: Sequence[Any], line: Line, spec: PretrainedSpec) -> Any:
-    """Returns the tensor for disk of our parameters, the inverse of `ours`."""
-    if line.layout == "same":
+def to_tensor(arrays: Sequence[Any], entry: TensorEntry, spec: PretrainedSpec) -> Any:
+    """Returns the tensor on disk for these parameters, the inverse of `to_parameters`."""
+    if entry.layout == "same":
         return arrays[0]
-    if line.layout == "transposed":
+    if entry.layout == "transposed":
         return arrays[0].T
-    if line.layout == "columns":
+    if entry.layout == "columns":
         return np.concatenate(arrays, axis=-1)
-    if line.layout == "rows":
+    if entry.layout == "rows":
         return np.concatenate([array.T for array in arrays], axis=0)
     rest = arrays[0].T.shape[1:]
     parts = [array.T.reshape(spec.kv_heads, -1, spec.head_width, *rest) for array in arrays]
     return np.concatenate(parts, 1).reshape(-1, *rest)
 
 
-def their_shape(line: Line, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def tensor_shape(entry: TensorEntry, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Returns the shape on disk for parameters of these shapes."""
     inputs, outputs = shapes[0][:-1], sum(shape[-1] for shape in shapes)
-    if line.layout == "same":
+    if entry.layout == "same":
         return tuple(shapes[0])
-    return (*inputs, outputs) if line.layout == "columns" else (outputs, *inputs)
+    return (*inputs, outputs) if entry.layout == "columns" else (outputs, *inputs)
 
 
-def _sizes(line: Line, spec: PretrainedSpec) -> list[int]:
+def _sizes(entry: TensorEntry, spec: PretrainedSpec) -> list[int]:
     """Returns the number of outputs of each parameter in a joined tensor."""
-    if len(line.ours) == 2:
+    if len(entry.parameters) == 2:
         return [spec.mlp_width] * 2
     return [heads * spec.head_width for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]

@@ -1,0 +1,108 @@
+"""The wrapper of the tokenizers of Hugging Face's package `tokenizers`.
+
+Prepared texts and published models share it. The package is imported where it is used.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxformer.core.errors import UserError, one_line
+
+END = "<|endoftext|>"
+END_NAMES = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")  # in the order of preference
+
+
+class HuggingFace:
+    """A tokenizer of the package `tokenizers`, trained here or loaded.
+
+    Args:
+        model: the tokenizer of the package.
+        needs_end: whether a tokenizer without an end token is refused. The documents of a prepared
+            text need one.
+        special_in_text: whether the name of a special token in a text becomes this token, as chat
+            templates need; otherwise the name is ordinary text.
+    """
+
+    def __init__(self, model: Any, *, needs_end: bool = True, special_in_text: bool = False):
+        self.model, vocab = model, model.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(vocab.values(), default=-1) + 1
+        self.end_text = next((name for name in END_NAMES if name in vocab), "")
+        self.end = vocab.get(self.end_text, -1)
+        if needs_end and not self.end_text:
+            raise UserError(
+                f"the tokenizer has no end token; expected one of {', '.join(END_NAMES)}."
+            )
+        model.encode_special_tokens = not special_in_text
+
+    def encode(self, texts: Sequence[str], add_special: bool = False) -> list[np.ndarray]:
+        """Returns the token ids of each text, with the tokenizer's start token if `add_special`."""
+        try:
+            encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=add_special)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the package is no Exception
+            reason = one_line(error, 120)
+            raise UserError(f"the tokenizer cannot encode the text: {reason}.") from None
+        return [np.asarray(encoding.ids, np.int32) for encoding in encodings]
+
+    def decode(self, tokens: Sequence[int], skip_special: bool = True) -> str:
+        """Returns the text of tokens, without the names of special tokens if `skip_special`."""
+        return self.model.decode([int(t) for t in tokens], skip_special_tokens=skip_special)
+
+    def n_bytes(self) -> np.ndarray:
+        """Returns the number of bytes of text of each token, (V,); 0 for special tokens."""
+        byte_level, sizes = set(byte_characters()), np.zeros(self.vocab_size, np.int32)
+        special = {t for t, token in self.model.get_added_tokens_decoder().items() if token.special}
+        for piece, token in self.model.get_vocab(with_added_tokens=True).items():
+            if token in special:
+                continue
+            if set(piece) <= byte_level:  # each character stands for a byte
+                sizes[token] = len(piece)
+            elif piece.startswith("<0x"):  # SentencePiece's fallback for single bytes
+                sizes[token] = 1
+            else:
+                sizes[token] = len(piece.replace("\u2581", " ").encode())
+        return sizes
+
+    def as_json(self) -> str:
+        """Returns the content of tokenizer.json."""
+        return self.model.to_str()
+
+
+def load(content: bytes, where: str, **options: bool) -> HuggingFace:
+    """Loads a tokenizer.json.
+
+    Args:
+        content: the content of the file.
+        where: the name of the file in errors.
+        **options: options of `HuggingFace`.
+    """
+    try:
+        model = package().Tokenizer.from_buffer(content)
+    except UserError:
+        raise
+    except Exception as error:  # the package raises plain Exceptions
+        reason = one_line(error, 120)
+        raise UserError(f"{where} is not a tokenizer ({reason}).") from None
+    return HuggingFace(model, **options)
+
+
+def package() -> Any:
+    """Imports `tokenizers`; raises UserError if it is not installed."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise UserError(
+            "this tokenizer needs the package `tokenizers`: pip install 'jaxformer[data]', or use "
+            "bytes."
+        ) from None
+    return tokenizers
+
+
+def byte_characters() -> list[str]:
+    """Returns the printable characters that stand for the bytes 0 .. 255 in byte-level BPE."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
