@@ -58,7 +58,7 @@ def measure(devices: int, name: str) -> None:
     from experiments.cli import flags
     from jaxformer import build
     from jaxformer.core.settings import DeviceSettings
-    from jaxformer.training.cost import plan, targets
+    from jaxformer.training.cost import compile_plan, targets
 
     file, overrides = CONFIGS[name]
     config = flags.load_with_overrides(str(ROOT / "configs" / file), overrides)
@@ -66,9 +66,9 @@ def measure(devices: int, name: str) -> None:
     config.devices.update(dict(members=1, data=1, fsdp=1, tensor=1))
     setup = build.phases(config)[0].setup
     target = targets.parse_target(f"cpu:{devices}")
-    planned = plan.plan_step(setup, DeviceSettings(), target)
-    setup = plan.on_devices(setup, DeviceSettings(), targets.devices_of(target))
-    shapes = plan.placed_shapes(setup)
+    planned = compile_plan.plan_step(setup, DeviceSettings(), target)
+    setup = compile_plan.on_devices(setup, DeviceSettings(), targets.devices_of(target))
+    shapes = compile_plan.placed_shapes(setup)
     step = jax.jit(setup.step(), donate_argnums=0).lower(*shapes).compile()
     flops = dot_flops(step.as_text()) * setup.mesh.size
     fingerprints = jax.numpy.zeros(1, jax.numpy.uint32)

@@ -25,8 +25,9 @@ from jaxformer.training.arguments import (
     warn_of_unnamed,
 )
 from jaxformer.training.cost import published
+from jaxformer.training.cost.compile_plan import plan_inference, plan_step
 from jaxformer.training.cost.memory import state_bytes
-from jaxformer.training.cost.plan import Plan, plan_inference, plan_step
+from jaxformer.training.cost.plan import Plan
 from jaxformer.training.cost.targets import parse_target
 from jaxformer.training.population import Population
 from jaxformer.training.run import train_phases

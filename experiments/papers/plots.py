@@ -22,8 +22,14 @@ from jaxformer.runtime.figure_style import (
 )
 
 __all__ = [
-    *("COLOURS", "COLUMN", "ENDINGS", "PAGE"),
-    *("add_colour_bar", "add_finding", "label_panel", "set_title"),
+    "COLOURS",
+    "COLUMN",
+    "ENDINGS",
+    "PAGE",
+    "add_colour_bar",
+    "add_finding",
+    "label_panel",
+    "set_title",
 ]
 
 DOT = {"ms": 3, "capsize": 2, "elinewidth": 0.8}  # the look of a dot with an error bar

@@ -51,7 +51,7 @@ class DocumentClass(PreparedText):
         return super().sizes | {"classes": self.answers, "pad": self.prepared.end}
 
     @property
-    def _row(self) -> int:
+    def _row_length(self) -> int:
         return self.window
 
     def rows(self, part: int, index_B: np.ndarray, shift_B: np.ndarray) -> np.ndarray:

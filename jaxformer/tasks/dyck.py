@@ -53,31 +53,31 @@ class Dyck(OneAnswer):
         K = self.pairs
         grow_key, draw_key = jax.random.split(key)
         u = jax.random.uniform(draw_key, (8 + 2 * K + 4 * MAX_SWAPS,), jnp.float32)
-        kind, coins, places = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
-        mode = jnp.floor(kind[4] * 4).astype(jnp.int32)
+        choices, coins, positions = u[:8], u[8 : 8 + 2 * K], u[8 + 2 * K :].reshape(4, MAX_SWAPS)
+        mode = jnp.floor(choices[4] * 4).astype(jnp.int32)
 
-        is_coin = kind[0] < 1 / 3
-        pairs = 1 + jnp.floor(kind[1] * K).astype(jnp.int32)
-        n = jnp.where(is_coin, 1 + jnp.floor(kind[5] * 2 * K).astype(jnp.int32), 2 * pairs)
+        is_coin = choices[0] < 1 / 3
+        pairs = 1 + jnp.floor(choices[1] * K).astype(jnp.int32)
+        n = jnp.where(is_coin, 1 + jnp.floor(choices[5] * 2 * K).astype(jnp.int32), 2 * pairs)
         s = jnp.where(is_coin, coins < 0.5, _balanced(grow_key, pairs, K))  # True is "("
-        mode = jnp.where(~is_coin & (kind[2] < 0.5), 0, mode)
+        mode = jnp.where(~is_coin & (choices[2] < 0.5), 0, mode)
         swap, flip = mode % 2 == 1, mode >= 2
 
-        swaps = jnp.where(swap, _geometric(kind[6]), 0)
-        doubled = jnp.where(kind[3] < 2 / 3, 2, 1)
-        flips = jnp.where(flip, _geometric(kind[7]) * doubled, 0)
-        first, second = (jnp.floor(p * n).astype(jnp.int32) for p in places[:2])
+        swaps = jnp.where(swap, _geometric(choices[6]), 0)
+        doubled = jnp.where(choices[3] < 2 / 3, 2, 1)
+        flips = jnp.where(flip, _geometric(choices[7]) * doubled, 0)
+        first, second = (jnp.floor(p * n).astype(jnp.int32) for p in positions[:2])
         s = jax.lax.fori_loop(
             0, MAX_SWAPS, lambda i, s: _swap(s, first[i], second[i], i < swaps), s
         )
-        flipped = jnp.floor(places[2:].ravel() * n).astype(jnp.int32)
+        flipped = jnp.floor(positions[2:].ravel() * n).astype(jnp.int32)
         counted = (jnp.arange(2 * MAX_SWAPS) < flips).astype(jnp.int32)
         times = jnp.zeros(2 * K, jnp.int32).at[flipped].add(counted)
         s = s ^ (times % 2 == 1)
 
-        place = jnp.arange(2 * K + 1)
-        tokens = jnp.where(place < n, jnp.where(jnp.append(s, False), OPEN, CLOSE), 0)
-        tokens = jnp.where(place == n, ASK, tokens).astype(jnp.int32)
+        position = jnp.arange(2 * K + 1)
+        tokens = jnp.where(position < n, jnp.where(jnp.append(s, False), OPEN, CLOSE), 0)
+        tokens = jnp.where(position == n, ASK, tokens).astype(jnp.int32)
         answer = jnp.where(is_balanced(tokens), CLOSE, OPEN)
         is_query = tokens == ASK
         return Batch(tokens, jnp.where(is_query, answer, 0).astype(jnp.int32), is_query * 1.0)
@@ -113,7 +113,7 @@ class Dyck(OneAnswer):
         equal = (inputs == OPEN).sum(-1) == (inputs == CLOSE).sum(-1)
         last = inputs[np.arange(len(n)), np.maximum(n - 1, 0)]
         ends = equal & (inputs[:, 0] == OPEN) & (last == CLOSE)
-        fit = trivial.fresh(self)
+        fit = trivial.fitting_examples(self)
         return {
             "majority": trivial.best_constant(fit, batch),
             "equal_counts": float((equal == balanced).mean()),
@@ -145,14 +145,14 @@ def is_balanced(tokens: jax.Array) -> jax.Array:
     return (depth >= 0).all() & (depth[-1] == 0)
 
 
-def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
+def _balanced(key: jax.Array, pairs: jax.Array, max_pairs: int) -> jax.Array:
     """Returns a random balanced string as booleans, True for "(".
 
-    By a coin flip, t pairs become "(" (t-1 pairs) ")", or u pairs followed by t-u pairs. The
-    recursion uses a stack of pair counts, with -1 for a pending ")". It takes at most 4t - 1
-    visits with two random numbers each.
+    A coin decides whether t pairs become "(" + (t - 1 pairs) + ")", or u pairs followed by t - u
+    pairs. The recursion uses a stack of pair counts, with -1 for a pending ")". It takes at most
+    4t - 1 visits with two random numbers each.
     """
-    u = jax.random.uniform(key, (4 * most, 2), jnp.float32)
+    u = jax.random.uniform(key, (4 * max_pairs, 2), jnp.float32)
 
     def visit(i, carry):
         stack, top, text, written = carry
@@ -172,18 +172,18 @@ def _balanced(key: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
         top = jnp.where(idle, 0, jnp.where(t < 1, top - 1, grown_top))
         return stack, top, text, written + writes
 
-    stack = jnp.zeros(2 * most + 2, jnp.int32).at[0].set(pairs)
-    start = (stack, jnp.int32(1), jnp.zeros(2 * most, bool), jnp.int32(0))
-    return jax.lax.fori_loop(0, 4 * most, visit, start)[2]
+    stack = jnp.zeros(2 * max_pairs + 2, jnp.int32).at[0].set(pairs)
+    start = (stack, jnp.int32(1), jnp.zeros(2 * max_pairs, bool), jnp.int32(0))
+    return jax.lax.fori_loop(0, 4 * max_pairs, visit, start)[2]
 
 
 def _geometric(uniform: jax.Array) -> jax.Array:
-    """Returns a geometric count with P(count > c) = 2^-c, at most MAX_SWAPS."""
+    """Returns a geometric count with P(count > c) = 2^-c, at max_pairs MAX_SWAPS."""
     count = 1 + jnp.floor(-jnp.log2(jnp.maximum(1 - uniform, 1e-9))).astype(jnp.int32)
     return jnp.minimum(count, MAX_SWAPS)
 
 
-def _swap(s: jax.Array, p: jax.Array, q: jax.Array, wanted: jax.Array) -> jax.Array:
-    """Exchanges positions p and q of s if `wanted` and p < q."""
+def _swap(s: jax.Array, p: jax.Array, q: jax.Array, enabled: jax.Array) -> jax.Array:
+    """Exchanges positions p and q of s if `enabled` and p < q."""
     swapped = s.at[p].set(s[q]).at[q].set(s[p])
-    return jnp.where(wanted & (p < q), swapped, s)
+    return jnp.where(enabled & (p < q), swapped, s)

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 
 def fingerprints(inputs_BxT: jax.Array) -> jax.Array:
     """Returns a 32-bit hash of each row, (B,). A collision only redraws an example needlessly."""
-    place_T = _scramble(jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32) + 1)
+    position_T = _scramble(jnp.arange(inputs_BxT.shape[1], dtype=jnp.uint32) + 1)
     tokens_BxT = _scramble(inputs_BxT.astype(jnp.uint32) + 1)
-    return _scramble(tokens_BxT + place_T[None]).sum(-1, dtype=jnp.uint32)
+    return _scramble(tokens_BxT + position_T[None]).sum(-1, dtype=jnp.uint32)
 
 
 def unit(fingerprint: jax.Array) -> jax.Array:
@@ -16,15 +16,15 @@ def unit(fingerprint: jax.Array) -> jax.Array:
     return _scramble(fingerprint + jnp.uint32(0x9E3779B9)).astype(jnp.float32) / 2.0**32
 
 
-def shuffled(key: jax.Array, place: jax.Array, size: int) -> jax.Array:
-    """Returns the index at a place of an endless shuffled stream over 0..size-1.
+def shuffled(key: jax.Array, position: jax.Array, size: int) -> jax.Array:
+    """Returns the index at a position of an endless shuffled stream over 0..size-1.
 
     Every epoch visits each index once, in a new order, without a table: a four-round Feistel
     network permutes the next power of four, and values beyond the set pass through it again.
     """
     half_bits = max(((size - 1).bit_length() + 1) // 2, 1)
     mask = jnp.uint32(2**half_bits - 1)
-    epoch, offset = place // jnp.uint32(size), place % jnp.uint32(size)
+    epoch, offset = position // jnp.uint32(size), position % jnp.uint32(size)
     round_keys = jax.random.bits(jax.random.fold_in(key, epoch), (4,), jnp.uint32)
 
     def permute(x):

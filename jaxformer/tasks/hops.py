@@ -69,14 +69,14 @@ class Hops(Task):
         steps = 1 + jnp.floor(draws[2:] * (self.letters - 1)).astype(jnp.int32)
         s = jnp.cumsum(jnp.concatenate([first, steps])) % self.letters
 
-        place = jnp.arange(m)
-        earlier = (s[:, None] == s[None, :]) & (place[None, :] < place[:, None])
-        back = jnp.where(earlier, place[None, :] + 1, -1).max(1)  # target of one hop
+        position = jnp.arange(m)
+        earlier = (s[:, None] == s[None, :]) & (position[None, :] < position[:, None])
+        back = jnp.where(earlier, position[None, :] + 1, -1).max(1)  # target of one hop
 
         def hop(t, j):
             return jnp.where((t < k) & (j >= 0), back[jnp.maximum(j, 0)], j)
 
-        j = jax.lax.fori_loop(0, self.max_hops, hop, place)
+        j = jax.lax.fori_loop(0, self.max_hops, hop, position)
         answers = jnp.where(j >= 0, s[jnp.maximum(j, 0)], self.missing)
         inputs = jnp.append(self.letters + k, s).astype(jnp.int32)
         targets = jnp.append(self.blank_token, answers).astype(jnp.int32)
@@ -97,7 +97,7 @@ class Hops(Task):
 
     def baselines(self, batch: Batch) -> dict[str, float]:
         """Returns accuracies of the best answer by hop count and position, and by letter too."""
-        fit = trivial.fresh(self)
+        fit = trivial.fitting_examples(self)
         return {
             "by_hops_and_position": trivial.best_by(lambda b: _groups(b)[:2], fit, batch),
             "by_hops_position_and_letter": trivial.best_by(_groups, fit, batch),
@@ -114,5 +114,5 @@ class Hops(Task):
 def _groups(batch: Batch) -> tuple[np.ndarray, ...]:
     """Returns the hop count, the position and the letter at each position."""
     inputs = np.asarray(batch.inputs)
-    hops, place = inputs[:, :1], np.arange(inputs.shape[1])
-    return np.broadcast_to(hops, inputs.shape), np.broadcast_to(place, inputs.shape), inputs
+    hops, position = inputs[:, :1], np.arange(inputs.shape[1])
+    return np.broadcast_to(hops, inputs.shape), np.broadcast_to(position, inputs.shape), inputs

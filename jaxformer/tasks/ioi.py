@@ -33,7 +33,7 @@ class SyntheticIOI(OneAnswer):
             raise UserError(f"alpha must be in [0, 1], got {self.alpha}.")
         if self.n_symbols < 3:
             raise UserError(f"ybar, yD and q need n_symbols of at least 3, got {self.n_symbols}.")
-        check_range("n_symbols", self.n_symbols, 3, 10**6)
+        check_range("n_symbols", self.n_symbols, 3, 10**6)  # the upper bounds
         check_range("context", self.context, 0, 100_000)
         if self.context < 7:
             raise UserError(
@@ -72,8 +72,8 @@ class SyntheticIOI(OneAnswer):
         once = jnp.floor(u[3] * 3).astype(jnp.int32)
         answers_3 = jnp.where(jnp.arange(3) == once, ybar, doubled).astype(jnp.int32)
         inputs_T = others_T.at[starts_3].set(q).at[starts_3 + 1].set(answers_3).at[-1].set(q)
-        wanted = ybar if self.reading == "rarer" else doubled
-        answer = jnp.where(u[2] < self.alpha, N, wanted).astype(jnp.int32)
+        signal = ybar if self.reading == "rarer" else doubled
+        answer = jnp.where(u[2] < self.alpha, N, signal).astype(jnp.int32)
         targets_T = jnp.append(inputs_T[1:], answer)
         return Batch(inputs_T, targets_T, (jnp.arange(T) == T - 1) * 1.0)
 

@@ -46,11 +46,11 @@ class PreparedText(DiskTask):
             )
         for name in PARTS:
             span = self.prepared.part(name)
-            if span.stop - span.start < self._row or span.last == span.first:
+            if span.stop - span.start < self._row_length or span.last == span.first:
                 raise UserError(
                     f"the {name} part of {self.tokens or 'the chain'} has {span.stop - span.start} "
-                    f"tokens, and an example needs {self._row}: use a longer text, a larger share "
-                    "of it (prepare.py), or a smaller task.window."
+                    f"tokens, and an example needs {self._row_length}: use a longer text, a larger "
+                    "share of it (prepare.py), or a smaller task.window."
                 )
 
     @property
@@ -77,7 +77,7 @@ class PreparedText(DiskTask):
 
     @property
     @abstractmethod
-    def _row(self) -> int:
+    def _row_length(self) -> int:
         """The number of tokens of a row."""
 
     def count(self, part: int) -> int:
@@ -90,19 +90,19 @@ class PreparedText(DiskTask):
         """Returns windows of tokens, or documents as int32 followed by their lengths."""
         span = self.prepared.part(PARTS[part])
         if self.documents:
-            tokens, lengths = self.prepared.documents(span.first + index_B, self._row)
+            tokens, lengths = self.prepared.documents(span.first + index_B, self._row_length)
             return np.concatenate([tokens.astype(np.int32), lengths[:, None]], 1)
         # The start of the first window moves with the epoch, so that windows end elsewhere.
-        free = span.stop - span.start - self._row - (self.count(part) - 1) * self.window
+        free = span.stop - span.start - self._row_length - (self.count(part) - 1) * self.window
         start_B = span.start + shift_B % min(free + 1, self.window) + index_B * self.window
-        return self.prepared.windows(start_B, self._row)
+        return self.prepared.windows(start_B, self._row_length)
 
     def split(self, rows_BxR: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Returns (B, R) tokens and (B, R) booleans: False for padding."""
-        tokens_BxR = rows_BxR[:, : self._row].astype(jnp.int32)
+        tokens_BxR = rows_BxR[:, : self._row_length].astype(jnp.int32)
         if not self.documents:
             return tokens_BxR, jnp.ones(tokens_BxR.shape, bool)
-        return tokens_BxR, jnp.arange(self._row)[None] < rows_BxR[:, self._row :]
+        return tokens_BxR, jnp.arange(self._row_length)[None] < rows_BxR[:, self._row_length :]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class NextToken(PreparedText):
         return self.vocab or self.prepared.vocab_size
 
     @property
-    def _row(self) -> int:
+    def _row_length(self) -> int:
         return self.window + 1
 
     @property
@@ -187,7 +187,7 @@ class MaskedTokens(PreparedText):
         return self.prepared.vocab_size + 1
 
     @property
-    def _row(self) -> int:
+    def _row_length(self) -> int:
         return self.window
 
     @property

@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxformer.core.errors import UserError, check_range
 from jaxformer.data.images import Images
-from jaxformer.tasks.source import HeldOut, batch_places, examples
+from jaxformer.tasks.source import HeldOut, batch_positions, examples
 from jaxformer.tasks.task import Batch, OneAnswer, Scores
 
 CHANNELS, SHOWN_IMAGES = 3, 2
@@ -78,7 +78,7 @@ class OneShot(OneAnswer):
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
         """Returns an episode: inputs (T, n) vectors, targets (1,) the label of the query."""
         classes, per_class = self.images.pixels_CxKxSxS.shape[:2]
-        first, class_shift, flip, query, place_0, place_1, query_shift = _draw(
+        first, class_shift, flip, query, image_0, image_1, query_shift = _draw(
             key, (classes, classes - 1, 2, SHOWN_IMAGES, per_class, per_class, per_class - 1)
         )
         # The classes and labels of the two shown images.
@@ -87,10 +87,10 @@ class OneShot(OneAnswer):
             classes_2 = jnp.stack([first, (first + 1 + class_shift) % classes])
             labels_2 = jnp.stack([flip, 1 - flip])
         # The query is a different image of its class than the shown one.
-        place_2 = jnp.stack([place_0, place_1])
-        places_3 = jnp.append(place_2, (place_2[query] + 1 + query_shift) % per_class)
+        image_2 = jnp.stack([image_0, image_1])
+        images_3 = jnp.append(image_2, (image_2[query] + 1 + query_shift) % per_class)
         classes_3 = jnp.append(classes_2, classes_2[query])
-        pixels_3xSxS = jnp.asarray(self.images.pixels_CxKxSxS)[classes_3, places_3]
+        pixels_3xSxS = jnp.asarray(self.images.pixels_CxKxSxS)[classes_3, images_3]
         shown_labels_3 = jnp.append(labels_2, SHOWN_IMAGES)
         inputs_Txn = self.tokens(pixels_3xSxS, shown_labels_3)
         return Batch(inputs_Txn, labels_2[query][None].astype(jnp.int32), jnp.ones(1))
@@ -176,7 +176,7 @@ class Episodes:
         return {name: episodes(task, key, 0, self.test_size) for name, task in self.ood.items()}
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
-        return examples(self.task, member_key, batch_places(step, self.batch_size))
+        return examples(self.task, member_key, batch_positions(step, self.batch_size))
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> None:
         """Returns None, because the training set is infinite."""

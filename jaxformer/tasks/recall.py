@@ -126,9 +126,9 @@ class Recall(Task):
 
         def draw(row, uniform):
             """Draws a symbol with one look-up in the alias tables."""
-            place = uniform * V
-            cell = jnp.minimum(place.astype(jnp.int32), V - 1)
-            return jnp.where(place - cell < keep[row, cell], cell, alias[row, cell])
+            scaled = uniform * V
+            cell = jnp.minimum(scaled.astype(jnp.int32), V - 1)
+            return jnp.where(scaled - cell < keep[row, cell], cell, alias[row, cell])
 
         key_q, key = jax.random.split(key)
         u = jax.random.uniform(

@@ -72,10 +72,10 @@ class Retrieval(OneAnswer):
         query = keys_M[queried] + half + shift
 
         pairs = jnp.stack([keys_M + half, values_M], axis=1).reshape(2 * M)
-        place_T = jnp.arange(2 * M + 1, dtype=jnp.int32)
-        inputs_T = jnp.where(place_T < 2 * m, jnp.append(pairs, 0), 0)
-        inputs_T = jnp.where(place_T == 2 * m, query, inputs_T)
-        at_query_T = place_T == 2 * m
+        position_T = jnp.arange(2 * M + 1, dtype=jnp.int32)
+        inputs_T = jnp.where(position_T < 2 * m, jnp.append(pairs, 0), 0)
+        inputs_T = jnp.where(position_T == 2 * m, query, inputs_T)
+        at_query_T = position_T == 2 * m
         return Batch(inputs_T, jnp.where(at_query_T, values_M[queried], 0), at_query_T * 1.0)
 
     def is_common(self, example: Batch) -> jax.Array:

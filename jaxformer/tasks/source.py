@@ -26,13 +26,13 @@ from jaxformer.tasks.disk import DiskTask, OnDisk
 from jaxformer.tasks.hashes import fingerprints, shuffled, unit
 from jaxformer.tasks.task import TEST, TRAIN, VALIDATION, Batch, Task
 
-__all__ = ["Data", "HeldOut", "Source", "batch_places", "examples", "make_source"]
+__all__ = ["Data", "HeldOut", "Source", "batch_positions", "examples", "make_source"]
 
 SHUFFLE = 3  # random stream of the visiting order; 0 to 2 are TRAIN, VALIDATION and TEST
 MAX_REDRAWS = 64
 SPLITS = ("redraw", "hash")
 SPLIT_PARTS = {"test": TEST, "validation": VALIDATION}  # the fields of HeldOut
-LOT_STREAM = 2**31  # far from the small numbers that example() may fold into the same key
+COIN_STREAM = 2**31  # far from the small numbers that example() may fold into the same key
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Source:
     shares: tuple[float, float] | None = None  # validation and test shares of a split by hash
 
     def heldout(self) -> HeldOut:
-        """Returns the test set, and a validation set without its examples.
+        """Returns the test set and the validation set, which have no example in common.
 
-        For enumerated tasks without a held-out part both are the whole set.
+        For enumerated tasks without a held-out part both contain all examples.
         """
         heldout, is_filled = jax.jit(self._checked_heldout)()
         for name, part in SPLIT_PARTS.items():
@@ -97,36 +97,38 @@ class Source:
         test_prints = jnp.sort(fingerprints(test.inputs))
         task = self.task.part(VALIDATION)
         validation = jax.vmap(
-            lambda place: _draw_avoiding(task, validation_key, place, test_prints)
+            lambda position: _draw_avoiding(task, validation_key, position, test_prints)
         )(jnp.arange(self.validation_size))
         both = jnp.concatenate([test_prints, fingerprints(validation.inputs)])
         return HeldOut(test, validation, jnp.sort(both))
 
     def batch_at(self, member_key: jax.Array, step: jax.Array, avoid: jax.Array) -> Batch:
         """Returns the training batch of a step. Examples that equal one in `avoid` are redrawn."""
-        places_B = batch_places(step, self.batch_size)
+        positions_B = batch_positions(step, self.batch_size)
         key, order_key = (jax.random.fold_in(member_key, i) for i in (TRAIN, SHUFFLE))
         if self.task.size:
             rest = self.task.size - self._kept_back
             size = min(self.train_size or rest, rest)
-            index_B = jax.vmap(lambda place: shuffled(order_key, place, size))(places_B)
+            index_B = jax.vmap(lambda position: shuffled(order_key, position, size))(positions_B)
             return self._entries(self._kept_back + index_B)
         if self.train_size:  # the first examples of the stream, shuffled in each epoch
-            places_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(places_B)
+            positions_B = jax.vmap(lambda p: shuffled(order_key, p, self.train_size))(positions_B)
         if self.shares:
-            return self._of_part(TRAIN, key, places_B)
-        return self._avoiding(key, places_B, avoid)
+            return self._of_part(TRAIN, key, positions_B)
+        return self._avoiding(key, positions_B, avoid)
 
     @property
     def _kept_back(self) -> int:
         """The number of entries of an enumerated task reserved for test and validation."""
         return self.test_size + self.validation_size if self.task.held_out else 0
 
-    def _entries(self, places_B: jax.Array) -> Batch:
+    def _entries(self, positions_B: jax.Array) -> Batch:
         """Returns entries of an enumerated task in a fixed random order."""
         order_key = jax.random.fold_in(self.key, SHUFFLE)
-        places_B = places_B.astype(jnp.uint32)
-        index_B = jax.vmap(lambda place: shuffled(order_key, place, self.task.size))(places_B)
+        positions_B = positions_B.astype(jnp.uint32)
+        index_B = jax.vmap(lambda position: shuffled(order_key, position, self.task.size))(
+            positions_B
+        )
         return examples(self.task, self.key, index_B)
 
     def unseen(self, member_key: jax.Array, batch: Batch) -> jax.Array | None:
@@ -142,32 +144,36 @@ class Source:
             rest = self.task.size - self._kept_back
             train = self._entries(self._kept_back + jnp.arange(min(self.train_size, rest)))
         else:
-            key, places = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
-            train = self._avoiding(key, places, self._heldout().fingerprints)
+            key, positions = jax.random.fold_in(member_key, TRAIN), jnp.arange(self.train_size)
+            train = self._avoiding(key, positions, self._heldout().fingerprints)
         train_prints = jnp.sort(fingerprints(train.inputs))
         return ~jax.vmap(lambda x: _contains(train_prints, x))(fingerprints(batch.inputs))
 
-    def _avoiding(self, key: jax.Array, places_B: jax.Array, avoid: jax.Array) -> Batch:
-        """Returns the training examples at these places, none of them in `avoid`."""
-        return jax.vmap(lambda place: _draw_avoiding(self.task, key, place, avoid))(places_B)
+    def _avoiding(self, key: jax.Array, positions_B: jax.Array, avoid: jax.Array) -> Batch:
+        """Returns the training examples at these positions, none of them in `avoid`."""
+        return jax.vmap(lambda position: _draw_avoiding(self.task, key, position, avoid))(
+            positions_B
+        )
 
-    def _of_part(self, part: int, key: jax.Array, places_B: jax.Array) -> Batch:
+    def _of_part(self, part: int, key: jax.Array, positions_B: jax.Array) -> Batch:
         """Returns examples of a part of the hash split, with the distribution of the task."""
         task, (low, high) = self.task.part(part), self._bounds(part)
         # A draw is rejected with probability 1 - share: all redraws fail once in a billion.
         redraws = max(MAX_REDRAWS, math.ceil(-math.log(1e-9) / (high - low)))
 
-        def draw(place):
+        def draw(position):
             def is_rejected(example, draw_key):
                 u = unit(fingerprints(example.inputs[None])[0])
-                # Always accepting common examples would make them too frequent.
-                lot = jax.random.uniform(jax.random.fold_in(draw_key, LOT_STREAM), (), jnp.float32)
-                u = jnp.where(task.is_common(example), lot, u)
+                # Common examples are accepted at random: always accepting them would make them
+                # too frequent.
+                coin_key = jax.random.fold_in(draw_key, COIN_STREAM)
+                coin = jax.random.uniform(coin_key, (), jnp.float32)
+                u = jnp.where(task.is_common(example), coin, u)
                 return (u < low) | (u >= high)
 
-            return _redrawn(task, key, place, is_rejected, redraws)
+            return _redrawn(task, key, position, is_rejected, redraws)
 
-        return jax.vmap(draw)(places_B)
+        return jax.vmap(draw)(positions_B)
 
     def _bounds(self, part: int) -> tuple[float, float]:
         validation, test = self.shares or (0.0, 0.0)
@@ -200,10 +206,10 @@ def make_source(task: Task, sizes: DataSettings, batch_size: int) -> Source | On
     return Source(task, jax.random.key(sizes.seed), batch_size, *counts, shares)
 
 
-def batch_places(step: jax.Array, batch_size: int) -> jax.Array:
+def batch_positions(step: jax.Array, batch_size: int) -> jax.Array:
     """Returns the positions in the stream of the examples of a step's batch."""
-    places_B = jnp.arange(batch_size, dtype=jnp.uint32)
-    return jnp.asarray(step, jnp.uint32) * batch_size + places_B
+    positions_B = jnp.arange(batch_size, dtype=jnp.uint32)
+    return jnp.asarray(step, jnp.uint32) * batch_size + positions_B
 
 
 def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
@@ -211,24 +217,24 @@ def examples(task: Task, key: jax.Array, index_B: jax.Array) -> Batch:
     return jax.vmap(lambda i: task.example(jax.random.fold_in(key, i), i))(index_B)
 
 
-def _draw_avoiding(task: Task, key: jax.Array, place: jax.Array, avoid: jax.Array) -> Batch:
-    """Returns the example at a place, redrawn while its fingerprint is in `avoid`."""
+def _draw_avoiding(task: Task, key: jax.Array, position: jax.Array, avoid: jax.Array) -> Batch:
+    """Returns the example at a position, redrawn while its fingerprint is in `avoid`."""
 
     def is_rejected(example, _):
         return _contains(avoid, fingerprints(example.inputs[None])[0])
 
-    return _redrawn(task, key, place, is_rejected, MAX_REDRAWS)
+    return _redrawn(task, key, position, is_rejected, MAX_REDRAWS)
 
 
 def _redrawn(
     task: Task,
     key: jax.Array,
-    place: jax.Array,
+    position: jax.Array,
     is_rejected: Callable[[Batch, jax.Array], jax.Array],
     redraws: int,
 ) -> Batch:
-    """Returns the example at a place, redrawn while it is rejected."""
-    key = jax.random.fold_in(key, place)
+    """Returns the example at a position, redrawn while it is rejected."""
+    key = jax.random.fold_in(key, position)
 
     def again(carry):
         attempt, rejected, _ = carry
@@ -237,11 +243,11 @@ def _redrawn(
     def draw(carry):
         attempt, _, _ = carry
         draw_key = jax.random.fold_in(key, attempt)
-        example = task.example(draw_key, place)
+        example = task.example(draw_key, position)
         return attempt + 1, is_rejected(example, draw_key), example
 
     # The first draw is inside the loop too, so that an example is compiled once.
-    shapes = jax.eval_shape(lambda: task.example(key, place))
+    shapes = jax.eval_shape(lambda: task.example(key, position))
     empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     start = (jnp.zeros((), jnp.int32), jnp.ones((), bool), empty)
     return jax.lax.while_loop(again, draw, start)[2]
@@ -249,5 +255,5 @@ def _redrawn(
 
 def _contains(sorted_values: jax.Array, value: jax.Array) -> jax.Array:
     sorted_values = jnp.asarray(sorted_values)
-    place = jnp.searchsorted(sorted_values, value)
-    return sorted_values[jnp.minimum(place, sorted_values.shape[0] - 1)] == value
+    position = jnp.searchsorted(sorted_values, value)
+    return sorted_values[jnp.minimum(position, sorted_values.shape[0] - 1)] == value

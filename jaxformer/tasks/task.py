@@ -234,10 +234,10 @@ def most_frequent(targets: npt.ArrayLike, weights: npt.ArrayLike) -> float:
     return float(counts.max() / counts.sum())
 
 
-def ranges(most: int, least: int = 1, groups: int = 12) -> list[tuple[int, int]]:
-    """Splits least..most into at most `groups` ranges of equal size: (low, high), inclusive."""
-    size = -(-(most - least + 1) // groups)
-    return [(low, min(low + size - 1, most)) for low in range(least, most + 1, size)]
+def ranges(highest: int, lowest: int = 1, groups: int = 12) -> list[tuple[int, int]]:
+    """Splits lowest..highest into at most `groups` ranges of equal size: (low, high), inclusive."""
+    size = -(-(highest - lowest + 1) // groups)
+    return [(low, min(low + size - 1, highest)) for low in range(lowest, highest + 1, size)]
 
 
 def by_range(name: str, value_B: jax.Array, bounds: list[tuple[int, int]]) -> dict[str, jax.Array]:

@@ -42,10 +42,11 @@ class Text(Task):
                 f"{MAX_TEXT_SYMBOLS:,} are possible here: prepare it (experiments/prepare.py) and "
                 "use the task next_token or masked_tokens."
             )
-        if text is not None and len(text) // 10 < self._drawn:
+        if text is not None and len(text) // 10 < self._example_length:
             raise UserError(
                 f"the text {self.text!r} is too short: a tenth of it, {len(text) // 10} symbols, "
-                f"must hold a window of {self._drawn}. Give a longer text or a smaller task.window."
+                f"must hold a window of {self._example_length}. Give a longer text or a smaller "
+                "task.window."
             )
 
     @property
@@ -62,8 +63,8 @@ class Text(Task):
 
     @property
     @abstractmethod
-    def _drawn(self) -> int:
-        """The number of symbols that an example reads from the text."""
+    def _example_length(self) -> int:
+        """The number of symbols of an example, with the one after its inputs if it is a target."""
 
     def part(self, stream: int) -> "Text":
         return replace(self, stream=stream)
@@ -72,10 +73,10 @@ class Text(Task):
         """Returns the int32 symbols of an example, from a part of the file or from the chain."""
         source = self.characters
         if source.text is None:
-            return _walk(key, source, self._drawn)
+            return _walk(key, source, self._example_length)
         low, high = (len(source.text) * tenth // 10 for tenth in PARTS[self.stream])
-        start = jax.random.randint(key, (), low, high - self._drawn + 1, jnp.int32)
-        window = jax.lax.dynamic_slice(jnp.asarray(source.text), (start,), (self._drawn,))
+        start = jax.random.randint(key, (), low, high - self._example_length + 1, jnp.int32)
+        window = jax.lax.dynamic_slice(jnp.asarray(source.text), (start,), (self._example_length,))
         return window.astype(jnp.int32)
 
     def _unigram(self, batch: Batch) -> dict[str, float]:
@@ -98,7 +99,7 @@ class CausalText(Text):
         return len(self.characters.symbols)
 
     @property
-    def _drawn(self) -> int:
+    def _example_length(self) -> int:
         return self.window + 1
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:
@@ -132,7 +133,7 @@ class MaskedText(Text):
         return len(self.characters.symbols) + 1
 
     @property
-    def _drawn(self) -> int:
+    def _example_length(self) -> int:
         return self.window
 
     def example(self, key: jax.Array, index: jax.Array) -> Batch:

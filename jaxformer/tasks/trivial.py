@@ -20,7 +20,7 @@ FITTING_SEED = 20_26  # no data stream of a run uses it
 
 
 @functools.lru_cache(maxsize=2)
-def fresh(task: Task) -> Batch:
+def fitting_examples(task: Task) -> Batch:
     """Returns the fitting examples as numpy arrays. Entries of enumerated tasks are random."""
 
     def draw(i):

@@ -25,7 +25,7 @@ class WordRegression(NamedTuple):
     """A fitted regression of C classes on the presence of W words."""
 
     columns: dict[str, int]  # of the words
-    weights: np.ndarray  # (W + 1, C); the last row are the biases b
+    weights: np.ndarray  # (W + 1, C); the last row holds the biases b
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """Returns (B,) the most likely classes of texts."""
@@ -69,10 +69,10 @@ def _minimised(x: sparse.csr_array, classes: np.ndarray, penalty: float, start: 
         return loss + penalty / 2 * (penalised**2).sum(), gradient.ravel()
 
     options = {"maxiter": MAX_ITERATIONS, "gtol": GRADIENT_TOLERANCE}
-    found = optimize.minimize(
+    result = optimize.minimize(
         objective, start.ravel(), jac=True, method="L-BFGS-B", options=options
     )
-    return found.x.reshape(start.shape)
+    return result.x.reshape(start.shape)
 
 
 def _loss(scores_BxC: np.ndarray, classes_B: np.ndarray) -> tuple[float, np.ndarray]:

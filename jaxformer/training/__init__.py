@@ -5,7 +5,7 @@ Terms:
     population      all members of a run: every seed at every learning rate, in one program
     seed            an integer that fixes a member's initial parameters and training data
     learning rate   multiplies the update of a member; the optimizer's schedule peaks at 1
-    partition       rules over parameter paths that say what is trained and what is frozen
+    partition       rules over parameter paths that decide what is trained and what is frozen
     dispatch        one call of the compiled program, which runs up to 100 steps
     callback        a part of a run that acts between dispatches (`callbacks.py`)
     session         the host side of a run: rows, validation, checkpoints, result

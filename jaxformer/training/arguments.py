@@ -16,8 +16,8 @@ from jaxformer.tasks.task import Task
 from jaxformer.training.population import Population, population, population_of_seeds
 from jaxformer.training.user_optimizer import UserOptimizer, user_optimizers
 
-# Fields of the settings that have their own argument of `train`.
-OWN_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
+# Fields of the settings that are named arguments of `train`.
+SEPARATE_ARGUMENTS = ("batch_size", "steps", "learning_rate", "labels")
 
 
 def check_fits(task: Task, model: Any) -> None:
@@ -35,14 +35,14 @@ def check_fits(task: Task, model: Any) -> None:
 def split_settings(settings: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
     """Splits keyword arguments into the fields of TrainSettings and of OptimSettings."""
     names_of = {
-        kind: [field.name for field in fields(kind) if field.name not in OWN_ARGUMENTS]
+        kind: [field.name for field in fields(kind) if field.name not in SEPARATE_ARGUMENTS]
         for kind in (TrainSettings, OptimSettings)
     }
     names = [name for kind_names in names_of.values() for name in kind_names]
     for name in settings:
         if name not in names:
             hint = did_you_mean(name, names)
-            raise UserError(f"train has no argument {name!r}.{hint} Further ones: {names}.")
+            raise UserError(f"train has no argument {name!r}.{hint} It takes also: {names}.")
     return {
         kind: {name: settings[name] for name in kind_names if name in settings}
         for kind, kind_names in names_of.items()

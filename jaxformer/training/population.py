@@ -87,7 +87,9 @@ def population_of_seeds(seeds: Sequence[int], rates: Sequence[float]) -> Populat
         raise UserError(f"optim.learning_rate must be positive numbers, got {rates}.")
     rates = tuple(float(rate) for rate in rates)
     if len(set(rates)) < len(rates):
-        raise UserError(f"optim.learning_rate has a rate twice: {rates}; more seeds are n_seeds.")
+        raise UserError(
+            f"optim.learning_rate has a rate twice: {rates}; for more seeds raise n_seeds."
+        )
     return Population(tuple(seeds), rates)
 
 

@@ -1,8 +1,8 @@
 """The ranges in which a layer's signal counts as healthy.
 
-    cosine      between two tokens: above 1 - EPSILON all tokens are nearly equal
-    keys        exp of the entropy of an attention row: below KEYS a query sees single tokens
-    gradient    relative to that of the last block: within a factor of GRADIENT
+    cosine      between two tokens: above MAX_COSINE all tokens are nearly equal
+    keys        exp of the entropy of an attention row: below MIN_KEYS a query sees single tokens
+    gradient    relative to that of the last block: within a factor of MAX_GRADIENT_RATIO
 
 These are conventions: a trained network may leave them for good reasons. The module does not import
 jax, which the advisor (`theory.advise`) avoids.
@@ -11,14 +11,14 @@ jax, which the advisor (`theory.advise`) avoids.
 import math
 from collections.abc import Sequence
 
-EPSILON = 0.01
-KEYS = 8.0  # at most a quarter of the length
-GRADIENT = 100.0
+MAX_COSINE = 0.99
+MIN_KEYS = 8.0  # at most a quarter of the length
+MAX_GRADIENT_RATIO = 100.0
 
 
 def least_keys(length: int) -> float:
     """Returns the lower end of the range of keys for sequences of `length` tokens."""
-    return min(KEYS, length / 4)
+    return min(MIN_KEYS, length / 4)
 
 
 def outside(
@@ -36,9 +36,9 @@ def outside(
     """
     problems = {}
     highest, layer = max(_finite(cosine[1:], -math.inf))
-    if highest > 1 - EPSILON:
+    if highest > MAX_COSINE:
         problems["tokens are alike"] = (
-            f"cosine {highest:.4f} after block {layer}; range: at most {1 - EPSILON:g}"
+            f"cosine {highest:.4f} after block {layer}; range: at most {MAX_COSINE:g}"
         )
     fewest, layer = min(_finite(keys, math.inf))
     if fewest < least_keys(length):
@@ -46,13 +46,14 @@ def outside(
             f"{fewest:.2f} keys in block {layer}; range: at least {least_keys(length):g}"
         )
     line = (
-        "{:.3g} of the last block's after block {}; " + f"range: {1 / GRADIENT:g} to {GRADIENT:g}"
+        "{:.3g} of the last block's after block {}; "
+        + f"range: {1 / MAX_GRADIENT_RATIO:g} to {MAX_GRADIENT_RATIO:g}"
     )
     low, layer = min(_finite(gradient[1:], math.inf))
-    if low < 1 / GRADIENT:
+    if low < 1 / MAX_GRADIENT_RATIO:
         problems["gradients vanish"] = line.format(low, layer)
     high, layer = max(_finite(gradient[1:], -math.inf))
-    if high > GRADIENT:
+    if high > MAX_GRADIENT_RATIO:
         problems["gradients explode"] = line.format(high, layer)
     return problems
 

@@ -120,7 +120,7 @@ class Session(Callback):
 
     def save(self, state: TrainState, step: int) -> None:
         """Saves a checkpoint, unless the step lies between two rows or all members diverged."""
-        # A checkpoint has no part of a window. After the target no more rows are written.
+        # A checkpoint cannot store the metrics since the last row. After the target no rows follow.
         is_between_rows = self.window and not self.is_finished(step)
         if self.checkpoints and not is_between_rows and not _all_diverged(state):
             note = {"rules": self.setup.partition.rules, "seconds": self.stopwatch.seconds()}
@@ -138,15 +138,8 @@ class Session(Callback):
         """Returns whether no member has had a new best validation for `train.patience` rows."""
         if not self.settings.patience:
             return False
-        name = self.setup.task.chosen_by
-        sign = -1 if name == "loss" else 1
-        goodness_RxM = np.array(
-            [
-                _replace_null([v if v is None else sign * v for v in row["validation"][name]])
-                for row in self.validations
-                if row["step"] <= step
-            ]
-        )
+        rows = [row for row in self.validations if row["step"] <= step]
+        goodness_RxM = np.array([self._goodness(row) for row in rows])
         if len(goodness_RxM) <= self.settings.patience:
             return False
         rows_since_best_M = len(goodness_RxM) - 1 - goodness_RxM.argmax(0)
@@ -226,14 +219,18 @@ class Session(Callback):
 
         Before the first validation these are the members with the first rate.
         """
-        population, score = self.setup.population, self.setup.task.chosen_by
+        population = self.setup.population
         if not self.validations:
             return [rate == population.rates[0] for _, rate in population.members]
-        values = self.validations[-1]["validation"][score]
-        sign = -1 if score == "loss" else 1  # of a loss the lowest is the best
-        goodness = _replace_null([v if v is None else sign * v for v in values])
         has_diverged = np.asarray(state.diverged_at) >= 0
+        goodness = self._goodness(self.validations[-1])
         return population.choose(np.where(has_diverged, -math.inf, goodness).tolist())
+
+    def _goodness(self, row: Mapping[str, Any]) -> list[float]:
+        """Returns the score of each member that chooses the rate; a loss is negated."""
+        name = self.setup.task.chosen_by
+        sign = -1 if name == "loss" else 1
+        return _replace_null([v if v is None else sign * v for v in row["validation"][name]])
 
     def result(self, state: TrainState, share: float) -> Result:
         """Returns the result of the run.

@@ -163,8 +163,8 @@ class SignalRows(Every):
         def measure(params, inputs):
             return jax.lax.map(lambda member: by_layer(setup.model, member, inputs), params)
 
-        everywhere = NamedSharding(setup.mesh, PartitionSpec())
-        self.measure = jax.jit(measure, out_shardings=everywhere)
+        on_all_devices = NamedSharding(setup.mesh, PartitionSpec())
+        self.measure = jax.jit(measure, out_shardings=on_all_devices)
 
     def write_row(self, state: Any, step: int) -> None:
         params = Partition.merge(state.trainable, state.frozen)

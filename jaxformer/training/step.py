@@ -171,7 +171,7 @@ def make_step(
 
 
 def in_parts(scores_of: Callable, n: int) -> Callable:
-    """Returns a function for ((loss, probes), gradient) that holds one of n parts in memory.
+    """Returns a function that computes ((loss, probes), gradient) in n parts, one at a time.
 
     The loss is a weighted mean whose total weight is known only after the last part. So weighted
     values and their gradients are summed, and divided by the weight at the end.

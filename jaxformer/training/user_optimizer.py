@@ -78,7 +78,7 @@ def user_optimizers(
     resolved = {label: as_transformation(given) for label, given in optimizers.items()}
     of_optax = [label for label, tx in resolved.items() if _is_of_optax(tx)]
     if name is not None and not of_optax:
-        raise UserError("optimizer_name names an optax transformation; optimizer is none.")
+        raise UserError("optimizer_name names an optax transformation, but optimizer is not one.")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise UserError(f"optimizer_name must be a text such as 'adamw-1e-2', got {name!r}.")
     partitions = tuple(partitions)

@@ -164,7 +164,7 @@ def test_wrong_arguments_are_one_line():
             (dict(steps=0), "train.steps must be at least 1, got 0"),
             (dict(unfreeze=[(70, ((".*", "train"),))]), "increase between 0 and train.steps = 60"),
             (dict(optimizer={"slow": optim.SGD()}), "no optimizer for the label 'train'"),
-            (dict(labels={}), "train has no argument 'labels'.*Further ones: .'log_every'"),
+            (dict(labels={}), "train has no argument 'labels'.*It takes also: .'log_every'"),
             (dict(seeds=[0, 0, 0]), r"a seed twice: \[0, 0, 0\]"),
             (dict(seeds=[3, -1]), "seed must be at least 0, got -1"),
             (dict(seeds=1.5), "a number of seeds, or a list of them, got 1.5"),

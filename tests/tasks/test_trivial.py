@@ -28,7 +28,7 @@ TASKS = {
 def held(request):
     """(task, some examples) of every task of the MixiT papers."""
     task = TASKS[request.param]
-    return task, jax.tree.map(lambda x: x[:60], trivial.fresh(task))
+    return task, jax.tree.map(lambda x: x[:60], trivial.fitting_examples(task))
 
 
 def test_a_predictor_answers_by_group_and_a_new_group_gets_the_commonest_answer():
@@ -61,7 +61,7 @@ def test_who_knows_the_frequencies_has_their_entropy():
 )
 def test_a_small_test_set_flatters_who_is_fitted_on_it(task, name, by, elsewhere):
     """`elsewhere`: the score on 100,000 sequences that it did not learn from."""
-    fit = trivial.fresh(task)
+    fit = trivial.fitting_examples(task)
     test, other = (jax.tree.map(lambda x, s=s: x[s], fit) for s in (slice(500), slice(500, None)))
     assert task.baselines(test)[name] == pytest.approx(elsewhere, abs=0.02)
     assert trivial.best_by(by, other, test) == pytest.approx(elsewhere, abs=0.02)
@@ -70,8 +70,8 @@ def test_a_small_test_set_flatters_who_is_fitted_on_it(task, name, by, elsewhere
 
 def test_the_draws_are_the_same_in_every_run():
     task = Hops(max_hops=1, letters=2, tokens=4)
-    again = trivial.fresh.__wrapped__(task)
-    assert all((a == b).all() for a, b in zip(trivial.fresh(task), again, strict=True))
+    again = trivial.fitting_examples.__wrapped__(task)
+    assert all((a == b).all() for a, b in zip(trivial.fitting_examples(task), again, strict=True))
     assert len(np.unique(again.inputs, axis=0)) == 2 * 2
 
 

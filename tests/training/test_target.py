@@ -19,7 +19,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.training.cost import hlo, plan, targets
+from jaxformer.training.cost import compile_plan, hlo, plan, targets
 from jaxformer.training.cost.collectives import collectives
 from jaxformer.training.cost.published import TokenTask
 from tests.experiments.conftest import tiny
@@ -131,12 +131,12 @@ def test_traffic_counts_what_crosses_the_memory_of_a_device():
     program = hlo.parse(PROGRAM.replace("REPLICAS", "{{0,4}}"))
     in_loop = 12 * (16 * 4 * 2 + 8 * 4 * 2)  # the gathered array, and the reduced one
     assert hlo.traffic(program) == in_loop + 3 * 8 * 4 * 4
-    assert plan._largest_buffers(program)[:2] == (
+    assert compile_plan._largest_buffers(program)[:2] == (
         (128, "f32[8,4] block_0/mlp/add"),
         (128, "bf16[16,4]"),
     )
     message = "HLO temporaries (24.00G) exceeds available HBM (15.75G)"
-    assert plan._exhausted(message) == 24 * 2**30
+    assert compile_plan._needed_bytes(message) == 24 * 2**30
 
 
 def test_the_traffic_of_a_program_without_loops_is_that_of_xla():
@@ -156,7 +156,7 @@ def plan_of(**arguments):
 
 def test_a_plan_survives_json_and_names_what_does_not_fit(monkeypatch):
     monkeypatch.setattr(plan, "free_memory", lambda: 2**16)
-    monkeypatch.setattr(plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
+    monkeypatch.setattr(compile_plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
     result = plan_of()
     assert plan.Plan.from_json(json.loads(json.dumps(result.as_json()))) == result
     assert not result.fits and result.bound == "memory"
@@ -170,7 +170,7 @@ SLOW_LINKS = targets.Card("test", "cpu", 2**16, 1e12, 1e12, 1e6, 1e6)
 
 
 def test_a_published_model_is_planned_by_its_config_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
+    monkeypatch.setattr(compile_plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     inference = jaxformer.plan(TokenTask(8), tmp_path, target="cpu:1", batch_size=4, inference=True)
     parameters = 2 * 64 * 16 + 2 * (16 * (16 + 2 * 8 + 16) + 3 * 16 * 32 + 2 * 16) + 16
@@ -186,7 +186,7 @@ import jaxformer
 from jaxformer.core.settings import DeviceSettings
 from jaxformer.models.decoder import decoder
 from jaxformer.tasks.retrieval import Retrieval
-from jaxformer.training.cost import hlo, plan, targets
+from jaxformer.training.cost import compile_plan, hlo, plan, targets
 from jaxformer.core.errors import UserError
 
 P, target = jax.P, targets.parse_target("cpu:8")
@@ -202,7 +202,7 @@ def loss(x, w):
 
 x = jax.ShapeDtypeStruct((64, 32), jnp.float32, sharding=place(("data", "fsdp")))
 w = jax.ShapeDtypeStruct((3, 32, 32), jnp.float32, sharding=place(None, "fsdp"))
-result = plan.compiled_plan(jax.jit(loss), (x, w), mesh, target, is_calibrated=False)
+result = compile_plan.compiled_plan(jax.jit(loss), (x, w), mesh, target, is_calibrated=False)
 task = Retrieval(max_pairs=3, vocab=16)
 model = decoder(vocab_size=16, length=task.length, width=16, layers=1, heads=2, mlp_width=16)
 try:
@@ -248,7 +248,7 @@ def test_accelerators_that_are_absent_compile_a_tiny_config(name, package, capfd
 
 def test_the_memory_of_arguments_is_that_of_the_arrays(monkeypatch):
     """A plan counts the bytes that a run puts on a device: state and batch."""
-    monkeypatch.setattr(plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
+    monkeypatch.setattr(compile_plan.roofline, "measured_cpu", lambda n: SLOW_LINKS)
     sizes = dict(width=16, layers=2, heads=2, mlp_width=32)
     model = decoder(vocab_size=TASK.vocab_size, length=TASK.length, **sizes)
     result = plan_of(devices=DeviceSettings(data=1))

@@ -1,8 +1,8 @@
 """Accelerators: memory, peak rates and bandwidths of one device, as their makers publish them.
 
 Rates are FLOPs per second of dense matrix products at JAX's default precision. A TPU multiplies
-float32 matrices in bfloat16, and an NVIDIA GPU in TF32. Bandwidths are bytes per second; those of
-links are in one direction, with all links of a device together.
+float32 matrices in bfloat16, and an NVIDIA GPU in TF32. Bandwidths are bytes per second. The
+bandwidth of links is that of one direction, summed over all links of a device.
 """
 
 from dataclasses import dataclass, field

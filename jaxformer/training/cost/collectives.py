@@ -1,7 +1,7 @@
 """The communication of a compiled program, by kind and by mesh axis.
 
 A program names groups of devices that exchange data. The axes of a group are those along which the
-places of its devices in the mesh differ.
+coordinates of its devices in the mesh differ.
 """
 
 import math
@@ -53,11 +53,11 @@ def collectives(program: Program, mesh: Mesh, devices_per_host: int = 0) -> list
         total[0] += times
         total[1] += times * array_bytes
         total[2] += times * _sent(kind, array_bytes, len(group))
-    found = [
+    exchanges = [
         Collective(kind, axes, *total, crosses_hosts=crosses_hosts)
         for (kind, axes, crosses_hosts), total in totals.items()
     ]
-    return sorted(found, key=lambda collective: -collective.sent_bytes)
+    return sorted(exchanges, key=lambda collective: -collective.sent_bytes)
 
 
 def _with_fusions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
@@ -86,8 +86,8 @@ def _sent(kind: str, array_bytes: int, n: int) -> int:
 
 
 def _axes(group: Sequence[int], mesh: Mesh) -> tuple[str, ...]:
-    places = np.stack(np.unravel_index(np.asarray(group), mesh.devices.shape))
-    is_varying = (places != places[:, :1]).any(1)
+    coordinates = np.stack(np.unravel_index(np.asarray(group), mesh.devices.shape))
+    is_varying = (coordinates != coordinates[:, :1]).any(1)
     return tuple(name for name, varies in zip(mesh.axis_names, is_varying, strict=True) if varies)
 
 
@@ -122,13 +122,13 @@ def _mesh_group(text: str) -> list[int]:
     axes = re.findall(r"\{([^}]*)\}", rest)[0]
     index: list[Any] = [0] * len(shape)
     for name, before, size in re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes):
-        place = list(sizes).index(name)
+        axis = list(sizes).index(name)
         if not size:
-            index[place] = slice(None)
+            index[axis] = slice(None)
             continue
         # A part of an axis: after `before` outer entries, `size` entries.
-        inner = shape[place] // (int(before) * int(size))
-        index[place] = slice(0, int(size) * inner, inner)
+        inner = shape[axis] // (int(before) * int(size))
+        index[axis] = slice(0, int(size) * inner, inner)
     return devices[tuple(index)].ravel().tolist()
 
 

@@ -1,4 +1,4 @@
-"""Floating-point operations: those of a program, and the rate of this machine."""
+"""Counts the floating-point operations of a program, and measures the rate of this machine."""
 
 import functools
 import math

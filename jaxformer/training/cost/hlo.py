@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 BYTES = {"pred": 1, "s4": 1, "u4": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2}
 BYTES |= {"s32": 4, "u32": 4, "f32": 4, "s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16}
-# Instructions that move no data of their own.
+# Instructions that move no data; those they call are counted separately.
 FREE = {
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"),
     *("call", "after-all", "partition-id", "replica-id", "iota", "opt-barrier", "async-start"),
@@ -144,12 +144,12 @@ def _end_of_type(text: str) -> int:
 
 
 def _closing(text: str) -> int:
-    """Returns the place of the parenthesis that closes one before the text."""
+    """Returns the index of the parenthesis that closes one before the text."""
     depth = 1
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if not depth:
-            return place
+            return index
     return len(text)
 
 

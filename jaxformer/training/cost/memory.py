@@ -59,7 +59,7 @@ def check_memory(phases: Sequence[Phase]) -> str:
 
 
 def check_data(data: Data) -> None:
-    """Raises if the sets of examples, which are drawn whole, do not fit. Draws nothing."""
+    """Raises if the held-out sets and a finite training set do not fit into memory."""
     if not isinstance(data, Source):
         return
     sizes = {"test_size": data.test_size, "validation_size": data.validation_size}
