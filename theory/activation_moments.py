@@ -118,7 +118,7 @@ def moments(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.nda
 def slopes(activation: str, q_K: np.ndarray, p_KxK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns E phi'(u_k)^2, (K,), and E phi'(u_k) phi'(u_l), (K, K); arguments as in `moments`.
 
-    They are the factors of the squared gradient on its way back through the activation.
+    The backward pass through the activation multiplies squared gradients by them.
     """
     _, c_KxK = _correlations(q_K, p_KxK)
     if activation == "relu":

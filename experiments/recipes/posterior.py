@@ -72,7 +72,7 @@ def run(config, workdir: Workdir) -> int:
             return 128 + interrupt.signal
         posterior = built.sampler.posterior(chunks)
         metrics, baselines, arrays = summarise(built, posterior)
-        arrays |= drawing.shown(built.data.names, posterior, metrics)
+        arrays |= drawing.figure_arrays(built.data.names, posterior, metrics)
     finish_run.write_arrays(workdir, arrays)
     result = result_of(
         workdir,
@@ -116,7 +116,7 @@ def summarise(built: Setup, posterior) -> tuple[dict[str, Mean], dict[str, float
     by_chain = values.reshape(sampler.chains, -1, values.shape[1])
     metrics = dict(zip((*names, "energy"), map(_mean, np.moveaxis(by_chain, 2, 0)), strict=True))
     accuracy, tests = data.accuracy(posterior.mean(data.attentioned_test)), len(data.labels_test)
-    error = (accuracy * (1 - accuracy) / tests) ** 0.5 if data.is_classes else math.nan
+    error = (accuracy * (1 - accuracy) / tests) ** 0.5 if data.has_class_labels else math.nan
     metrics["accuracy"] = Mean(accuracy, error, tests)
     for name in DIAGNOSTICS:
         metrics[name] = Mean(float(posterior.diagnostics[name]), math.nan, len(posterior.U))

@@ -108,7 +108,7 @@ def test_mixing_rate_is_that_of_the_model():
     for scale in ("theory", "head", 0.05):
         std = mixing_std(jax.random.key(0), scale, heads, m, n)[0]
         np.testing.assert_allclose(
-            Mixing(heads=heads, scale=scale).rate(m, n), m * n * std**2, rtol=1e-12
+            Mixing(heads=heads, scale=scale).kappa(m, n), m * n * std**2, rtol=1e-12
         )
 
 

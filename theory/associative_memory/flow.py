@@ -86,7 +86,8 @@ def gradient_flow(
 
     Args:
         alpha: probabilities of the noise label, of any shape.
-        times: times of the flow, of any shape and order; the unit is one step of rate 1.
+        times: times of the flow, of any shape and order. One unit of time is a step of gradient
+            descent with learning rate 1.
         n: number of inputs, at least 2.
         kind: "weights" (the flow of W) or "coordinates" (the paper's (45), n = 2 only).
 

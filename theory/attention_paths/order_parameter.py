@@ -7,7 +7,8 @@ N is the largest width, and p(chain | Y) ~ exp(-N S / 2). The theory assumes P, 
 fixed P/N; `sampling` samples the exact law at finite N.
 
 In Bartlett coordinates theta (`bartlett`) the first bracket is a sum over entries, every theta is a
-positive definite chain, and the Hessian of that bracket at the GP limit theta = 0 is 4 and 2.
+positive definite chain, and the Hessian of that bracket at the GP limit theta = 0 is diagonal: 4
+for the logarithms of diagonals and 2 for the entries below them.
 L-BFGS then needs some tens of evaluations, where Adam on U needs thousands. L-BFGS stops at the
 round-off of its line search, 1e-6. Newton steps reduce the gradient to 1e-10, for 14 coordinates
 and for 2117 alike; conjugate gradients with Hessian-vector products solve their linear systems.

@@ -51,7 +51,7 @@ class Mixing:
     def __post_init__(self) -> None:
         check_count("heads", self.heads)
 
-    def rate(self, length: int, width: int | None) -> float | jax.Array:
+    def kappa(self, length: int, width: int | None) -> float | jax.Array:
         """Returns kappa = m n s^2, the mixing variance in units of the theory's 1/(n m)."""
         if isinstance(self.scale, str):
             if self.scale not in ("theory", "head"):
@@ -97,7 +97,7 @@ def drift(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = None) -
                [0. , 0.5]], dtype=float64)
     """
     phi = check_covariance("phi", phi)
-    kappa = mixing.rate(phi.shape[-1], width)
+    kappa = mixing.kappa(phi.shape[-1], width)
     diagonal = kappa * mean_quadratic(phi, mixing.causal) / phi.shape[-1]
     return jnp.where(
         _with_leading_axes(np.eye(phi.shape[-1], dtype=bool), phi), diagonal[..., None], 0
@@ -119,7 +119,7 @@ def covariance(phi: jax.Array, mixing: Mixing = UNMASKED, width: int | None = No
     phi = check_covariance("phi", phi)
     a, b, c, d = upper_triangle_pairs(phi.shape[-1])
     value = phi[..., a, c] * phi[..., b, d] + phi[..., a, d] * phi[..., b, c]
-    rate = mixing.rate(phi.shape[-1], width) / mixing.heads
+    rate = mixing.kappa(phi.shape[-1], width) / mixing.heads
     mixed = _mixing_covariance(mixing_kernel(phi, mixing.causal), a, b, c, d)
     return (2.0 if mixing.output_projection else 1.0) * value + rate * mixed
 
@@ -147,7 +147,7 @@ def one_step_covariance(phi: jax.Array, width: int, mixing: Mixing = UNMASKED) -
     phi = check_covariance("phi", phi)
     check_width(width, mixing)
     n, m = width, phi.shape[-1]
-    kappa = mixing.rate(m, width)
+    kappa = mixing.kappa(m, width)
     mean = one_step_mean(phi, width, mixing)
     kernel = mixing_kernel(phi, mixing.causal)
     projections = _projections(m, mixing.causal, phi.dtype)
@@ -192,7 +192,7 @@ def mean(
     phi = check_covariance("phi0", phi0)
     check_range("tau", tau, 0.0)
     m = phi.shape[-1]
-    rate = mixing.rate(m, width) / m
+    rate = mixing.kappa(m, width) / m
     projections = _projections(m, mixing.causal, phi.dtype)
     weights_AxM = rate * jnp.diagonal(projections, axis1=-2, axis2=-1)
     diagonal = jnp.diagonal(phi)

@@ -169,7 +169,7 @@ def predict(
     check_range("tau", tau, 0.0)
     check_count("paths", paths)
     check_count("steps", steps)
-    kappa = mixing.rate(phi0.shape[-1], width)
+    kappa = mixing.kappa(phi0.shape[-1], width)
     step_sizes, stops = _time_grid(tau, steps, times)
     phi = _solve(key, phi0, step_sizes, stops, kappa, paths, mixing.without_scale(), solver)
     if is_concrete(phi) and (count := int(overflowed(phi))):

@@ -100,7 +100,7 @@ def _encoder(f: ConfigFields, length: int | None) -> Reading:
     types = 0 if is_distilbert else f.count("type_vocab_size", default=2, least=0)
     embedding = f.count("embedding_size", default=width)
     arch = Architecture(
-        **_square(std, width, heads),
+        **_equal_deviations(std, width, heads),
         layers=f.count("num_hidden_layers", "n_layers"),
         mlp_width=f.count("intermediate_size", "hidden_dim", default=4 * width),
         activation=f.activation("hidden_act", "activation", default="gelu"),
@@ -136,7 +136,7 @@ def _decoder(f: ConfigFields, length: int | None) -> Reading:
                 f"only some of the earlier tokens; --length {longest} is possible."
             )
     std, width, layers = numbers["init_std"], numbers["width"], numbers["layers"]
-    square: Any = _square(std, width, numbers["heads"], numbers["head_width"])
+    square: Any = _equal_deviations(std, width, numbers["heads"], numbers["head_width"])
     if numbers["score_scale"]:
         square["score_scale"] = numbers["score_scale"]
     if f.values["model_type"] == "gpt2":  # the last matrix of each branch is smaller
@@ -186,7 +186,7 @@ def _vit(f: ConfigFields, length: int | None) -> Reading:
     patch, channels = f.count("patch_size", default=16), f.count("num_channels", default=3)
     side = f.count("image_size", default=224) // patch
     arch = Architecture(
-        **_square(std, width, f.count("num_attention_heads")),
+        **_equal_deviations(std, width, f.count("num_attention_heads")),
         layers=f.count("num_hidden_layers"),
         mlp_width=f.count("intermediate_size"),
         activation=f.activation("hidden_act", default="gelu"),
@@ -244,7 +244,7 @@ def _albert(f: ConfigFields, length: int | None) -> Reading:
     )
 
 
-def _square(std: float, width: int, heads: int, head_width: int | None = None) -> Any:
+def _equal_deviations(std: float, width: int, heads: int, head_width: int | None = None) -> Any:
     """Returns the fields of an Architecture whose six matrices have one standard deviation."""
     if head_width is None and width % heads:
         raise UserError(f"{heads} heads do not divide the width {width}.")

@@ -26,7 +26,9 @@ from jaxformer.models.pretrained import Pretrained
 LogProbabilities = Callable[[Any, str], np.ndarray]
 
 
-def reader(model: Any, params: Any, prompts: PromptBatch, batch_size: int) -> LogProbabilities:
+def make_log_probabilities(
+    model: Any, params: Any, prompts: PromptBatch, batch_size: int
+) -> LogProbabilities:
     """Returns a function of changed parameters that computes log probabilities after each prompt.
 
     Args:
@@ -103,11 +105,6 @@ class Programs(NamedTuple):
     enter: Any
     advance: Any
     leave: Any
-
-
-def compiled(model: Any) -> int:
-    """Returns the number of compilations of the busiest program: 1 unless shapes changed."""
-    return max(program._cache_size() for program in _programs(model))
 
 
 @lru_cache(maxsize=8)

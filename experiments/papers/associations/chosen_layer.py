@@ -1,4 +1,4 @@
-"""LASER on one published model whose layer is chosen on other prompts than it is judged on.
+"""LASER on one published model: its layer is chosen on some prompts and judged on others.
 
 The prompts are split in two halves, the even and the odd ones. On each half, the block is chosen
 whose cut gives the highest ratio P(right) / P(the). It is judged on the other half, so that every
@@ -25,8 +25,8 @@ from jaxformer.core.errors import NotFiniteError, check_choice
 from jaxformer.training.metrics import over_seeds
 
 MATRICES = r"block_\d+/mlp/in"
-AT_ONCE = 100  # prompts in one step
-TINIEST = 1e-30
+BATCH_SIZE = 100  # prompts in one step
+MIN_PROBABILITY = 1e-30
 QUANTITIES = ("target", "the")
 
 
@@ -43,9 +43,9 @@ def measure_chosen_layer(
 
     Args:
       source: A folder, a GGUF file, "package:NAME", a name on the hub, or "tiny:FAMILY".
-      prompt: A kind of `paper_prompts.KINDS`, on which the block is chosen.
-      judged: A kind that is judged as a whole, with the block chosen on the first half of
-        `prompt`; "" judges the prompts themselves, half by half.
+      prompt: A kind of `paper_prompts.KINDS`, on whose prompts the block is chosen.
+      judged: A kind of prompts to judge, all with the block chosen on the first half of `prompt`.
+        "" judges each half of `prompt` with the block chosen on the other half.
       sentences: The number of prompts, or 0 for all.
       fraction: The share of the rank to keep.
       dtype: The dtype of the parameters.
@@ -74,7 +74,7 @@ def probabilities_of_cuts(
     model: Any, params: Any, prompts: PromptBatch, the: int, fraction: float
 ) -> np.ndarray:
     """Returns P(right) and P(the) after each prompt, (1 + L, 2, B): full, and cut at each block."""
-    log_probabilities = blockwise.reader(model, params, prompts, AT_ONCE)
+    log_probabilities = blockwise.make_log_probabilities(model, params, prompts, BATCH_SIZE)
     tokens_Bx2 = np.stack([prompts.targets_B, np.full(len(prompts.targets_B), the)], 1)
 
     def probabilities(cut: Any, path: str) -> np.ndarray:
@@ -97,7 +97,7 @@ def probabilities_of_cuts(
 def choose(p_Cx2xB: np.ndarray) -> int:
     """Returns the block with the highest ratio of mean P(right) to mean P(the)."""
     means_Cx2 = p_Cx2xB[1:].mean(-1)
-    return int(np.argmax(means_Cx2[:, 0] / np.maximum(means_Cx2[:, 1], TINIEST)))
+    return int(np.argmax(means_Cx2[:, 0] / np.maximum(means_Cx2[:, 1], MIN_PROBABILITY)))
 
 
 def _explain_last_block(
@@ -154,7 +154,7 @@ def _outcome(
     cuts = {"": measured[0], "/cut": cut_2xB, "/last": measured[-1]}
     for suffix, p_2xB in cuts.items():
         right, the = p_2xB.mean(1)
-        metrics[f"ratio{suffix}"] = exact(right / max(the, TINIEST))
+        metrics[f"ratio{suffix}"] = exact(right / max(the, MIN_PROBABILITY))
         for name, p_B, whole_B in zip(QUANTITIES, p_2xB, measured[0], strict=True):
             metrics[f"p_{name}{suffix}"] = over_seeds(p_B)
             if suffix:

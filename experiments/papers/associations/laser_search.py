@@ -22,7 +22,7 @@ from jaxformer import surgery
 from jaxformer.core import paths
 
 SORTS = ("ratio", "target", "against")
-TINIEST = 1e-300  # replaces a probability of 0 in a logarithm
+MIN_PROBABILITY = 1e-300  # replaces a probability of 0 in a logarithm
 UNCUT = ("", 1.0)  # matrix and fraction in the row of the uncut model
 
 
@@ -47,12 +47,12 @@ def search(
       prompts: The prompts with their targets.
       matrices: The paths of the matrices to cut.
       fractions: Shares of the rank to keep.
-      against: A token that is scored beside the targets, or next_token.NO_TOKEN.
+      against: A wrong token whose probability is scored too, or next_token.NO_TOKEN.
       done: Rows of an earlier call, which are not computed again.
       batch_size: Prompts in one step.
     """
     done_cuts = {(row["matrix"], row["fraction"]) for row in done}
-    log_probabilities = blockwise.reader(model, params, prompts, batch_size)
+    log_probabilities = blockwise.make_log_probabilities(model, params, prompts, batch_size)
 
     def row(cut: Any, matrix: str, fraction: float, rank: int) -> dict[str, Any]:
         logs_BxV, targets_B = log_probabilities(cut, matrix), prompts.targets_B
@@ -91,8 +91,10 @@ def score(scores: dict[str, Any], sort: str) -> float:
         return -math.inf
     if sort == "target":
         return scores["log_p_target"]
-    against = math.log(max(scores["p_against"], TINIEST))
-    return -against if sort == "against" else math.log(max(scores["p_target"], TINIEST)) - against
+    against = math.log(max(scores["p_against"], MIN_PROBABILITY))
+    if sort == "against":
+        return -against
+    return math.log(max(scores["p_target"], MIN_PROBABILITY)) - against
 
 
 def best_by_kind(rows: Sequence[dict[str, Any]], sort: str) -> dict[str, dict[str, Any]]:

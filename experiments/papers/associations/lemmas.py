@@ -1,7 +1,7 @@
-"""Lemmas, assumptions and theorems of the associations paper, each at its own error.
+"""Tests lemmas, assumptions and theorems of the associations paper within the errors they state.
 
-The error of Theorem 1 is that of Lemmas D.1 and D.2 at the number of samples drawn. A row compares
-a measured number with the limit that the statement prints.
+Theorem 1 takes its error from Lemmas D.1 and D.2 at the number of samples drawn. A row compares a
+measured number with the limit that the statement prints.
 """
 
 from collections.abc import Sequence
@@ -233,6 +233,6 @@ def draw_lemmas(arrays):
     plots.add_finding(
         figure,
         f"{sum(holds)} of {len(holds)} statements hold as they are printed",
-        "Each statement is tested at its own error; G.1 (iii): below 1 the noise is smaller.",
+        "Each statement is tested at the error it states; G.1 (iii): below 1 the noise is smaller.",
     )
     return figure

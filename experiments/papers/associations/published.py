@@ -35,7 +35,7 @@ WHOLE = "whole"
 MARKERS = "os^D"
 LABELS = {"target": "the right word", "wrong": "the wrong word", "the": '"the"', "them": '"them"'}
 NEVER = 10**9  # a step that no training reaches
-FIRST_RANKS = 10  # "the" is learned at the first step at which its mean rank is at most this
+LEARNED_RANK = 10  # "the" is learned at the first step at which its mean rank is at most this
 
 
 def measure_published(
@@ -145,7 +145,7 @@ def check_matrix(source: str, matrix: str) -> None:
 
 
 def open_model(source: str, revision: str, seed: int, dtype: str) -> tuple[Any, Any, Any]:
-    """Returns (model, params, tokenizer); the seed is that of a tiny model."""
+    """Returns (model, params, tokenizer). The seed draws the weights of a tiny model."""
 
     def load(path: Path) -> tuple[Any, Any, Any]:
         model, params, _ = load_folder(path, dtype)
@@ -241,7 +241,7 @@ def _outcome(rows: list[dict[str, Any]], revisions: Sequence[str]) -> Outcome:
         for quantity in last[WHOLE]
     }
     if len(rows) > 1:
-        learned = np.flatnonzero(curves["rank_the"][:, 0] <= FIRST_RANKS)
+        learned = np.flatnonzero(curves["rank_the"][:, 0] <= LEARNED_RANK)
         metrics["step_of_the"] = exact(_step(revisions[int(learned[0])]) if len(learned) else NEVER)
     steps = np.array([_step(revision) for revision in revisions])
     names = dict.fromkeys(cut.split("@")[0] for cut in last if cut != WHOLE)

@@ -145,7 +145,7 @@ def _with_numbers(result: Result, values: dict[str, np.ndarray], averaged: list[
         if member["diverged_at"] is not None:
             print(
                 f"seed {member['seed']} at rate {member['learning_rate']:g} diverged at step "
-                f"{member['diverged_at']}; it is recorded and in no mean."
+                f"{member['diverged_at']}; it is recorded and excluded from all means."
             )
     metrics |= {name: over_seeds(value[averaged]) for name, value in values.items()}
     return dataclasses.replace(result, members=members, metrics=metrics)

@@ -80,7 +80,7 @@ def training(settings, alpha: float, arrays, title: str = "", caption: str = "")
         )
     if begin:
         lines += f" Clean data until step {begin} (dotted), then noise."
-    title = title or _ends(alpha, curves, averaged, versions)
+    title = title or _final_probabilities(alpha, curves, averaged, versions)
     plots.add_finding(figure, title, f"{lines} {caption}".strip(), axes[0, 0])
     return figure
 
@@ -94,13 +94,13 @@ def layers(arrays):
       The figure, or None for a model without feed-forward layers.
     """
     prefix = "probes/p_noise_without_f"
-    cut = sorted(int(n.removeprefix(prefix)) for n in arrays if n.startswith(prefix))
-    if not cut:
+    layer_numbers = sorted(int(n.removeprefix(prefix)) for n in arrays if n.startswith(prefix))
+    if not layer_numbers:
         return None
     versions = {
         "the whole\nmodel": "",
-        "without the\nfirst feed-\nforward layer": f"_without_f{cut[0]}",
-        "without the\nlast feed-\nforward layer": f"_without_f{cut[-1]}",
+        "without the\nfirst feed-\nforward layer": f"_without_f{layer_numbers[0]}",
+        "without the\nlast feed-\nforward layer": f"_without_f{layer_numbers[-1]}",
     }
     answer, noise = (
         np.stack([_end(arrays, name + version) for version in versions.values()], 1)
@@ -110,9 +110,10 @@ def layers(arrays):
     plots.bars(axes[0], {"the right token": answer, "the noise token": noise})
     axes[0].set_xticks(range(len(versions)), [*versions])
     axes[0].set(ylabel="probability", ylim=(0, 1.02))
-    whole, *_, cut_off = answer.mean(0)
+    whole, *_, without_last = answer.mean(0)
     title = (
-        f"Without the last feed-forward layer the right token has {cut_off:.2f}, not {whole:.2f}"
+        f"Without the last feed-forward layer the right token has probability {without_last:.2f}, "
+        f"not {whole:.2f}"
     )
     n = len(answer)
     seeds = f"Means of {n} seeds with standard errors." if n > 1 else "One seed."
@@ -229,7 +230,7 @@ def _versions(curves) -> dict[str, str]:
     return labels | cuts
 
 
-def _ends(alpha: float, curves, averaged, versions) -> str:
+def _final_probabilities(alpha: float, curves, averaged, versions) -> str:
     end = {name: values[-LAST_PROBES:, averaged].mean() for name, values in curves.items()}
     probabilities = [
         f"{label} {end['p_correct' + ending]:.2f} and {end['p_noise' + ending]:.2f}"

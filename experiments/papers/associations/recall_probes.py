@@ -82,9 +82,10 @@ def attention(model, task, params: Params, noisy: Batch) -> dict[str, jax.Array]
 
     Returns:
       attention_previous: The first layer's attention on the previous token.
-      attention_target: The last layer's, from scored queries, on tokens that follow a trigger,
-        without the noise.
-      attention_noise: The last layer's, from scored queries, on the noise after a trigger.
+      attention_target: The last layer's attention, from scored queries, on ordinary tokens that
+        follow a trigger.
+      attention_noise: The last layer's attention, from scored queries, on noise tokens that follow
+        a trigger.
     """
     last = len(model.spec.feed_forward) - 1
     positions_BxK, gathered = scored_positions(noisy, task.n_scored)
@@ -105,7 +106,7 @@ def attention(model, task, params: Params, noisy: Batch) -> dict[str, jax.Array]
 
 
 def followers(task, inputs: jax.typing.ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Returns where tokens follow a trigger: other tokens than the noise, and the noise, (B, T)."""
+    """Returns two (B, T) masks of tokens after a trigger: ordinary tokens, and the noise token."""
     inputs_BxT = jnp.asarray(inputs)
     follows_BxT = jnp.zeros(inputs_BxT.shape, bool)
     for q in task.trigger_tokens:

@@ -1,7 +1,8 @@
 """Theorems and tables of the associations paper: the printed, the corrected and the measured value.
 
 A statement holds if the measured value is within `tolerance` of the printed one. It holds with a
-corrected constant if it is within `tolerance` of ours, and fails otherwise or at another sign.
+corrected constant if the measured value is within `tolerance` of the corrected one and has the sign
+of the printed one. Otherwise it fails.
 """
 
 from collections.abc import Iterable
@@ -121,9 +122,9 @@ def _theorem_1(key, alpha, sizes: Sizes, tolerance) -> list[Row]:
         predicted, measured = one_step.margins(key, N, T, samples, alpha, inputs, trials)
         # qhat: the noise is a share of about alpha/N of the tokens.
         paper = one_step.theorem_1(N, alpha, alpha / N, "current")
-        for part, of_paper in (("feed_forward", alpha), ("attention", paper.attention)):
+        for part, printed in (("feed_forward", alpha), ("attention", paper.attention)):
             scale = N if part == "attention" else 1
-            values = (of_paper, getattr(predicted, part), getattr(measured, part).mean())
+            values = (printed, getattr(predicted, part), getattr(measured, part).mean())
             name = f"Theorem 1, {proof}: {part} margin" + (" x N" if scale > 1 else "")
             rows.append(_judge(name, (scale * v for v in values), 2 * tolerance))
     return rows

@@ -31,16 +31,16 @@ def measure_accuracy(
     temperature, examples = sets.temperature, sets.examples()
     names, n_sets = examples[0].names, len(examples)
     # Predictors of the GP limit, by the paths that they use.
-    alone: dict[str, Sequence[str]] = {"GP limit": names, names[0]: names[:1]}
+    path_sets: dict[str, Sequence[str]] = {"GP limit": names, names[0]: names[:1]}
     if {*COMBINED} < {*names}:
-        alone[" + ".join(COMBINED)] = COMBINED
-    alone |= {name: (name,) for name in names[1:]}
-    fixed = np.zeros((len(alone), n_sets))
+        path_sets[" + ".join(COMBINED)] = COMBINED
+    path_sets |= {name: (name,) for name in names[1:]}
+    limits = np.zeros((len(path_sets), n_sets))
     theory, sampled = np.zeros((2, n_sets, len(widths))), np.zeros((n_sets, len(sampled_widths)))
     chains: dict[str, Any] = {}
     for i, data in enumerate(examples):
-        for k, paths in enumerate(alone.values()):
-            fixed[k, i] = data.accuracy_at(data.only(*paths), temperature)
+        for k, paths in enumerate(path_sets.values()):
+            limits[k, i] = data.accuracy_at(data.only(*paths), temperature)
         for k, width in enumerate(widths):
             solved = data.solve(width, temperature)
             theory[:, i, k] = data.accuracy_at(solved.U, temperature), solved.action
@@ -51,7 +51,7 @@ def measure_accuracy(
 
     arrays = {"widths": widths, "accuracy": theory[0], "action": theory[1]}
     arrays |= {"sampled_widths": sampled_widths, "accuracy_sampled": sampled}
-    arrays |= {"alone": [*alone], "accuracy_alone": fixed}
+    arrays |= {"alone": [*path_sets], "accuracy_alone": limits}
     outcome = Outcome(arrays, {}, {"chance": sets.chance(examples)}, chains)
     outcome.grid("accuracy/N={}", theory[0].T, widths)
     for width, values in zip(sampled_widths, sampled.T):
@@ -64,7 +64,7 @@ def measure_accuracy(
             mean = over_seeds(by_set)
             outcome.metrics[name] = mean._replace(sem=_trusted_error(mean.sem, of_width))
     outcome.grid("action/N={}", theory[1].T, widths)
-    outcome.grid("accuracy/{}", fixed, alone)
+    outcome.grid("accuracy/{}", limits, path_sets)
     return outcome
 
 
@@ -89,11 +89,12 @@ def draw_accuracy(arrays, widths: Sequence[int], sampled_widths: Sequence[int]):
     best, limit = int(theory.mean(0).argmax()), alone["GP limit"]
     top = theory[:, best].mean()
     verb = "beats" if top > limit else "does not beat"
+    adversarial = " a1, a2: adversarial paths." if "a1" in alone else ""
     plots.add_finding(
         figure,
         f"Finite width {verb} the GP limit: {100 * top:.1f} % at N = {widths[best]}, "
         f"{100 * limit:.1f} % at infinity",
-        problem.over(len(theory)).capitalize() + " a1, a2: adversarial paths." * ("a1" in alone),
+        problem.data_sets_phrase(len(theory)).capitalize() + adversarial,
         axis,
     )
     return figure
@@ -217,7 +218,7 @@ def draw_robustness(arrays, designs: Sequence[str], widths: Sequence[int], noise
         figure,
         f"The network subtracts one path from the other: correlation {lowest.min():.2f} at noise "
         f"{noises[-1]:g}",
-        f"Theory on {problem.over(arrays['accuracy'].shape[-1])}",
+        f"Theory on {problem.data_sets_phrase(arrays['accuracy'].shape[-1])}",
         axes[0, 0],
     )
     return figure

@@ -14,21 +14,21 @@ from experiments.papers.attention_paths.problem import Datasets, Example
 from experiments.papers.outcome import Outcome
 from theory.attention_paths.kernel import kernel_alignment, kernel_of_U
 
-NARROW, WIDE = 10, 1000
+NARROW, WIDE = 10, 1000  # widths N
 
 
 def measure_datasets(designs: Sequence[str], noises: Sequence[float], sets: Datasets) -> Outcome:
     """Measures gains in accuracy, entries of U and kernel alignment, as means over data sets."""
-    four = [_four_paths(data, sets.temperature) for data in sets.examples()]
+    of_four_paths = [_four_paths(data, sets.temperature) for data in sets.examples()]
     outcome = Outcome({"noises": noises}, baselines={"chance": 0.5})
-    for name in four[0]:
-        outcome.scalar(name, np.array([numbers[name] for numbers in four]))
+    for name in of_four_paths[0]:
+        outcome.scalar(name, np.array([numbers[name] for numbers in of_four_paths]))
     for design in designs:
         for noise in noises:
             examples = sets.examples(design=design, sigma_perp=float(noise))
-            two = [_two_paths(data, sets.temperature) for data in examples]
-            for name in two[0]:
-                by_set = np.array([numbers[name] for numbers in two])
+            of_two_paths = [_two_paths(data, sets.temperature) for data in examples]
+            for name in of_two_paths[0]:
+                by_set = np.array([numbers[name] for numbers in of_two_paths])
                 outcome.scalar(f"{name}/{design}/sigma_perp={noise:g}", by_set)
         for name in ("gain/N=10 over GP limit", "gain/N=10 over good"):
             first, last = (f"{name}/{design}/sigma_perp={noises[i]:g}" for i in (0, -1))

@@ -48,7 +48,7 @@ def draw_head_scores(arrays, widths: Sequence[int]):
         f"At N = {widths[0]} {names[lowest]} has the lowest score; without it accuracy changes by "
         f"{-100 * drops[0, :, lowest].mean():+.1f} points, without {names[worst]} by "
         f"{-100 * drops[0, :, worst].mean():+.1f}",
-        f"Theory on {problem.over(scores.shape[1])}",
+        f"Theory on {problem.data_sets_phrase(scores.shape[1])}",
         axes[0, 0],
     )
     return figure
@@ -107,7 +107,7 @@ def draw_networks(arrays, widths: Sequence[int]):
         f"{' x '.join(map(str, arrays['heads']))} heads: the paths {largest} count most; "
         f"{100 * theory[:, best].mean():.1f} % at N = {widths[best]} against "
         f"{100 * gp:.1f} % in the GP limit",
-        f"Theory on {problem.over(len(theory))} A path is named by its heads, from 1.",
+        f"Theory on {problem.data_sets_phrase(len(theory))} A path is named by its heads, from 1.",
     )
     return figure
 

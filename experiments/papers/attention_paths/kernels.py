@@ -50,7 +50,7 @@ def draw_alignment(arrays, components: int):
         figure,
         f"The five leading components carry {100 * means[-1]:.0f} % of the labels at "
         f"{labels[-1]}, {100 * means[0]:.0f} % in the GP limit",
-        f"Theory on {problem.over(overlaps.shape[1])}",
+        f"Theory on {problem.data_sets_phrase(overlaps.shape[1])}",
         left,
     )
     return figure
@@ -66,9 +66,9 @@ def measure_path_kernels(
     inputs, labels = inputs[order], labels[order]
     scaled = inputs / inputs.shape[2] ** 0.5
     panels = {name: scaled[:, i] @ scaled[:, i].T for i, name in enumerate(data.names)}
-    if two := min(2, len(panels) - 1):
-        cross = scaled[:, 0] @ scaled[:, two].T
-        panels[f"{data.names[0]} x {data.names[two]}"] = (cross + cross.T) / 2
+    if other := min(2, len(panels) - 1):  # of four paths, the denoising one
+        cross = scaled[:, 0] @ scaled[:, other].T
+        panels[f"{data.names[0]} x {data.names[other]}"] = (cross + cross.T) / 2
     panels["K, GP limit"] = np.asarray(kernel_of_U(inputs, np.eye(len(data.names))))
     for width in widths:
         U = data.solve(width, temperature).U

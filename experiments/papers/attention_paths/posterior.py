@@ -7,7 +7,7 @@ from experiments.papers import plots
 MAX_ENTRIES = 10  # of U in the middle panel
 
 
-def shown(names, posterior, metrics) -> dict[str, np.ndarray]:
+def figure_arrays(names, posterior, metrics) -> dict[str, np.ndarray]:
     """Returns the arrays of the figure besides the draws: names, errors of E[U], diagnostics."""
     labels = [f"{names[i]},{names[j]}" for i, j in zip(*np.triu_indices(len(names)))]
     numbers = ("r_hat", "ess", "divergences", "accuracy")

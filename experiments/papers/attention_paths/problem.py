@@ -35,14 +35,14 @@ class Example(NamedTuple):
     names: tuple[str, ...]  # one for each path
 
     @property
-    def is_classes(self) -> bool:
+    def has_class_labels(self) -> bool:
         """True if all labels are +1 or -1."""
         return bool(np.all(np.abs(self.labels_test) == 1))
 
     def accuracy(self, mean) -> float:
         """Returns the share of correct signs, or R^2 if the labels are not all +1 and -1."""
         labels = np.asarray(self.labels_test)
-        if self.is_classes:
+        if self.has_class_labels:
             return float(np.mean(np.sign(mean) == labels))
         residual = ((labels - mean) ** 2).sum()
         total = ((labels - labels.mean(0)) ** 2).sum()
@@ -66,7 +66,7 @@ class Example(NamedTuple):
     def chance(self) -> float:
         """Returns the accuracy of the best constant answer: the larger class, or the mean label."""
         means = np.asarray(self.labels_test).mean(0)
-        constant = np.where(means < 0, -1.0, 1.0) if self.is_classes else means
+        constant = np.where(means < 0, -1.0, 1.0) if self.has_class_labels else means
         return self.accuracy(np.broadcast_to(constant, self.labels_test.shape))
 
     def of_one_output(self) -> tuple[np.ndarray, np.ndarray]:
@@ -152,7 +152,7 @@ def check(design: Any, readout: str) -> None:
     check_choice("readout", readout, READOUTS)
 
 
-def over(count: int) -> str:
+def data_sets_phrase(count: int) -> str:
     """Returns a figure's phrase about its data sets."""
     return f"{count} data sets; bars: standard errors over them." if count > 1 else "one data set."
 

@@ -2,8 +2,8 @@
 
 Every order parameter is large on its diagonal, so even the identity correlates with it. The
 measures here exclude this trivial part. They compare entries off the diagonal, their signs, and the
-blocks of paths through one head of the first layer. The last one asks whether the theory of a
-network fits it better than the theories of other networks do.
+blocks of paths through one head of the first layer. `matched_minus_others` tests whether the theory
+of a network fits it better than the theories of other networks do.
 """
 
 import math

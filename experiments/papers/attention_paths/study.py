@@ -1,4 +1,4 @@
-"""The study of one trained attention-path network: the theory of it, and pruning of its heads."""
+"""The study of one trained attention-path network: its theory, and the pruning of its heads."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from jaxformer.training.metrics import Mean, over_seeds
 from theory import attention_paths
 from theory.attention_paths.kernel import kernel_of_U, kernel_task_overlap
 
-LIMIT = math.inf  # the width of the GP limit
+GP_WIDTH = math.inf  # the width of the GP limit
 LEADING = 5  # principal components of a kernel
 CHAINS, WARMUP = 2, 300  # of the sampled posterior
 METADATA = "said"  # the array of a saved study with its metrics and temperatures, as JSON
@@ -67,13 +67,13 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
         accuracy_W = accuracy[at_chosen]
         for width, share in zip(names, accuracy_W):
             metrics[f"{name}/{width}"] = _proportion(share, sets[name])
-        metrics |= _over_limit(name, names, accuracy_W)
+        metrics |= _minus_limit(name, names, accuracy_W)
     U, overlap = (scan[name][at_chosen] for name in ("U", "overlap"))
     leading_W = (overlap[:, :LEADING] ** 2).sum(1)
     metrics |= {f"top{LEADING}_overlap/{n}": exact(x) for n, x in zip(names, leading_W)}
-    metrics |= _over_limit(f"top{LEADING}_overlap", names, leading_W)
+    metrics |= _minus_limit(f"top{LEADING}_overlap", names, leading_W)
     temperatures_W = np.log10([chosen[name] for name in names])
-    metrics |= _over_limit("log10_temperature", names, temperatures_W)
+    metrics |= _minus_limit("log10_temperature", names, temperatures_W)
 
     pruned = _prune(model, params, U[1], sets)
     for name, accuracy in pruned["whole"].items():
@@ -113,7 +113,7 @@ def study(model, params: Any, data: dict[str, Any], collect: Collect) -> Study |
     return Study(metrics, chosen, arrays)
 
 
-def _over_limit(name: str, widths: list[str], values_W: np.ndarray) -> dict[str, Mean]:
+def _minus_limit(name: str, widths: list[str], values_W: np.ndarray) -> dict[str, Mean]:
     """Returns the value of each finite width minus the value of the GP limit."""
     return {
         f"{name}/{width}_minus_GP": exact(value - values_W[0])
@@ -154,7 +154,7 @@ def summarise(studies: list[Study]) -> tuple[dict[str, Mean], dict[str, np.ndarr
 
 
 def width_name(width: float) -> str:
-    return "GP" if width == LIMIT else f"N={width:g}"
+    return "GP" if width == GP_WIDTH else f"N={width:g}"
 
 
 def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
         attentioned(data["validation"]),
         _targets(data["validation"]),
     )
-    widths, temperatures = (LIMIT, *data["widths"]), data["temperatures"]
+    widths, temperatures = (GP_WIDTH, *data["widths"]), data["temperatures"]
     shape, paths = (len(widths), len(temperatures)), train.shape[1]
     validation, U = np.zeros(shape), np.zeros((*shape, paths, paths))
     overlap = np.zeros((*shape, len(labels)))
@@ -187,7 +187,7 @@ def _scan(model, params, data, sets: dict[str, Batch]) -> dict[str, Any]:
         for t, temperature in enumerate(temperatures):
             for k, width in enumerate(widths):
                 U[k, t] = np.eye(paths)
-                if width != LIMIT:
+                if width != GP_WIDTH:
                     U[k, t] = attention_paths.order_parameter(
                         train, labels, width, temperature, model.spec.heads
                     ).U

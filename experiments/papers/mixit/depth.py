@@ -55,8 +55,10 @@ def measure_covariance_depth(
     keys = jax.random.split(jax.random.key(seed), n_seeds)
     values: dict[str, np.ndarray] = {}
     for name, spec in specs.items():
-        runs = []
-        for group in [(L,) for L in depths] if spec.depth_alpha else [tuple(depths)]:
+        groups, runs = [tuple(depths)], []
+        if spec.depth_alpha:  # the depth scales the branches: each depth has its own network
+            groups = [(L,) for L in depths]
+        for group in groups:
             sized = dataclasses.replace(spec, layers=group[-1])
             runs.append(jax.jit(functools.partial(_by_depth, sized, group, sequences)))
         values[name] = np.stack([np.concatenate([run(key) for run in runs]) for key in keys])

@@ -126,7 +126,7 @@ def draw_speed(arrays, models):
     plots.add_finding(
         figure,
         f"Tokens per second over Standard's: {speeds}",
-        f"Bars: standard errors over {speed_VxR.shape[1]} rounds, all have a turn in each.",
+        f"Bars: standard errors over {speed_VxR.shape[1]} rounds of one training by each variant.",
         axis,
     )
     return figure

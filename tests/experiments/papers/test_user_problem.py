@@ -45,7 +45,7 @@ def test_a_test_set_names_and_outputs(saved):
     arrays |= {"attentioned_test": XI[:3], "labels_test": arrays["labels"][:3]}
     example = problem.example(0, file=saved(**arrays))
     assert example.labels_test.shape == (3, 2) and example.names[:3] == ("a:1", "a:2", "b:1")
-    assert not example.is_classes and example.accuracy(example.labels_test) == 1
+    assert not example.has_class_labels and example.accuracy(example.labels_test) == 1
     assert example.accuracy(example.labels_test.mean(0)) == pytest.approx(0)
 
 
