@@ -61,13 +61,12 @@ def test_a_search_scores_each_cut_of_laser_and_resumes(folder, tmp_path, capsys,
     words = [str(folder), *SEARCH, f"--prompts={tmp_path / 'p.txt'}", f"--out={tmp_path / 'out'}"]
     blockwise._programs.cache_clear()
     traces = []
+
+    def recorded(name, function):
+        return lambda *args, **options: (traces.append(name), function(*args, **options))[1]
+
     for name in ("capture", "run", "intervene"):  # enter, advance and leave call one each
-
-        def traced(*args, name=name, function=getattr(blockwise, name), **options):
-            traces.append(name)
-            return function(*args, **options)
-
-        monkeypatch.setattr(blockwise, name, traced)
+        monkeypatch.setattr(blockwise, name, recorded(name, getattr(blockwise, name)))
     decompose, shapes = surgery.decompose, []
 
     def counted(matrix):

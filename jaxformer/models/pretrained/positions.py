@@ -12,7 +12,7 @@ from jaxformer.models.pretrained.spec import PretrainedSpec
 
 
 class ScoreInputs(NamedTuple):
-    """What the attention of a block needs besides queries and keys to compute its scores."""
+    """The mask, the rotary angles and the biases that the scores of a block depend on."""
 
     mask_BxTxS: jax.Array
     angles_BxTxk: Any  # of the rotary positions, or None
