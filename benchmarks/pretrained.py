@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.papers.associations import blockwise, laser_search, next_token
+from experiments.papers.associations import laser_search, next_token
 from jaxformer import capture
 from jaxformer.interp.capture import patching
 from jaxformer.models.pretrained import Pretrained, PretrainedSpec
@@ -122,7 +122,7 @@ def search():
     whole = best(next_token.log_probabilities, model, params, asked, repeats=1) * len(found)
     print(
         f"search   {len(matrices)} matrices x {len(fractions)} fractions, 100 prompts: "
-        f"{len(found)} rows in {seconds:.0f} s, {blockwise.compiled(model)} compilation; "
+        f"{len(found)} rows in {seconds:.0f} s; "
         f"{whole:.0f} s for as many whole passes"
     )
 

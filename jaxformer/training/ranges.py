@@ -1,6 +1,6 @@
 """The ranges in which a layer's signal counts as healthy.
 
-    cosine      between two tokens: above MAX_COSINE all tokens are nearly equal
+    cosine      between two tokens: above 1 - COLLAPSE_DISTANCE all tokens are nearly equal
     keys        exp of the entropy of an attention row: below MIN_KEYS a query sees single tokens
     gradient    relative to that of the last block: within a factor of MAX_GRADIENT_RATIO
 
@@ -11,7 +11,7 @@ jax, which the advisor (`theory.advise`) avoids.
 import math
 from collections.abc import Sequence
 
-MAX_COSINE = 0.99
+COLLAPSE_DISTANCE = 0.01  # 1 - cosine
 MIN_KEYS = 8.0  # at most a quarter of the length
 MAX_GRADIENT_RATIO = 100.0
 
@@ -36,9 +36,9 @@ def outside(
     """
     problems = {}
     highest, layer = max(_finite(cosine[1:], -math.inf))
-    if highest > MAX_COSINE:
+    if highest > 1 - COLLAPSE_DISTANCE:
         problems["tokens are alike"] = (
-            f"cosine {highest:.4f} after block {layer}; range: at most {MAX_COSINE:g}"
+            f"cosine {highest:.4f} after block {layer}; range: at most {1 - COLLAPSE_DISTANCE:g}"
         )
     fewest, layer = min(_finite(keys, math.inf))
     if fewest < least_keys(length):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxformer.core.errors import UserError
-from jaxformer.training.ranges import GRADIENT, least_keys
+from jaxformer.training.ranges import MAX_GRADIENT_RATIO, least_keys
 from theory.advise.question import Question, with_beta
 from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
@@ -49,8 +49,8 @@ def _judge(question: Question) -> dict[str, Any]:
         "no signal": not has_signal,
         "rank collapse": bool(layers.cosine[-1] > 1 - epsilon),
         "entropy collapse": bool(keys.min() < limit),
-        "vanishing gradients": ratio < 1 / GRADIENT,
-        "exploding gradients": ratio > GRADIENT,
+        "vanishing gradients": ratio < 1 / MAX_GRADIENT_RATIO,
+        "exploding gradients": ratio > MAX_GRADIENT_RATIO,
     }
     regimes = [name for name, is_present in faults.items() if is_present]
     alpha_c, beta_c = critical_alpha(question), critical_beta(question)
@@ -88,7 +88,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "entropy_fraction": (layers.entropy / math.log(length)).tolist(),
         "gradient": gradient.size.tolist(),
         "gradient_ratio": ratio,
-        "gradient_range": [1 / GRADIENT, GRADIENT],
+        "gradient_range": [1 / MAX_GRADIENT_RATIO, MAX_GRADIENT_RATIO],
     }
     answer["advice"] = advice(answer, faults)
     return answer

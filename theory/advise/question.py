@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxformer.core.errors import UserError, check_choice
 from jaxformer.runtime.command_line import Parser
-from jaxformer.training.ranges import EPSILON
+from jaxformer.training.ranges import COLLAPSE_DISTANCE
 from theory.advise.input_tokens import repeat_probability
 from theory.checks import check_count, check_range
 from theory.signal import huggingface
@@ -35,7 +35,7 @@ class Question:
     length: int
     rho0: float | None = None  # cosine of input tokens; None: from the embedding's variances
     repeat: float = 0.0  # probability that two input tokens are the same
-    epsilon: float = EPSILON  # tokens have collapsed if their cosine exceeds 1 - epsilon
+    epsilon: float = COLLAPSE_DISTANCE  # tokens have collapsed if their cosine exceeds 1 - epsilon
     init_std: float = 0.02
     model_type: str | None = None
     assumptions: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def _parser(manual: str | None) -> Parser:
     add("--causal", action="store_true", help="a query sees no later key")
     add("--gated", action="store_true", help="an MLP W_2 (phi(W_gate x) * W_1 x)")
     add("--activation", help="relu (default), gelu, gelu_tanh, quick_gelu, silu, tanh")
-    add("--epsilon", type=float, default=EPSILON, help="collapse: cosine > 1 - epsilon")
+    add("--epsilon", type=float, default=COLLAPSE_DISTANCE, help="collapse: cosine > 1 - epsilon")
     add("--solve", metavar="WHAT", help="residual, init-std, depth-scale, layers or beta")
     add("--target-cosine", type=float, help="largest cosine after the last layer (0.5)")
     add("--target-keys", type=float, default=8.0, help="fewest keys in every layer (8)")
