@@ -1,6 +1,6 @@
 """The dearest tests start first, so that no worker waits for one that another began last."""
 
-FIRST = ("test_kills", "test_inputs", "test_damage", "test_processes")
+FIRST = ("test_kills", "test_damage", "test_inputs", "test_processes")
 
 
 def pytest_collection_modifyitems(items):

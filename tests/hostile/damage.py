@@ -1,9 +1,9 @@
-"""Damages a run that has everything but its result, and gives its command again.
+"""Damages a file of a finished command and runs the command again.
 
-    python -m tests.hostile.damage FOLDER SEED TIMES WORD...
+    python -m tests.hostile.damage FOLDER SEED TIMES MODULE ARGUMENT...
 
-The run then ends as the undamaged one, or one line says what is damaged. A kind of damage more is a
-line more.
+The command then ends with the same files, or one line names the damage. A run loses its result, so
+that it is resumed. DAMAGES lists the kinds of damage. FOLDER and ARGUMENT are those of harness.py.
 """
 
 import random
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.hostile.harness import ending, imported, start
+from tests.hostile.harness import COMPLETE, ending, imported, start
 
 
 def flip(file: Path, draw: random.Random) -> None:
@@ -28,10 +28,10 @@ def nuls(file: Path, draw: random.Random) -> None:
 
 
 def other(file: Path, draw: random.Random) -> None:
-    """Returns the content of another file, if possible one of the same name."""
+    """Writes the content of another file, if possible one of the same name."""
     files = [f for f in sorted(file.parents[1].rglob("*")) if f.is_file() and f != file]
-    named = [f for f in files if f.name == file.name] or files
-    file.write_bytes(draw.choice(named).read_bytes())
+    same_name = [f for f in files if f.name == file.name] or files
+    file.write_bytes(draw.choice(same_name).read_bytes())
 
 
 DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
@@ -46,31 +46,33 @@ DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
 
 
 def main(folder: Path, seed: int, times: int, words: list[str]) -> int:
-    command, draw, whole = imported(), random.Random(seed), folder / "whole"
-    code, _ = start(command, words, whole)
-    if code:
+    command, draw, whole = imported(words[0]), random.Random(seed), folder / "whole"
+    code, _ = start(command, words[1:], whole)
+    if code not in COMPLETE:
         print((folder / "whole.log").read_text())
         return 1
     expected, healed, refused = ending(whole), 0, 0
     for number in range(times):
         place = folder / f"damaged{number}"
         shutil.copytree(whole, place)
-        (place / "result.json").unlink()
+        for result in ("result.json", "run/result.json"):
+            (place / result).unlink(missing_ok=True)
         files = sorted(f for f in place.rglob("*") if f.is_file() and f.suffix != ".png")
         file = draw.choice(files)
         kind = draw.choice([*DAMAGES])
         DAMAGES[kind](file, draw)
-        what = f"{kind} of {file.relative_to(place)}"
-        code, _ = start(command, words, place)
+        damage = f"{kind} of {file.relative_to(place)}"
+        code, _ = start(command, words[1:], place)
         log = place.with_name(f"{place.name}.log").read_text()
         lines = [line for line in log.splitlines() if line.startswith("error: ")]
-        if "Traceback" in log or code not in (0, 2) or (code == 2 and len(lines) != 1):
-            print(f"{what}: exit code {code}\n{log[-3000:]}")
+        is_complete = code in COMPLETE
+        if "Traceback" in log or not (is_complete or (code == 2 and len(lines) == 1)):
+            print(f"{damage}: exit code {code}\n{log[-3000:]}")
             return 1
-        if code == 0 and ending(place) != expected:
-            print(f"{what}: another end, in silence")
+        if is_complete and ending(place) != expected:
+            print(f"{damage}: exit code {code}, and other files than without the damage")
             return 1
-        healed, refused = healed + (code == 0), refused + (code == 2)
+        healed, refused = healed + is_complete, refused + (not is_complete)
         shutil.rmtree(place)
     print(f"{times} damages: {healed} healed, {refused} refused in a line")
     return 0

@@ -1,17 +1,21 @@
-"""Runs one command many times, kills it at drawn moments, and compares how it ends.
+"""Runs one command many times, kills it at drawn moments, and compares its final files.
 
-    python -m tests.hostile.harness FOLDER SEED KILLS WORD...
+    python -m tests.hostile.harness FOLDER SEED KILLS MODULE ARGUMENT...
 
-imports everything once, and forks a child for each start, before any device is used. A kill comes
-before a drawn call that changes a file of the run, or after a drawn time. The same command is given
-until it ends; then its rows, arrays, result and last checkpoint are those of an undisturbed run.
+Each start is a forked child of this process, which has imported everything and used no device.
+"{place}" in an argument becomes the folder of the start. FOLDER/template, if it exists, is copied
+there first. A kill comes before a drawn call that changes a file of the folder, or after a drawn
+time. The same command is repeated until it ends. Its files must then be those of an undisturbed
+run.
 """
 
 import builtins
+import hashlib
 import importlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -22,63 +26,77 @@ from typing import Any
 import numpy as np
 
 CALLS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "fsync", "open")
-# What a run imports where it first uses it: once here, and not again in each child.
-LATE = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
-ENDED = (0, 4)  # 4: with chains that are not to be trusted, as those of sixty draws
-TIMES = ("seconds", "environment", "performance", "timing")  # what a result may say anew
-TIMED = 0.3  # the share of kills that a clock decides
+# Modules that commands import when they first use them. Children must not import them again.
+LATE_IMPORTS = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy.linalg")
+RECIPES = ("look", "measure", "oneshot", "posterior", "recall", "solve", "train")
+COMPLETE = (0, 4)  # 4: the diagnostics of sixty draws fail
+TIMES = ("seconds", "environment", "performance", "timing", "sum")  # differ between equal runs
+SHARE_OF_TIMED_KILLS = 0.3
 
 
 def main(folder: Path, seed: int, kills: int, words: list[str]) -> int:
-    command, draw = imported(), random.Random(seed)
+    command, draw = imported(words[0]), random.Random(seed)
     began = time.monotonic()
-    code, total = start(command, words, folder / "whole")
+    code, n_calls = start(command, words[1:], folder / "whole")
     seconds, chain, killed = time.monotonic() - began, 0, 0
-    if code not in ENDED:
+    if code not in COMPLETE:
         print((folder / "whole.log").read_text())
         return 1
     expected = ending(folder / "whole")
     moments = []
     while killed < kills:
         place = folder / f"chain{chain}"
-        at = draw.randint(1, total) if draw.random() > TIMED else 0
-        after = 0.0 if at else draw.uniform(0, seconds)
+        at_call = draw.randint(1, n_calls) if draw.random() > SHARE_OF_TIMED_KILLS else 0
+        after = 0.0 if at_call else draw.uniform(0, seconds)
         # After some kills a chain may end, so that there are several.
         if moments and draw.random() < 0.3:
-            at, after = 0, 0.0
-        code, _ = start(command, words, place, at, after)
+            at_call, after = 0, 0.0
+        code, _ = start(command, words[1:], place, at_call, after)
         if code == -signal.SIGKILL:
             killed += 1
-            moments.append(f"call {at}" if at else f"{after:.2f} s")
+            moments.append(f"call {at_call}" if at_call else f"{after:.2f} s")
             continue
-        found = ending(place) if code in ENDED else {"code": code}
-        for part in {**expected, **found}:
-            if found.get(part) != expected.get(part):
+        final = ending(place) if code in COMPLETE else {"code": code}
+        for part in {**expected, **final}:
+            if final.get(part) != expected.get(part):
                 print(f"{part} differs after kills at {moments}: {place}")
+                print(f"expected {expected.get(part)!s:.300}, got {final.get(part)!s:.300}")
                 print((folder / f"chain{chain}.log").read_text()[-3000:])
                 return 1
         chain, moments = chain + 1, []
-    print(f"{killed} kills in {chain} chains; {total} calls, {seconds:.1f} s undisturbed")
+    print(f"{killed} kills in {chain} chains; {n_calls} calls, {seconds:.1f} s undisturbed")
     return 0
 
 
-def imported() -> Callable:
-    """The command, with all that any recipe imports."""
-    from experiments import run
+def imported(module: str) -> Callable:
+    """Returns the main function of a command, after imports of all that it may import later."""
     from experiments.recipes import posterior_draws
+    from jaxformer.data import preparation
 
-    recipes = ("look", "measure", "oneshot", "posterior", "recall", "solve", "train")
-    for name in (*(f"experiments.recipes.{recipe}" for recipe in recipes), *LATE):
+    for name in (*(f"experiments.recipes.{recipe}" for recipe in RECIPES), *LATE_IMPORTS):
         importlib.import_module(name)
-    posterior_draws.SAVE_SECONDS = 0.0  # a state of the chain is saved after each draw
-    return run.main
+    posterior_draws.SAVE_SECONDS = preparation.SAVE_SECONDS = 0.0  # states are saved always
+    return importlib.import_module(module).main
 
 
-def start(command: Callable, words: list[str], place: Path, at: int = 0, after: float = 0.0):
-    """(exit code, calls) of one start of the command; killed before call `at`, or `after` a time.
+def start(
+    command: Callable, words: list[str], place: Path, at_call: int = 0, after: float = 0.0
+) -> tuple[int, int]:
+    """Runs the command once in a child.
 
-    The exit code of what was killed is that of the signal, negative.
+    Args:
+        command: the main function.
+        words: its arguments.
+        place: the folder of the start.
+        at_call: the child is killed before this call that changes a file; 0: before none.
+        after: the child is killed after this time; 0: never.
+
+    Returns:
+        The exit code, -9 if the child was killed, and the number of calls.
     """
+    template = place.parent / "template"
+    if template.exists() and not place.exists():
+        shutil.copytree(template, place)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -86,10 +104,10 @@ def start(command: Callable, words: list[str], place: Path, at: int = 0, after: 
         log = os.open(f"{place}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        count = killer(place, at)
+        count = count_calls(place, at_call)
         code = 99
         try:
-            code = command([*words, f"--workdir={place}"])
+            code = command([word.replace("{place}", str(place)) for word in words])
         except BaseException:
             sys.excepthook(*sys.exc_info())
         sys.stdout.flush()
@@ -105,7 +123,7 @@ def start(command: Callable, words: list[str], place: Path, at: int = 0, after: 
     return os.waitstatus_to_exitcode(status), int(calls or 0)
 
 
-def killer(place: Path, at: int) -> list[int]:
+def count_calls(place: Path, at_call: int) -> list[int]:
     """Counts the calls that change files below `place`, and kills this process before one."""
     count, inside = [0], str(place)
 
@@ -113,43 +131,65 @@ def killer(place: Path, at: int) -> list[int]:
         def call(*args: Any, **more: Any) -> Any:
             if changes(*args, **more):
                 count[0] += 1
-                if count[0] == at:
+                if count[0] == at_call:
                     os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **more)
 
         return call
 
-    def named(path: Any, *_: Any, **__: Any) -> bool:
+    def is_inside(path: Any, *_: Any, **__: Any) -> bool:
         return isinstance(path, str | os.PathLike) and os.fspath(path).startswith(inside)
 
     def writes(path: Any, mode: Any = "r", *_: Any, **__: Any) -> bool:
         changing = mode & (os.O_WRONLY | os.O_RDWR) if isinstance(mode, int) else mode[:1] != "r"
-        return bool(changing) and named(path)
+        return bool(changing) and is_inside(path)
 
     for name in CALLS:
-        changes = {"open": writes, "fsync": lambda _: True}.get(name, named)
+        changes = {"open": writes, "fsync": lambda _: True}.get(name, is_inside)
         setattr(os, name, counted(getattr(os, name), changes))
     builtins.open = counted(builtins.open, writes)
     return count
 
 
 def ending(place: Path) -> dict[str, Any]:
-    """Returns what must not depend on kills: rows, arrays, the result and the last checkpoint."""
+    """Returns everything that must not depend on kills.
+
+    A run has rows, arrays, a result and a last checkpoint. Other folders have files; records are
+    read without their times.
+    """
+    for run in (place, place / "run"):
+        if (run / "result.json").exists():
+            return ending_of_run(run)
+    final: dict[str, Any] = {}
+    for file in sorted(place.rglob("*")):
+        name = str(file.relative_to(place))
+        if not file.is_file() or file.name[0] == "." or name.startswith("runs/"):
+            continue
+        final[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        if file.name == "rows.jsonl":  # a lost row is measured again, last
+            final[name] = sorted(file.read_text().splitlines())
+        if file.parent.name == "records":
+            record = json.loads(file.read_text())
+            final[name] = {field: record[field] for field in record if field not in TIMES}
+    return final
+
+
+def ending_of_run(place: Path) -> dict[str, Any]:
     from jaxformer.io.checkpoint_reader import list_steps
     from jaxformer.io.run_folder import Workdir
 
     result = Workdir(place).read("result.json")
-    found = {name: result[name] for name in result if name not in TIMES}
+    final: dict[str, Any] = {name: result[name] for name in result if name not in TIMES}
     if (place / "metrics.jsonl").exists():
-        found["rows"] = (place / "metrics.jsonl").read_text()
+        final["rows"] = (place / "metrics.jsonl").read_text()
     if (place / "arrays.npz").exists():
-        with np.load(place / "arrays.npz") as held:
-            found["arrays"] = {name: held[name].tobytes() for name in held.files}
+        with np.load(place / "arrays.npz") as arrays:
+            final["arrays"] = {name: arrays[name].tobytes() for name in arrays.files}
     for step in list_steps(place / "ckpt")[:1]:
         note = json.loads((place / f"ckpt/{step}/note/metadata").read_text())
-        found["checkpoint"] = note["step"], note["arrays"]
-    found["files"] = sorted(f.name for f in place.iterdir() if f.suffix in (".png", ".npz"))
-    return found
+        final["checkpoint"] = note["step"], note["arrays"]
+    final["files"] = sorted(f.name for f in place.iterdir() if f.suffix in (".png", ".npz"))
+    return final
 
 
 if __name__ == "__main__":

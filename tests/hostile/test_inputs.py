@@ -1,10 +1,10 @@
-"""Bad input for every flag of every command and every field of every config, found from them.
+"""Bad input for every flag of every command and every field of every config.
 
-A new command, flag, word or field is attacked without being listed: add a value to VALUES to attack
-them all, and to AROUND what makes a command look at its flags at all.
-HOSTILE_SEED=N draws others, HOSTILE_INPUTS=N more of them. Every input is taken by a child of
-tests/hostile/asked.py and ends within its time with exit code 0, or with 2 and one line. What a
-field may become is judged by `is_sensible`, which knows nothing of the checks of the code.
+Commands, flags and fields are listed by the code, so that new ones are attacked too. VALUES are the
+inputs. AROUND has the other arguments of a command, without which it ignores the attacked flag.
+HOSTILE_SEED=N draws other inputs, HOSTILE_INPUTS=N more of them. Each input is read by a child of
+tests/hostile/input_server.py. It must end in time with exit code 0, or with 2 and one line.
+`is_sensible` judges which values a field may take, independently of the checks of the code.
 """
 
 import ast
@@ -63,6 +63,12 @@ AROUND: dict[str, tuple[list[str], ...]] = {
     "experiments.sweep": (["--file=configs/sweeps/tiny.toml", "--dry-run"],),
     "experiments.reproduce": (["--paper=mixit", "--dry-run"],),
     "experiments.report": (["--check"],),
+    "experiments.generate": (["gpt2", "--prompt=Madrid is located in", "--tokens=2"],),
+    "experiments.prepare": (
+        ["--dataset=text:p.txt", "--tokenizer=bytes", "--out=tokens"],
+        ["--check=tokens"],
+    ),
+    "experiments.confirm": (["plan", "--plan=PLAN.json", "--only=none"], ["judge"]),
     "experiments.cut": (
         [*CUT, "--prompt=Madrid is located in"],
         [*CUT, "--search", "--prompts=p.txt", "--out=rows"],
@@ -148,7 +154,7 @@ def ask(tmp_path_factory):
     folder = tmp_path_factory.mktemp("asked")
     tiny.save("gpt2", folder / "gpt2", tiny.TEXTS)
     (folder / "p.txt").write_text("Madrid is located in\tSpain\n")
-    words = [sys.executable, "-m", "tests.hostile.asked", *COMMANDS]
+    words = [sys.executable, "-m", "tests.hostile.input_server", *COMMANDS]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     environment = os.environ | {"PYTHONPATH": str(flags.ROOT), "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(words, cwd=folder, env=environment, **pipes) as server:
