@@ -55,13 +55,20 @@ def imported(tree: ast.Module, top_level_only: bool = False) -> set[str]:
     return names
 
 
-IMPORTED = {name: imported(ast.parse(file.read_text())) for name, file in MODULES.items()}
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(file.read_text()) for name, file in MODULES.items()}
 
 
-def test_packages_import_downward_only():
+@pytest.fixture(scope="module")
+def imports(trees) -> dict[str, set[str]]:
+    return {name: imported(tree) for name, tree in trees.items()}
+
+
+def test_packages_import_downward_only(imports):
     upward = {
         name: bad
-        for name, names in IMPORTED.items()
+        for name, names in imports.items()
         if (
             bad := {n.split(".")[0] for n in names} & PACKAGES.keys() - PACKAGES[name.split(".")[0]]
         )
@@ -69,9 +76,9 @@ def test_packages_import_downward_only():
     assert not upward, f"the flow is jaxformer <- theory <- experiments: {upward}"
 
 
-def test_packages_of_jaxformer_import_their_layers_only():
+def test_packages_of_jaxformer_import_their_layers_only(imports):
     found = {}
-    for name, names in IMPORTED.items():
+    for name, names in imports.items():
         top, *parts = name.split(".")
         if top != "jaxformer" or len(parts) < 2 or parts[0] not in LAYERS or name in COMMANDS:
             continue
@@ -81,30 +88,27 @@ def test_packages_of_jaxformer_import_their_layers_only():
     assert not found
 
 
-def test_no_import_cycle():
-    graph = {name: names & MODULES.keys() - {name} for name, names in IMPORTED.items()}
+def test_no_import_cycle(imports):
+    graph = {name: names & MODULES.keys() - {name} for name, names in imports.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
-def test_heavy_packages_are_imported_where_they_are_used():
+def test_heavy_packages_are_imported_where_they_are_used(trees):
     found = {
         name: bad
-        for name, file in MODULES.items()
-        if (
-            bad := HEAVY
-            & {n.split(".")[0] for n in imported(ast.parse(file.read_text()), top_level_only=True)}
-        )
+        for name, tree in trees.items()
+        if (bad := HEAVY & {n.split(".")[0] for n in imported(tree, top_level_only=True)})
     }
     assert not found
 
 
-def test_only_models_import_flax():
+def test_only_models_import_flax(imports):
     found = [
         name
-        for name, names in IMPORTED.items()
+        for name, names in imports.items()
         if any(n.split(".")[0] == "flax" for n in names) and not name.startswith("jaxformer.models")
     ]
     assert not found

@@ -1,5 +1,7 @@
 """Every activation has an address; what is asked for is held, what is changed has its effect."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +25,13 @@ MODELS = {
     "encoder": encoder(**SIZES, layers=2, heads=2, beta=1.0),
     "recall": recall(**SIZES, feed_forward=("mlp", "linear")),
 }
-PARAMS = {
-    name: jax.jit(model.init)(jax.random.key(0), TOKENS)["params"] for name, model in MODELS.items()
-}
 STREAM = ["block_0/before", "block_0/between", "block_0/states"]
 SOFTMAX = ["scores", "masked_scores", "weights"]
+
+
+@functools.cache
+def params_of(name):
+    return jax.jit(MODELS[name].init)(jax.random.key(0), TOKENS)["params"]
 
 
 def test_addresses_of_a_decoder_in_the_order_of_computation():
@@ -46,7 +50,7 @@ def test_addresses_of_a_decoder_in_the_order_of_computation():
 @pytest.mark.parametrize("name", MODELS)
 def test_one_scheme(name):
     """The same names in every model, and each array is what the next one is made of."""
-    model, params = MODELS[name], PARAMS[name]
+    model, params = MODELS[name], params_of(name)
     known = capture.names(model)
     common = [f"block_1/attn/{x}" for x in ("queries", "keys", *SOFTMAX, "output")]
     common += ["embedded", "final", "logits", "block_1/mlp/output", "block_1/mlp/preactivation"]
@@ -78,13 +82,13 @@ def test_attention_paths_have_addresses_too():
 def test_only_what_is_asked_for_is_kept():
     """Outside of jit too: the collection that flax hands back has one array."""
     with Request(["block_0/attn/heads"]).active():
-        _, kept = DECODER.apply({"params": PARAMS["decoder"]}, TOKENS, mutable=["intermediates"])
+        _, kept = DECODER.apply({"params": params_of("decoder")}, TOKENS, mutable=["intermediates"])
     assert [x.shape for x in jax.tree.leaves(kept)] == [(3, 5, 2, 4)]
 
 
 def test_without_a_request_a_point_costs_nothing():
     """The program of a model is, to the letter, the one without points."""
-    params = PARAMS["decoder"]
+    params = params_of("decoder")
     plain = jax.make_jaxpr(lambda p: DECODER.apply({"params": p}, TOKENS))(params)
     with Request().active():
         asked = jax.make_jaxpr(lambda p: DECODER.apply({"params": p}, TOKENS))(params)
@@ -94,7 +98,7 @@ def test_without_a_request_a_point_costs_nothing():
 @pytest.mark.parametrize("name", MODELS)
 def test_an_edit_moves_what_comes_after_it(name):
     """Every address matters to the logits, and putting back its own value changes nothing."""
-    model, params = MODELS[name], PARAMS[name]
+    model, params = MODELS[name], params_of(name)
     before, found = capture.run(model, params, TOKENS, names=capture.names(model))
     same = capture.intervene(model, params, TOKENS, found)
     np.testing.assert_allclose(same, before, atol=1e-6)
@@ -113,7 +117,7 @@ def test_an_edit_moves_what_comes_after_it(name):
 
 
 def test_edits_inside_grad_and_vmap():
-    params = PARAMS["decoder"]
+    params = params_of("decoder")
 
     def loss(size):
         new = {"block_0/mlp/output": lambda x: size * x}
@@ -130,7 +134,7 @@ def test_edits_inside_grad_and_vmap():
 def test_edits_in_scanned_and_rematerialised_models(more):
     model = decoder(**SIZES, **INIT, layers=2, heads=2, mlp_width=16, **more)
     new = {"block_0/attn/heads": capture.at(0.0, heads=[1]), "block_1/mlp/hidden": capture.mean}
-    params = PARAMS["decoder"]
+    params = params_of("decoder")
     expected = capture.intervene(DECODER, params, TOKENS, new)
     np.testing.assert_allclose(capture.intervene(model, params, TOKENS, new), expected, atol=1e-6)
 
@@ -149,7 +153,7 @@ def test_ablations():
 
 
 def test_starting_and_stopping_at_a_block():
-    params = PARAMS["decoder"]
+    params = params_of("decoder")
     whole = DECODER.apply({"params": params}, TOKENS)
 
     def after(p):
@@ -172,7 +176,7 @@ def test_an_ablation_of_one_example_by_itself_is_refused():
     """It would change nothing, and nobody would see it."""
     for new in (capture.mean, capture.resample(jax.random.key(0)), capture.at(capture.mean, 0)):
         with pytest.raises(UserError, match="needs at least two examples, got 1"):
-            capture.intervene(DECODER, PARAMS["decoder"], TOKENS[:1], {"block_0/attn/heads": new})
+            capture.intervene(DECODER, params_of("decoder"), TOKENS[:1], {"block_0/attn/heads": new})
 
 
 def test_places_within_places():
@@ -195,21 +199,21 @@ def test_places_within_places():
 )
 def test_wrong_edits(edits, words):
     with pytest.raises(UserError, match=words) as error:
-        capture.intervene(DECODER, PARAMS["decoder"], TOKENS, edits)
+        capture.intervene(DECODER, params_of("decoder"), TOKENS, edits)
     assert "\n" not in str(error.value)
 
 
 def test_wrong_names():
     with pytest.raises(UserError, match="Did you mean 'block_1/attn/heads'"):
-        capture.capture(DECODER, PARAMS["decoder"], TOKENS, names=["block_1/attn/head"])
+        capture.capture(DECODER, params_of("decoder"), TOKENS, names=["block_1/attn/head"])
     with pytest.raises(UserError, match="a sequence of patterns, got the string"):
-        capture.capture(DECODER, PARAMS["decoder"], TOKENS, names="final")
+        capture.capture(DECODER, params_of("decoder"), TOKENS, names="final")
 
 
 @pytest.mark.parametrize("token", [-1, 11])
 def test_tokens_of_another_vocabulary_are_refused(token):
     tokens = TOKENS.at[1, 2].set(token)
     with pytest.raises(UserError, match=r"from 0 to 10, .* of another tokenizer"):
-        capture.capture(DECODER, PARAMS["decoder"], tokens, names=["final"])
-    traced = jax.jit(lambda x: capture.capture(DECODER, PARAMS["decoder"], x, names=["final"]))
+        capture.capture(DECODER, params_of("decoder"), tokens, names=["final"])
+    traced = jax.jit(lambda x: capture.capture(DECODER, params_of("decoder"), x, names=["final"]))
     traced(tokens)  # nobody can look at them there

@@ -10,7 +10,7 @@ from jaxformer.core.errors import UserError
 from jaxformer.interp import lens, plots
 from jaxformer.models.encoder import encoder
 from jaxformer.models.pretrained import tiny
-from tests.interp.test_capture import DECODER, MODELS, PARAMS, TOKENS
+from tests.interp.test_capture import DECODER, MODELS, TOKENS, params_of
 
 LLAMA, WEIGHTS, _ = tiny.tiny("llama", 24)
 
@@ -20,9 +20,9 @@ def metric(logits):
 
 
 def test_the_lens_is_norm_and_unembedding():
-    found = lens.logit_lens(DECODER, PARAMS["decoder"], TOKENS)
+    found = lens.logit_lens(DECODER, params_of("decoder"), TOKENS)
     assert list(found) == ["block_0/states", "block_1/states"]
-    params = PARAMS["decoder"]
+    params = params_of("decoder")
     states = capture.capture(DECODER, params, TOKENS, names=["block_0/states"])["block_0/states"]
     unit = states / jnp.sqrt((states**2).mean(-1, keepdims=True) + 1e-6)
     expected = unit * params["final_norm"]["scale"][None, None] @ params["unembed"]["kernel"]
@@ -121,7 +121,7 @@ def test_pictures_have_the_tokens_on_their_axes(tmp_path):
 
 
 def test_the_lens_at_positions_and_block_by_block():
-    params = PARAMS["decoder"]
+    params = params_of("decoder")
     whole = lens.logit_lens(DECODER, params, TOKENS)
     last = lens.logit_lens(DECODER, params, TOKENS, positions=[-1, 0])
     streamed = dict(lens.stream_logit_lens(DECODER, params, TOKENS, positions=-1))

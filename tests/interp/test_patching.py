@@ -8,9 +8,9 @@ import pytest
 from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.interp.capture import patching
-from tests.interp.test_capture import DECODER, OTHERS, PARAMS, TOKENS
+from tests.interp.test_capture import DECODER, OTHERS, TOKENS, params_of
 
-PARAMS_ = PARAMS["decoder"]
+PARAMS_ = params_of("decoder")
 
 
 def metric(logits):

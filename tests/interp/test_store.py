@@ -6,9 +6,9 @@ import pytest
 
 from jaxformer import capture
 from jaxformer.core.errors import UserError
-from tests.interp.test_capture import DECODER, PARAMS, TOKENS
+from tests.interp.test_capture import DECODER, TOKENS, params_of
 
-PARAMS = PARAMS["decoder"]
+PARAMS = params_of("decoder")
 NAMES = [r"block_\d+/states", "block_1/attn/heads"]
 
 

@@ -1,5 +1,6 @@
 """Measurements on published models, run on random tiny models."""
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import scipy.special
 
 from configs.associations import published as config
 from experiments.papers.associations import (
@@ -59,8 +61,17 @@ def test_the_config_has_154_revisions():
 
 
 def next_probabilities(model, params, tokenizer, text):
-    logits = model.apply({"params": params}, np.array([tokenizer.encode(text)]))
-    return np.asarray(jax.nn.softmax(logits[0, -1]))
+    """Returns the probabilities after a text, which is padded so that one program serves all."""
+    ids = tokenizer.encode(text)
+    padded = np.zeros((1, 40), int)
+    padded[0, : len(ids)] = ids
+    logits = apply(model)({"params": params}, padded)
+    return scipy.special.softmax(np.asarray(logits[0, len(ids) - 1]))
+
+
+@functools.cache
+def apply(model):
+    return jax.jit(model.apply)
 
 
 def test_metrics_are_those_by_hand_and_are_read_from_the_cache_afterwards(monkeypatch):
