@@ -174,9 +174,10 @@ def test_starting_and_stopping_at_a_block():
 
 def test_an_ablation_of_one_example_by_itself_is_refused():
     """It would change nothing, and nobody would see it."""
+    params = params_of("decoder")
     for new in (capture.mean, capture.resample(jax.random.key(0)), capture.at(capture.mean, 0)):
         with pytest.raises(UserError, match="needs at least two examples, got 1"):
-            capture.intervene(DECODER, params_of("decoder"), TOKENS[:1], {"block_0/attn/heads": new})
+            capture.intervene(DECODER, params, TOKENS[:1], {"block_0/attn/heads": new})
 
 
 def test_places_within_places():

@@ -33,7 +33,7 @@ def test_the_lens_is_norm_and_unembedding():
 
 def test_the_lens_of_a_model_without_a_number_of_layers():
     """The recall model's blocks are counted, not asked for; a head of its own it has."""
-    model, params = MODELS["recall"], PARAMS["recall"]
+    model, params = MODELS["recall"], params_of("recall")
     found = lens.logit_lens(model, params, TOKENS)
     last = model.apply({"params": params}, TOKENS)
     np.testing.assert_allclose(found["block_1/states"], last, atol=1e-5)
