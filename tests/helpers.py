@@ -1,6 +1,29 @@
 """Helpers that many tests share."""
 
+import fcntl
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def shared_folder(tmp_path_factory, name: str, write: Callable[[Path], None]) -> Path:
+    """Returns a folder that the first worker writes and all workers of a test run read.
+
+    Args:
+        tmp_path_factory: the fixture of pytest.
+        name: of the folder.
+        write: a function that writes the folder.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, done = base / f"shared_{name}", base / f"shared_{name}.done"
+    with open(base / f"shared_{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+        if not done.exists():
+            folder.mkdir()
+            write(folder)
+            done.touch()
+    return folder
 
 
 def failures(check: Callable, cases: Iterable) -> list[str]:

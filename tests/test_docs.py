@@ -4,6 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from experiments.cli import flags
 from tests.docs.blocks import pages
 from theory import advise
@@ -23,6 +25,7 @@ def test_the_files_that_a_page_names_exist():
     assert not missing
 
 
+@pytest.mark.slow  # test_commands.py has the example of the page
 def test_the_walk_of_the_signal_page(tmp_path, monkeypatch, capsys):
     """Word for word: a config.json, what is wrong with it, the change, and the config changed."""
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.run import main
+from tests.helpers import shared_folder
 
 ROOT = Path(__file__).parents[2]
 # The smallest model that still has every part; one program for all tests that can share it.
@@ -83,9 +84,11 @@ def wrong_errors(main, cases, capsys) -> list[str]:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A finished tiny run. Tests must not change it."""
-    workdir = tmp_path_factory.mktemp("finished") / "run"
-    assert main([*TINY, f"--workdir={workdir}"]) == 0
-    return workdir
+
+    def run(folder):
+        assert main([*TINY, f"--workdir={folder / 'run'}"]) == 0
+
+    return shared_folder(tmp_path_factory, "finished", run) / "run"
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,10 @@ ADDRESSES = {
 }
 
 
-@pytest.fixture(scope="module", params=["decoder", "gpt2", "llama"])
+SLOW_NETWORKS = [pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "llama")]
+
+
+@pytest.fixture(scope="module", params=["decoder", *SLOW_NETWORKS])
 def network(request):
     """A model and its parameters."""
     if request.param != "decoder":

@@ -21,6 +21,7 @@ KINDS = {
     "mixit": dict(mixer="mixit", mixing_scale=0.5, learned_positions=True),
     "all options": dict(use_bias=True, learned_positions=True, scan=True, residual_scale=0.7),
 }
+CACHED = [pytest.param(k, marks=() if k == "all options" else pytest.mark.slow) for k in KINDS]
 TOKENS = jax.random.randint(jax.random.key(5), (3, 12), 0, 11)
 ROWS = [[1, 5, 2], [4], [3, 9, 7, 6, 2]]  # prompts of several lengths
 
@@ -51,7 +52,7 @@ def by_full_passes(model, params, prompt, new, edits=None):
     return tokens[0, len(prompt) :]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CACHED)
 def test_a_cache_gives_the_logits_of_the_full_pass(kind):
     model, params = initialised(**KINDS[kind])
     full = jax.jit(model.apply)({"params": params}, TOKENS)
@@ -65,7 +66,7 @@ def test_a_cache_gives_the_logits_of_the_full_pass(kind):
     assert full.std() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["softmax", "mixit"])
+@pytest.mark.parametrize("kind", ["softmax", pytest.param("mixit", marks=pytest.mark.slow)])
 def test_our_decoders_continue_prompts_of_one_and_of_several_lengths(kind):
     model, params = initialised(**KINDS[kind])
     even = jaxformer.generate(model, params, TOKENS[:, :3], new=9).tokens

@@ -8,7 +8,6 @@ from jaxformer import capture
 from jaxformer.core.errors import UserError
 from tests.interp.test_capture import DECODER, TOKENS, params_of
 
-PARAMS = params_of("decoder")
 NAMES = [r"block_\d+/states", "block_1/attn/heads"]
 
 
@@ -17,13 +16,17 @@ def margin(logits):
 
 
 def test_gradients_predict_a_small_change():
-    slopes = capture.gradients(DECODER, PARAMS, TOKENS, names=["resid_post"], metric=margin)
+    slopes = capture.gradients(
+        DECODER, params_of("decoder"), TOKENS, names=["resid_post"], metric=margin
+    )
     assert list(slopes) == ["block_0/states", "block_1/states"]
     address, size = "block_0/states", 1e-2
     direction = jnp.sign(slopes[address])
     shifted = [
         margin(
-            capture.intervene(DECODER, PARAMS, TOKENS, {address: lambda x, s=s: x + s * direction})
+            capture.intervene(
+                DECODER, params_of("decoder"), TOKENS, {address: lambda x, s=s: x + s * direction}
+            )
         )
         for s in (size, -size)
     ]
@@ -33,8 +36,10 @@ def test_gradients_predict_a_small_change():
 
 def test_stored_activations_are_the_captured_ones_and_resume(tmp_path, monkeypatch):
     prompts = jnp.concatenate([TOKENS, (TOKENS + 1) % 11])[:5]
-    expected = capture.capture(DECODER, PARAMS, prompts, names=NAMES)
-    folder = capture.store(tmp_path / "a", DECODER, PARAMS, prompts, NAMES, batch_size=2)
+    expected = capture.capture(DECODER, params_of("decoder"), prompts, names=NAMES)
+    folder = capture.store(
+        tmp_path / "a", DECODER, params_of("decoder"), prompts, NAMES, batch_size=2
+    )
     assert len(list(folder.glob("*.npz"))) == 3
     stored = capture.load_stored(folder)
     assert list(stored) == list(expected)
@@ -45,24 +50,34 @@ def test_stored_activations_are_the_captured_ones_and_resume(tmp_path, monkeypat
     with pytest.raises(UserError, match=r"has 1 of 3 batches; call store again: it resumes"):
         capture.load_stored(folder)
     untouched = (folder / "batch_000000.npz").stat().st_mtime_ns
-    capture.store(folder, DECODER, PARAMS, prompts, NAMES, batch_size=2)
+    capture.store(folder, DECODER, params_of("decoder"), prompts, NAMES, batch_size=2)
     np.testing.assert_array_equal(
         capture.load_stored(folder)["block_1/states"], stored["block_1/states"]
     )
     assert (folder / "batch_000000.npz").stat().st_mtime_ns == untouched
     with pytest.raises(UserError, match=r"activations of another call \(checksum\)"):
-        capture.store(folder, DECODER, PARAMS, (prompts + 1) % 11, NAMES, batch_size=2)
+        capture.store(
+            folder, DECODER, params_of("decoder"), (prompts + 1) % 11, NAMES, batch_size=2
+        )
 
 
 def test_stored_positions_and_dtype(tmp_path):
     folder = capture.store(
-        tmp_path, DECODER, PARAMS, TOKENS, ["block_1/states"], positions=[-1], dtype="float16"
+        tmp_path,
+        DECODER,
+        params_of("decoder"),
+        TOKENS,
+        ["block_1/states"],
+        positions=[-1],
+        dtype="float16",
     )
-    states = capture.capture(DECODER, PARAMS, TOKENS, names=["block_1/states"])["block_1/states"]
+    states = capture.capture(DECODER, params_of("decoder"), TOKENS, names=["block_1/states"])[
+        "block_1/states"
+    ]
     stored = capture.load_stored(folder)["block_1/states"]
     assert stored.dtype == np.float16 and stored.shape == (3, 1, 8)
     np.testing.assert_allclose(stored, states[:, -1:], atol=1e-2)
     with pytest.raises(UserError, match="positions are from -5 to 4, got 9"):
-        capture.store(tmp_path / "b", DECODER, PARAMS, TOKENS, NAMES, positions=[9])
+        capture.store(tmp_path / "b", DECODER, params_of("decoder"), TOKENS, NAMES, positions=[9])
     with pytest.raises(UserError, match="has no activations"):
         capture.load_stored(tmp_path / "b")

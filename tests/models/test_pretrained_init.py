@@ -85,6 +85,7 @@ def test_a_published_model_starts_a_config(published):
         build.phases(config)
 
 
+@pytest.mark.slow  # compiles a training run
 def test_a_run_folder_refuses_other_initial_parameters(tmp_path):
     sizes = dict(vocab_size=TASK.vocab_size, length=TASK.length, mlp_width=8)
     model = decoder(width=8, layers=1, heads=2, **sizes)

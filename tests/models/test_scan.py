@@ -27,7 +27,7 @@ def x64():
         yield
 
 
-@pytest.fixture(scope="module", params=MIXERS)
+@pytest.fixture(scope="module", params=["softmax", pytest.param("mixit", marks=pytest.mark.slow)])
 def pair(request):
     """Returns (unscanned model, scanned model, parameters)."""
     numbers = SMALL | INIT | MIXERS[request.param]
@@ -44,7 +44,9 @@ def test_parameters_keep_addresses_and_bits(pair):
         np.testing.assert_array_equal(new[path], leaf)
 
 
-@pytest.mark.parametrize("scored, remat", [(None, False), (SCORED, True)])
+@pytest.mark.parametrize(
+    "scored, remat", [pytest.param(None, False, marks=pytest.mark.slow), (SCORED, True)]
+)
 def test_logits_and_gradients_are_equal(pair, scored, remat):
     """Equality up to rounding in float64, with remat or scored positions or without."""
     plain, scanned, params = pair

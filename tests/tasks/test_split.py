@@ -34,7 +34,7 @@ def sets(task, **settings):
     return source, {"train": train, "validation": held.validation, "test": held.test}
 
 
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=[pytest.param("dyck", marks=pytest.mark.slow), "retrieval"])
 def by_hash(request):
     return request.param, *sets(TASKS[request.param], split="hash")
 

@@ -5,6 +5,7 @@ import re
 import textwrap
 
 import numpy as np
+import pytest
 
 import jaxformer
 from jaxformer import training
@@ -48,6 +49,7 @@ def test_the_plain_loop_trains_as_the_engine_does(capsys):
         np.testing.assert_allclose(leaf, trained[path], rtol=1e-4, atol=1e-5, err_msg=path)
 
 
+@pytest.mark.slow  # the lines of the README call the same function
 def test_the_example_of_train_runs(capsys):
     names = {}
     exec(example(jaxformer.train.__doc__), names)

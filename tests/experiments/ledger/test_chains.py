@@ -54,6 +54,7 @@ def bad(tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow  # test_posterior.py has the exit code of a short chain
 def test_a_job_with_bad_chains_says_so_and_ends_with_its_own_code(bad, capsys):
     result = json.loads((bad / "result.json").read_text())
     assert result["trusted"] is False and result["diagnostics"]["divergences"] >= 14
@@ -66,6 +67,7 @@ def test_a_job_with_bad_chains_says_so_and_ends_with_its_own_code(bad, capsys):
     assert last.startswith("not trusted: ") and "divergent" in last
 
 
+@pytest.mark.slow  # edited records below have the same verdicts
 def test_bad_chains_change_no_verdict(bad, folder):
     file = folder / GOOD.name
     file.unlink()

@@ -27,31 +27,7 @@ DRAWN_ELSEWHERE = (
     "associations_allocation",
     "covariance_trained",
 )
-SLOW_FIGURES = {
-    *(
-        "associations_theory",
-        "associations_lemmas",
-        "paths_datasets",
-        "paths_accuracy",
-        "paths_alignment",
-        "paths_networks",
-    ),
-    *("paths_order_parameter", "paths_robustness", "sde_paths", "signal_depth", "signal_phase"),
-    *(
-        "paths_head_scores",
-        "paths_kernels",
-        "sde_causal",
-        "signal_moments",
-        "signal_no_residual",
-        "signal_tanh",
-        "signal_trainability",
-        "signal_critical",
-        "signal_overlap",
-        "sde_one_step",
-        "speed",
-        "universality",
-    ),
-}
+QUICK_FIGURES = ("associations_gsm8k", "signal_scores")
 MAPS = "--config=configs/two_failure_modes/fig1_maps.py:scale=tiny"
 
 
@@ -62,7 +38,7 @@ def test_every_figure_has_a_config_and_is_drawn_by_a_test():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in SLOW_FIGURES else ())
+        pytest.param(name, marks=() if name in QUICK_FIGURES else pytest.mark.slow)
         for name in sorted({*CONFIGS} - {*DRAWN_ELSEWHERE})
     ],
 )

@@ -10,6 +10,7 @@ from experiments.papers.mixit.sde_paths import ks
 from tests.experiments.papers import drawing
 
 
+@pytest.mark.slow  # a whole figure; test_covariance_sde.py has the theory
 def test_tokens_of_a_random_transformer_become_similar_with_depth(tmp_path, monkeypatch):
     config = "--config=configs/mixit/covariance_depth.py:scale=tiny"
     sizes = ("--config.figure.sequences=4", "--config.figure.length=16")

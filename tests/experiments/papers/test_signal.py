@@ -38,6 +38,7 @@ def test_a_figure_records_measurement_theory_and_limit(tmp_path, monkeypatch):
         assert result["baselines"][f"limit_{name}"] == pytest.approx(limit)
 
 
+@pytest.mark.slow  # test_configs.py builds these metrics
 def test_masked_text_trains_and_logs_the_entropy_of_attention(tmp_path):
     assert main([*MASKED, f"--workdir={tmp_path}/run"]) == 0
     workdir = Workdir(tmp_path / "run")

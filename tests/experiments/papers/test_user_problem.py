@@ -49,6 +49,7 @@ def test_a_test_set_names_and_outputs(saved):
     assert example.accuracy(example.labels_test.mean(0)) == pytest.approx(0)
 
 
+@pytest.mark.slow  # three solvers to compile
 def test_prior_variances_are_a_temperature_and_a_scale_of_the_labels(saved):
     """f is linear in every layer: the product s of the variances scales the kernel by s, so that
     ln det(s K + T) + Y (s K + T)^-1 Y is that of T/s and Y/sqrt(s), up to a constant."""

@@ -85,15 +85,8 @@ def test_wrong_unfreezing_schedules(tmp_path, capsys):
 
 
 # tests/experiments/test_cells.py runs every cell of every task among the long checks.
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param("addition", marks=pytest.mark.slow),
-        pytest.param("dyck", marks=pytest.mark.slow),
-        "hops",
-        pytest.param("modular_addition", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # test_configs.py builds them; retrieval is trained by the quick tests
+@pytest.mark.parametrize("task", ["addition", "dyck", "hops", "modular_addition"])
 def test_every_algorithmic_task_trains_beside_its_baselines(run, task):
     words = ("--config.train.steps=20", "--config.optim.warmup=5", "--config.train.batch_size=16")
     words += ("--config.model.layers=1",)

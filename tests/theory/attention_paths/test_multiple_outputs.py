@@ -26,6 +26,7 @@ def solution():
     return attention_paths.order_parameter(XI, Y, 5, 0.5, HEADS)
 
 
+@pytest.mark.slow  # two solvers to compile
 def test_a_rotation_of_the_outputs_rotates_the_order_parameter(solution):
     """The prior of the readout vectors is invariant under rotations of the outputs."""
     angle = 0.7

@@ -262,6 +262,7 @@ def test_overlap_and_alignment(tiny):
     np.testing.assert_allclose(alignment, expected, rtol=1e-9)
 
 
+@pytest.mark.slow  # compiles a batched solver
 def test_vmap_over_widths_and_temperatures(tiny):
     def U(width, temperature):
         args = (tiny.attentioned[:, :1], tiny.labels)

@@ -109,6 +109,7 @@ def check_diagnostics(posterior, depth, divergent):
     assert record["tree_depth_max"] <= depth
 
 
+@pytest.mark.slow  # 1,600 draws; importance sampling below judges the same sampler
 def test_diagnostics(collapsed):
     check_diagnostics(collapsed, depth=7, divergent=0.01)
 
@@ -119,6 +120,7 @@ def test_collapsed_trajectories_are_four_times_shorter(collapsed, weights):
     assert collapsed.diagnostics["num_steps"] * 4 < weights.diagnostics["num_steps"]
 
 
+@pytest.mark.slow  # needs 1,600 draws
 def test_ward_identities(collapsed):
     """E[G U] = N (I - E[Ut^-1 U]) and E[U G U] = (N + d + 1) E[U] - N E[U Ut^-1 U]."""
     U, G = collapsed.U, collapsed.gradients()
@@ -131,6 +133,7 @@ def test_ward_identities(collapsed):
         assert (np.abs(gap.mean((0, 1))) < 4 * monte_carlo_error(gap)).all()
 
 
+@pytest.mark.slow  # needs 1,600 draws
 def test_reconstructed_weights_have_the_order_parameter_of_the_draw(collapsed):
     params = collapsed.weights(jax.random.key(1), 7)
     model = AttentionPaths(AttentionPathsSpec((2, 2), N))
