@@ -31,6 +31,7 @@ LATE_IMPORTS = ("matplotlib.pyplot", "numpyro.infer", "orbax.checkpoint", "scipy
 RECIPES = ("look", "measure", "oneshot", "posterior", "recall", "solve", "train")
 COMPLETE = (0, 4)  # 4: the diagnostics of sixty draws fail
 TIMES = ("seconds", "environment", "performance", "timing", "sum")  # differ between equal runs
+WITH_PATHS = ("config", "config_hash", "overrides")  # the folder's name is in the config
 SHARE_OF_TIMED_KILLS = 0.3
 
 
@@ -157,9 +158,11 @@ def ending(place: Path) -> dict[str, Any]:
     A run has rows, arrays, a result and a last checkpoint. Other folders have files; records are
     read without their times.
     """
-    for run in (place, place / "run"):
-        if (run / "result.json").exists():
-            return ending_of_run(run)
+    if (place / "result.json").exists():
+        return ending_of_run(place)
+    if (place / "run/result.json").exists():  # a run on the tokens of this folder
+        final = ending_of_run(place / "run")
+        return {name: final[name] for name in final if name not in WITH_PATHS}
     final: dict[str, Any] = {}
     for file in sorted(place.rglob("*")):
         name = str(file.relative_to(place))
