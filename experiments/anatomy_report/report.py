@@ -1,20 +1,24 @@
 """`Report`: what each part of one transformer does, as table, sentences, figure and page."""
 
+import dataclasses
+import html
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from experiments.anatomy_report import sentences
+from experiments.anatomy_report import components, drawing, page, sentences
+from experiments.anatomy_report.components import DecidedEffect
+from experiments.anatomy_report.effect import Effect
+from experiments.anatomy_report.inside import Inside
 from experiments.anatomy_report.judge import Table
 from experiments.anatomy_report.sentences import Sentence
+from experiments.anatomy_report.text_tables import effects_text, text_table
 from experiments.cli.describe import csv_text
+from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically, write_json
-
-COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,10 @@ class Report:
       name: of the task, run or model.
       training: the comparisons of trained variants; None for a published model.
       curves: {variant: [(step, training loss)]} of the first seed at the chosen learning rate.
+      inside: the effects of the components of a trained network; None if it was not examined.
+      maps: {head: (B, T, T)} attention of the heads that matter.
+      tokens: a text for each token of each prompt.
+      theory: lines about the network at initialisation.
       costs: numbers such as "trainings" and "seconds".
       settings: the settings of the training, for the page.
     """
@@ -32,18 +40,44 @@ class Report:
     name: str
     training: Table | None = None
     curves: Mapping[str, list[tuple[int, float]]] = field(default_factory=dict)
+    inside: Inside | None = None
+    maps: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Sequence[Sequence[str]] = ()
+    theory: Sequence[str] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def decided(self) -> list[Sentence]:
         """The sentences with the comparisons that they state."""
         return sentences.sentences(self.training) if self.training else []
 
+    @cached_property
+    def effects(self) -> list[DecidedEffect]:
+        """The effects inside the trained network, corrected with the comparisons of training."""
+        if self.inside is None:
+            return []
+        p_values = [row.p for row in self.training.rows] if self.training else []
+        return components.decide(self.inside.effects, p_values)
+
+    @cached_property
+    def effect_sentences(self) -> list[tuple[str, Effect]]:
+        """Sentences about components, with the effects that they state."""
+        return [] if self.inside is None else components.sentences(self.inside, self.effects)
+
     @property
     def sentences(self) -> list[str]:
         """A sentence for each decided comparison, the largest losses first."""
-        return [sentence.text for sentence in self.decided]
+        texts = [sentence.text for sentence in self.decided]
+        return texts + [text for text, _ in self.effect_sentences]
+
+    @cached_property
+    def effect_table(self) -> list[dict[str, Any]]:
+        """One dict for each effect of a component: `pandas.DataFrame(report.effect_table)`."""
+        return [
+            {**dataclasses.asdict(row.effect), "q_value": row.q, "is_decided": row.is_decided}
+            for row in self.effects
+        ]
 
     @cached_property
     def table(self) -> list[dict[str, Any]]:
@@ -80,68 +114,60 @@ class Report:
         }
 
     def __str__(self) -> str:
-        lines = [text_table(self.training)] if self.training else []
-        return "\n\n".join([*lines, "\n".join(self.sentences)])
+        parts = [text_table(self.training)] if self.training else []
+        if self.effects:
+            parts.append(effects_text(self.effects))
+        return "\n\n".join([*parts, "\n".join([*self.sentences, *self.theory])])
 
     def to_csv(self, file: str | Path | None = None) -> str:
-        """Returns the table as CSV; with `file` also writes it."""
-        heads = list(self.table[0]) if self.table else []
-        text = csv_text([heads, *([*row.values()] for row in self.table)])
+        """Returns the table, or for a published model the effects, as CSV; `file` writes it."""
+        rows = self.table or self.effect_table
+        heads = list(rows[0]) if rows else []
+        text = csv_text([heads, *([*row.values()] for row in rows)])
         if file is not None:
             write_atomically(Path(file), text.encode())
         return text
 
+    def to_html(self, file: str | Path | None = None) -> str:
+        """Returns the page; with `file` also writes it."""
+        text = page.page(self)
+        if file is not None:
+            write_atomically(Path(file), text.encode())
+        return text
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Returns the drawing of the network as a matplotlib figure; `file` saves it."""
+        if self.training is None:
+            raise UserError("the drawing shows trained variants, and this report has none.")
+        layers = int(self.settings.get("layers", 1))
+        figure = drawing.figure(self.training, f"Anatomy of {self.name}", layers=layers)
+        if file is not None:
+            figure.savefig(file, dpi=150)
+        return figure
+
+    def _repr_html_(self) -> str:
+        if self.training is None:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        lines = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
+        return f"<pre>{html.escape(text_table(self.training))}</pre><ul>{lines}</ul>"
+
     def save(self, folder: Path) -> list[Path]:
-        """Writes anatomy.json and anatomy.csv into a folder; returns the files."""
+        """Writes anatomy.html, .json, .csv and .png into a folder; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         record = {
             "name": self.name,
             "sentences": self.sentences,
             "verdicts": self.verdicts,
             "table": self.table,
+            "effects": self.effect_table,
+            "theory": list(self.theory),
             "costs": self.costs,
         }
         write_json(folder / "anatomy.json", json.loads(json.dumps(record, default=str)))
         self.to_csv(folder / "anatomy.csv")
-        return [folder / "anatomy.json", folder / "anatomy.csv"]
-
-
-def text_table(table: Table) -> str:
-    """Returns the comparisons as aligned lines."""
-    rows = [COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
-def whole_columns(table: Table) -> tuple[str, ...]:
-    """Returns the cells of the whole network."""
-    score = table.whole.score
-    return ("whole network", "trained", "1", sentences.shown(score), str(score.n), "")
-
-
-def columns(table: Table, row: Any) -> tuple[str, ...]:
-    """Returns the cells of one comparison."""
-    variant, score = row.cell.variant, row.cell.score
-    part = variant.part if variant.layer is None else f"{variant.part} of block {variant.layer}"
-    outcome = "cannot tell yet" if row.outcome == "open" else row.outcome
-    return (
-        part,
-        variant.method if variant.method != "only" else "only this trained",
-        share_text(table, row),
-        sentences.shown(score),
-        str(score.n),
-        outcome,
-    )
-
-
-def share_text(table: Table, row: Any) -> str:
-    """Returns the share with the half width of its interval, such as ".98 ± .02"."""
-    share, half_width = table.share(row), table.share_half_width(row)
-    if not math.isfinite(half_width):
-        return f"{share:.2f}"
-    digits = 2 if half_width >= 0.005 else 3
-    return f"{share:.{digits}f} ± {half_width:.{digits}f}"
+        self.to_html(folder / "anatomy.html")
+        names = ["anatomy.html", "anatomy.json", "anatomy.csv"]
+        if self.training is not None:
+            self.plot(folder / "anatomy.png")
+            names.append("anatomy.png")
+        return [folder / name for name in names]

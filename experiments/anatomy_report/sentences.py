@@ -51,7 +51,9 @@ def _sentence(row: Judged, table: Table) -> Sentence:
     variant = row.cell.variant
     write = TEMPLATES[variant.method][row.outcome]
     text = write(subject(variant.part, variant.layer), variant.part in PLURALS)
-    numbers = f"{shown(row.cell.score)} against {shown(table.whole.score)}"
+    if variant.method == FROZEN and row.outcome == WORSE and _can_go(row, table):
+        text = f"If {_lower(subject(variant.part, variant.layer))} stays, it must be trained"
+    numbers = f"{shown(row.cell.score).removesuffix(' %')} against {shown(table.whole.score)}"
     return Sentence(f"{text}: {numbers}.", variant.part, variant.method, variant.layer, row.outcome)
 
 
@@ -67,6 +69,11 @@ def _is_implied(row: Judged, table: Table) -> bool:
     larger += [(whole, other, None) for whole in wholes for other in (method, REMOVED)]
     found = [table.find(*key) for key in larger if key != (part, method, layer)]
     return any(other is not None and other.outcome == NO_WORSE for other in found)
+
+
+def _can_go(row: Judged, table: Table) -> bool:
+    removed = table.find(row.cell.variant.part, REMOVED, row.cell.variant.layer)
+    return removed is not None and removed.outcome == NO_WORSE
 
 
 def subject(part: str, layer: int | None) -> str:

@@ -5,6 +5,7 @@
 2. Every variant is trained with one seed at this rate. A variant that loses more than the margin is
    tried at the other rates too, so that no part is called needed because of a learning rate.
 3. The seeds of each variant are completed to 3, then to 5 and 8 where the verdict is still open.
+4. The same follows for the variants that train one part alone.
 
 Members that are in the store are not trained again. So a stopped report resumes, and a report with
 a larger budget continues.
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from experiments.anatomy_report import judge
 from experiments.anatomy_report.judge import Cell, Table
-from experiments.anatomy_report.parts import FIXED_MIXING, WHOLE_NETWORK, Variant
+from experiments.anatomy_report.parts import FIXED_MIXING, ONLY, WHOLE_NETWORK, Variant
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.subject import Subject
 from experiments.anatomy_report.training import Trained, Trainer
@@ -62,18 +63,23 @@ class Study:
 
     def due(self) -> Iterator[Member]:
         """Yields the members in the order of the plan, each once the one before was trained."""
-        first_seed = 0
         for rate in self.subject.rates:
-            yield from self._missing(WHOLE_NETWORK, [first_seed], rate)
-        for variant in self.variants:
-            yield from self._missing(variant, [first_seed], self.rate(WHOLE_NETWORK))
-        for variant in self.variants:
+            yield from self._missing(WHOLE_NETWORK, [0], rate)
+        alone = [variant for variant in self.variants if variant.method == ONLY]
+        changed = [variant for variant in self.variants if variant.method != ONLY]
+        for variants in (changed, alone):
+            yield from self._due(variants)
+
+    def _due(self, variants: Sequence[Variant]) -> Iterator[Member]:
+        for variant in variants:
+            yield from self._missing(variant, [0], self.rate(WHOLE_NETWORK))
+        for variant in variants:
             if self._loses_at_first_seed(variant):
                 for rate in self.subject.rates:
-                    yield from self._missing(variant, [first_seed], rate)
+                    yield from self._missing(variant, [0], rate)
         for n_seeds in judge.SEEDS_AT_LOOK:
             n_seeds = min(n_seeds, self.max_seeds)
-            open_variants = self._open_variants()
+            open_variants = [variant for variant in self._open_variants() if variant in variants]
             for variant in [WHOLE_NETWORK, *open_variants] if open_variants else []:
                 yield from self._missing(variant, range(n_seeds), self.rate(variant))
 

@@ -1,0 +1,90 @@
+"""Decides which effects inside a trained network are real, and states the largest of them.
+
+An effect is decided if its p value, corrected for all comparisons of the report, is below 5 %. A
+part is named only if several methods decided its effect, or the only one that was used did.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from experiments.anatomy_report.effect import Effect
+from experiments.anatomy_report.inside import Inside, agreement
+from experiments.ledger.multiplicity import benjamini_hochberg
+from experiments.ledger.statistics import LEVEL
+
+# Methods that change the network's score, the most direct first: a sentence states the first one.
+STATED = ("mean ablation", "resampling", "patching", "direct")
+VERBS = {
+    "mean ablation": "replaced by its mean",
+    "resampling": "taken from another prompt",
+    "patching": "patched into the corrupted prompt",
+    "direct": "read at the output",
+}
+MAX_PROMPTS = 6  # of each attention map
+MAX_PARTS = 4  # in the sentences, of components and of heads
+
+
+class DecidedEffect(NamedTuple):
+    """An effect with its corrected p value."""
+
+    effect: Effect
+    q: float
+
+    @property
+    def is_decided(self) -> bool:
+        return self.q < 1 - LEVEL and abs(self.effect.value) > self.effect.half_width
+
+
+def decide(effects: Sequence[Effect], other_p_values: Sequence[float] = ()) -> list[DecidedEffect]:
+    """Returns the effects with their corrected p values.
+
+    Args:
+      effects: the effects; a nan p value, of a single prompt, decides nothing.
+      other_p_values: of the other comparisons of the report, which are corrected together.
+    """
+    tested = [i for i, effect in enumerate(effects) if not math.isnan(effect.p_value)]
+    others = [p for p in other_p_values if not math.isnan(p)]
+    corrected = benjamini_hochberg([*(effects[i].p_value for i in tested), *others])
+    q_values = [math.nan] * len(effects)
+    for i, q in zip(tested, corrected[: len(tested)], strict=True):
+        q_values[i] = q
+    return [DecidedEffect(effect, q) for effect, q in zip(effects, q_values, strict=True)]
+
+
+def sentences(inside: Inside, decided: Sequence[DecidedEffect]) -> list[tuple[str, Effect]]:
+    """Returns a sentence for each of the parts with the largest decided effects.
+
+    Returns:
+      (sentence, the effect that it states)
+    """
+    method = next((m for m in STATED if any(d.effect.method == m for d in decided)), None)
+    shown = [d for d in decided if d.is_decided and d.effect.method == method]
+    agrees = agreement([d.effect for d in decided if d.is_decided])
+    found = []
+    for is_head in (False, True):
+        rows = [d.effect for d in shown if ("head_" in d.effect.part) == is_head]
+        rows.sort(key=lambda effect: -abs(effect.value))
+        found += [(_sentence(effect, inside.unit, agrees), effect) for effect in rows[:MAX_PARTS]]
+    return found
+
+
+def _sentence(effect: Effect, unit: str, agrees: dict[str, bool | None]) -> str:
+    verb = "lowers" if effect.value > 0 else "raises"
+    if effect.method in ("patching", "direct"):
+        verb = "raises" if effect.value > 0 else "lowers"
+    size = f"{abs(effect.value):.2g} ± {effect.half_width:.1g}"
+    text = f"{part_name(effect.part)}, {VERBS[effect.method]}, {verb} the {unit} by {size}"
+    if agrees.get(effect.part) is False:
+        text += "; other methods disagree on the sign"
+    return f"{text}."
+
+
+def part_name(address: str) -> str:
+    """Returns a name for an address, such as "Head 2 of block 1" for "block_1/attn/head_2"."""
+    words = address.split("/")
+    block = words[0].removeprefix("block_")
+    if words[-1].startswith("head_"):
+        return f"Head {words[-1].removeprefix('head_')} of block {block}"
+    kind = {"attn": "Attention", "mlp": "The MLP"}.get(words[-1], words[-1])
+    return f"{kind} of block {block}"

@@ -1,0 +1,73 @@
+"""Examines a trained network: its components, and the attention of the heads that matter."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments.anatomy_report import components, inside
+from experiments.anatomy_report.pairs import PromptPairs, read_pairs
+from experiments.anatomy_report.report import Report
+from jaxformer import loading
+from jaxformer.core.errors import UserError
+
+MAX_HEADS = 4  # whose attention is drawn
+
+
+def of_model(source: str | Path, prompts: str | Path, say: Callable[[str], None]) -> Report:
+    """Returns the report of a published model on pairs of prompts.
+
+    Args:
+      source: a folder, a GGUF file, "package:NAME" or a name on the hub.
+      prompts: a file with lines of clean, corrupted, right and wrong, separated by tabs.
+      say: prints a line.
+    """
+    from jaxformer.models.pretrained import text
+
+    if not Path(prompts).is_file():
+        raise UserError(f"--prompts: there is no file {str(prompts)!r}.")
+    folder = loading.published(source)
+    if folder is None:
+        raise UserError(f"{source} is no published model.")
+    model, params, _ = loading.load(source)
+    pairs = read_pairs(prompts, text.reader(folder, model.spec.vocab_size))
+    say(f"{source}: {len(pairs)} pairs of prompts, {model.spec.layers} blocks")
+    settings = {"layers": model.spec.layers}
+    return with_inside(Report(str(source), settings=settings), model, params, pairs, say)
+
+
+def with_inside(
+    report: Report,
+    model: Any,
+    params: Any,
+    pairs: PromptPairs,
+    say: Callable[[str], None],
+    initial: Any = None,
+) -> Report:
+    """Returns the report with the effects inside a network.
+
+    Args:
+      report: the report so far.
+      model: the model.
+      params: its parameters.
+      pairs: clean and corrupted prompts.
+      say: prints a line.
+      initial: the parameters before training.
+    """
+
+    def progress(done: int, steps: int) -> None:
+        if done == steps or done % max(steps // 4, 1) == 0:
+            say(f"  inside: {done} of {steps}")
+
+    found = inside.examine(model, params, pairs, initial=initial, progress=progress)
+    report = replace(report, inside=found)
+    heads = [effect.part for _, effect in report.effect_sentences if "head_" in effect.part]
+    tokens = pairs.tokens[: components.MAX_PROMPTS]
+    few = replace_prompts(pairs, components.MAX_PROMPTS)
+    maps = inside.attention_maps(model, params, few, heads[:MAX_HEADS]) if heads else {}
+    return replace(report, maps=maps, tokens=tokens)
+
+
+def replace_prompts(pairs: PromptPairs, n: int) -> PromptPairs:
+    """Returns the first n pairs."""
+    return PromptPairs(**{name: value[:n] for name, value in vars(pairs).items()})

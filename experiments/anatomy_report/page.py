@@ -1,0 +1,209 @@
+"""The HTML page of a report: one file without scripts and without other resources."""
+
+import math
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.anatomy_report import drawing, page_inside
+from experiments.anatomy_report.judge import Judged, Table
+from experiments.anatomy_report.parts import ONLY
+from experiments.anatomy_report.sentences import shown
+from experiments.anatomy_report.text_tables import columns
+from experiments.anatomy_report.views import views
+from experiments.site import svg
+from jaxformer.core.text_format import duration
+
+if TYPE_CHECKING:
+    from experiments.anatomy_report.report import Report
+
+MAX_CURVES = 7  # colours of the style sheet
+BAR_WIDTH = 220  # pixels
+VIEW_NAMES = {ONLY: "only it trained"}
+
+
+def page(report: "Report") -> str:
+    """Returns the page of a report."""
+    style = Path(__file__).with_name("page.css").read_text()
+    title = f"Anatomy of {report.name}"
+    parts = [f"<h1>{escape(title)}</h1>", _lead(report), _first_screen(report)]
+    if report.training is not None:
+        parts += ["<h2>What must be trained</h2>", _method(report.training), _table(report)]
+        parts += [_curves(report)]
+    if report.inside is not None:
+        parts += _inside(report)
+    if report.theory:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in report.theory)
+        parts += ["<h2>Where the network starts</h2>", f"<ul>{lines}</ul>"]
+    parts += ["<h2>How it was made</h2>", _costs(report)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(filter(None, parts))
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _lead(report: "Report") -> str:
+    """Returns the sizes and the scores that all comparisons refer to."""
+    table, lines = report.training, []
+    if count := report.settings.get("parameters"):
+        lines.append(f"{count:,} parameters")
+    if steps := report.settings.get("steps"):
+        lines.append(f"{steps} training steps")
+    if table is not None:
+        metric = report.settings.get("metric", "score")
+        lines.append(f"{metric} of the whole network {shown(table.whole.score)}")
+        trivial = table.whole.score._replace(mean=table.trivial, sem=0.0, test=0.0)
+        lines.append(f"{table.trivial_name.replace('_', ' ')} {shown(trivial)}")
+    if report.inside is not None:
+        lines.append(f"{report.inside.samples} prompts")
+        lines.append(f"{report.inside.unit} {report.inside.score:.3g}")
+    return f'<p class="soft">{escape("; ".join(lines))}.</p>'
+
+
+def _first_screen(report: "Report") -> str:
+    picture = ""
+    if report.training is not None:
+        picture = network(report.training, int(report.settings.get("layers", 1)))
+    elif report.inside is not None:
+        picture = page_inside.effect_tables(report.inside, report.effects)
+    items = "".join(
+        f'<li class="{sentence.outcome.replace(" ", "-")}">{escape(sentence.text)}</li>'
+        for sentence in report.decided
+    )
+    items += "".join(f"<li>{escape(text)}</li>" for text, _ in report.effect_sentences)
+    if not items:
+        items = "<li>Nothing is decided yet: more seeds or prompts are needed.</li>"
+    return (
+        f'<div class="first"><div>{picture}</div>'
+        f'<ul class="sentences" aria-label="What was decided">{items}</ul></div>'
+    )
+
+
+def network(table: Table, layers: int) -> str:
+    """Returns the drawing of the network with a choice of what was done to each part."""
+    drawings = {
+        VIEW_NAMES.get(view, view): drawing.svg(
+            drawing.draw(table, view, layers), drawing.label_of(table, view)
+        )
+        for view in drawing.VIEWS
+        if drawing.label_of(table, view)
+    }
+    caption = (
+        '<p class="small soft">Orange: what is lost of the way from guessing to the whole network. '
+        f"Green: at most {100 * table.margin:g} % is lost. Dashed: cannot tell yet.</p>"
+    )
+    return views("network", drawings) + caption
+
+
+def _method(table: Table) -> str:
+    return (
+        f'<p class="small soft">The share is 1 for the whole network and 0 for '
+        f"{escape(table.trivial_name.replace('_', ' '))}. No worse: the interval of the difference "
+        f"lies above −{table.margin:g}, the dashed line. Worse: it lies below. All "
+        f"{len(table.rows)} comparisons are corrected together, so that at most 5 % of the decided "
+        "are expected to be wrong. Bars and shares have 95 % intervals over seeds; "
+        "scores have standard errors.</p>"
+    )
+
+
+def _table(report: "Report") -> str:
+    table = report.training
+    assert table is not None
+    rows = "".join(_row(table, row) for row in table.rows)
+    heads = "".join(
+        f"<th>{name}</th>"
+        for name in ("part", "what was done", "share of the way", "", "score", "seeds", "outcome")
+    )
+    return f'<div class="scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+
+
+def _row(table: Table, row: Judged) -> str:
+    part, done, share, score, seeds, outcome = columns(table, row)
+    before = "".join(f"<td>{escape(text)}</td>" for text in (part, done, share))
+    after = "".join(f"<td>{escape(text)}</td>" for text in (score, seeds, outcome))
+    return f"<tr>{before}<td>{_bar(table, row)}</td>{after}</tr>"
+
+
+def _bar(table: Table, row: Judged) -> str:
+    """Returns the share with its interval as a small drawing."""
+    share, half_width = table.share(row), table.share_half_width(row)
+
+    def x(value: float) -> float:
+        return 4 + (BAR_WIDTH - 8) * min(max(value + 0.1, 0.0), 1.2) / 1.2
+
+    marks = [f'<path class="grid" d="M{x(0):.1f} 0V16M{x(1):.1f} 0V16"/>']
+    marks.append(f'<path class="border" d="M{x(1 - table.margin):.1f} 0V16"/>')
+    if math.isfinite(half_width):
+        low, high = x(share - half_width), x(share + half_width)
+        marks.append(f'<path class="interval" d="M{low:.1f} 8H{high:.1f}"/>')
+    marks.append(f'<circle class="mean" cx="{x(share):.1f}" cy="8" r="4"/>')
+    return (
+        f'<svg viewBox="0 0 {BAR_WIDTH} 16" width="{BAR_WIDTH}" height="16">{"".join(marks)}</svg>'
+    )
+
+
+def _curves(report: "Report") -> str:
+    """Returns the training loss of the whole network and of the variants that lose most."""
+    table = report.training
+    assert table is not None
+    worst = sorted(table.rows, key=lambda row: row.gap.gap)
+    names = [
+        "whole",
+        *(row.cell.variant.name for row in worst if row.cell.variant.method != "only"),
+    ]
+    series = []
+    for name in names:
+        points = [(step, loss) for step, loss in report.curves.get(name, ()) if math.isfinite(loss)]
+        if points and len(series) < MAX_CURVES:
+            steps, losses = zip(*points, strict=True)
+            series.append(svg.Series(name, steps, losses, losses, losses))
+    if not series:
+        return ""
+    chart = svg.line_chart(
+        "Training loss", series, svg.Axis("step"), svg.Axis("training loss (nats)")
+    )
+    return f"<h2>Training loss</h2>{chart.replace('<svg ', '<svg width=520 ')}{svg.legend(series)}"
+
+
+def _inside(report: "Report") -> list[str]:
+    inside = report.inside
+    assert inside is not None
+    unit = escape(inside.unit)
+    lead = (
+        f'<p class="small soft">Change of the {unit} over {inside.samples} prompts; bold: decided, '
+        "with all comparisons of the report corrected together. Orange: the part helps. Blue: it "
+        "works against the answer. Point at a number for its interval.</p>"
+    )
+    parts = ["<h2>What each part of the trained network does</h2>", lead]
+    if report.training is not None:
+        parts.append(page_inside.effect_tables(inside, report.effects))
+    parts += [
+        f"<p>Not measured: {escape(f'{m}: {why}')}.</p>" for m, why in inside.left_out.items()
+    ]
+    if report.maps:
+        parts += ["<h2>Attention of the heads that matter</h2>"]
+        parts += [page_inside.attention(report.maps, report.tokens)]
+    parts += [f"<h2>Reading the answer in each block</h2>{page_inside.facts_table(inside)}"]
+    matrices = page_inside.kernels_table(inside)
+    return [
+        *parts,
+        f"<details><summary>Norms and ranks of the matrices</summary>{matrices}</details>",
+    ]
+
+
+def _costs(report: "Report") -> str:
+    texts = []
+    if trainings := report.costs.get("trainings"):
+        texts.append(f"{trainings:.0f} trainings")
+    if seconds := report.costs.get("seconds"):
+        texts.append(duration(seconds))
+    if rates := report.settings.get("rates"):
+        listed = ", ".join(f"{rate:g}" for rate in rates)
+        texts.append(f"learning rates {listed}, chosen on validation data")
+    command = report.settings.get("command", "")
+    shell = f"<pre>{escape(command)}</pre>" if command else ""
+    return f"<p>{escape('; '.join(texts))}</p>{shell}"

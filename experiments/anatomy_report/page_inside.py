@@ -1,0 +1,127 @@
+"""The sections of the page about a trained network: effects of its components, attention, lens."""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from experiments.anatomy_report.components import MAX_PROMPTS, DecidedEffect
+from experiments.anatomy_report.inside import METHODS, Inside
+from experiments.anatomy_report.views import views
+
+MAX_MAP_TOKENS = 24
+CELL = 12  # pixels of a cell of an attention map
+
+
+def effect_tables(inside: Inside, decided: Sequence[DecidedEffect]) -> str:
+    """Returns a table of blocks and components for each method; a bold effect is decided."""
+    by_method = {m: [d for d in decided if d.effect.method == m] for m in METHODS}
+    tables = {method: _table(rows) for method, rows in by_method.items() if rows}
+    return views("effects", tables)
+
+
+def _table(rows: Sequence[DecidedEffect]) -> str:
+    largest = max(abs(row.effect.value) for row in rows) or 1.0
+    cells = {row.effect.part: row for row in rows}
+    blocks = sorted({part.split("/")[0] for part in cells}, key=_block_number)
+    columns = list(dict.fromkeys(part.partition("/")[2] for part in cells))
+    columns.sort(key=lambda name: ("head" in name, _block_number(name)))
+    heads = "".join(f"<th>{escape(name.removeprefix('attn/'))}</th>" for name in columns)
+    lines = []
+    for block in reversed(blocks):
+        values = "".join(_cell(cells.get(f"{block}/{name}"), largest) for name in columns)
+        lines.append(f"<tr><th>{block.replace('_', ' ')}</th>{values}</tr>")
+    return f'<div class="scroll"><table><tr><th></th>{heads}</tr>{"".join(lines)}</table></div>'
+
+
+def _cell(row: DecidedEffect | None, largest: float) -> str:
+    if row is None:
+        return "<td></td>"
+    value = row.effect.value
+    text = f"{value:+.2f}" if abs(value) >= 0.005 else "0"
+    if not row.is_decided:
+        return f'<td class="heat soft">{text}</td>'
+    percent = round(75 * abs(value) / largest)
+    colour = "--lost" if value > 0 else "--gain"
+    style = f"background: color-mix(in srgb, var({colour}) {percent}%, transparent)"
+    error = row.effect.half_width
+    title = f"{row.effect.part}: {value:+.3g} ± {error:.2g}, q = {row.q:.2g}"
+    return f'<td class="heat" style="{style}" title="{escape(title)}"><b>{text}</b></td>'
+
+
+def facts_table(inside: Inside) -> str:
+    """Returns the logit lens and the entropies by block."""
+    rows = "".join(
+        f"<tr><th>block {facts.block}</th><td>{_interval(facts.lens_before)}</td>"
+        f"<td>{_interval(facts.lens_after)}</td>"
+        f"<td>{', '.join(f'{entropy:.2f}' for entropy in facts.entropy_H)}</td></tr>"
+        for facts in inside.layers
+    )
+    heads = "<th></th><th>score read before</th><th>after</th><th>entropy of each head (nats)</th>"
+    return f'<div class="scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+
+
+def kernels_table(inside: Inside) -> str:
+    """Returns norm, effective rank and distance from initialisation of each matrix."""
+    rows = "".join(
+        f"<tr><td>{escape(path)}</td><td>{facts.norm:.3g}</td>"
+        f"<td>{facts.effective_rank:.3g} of {facts.rank}</td>"
+        f"<td>{'' if facts.distance is None else f'{facts.distance:.3g}'}</td></tr>"
+        for path, facts in inside.kernels.items()
+    )
+    heads = "<th>matrix</th><th>norm</th><th>effective rank</th><th>distance / initial norm</th>"
+    return f'<div class="scroll"><table><tr>{heads}</tr>{rows}</table></div>'
+
+
+def attention(maps: Mapping[str, np.ndarray], tokens: Sequence[Sequence[str]]) -> str:
+    """Returns the attention of heads on the first prompts, with a choice of the prompt.
+
+    Args:
+      maps: {head: (B, T, T)}.
+      tokens: a text for each token of each prompt.
+    """
+    prompts: dict[str, str] = {}
+    for prompt, texts in enumerate(tokens[:MAX_PROMPTS]):
+        shown = list(texts[:MAX_MAP_TOKENS])
+        figures = "".join(
+            f"<figure>{_map(weights[prompt], shown, head)}"
+            f"<figcaption>{escape(head)}</figcaption></figure>"
+            for head, weights in maps.items()
+        )
+        prompts[f"prompt {prompt + 1}"] = f'<div class="maps">{figures}</div>'
+    return views("prompts", prompts) if prompts else ""
+
+
+def _map(weights_TxT: np.ndarray, tokens: Sequence[str], head: str) -> str:
+    """Returns an attention map: the row of a token shows where it attends."""
+    n, left = len(tokens), 8 + 6 * min(max(map(len, tokens), default=0), 10)
+    marks = []
+    for t in range(n):
+        marks.append(
+            f'<text x="{left - 3}" y="{CELL * t + 10}" text-anchor="end">'
+            f"{escape(tokens[t][:10])}</text>"
+        )
+        for s in range(n):
+            weight = float(weights_TxT[t, s])
+            if weight >= 0.02 and math.isfinite(weight):
+                marks.append(
+                    f'<rect x="{left + CELL * s}" y="{CELL * t}" width="{CELL}" height="{CELL}" '
+                    f'fill-opacity="{weight:.2f}"/>'
+                )
+    width, height = left + CELL * n, CELL * n
+    frame = f'<path class="grid" d="M{left} 0H{width}V{height}H{left}Z"/>'
+    label = escape(f"Attention of {head}: rows attend to columns")
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'<svg class="map" {size} role="img" aria-label="{label}">{frame}{"".join(marks)}</svg>'
+
+
+def _interval(value: tuple[float, float]) -> str:
+    mean, half_width = value
+    return f"{mean:.3g}" + (f" ± {half_width:.2g}" if math.isfinite(half_width) else "")
+
+
+def _block_number(name: str) -> tuple[int, ...]:
+    digits: list[Any] = [int(part) for part in name.replace("/", "_").split("_") if part.isdigit()]
+    return tuple(digits)

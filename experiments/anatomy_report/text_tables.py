@@ -1,0 +1,69 @@
+"""The comparisons of a report as lines of text."""
+
+import math
+from collections.abc import Sequence
+
+from experiments.anatomy_report import sentences
+from experiments.anatomy_report.components import DecidedEffect
+from experiments.anatomy_report.judge import CANNOT_TELL, OPEN, Judged, Table
+from experiments.anatomy_report.parts import ONLY
+
+COLUMNS = ("part", "what was done", "share of the way", "score", "seeds", "compared with the whole")
+
+
+def text_table(table: Table) -> str:
+    """Returns the comparisons as aligned lines."""
+    rows = [COLUMNS, whole_columns(table), *(columns(table, row) for row in table.rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def effects_text(effects: Sequence[DecidedEffect], most: int = 12) -> str:
+    """Returns the largest decided effects as aligned lines."""
+    decided = sorted(
+        (row for row in effects if row.is_decided), key=lambda row: -abs(row.effect.value)
+    )
+    rows = [("component", "method", "change of the score")]
+    rows += [
+        (e.part, e.method, f"{e.value:+.3g} ± {e.half_width:.2g}")
+        for e in (row.effect for row in decided[:most])
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def whole_columns(table: Table) -> tuple[str, ...]:
+    """Returns the cells of the whole network."""
+    score = table.whole.score
+    return ("whole network", "trained", "1", sentences.shown(score), str(score.n), "")
+
+
+def columns(table: Table, row: Judged) -> tuple[str, ...]:
+    """Returns the cells of one comparison."""
+    variant, score = row.cell.variant, row.cell.score
+    part = variant.part if variant.layer is None else f"{variant.part} of block {variant.layer}"
+    outcome = CANNOT_TELL if row.outcome == OPEN else row.outcome
+    return (
+        part,
+        variant.method if variant.method != ONLY else "only this trained",
+        share_text(table, row),
+        sentences.shown(score),
+        str(score.n),
+        outcome,
+    )
+
+
+def share_text(table: Table, row: Judged) -> str:
+    """Returns the share with the half width of its interval, such as ".98 ± .02"."""
+    share, half_width = table.share(row), table.share_half_width(row)
+    if not math.isfinite(half_width):
+        return f"{share:.2f}"
+    digits = 2 if half_width >= 0.005 else 3
+    return f"{share:.{digits}f} ± {half_width:.{digits}f}"
