@@ -19,8 +19,8 @@ from jaxformer.tasks.task import Batch, Task
 
 SCORES = ("previous", "pairing", "induction")
 WEIGHTS, STATES = r"block_\d+/attn/weights", r"block_\d+/(states|output)"
-MAX_HEADS = 4  # drawn for each layer: those with the highest scores
-MAX_TOKENS = 21  # drawn, if a sequence is short enough
+MAX_HEADS = 4  # for each layer: the heads with the highest scores are drawn
+MAX_TOKENS = 21  # of the drawn sequence, if there is one that short
 TICK_LABEL_INCHES = 0.1  # space for one token on an axis
 
 
@@ -56,7 +56,7 @@ def scores_of(model, params: Any, task: Task, test: Batch) -> Inside:
     scored_BxT = test.weights > 0
     positions_T = jnp.arange(tokens_BxT.shape[1], dtype=jnp.int32)
     ends_B = jnp.where(scored_BxT, positions_T[None], 0).max(-1)  # the last scored position
-    example = _example(np.asarray(ends_B), np.asarray(sources_BxT))
+    example = _example_index(np.asarray(ends_B), np.asarray(sources_BxT))
     end = int(ends_B[example])
     example_tokens = np.asarray(tokens_BxT[example, : end + 1])
     answer = int(sources_BxT[example, end])
@@ -166,7 +166,7 @@ def _layer(name: str) -> int:
     return int(name.split("/")[0].removeprefix("block_"))
 
 
-def _example(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:
+def _example_index(ends_B: np.ndarray, sources_BxT: np.ndarray) -> int:
     """Returns the index of the longest sequence that can be drawn, preferably with an answer."""
     has_answer = sources_BxT[np.arange(len(ends_B)), ends_B] > 0
     return int(np.argmax(has_answer * 1000 + np.where(ends_B < MAX_TOKENS, ends_B, -ends_B)))

@@ -43,7 +43,7 @@ def look(model: Any, params: Any, tokenizer: Any, prompt: str) -> Look:
     )
 
 
-def print_tables(seen: Look, tokenizer: Any, target: str) -> None:
+def print_tables(activations: Look, tokenizer: Any, target: str) -> None:
     """Prints what each block predicts after the prompt, and the heads with the strongest attention.
 
     Args:
@@ -54,7 +54,7 @@ def print_tables(seen: Look, tokenizer: Any, target: str) -> None:
     if token is not None:
         columns += [f"p of {tokenizer.show(token)}", "rank"]
     table = Table(*columns, box=None, pad_edge=False)
-    for block, log_p_V in zip(seen.blocks, seen.log_p_LxTxV[:, -1], strict=True):
+    for block, log_p_V in zip(activations.blocks, activations.log_p_LxTxV[:, -1], strict=True):
         best = int(log_p_V.argmax())
         cells = [block, tokenizer.show(best), number(float(np.exp(log_p_V[best])))]
         if token is not None:
@@ -66,15 +66,15 @@ def print_tables(seen: Look, tokenizer: Any, target: str) -> None:
         print(f"note: {note}")
     print("\nThe strongest attention from the last token (to the first token left out):")
     table = Table("block", "head", "attends to", "weight", box=None, pad_edge=False)
-    last_LxHxT = seen.weights_LxHxTxT[:, :, -1, 1:]
+    last_LxHxT = activations.weights_LxHxTxT[:, :, -1, 1:]
     strongest = np.argsort(-last_LxHxT, axis=None)[:SHOWN_HEADS]
     for block, head, position in zip(*np.unravel_index(strongest, last_LxHxT.shape), strict=True):
         weight = number(float(last_LxHxT[block, head, position]))
-        table.add_row(seen.blocks[block], str(head), seen.names[position + 1], weight)
+        table.add_row(activations.blocks[block], str(head), activations.names[position + 1], weight)
     show(table)
 
 
-def draw(seen: Look, tokenizer: Any, folder: Path, target: str) -> list[Path]:
+def draw(activations: Look, tokenizer: Any, folder: Path, target: str) -> list[Path]:
     """Draws the lens by block and position, and the strongest head of the last token.
 
     Returns:
@@ -84,12 +84,15 @@ def draw(seen: Look, tokenizer: Any, folder: Path, target: str) -> list[Path]:
     lens_file, map_file = folder / "lens.png", folder / "attention.png"
     if target:
         token, _ = next_token.first_token(tokenizer, target)
-        values_LxT, label = np.exp(seen.log_p_LxTxV[..., token]), f"p of {tokenizer.show(token)}"
+        values_LxT, label = (
+            np.exp(activations.log_p_LxTxV[..., token]),
+            f"p of {tokenizer.show(token)}",
+        )
     else:
-        values_LxT, label = np.exp(seen.log_p_LxTxV.max(-1)), "p of the likeliest token"
-    plots.heat(values_LxT, seen.blocks, seen.names, "Logit lens", label, lens_file)
-    last_LxHxT = seen.weights_LxHxTxT[:, :, -1, 1:]
+        values_LxT, label = np.exp(activations.log_p_LxTxV.max(-1)), "p of the likeliest token"
+    plots.heat(values_LxT, activations.blocks, activations.names, "Logit lens", label, lens_file)
+    last_LxHxT = activations.weights_LxHxTxT[:, :, -1, 1:]
     block, head, _ = np.unravel_index(last_LxHxT.argmax(), last_LxHxT.shape)
-    title = f"{seen.blocks[block]}, head {head}"
-    plots.attention(seen.weights_LxHxTxT[block, head], seen.names, title, map_file)
+    title = f"{activations.blocks[block]}, head {head}"
+    plots.attention(activations.weights_LxHxTxT[block, head], activations.names, title, map_file)
     return [lens_file, map_file]

@@ -4,9 +4,10 @@ build -> train (first on clean data, if configured) with probes -> truncations -
 
 The fields of `config.recall`:
     probe_every     steps between two probes
-    early           first steps on clean and on noisy data, of which every second has a probe
+    early           the first steps on clean data, and likewise on noisy data: every second of them
+                    has a probe
     pretrain_steps  steps on clean data (alpha = 0) before the noisy data
-    truncate        patterns of the matrices to truncate
+    truncate        regular expressions for the paths of the matrices to truncate
     fractions       fractions of the rank that truncated matrices have
     followed        the fractions that are also measured during training
 """

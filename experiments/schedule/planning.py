@@ -111,23 +111,23 @@ def plan_runs(
 def order_runs(runs: Iterable[PlannedRun], items: list[PaperItem]) -> list[PlannedRun]:
     """Returns the open runs, the most informative first."""
     runs = list(runs)
-    left = {run.key: run for run in runs if run.is_open and run.state != FEWER_SEEDS}
+    unordered = {run.key: run for run in runs if run.is_open and run.state != FEWER_SEEDS}
     fewer_seeds = [run for run in runs if run.state == FEWER_SEEDS]
     by_cell = {cell: run for run in runs for cell in run.cells}
     lacking_by_item = [_lacking_keys(paper, item, by_cell) for paper, item in items]
-    rank = {key: (run.estimate, i) for i, (key, run) in enumerate(left.items())}
+    rank = {key: (run.estimate, i) for i, (key, run) in enumerate(unordered.items())}
     ordered: list[PlannedRun] = []
-    while left:
-        candidates = []
+    while unordered:
+        candidates = []  # (whether the table lacks many runs, seconds, keys) of each rule
         for keys_of_rules in lacking_by_item:
-            lacks_many = len(set().union(*keys_of_rules) & left.keys()) > MAX_LACKING_RUNS
+            lacks_many = len(set().union(*keys_of_rules) & unordered.keys()) > MAX_LACKING_RUNS
             for rule_keys in keys_of_rules:
-                if keys := sorted(rule_keys & left.keys(), key=rank.__getitem__):
-                    seconds = sum(left[key].estimate for key in keys)
+                if keys := sorted(rule_keys & unordered.keys(), key=rank.__getitem__):
+                    seconds = sum(unordered[key].estimate for key in keys)
                     candidates.append((lacks_many, seconds, keys))
-        runs_of_no_rule = (False, 0.0, sorted(left, key=rank.__getitem__))
-        *_, keys = min(candidates, key=lambda entry: entry[:2], default=runs_of_no_rule)
-        ordered += [left.pop(key) for key in keys]
+        runs_of_no_rule = (False, 0.0, sorted(unordered, key=rank.__getitem__))
+        _, _, keys = min(candidates, key=lambda entry: entry[:2], default=runs_of_no_rule)
+        ordered += [unordered.pop(key) for key in keys]
     return ordered + sorted(fewer_seeds, key=lambda run: run.estimate)
 
 

@@ -203,7 +203,7 @@ def check(args: Namespace, config: str, space: Space, fields: Mapping[str, str])
             "--search proposes a run when another has ended, on this machine: leave out --executor."
         )
     for end in (0, -1):
-        params = {name: _end(choice, end) for name, choice in space.items()}
+        params = {name: _bound(choice, end) for name, choice in space.items()}
         run = run_of_params(config, params, fields)
         config_dict(run.config, run.overrides)
     _import_optuna()
@@ -225,7 +225,7 @@ def suggest(trial: Any, field: str, choice: Choice) -> Any:
     return trial.suggest_float(field, choice.low, choice.high, log=choice.is_log)
 
 
-def _end(choice: Choice, end: int) -> Any:
+def _bound(choice: Choice, end: int) -> Any:
     if isinstance(choice, list):
         return choice[end]
     value = choice.high if end else choice.low

@@ -26,11 +26,11 @@ class Row(NamedTuple):
 
     model: str  # "retrieval frozen_qk"
     varied: Mapping[str, str]  # the fields of the grid
-    rate: float | None  # None if the run chose no learning rate
+    rate: float | None  # the learning rate; None for a run without learning rates
     seeds: int
     validation: Number | None
     metrics: dict[str, Number]  # on the test set
-    diverged: int  # seeds
+    diverged: int  # the number of seeds whose training diverged
     workdir: Path
     validation_metric: str = "accuracy"
     best: bool = False
@@ -68,7 +68,7 @@ def rows_of_runs(finished: Sequence[tuple[Run, Job]]) -> list[Row]:
 def rows_of_result(
     model: str, varied: Mapping[str, str], result: Mapping[str, Any], workdir: Path
 ) -> list[Row]:
-    """Returns a row for each learning rate; one without a rate if the run chose none."""
+    """Returns a row for each learning rate. A run without learning rates has one row."""
     members = [m for m in result["members"] if "validation_accuracy" in m]
     blank = Row(model, varied, None, len(result["seeds"]), None, {}, 0, workdir)
     if not members:  # such as a figure of theory or a posterior

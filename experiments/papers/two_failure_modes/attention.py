@@ -64,7 +64,7 @@ def draw_maps(arrays, betas: tuple):
 
 
 def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -> Outcome:
-    """Measures Figure 3: the cosine of two tokens after attention over (beta, rho).
+    """Measures Figure 3: the cosine of two tokens after attention, as a function of beta and rho.
 
     Args:
       beta_max: The largest beta.
@@ -109,8 +109,8 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
     metrics["exact_rms_error_of_one_network"] = of_one_head
     fine = theory(beta, rho_R, limit=None)["limit"]
     for j, value in enumerate(rho_R[1:], 1):
-        expected = fall(beta, fine[:, j], value)
-        observed = [fall(beta_B, cosine_B, value) for cosine_B in cosine_SxBxR[:, :, j]]
+        expected = beta_of_fall(beta, fine[:, j], value)
+        observed = [beta_of_fall(beta_B, cosine_B, value) for cosine_B in cosine_SxBxR[:, :, j]]
         if np.isfinite([expected, *observed]).all():
             ratio_S = np.array(observed) / expected
             metrics[f"observed_over_predicted/rho={value:.2f}"] = over_seeds(ratio_S)
@@ -124,7 +124,7 @@ def measure_phase(beta_max: float, points: int, measured: tuple, heads: Heads) -
     return Outcome(arrays, metrics, baselines)
 
 
-def fall(beta: np.ndarray, cosine: np.ndarray, rho: float) -> float:
+def beta_of_fall(beta: np.ndarray, cosine: np.ndarray, rho: float) -> float:
     """Returns the beta at which the cosine has fallen a tenth of the way from 1 to rho, or nan."""
     level = 1 - 0.1 * (1 - rho)
     below = np.flatnonzero(cosine < level)

@@ -16,7 +16,7 @@ from jaxformer.training.metrics import over_seeds
 from theory.signal import critical_alpha, propagate
 
 HEADS_PER_NETWORK = 10  # heads are cheap to measure
-MARGIN = 0.05  # networks whose alpha is nearer than this share to alpha_c are not counted
+MARGIN = 0.05  # networks with |alpha - alpha_c| below this share of alpha_c are not counted
 THEORIES = ("exact", "limit")  # at T tokens, and for T -> infinity
 
 
@@ -29,7 +29,7 @@ def measure_trainability(
     strengths: Strengths,
     encoders: Encoders,
 ) -> Outcome:
-    """Measures Figure 1c: the cosine after all layers over (beta, alpha_SA), and the boundaries.
+    """Measures Figure 1c: the cosine after all layers against beta and alpha_SA, and alpha_c.
 
     Args:
       layers: The depth L.
@@ -62,7 +62,7 @@ def measure_trainability(
         metrics[f"{name}_rms_error"] = jackknife(root_mean_square, measured_SxBxA - theory_BxA)
     for name, edge in edges.items():
         edge_B = np.interp(betas, beta, edge)
-        share_S = on_their_side(measured_BxAxS, np.array(alphas), edge_B, epsilon)
+        share_S = share_on_predicted_side(measured_BxAxS, np.array(alphas), edge_B, epsilon)
         metrics[f"{name}_on_their_side"] = over_seeds(share_S)
     arrays = {
         "beta": beta,
@@ -79,15 +79,18 @@ def measure_trainability(
     return Outcome(arrays, metrics, baselines)
 
 
-def on_their_side(
+def share_on_predicted_side(
     measured_BxAxS: np.ndarray, alpha_A: np.ndarray, edge_B: np.ndarray, epsilon: float
 ) -> np.ndarray:
-    """Returns the share of networks that have collapsed exactly if alpha < alpha_c(beta), (S,).
+    """Returns the share of points (beta, alpha_SA) at which the theory predicts the collapse, (S,).
+
+    The theory predicts that a network collapses if alpha_SA < alpha_c(beta). Points close to
+    alpha_c do not count.
 
     Args:
       measured_BxAxS: The cosines of networks after their last layer.
-      alpha_A: Their alpha_SA.
-      edge_B: alpha_c at their beta.
+      alpha_A: alpha_SA of the networks.
+      edge_B: alpha_c at beta of the networks.
       epsilon: Cosines above 1 - epsilon count as collapsed.
     """
     edge_Bx1 = edge_B[:, None]
