@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from jaxformer.data import hidden_markov
 from jaxformer.models.attention_paths import AttentionPaths, AttentionPathsSpec
 from theory import attention_paths
-from theory.attention_paths.sampling import potential
+from theory.attention_paths.nuts import potential
 
 T, HEADS = 0.01, (2, 2)
 

@@ -21,31 +21,24 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.core.errors import UserError, unknown
-from jaxformer.models.attention_paths import AttentionPaths, attention_paths
-from theory.attention_paths import bartlett, multiple_outputs
+from theory.attention_paths import bartlett, multiple_outputs, nuts
 from theory.attention_paths.argument_checks import check_problem, check_whole_widths
 from theory.attention_paths.diagnostics import diagnose
-from theory.attention_paths.kernel import StoredExamples, energy, store_compressed_examples
+from theory.attention_paths.kernel import StoredExamples, store_compressed_examples
 from theory.attention_paths.order_parameter import order_parameter
 from theory.attention_paths.posterior import Posterior, Problem, collapsed_draws
-from theory.attention_paths.reconstruction import reconstruct
 from theory.numerics import Array, check_count, one_lapack_thread
 
 METHODS = ("collapsed", "weights")
 STATISTICS = ("energy", "diverging", "num_steps", "accept_prob", "step_size")
 CHAIN_METHODS = ("sequential", "vectorized")
-# The mass matrix is dense up to this many coordinates, if the warm-up has enough steps for each. A
-# covariance of fewer draws than coordinates has directions without any motion, and then each draw
-# takes the deepest tree.
-MAX_DENSE_COORDINATES = 200
-MIN_STEPS_PER_COORDINATE = 5
 
 
 def sample(
@@ -97,19 +90,6 @@ def sample(
         if on_chunk is not None:
             on_chunk(done, steps)
     return sampler.posterior(chunks, draws)
-
-
-class Spec(NamedTuple):
-    """Static arguments of the compiled functions."""
-
-    method: str
-    layout: bartlett.Layout
-    widths: tuple[int, ...]
-    warmup: int
-    vectorized: bool
-    max_tree_depth: int
-    target_accept: float
-    chunk: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +156,7 @@ class Sampler:
             key = jax.random.key_data(key)
         keys = jax.random.split(key, self.chains)
         with one_lapack_thread():
-            state = _start(self._spec(), self._data(), self._start_theta(), keys)
+            state = nuts.start(self._spec(), self._data(), self._start_theta(), keys)
             return jax.tree.map(np.asarray, state)
 
     def advance(self, state: Any, steps: int) -> tuple[Any, dict]:
@@ -187,7 +167,7 @@ class Sampler:
         warmup_steps = min(max(self.warmup - int(state.i[0]), 0), steps)
         state = jax.tree.map(jnp.asarray, state)
         with one_lapack_thread():
-            state, chunk = _advance(self._spec(), self._data(), state, steps)
+            state, chunk = nuts.advance(self._spec(), self._data(), state, steps)
             chunk = jax.tree.map(lambda x: np.asarray(x)[:, warmup_steps:steps], chunk)
             return jax.tree.map(np.asarray, state), chunk
 
@@ -208,8 +188,8 @@ class Sampler:
             self.problem, self.method, U[:draws], linear[:draws], theta, diagnostics, statistics
         )
 
-    def _spec(self) -> Spec:
-        return Spec(
+    def _spec(self) -> nuts.Spec:
+        return nuts.Spec(
             method=self.method,
             layout=self.problem.layout,
             widths=self.problem.widths,
@@ -237,100 +217,3 @@ class Sampler:
         labels = p.by_output(p.labels)
         saddle = order_parameter(attentioned, labels, p.widths, p.temperature, p.heads)
         return bartlett.coordinates(p.layout, saddle.chain)
-
-
-def potential(spec: Spec, data: tuple, z: Any) -> jax.Array:
-    """Returns -ln p(z | Y) + const.
-
-    z are Bartlett coordinates over their prior deviations, or the parameters of AttentionPaths.
-    """
-    inputs, _, labels_P, temperature = data
-    if spec.method == "collapsed":
-        theta = z * bartlett.prior_scale(spec.layout, spec.widths).astype(z.dtype)
-        factor_Dxr = bartlett.order_parameter_factors(spec.layout, theta)[-1]
-        fit = energy(inputs, labels_P, temperature, factor_Dxr)
-        return 0.5 * fit - bartlett.log_prior(spec.layout, theta, spec.widths)
-    f_P = _network(spec).apply(z, inputs, method="from_attentioned")
-    squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(z))
-    return 0.5 * squares + ((f_P - labels_P) ** 2).sum() / (2 * temperature)
-
-
-def _network(spec: Spec) -> AttentionPaths:
-    return attention_paths(heads=spec.layout.heads, width=spec.widths)
-
-
-def _nuts(spec: Spec, data: tuple, z):
-    """Returns NumPyro's NUTS as (initialise, step). `step` works only after `initialise` ran."""
-    from numpyro.infer.hmc import hmc
-
-    size = sum(leaf.size for leaf in jax.tree.leaves(z))
-    dense = size <= min(MAX_DENSE_COORDINATES, spec.warmup / MIN_STEPS_PER_COORDINATE)
-    setup, step = hmc(functools.partial(potential, spec, data), algo="NUTS")
-    initialise = functools.partial(
-        setup,
-        num_warmup=spec.warmup,
-        dense_mass=spec.method == "collapsed" and dense,
-        max_tree_depth=spec.max_tree_depth,
-        target_accept_prob=spec.target_accept,
-    )
-    return initialise, step
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _start(spec: Spec, data: tuple, start_theta, keys):
-    _, attentioned, labels_P, temperature = data
-
-    def start_chain(key):
-        jitter_key, weights_key, state_key = jax.random.split(key, 3)
-        spread = bartlett.prior_scale(spec.layout, spec.widths).astype(start_theta.dtype)
-        noise = jax.random.normal(jitter_key, start_theta.shape, start_theta.dtype)
-        theta = start_theta + 0.5 * spread * noise
-        z = theta / spread
-        if spec.method == "weights":
-            problem = (spec.widths, attentioned, labels_P, temperature)
-            z = reconstruct(weights_key, spec.layout, theta, *problem)
-        initialise, _ = _nuts(spec, data, z)
-        return initialise(z, rng_key=state_key)
-
-    return jax.lax.map(start_chain, keys)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _advance(spec: Spec, data: tuple, states, steps):
-    def advance_chain(state):
-        initialise, step = _nuts(spec, data, state.z)
-        initialise(state.z, rng_key=state.rng_key)  # sets NumPyro's closures; the result is unused
-
-        def body(i, carry):
-            state, record = carry
-            state = step(state)
-            row = _row(spec, data, state)
-            return state, jax.tree.map(lambda rows, new: rows.at[i].set(new), record, row)
-
-        shapes = jax.eval_shape(lambda s: _row(spec, data, s), state)
-        record = jax.tree.map(lambda x: jnp.zeros((spec.chunk, *x.shape), x.dtype), shapes)
-        return jax.lax.fori_loop(0, steps, body, (state, record))
-
-    if spec.vectorized:
-        return jax.vmap(advance_chain)(states)
-    return jax.lax.map(advance_chain, states)
-
-
-def _row(spec: Spec, data: tuple, state) -> dict:
-    row = {
-        "potential": state.potential_energy,
-        "energy": state.energy,
-        "num_steps": state.num_steps,
-        "accept_prob": state.accept_prob,
-        "diverging": state.diverging,
-        "step_size": state.adapt_state.step_size,
-    }
-    if spec.method == "collapsed":
-        scale = bartlett.prior_scale(spec.layout, spec.widths).astype(state.z.dtype)
-        return row | {"theta": state.z * scale}
-    n = data[0].shape[2]
-    path_weights: Any = _network(spec).apply(state.z, n, method="path_weights")
-    v_DxN, V_eff_Dxn = path_weights
-    squares = sum((leaf**2).sum() for leaf in jax.tree.leaves(state.z))
-    linear = V_eff_Dxn * V_eff_Dxn.size**-0.5
-    return row | {"U": v_DxN @ v_DxN.T, "linear": linear, "squared_norm": squares}

@@ -19,8 +19,8 @@ from tests.theory.attention_paths.prior_draws import draw_prior
 from theory import attention_paths
 from theory.attention_paths import bartlett
 from theory.attention_paths.diagnostics import monte_carlo_error
+from theory.attention_paths.nuts import potential, start
 from theory.attention_paths.reconstruction import reconstruct
-from theory.attention_paths.sampling import _start, potential
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_the_mass_matrix_is_dense_if_the_warmup_is_long_enough(tiny):
     keys = jax.random.split(jax.random.key(0), 1)
     for warmup, shape in ((70, (1, 14, 14)), (69, (1, 14))):
         sampler = attention_paths.Sampler.build(*problem, warmup, 1)
-        start = functools.partial(_start, sampler._spec())
-        state = jax.eval_shape(start, sampler._data(), np.zeros(14), keys)
+        first_state = functools.partial(start, sampler._spec())
+        state = jax.eval_shape(first_state, sampler._data(), np.zeros(14), keys)
         assert state.adapt_state.inverse_mass_matrix.shape == shape
 
 

@@ -10,13 +10,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from experiments.cli.flags import ROOT
 from tests.theory.attention_paths.posterior_draws import N, T
 from theory import attention_paths
-from theory.attention_paths import sampling
+from theory.attention_paths import nuts
 
 
 def test_small_matrices_are_factorised_on_one_thread(tiny, monkeypatch):
     """Two threads on a busy machine make draws 39 times as long."""
     State = collections.namedtuple("State", "i")
-    monkeypatch.setattr(sampling, "_advance", lambda *args: (State(np.ones(1)), {"x": threads()}))
+    monkeypatch.setattr(nuts, "advance", lambda *args: (State(np.ones(1)), {"x": threads()}))
     problem = tiny.attentioned, tiny.labels, N, T, (2, 2)
     sampler = attention_paths.Sampler.build(*problem, warmup=0, chains=1)
     with threadpool_limits(2, user_api="blas"):
