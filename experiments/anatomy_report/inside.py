@@ -31,7 +31,8 @@ from experiments.ledger.statistics import LEVEL, mean_and_sem, quantile
 from jaxformer.core.errors import UserError, check_choice, one_line
 from jaxformer.interp import contributions
 from jaxformer.interp.answers import Answers
-from jaxformer.interp.components import Measured, component_names
+from jaxformer.interp.blocks import count_blocks
+from jaxformer.interp.components import Measured
 
 RANKS = {"rank 1 %": 0.01, "rank 10 %": 0.1}
 METHODS = (
@@ -83,7 +84,7 @@ def examine(
     """Measures the effect of each part on the score, with its error over pairs.
 
     Args:
-        model: a decoder, an encoder or a published model.
+        model: a decoder, an encoder, a recall model or a published model.
         params: its parameters.
         pairs: clean and corrupted prompts with their answers.
         methods: some of METHODS.
@@ -97,7 +98,7 @@ def examine(
     for method in methods:
         check_choice("method", method, METHODS)
     ranks = [method for method in RANKS if method in methods]
-    n_steps = (len(methods) - len(ranks) + bool(ranks)) * model.spec.layers
+    n_steps = (len(methods) - len(ranks) + bool(ranks)) * count_blocks(model)
     finished = [0]
 
     def advance() -> None:
@@ -113,13 +114,13 @@ def examine(
     clean_B, corrupted_B = (measured.scores(x) for x in (measured.clean, measured.corrupted))
     _check_scores(clean_B, corrupted_B, pairs)
     tolerance = ROUNDING * max(np.abs(clean_B).max(), np.abs(corrupted_B).max(), 1.0)
-    names = component_names(measured.n_blocks, model.spec.heads * heads, measured.has_mlp)
     effects: list[Effect] = []
 
     def add(method: str, change_LxCxB: np.ndarray) -> None:
         for block, rows in enumerate(change_LxCxB):
-            for name, change_B in zip(names[block], rows):  # low rank has no heads
-                effects.append(effect_of(name, method, change_B, tolerance))
+            for name, change_B in zip(measured.names[block], rows):  # low rank has no heads
+                if name:
+                    effects.append(effect_of(name, method, change_B, tolerance))
 
     left_out = {}
     low_rank = dict(zip(ranks, measured.low_rank(*map(RANKS.__getitem__, ranks)))) if ranks else {}
@@ -147,7 +148,7 @@ def examine(
         samples=len(pairs),
         effects=tuple(effects),
         layers=layer_facts.of_layers(measured, interval),
-        kernels=layer_facts.of_kernels(params, measured.singular_values, initial),
+        kernels=layer_facts.of_kernels(params, initial),
         left_out=left_out,
     )
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.interp import surgery
 from jaxformer.interp.answers import score
 from jaxformer.interp.blocks import Blocks
-from jaxformer.interp.capture.running import names as addresses
 from jaxformer.interp.components import Measured
 from jaxformer.models.model import take_positions
 
@@ -40,7 +38,7 @@ class KernelFacts(NamedTuple):
     """The size of a matrix of the network."""
 
     norm: float  # Frobenius
-    effective_rank: float  # exp of the entropy of the normalised singular values
+    effective_rank: float  # (sum s^2)^2 / sum s^4 of the singular values s
     rank: int  # the smaller dimension
     distance: float | None  # |W - W_0| / |W_0| from the initial matrix; None if unknown
 
@@ -64,41 +62,39 @@ def of_layers(measured: Measured, interval: Callable) -> tuple[LayerFacts, ...]:
     )
 
 
-def of_kernels(
-    params: Any, singular_values: dict[str, np.ndarray], initial: Any = None
-) -> dict[str, KernelFacts]:
+def of_kernels(params: Any, initial: Any = None) -> dict[str, KernelFacts]:
     """Returns the facts of each matrix of a block, by path.
 
     Args:
         params: the parameters.
-        singular_values: of matrices, by path; those of others are computed.
         initial: the parameters before training.
     """
     first = {} if initial is None else paths.flatten(initial)
-    facts = {}
-    flat = paths.flatten(params)
+    facts, flat = {}, paths.flatten(params)
     for path in sorted(flat, key=paths.by_number):
-        if not re.match(r"block_\d+/", path) or flat[path].ndim != 2:
-            continue
-        values = singular_values.get(path)
-        values = np.asarray(surgery.decompose(flat[path])[1]) if values is None else values
-        distance = None
-        if path in first:
-            change = np.linalg.norm(np.asarray(flat[path]) - np.asarray(first[path]))
-            distance = float(change / max(np.linalg.norm(np.asarray(first[path])), 1e-30))
-        norm = float(np.sqrt((values.astype(float) ** 2).sum()))
-        facts[path] = KernelFacts(norm, effective_rank(values), len(values), distance)
+        if re.match(r"block_\d+/", path) and flat[path].ndim == 2:
+            norm, effective_rank = (float(x) for x in _norm_and_rank(flat[path]))
+            distance = None
+            if path in first:
+                distance = float(_distance(flat[path], first[path]))
+            facts[path] = KernelFacts(norm, effective_rank, min(flat[path].shape), distance)
     return facts
 
 
-def effective_rank(singular_values: np.ndarray) -> float:
-    """Returns exp of the entropy of the singular values divided by their sum; 0 for a zero matrix.
+@jax.jit
+def _norm_and_rank(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the Frobenius norm and the effective rank, which is 0 for a zero matrix."""
+    wide = matrix.astype(jnp.result_type(float))
+    wide = wide.T if wide.shape[0] > wide.shape[1] else wide
+    norm = jnp.linalg.norm(wide)
+    unit = wide / jnp.where(norm > 0, norm, 1)
+    squares = jnp.square(unit @ unit.T).sum()  # sum s^4 of the singular values s
+    return norm, jnp.where(norm > 0, 1 / jnp.where(squares > 0, squares, 1), 0)
 
-    (Roy and Vetterli 2007, "The effective rank".)
-    """
-    values = np.asarray(singular_values, float)
-    shares = values[values > 0] / max(values.sum(), 1e-300)
-    return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
+
+@jax.jit
+def _distance(matrix: jax.Array, initial: jax.Array) -> jax.Array:
+    return jnp.linalg.norm(matrix - initial) / jnp.maximum(jnp.linalg.norm(initial), 1e-30)
 
 
 def attention_maps(
@@ -106,16 +102,17 @@ def attention_maps(
 ) -> dict[str, np.ndarray]:
     """Returns {head: (B, T, S)} of heads such as "block_1/attn/head_0"."""
     blocks = Blocks(model, params)
-    chosen = {}
+    chosen, n_heads = {}, getattr(model.spec, "heads", 0)
     for part in parts:
         match = HEAD.fullmatch(part)
-        if match is None or int(match[1]) >= blocks.n_blocks or int(match[2]) >= model.spec.heads:
+        block, head = (int(match[1]), int(match[2])) if match else (0, n_heads)
+        if block >= blocks.n_blocks or head >= n_heads:
             raise UserError(f"expected a head such as block_1/attn/head_0, got {part!r}.")
-        chosen[part] = int(match[1]), int(match[2])
+        chosen[part] = block, head
     values = blocks.forward(jnp.asarray(tokens_BxT), [WEIGHTS]).values
     maps = {}
     for part, (block, head) in chosen.items():
-        weights = np.asarray(_by_prompt(values[block][WEIGHTS], tokens_BxT.shape))
+        weights = np.asarray(_by_prompt(values[block][WEIGHTS], tokens_BxT.shape, model.spec))
         maps[part] = weights[:, head]
     return maps
 
@@ -123,18 +120,22 @@ def attention_maps(
 def _entropies(blocks: Blocks, measured: Measured) -> list[tuple[float, ...]]:
     """Returns the mean entropy of the attention of each head, by block."""
     tokens_BxT, real_BxT = measured.clean.tokens_BxT, measured.real_BxT
-    if f"block_0/{WEIGHTS}" not in addresses(blocks.models[0]):
-        return [()] * blocks.n_blocks
-    values = blocks.forward(tokens_BxT, [WEIGHTS]).values
-    return [
-        tuple(np.asarray(_entropy(_by_prompt(kept[WEIGHTS], tokens_BxT.shape), real_BxT)).tolist())
-        for kept in values
-    ]
+    entropies = []
+    for model, values in zip(
+        blocks.models, blocks.forward(tokens_BxT, [WEIGHTS]).values, strict=True
+    ):
+        weights_BxHxTxS = _by_prompt(values[WEIGHTS], tokens_BxT.shape, model.spec)
+        entropies.append(tuple(np.asarray(_entropy(weights_BxHxTxS, real_BxT)).tolist()))
+    return entropies
 
 
-def _by_prompt(weights: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Returns weights (B, H, T, T): fixed mixing has no axis of prompts, a memory more keys."""
+def _by_prompt(weights: jax.Array, shape: tuple[int, ...], spec: Any) -> jax.Array:
+    """Returns weights (B, H, T, T).
+
+    A recall model has no axis of heads, fixed mixing has none of prompts. A memory has more keys.
+    """
     n_prompts, length = shape
+    weights = weights if hasattr(spec, "heads") else weights[:, None]
     weights = jnp.broadcast_to(weights, (n_prompts, *weights.shape[-3:]))
     return weights[..., :length]
 

@@ -16,7 +16,7 @@ cases.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +24,14 @@ import jax.numpy as jnp
 
 from jaxformer.core import paths
 from jaxformer.core.errors import UserError
-from jaxformer.interp.capture.running import check_tokens
+from jaxformer.interp.capture.running import check_tokens, names
 from jaxformer.models.activation_points import INTERMEDIATES, Request
 from jaxformer.models.cache import CACHE
 from jaxformer.models.decoder import Decoder
 from jaxformer.models.encoder import Encoder
 from jaxformer.models.model import Model
 from jaxformer.models.pretrained.network import Pretrained
+from jaxformer.models.recall import Recall
 
 BEFORE, STATES = "block_0/before", "block_0/states"  # in a model of one block
 PREFIX = "block_0/"
@@ -38,7 +39,13 @@ PREFIX = "block_0/"
 
 def is_divisible(model: Model) -> bool:
     """Returns whether the blocks of a model can be run one at a time."""
-    return type(model) in (Decoder, Encoder, Pretrained) and model.spec.vocab_size > 0
+    return type(model) in (Decoder, Encoder, Pretrained, Recall) and model.spec.vocab_size > 0
+
+
+def count_blocks(model: Any) -> int:
+    """Returns the number of blocks of a model."""
+    spec = model.spec
+    return len(spec.feed_forward) if isinstance(model, Recall) else spec.layers
 
 
 def one_block(model: Any, block: int) -> Any:
@@ -47,6 +54,8 @@ def one_block(model: Any, block: int) -> Any:
     The results of two blocks are equal if the blocks differ in their parameters only.
     """
     spec = model.spec
+    if isinstance(model, Recall):
+        return model.clone(spec=dataclasses.replace(spec, feed_forward=(spec.feed_forward[block],)))
     changes: dict[str, Any] = {"layers": 1}
     if isinstance(model, Pretrained):
         changes |= {
@@ -90,7 +99,7 @@ class Blocks:
     """A network that runs block by block.
 
     Args:
-        model: a decoder, an encoder or a published model.
+        model: a decoder, an encoder, a recall model or a published model.
         params: its parameters.
     """
 
@@ -98,12 +107,12 @@ class Blocks:
         if not is_divisible(model):
             raise UserError(
                 f"the blocks of {type(model).__name__} cannot be run alone: expected a decoder, an "
-                "encoder or a published model, with tokens as inputs."
+                "encoder, a recall model or a published model, with tokens as inputs."
             )
         if not getattr(model.spec, "has_logits", True):
             raise UserError("this model returns no logits: it has no head for tokens.")
-        self.n_blocks = model.spec.layers
-        self.has_memory = model.spec.causal and not isinstance(model, Encoder)
+        self.n_blocks = count_blocks(model)
+        self.has_memory = model.spec.causal and isinstance(model, Decoder | Pretrained)
         self.models = [one_block(model, i) for i in range(self.n_blocks)]
         self.outside = {k: v for k, v in params.items() if not k.startswith("block_")}
         self.params = [params[f"block_{i}"] for i in range(self.n_blocks)]
@@ -117,13 +126,16 @@ class Blocks:
 
         Args:
             tokens_BxT: the prompts.
-            names: the addresses within a block, such as "attn/heads", that `values` keeps.
+            names: the addresses within a block, such as "attn/heads", that `values` keeps; a block
+                without one of them keeps the others.
         """
         check_tokens(self.models[0], tokens_BxT)
         states, memory, values = [_embed(*self.of_block(0), tokens_BxT)], [], []
         for i in range(self.n_blocks):
             empty = _empty_memory(self.models[i], tokens_BxT) if self.has_memory else None
-            out, kept, new = _run(*self.of_block(i), tokens_BxT, states[-1], empty, 0, tuple(names))
+            available = addresses(self.models[i])
+            kept_names = tuple(name for name in names if name in available)
+            out, kept, new = _run(*self.of_block(i), tokens_BxT, states[-1], empty, 0, kept_names)
             states.append(out)
             values.append(kept)
             memory.append(new)
@@ -155,6 +167,12 @@ class Blocks:
     def read(self, states_RxKxN: jax.Array) -> jax.Array:
         """Returns the logits (R, K, V) of last states; positions are read independently."""
         return read(*self.of_block(self.n_blocks - 1), states_RxKxN)
+
+
+@lru_cache(maxsize=64)
+def addresses(model: Any) -> tuple[str, ...]:
+    """Returns the addresses within the block of a model of one block, such as "attn/heads"."""
+    return tuple(name.removeprefix(PREFIX) for name in names(model))
 
 
 def block_output(

@@ -5,7 +5,7 @@
                   prompts, with the scale of the last norm constant
 
 `components.Measured` has the prompts. Both return (L, C, B) by block, component and pair, with the
-components of `component_names`. Attention's entry is the sum over its heads.
+components of `measured.names`. Attention's entry is the sum over its heads.
 
 Shapes: B pairs, T tokens, N width, H heads, D head width, L blocks, C components of a block.
 """
@@ -18,10 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxformer.interp.answers import margin, score
-from jaxformer.interp.blocks import STATES, block_output
+from jaxformer.interp.blocks import STATES, addresses, block_output
 from jaxformer.interp.capture.running import intervene
-from jaxformer.interp.capture.running import names as addresses
-from jaxformer.interp.components import HEADS, MLP, Measured
+from jaxformer.interp.components import ATTENTION, HEADS, MLP, Measured
 from jaxformer.models.encoder import Encoder
 from jaxformer.models.model import take_positions
 
@@ -56,26 +55,31 @@ def has_direct(model: Any) -> bool:
 def _effects(measured: Measured, base, terms, is_direct: bool) -> np.ndarray:
     """Returns the sums of gradient times term of each component, (L, C, B)."""
     blocks, answers = measured.blocks, measured.answers
-    model = blocks.models[0]
-    is_normed = any(name.endswith("norm/factor") for name in addresses(model))
     slope_BxTxN = _final_slope(*blocks.of_block(-1), base.states[-1], answers, is_direct)
     effects, suffix = [], base.suffix(0)
     for block in reversed(range(blocks.n_blocks)):
         inputs = suffix.tokens_BxT, base.states[block]
-        kinds = measured.has_mlp, is_direct, is_direct and is_normed
-        slope_BxTxN, slopes = _block_slopes(*blocks.of_block(block), *inputs, slope_BxTxN, *kinds)
+        slope_BxTxN, slopes = _block_slopes(
+            *blocks.of_block(block), *inputs, slope_BxTxN, is_direct
+        )
         effects.append(_by_component(measured, terms[block], slopes))
         measured.progress()
     return np.stack(effects[::-1])
 
 
 def _by_component(measured: Measured, terms, slopes) -> np.ndarray:
-    by_head_BxH = np.asarray((terms[HEADS] * slopes[HEADS]).sum((1, 3)))
-    rows = [by_head_BxH.sum(1)]
-    if measured.has_mlp:
-        rows.append(np.asarray((terms[MLP] * slopes[MLP]).sum((1, 2))))
-    n_heads = len(measured.mlp_C) - len(rows)
-    return np.array([*rows, *by_head_BxH.T[:n_heads]])
+    """Returns the sums for attention, MLP and heads, (C, B)."""
+    n_rows = len(measured.mlp_C)
+    if HEADS in slopes:
+        by_head_HxB = np.asarray((terms[HEADS] * slopes[HEADS]).sum((1, 3))).T
+        attention_B = by_head_HxB.sum(0)
+    else:
+        attention_B = np.asarray((terms[ATTENTION] * slopes[ATTENTION]).sum((1, 2)))
+        by_head_HxB = attention_B[None]
+    mlp_B = np.zeros_like(attention_B)
+    if MLP in slopes:
+        mlp_B = np.asarray((terms[MLP] * slopes[MLP]).sum((1, 2)))
+    return np.array([attention_B, mlp_B, *by_head_HxB[: n_rows - 2]])
 
 
 @partial(jax.jit, static_argnames=("model", "is_direct"))
@@ -94,18 +98,18 @@ def _final_slope(model, params, states_BxTxN, answers, is_direct) -> jax.Array:
     return jax.grad(total)(states_BxTxN)
 
 
-@partial(jax.jit, static_argnames=("model", "has_mlp", "is_direct", "is_norm_fixed"))
-def _block_slopes(
-    model, params, tokens_BxT, states_BxTxN, slope_BxTxN, has_mlp, is_direct, is_norm_fixed
-):
+@partial(jax.jit, static_argnames=("model", "is_direct"))
+def _block_slopes(model, params, tokens_BxT, states_BxTxN, slope_BxTxN, is_direct):
     """Returns the gradients with respect to the states before a block, and to its components.
 
     Args:
         slope_BxTxN: the gradient with respect to the states after the block.
-        is_direct: whether heads and MLP do not react to the states that enter.
-        is_norm_fixed: whether the scales of norms are constant.
+        is_direct: whether heads, MLP and the scales of norms do not react to the states that enter.
     """
-    kept = [HEADS, MLP] if has_mlp else [HEADS]
+    available = addresses(model)
+    mixed = HEADS if HEADS in available else ATTENTION
+    kept = [mixed, MLP] if MLP in available else [mixed]
+    is_normed = any(name.endswith("norm/factor") for name in available)
 
     def run(states_BxTxN, shifts):
         def shifted(name):
@@ -115,7 +119,7 @@ def _block_slopes(
             return shift
 
         edits: dict[str, Any] = {name: shifted(name) for name in shifts}
-        if is_norm_fixed:
+        if is_direct and is_normed:
             edits[NORM_FACTOR] = jax.lax.stop_gradient
         out, values, _ = block_output(model, params, tokens_BxT, states_BxTxN, None, 0, edits, kept)
         return out, values

@@ -70,9 +70,10 @@ def patch_grid(
         return _whole_runs(model, params, clean, corrupted, score, site, read_at)
     blocks = Blocks(model, params)
     first, stop = 0, clean.shape[1]
-    if blocks.has_memory:  # nothing changes before the first difference or reads later positions
+    if model.spec.causal:  # nothing changes before the first difference or reads later positions
         first, stop = first_difference(clean, corrupted), read_at + 1
-    chunks = position_chunks(first, stop, clean[:, first:].size, blocks.has_memory)
+    n_tokens = clean[:, first if blocks.has_memory else 0 :].size
+    chunks = position_chunks(first, stop, n_tokens, blocks.has_memory)
     clean_pass, corrupted_pass = (blocks.forward(jnp.asarray(x)) for x in (clean, corrupted))
     base_B = np.asarray(_scores(blocks, corrupted_pass.states[-1][:, read_at], len(clean), score))
     grid_BxLxT = np.empty((len(clean), blocks.n_blocks, clean.shape[1]), base_B.dtype)

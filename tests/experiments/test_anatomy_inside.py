@@ -10,9 +10,11 @@ import pytest
 from experiments.anatomy_report import inside
 from experiments.anatomy_report.inside import agreement, effect_of, examine, interval
 from experiments.anatomy_report.pairs import pairs_of_batch, pairs_of_task, read_pairs
+from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
 from jaxformer.models.pretrained.text import Numbers
+from jaxformer.models.recall import recall
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch
 
@@ -126,6 +128,29 @@ def test_a_model_without_mlps_and_progress(pairs):
     assert [effect.part for effect in found.effects] == ["block_0/attn"] * 2
     assert steps == [(1, 2), (2, 2)]
     assert {facts.distance for facts in found.kernels.values()} == {0.0}
+
+
+def test_a_recall_model_has_attention_and_mlps(pairs):
+    """Its blocks may lack an MLP, and its attention has no heads."""
+    model = recall(vocab_size=VOCAB, length=LENGTH, width=8, feed_forward=("none", "mlp"))
+    params = jax.jit(model.init)(jax.random.key(0), pairs.clean)["params"]
+    methods = "patching", "path patching", "attribution", "direct", "rank 10 %"
+    found = examine(model, params, pairs, methods=methods)
+    by_part = {(effect.part, effect.method): effect.value for effect in found.effects}
+    assert {part for part, _ in by_part} == {"block_0/attn", "block_1/attn", "block_1/mlp"}
+    assert [len(facts.entropy_H) for facts in found.layers] == [1, 1]
+    clean = capture.capture(model, params, pairs.clean, names=["block_1/(attn|mlp)/output"])
+    last = np.arange(len(pairs)), LENGTH - 1, pairs.target[:, 0]
+
+    def score(edits):
+        logits = capture.intervene(model, params, pairs.corrupted, edits)
+        return jax.nn.log_softmax(logits)[last].mean()
+
+    for part in ("block_1/attn", "block_1/mlp"):
+        address = f"{part}/output"
+        gain = float(score({address: clean[address]})) - found.corrupted
+        assert by_part[part, "patching"] == pytest.approx(gain, abs=1e-4)
+    assert by_part["block_1/mlp", "path patching"] == by_part["block_1/mlp", "patching"]
 
 
 def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):

@@ -18,7 +18,8 @@ def last_margin(logits_BxV):
 
 def networks():
     yield DECODER, PARAMS["decoder"]
-    yield MODELS["encoder"], PARAMS["encoder"]
+    for name in ("encoder", "recall"):
+        yield MODELS[name], PARAMS[name]
     for family in ("llama", "gemma2"):  # grouped queries; windows, caps and two norms of a branch
         model, params, _ = tiny(family, 11)
         yield model, jax.tree.map(jnp.asarray, params)
