@@ -30,7 +30,7 @@ def of_model(source: str | Path, prompts: str | Path, say: Callable[[str], None]
     if folder is None:
         raise UserError(f"{source} is no published model.")
     model, params, _ = loading.load(source)
-    pairs = read_pairs(prompts, text.reader(folder, model.spec.vocab_size))
+    pairs = read_pairs(prompts, text.tokenizer_of(folder, model.spec.vocab_size))
     say(f"{source}: {len(pairs)} pairs of prompts, {model.spec.layers} blocks")
     settings = {"layers": model.spec.layers}
     return with_inside(Report(str(source), settings=settings), model, params, pairs, say)

@@ -13,7 +13,7 @@ from experiments.anatomy_report.pairs import pairs_of_batch, pairs_of_task, read
 from jaxformer import capture
 from jaxformer.core.errors import UserError
 from jaxformer.models.decoder import decoder
-from jaxformer.models.pretrained.text import Numbers
+from jaxformer.models.pretrained.text import TokenIds
 from jaxformer.models.recall import recall
 from jaxformer.tasks.retrieval import Retrieval
 from jaxformer.tasks.task import Batch
@@ -157,7 +157,7 @@ def test_bad_pairs_end_with_one_line(tmp_path, planted, pairs):
     def read(*lines):
         file = tmp_path / "pairs.tsv"
         file.write_text("\n".join("\t".join(line) for line in lines))
-        return read_pairs(file, Numbers(VOCAB))
+        return read_pairs(file, TokenIds(VOCAB))
 
     good = ("1 2 3", "1 4 3", "2", "4")
     two = read(good, ("1 2", "3 2", "1", "3"))

@@ -29,7 +29,7 @@ def test_only_the_right_boundary_separates_collapsed_networks(cosine_BxAxS):
     """Wrong boundaries: sigma_V = 1 of the paper's algebra, another depth, zero."""
 
     def share(edge_B):
-        return boundary.on_their_side(cosine_BxAxS, np.array(ALPHAS), edge_B, EPSILON)[0]
+        return boundary.share_on_predicted_side(cosine_BxAxS, np.array(ALPHAS), edge_B, EPSILON)[0]
 
     assert share(edge(0.2)) == 1.0
     for wrong in (edge(1.0), edge(0.2, layers=12), np.zeros(3)):
