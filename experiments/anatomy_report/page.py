@@ -163,10 +163,9 @@ def _curves(report: "Report") -> str:
             series.append(svg.Series(name, steps, losses, losses, losses))
     if not series:
         return ""
-    chart = svg.line_chart(
-        "Training loss", series, svg.Axis("step"), svg.Axis("training loss (nats)")
-    )
-    return f"<h2>Training loss</h2>{chart.replace('<svg ', '<svg width=520 ')}{svg.legend(series)}"
+    axes = svg.Axis("step"), svg.Axis("training loss (nats)")
+    chart = svg.line_chart("Training loss", series, *axes)
+    return f'<h2>Training loss</h2><div class="chart">{chart}</div>{svg.legend(series)}'
 
 
 def _inside(report: "Report") -> list[str]:

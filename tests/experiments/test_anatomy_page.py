@@ -1,0 +1,134 @@
+"""The page, drawing and tables of an anatomy report, from planted numbers."""
+
+import csv
+import html
+import io
+import json
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from experiments.anatomy_report import components, drawing, judge
+from experiments.anatomy_report.effect import Effect
+from experiments.anatomy_report.inside import Inside
+from experiments.anatomy_report.layer_facts import KernelFacts, LayerFacts
+from experiments.anatomy_report.parts import FIXED_MIXING, FROZEN, ONLY, REMOVED, Variant
+from experiments.anatomy_report.report import Report
+from jaxformer.core.errors import UserError
+from tests.experiments.test_anatomy_judge import cells_of
+
+SHIFTS = {
+    Variant("attention", REMOVED): -0.6,
+    Variant("attention", FIXED_MIXING): -0.5,
+    Variant("queries and keys", FROZEN): 0.0,
+    Variant("MLP", REMOVED): 0.0,
+    Variant("MLP", FROZEN): -0.2,
+    Variant("embedding", FROZEN): -0.04,
+    Variant("other <gizmo>", FROZEN): 0.0,
+    Variant("embedding", ONLY): -0.7,
+}
+
+
+def effect(part, method, value, error=0.1, p=1e-6) -> Effect:
+    return Effect(part, method, value, error, 8, p)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    table = judge.judge(*cells_of(SHIFTS), 0.2, "best_constant")
+    effects = (
+        effect("block_1/attn", "mean ablation", 3.0),
+        effect("block_1/attn", "patching", -1.0),
+        effect("block_1/attn/head_0", "mean ablation", 2.5),
+        effect("block_0/mlp", "mean ablation", 0.01, p=0.7),
+        effect("block_0/attn/head_1", "mean ablation", -0.5),
+    )
+    inside = Inside(
+        score=4.0,
+        half_width=0.2,
+        corrupted=-1.0,
+        corrupted_half_width=0.2,
+        unit="logit of right - wrong",
+        samples=8,
+        effects=effects,
+        layers=(LayerFacts(0, (0.1, 0.1), (0.4, 0.1), (1.2, 0.3)),),
+        kernels={"block_0/attn/query/kernel": KernelFacts(3.0, 12.0, 16, 0.4)},
+        left_out={"direct": "the norms have no scale"},
+    )
+    curves = {variant.name: [(10, 2.0), (20, 1.0)] for variant in SHIFTS}
+    maps = {"block_1/attn/head_0": np.full((2, 3, 3), 1 / 3)}
+    return Report(
+        "Sort & <count>",
+        table,
+        curves | {"whole": [(10, 1.5), (20, 0.1)]},
+        inside=inside,
+        maps=maps,
+        tokens=(("the", "<cat>", "sat"), ("a", "dog", "ran")),
+        theory=("Rank: fine.",),
+        costs={"trainings": 24.0, "seconds": 130.0},
+        settings={"parameters": 1000, "steps": 20, "layers": 2, "rates": (1e-3,), "command": "x"},
+    )
+
+
+def test_the_page_is_one_small_file_with_every_decided_sentence(report):
+    page = report.to_html()
+    assert len(page.encode()) < 1e6
+    assert not re.search(r"https?:|<script|<link rel=.stylesheet|@import|src=", page)
+    for text in report.sentences:
+        assert html.escape(text) in page
+    assert "<gizmo>" not in page and "<cat>" not in page and "Sort &amp; &lt;count&gt;" in page
+    for svg in re.findall(r"<svg .*?</svg>", page, re.S):
+        assert ET.fromstring(svg) is not None, svg
+    for name, ids in (("network", 4), ("effects", 2), ("prompts", 2)):
+        assert len(re.findall(rf'<input type="radio" name="{name}"', page)) == ids
+    assert "Not measured: direct" in page and "Rank: fine." in page
+    assert page.count("<h1>") == 1
+
+
+def test_the_drawing_shows_losses_that_were_decided_only(report):
+    boxes = {box.part: box for box in drawing.draw(report.training, layers=2).boxes}
+    assert boxes["attention"].lines[1] == "removed: −76 %"
+    assert boxes["attention"].lost == pytest.approx(0.76, abs=0.01)
+    assert boxes["MLP"].lines[1] == "removed: no loss" and boxes["MLP"].lost == 0
+    assert boxes["embedding"].lines[1] == "frozen: open" and boxes["embedding"].state == judge.OPEN
+    inner, outer = boxes["queries and keys"], boxes["attention"]
+    assert outer.x < inner.x and inner.x + inner.width < outer.x + outer.width
+    assert outer.y < inner.y and inner.y + inner.height < outer.y + outer.height
+    figure = report.plot()
+    assert len(figure.axes[0].patches) == len(boxes)
+    with pytest.raises(UserError, match="no"):
+        Report("model").plot()
+
+
+def test_sentences_about_components_state_decided_effects(report):
+    texts = [text for text, _ in report.effect_sentences]
+    assert texts[0].startswith("Attention of block 1, replaced by its mean, lowers the logit")
+    assert "other methods disagree" in texts[0]
+    assert any(text.startswith("Head 1 of block 0, replaced by its mean, raises") for text in texts)
+    assert not any("MLP of block 0" in text for text in texts)
+    single = [effect("block_0/mlp", "patching", 3.0, math.nan, math.nan)]
+    assert [row.is_decided for row in components.decide(single)] == [False]
+    # The comparisons of training count in the correction.
+    weak = [effect("block_0/mlp", "patching", 3.0, 1.0, 0.02)]
+    assert components.decide(weak)[0].is_decided
+    assert not components.decide(weak, [0.9] * 20)[0].is_decided
+
+
+def test_files_have_all_comparisons(report, tmp_path):
+    files = report.save(tmp_path)
+    assert [file.name for file in files] == [
+        "anatomy.html",
+        "anatomy.json",
+        "anatomy.csv",
+        "anatomy.png",
+    ]
+    record = json.loads((tmp_path / "anatomy.json").read_text())
+    assert len(record["table"]) == len(SHIFTS) and len(record["effects"]) == 5
+    assert record["verdicts"]["MLP"] == "can go"
+    rows = [*csv.DictReader(io.StringIO(report.to_csv()))]
+    assert rows[0]["part"] == "attention" and rows[0]["outcome"] == "worse"
+    assert "If the MLP stays, it must be trained: " in str(report)
+    assert "best_constant" not in report._repr_html_() and "<gizmo>" not in report._repr_html_()
