@@ -11,14 +11,21 @@ import functools
 from experiments.ledger.item import Cell, Item, Paper, checked
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
+from experiments.papers.mixit import claims_collapse
 from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
 from experiments.papers.primary_rules import with_primary_rules
 from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
+
+def with_items(paper: Paper, items: tuple[Item, ...]) -> Paper:
+    """Returns the paper with more items at its end. Their first rule is the primary one."""
+    return paper._replace(items=(*paper.items, *items))
+
+
 KNOWN = (
     MIXIT,
-    RANDOM_ATTENTION,
+    with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
     TWO_FAILURE_MODES,
     ASSOCIATIONS,
     ATTENTION_PATHS,

@@ -53,6 +53,7 @@ FIGURES: dict[str, str] = {
     "covariance_trained": "mixit.depth_trained:covariance_trained",
     "speed": "mixit.speed:speed",
     "universality": "mixit.universality:universality",
+    "rank_collapse": "mixit.rank_collapse:rank_collapse",
     "sde_causal": "mixit.sde:causal",
     "sde_one_step": "mixit.sde:one_step",
     "sde_paths": "mixit.sde_paths:paths",
