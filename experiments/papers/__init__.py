@@ -9,12 +9,14 @@ known, unless the item is marked `late`. See `experiments/ledger/rules.py` for t
 import functools
 
 from experiments.ledger.item import Cell, Item, Paper, checked
+from experiments.papers.associations import claims_samples
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
 from experiments.papers.mixit import claims_collapse
 from experiments.papers.mixit.claims import PAPER as MIXIT
 from experiments.papers.mixit.claims_version_b import PAPER as RANDOM_ATTENTION
 from experiments.papers.primary_rules import with_primary_rules
+from experiments.papers.two_failure_modes import claims_initialisation
 from experiments.papers.two_failure_modes.claims import PAPER as TWO_FAILURE_MODES
 
 
@@ -26,8 +28,8 @@ def with_items(paper: Paper, items: tuple[Item, ...]) -> Paper:
 KNOWN = (
     MIXIT,
     with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
-    TWO_FAILURE_MODES,
-    ASSOCIATIONS,
+    with_items(TWO_FAILURE_MODES, claims_initialisation.ITEMS),
+    with_items(ASSOCIATIONS, claims_samples.ITEMS),
     ATTENTION_PATHS,
 )
 

@@ -36,6 +36,22 @@ def judged(item: Item, fragment: str, *numbers: float) -> str:
 
 # item, fragment of its rule's sentence, numbers that make the sentence true, and false
 CASES = [
+    # Gradients that are only halved have not vanished.
+    (SIGNAL, "Section 1, vanishing gradients", "queries and keys", (0.0, -2.0), (0.0, -0.3)),
+    (SIGNAL, "Section 1, vanishing gradients", "input of 60 blocks", (-2.0,), (-0.3,)),
+    # A deviation that does not depend on T, and one in proportion to ln T.
+    (SIGNAL, "Equation 11", "grows as (ln T)", (0.5,), (0.0,)),
+    (SIGNAL, "Equation 11", "grows as (ln T)", (0.5,), (1.0,)),
+    (SIGNAL, "Equation 11", "with a fixed deviation", (0.95, 0.88), (0.88, 0.88)),
+    (SIGNAL, "Equation 11", "stays within .1", (0.55, 0.6), (0.95, 0.6)),
+    # The overlap of a uniform row.
+    (SIGNAL, "Equation 13, above the transition", "beta = 2 and", (0.29, 0.29), (0.0, 0.29)),
+    (SIGNAL, "Equation 13, above the transition", "beta = 3 and", (0.53, 0.53), (0.0, 0.53)),
+    (SIGNAL, "Appendix C.1, orders in T", "with a fixed variance", (-0.5,), (-0.1,)),
+    (SIGNAL, "Appendix C.1, orders in T", "with the variance ln T", (-0.1,), (-0.5,)),
+    # Two layers that need equally many samples.
+    (RECALL, "Section 3.1, samples", "that attention needs grow", (1.0,), (0.0,)),
+    (RECALL, "Section 3.1, samples", "that the feed-forward layer needs", (0.0,), (1.0,)),
     # Halfway to 1 from .5 is not near 1.
     (RECALL, "Figure 10", "without F2", (0.98,), (0.71,)),
     (RECALL, "Figure 10", "probability above .5", (0.65,), (0.3,)),

@@ -1,0 +1,46 @@
+r"""Gradients of deep encoders at initialisation, block by block (arXiv 2505.24333, Section 1).
+
+    python experiments/run.py --config=configs/two_failure_modes/gradients.py:scale=small
+
+scale  what                              time            expected
+tiny   L=4, d=16, T=8, 2 seeds           5 CPU seconds   finite gradients in all regimes
+small  L=60, d=256, T=64, 20 seeds       2 CPU minutes   see RESULTS.md
+paper  L=60, d=600, T=64, 30 seeds       10 CPU minutes  the paper has no figure of it
+
+The paper says that rank collapse implies vanishing gradients. Depth, beta and alpha_SA of the first
+two regimes are those of Figure 1d: 60 layers collapse at alpha_SA = 1 and not at 2. The loss is the
+inner product of the output with a random matrix.
+"""
+
+from configs import common
+
+SECONDS = {"tiny": 5, "small": 120, "paper": 600}
+# regime -> (beta, alpha_SA)
+REGIMES = {
+    "trainable": (0.02, 2.0),
+    "rank_collapse": (0.02, 1.0),
+    "entropy_collapse": (1.8, 2.0),
+}
+
+
+def get_config(arg: str = ""):
+    arguments = common.parse(arg, scale=common.SCALES)
+    layers, length, width, heads, seeds = {
+        "tiny": (4, 8, 16, 2, 2),
+        "small": (60, 64, 256, 4, 20),
+        "paper": (60, 64, 600, 6, 30),
+    }[arguments["scale"]]
+    config = common.figure(
+        "two_failure_modes/gradients",
+        arguments,
+        name="signal_gradients",
+        regimes=REGIMES,
+        layers=layers,
+        length=length,
+        width=width,
+        heads=heads,
+        sigma2=0.2,
+        sigma_b2=4e-4,
+    )
+    config.n_seeds = seeds
+    return config

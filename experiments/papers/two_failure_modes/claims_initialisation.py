@@ -1,0 +1,89 @@
+"""Claims about networks at initialisation that the paper's text makes without a figure."""
+
+from experiments.ledger.item import Item, cell_of
+from experiments.ledger.rules import above, near, of, trivial
+
+LENGTHS = {"lengths": cell_of("two_failure_modes", "lengths")}
+LONGEST = 262_144  # tokens of the longest rows
+TENTH = -1.0  # log10
+
+GRADIENTS = Item(
+    "Section 1, vanishing gradients",
+    "Rank collapse hinders training because it implies vanishing gradients.",
+    {"gradients": cell_of("two_failure_modes", "gradients")},
+    {
+        "under rank collapse the gradient of queries and keys is below a tenth of that of a "
+        "trainable network": above(
+            of("", "log10_queries_keys/trainable"),
+            of("", "log10_queries_keys/rank_collapse"),
+            by=1.0,
+        ),
+        "under rank collapse the gradient at the input of 60 blocks is below a tenth of that at "
+        "the output": above(TENTH, "log10_stream/rank_collapse"),
+    },
+    metric="log10_queries_keys/rank_collapse",
+    note="The paper cites an earlier work, which states it of queries and keys. Both networks have "
+    "60 blocks and beta = .02, with alpha_SA = 1 and 2, as in Figure 1d. A tenth is our threshold.",
+    checks={
+        "under rank collapse the gradient falls faster per block than in a trainable "
+        "network": above("slope/trainable", "slope/rank_collapse"),
+        "in a trainable network the gradient at the input is above a tenth of that at the "
+        "output": above("log10_stream/trainable", TENTH),
+        "under entropy collapse the gradient at the input is above a tenth of that at the "
+        "output": above("log10_stream/entropy_collapse", TENTH),
+        "tokens of the first network are alike: their cosine is above .99": above(
+            "cosine/rank_collapse", 0.99
+        ),
+    },
+)
+
+SCALING = Item(
+    "Equation 11",
+    "The natural scale of the scores is sigma_a = beta sqrt(ln T): attention concentrates at a "
+    "beta that does not depend on the number of tokens.",
+    LENGTHS,
+    {
+        "the deviation at which the entropy is half of ln T grows as (ln T)^.5, within .1": near(
+            "crossing_exponent", 0.5, 0.1
+        ),
+        "with a fixed deviation of 1 the entropy, in units of ln T, rises by .05 from T = 64 to "
+        "262,144": above(f"entropy/fixed/T={LONGEST}", "entropy/fixed/T=64", by=0.05),
+        "with sigma_a = sqrt(ln T) the entropy, in units of ln T, stays within .1 from T = 64 to "
+        "262,144": near(f"entropy/scaled/T={LONGEST}", "entropy/scaled/T=64", 0.1),
+    },
+    metric="crossing_exponent",
+    note="Softmax rows of independent scores. The tolerances are ours.",
+)
+
+CONDENSED = Item(
+    "Equation 13, above the transition",
+    "Above beta_c the overlap of a row is 1 - beta_c / beta.",
+    LENGTHS,
+    {
+        f"at beta = {beta} and T = 262,144 the overlap is 1 - beta_c / beta, within .05": near(
+            f"overlap/beta={beta}/T={LONGEST}", trivial("", f"limit_overlap/beta={beta}"), 0.05
+        )
+        for beta in (2, 3)
+    },
+    metric=f"overlap/beta=3/T={LONGEST}",
+    note="A statement of the limit. Figure B.1 compares the whole curve at T = 100,000, whose "
+    "numbers had been seen.",
+    late=True,
+)
+
+ORDERS = Item(
+    "Appendix C.1, orders in T",
+    "The bulk of eigenvalues has a radius of order T^(-1/2) if the variance of the scores is "
+    "fixed, and a larger order if it is ln T.",
+    LENGTHS,
+    {
+        "with a fixed variance the radius falls as T^(-1/2), within .1 in the exponent": near(
+            "radius_exponent/fixed", -0.5, 0.1
+        ),
+        "with the variance ln T the exponent is above -.4": above("radius_exponent/scaled", -0.4),
+    },
+    metric="radius_exponent/scaled",
+    note="Square matrices of 64 to 512 tokens with independent scores.",
+)
+
+ITEMS = (GRADIENTS, SCALING, CONDENSED, ORDERS)
