@@ -11,6 +11,7 @@ import functools
 from experiments.ledger.item import Cell, Item, Paper, checked
 from experiments.papers.associations import claims_samples
 from experiments.papers.associations.claims import PAPER as ASSOCIATIONS
+from experiments.papers.attention_paths import claims_weights
 from experiments.papers.attention_paths.claims import PAPER as ATTENTION_PATHS
 from experiments.papers.mixit import claims_collapse
 from experiments.papers.mixit.claims import PAPER as MIXIT
@@ -30,7 +31,7 @@ KNOWN = (
     with_items(RANDOM_ATTENTION, claims_collapse.OF_VERSION_B),
     with_items(TWO_FAILURE_MODES, claims_initialisation.ITEMS),
     with_items(ASSOCIATIONS, claims_samples.ITEMS),
-    ATTENTION_PATHS,
+    with_items(ATTENTION_PATHS, claims_weights.ITEMS),
 )
 
 

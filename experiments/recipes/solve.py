@@ -39,6 +39,7 @@ FIGURES: dict[str, str] = {
     "paths_accuracy": "attention_paths.accuracy:accuracy",
     "paths_alignment": "attention_paths.kernels:alignment",
     "paths_datasets": "attention_paths.datasets:datasets",
+    "paths_effective": "attention_paths.effective_weights:effective",
     "paths_head_scores": "attention_paths.heads:head_scores",
     "paths_kernels": "attention_paths.kernels:path_kernels",
     "paths_networks": "attention_paths.heads:networks",

@@ -49,6 +49,8 @@ CASES = [
     (SIGNAL, "Equation 13, above the transition", "beta = 3 and", (0.53, 0.53), (0.0, 0.53)),
     (SIGNAL, "Appendix C.1, orders in T", "with a fixed variance", (-0.5,), (-0.1,)),
     (SIGNAL, "Appendix C.1, orders in T", "with the variance ln T", (-0.1,), (-0.5,)),
+    # Entries of opposite sign differ by more than the norm.
+    (PATHS, "Section 3, the order parameter and the weights", "N = 10 the", (0.02,), (1.2,)),
     # Two layers that need equally many samples.
     (RECALL, "Section 3.1, samples", "that attention needs grow", (1.0,), (0.0,)),
     (RECALL, "Section 3.1, samples", "that the feed-forward layer needs", (0.0,), (1.0,)),
