@@ -1,4 +1,4 @@
-"""How many samples one gradient step needs to predict the noise (arXiv 2406.03068, Theorem 1).
+"""The number of samples with which one gradient step predicts the noise (arXiv 2406.03068).
 
 The paper observes that the feed-forward layer needs a number of samples m of order 1 and attention
 one of order N, the size of the vocabulary. Here a layer has enough samples if the margin of the

@@ -1,4 +1,4 @@
-"""Is the order parameter U the mean of V V' over the posterior (arXiv 2405.15926)?
+"""The order parameter U and the posterior mean of V V' (arXiv 2405.15926).
 
 V has a row of n effective weights for each path, where n is the size of a token. The paper's text
 says that U is the posterior mean of V V' / n. Both are computed from the same sampled networks.

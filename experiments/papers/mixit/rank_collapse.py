@@ -1,4 +1,4 @@
-"""Does Theorem 2.1 of the MixiT paper rule out rank collapse and vanishing gradients?
+"""Rank collapse and gradients in the limit of Theorem 2.1 of the MixiT paper.
 
 The theorem's layer maps the hidden states h, (m, n), of m tokens to (I + A) h W. W and the mixing A
 are random and fixed. tau is depth / width. Rank collapse means that all tokens become parallel, so

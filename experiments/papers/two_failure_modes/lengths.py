@@ -1,4 +1,4 @@
-"""How attention at initialisation depends on the number of tokens T (arXiv 2505.24333).
+"""Attention at initialisation against the number of tokens T (arXiv 2505.24333).
 
 Rows of attention are softmax rows of independent normal scores, which is the law of a wide network
 with orthogonal tokens. sigma_a is the standard deviation of the scores, and equation 11 sets
