@@ -128,6 +128,8 @@ CASES = [
     ("Theorem 5.1", "below that of any linear mixing", (0.52, 0.35), (0.52, 0.51)),
     ("Theorem 5.1", "MLP is .1 below MixiT's", (0.51, 0.35), (0.40, 0.35)),
     ("Theorem 5.1", "without positions 64 frozen heads", (0.05,), (0.70,)),
+    # a bigram model
+    ("Section 5, MixiT's perplexity", "half of the way", (0.05,), (0.316,)),
     # tokens that stay as they are, and tokens on one line
     ("Section 2, rank collapse", "10 two tokens of the equation", (0.5,), (1.0,)),
     ("Section 2, rank collapse", "10 two tokens of networks", (0.5,), (1.0,)),
