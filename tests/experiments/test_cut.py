@@ -328,6 +328,7 @@ def test_tied_tokens_share_their_rank_in_the_table(folder, tmp_path, capsys):
     assert float(row.split()[3]) == float(row.split()[5]) == (model.spec.vocab_size + 1) / 2
 
 
+@pytest.mark.slow  # test_generation.py and test_look.py have both functions
 def test_look_and_generate_read_a_published_model(folder, tmp_path, capsys):
     words = [str(folder), f"--prompt={PROMPT}"]
     assert look.main([*words, "--target=Spain", f"--plot={tmp_path}"]) == 0
