@@ -150,7 +150,7 @@ def test_cuts_are_ranked_by_the_ratio_and_layers_chosen_on_the_first_half():
         row("block_1/mlp/out/kernel", (0.1, 0.1), (0.001, 0.1)),
     ]
     for sort, order in (("target", [0, 1, 2]), ("ratio", [2, 1, 0]), ("against", [2, 1, 0])):
-        ranked = sorted(range(3), key=lambda i: -laser_search.score(rows[i], sort))
+        ranked = sorted(range(3), key=lambda i: -laser_search.rank_value(rows[i], sort))
         assert ranked == order
     best = laser_search.best_by_kind(rows, "ratio")
     assert {kind: row["matrix"][:7] for kind, row in best.items()} == {
