@@ -17,7 +17,9 @@
   --steps=N          training steps (400, or those of the config)
   --batch-size=N     examples in a batch (64)
   --rates=R,R        learning rates to choose from (3e-3,1e-2,1e-3, or those of the config)
-  --width=N  --layers=N  --heads=N   sizes of the decoder (64, 2, 4)
+  --width=N          width of the decoder (64)
+  --layers=N         its blocks (2)
+  --heads=N          its heads in each block (4)
   --workdir=DIR      folder of the trainings and the report (runs/anatomy/NAME)
 
 Defaults are in parentheses. For each part of the network, trains it with this part frozen at its
@@ -63,7 +65,7 @@ FIELDS = ("steps", "batch_size", "width", "layers", "heads")  # flags of a task'
 def main(argv: Sequence[str]) -> int:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("source", nargs="*")
+    add("source", nargs="*", metavar="SOURCE", help="a run, a task or a published model")
     add("--task", default="")
     add("--prompts", default="")
     add("--config", default="")
