@@ -87,14 +87,14 @@ def draw_samples(arrays, alpha: float):
         plots.means(right, vocabularies, needed_SxN, fmt="o-", color=colour, label=label)
     left.axhline(0.5, color="0.5", lw=0.8)
     left.set(xscale="log", xlabel="samples m", ylabel="margin over the printed one", ylim=(-1, 1.3))
-    plots.name(left, f"N = {vocabularies[-1]}")
+    plots.label_panel(left, f"N = {vocabularies[-1]}")
     start = arrays["needed/attention"].mean(0)[0]
     line = start * vocabularies / vocabularies[0]
     right.plot(vocabularies, line, "--", color="0.5", label="in proportion to N")
     right.set(xscale="log", yscale="log", xlabel="vocabulary N", ylabel="samples needed")
     plots.value_ticks(right, vocabularies)
     exponents = [arrays[f"exponent/{layer}"].mean() for layer in LAYERS]
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The samples that a step needs grow as $N^{{{exponents[0]:.2f}}}$ (feed-forward) and "
         f"$N^{{{exponents[1]:.2f}}}$ (attention)",

@@ -60,10 +60,10 @@ def draw_effective(arrays):
     axis.axvline(n, color="0.5", ls=":", lw=1)
     axis.text(n, 0, f" n = {n}", fontsize=plots.figure_style.SMALLEST)
     axis.set(xscale="log", xlabel="width N", ylabel="distance over the norm of U", ylim=(0, None))
-    plots.headed(
+    plots.add_finding(
         figure,
         f"The mean of V V'/n differs from U by {100 * gap_SxN[:, 0].mean():.1f} % at N = "
         f"{widths[0]} and by {100 * gap_SxN[:, -1].mean():.0f} % at N = {widths[-1]}",
-        problem.over(len(gap_SxN)).capitalize(),
+        problem.data_sets_phrase(len(gap_SxN)).capitalize(),
     )
     return figure

@@ -103,11 +103,11 @@ def draw_rank_collapse(arrays, length: int, width: int):
     dots = np.median(arrays["networks"], 0)
     left.plot(times, dots, "o", color=plots.COLOURS[1], label=f"networks of width {width}")
     left.set(xscale="log", ylim=(0, 1.02), xlabel="depth / width", ylabel="|correlation|, median")
-    plots.name(left, "two tokens")
+    plots.label_panel(left, "two tokens")
     plots.means(right, times, arrays["log10_gradient"], fmt="o-", color=plots.COLOURS[1])
     right.set(xscale="log", xlabel="depth / width", ylabel=r"$\log_{10}$ of the ratio")
-    plots.name(right, "norm of the gradient: input over output")
-    plots.headed(
+    plots.label_panel(right, "norm of the gradient: input over output")
+    plots.add_finding(
         figure,
         f"The equation of Theorem 2.1 collapses: at depth / width = {times[-1]:g} the median "
         f"|correlation| of two tokens is {middle[-1]:.3f}",

@@ -141,12 +141,12 @@ def draw_gradients(arrays, regimes: Mapping[str, tuple[float, float]], layers: i
             plots.band(axis, blocks, low, values_SxL.mean(0), high, colour, label)
     left.set(xlabel="block", ylabel=r"$\log_{10}$ of the norm")
     right.set(xlabel="block")
-    plots.name(left, "input of the block, over the output")
-    plots.name(right, "kernels of queries and keys")
+    plots.label_panel(left, "input of the block, over the output")
+    plots.label_panel(right, "kernels of queries and keys")
     collapsed, trainable = (
         arrays[f"log10_queries_keys/{name}"].mean() for name in ("rank_collapse", "trainable")
     )
-    plots.headed(
+    plots.add_finding(
         figure,
         "Under rank collapse the gradient of queries and keys is "
         f"{10 ** (trainable - collapsed):.3g} times smaller than in a trainable network",

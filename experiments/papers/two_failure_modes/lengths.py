@@ -123,13 +123,13 @@ def draw_lengths(arrays, betas: Sequence[float], fixed_std: float):
     root = np.log(lengths) ** 0.5
     plots.means(left, root, arrays["crossing_std"], fmt="o-", color=blue)
     left.set(xlabel=r"$\sqrt{\ln T}$", ylabel=r"$\sigma_a$", xlim=(0, None), ylim=(0, None))
-    plots.name(left, r"entropy is half of $\ln T$")
+    plots.label_panel(left, r"entropy is half of $\ln T$")
     series = {rf"$\beta={beta:g}$": arrays[f"overlap/beta={beta:g}"] for beta in betas}
     plots.curves(middle, lengths, series, fmt="o-")
     for colour, beta in zip(plots.COLOURS, betas):
         middle.axhline(1 - 2**0.5 / beta, color=colour, ls="--", lw=0.8)
     middle.set(xscale="log", xlabel="tokens T", ylabel=r"overlap $Y_q$", ylim=(0, 1))
-    plots.name(middle, r"dashed: $1-\beta_c/\beta$")
+    plots.label_panel(middle, r"dashed: $1-\beta_c/\beta$")
     for colour, name, label in (
         (blue, "fixed", rf"$\sigma_a={fixed_std:g}$"),
         (orange, "scaled", r"$\sigma_a=\sqrt{\ln T}$"),
@@ -137,9 +137,9 @@ def draw_lengths(arrays, betas: Sequence[float], fixed_std: float):
         look = {"fmt": "o-", "color": colour, "label": label}
         plots.means(right, square, arrays[f"radius/{name}"], **look)
     right.set(xscale="log", yscale="log", xlabel="tokens T", ylabel="radius")
-    plots.name(right, "bulk of eigenvalues")
+    plots.label_panel(right, "bulk of eigenvalues")
     exponent = arrays["crossing_exponent"].mean()
-    plots.headed(
+    plots.add_finding(
         figure,
         "The score deviation that condenses attention to half its entropy grows as "
         rf"$(\ln T)^{{{exponent:.2f}}}$; equation 11 has the power 0.5",
