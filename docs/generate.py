@@ -11,17 +11,20 @@ import dataclasses
 import importlib
 import inspect
 import io
+import json
+import os
 import re
 import sys
 import textwrap
 import tokenize
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
 from configs import common
 from experiments import recipes
-from experiments.cli import flags
+from experiments.cli import console, flags
 from experiments.cli.recipe_table import RECIPES
 from jaxformer import build
 from jaxformer.io.atomic_files import write_atomically
@@ -45,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args(argv).check
     texts = {FOLDER / name: text for name, text in pages().items()}
+    texts[console.HELP_FILE] = program_help()
     old = [f.name for f, text in texts.items() if not f.exists() or f.read_text() != text]
     if check:
         print(f"out of date: {', '.join(old)}" if old else "the tables are up to date")
@@ -148,6 +152,22 @@ def commands() -> list[str]:
             table += [_row(_code(flag), _default(action.default), said)]
         lines += [*table, ""]
     return lines
+
+
+def program_help() -> str:
+    """Returns experiments/cli/help.json: the text of `jaxformer NAME --help` for each program.
+
+    The command reads it, because importing a program takes seconds.
+    """
+    texts = {}
+    with patch.dict(os.environ, {"COLUMNS": "100"}):
+        for name, program in console.PROGRAMS.items():
+            parser = parser_of(importlib.import_module(program.module))
+            text = parser.format_help()
+            if parser.manual is not None:
+                text = parser.manual(Namespace(config=""))
+            texts[name] = text.rstrip()
+    return json.dumps(texts, indent=1, ensure_ascii=False) + "\n"
 
 
 def _default(value) -> str:

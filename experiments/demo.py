@@ -25,16 +25,18 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from experiments.cli.describe import differing_settings, label
-from experiments.papers import PAPERS, sentences
+from experiments.cli.flags import ROOT
+from experiments.papers import PAPERS, demo_agreement, sentences
 from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome, make_job
 from experiments.schedule.running import remaining_seconds, run_all
-from jaxformer.core.text_format import duration
+from jaxformer.core.text_format import counted, duration
 from jaxformer.io.atomic_files import write_json
 from jaxformer.io.run_folder import Workdir
 from jaxformer.runtime.command_line import Parser, command
 
 REPORT: tuple[str, ...] = (sys.executable, str(Path(__file__).with_name("report.py")))
+RETRIEVAL = "configs/mixit/retrieval.py"
 OPENING_FILE = "sentences.json"  # the sentences at the top of the page
 
 
@@ -54,6 +56,7 @@ class Headline(NamedTuple):
     item: str  # "Table 2, retrieval"
     parts: Mapping[str, Part]  # by the cell names that the sentence uses
     sentence: Callable[[sentences.Runs], str]
+    agrees: Callable[[sentences.Runs], bool] | None = None  # with the full run
 
     def seconds(self) -> float:
         return sum(part.seconds for part in self.parts.values())
@@ -102,20 +105,35 @@ HEADLINES = (
             "mixit, memorisation": three_seeds("memorisation", "mixit"),
         },
         sentences.freezing,
+        demo_agreement.freezing,
     ),
-    Headline("random_attention", "Theorem 2.1", {"paths": SDE}, sentences.stochastic_equation),
-    Headline("two_failure_modes", "Figure 1c", {"diagram": DIAGRAM}, sentences.collapse_border),
+    Headline(
+        "random_attention",
+        "Theorem 2.1",
+        {"paths": SDE},
+        sentences.stochastic_equation,
+        demo_agreement.stochastic_equation,
+    ),
+    Headline(
+        "two_failure_modes",
+        "Figure 1c",
+        {"diagram": DIAGRAM},
+        sentences.collapse_border,
+        demo_agreement.collapse_border,
+    ),
     Headline(
         "associations",
         "Figure 3",
         {"run": Part("noisy recall", "configs/associations/recall.py:scale=tiny", 20, RECALL)},
         sentences.noise,
+        demo_agreement.noise,
     ),
     Headline(
         "attention_paths",
         "Figure 2c, bottom",
         {"sampled": POSTERIOR},
         sentences.order_parameter,
+        demo_agreement.order_parameter,
     ),
 )
 
@@ -138,7 +156,7 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     }
     unfinished = [job for job in jobs.values() if not job.is_finished()]
     cpu_time = duration(sum(map(remaining_seconds, unfinished)))
-    print(f"{len(unfinished)} runs, about {cpu_time} of CPU time")
+    print(f"{counted(len(unfinished), 'run')}, about {cpu_time} of CPU time")
     code = run_all(unfinished, slots, describe_success=ResultPrinter(shown, jobs))
     if code > 1:
         return code
@@ -148,12 +166,27 @@ def main(argv: Sequence[str], shown: Sequence[Headline] = HEADLINES) -> int:
     for headline in shown:
         print(f"{PAPERS[headline.paper].title}")
         print(indented(f"{sentence(headline, jobs)} ({provenance(headline, jobs)})"))
+        if text := full_run(headline, jobs):
+            print(indented(f"{headline.item}: {text}."))
         print(f"  {page_link(headline, jobs, page)}\n" if page.exists() else "")
     if problem:
         print(f"failed: {problem}")
     hint = f"Open {page}; every" if page.exists() else "Every"
-    print(f"{hint} run is a folder in {root}. README.md lists the next steps.")
+    print(f"{hint} run is a folder in {root}.")
+    print_next_commands([job for job in jobs.values() if job.is_finished()])
     return 1 if problem else code
+
+
+def print_next_commands(finished: Sequence[Job]) -> None:
+    """Prints three commands that show more of the finished runs."""
+    trainings = [job.workdir for job in finished if RETRIEVAL in job.config]
+    if len(trainings) < 2:
+        return
+    first, *_, last = trainings
+    print("\nNext, after `source .venv/bin/activate`:")
+    print(f"  jaxformer look {first}")
+    print(f"  jaxformer compare {first} {last}")
+    print("  jaxformer anatomy --task=retrieval")
 
 
 class ResultPrinter:
@@ -198,7 +231,7 @@ def provenance(headline: Headline, jobs: Mapping[str, Job]) -> str:
     finished = [jobs[part.name] for part in parts if jobs[part.name].is_finished()]
     results = [Workdir(job.workdir).read("result.json") for job in finished]
     seed_counts = {len(result.get("seeds", [])) for result in results} - {0}
-    seeds = [f"{n} seed{'s' * (n > 1)}" for n in sorted(seed_counts)]
+    seeds = [counted(n, "seed") for n in sorted(seed_counts)]
     changed = max(len(part.overrides.keys() - {"n_seeds"}) for part in parts)
     return ", ".join([f"scale {' and '.join(scales)}", *seeds]) + differing_settings(changed)
 
@@ -212,6 +245,8 @@ def write_opening(root: Path, shown: Sequence[Headline], jobs: Mapping[str, Job]
             "sentence": sentence(headline, jobs),
             "made": provenance(headline, jobs),
             "runs": [jobs[part.name].workdir.name for part in headline.parts.values()],
+            "cells": list(headline.parts),
+            "full_run": full_run(headline, jobs),
         }
         for headline in shown
     ]
@@ -235,15 +270,39 @@ def build_page(page: Path, root: Path) -> str:
     return f"the page: {error}" if report.returncode else ""
 
 
+def full_run(headline: Headline, jobs: Mapping[str, Job]) -> str:
+    """Returns how the demo compares with the recorded runs: "agrees with the full run: held".
+
+    Returns "" if a run is missing, or the results pages of a clone are.
+    """
+    verdict = recorded_verdict(headline.paper, headline.item)
+    if not verdict or headline.agrees is None or missing_runs(headline, jobs):
+        return ""
+    verb = "agrees with" if headline.agrees(results_of(headline, jobs)) else "differs from"
+    return f"{verb} the full run: {verdict}"
+
+
+def recorded_verdict(paper: str, item: str) -> str:
+    """Returns the verdict of a row on its results page, or "" outside of a clone."""
+    page = ROOT / f"docs/results/{paper}.md"
+    text = page.read_text() if page.is_file() else ""
+    section = text.partition(f"\n## {item}\n")[2]
+    return section.partition("**")[2].partition("**")[0]
+
+
+def results_of(headline: Headline, jobs: Mapping[str, Job]) -> dict[str, SimpleNamespace]:
+    """Returns the content of result.json of each run of a headline, by cell."""
+    return {
+        cell: SimpleNamespace(**Workdir(jobs[part.name].workdir).read("result.json"))
+        for cell, part in headline.parts.items()
+    }
+
+
 def sentence(headline: Headline, jobs: Mapping[str, Job]) -> str:
     """Returns the headline's sentence with its numbers, or names its unfinished runs."""
     if missing := missing_runs(headline, jobs):
         return f"not shown: {', '.join(missing)} did not finish."
-    results = {
-        cell: SimpleNamespace(**Workdir(jobs[part.name].workdir).read("result.json"))
-        for cell, part in headline.parts.items()
-    }
-    return headline.sentence(results)
+    return headline.sentence(results_of(headline, jobs))
 
 
 def page_link(headline: Headline, jobs: Mapping[str, Job], page: Path) -> str:

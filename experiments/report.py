@@ -194,15 +194,15 @@ def _has_text(file: Path, text: str) -> bool:
 def render(records: list[Record], problems: list[str]) -> dict[str, str]:
     """Returns the text of each Markdown page by its path."""
     rows, confirmations = ledger(PAPERS, records), published.read(WORKSPACE / "confirmation")
-    counts = results_pages.counts(rows, "RESULTS.md", confirmations)
+    counts = results_pages.counts(rows, "../RESULTS.md", confirmations)
     if confirmations:
         counts += ["", confirmation_lines.summary(confirmations)]
     pages = {
         "RESULTS.md": results_pages.results(rows, records, problems, confirmations),
-        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows, counts),
+        "README.md": markdown.readme((WORKSPACE / "README.md").read_text(), rows),
     }
     findings = (WORKSPACE / "docs/findings.md").read_text()
-    pages["docs/findings.md"] = markdown.with_verdicts(findings, rows)
+    pages["docs/findings.md"] = markdown.findings(findings, rows, counts)
     by_paper = results_pages.records_by_paper(rows, records)[0]
     for key, paper in results_pages.papers_of(rows).items():
         paper_rows = [row for row in rows if row.paper.key == key]

@@ -18,7 +18,7 @@
   --trials=N               number of proposed runs (50)
   --range=FIELD=LOW:HIGH   an interval of the search space; LOW:HIGH:log samples the logarithm
                            uniformly. Values of --grid are choices of the space
-  --dry-run                prints the number of runs and members, and the time
+  --dry-run                builds each run, prints the number of runs and members, and the time
 
 Defaults are in parentheses.
 
@@ -39,14 +39,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cli.flags import load_with_overrides
 from experiments.ledger import read, write
 from experiments.schedule import devices, executors, grids, launch, search, sweep_table
 from experiments.schedule.estimates import Estimator
 from experiments.schedule.grids import Run
 from experiments.schedule.jobs import Job, config_dict, make_job
 from experiments.schedule.running import parallel_seconds, remaining_seconds, run_all
+from jaxformer import build
 from jaxformer.core.errors import UserError
-from jaxformer.core.text_format import duration
+from jaxformer.core.text_format import counted, duration
 from jaxformer.runtime.command_line import Parser, command, count
 from jaxformer.training import loggers
 
@@ -86,13 +88,32 @@ def main(argv: Sequence[str]) -> int:
         waiting.sort(key=remaining_seconds, reverse=True)
     time = duration(parallel_seconds(waiting, len(slots)))
     members = sum(map(grids.count_members, configs))
-    print(f"{len(jobs)} runs with {members} members; {len(waiting)} to run, about {time}")
+    of_members = f"{counted(len(jobs), 'run')} with {counted(members, 'member')}"
+    print(f"{of_members}; {len(waiting)} to run, about {time}")
     if args.dry_run:
+        check_builds(runs)
         print(*(f"  {job.name}" for job in waiting), sep="\n")
         return 0
     code = run_all(waiting, slots, make_executor=make_executor)
     write_table(args, list(zip(runs, jobs, strict=True)))
     return code
+
+
+def check_builds(runs: Sequence[Run]) -> None:
+    """Raises UserError for the first run whose task, model or optimizer cannot be built.
+
+    Nothing is computed, and the devices of the runs need not be present.
+    """
+    for run in runs:
+        config: Any = load_with_overrides(run.config, run.overrides)
+        if config.recipe != "train" or build.reads_tokens(config.to_dict()):
+            continue
+        try:
+            build.model(config, build.task(config))
+            build.settings(config)
+            build.optimizer(config, build.partition(config))
+        except UserError as error:
+            raise UserError(f"{label(run)}: {error}") from None
 
 
 def run_search(args: Namespace) -> int:

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
+if sys.platform == "win32":
+    raise ImportError("jaxformer runs on Linux and macOS. On Windows, use WSL.")
+
 if TYPE_CHECKING:
     from experiments.anatomy_report.api import anatomy
     from experiments.compare import compare

@@ -222,23 +222,22 @@ def run(
 
     Args:
       study: the study.
-      budget: seconds. The first member, which includes compilation, is trained in any case.
+      budget: seconds. The first member is trained in any case.
       report: called after each member.
       is_stopped: returns whether to stop before the next member.
 
     Returns:
       Whether the plan was completed.
     """
-    began, is_checked, times = time.monotonic(), False, []
+    began, longest, is_checked = time.monotonic(), 0.0, False
     for member in study.due():
-        expected = min(times[1:], default=0.0)
-        if is_stopped() or (times and time.monotonic() - began + expected > budget):
+        if is_stopped() or time.monotonic() - began + longest > budget:
             return False
         if member.variant != WHOLE_NETWORK and not is_checked:
             study.check_learned()
             is_checked = True
         trained = study.train(member)
-        times.append(trained.seconds)
+        longest = trained.seconds if longest == 0.0 else min(longest, trained.seconds)
         report(member, trained)
     if not is_checked:
         study.check_learned()

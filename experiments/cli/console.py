@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.runtime.command_line import command
 
 ROOT = Path(__file__).parents[2]
+HELP_FILE = Path(__file__).with_name("help.json")  # written by docs/generate.py
 
 
 class Program(NamedTuple):
@@ -67,6 +69,8 @@ def main(argv: Sequence[str]) -> int:
         print(completion.script(words[0] if words else ""))
     elif name == "complete":  # called by the shell
         print("\n".join(completion.complete(" ".join(words), PROGRAMS)))
+    elif name in PROGRAMS and words in (["--help"], ["-h"]):
+        print(json.loads(HELP_FILE.read_text())[name])
     elif name in PROGRAMS:
         return run_program(PROGRAMS[name], words)
     else:

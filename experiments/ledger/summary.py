@@ -58,6 +58,18 @@ def luck(rows: Sequence[Row]) -> str:
     )
 
 
+def verdict_counts(rows: Sequence[Row]) -> str:
+    """Returns one sentence with the number of claims by verdict."""
+    claims = of_the_papers(rows)
+    held, failed, open_ = (
+        sum(row.verdict == verdict for row in claims) for verdict in (HELD, NOT_HELD, OPEN)
+    )
+    return (
+        f"Of {held + failed + open_} claims with runs, {held} held, {failed} did not hold and "
+        f"{open_} are open."
+    )
+
+
 def late(rows: Sequence[Row]) -> str:
     """Returns how many verdicts have rules that were written after their numbers."""
     decided = (HELD, NOT_HELD, OPEN)

@@ -1,9 +1,11 @@
-"""Markdown text: tables, escaped text of records, and the generated blocks of README.md."""
+"""Markdown text: tables, escaped text of records, and the generated blocks of pages."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 
 from configs.common import VARIANTS
+from experiments.cli.flags import ROOT
 from experiments.ledger import summary, tables
 from experiments.ledger.ledger import Row
 from experiments.ledger.record_numbers import record_number
@@ -12,6 +14,7 @@ from jaxformer.core.errors import UserError, one_line
 
 LEDGER = ("<!-- ledger -->", "<!-- /ledger -->")
 NUMBERS = ("<!-- numbers -->", "<!-- /numbers -->")
+CLONE = ("<!-- clone -->", "<!-- /clone -->")
 # "[Table 2, retrieval](docs/results/mixit.md#table-2-retrieval), at small scale: **held**"
 VERDICT = re.compile(
     r"(\[([^]]+)\]\((?:docs/)?results/(\w+)\.md#([\w-]+)\)([^:|\[]*): \*\*)([^*]+)\*\*"
@@ -52,17 +55,34 @@ def with_verdicts(text: str, rows: list[Row]) -> str:
     return VERDICT.sub(with_verdict, text)
 
 
-def readme(text: str, rows: list[Row], counts: Sequence[str]) -> str:
-    """Returns README.md with its two blocks and all verdicts replaced.
+def readme(text: str, rows: list[Row]) -> str:
+    """Returns README.md with its generated blocks and all verdicts replaced."""
+    text = with_verdicts(text, rows)
+    text = _replace(text, LEDGER, [summary.verdict_counts(rows)])
+    return _replace(text, CLONE, [clone_line((ROOT / "pyproject.toml").read_text())])
+
+
+def findings(text: str, rows: list[Row], counts: Sequence[str]) -> str:
+    """Returns docs/findings.md with its two tables and all verdicts replaced.
 
     Args:
-      text: of README.md.
+      text: of docs/findings.md.
       rows: of the ledger.
       counts: the table of verdicts by paper.
     """
     text = with_verdicts(text, rows)
     text = _replace(text, LEDGER, [*counts, "", summary.late(rows)])
     return _replace(text, NUMBERS, _accuracy_by_variant(rows))
+
+
+def clone_line(pyproject: str) -> str:
+    """Returns the sentence of README.md that says how to get the project.
+
+    Args:
+      pyproject: the text of pyproject.toml, whose field tool.jaxformer.clone_url may be empty.
+    """
+    url = tomllib.loads(pyproject)["tool"]["jaxformer"]["clone_url"]
+    return f"`git clone {url}`, then run:" if url else "Clone this repository, then run:"
 
 
 def _accuracy_by_variant(rows: list[Row]) -> list[str]:
@@ -111,5 +131,5 @@ def _replace(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:
     before, opened, rest = text.partition(start)
     _, closed, after = rest.partition(end)
     if not opened or not closed:
-        raise UserError(f"README.md has lost its block {start} .. {end}; put both lines back.")
+        raise UserError(f"a page has lost its block {start} .. {end}; put both lines back.")
     return "\n".join([before + start, *lines, end + after])

@@ -46,6 +46,7 @@ class Opening(NamedTuple):
     anchor: str  # the id of the section with the evidence
     runs: tuple[str, ...] = ()  # runs that the page shows below the paper if no row shows them
     chart: str = ""  # HTML
+    full_run: str = ""  # how a demo compares with the recorded runs, shown instead of a verdict
 
 
 def paper_id(paper: Paper) -> str:
@@ -81,7 +82,8 @@ def of_file(
     """Returns the cards of the file that demo.py writes; each links to the section of its runs.
 
     The file is a JSON list of {"paper": key, "item": name, "sentence": text, "made": text,
-    "runs": [folder, ..]}.
+    "runs": [folder, ..]}. Optional are "cells": [cell of each run, ..] for the chart, and
+    "full_run": how the runs compare with the recorded ones.
     """
     try:
         return [_of_entry(entry, papers, rows, records) for entry in validate_record.content(file)]
@@ -107,6 +109,15 @@ def _of_entry(
         None,
     )
     decided = [tables.decided(judged)] if judged else []
+    run_of_folder = {PurePath(record.where).name: record for record in runs}
+    cells = {
+        cell: run_of_folder[name]
+        for cell, name in zip(entry.get("cells", ()), entry["runs"])
+        if name in run_of_folder
+    }
+    chart = ""
+    with contextlib.suppress(KeyError):  # a run or a number is missing
+        chart = CHARTS[paper.key](cells).html()
     return Opening(
         paper=paper,
         sentence=entry["sentence"],
@@ -115,6 +126,8 @@ def _of_entry(
         item=entry["item"],
         anchor=tables.name_of(judged) if judged else paper_id(paper),
         runs=tuple(record.where for record in runs),
+        chart=chart,
+        full_run=str(entry.get("full_run", "")),
     )
 
 
@@ -139,7 +152,9 @@ def opening(shown: list[Opening], drawn: Collection[str] = ()) -> list[str]:
         sentence = card.sentence[:1].upper() + card.sentence[1:] or "There is no run yet."
         text = escape(sentence).replace(" %", "&nbsp;%")
         chip = '<span class="soft">not judged</span>'
-        if card.verdict:
+        if card.full_run:
+            chip = f'<span class="soft">demo {escape(card.full_run)}</span>'
+        elif card.verdict:
             chip = verdict_chip(card.verdict)
         anchor = escape(card.anchor)
         links = [f'<a href="#{anchor}">{"the evidence" if card.sentence else "what it claims"}</a>']

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxformer.core.errors import UserError
+from jaxformer.core.errors import UserError, did_you_mean
 from jaxformer.io.atomic_files import (
     dumps,
     errors_name,
@@ -114,7 +114,10 @@ class Workdir:
         try:
             value = without_checksum(json.loads(file.read_text()))
         except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{self.path} has no {name}: no run, or not a finished one.") from None
+            raise UserError(
+                f"{self.path} has no {name}: no run, or not a finished one."
+                f"{_similar_folder(self.path)}"
+            ) from None
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror}.") from None
         except (ValueError, RecursionError) as error:
@@ -218,6 +221,13 @@ def flatten_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any
         else:
             fields[f"{prefix}{name}"] = value
     return fields
+
+
+def _similar_folder(path: Path) -> str:
+    """Returns " Did you mean 'frozen'?" if a run beside a missing folder has a similar name."""
+    if path.exists() or not path.parent.is_dir():
+        return ""
+    return did_you_mean(path.name, (f.parent.name for f in path.parent.glob("*/config.json")))
 
 
 def _lock(lock, workdir: Workdir) -> None:

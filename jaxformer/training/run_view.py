@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,11 +91,37 @@ class Run:
         signal = _arrays("signal", rows)
         return arrays | (signal if signal["signal_step"].size else {})
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The logged numbers, one dict for each step and member: `pandas.DataFrame(run.rows)`.
+
+        A dict has step, seed and learning_rate, and what was logged at this step: loss,
+        gradient_norm, validation_accuracy, .. Signals of layers are in `curves` only.
+        """
+        rows: dict[tuple[int, int], dict[str, Any]] = {}
+        for logged in self.workdir.rows():
+            values = {name: value for name, value in logged.items() if isinstance(value, list)}
+            for name, value in logged.get("validation", {}).items():
+                values[f"validation_{name}"] = value
+            for i, (rate, seed) in enumerate(self._members()):
+                member = {"step": logged["step"], "seed": seed, "learning_rate": rate}
+                row = rows.setdefault((logged["step"], i), member)
+                row |= {name: value[i] for name, value in values.items()}
+        return list(rows.values())
+
     def plot(self) -> Any:
         """Returns a matplotlib figure of loss and validation accuracy of the chosen members."""
         baselines = self.finished.baselines if self.finished else {}
         rows, chosen = {self.name: self.workdir.rows()}, {self.name: self.is_chosen}
         return curves.curves(rows, baselines, chosen, figure_style.notebook_figure())
+
+    def _members(self) -> list[tuple[float, int]]:
+        """Returns the learning rate and the seed of each member."""
+        config = self.config
+        rates = config.get("optim", {}).get("learning_rate", [math.nan])
+        first, n_seeds = config.get("seed", 0), config.get("n_seeds", 1)
+        seeds = config.get("seeds", range(first, first + n_seeds))
+        return [(rate, seed) for rate in rates for seed in seeds]
 
     def __repr__(self) -> str:
         where = f" in {self.folder}" if self.folder else ""

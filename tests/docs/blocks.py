@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 COMMENT = re.compile(r"<!-- (needs|given|tested): (.+?) -->|<!-- (slow|numbers vary) -->")
 LANGUAGES = ("python", "sh", "console", "json", "toml", "text")
-COMMAND = re.compile(r"\s*(\$ )?(python|make|pip|source|srun|sbatch|git) ")
+COMMAND = re.compile(r"\s*(\$ )?(python|jaxformer|make|pip|source|srun|sbatch|git) ")
 
 
 class Block(NamedTuple):

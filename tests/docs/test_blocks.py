@@ -87,9 +87,11 @@ def execute(block: Block, names: dict) -> None:
 def shell(line: str, folder) -> str:
     """Returns what a line prints on both streams in a user's environment."""
     (folder / "bin").mkdir(exist_ok=True)
-    if not (folder / "bin/python").exists():
-        (folder / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        (folder / "bin/python").chmod(0o755)
+    for name, command in {"python": "", "jaxformer": "-m jaxformer "}.items():
+        if not (folder / "bin" / name).exists():
+            program = f'#!/bin/sh\nexec {sys.executable} {command}"$@"\n'
+            (folder / "bin" / name).write_text(program)
+            (folder / "bin" / name).chmod(0o755)
     unset = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {

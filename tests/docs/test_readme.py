@@ -21,7 +21,20 @@ def test_every_finding_has_a_picture_a_verdict_and_a_command():
     assert titles[0] == titles[1] and len(cards) == 5
     for finding in cards + details:
         assert len(re.findall(r"^!\[[^\]]+\]\([\w/.-]+\.png\)$", finding, re.M)) == 1
-        assert markdown.VERDICT.search(finding) and "`python " in finding
+        assert markdown.VERDICT.search(finding)
+    assert all("`jaxformer run " in finding for finding in details)
+
+
+def test_the_readme_is_short_and_begins_with_a_command():
+    assert len(TEXT.encode()) <= 8000
+    assert len(TEXT[: TEXT.index("make demo")].split()) <= 120
+    assert TEXT.count("\n![") == 1 + 5
+
+
+def test_the_clone_url_of_pyproject_is_shown():
+    assert "Clone this repository" in markdown.clone_line('[tool.jaxformer]\nclone_url = ""')
+    line = markdown.clone_line('[tool.jaxformer]\nclone_url = "https://x.example/j"')
+    assert line == "`git clone https://x.example/j`, then run:"
 
 
 def test_a_verdict_is_that_of_its_row():
@@ -35,7 +48,7 @@ def test_a_verdict_is_that_of_its_row():
 
 
 def test_a_verdict_that_changes_is_written_again():
-    made = markdown.readme(TEXT, ledger(PAPERS, []), [])
+    made = markdown.readme(TEXT, ledger(PAPERS, []))
     assert {verdict for *_, verdict in markdown.VERDICT.findall(made)} == {"not run"}
     assert markdown.VERDICT.sub("", made).count("**") == markdown.VERDICT.sub("", TEXT).count("**")
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from experiments.cli import console
 from experiments.papers import PAPERS
 from jaxformer import build
 from tests.docs.blocks import ROOT
@@ -35,6 +36,11 @@ def test_the_tables_are_what_the_code_says(tables):
     for name, text in tables.items():
         told = "python docs/generate.py writes it again"
         assert (ROOT / "docs/reference" / name).read_text() == text, f"{name} is old: {told}"
+
+
+def test_the_help_of_the_programs_is_what_they_print():
+    made = script("generate").program_help()
+    assert console.HELP_FILE.read_text() == made, "python docs/generate.py writes it again"
 
 
 def test_the_tables_have_every_name(tables):

@@ -1,9 +1,5 @@
 """Wrong input of `jaxformer anatomy`: one line each, before anything is trained."""
 
-import re
-from pathlib import Path
-
-import jax
 import numpy as np
 import pytest
 
@@ -13,7 +9,6 @@ from experiments.anatomy_report import sources, subject
 from jaxformer.core.errors import UserError
 from jaxformer.tasks.retrieval import Retrieval
 
-PAGE = Path(__file__).parents[2] / "docs/anatomy.md"
 TASKS = """
 from jaxformer.tasks.retrieval import Retrieval
 Small = Retrieval(max_pairs=2, vocab=16)
@@ -67,15 +62,6 @@ def test_tasks_are_read_from_modules_files_and_configs():
     assert one.hash == same.hash != other.hash
     config = sources.of_config_text("mixit/retrieval:scale=tiny", rates=(1e-3, 1e-2))
     assert config.rates == (1e-3, 1e-2) and config.network.steps == 400
-
-
-def test_the_task_of_the_page_sorts(tmp_path):
-    (block,) = re.findall(r"```python\n(\"\"\"Sort.*?)```", PAGE.read_text(), re.S)
-    (tmp_path / "sort_task.py").write_text(block)
-    task = sources.load_task("sort_task.py:Sort(numbers=4)")
-    example = task.example(jax.random.key(0), jax.numpy.zeros((), int))
-    given, answer = np.asarray(example.inputs[:4]), np.asarray(example.targets[4:])
-    assert sorted(given) == answer.tolist() and example.weights.sum() == 4
 
 
 def test_python_refuses_what_is_no_task():

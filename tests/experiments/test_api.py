@@ -57,6 +57,10 @@ def test_a_folder_opens_as_the_run_that_made_it(run, finished):
     jax.tree.map(np.testing.assert_array_equal, opened.params, run.params)
     for name, values in run.curves.items():
         np.testing.assert_array_equal(opened.curves[name], values)
+    row = next(row for row in opened.rows if row["step"] == 20)
+    assert (row["seed"], row["learning_rate"]) == (0, 1e-2)
+    assert row["loss"] == opened.curves["loss"][1, 0] and "validation_accuracy" in row
+    assert opened.rows == run.rows and len(opened.rows) == 6
     page = opened._repr_html_()
     assert "data:image/png" in page and "baseline in_context_guess" in page
     assert opened.chosen() == [0] and "60 steps" in repr(opened)
@@ -95,7 +99,6 @@ def small():
     return Bag(model().spec)
 
 
-@pytest.mark.slow  # three runs; test_wrap.py and test_user_optimizer.py train both
 def test_a_model_and_an_optimizer_of_ones_own_resume_and_load(tmp_path, monkeypatch):
     bag = small()
     rules = (("embed/.*", "slow"), (".*", "train"))

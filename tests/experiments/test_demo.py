@@ -10,7 +10,7 @@ import pytest
 
 from experiments import demo
 from experiments.demo import HEADLINES, Headline, Part
-from experiments.papers import PAPERS, sentences
+from experiments.papers import PAPERS, demo_agreement, sentences
 from experiments.schedule import launch, running
 from experiments.schedule.launch import Outcome
 from jaxformer.io.atomic_files import write_json
@@ -156,6 +156,7 @@ def test_the_demo_ends_with_a_sentence_and_a_link_for_each_paper(command, tmp_pa
     entries = json.loads((tmp_path / "demo/sentences.json").read_text())
     assert [entry["sentence"] for entry in entries] == ["a finding of one.", "a finding of two."]
     assert entries[0]["made"] == "scale tiny, 2 seeds" and len(entries[1]["runs"]) == 1
+    assert "jaxformer look" in out and "jaxformer compare" in out
     code, out = command()
     assert code == 0 and "0 runs" in out and "a finding of two." in out
 
@@ -178,6 +179,23 @@ def test_an_interrupted_demo_names_the_command_that_resumes_it(command):
     assert code == 130 and "Run the same command again: it resumes" in out
     code, out = command()
     assert code == 0 and "2 runs" in out
+
+
+def test_the_demo_compares_its_runs_with_the_recorded_verdict():
+    """Each headline has a recorded verdict; a result that points elsewhere differs."""
+    for headline in HEADLINES:
+        assert demo.recorded_verdict(headline.paper, headline.item), headline.item
+    assert demo.recorded_verdict("mixit", "Table 99") == ""
+    above, below = (
+        {"p_correct": (0.5, 0.01), "p_correct_without_f2": (x, 0.01)} for x in (0.8, 0.2)
+    )
+    assert demo_agreement.noise({"run": run(above)})
+    assert not demo_agreement.noise({"run": run(below)})
+    assert demo_agreement.order_parameter({"sampled": run({"U/good,denoising": (-5.0, 0.1)})})
+    guess = {"in_context_guess": 0.4}
+    runs = {name: run({"accuracy": (0.9, 0.01)}, guess) for name in ("standard", "frozen_qk")}
+    assert demo_agreement.freezing(runs | {"mixit": run({"accuracy": (0.3, 0.02)})})
+    assert not demo_agreement.freezing(runs | {"mixit": run({"accuracy": (0.9, 0.01)})})
 
 
 @pytest.mark.parametrize("columns", [40, 80, 100])

@@ -88,8 +88,8 @@ def test_every_number_of_the_pages_has_a_record_with_a_commit(real_records, real
     for row in real_rows:
         assert f"\n## {row.item.name}\n" in pages[row.paper.key]
         assert f"{row.paper.key}.md#{results_pages.anchor(row)})" in "\n".join(rows)
-    readme = (flags.ROOT / "README.md").read_text()
-    block = readme[readme.index("<!-- numbers -->") : readme.index("<!-- /numbers -->")]
+    findings = (flags.ROOT / "docs/findings.md").read_text()
+    block = findings[findings.index("<!-- numbers -->") : findings.index("<!-- /numbers -->")]
     tasks = ("decimal addition", "Dyck-1", "modular addition", "memorisation", "k-hop", "retrieval")
     assert f"| variant | {' | '.join(tasks)} |" in block
     shown = re.findall(r"\| \*?([\d.]+(?: ± [\d.e-]+)?)\*?(?= \|)", block)

@@ -212,6 +212,11 @@ def test_compare_in_python_gives_numbers_and_refuses_another_task(finished, tmp_
         jaxformer.compare(finished)
 
 
+def test_a_misspelt_run_folder_is_named(finished):
+    with pytest.raises(UserError, match=f"Did you mean '{finished.name}'"):
+        jaxformer.open(finished.parent / f"{finished.name}x")
+
+
 def test_a_refused_run_leaves_no_folder(tmp_path):
     refused = tmp_path / "refused"
     assert main([*TINY, "--config.optim.warmup=999", f"--workdir={refused}"]) == 2

@@ -73,6 +73,10 @@ RUN = [
     ((RETRIEVAL, "--config.partition=(('.*', 'trian'),)"), "no optimizer for the label 'trian'"),
 ]
 SWEEP = [
+    (
+        [f"--config={SWEPT}", "--grid=model.heads=2,3", "--dry-run"],
+        "model.heads = 3: 3 heads do not divide the width",
+    ),
     ([], "give --config=FILE:ARGUMENTS, or --file"),
     (["--config=configs/mixit/hops.py:variant=mixit"], "nothing to sweep: give --grid"),
     ([f"--config={SWEPT}", "--grid=model.layers="], "has no values"),

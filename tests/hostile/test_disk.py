@@ -51,12 +51,12 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path, ask, name, room):
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_pages_of_the_repository_are_replaced_whole(tmp_path, room):
     """README.md and RESULTS.md, in a copy of the tree with words of the user at their ends."""
-    for name in ("experiments", "configs", "results"):
+    for name in ("experiments", "configs", "results", "docs"):
         shutil.copytree(flags.ROOT / name, tmp_path / name, ignore=IGNORED)
     for name in ("README.md", "RESULTS.md"):
         (tmp_path / name).write_text((flags.ROOT / name).read_text() + "\nof the user")
     done = subprocess.run(
-        [sys.executable, "-c", WITH_ROOM, str(room), tmp_path / "experiments/report.py"],
+        [sys.executable, "-c", WITH_ROOM, str(room), tmp_path / "experiments/report.py", "--write"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, flags.ROOT)))},
         capture_output=True,
         text=True,

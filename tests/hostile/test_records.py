@@ -106,7 +106,9 @@ def results(tmp_path, monkeypatch):
     """A results folder with a whole record, beside which there will be a broken one."""
     folder = tmp_path / "repo/results"
     folder.mkdir(parents=True)
-    (tmp_path / "repo/README.md").write_text((report.WORKSPACE / "README.md").read_text())
+    (tmp_path / "repo/docs").mkdir()
+    for name in ("README.md", "docs/findings.md"):
+        (tmp_path / "repo" / name).write_text((report.WORKSPACE / name).read_text())
     (tmp_path / "repo/precious.json").write_text("mine")
     monkeypatch.setattr(report, "WORKSPACE", tmp_path / "repo")
     monkeypatch.setattr(report, "PAPERS", {"made_up": made_up.PAPER})

@@ -80,6 +80,18 @@ def test_advise_reads_a_config(tmp_path, capsys):
         "regime            trainable" in shown and "0.1506   (the paper's formula: 0.0126)" in shown
     )
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "layers            blocks 1 to 12 are judged; 0 is the embedding" in shown
+    assert "assumed           64 tokens, the config's longest sequence" in shown
+    assert shown.count("\nnext  ") == 4 and "train.signal=True" in shown
+    path.rename(tmp_path / "config.json")
+    run(advise.main, [str(tmp_path)])
+    assert "regime            trainable" in capsys.readouterr().out
+
+
+def test_advise_finds_a_run_in_a_folder(tmp_path):
+    (tmp_path / "config.json").write_text('{"config": {}, "config_hash": "0"}')
+    args, question = parse("", [str(tmp_path)])
+    assert args.run == tmp_path and args.config is None and question is None
 
 
 def test_maps_write_a_figure_and_its_arrays(tmp_path, capsys):
@@ -177,7 +189,6 @@ def test_solve_beta_and_a_target_that_is_already_met(tmp_path, capsys):
     }
 
 
-@pytest.mark.slow  # compiles networks twice
 def test_the_networks_of_a_check_are_float64(capsys):
     """The command prints the numbers of its functions in float64, to the last digit."""
     flags = ["--layers", "2", "--width", "16", "--length", "8", "--check"]
@@ -243,7 +254,7 @@ WRONG = [
     (advise.main, [*SMALL, "--activation", "tan"], "'tanh'"),
     (advise.main, ["GPT2"], "a gpt2 model lacks the field 'n_positions'"),
     (advise.main, ["MAMBA"], "unknown model_type 'mamba'"),
-    (advise.main, ["FOLDER"], "cannot read 'FOLDER'"),
+    (advise.main, ["FOLDER"], "FOLDER has no config.json: expected the folder of a run or"),
     (advise.main, ["BINARY"], "is not JSON"),
     (advise.main, ["BERT", "--causal"], "--causal: the config.json already has this"),
     (advise.main, ["BERT", "--length", "1" + 25 * "0"], "--length must be a whole number from"),

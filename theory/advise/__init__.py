@@ -1,6 +1,7 @@
 """Predicts in a second whether a transformer will train, by signal propagation at initialisation.
 
     python -m theory.advise path/to/config.json            GPT-2, Llama, BERT, ViT, Pythia, T5, ...
+    python -m theory.advise FOLDER                         of a published model, or of a run
     python -m theory.advise config.json --solve init-std --target-cosine 0.5
     python -m theory.advise --layers 60 --width 768 --heads 12 --length 512 --alpha 1.0
     python -m theory.advise --run DIR                      a run of jaxformer, at its start and now

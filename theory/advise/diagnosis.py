@@ -12,6 +12,14 @@ from theory.advise.question import Question, with_beta
 from theory.signal.backward import gradients
 from theory.signal.recursion import forward, layers_of, trace
 
+NOTHING = "nothing: signal and gradient reach both ends"
+NEXT_STEPS = (
+    "the start is fine; if the loss does not move, look at training:",
+    "a warm-up of 1 to 5 % of the steps, and learning rates 1e-4, 1e-3 and 1e-2",
+    "--check builds the network and measures these numbers",
+    "train.signal=True (jaxformer.train: signal=True) logs them for each layer during training",
+)
+
 
 def judge(question: Question) -> dict[str, Any]:
     """Returns the answer as a dict that can be written as JSON.
@@ -22,7 +30,7 @@ def judge(question: Question) -> dict[str, Any]:
     Returns:
       "regime" ("trainable" or the names of what is wrong), the description of the network, the
       boundaries alpha_c and beta_c, cosine, norm, keys, entropy and gradient by layer with their
-      ranges, and "advice". Infinite boundaries are None.
+      ranges, "advice", and "next" if nothing is wrong. Infinite boundaries are None.
 
     Example:
       >>> args, question = theory.advise.question.parse("", ["config.json", "--length", "128"])
@@ -91,6 +99,7 @@ def _judge(question: Question) -> dict[str, Any]:
         "gradient_range": [1 / MAX_GRADIENT_RATIO, MAX_GRADIENT_RATIO],
     }
     answer["advice"] = advice(answer, faults)
+    answer["next"] = next_steps(answer["advice"])
     return answer
 
 
@@ -129,7 +138,12 @@ def advice(answer: dict[str, Any], faults: dict[str, bool]) -> list[str]:
             lines.append(f"or use at most {answer['collapse_layer'] - 1} layers")
     if faults["vanishing gradients"] or faults["exploding gradients"]:
         lines.append("scale W_O and W_2 down with depth (--solve depth-scale), or use pre-norm")
-    return lines or ["nothing: signal and gradient reach both ends"]
+    return lines or [NOTHING]
+
+
+def next_steps(advice: list[str]) -> list[str]:
+    """Returns what to try if the start is fine and the loss does not move; [] otherwise."""
+    return list(NEXT_STEPS) if advice == [NOTHING] else []
 
 
 def critical_alpha(question: Question) -> float:

@@ -55,6 +55,8 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
     """
     parser = _parser(manual)
     args = parser.parse_args(argv)
+    if args.config and args.config.is_dir():
+        _read_folder(args)
     for name, allowed in EXISTING_NETWORK_FLAGS.items():
         if getattr(args, name) is not None:
             _check_other_flags(parser, args, name, allowed)
@@ -84,6 +86,20 @@ def parse(manual: str | None, argv: Sequence[str]) -> tuple[Any, Question | None
     return args, Question(**question, rho0=args.rho0, repeat=repeat, epsilon=args.epsilon)
 
 
+def _read_folder(args) -> None:
+    """Replaces a folder by what it contains: a run of jaxformer, or a published model's config."""
+    file = args.config / "config.json"
+    if not file.is_file():
+        raise UserError(
+            f"{args.config} has no config.json: expected the folder of a run or of a published "
+            "model, or a config.json."
+        )
+    if '"config_hash"' in file.read_text(errors="replace"):
+        args.run, args.config = args.config, None
+    else:
+        args.config = file
+
+
 def _check_other_flags(parser: Parser, args, name: str, allowed: tuple[str, ...]) -> None:
     given = [n for n, value in vars(args).items() if value != parser.get_default(n)]
     refused = [n for n in given if n not in (name, *allowed)]
@@ -110,6 +126,8 @@ def _from_config(args) -> dict[str, Any]:
     if length is None:
         raise UserError("the config.json has no longest sequence: give --length.")
     assumptions = list(reading.assumptions)
+    if args.length is None:
+        assumptions.append(f"{length} tokens, the config's longest sequence (--length changes it)")
     if args.rho0 is None and reading.is_text and not args.tokens:
         assumptions.append("all tokens differ (--tokens FILE counts repeated ones)")
     return {
@@ -207,7 +225,13 @@ def _repeat_probability_of_file(path: Path) -> float:
 def _parser(manual: str | None) -> Parser:
     parser = Parser(prog="python -m theory.advise", description=manual)
     add = parser.add_argument
-    add("config", metavar="CONFIG", nargs="?", type=Path, help="a Hugging Face config.json")
+    add(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        type=Path,
+        help="a Hugging Face config.json, its folder, or the folder of a run",
+    )
     add("--length", type=int, help="tokens in a sequence (the config's longest)")
     add("--tokens", type=Path, metavar="FILE", help="token ids or text, to count repeated tokens")
     add("--rho0", type=float, help="cosine of the input tokens (from the embedding's variances)")

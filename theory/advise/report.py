@@ -50,6 +50,7 @@ def answer_text(answer: dict[str, Any]) -> str:
                       f"{answer['least_keys']:g}"),
         ("gradient", f"first block / last block {answer['gradient_ratio']:.3g}; range: "
                      f"{low:g} to {high:g}"),
+        ("layers", f"blocks 1 to {layers} are judged; 0 is the embedding, which is not"),
         ("cosine by layer", _by_layer(cosine, shown, ".4f")),
         ("keys by layer", _by_layer([keys[0], *keys], shown[1:], ".1f")),
         ("gradient by layer", _by_layer(gradient, shown, ".3g")),
@@ -80,6 +81,7 @@ def answer_text(answer: dict[str, Any]) -> str:
             f"{drifting} drift with the width" if drifting else "nothing drifts with the width"
         )
         lines.append(("width", summary))
+    lines += [("next", line) for line in answer["next"]]
     return "\n".join(f"{name:<18}{text}" for name, text in lines)
 
 

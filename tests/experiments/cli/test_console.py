@@ -28,6 +28,21 @@ def test_the_help_imports_no_jax():
     assert done.returncode == 0
 
 
+def test_the_help_of_every_program_is_read_from_a_file(monkeypatch, capsys):
+    """A program is imported for its other arguments only."""
+    monkeypatch.setattr(console.importlib, "import_module", lambda name: pytest.fail(name))
+    for name in console.PROGRAMS:
+        assert console.main([name, "--help"]) == 0
+        assert len(capsys.readouterr().out) > 100, name
+
+
+def test_importing_on_windows_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    source = (ROOT / "jaxformer/__init__.py").read_text()
+    with pytest.raises(ImportError, match="runs on Linux and macOS"):
+        exec(compile(source, "jaxformer", "exec"), {"__name__": "jaxformer"})
+
+
 def test_the_first_word_is_a_config_or_a_task(monkeypatch):
     calls = []
     program = SimpleNamespace(main=lambda words: calls.append(words) or 0)

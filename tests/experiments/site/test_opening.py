@@ -170,6 +170,10 @@ def test_a_demo_opens_with_its_sentences_and_all_its_papers(results, tmp_path):
         assert f'id="paper-{key}"' in text and f'href="#paper-{key}"' in text
     ours = text[text.index('id="paper-associations"') : text.index('id="others"')]
     assert "figure.json" in ours and "sde_paths" in ours and "not judged" in text
+    held[0] |= {"cells": ["run"], "full_run": "agrees with the full run: held"}
+    write_json(tmp_path / "s.json", held)
+    shown = opening.of_file(tmp_path / "s.json", PAPERS, [], records)
+    assert "demo agrees with the full run: held" in "".join(opening.opening(shown))
 
 
 @pytest.mark.parametrize(
