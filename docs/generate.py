@@ -163,6 +163,9 @@ def program_help() -> str:
     with patch.dict(os.environ, {"COLUMNS": "100"}):
         for name, program in console.PROGRAMS.items():
             parser = parser_of(importlib.import_module(program.module))
+            for flag in parser.flags:  # no path of this machine
+                if isinstance(flag.default, Path) and flag.default.is_relative_to(ROOT):
+                    flag.default = flag.default.relative_to(ROOT)
             text = parser.format_help()
             if parser.manual is not None:
                 text = parser.manual(Namespace(config=""))

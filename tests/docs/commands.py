@@ -47,7 +47,7 @@ def check(line: str, monkeypatch) -> None:
 
 def _jaxformer(words: list[str], monkeypatch) -> None:
     """Checks `jaxformer NAME WORDS`, whose first word may be the name of a config."""
-    if not words or words[0] in ("--help", "configs", "completion"):
+    if not words or words[0] in ("--help", "configs", "completion", "NAME"):
         return
     program, rest = console.PROGRAMS[words[0]], words[1:]
     if program.first_flag and rest and not rest[0].startswith("-"):

@@ -39,7 +39,7 @@ def test_every_block_has_a_language_and_a_test():
         assert block.language in LANGUAGES, f"{block.place}: {block.language}"
         assert not other or page.split("/")[-1] in (ROOT / other).read_text(), block.place
         assert block.language in ("sh", "console") or not re.search(
-            COMMAND.pattern, block.text, re.M
+            f"^{COMMAND.pattern}", block.text, re.M
         ), f"{block.place}: commands in a block of {block.language}"
 
 
