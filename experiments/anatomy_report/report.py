@@ -20,6 +20,8 @@ from experiments.cli.describe import csv_text
 from jaxformer.core.errors import UserError
 from jaxformer.io.atomic_files import write_atomically, write_json
 
+NOTHING_DECIDED = "Nothing is decided yet: more seeds or prompts are needed."
+
 
 @dataclass(frozen=True, eq=False)
 class Report:
@@ -115,9 +117,10 @@ class Report:
 
     def __str__(self) -> str:
         parts = [text_table(self.training)] if self.training else []
-        if self.effects:
+        if any(row.is_decided for row in self.effects):
             parts.append(effects_text(self.effects))
-        return "\n\n".join([*parts, "\n".join([*self.sentences, *self.theory])])
+        sentences = self.sentences or [NOTHING_DECIDED]
+        return "\n\n".join([*parts, "\n".join([*sentences, *self.theory])])
 
     def to_csv(self, file: str | Path | None = None) -> str:
         """Returns the table, or for a published model the effects, as CSV; `file` writes it."""
