@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -99,7 +100,10 @@ def shell(line: str, folder) -> str:
         "PYTHONPATH": str(ROOT),
         "COLUMNS": "100",
     }
-    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True)
+    bash = shutil.which("bash")  # completion is a feature of bash and zsh
+    done = subprocess.run(
+        line, shell=True, executable=bash, cwd=folder, env=environment, capture_output=True
+    )
     assert done.returncode == 0, f"{line}\n{(done.stdout + done.stderr).decode()[-3000:]}"
     return (done.stdout + done.stderr).decode()
 
