@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from experiments.cli.describe import differing_settings, label
 from experiments.cli.flags import ROOT
+from experiments.ledger.rules import HELD
 from experiments.papers import PAPERS, demo_agreement, sentences
 from experiments.schedule import child, devices, launch
 from experiments.schedule.jobs import Job, Outcome, make_job
@@ -279,7 +280,8 @@ def full_run(headline: Headline, jobs: Mapping[str, Job]) -> str:
     if not verdict or headline.agrees is None or missing_runs(headline, jobs):
         return ""
     verb = "agrees with" if headline.agrees(results_of(headline, jobs)) else "differs from"
-    return f"{verb} the full run: {verdict}"
+    claim = "" if verdict == HELD else "; the whole claim of the paper"
+    return f"{verb} the full run{claim}: {verdict}"
 
 
 def recorded_verdict(paper: str, item: str) -> str:
