@@ -14,7 +14,7 @@ from experiments.anatomy_report.report import Report
 from experiments.anatomy_report.store import Store
 from experiments.anatomy_report.study import Member, Study
 from experiments.anatomy_report.subject import Subject
-from experiments.anatomy_report.training import Trained
+from experiments.anatomy_report.training import Trained, is_change
 from jaxformer import loading
 from jaxformer.core.errors import UserError, check_choice, check_range
 from jaxformer.core.text_format import duration
@@ -132,7 +132,11 @@ def examine_training(
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, both excluded, got {margin:g}.")
     found = parts.parts_of(what.network.shapes, by_layer)
-    variants = parts.variants_of(found, methods, what.mixing is not None)
+    variants = [
+        variant
+        for variant in parts.variants_of(found, methods, what.mixing is not None)
+        if variant.method == parts.FIXED_MIXING or is_change(what.network, variant)
+    ]
     store = Store(folder and folder / f"members-{what.hash[:12]}")
     progress = Study(what, variants, store, seeds, margin)
     say(plan_line(what, progress, budget))

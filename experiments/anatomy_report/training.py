@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from experiments.anatomy_report.parts import Variant
@@ -131,10 +130,12 @@ class Trainer:
         return means_of_members(scores, self.network.task.means_of_batches)[0]
 
 
-def trained_paths(network: Network, variant: Variant) -> dict[str, np.ndarray]:
-    """Returns the shapes of the parameters that training changes."""
-    return {
-        path: leaf
-        for path, leaf in paths.flatten(network.shapes).items()
-        if variant.is_updated(path) and network.partition.label(path) != FROZEN
-    }
+def is_change(network: Network, variant: Variant) -> bool:
+    """Returns whether a variant differs from the network and still trains a parameter.
+
+    A run may freeze a part itself: freezing this part again would change nothing.
+    """
+    names = paths.flatten(network.shapes)
+    trained = {name for name in names if network.partition.label(name) != FROZEN}
+    left = {name for name in trained if variant.is_updated(name)}
+    return bool(left) and (left != trained or any(map(variant.is_zero, names)))

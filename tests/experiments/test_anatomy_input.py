@@ -5,7 +5,8 @@ import pytest
 
 import jaxformer
 from experiments import anatomy
-from experiments.anatomy_report import sources, subject
+from experiments.anatomy_report import parts, sources, subject
+from experiments.anatomy_report.training import is_change
 from jaxformer.core.errors import UserError
 from jaxformer.tasks.retrieval import Retrieval
 
@@ -62,6 +63,12 @@ def test_tasks_are_read_from_modules_files_and_configs():
     assert one.hash == same.hash != other.hash
     config = sources.of_config_text("mixit/retrieval:scale=tiny", rates=(1e-3, 1e-2))
     assert config.rates == (1e-3, 1e-2) and config.network.steps == 400
+    # A part that the config itself freezes is not frozen again.
+    config = sources.of_config_text("mixit/retrieval:variant=frozen_qk,scale=tiny")
+    found = parts.parts_of(config.network.shapes)
+    variants = parts.variants_of(found, (parts.FROZEN, parts.ONLY), can_mix=False)
+    names = [one.name for one in variants if not is_change(config.network, one)]
+    assert names == ["queries and keys, frozen", "queries and keys, only"]
 
 
 def test_python_refuses_what_is_no_task():
