@@ -119,7 +119,7 @@ class Comparison:
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Returns a matplotlib figure of the learning curves; with `file` saves it."""
-        baselines = next((run.finished.baselines for run in self._finished()), {})
+        baselines = next((result["baselines"] for result in self._results().values()), {})
         rows = {label: run.workdir.rows() for label, run in self.runs.items()}
         rows = {label: run_rows for label, run_rows in rows.items() if run_rows}
         chosen = {label: self.runs[label].is_chosen for label in rows}
@@ -142,9 +142,6 @@ class Comparison:
             for label, run in self.runs.items()
             if run.finished is not None
         }
-
-    def _finished(self):
-        return (run for run in self.runs.values() if run.finished is not None)
 
     def _settings_table(self) -> Table:
         title = "settings that differ"

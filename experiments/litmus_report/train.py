@@ -130,7 +130,7 @@ def _check(task: Any, variants: Sequence[str], data: Any) -> None:
 def _config(variant: str, width: int, layers: int, heads: int, causal: bool) -> Any:
     """Returns a config with the model and the partition of a variant."""
     arguments = {"variant": variant, "scale": "tiny", "preset": "paper"}
-    config = common.training("litmus", arguments)
+    config: Any = common.training("litmus", arguments)
     common.decoder(config, width=width, layers=layers, heads=heads)
     config.model.causal = causal
     return config
