@@ -4,7 +4,7 @@ r"""Samples that one gradient step needs to predict the noise (arXiv 2406.03068,
 
 scale  what                                       time            expected
 tiny   N = 8 and 16, m up to 64, 2 seeds          10 CPU seconds  it runs
-small  N = 16 to 128, m up to 512, 8 seeds        2 CPU minutes   see RESULTS.md
+small  N = 16 to 128, m up to 512, 8 seeds        2 CPU minutes   both need about 3 samples
 paper  the same as small                          2 CPU minutes   the paper states orders
 
 The paper observes that m of order 1 suffices for the feed-forward layer, and m of order N for
