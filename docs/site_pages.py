@@ -10,7 +10,7 @@ LINK = re.compile(r"(!?)\[([^\]]+)\]\(([\w./-]+)(?:#[\w-]+)?\)")
 WITHIN = re.compile(r"\[([^\]]+)\]\(#[\w-]+\)")  # a link to a heading of the same page
 CONTENTS = {
     "Begin": ["tutorial", "words"],
-    "How to": ["running", "devices", "data", "models", "laboratory", "adding"],
+    "How to": ["anatomy", "running", "devices", "data", "models", "laboratory", "adding"],
     "Theory": ["signal", "sde", "mixit", "associations", "attention_paths"],
     "Papers": [f"papers/{key}" for key in PAPERS],
     "Results": [f"results/{key}" for key in PAPERS] + ["verdicts", "coverage"],
